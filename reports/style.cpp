@@ -167,6 +167,22 @@ th .sort { font: inherit; color: inherit; background: none; border: 0; padding: 
 th .sort:hover { color: var(--ink); text-decoration: underline; }
 th[aria-sort="ascending"] .sort::after { content: " \2191"; }
 th[aria-sort="descending"] .sort::after { content: " \2193"; }
+.series-0 { color: var(--forward); }
+.series-1 { color: var(--backward); }
+.series-2 { color: var(--transfer); }
+.series-3 { color: var(--optimizer); }
+.series-4 { color: var(--communication); }
+.series-5 { color: var(--dispatch); }
+.swatch[class*="series-"] { background: currentColor; }
+.chart .run { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; }
+.chart .run.dashes-1 { stroke-dasharray: 7 4; }
+.chart .run.dashes-2 { stroke-dasharray: 2 4; }
+.chart .whisker[class*="series-"] { stroke: currentColor; opacity: 0.55; }
+.chart .dot { fill: currentColor; }
+.columns.sweep .wide .chart { min-width: 0; }
+.columns.sweep .details { min-height: 1.6em; margin: 0; }
+ul.answers { list-style: none; margin: 0; padding: 0; }
+.command { overflow-wrap: anywhere; }
 .half { max-width: 660px; }
 .scroll { position: relative; }
 .scroll > .over { position: absolute; right: 0; top: 0; }
@@ -176,6 +192,7 @@ th[aria-sort="descending"] .sort::after { content: " \2193"; }
   body { padding: 24px 16px 40px; }
   .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .columns, .columns.narrow { grid-template-columns: minmax(0, 1fr); }
+  .columns.sweep .chart { font-size: 15px; }
 }
 @media print {
   :root { --paper: #fff; --raised: #fff; --ink: #111; --soft: #444; --line: #bbb; --faint: #eee; }

@@ -15,11 +15,13 @@ namespace plimsoll {
 namespace {
 
 constexpr double kWidth = 540, kHeight = 280;
-constexpr double kLeft = 64, kRight = 14, kTop = 12, kBottom = 40;
+constexpr double kLeft = 72, kRight = 14, kTop = 12, kBottom = 40;
 /// The least distance of two labels of the x axis.
 constexpr double kLabelWidth = 44;
 constexpr int kTicks = 5;
 constexpr double kShift = 4;
+constexpr double kDot = 4;         // radius
+constexpr double kMarkWidth = 70;  // of the mark's name
 
 class Drawing {
  public:
@@ -35,12 +37,13 @@ class Drawing {
 
   std::string svg() {
     text_ = fmt::format(
-        "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {}\">\n",
-        kWidth, kHeight, escaped(chart_.title), escaped(chart_.x_name));
+        "<svg class=\"chart\" id=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" "
+        "aria-label=\"{} over {}\">\n",
+        chart_.id, kWidth, kHeight, escaped(chart_.title), escaped(chart_.x_name));
     add_y_axis();
     add_x_axis();
-    add_mark();
     for (std::size_t i = 0; i < chart_.series.size(); ++i) add_series(chart_.series[i], i);
+    add_mark();
     return text_ + "</svg>\n";
   }
 
@@ -85,17 +88,61 @@ class Drawing {
     label("tick", (kLeft + kWidth - kRight) / 2, kHeight - 6, chart_.x_name);
   }
 
+  /// Draws the mark, with its name where most room is: above or below it, anywhere along it.
   void add_mark() {
     if (!chart_.mark || *chart_.mark > most_) return;
-    line("capacity", kLeft, y_of(*chart_.mark), kWidth - kRight, y_of(*chart_.mark));
-    label("capacity", kWidth - kRight - 4, y_of(*chart_.mark) - 5, chart_.mark_name);
+    const double y = y_of(*chart_.mark);
+    line("capacity", kLeft, y, kWidth - kRight, y);
+    constexpr double kRise = 5, kDrop = 14, kHalfText = 4;  // of a base line, from the mark
+    double most_room = -1, at_x = 0, at_y = 0;
+    for (double x = kWidth - kRight - 4; x - kMarkWidth > kLeft; x -= kMarkWidth / 2) {
+      for (const double base : {y - kRise, y + kDrop}) {
+        const bool inside = base - 2 * kHalfText > kTop && base < kHeight - kBottom;
+        const double room = inside ? room_at(x - kMarkWidth, x, base - kHalfText) : -1;
+        if (room > most_room) most_room = room, at_x = x, at_y = base;
+      }
+    }
+    if (most_room >= 0) label("capacity", at_x, at_y, chart_.mark_name);
+  }
+
+  /// Returns how far the lines and intervals of all series stay from `y` between `left` and
+  /// `right`; enough is enough.
+  double room_at(double left, double right, double y) const {
+    constexpr double kEnough = 16;
+    double room = kEnough;
+    const auto meet = [&](double low, double high) {
+      room = std::min(room, std::max({low - y, y - high, 0.0}));
+    };
+    for (std::size_t s = 0; s < chart_.series.size(); ++s) {
+      const auto& points = chart_.series[s].points;
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        const double x = shifted_x(points[i].x, s);
+        if (x > left - kDot && x < right + kDot) {
+          meet(y_of(points[i].y.high), y_of(points[i].y.low));
+          meet(y_of(points[i].y.value) - kDot, y_of(points[i].y.value) + kDot);
+        }
+        if (i == 0) continue;
+        const double before = shifted_x(points[i - 1].x, s);
+        if (before >= right || x <= left) continue;
+        const double from = y_of(points[i - 1].y.value), to = y_of(points[i].y.value);
+        const auto on_line = [&](double at) {
+          return from + (to - from) * (at - before) / (x - before);
+        };
+        const double a = on_line(std::max(left, before)), b = on_line(std::min(right, x));
+        meet(std::min(a, b), std::max(a, b));
+      }
+    }
+    return room;
+  }
+
+  /// Series stand side by side, so that intervals of points at the same place can be told apart.
+  double shifted_x(double x, std::size_t index) const {
+    return x_of(x) + kShift * (double(index) - double(chart_.series.size() - 1) / 2);
   }
 
   void add_series(const ChartSeries& series, std::size_t index) {
     const std::string style = series_style(index);
-    // Side by side, so that intervals of points at the same place can be told apart.
-    const double shift = kShift * (double(index) - double(chart_.series.size() - 1) / 2);
-    const auto x_of = [&](double x) { return Drawing::x_of(x) + shift; };
+    const auto x_of = [&](double x) { return shifted_x(x, index); };
     std::string path;
     for (const ChartPoint& point : series.points) {
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x_of(point.x),
@@ -111,9 +158,9 @@ class Drawing {
       text_ += fmt::format("<path class=\"run {}\" d=\"{}\"/>\n", style, path);
     for (const ChartPoint& point : series.points) {
       text_ += fmt::format(
-          "<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}</title>"
+          "<circle class=\"dot point {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title>"
           "</circle>\n",
-          style, x_of(point.x), y_of(point.y.value), escaped(point.title));
+          style, x_of(point.x), y_of(point.y.value), kDot, escaped(point.title));
     }
   }
 
@@ -127,26 +174,6 @@ class Drawing {
 
 std::string series_style(std::size_t index) {
   return fmt::format("series-{} dashes-{}", index % kSeriesColours, index / kSeriesColours % 3);
-}
-
-std::string_view sweep_chart_style() {
-  return R"css(
-.series-0 { color: var(--forward); }
-.series-1 { color: var(--backward); }
-.series-2 { color: var(--transfer); }
-.series-3 { color: var(--optimizer); }
-.series-4 { color: var(--communication); }
-.series-5 { color: var(--dispatch); }
-.swatch[class*="series-"] { background: currentColor; }
-.chart .run { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; }
-.chart .run.dashes-1 { stroke-dasharray: 7 4; }
-.chart .run.dashes-2 { stroke-dasharray: 2 4; }
-.chart .whisker { stroke: currentColor; stroke-width: 1.5; opacity: 0.55; }
-.chart .dot { fill: currentColor; stroke: var(--raised); stroke-width: 1.5; }
-.columns .wide .chart { min-width: 0; }
-ul.answers { list-style: none; margin: 0; padding: 0; }
-.command { overflow-wrap: anywhere; }
-)css";
 }
 
 std::string sweep_chart_svg(const SweepChart& chart) { return Drawing(chart).svg(); }

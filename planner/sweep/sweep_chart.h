@@ -20,6 +20,7 @@ struct ChartSeries {
 };
 
 struct SweepChart {
+  std::string id;      ///< of the element
   std::string title;   ///< "Days"
   std::string x_name;  ///< "devices"
   std::vector<ChartSeries> series;
@@ -29,10 +30,8 @@ struct SweepChart {
 
 /// The number of colours. Later series begin again with the first colour, dashed otherwise.
 inline constexpr std::size_t kSeriesColours = 6;
-/// Returns the classes of a series: its colour and its dashes.
+/// Returns the classes of a series: its colour and its dashes, which report_style() knows.
 std::string series_style(std::size_t index);
-/// The rules of these classes, for the style sheet of a page.
-std::string_view sweep_chart_style();
 
 /// Returns the chart. Its x axis is logarithmic, its y axis begins at 0.
 std::string sweep_chart_svg(const SweepChart& chart);

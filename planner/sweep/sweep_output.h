@@ -13,8 +13,8 @@ std::string sweep_text(const Sweep& sweep);
 std::string sweep_json(const Sweep& sweep);
 /// Returns a line of names, then a line for each point, quoted as RFC 4180 says.
 std::string sweep_csv(const Sweep& sweep);
-/// Returns a page with the answers, charts over devices, and the table. It has no scripts and loads
-/// nothing.
+/// Returns a page with the answers, charts over devices, and the table. It loads nothing, and can
+/// be read without its script.
 std::string sweep_page(const Sweep& sweep);
 
 /// Returns a number with three significant digits: "0.123", "12.3", "4,560", "1.23 M".

@@ -1,4 +1,4 @@
-// Writes a sweep as one HTML page that needs nothing else.
+// Writes a sweep as one HTML page that needs nothing else, with the script of reports.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +16,15 @@ namespace {
 
 std::string interval_text(const Amount& estimate) {
   return fmt::format("{} to {}", short_number(estimate.low), short_number(estimate.high));
+}
+
+/// Returns a cell of three digits that sorts and is saved by all of them.
+Cell short_cell(double value) {
+  return {short_number(value), "number", false, fmt::format("{}", value)};
+}
+Cell interval_cell(const Amount& estimate) {
+  return {interval_text(estimate), "number", false,
+          fmt::format("{} to {}", estimate.low, estimate.high)};
 }
 
 /// The choice over which charts are drawn: devices, unless these are the same everywhere.
@@ -59,30 +68,33 @@ class Charts {
     std::vector<std::string> styles;
     for (std::size_t i = 0; i < names_.size(); ++i) styles.push_back(series_style(i));
     for (std::size_t i = 0; i < names_.size(); ++i) entries.push_back({styles[i], names_[i]});
-    std::string html = legend(entries) + "<div class=\"columns\">\n";
+    std::string html = legend(entries) + "<div class=\"columns sweep\">\n";
     if (sweep_.goal.tokens) {
       std::optional<double> deadline;
       if (sweep_.goal.deadline) deadline = sweep_.goal.deadline->value() / 86400;
       html += chart(
-          "Days", [](const PointPlan& p) { return p.training->days; }, deadline);
-      html += chart("Device-hours", [](const PointPlan& p) { return p.training->device_hours; });
+          "days", "Days", [](const PointPlan& p) { return p.training->days; }, deadline);
+      html += chart("device-hours", "Device-hours",
+                    [](const PointPlan& p) { return p.training->device_hours; });
       if (sweep_.has_prices)
-        html += chart("Cost", [](const PointPlan& p) { return *p.training->cost; });
+        html += chart("cost", "Cost", [](const PointPlan& p) { return *p.training->cost; });
     } else {
-      html += chart("Tokens per second", [](const PointPlan& p) { return rate_of(p); });
+      html += chart("rate", "Tokens per second", [](const PointPlan& p) { return rate_of(p); });
     }
-    html += chart("MFU in %", [](const PointPlan& p) {
+    html += chart("mfu", "MFU in %", [](const PointPlan& p) {
       const Amount rate = rate_of(p);
       const double factor = 100 * p.mfu / p.tokens_per_second;
       return Amount{100 * p.mfu, factor * rate.low, factor * rate.high};
     });
-    html += chart("Memory taken of the fullest device in GiB", [](const PointPlan& p) {
+    html += chart("memory", "Memory taken of the fullest device in GiB", [](const PointPlan& p) {
       const double taken = double(p.taken.count()) / double(std::int64_t{1} << 30);
       return Amount{taken, taken, taken};
     });
     return html +
-           "</div>\n<p class=\"note\">Bars are 90 % intervals. Devices are on a "
-           "logarithmic axis.</p>\n";
+           fmt::format(
+               "</div>\n<p class=\"note\">Bars are 90 % intervals, and the {} axis is logarithmic. "
+               "The pointer, or the arrow keys in a chart, choose a point and say what it is.</p>\n",
+               across_.name);
   }
 
  private:
@@ -92,9 +104,9 @@ class Charts {
             per_step / plan.step_time_low.value()};
   }
 
-  std::string chart(const std::string& title, const Measure& measure,
+  std::string chart(const std::string& id, const std::string& title, const Measure& measure,
                     std::optional<double> mark = std::nullopt) const {
-    SweepChart chart{title, across_.name, {}, mark, "deadline"};
+    SweepChart chart{id, title, across_.name, {}, mark, "deadline"};
     for (const std::string& name : names_) chart.series.push_back({name, {}});
     for (const SweepRow& row : sweep_.rows) {
       if (!row.plan) continue;
@@ -107,7 +119,10 @@ class Charts {
       const auto at = std::size_t(std::ranges::find(names_, name) - names_.begin());
       chart.series[at].points.push_back({double(x), y, std::move(words)});
     }
-    return figure(title, sweep_chart_svg(chart));
+    return figure(
+        title, sweep_chart_svg(chart) + fmt::format("<p class=\"note details\" data-details=\"{}\" "
+                                                    "aria-live=\"polite\"></p>\n",
+                                                    id));
   }
 
   const Sweep& sweep_;
@@ -131,46 +146,47 @@ class PageTable {
 
  private:
   /// Adds a cell, and the column with the first row.
-  void add(std::string_view title, Cell cell) {
-    if (cells_->size() == columns_.size()) columns_.push_back({title, cell.style});
+  void add(std::string_view title, Cell cell, std::string_view unit = "") {
+    if (cells_->size() == columns_.size()) columns_.push_back({title, cell.style, unit});
     cells_->push_back(std::move(cell));
   }
-  void number(std::string_view title, const std::string& text) { add(title, number_cell(text)); }
 
   void add_row(std::size_t index) {
     const SweepRow& row = sweep_.rows[index];
     add("cluster", heading_cell(row.point.cluster));
     if (varying_.framework) add("framework", text_cell(row.point.framework));
-    number("devices", grouped(row.point.devices));
-    if (varying_.global_batch) number("batch", grouped(row.point.global_batch));
-    if (varying_.sequence) number("sequence", grouped(row.point.sequence));
-    const auto of_plan = [&](std::string_view title, const auto& text_of) {
-      number(title, row.plan ? text_of(*row.plan) : "-");
+    add("devices", exact_cell(row.point.devices));
+    if (varying_.global_batch) add("batch", exact_cell(row.point.global_batch));
+    if (varying_.sequence) add("sequence", exact_cell(row.point.sequence));
+    const auto of_plan = [&](std::string_view title, std::string_view unit, const auto& cell_of) {
+      add(title, row.plan ? cell_of(*row.plan) : number_cell(""), unit);
     };
-    of_plan("step", [](const PointPlan& p) { return to_text(p.step_time); });
+    of_plan("step", "s", [](const PointPlan& p) { return exact_cell(p.step_time); });
     if (sweep_.goal.tokens) add_training(of_plan);
-    of_plan("tokens/s", [](const PointPlan& p) { return short_number(p.tokens_per_second); });
-    of_plan("MFU", [](const PointPlan& p) { return fmt::format("{:.1f} %", 100 * p.mfu); });
-    of_plan("memory", [](const PointPlan& p) { return to_text(p.taken); });
-    of_plan("of", [](const PointPlan& p) { return to_text(p.capacity); });
+    of_plan("tokens/s", "", [](const PointPlan& p) { return short_cell(p.tokens_per_second); });
+    of_plan("MFU", "", [](const PointPlan& p) {
+      return Cell{fmt::format("{:.1f} %", 100 * p.mfu), "number", false, fmt::format("{}", p.mfu)};
+    });
+    of_plan("memory", "bytes", [](const PointPlan& p) { return exact_cell(p.taken); });
+    of_plan("of", "bytes", [](const PointPlan& p) { return exact_cell(p.capacity); });
     add("strategy, or why there is none", strategy_cell(row));
-    add("", text_cell(marks_of(index)));
+    add("answers", text_cell(marks_of(index)));
   }
 
   template <class OfPlan>
   void add_training(const OfPlan& of_plan) {
-    of_plan("days", [](const PointPlan& p) { return short_number(p.training->days.value); });
-    of_plan("90 % interval", [](const PointPlan& p) { return interval_text(p.training->days); });
+    of_plan("days", "", [](const PointPlan& p) { return short_cell(p.training->days.value); });
+    of_plan("days, 90 %", "", [](const PointPlan& p) { return interval_cell(p.training->days); });
     if (sweep_.goal.deadline) {
-      of_plan("in time", [&](const PointPlan& p) {
-        return std::string(to_text(deadline_of(*p.training, *sweep_.goal.deadline)));
+      of_plan("in time", "", [&](const PointPlan& p) {
+        return number_cell(to_text(deadline_of(*p.training, *sweep_.goal.deadline)));
       });
     }
-    of_plan("device-hours",
-            [](const PointPlan& p) { return short_number(p.training->device_hours.value); });
+    of_plan("device-hours", "",
+            [](const PointPlan& p) { return short_cell(p.training->device_hours.value); });
     if (!sweep_.has_prices) return;
-    of_plan("cost", [](const PointPlan& p) { return short_number(p.training->cost->value); });
-    of_plan("90 % interval", [](const PointPlan& p) { return interval_text(*p.training->cost); });
+    of_plan("cost", "", [](const PointPlan& p) { return short_cell(p.training->cost->value); });
+    of_plan("cost, 90 %", "", [](const PointPlan& p) { return interval_cell(*p.training->cost); });
   }
 
   static Cell strategy_cell(const SweepRow& row) {
@@ -210,38 +226,27 @@ std::string sources_html(const Sweep& sweep) {
 }  // namespace
 
 std::string sweep_page(const Sweep& sweep) {
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n"
-      "<title>Sweep of {} - Plimsoll</title>\n<style>\n",
-      escaped(sweep.job));
-  html += report_style();
-  html += sweep_chart_style();
-  html += fmt::format(
-      "</style>\n</head>\n<body>\n<header>\n<p class=\"eyebrow\">Sweep</p>\n<h1>{}</h1>\n"
-      "<p>{}</p>\n",
+  std::string body = fmt::format(
+      "<a class=\"skip\" href=\"#points\">Skip to the points</a>\n"
+      "<header>\n<p class=\"eyebrow\">Sweep</p>\n<h1>{}</h1>\n<p>{}</p>\n",
       escaped(sweep.job), escaped(sweep_headline(sweep)));
-  html += "<div class=\"verdict open\"><ul class=\"answers\">\n";
+  body += "<div class=\"verdict open\"><ul class=\"answers\">\n";
   if (!sweep.rows.empty()) {
     for (const std::string& line : answer_lines(sweep))
-      html += fmt::format("<li>{}</li>\n", escaped(line));
+      body += fmt::format("<li>{}</li>\n", escaped(line));
   }
-  if (sweep.left > 0) html += fmt::format("<li>{} points were left out</li>\n", sweep.left);
-  html += "</ul></div>\n</header>\n<main>\n";
+  if (sweep.left > 0) body += fmt::format("<li>{} points were left out</li>\n", sweep.left);
+  body += "</ul></div>\n</header>\n<main>\n";
   if (!sweep.rows.empty()) {
-    html += section("charts", "Across the points", Charts(sweep).html());
-    html += section("points", "Points", PageTable(sweep).html());
-    html += section("sources", "Sources", sources_html(sweep));
+    body += section("points", "Points", Charts(sweep).html() + PageTable(sweep).html());
+    body += section("sources", "Sources", sources_html(sweep));
   }
-  html += fmt::format(
+  body += fmt::format(
       "</main>\n<footer><p>Every point is the best plan that <code>planner plan</code> finds "
       "there. Days are steps alone: no restarts, no evaluation, no checkpoints.</p>\n"
-      "<p class=\"command\"><code>{}</code></p></footer>\n</body>\n</html>\n",
+      "<p class=\"command\"><code>{}</code></p></footer>\n",
       escaped(sweep.command));
-  return html;
+  return page_html(fmt::format("Sweep of {} - Plimsoll", sweep.job), body);
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
   const GUTTER = 214, AXIS = 24, TALL = 20, LOW = 11, GAP = 2, RANK_GAP = 10, TOP = 30;
   const LEAST_SPAN = 40;  // units of time across the chart, at the strongest zoom
   const SEARCHED_AT_MOST = 200;  // characters
+  const LEAST_PINCH = 8;  // pixels between two fingers
 
   const make = (tag, attributes, text) => {
     const element = document.createElement(tag);
@@ -63,6 +64,7 @@
       this.to = this.data.span;
       this.matches = null;  // by lane: whether each interval matches the search
       this.chosen = null;   // [lane, index]
+      this.fingers = new Map();  // of pointers that are down: x, and the time that was there
       this.layOut();
       this.build();
       this.readColours();
@@ -116,7 +118,7 @@
       this.state = make('p', {class: 'note state', role: 'status'});
       this.details = make('p', {class: 'note details', 'aria-live': 'polite'},
                           'Choose an interval to see what it is: with the pointer, or with the keys N and P. ' +
-                          'Ctrl and the wheel zoom, dragging moves.');
+                          'Ctrl and the wheel or two fingers zoom, dragging moves.');
       panel.append(bar, this.canvas, this.state, this.details);
       drawing.after(panel);
       this.listen();
@@ -131,14 +133,16 @@
       canvas.addEventListener('keydown', (event) => this.key(event));
       canvas.addEventListener('pointerdown', (event) => {
         canvas.setPointerCapture(event.pointerId);
-        this.drag = {x: event.offsetX, from: this.from, to: this.to, moved: false};
+        this.fingers.set(event.pointerId, {x: event.offsetX});
+        for (const finger of this.fingers.values()) finger.time = this.time(finger.x);
+        this.drag = {x: event.offsetX, from: this.from, to: this.to, moved: this.fingers.size > 1};
       });
       canvas.addEventListener('pointermove', (event) => this.pointer(event));
       canvas.addEventListener('pointerup', (event) => {
         if (this.drag && !this.drag.moved) this.choose(this.at(event.offsetX, event.offsetY), false);
-        this.drag = null;
+        this.release(event);
       });
-      canvas.addEventListener('pointercancel', () => { this.drag = null; });
+      canvas.addEventListener('pointercancel', (event) => this.release(event));
       canvas.addEventListener('dblclick', (event) => {
         const found = this.at(event.offsetX, event.offsetY);
         if (found) this.choose(found, true);
@@ -184,7 +188,28 @@
       }
     }
 
+    // A finger that stays goes on dragging.
+    release(event) {
+      this.fingers.delete(event.pointerId);
+      const [left] = this.fingers.values();
+      this.drag = left ? {x: left.x, from: this.from, to: this.to, moved: true} : null;
+    }
+
+    // Keeps below each of two fingers the time that was there when they touched.
+    pinch() {
+      const [a, b] = this.fingers.values(), span = (b.time - a.time) / (b.x - a.x) * this.plot;
+      if (Math.abs(b.x - a.x) < LEAST_PINCH || !(span > 0)) return;
+      const from = a.time - (a.x - this.gutter) / this.plot * span;
+      this.show(from, from + span);
+    }
+
     pointer(event) {
+      const finger = this.fingers.get(event.pointerId);
+      if (finger) finger.x = event.offsetX;
+      if (this.fingers.size > 1) {
+        this.pinch();
+        return;
+      }
       if (!this.drag) {
         const found = this.at(event.offsetX, event.offsetY);
         this.canvas.title = found ? this.words(found) : '';

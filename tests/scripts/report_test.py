@@ -192,6 +192,7 @@ def check_chart(shown):
     shown.mouse("mouseMoved", box["x"] - 120, box["y"], button="left", buttons=1)
     shown.mouse("mouseReleased", box["x"] - 120, box["y"], button="left", clickCount=1)
     assert chart.text("state") != zoomed, "dragging does not move"
+    check_pinch(shown, chart, box)
     chart.press("n")
     assert re.search(r"rank 0.*compute: .*from", chart.text("details")), chart.text("details")
     shown.evaluate(f"{chart.box}.querySelector('input').focus()")
@@ -200,6 +201,27 @@ def check_chart(shown):
     shown.key("Enter")
     assert "matmul" in chart.text("details") and "layer 1" in chart.text("details")
     shown.evaluate(f"{chart.box}.querySelector('input').value = ''")
+
+
+def check_pinch(shown, chart, box):
+    """Two fingers that part zoom in; the time below each stays there."""
+    def touch(kind, *places):
+        points = [{"x": box["x"] + x, "y": box["y"], "id": i} for i, x in enumerate(places)]
+        shown.ask("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+    def span(state):
+        ends = re.match(r"([\d.]+) (\S+) to ([\d.]+) (\S+):", state)
+        units = {"s": 1, "ms": 1e-3, "\u00b5s": 1e-6, "ns": 1e-9}
+        return float(ends[3]) * units[ends[4]] - float(ends[1]) * units[ends[2]]
+
+    chart.press("+")
+    before = span(chart.text("state"))
+    touch("touchStart", -40)
+    touch("touchStart", -40, 40)
+    touch("touchMove", -80, 80)
+    touch("touchEnd")
+    after = span(chart.text("state"))
+    assert abs(after / before - 0.5) < 0.02, (before, after)
 
 
 def check_tables(shown):
@@ -268,6 +290,37 @@ def check_policy(opened, page, out):
         shown.close()
 
 
+def check_sweep(opened, out):
+    """The page of a sweep has the same script: its table sorts and is saved, points of its charts can be chosen by keys, and
+    the name of the deadline lies on no line, interval or point."""
+    cluster = write_json(out / "swept.json", CLUSTER)
+    page = out / "sweep.html"
+    must(planner("sweep", NANO, "--cluster", cluster, "--devices", "1..4x2", "--global-batch", "8,16", "--tokens", "1B",
+                 "--price", "1/h", "--deadline", "0.17d", "--html", page))
+    for window in (400, 1600):
+        for dark in (False, True):
+            shown = opened.open(page.as_uri(), window, 900, dark)
+            assert shown.size()["width"] <= window and shown.faults() == [], (window, shown.size(), shown.faults())
+            shown.close()
+    shown = opened.open(page.as_uri())
+    check_access(shown)
+    shown.evaluate("window.t = document.querySelector('#points table')")
+    column = "[...t.tHead.rows[0].cells].find((c) => c.textContent.trim() === 'days')"
+    assert shown.evaluate(f"{column}.querySelector('button').click(), {column}.getAttribute('aria-sort')") == "ascending"
+    days = shown.evaluate(f"[...t.tBodies[0].rows].map((row) => Number(row.cells[{column}.cellIndex].dataset.exact))")
+    assert len(days) == 6 and days == sorted(days), days
+    assert shown.evaluate("t.closest('.scroll').querySelectorAll('.save').length") == 1
+    shown.evaluate("document.getElementById('days').focus()")
+    shown.key("ArrowRight")
+    assert "1 devices: " in shown.evaluate("document.querySelector('[data-details=days]').textContent")
+    hit = shown.evaluate("""(() => {
+      const name = document.querySelector('#days text.capacity').getBoundingClientRect();
+      return [...document.querySelectorAll('#days .whisker, #days .dot')].map((e) => e.getBoundingClientRect()).filter((r) =>
+        r.left < name.right && r.right > name.left && r.top < name.bottom && r.bottom > name.top).length; })()""")
+    assert hit == 0, f"the deadline's name lies on {hit} marks"
+    shown.close()
+
+
 def check_use(page, out):
     with browser.Browser(out / "driven") as opened:
         shown = opened.open(page.as_uri())
@@ -279,6 +332,7 @@ def check_use(page, out):
         assert outside(shown.requests()) == [], shown.requests()
         shown.close()
         check_without_script(opened, page)
+        check_sweep(opened, out)
         check_policy(opened, page, out)
         check_that_it_wraps(opened, out)
 

@@ -24,7 +24,7 @@ def sweep(expected, *arguments):
 
 
 class Page(html.parser.HTMLParser):
-    """Counts what a page draws, and refuses what a page without scripts may not have."""
+    """Counts what a page draws, and refuses what loads anything or runs a script that its policy does not name."""
 
     def __init__(self, text):
         super().__init__()
@@ -33,8 +33,8 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        assert tag != "script" and not any(key.startswith("on") for key in attributes), tag
-        assert not {"src", "href"} & set(attributes), (tag, attributes)
+        assert not any(key.startswith("on") for key in attributes), tag
+        assert "src" not in attributes and attributes.get("href", "#").startswith("#"), (tag, attributes)
         self.dots += tag == "circle"
         self.charts += tag == "svg"
         self.rows += tag == "tr"
