@@ -17,7 +17,7 @@
 #include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
 #include "command_line/answer_shell.h"
-#include "command_line/help.h"
+#include "command_line/parse.h"
 #include "runtime/command/launch.h"
 
 namespace plimsoll {
@@ -207,7 +207,6 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check([](const std::string& text) { return refuse_integer(text, 2, kMostDevices); });
   app.add_flag("--quick", arguments.quick, "few points, for tests: no basis for predictions");
   app.add_flag("--json", arguments.json, "print the calibration as JSON");
-  app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
 }
 
 }  // namespace
@@ -218,17 +217,7 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfD
                "planner-calibrate");
   add_options(app, arguments);
   if (answer_shell(app, argc, argv)) return ExitCode::ok;
-  refuse_empty_values(argc, argv);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    print_result(help_text(app));
-    return ExitCode::ok;
-  } catch (const CLI::ParseError& error) {
-    refuse_leftovers(app);
-    throw UsageError(error.what());
-  }
-  refuse_leftovers(app);
+  if (!parse(app, argc, argv)) return ExitCode::ok;
   if (arguments.schedule > 0) {
     show_schedule(arguments);
     return ExitCode::ok;

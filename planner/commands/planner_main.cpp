@@ -11,6 +11,7 @@
 #include "command_line/completion.h"
 #include "command_line/help.h"
 #include "command_line/option_types.h"
+#include "command_line/parse.h"
 #include "plan/plan.h"
 #include "planner/cli/type_values.h"
 #include "planner/commands/commands.h"
@@ -18,10 +19,6 @@
 
 namespace plimsoll {
 namespace {
-
-std::vector<CLI::App*> commands_of(CLI::App& app) {
-  return app.get_subcommands([](CLI::App*) { return true; });
-}
 
 void add_commands(CLI::App& app, Action& action) {
   // These two are other executables, started before this command line is parsed.
@@ -47,20 +44,6 @@ void add_commands(CLI::App& app, Action& action) {
   add_completion(app, action);
   add_man(app, action);
   name_types(app);
-  // Flags that they do not know are refused by refuse_unknown, which can name the nearest.
-  app.allow_extras();
-  for (CLI::App* command : commands_of(app)) {
-    command->allow_extras();
-    for (CLI::App* one : commands_of(*command)) one->allow_extras();
-  }
-}
-
-/// Throws UsageError for the first word that nobody knows, or an empty value.
-void refuse_unknown(CLI::App& app) {
-  std::vector<std::string> commands;
-  for (const CLI::App* command : commands_of(app)) commands.push_back(command->get_name());
-  refuse_leftovers(app, commands);
-  for (CLI::App* command : app.get_subcommands()) refuse_unknown(*command);
 }
 
 constexpr std::string_view kComplete = "complete";  // a word for scripts, not for people
@@ -86,7 +69,6 @@ ExitCode print_next_words(const CLI::App& app, const std::vector<std::string>& a
   return ExitCode::ok;
 }
 
-/// Parses and runs; CLI11's own errors become UsageError.
 ExitCode dispatch(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
   if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
@@ -103,20 +85,7 @@ ExitCode dispatch(int argc, char** argv) {
     print_note(help_text(app));
     return ExitCode::usage;
   }
-  refuse_empty_values(argc, argv);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    print_result(help_text(app));
-    return ExitCode::ok;
-  } catch (const CLI::CallForVersion& version) {
-    print_result(std::string(version.what()) + "\n");
-    return ExitCode::ok;
-  } catch (const CLI::ParseError& error) {
-    refuse_unknown(app);  // a misspelt flag is the likelier cause of a missing one
-    throw UsageError(error.what());
-  }
-  refuse_unknown(app);
+  if (!parse(app, argc, argv)) return ExitCode::ok;
   if (!action) throw UsageError("calibrate and run must be the first word");
   return action();
 }

@@ -15,7 +15,7 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "command_line/answer_shell.h"
-#include "command_line/help.h"
+#include "command_line/parse.h"
 #include "graph/text.h"
 #include "passes/pipeline.h"
 #include "plan/measured.h"
@@ -197,7 +197,6 @@ void add_options(CLI::App& app, Arguments& arguments) {
                "replayed");
   app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
   app.add_flag("--json", arguments.json, "print the measurement as JSON");
-  app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
 }
 
 }  // namespace
@@ -207,17 +206,7 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
   CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
   add_options(app, arguments);
   if (answer_shell(app, argc, argv)) return ExitCode::ok;
-  refuse_empty_values(argc, argv);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    print_result(help_text(app));
-    return ExitCode::ok;
-  } catch (const CLI::ParseError& error) {
-    refuse_leftovers(app);
-    throw UsageError(error.what());
-  }
-  refuse_leftovers(app);
+  if (!parse(app, argc, argv)) return ExitCode::ok;
   if (arguments.launcher != "local" && processes == nullptr) {
     launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
            without_launcher(argc, argv));
