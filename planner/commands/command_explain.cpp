@@ -12,6 +12,7 @@
 #include "planner/explain/explain_text.h"
 #include "planner/explain/few_changes.h"
 #include "planner/explore/search_request.h"
+#include "planner/search/search.h"
 #include "planner/terminal/interrupt.h"
 #include "planner/terminal/progress.h"
 
@@ -25,6 +26,20 @@ struct ExplainOptions {
   std::string from;
   std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
   bool json = false;
+};
+
+/// Lets Ctrl-C end an explanation, and shows how far it is.
+class Watch {
+ public:
+  explicit Watch(ExplainRequest& request) {
+    request.stop = [this] { return interrupt_.asked(); };
+    request.progress = [this](std::int64_t done, std::int64_t of) { line_.update(done, of); };
+  }
+  void end() { line_.clear(); }
+
+ private:
+  const InterruptNotice interrupt_;
+  Progress line_{"strategies done with:"};
 };
 
 /// Says why a search is not proven.
@@ -44,21 +59,20 @@ ExitCode verdict_of(const WhyNot& answer, const ExplainRequest& request) {
   return ExitCode::stopped_early;
 }
 
-ExitCode explain_asked(const ExplainRequest& request, Progress& progress,
-                       const std::string& headline, const Fixed& asked,
-                       const ExplainOptions& options) {
+ExitCode explain_asked(const ExplainRequest& request, Watch& watch, const std::string& headline,
+                       const Fixed& asked, const ExplainOptions& options) {
   const WhyNot answer = why_not(request, asked);
-  progress.clear();
+  watch.end();
   print_result(options.json ? why_not_json(answer)
                             : headline + why_not_text(request.target, answer));
   return verdict_of(answer, request);
 }
 
-ExitCode explain_plan(const ExplainRequest& request, Progress& progress, const Plan& plan,
+ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& plan,
                       const std::string& headline, const ExplainOptions& options) {
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   const Sensitivity found = sensitivity(request, step);
-  progress.clear();
+  watch.end();
   print_result(options.json ? explain_json(plan, step, found)
                             : headline + explain_text(plan, step, found));
   if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;
@@ -83,29 +97,37 @@ ExitCode explain_script(const ExplainOptions& options) {
   ExplainRequest request{target, legal_strategy(target.job, target.framework(),
                                                 *files.imported->strategy, target.devices)};
   request.threads = options.question.threads;
+  Watch watch(request);
   const ExplainedStep step = explain_step(target, request.strategy);
   const FewChanges found = few_changes(request, time_of(target, step));
+  watch.end();
   print_result(options.json ? few_changes_json(target, step, found)
                             : headline(loaded, is_oversubscribed(target)) + "\n" +
                                   few_changes_text(target, step, found));
   return ExitCode::ok;
 }
 
-ExitCode run_explain(const ExplainOptions& options) {
+ExitCode explain(const ExplainOptions& options) {
   if (options.question.files.plan.empty()) return explain_script(options);
   if (options.devices > 0) throw UsageError("--devices is of a script alone; the plan states them");
   const Plan plan = read_legal_plan(options.question.files.plan);
   auto [loaded, request] = explain_base(plan, options.question);
-  const InterruptNotice interrupt;
-  request.stop = [&] { return interrupt.asked(); };
-  Progress progress("strategies done with:");
-  request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
+  Watch watch(request);
   const std::string line = headline(loaded, plan.oversubscribed) + "\n";
   if (!options.from.empty())
-    return explain_asked(request, progress, line, choices_of_script(plan, options.from), options);
+    return explain_asked(request, watch, line, choices_of_script(plan, options.from), options);
   if (!options.why_not.empty())
-    return explain_asked(request, progress, line, parse_choices(options.why_not), options);
-  return explain_plan(request, progress, plan, line, options);
+    return explain_asked(request, watch, line, parse_choices(options.why_not), options);
+  return explain_plan(request, watch, plan, line, options);
+}
+
+ExitCode run_explain(const ExplainOptions& options) {
+  try {
+    return explain(options);
+  } catch (const NothingFoundYet& stopped) {
+    print_note(fmt::format("planner: {}\n", stopped.what()));
+    return ExitCode::stopped_early;
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explain/report_explanation.h"
+#include "planner/terminal/progress.h"
 #include "reports/compare.h"
 #include "reports/sections/html.h"
 
@@ -44,7 +45,10 @@ Explained explain_for(const Plan& plan, const ReportOptions& options) {
   const bool files_given = !options.files.cluster.empty() || !options.files.calibration.empty();
   try {
     const ExplainQuestion question{options.files, options.time_limit, options.threads};
-    return {explanation_for_report(explain_base(plan, question).request), ""};
+    ExplainRequest request = explain_base(plan, question).request;
+    Progress progress("strategies done with:");
+    request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
+    return {explanation_for_report(request), ""};
   } catch (const UsageError& missing) {
     if (files_given) throw;
     return {std::nullopt, missing.what()};

@@ -2,11 +2,13 @@
 #include "planner/explain/assessed_change.h"
 
 #include <algorithm>
+#include <atomic>
 #include <tuple>
 
 #include "base/parallel.h"
 #include "planner/explore/assess.h"
 #include "planner/search/extended_breakdown.h"
+#include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {
@@ -43,11 +45,19 @@ std::string_view to_text(ChangeOutcome outcome) {
   return "";
 }
 
-std::vector<AssessedChange> assess_changes(const Target& target, const Strategy& strategy,
+void check_goes_on(const ExplainRequest& request) {
+  if (request.stop && request.stop())
+    throw NothingFoundYet("an interrupt ended the explanation before it was whole");
+}
+
+std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
                                            std::span<const Fixed> changes, const PlanTime& plan,
-                                           std::int64_t threads) {
+                                           std::size_t before, std::size_t all_changes) {
+  const Target& target = request.target;
   std::vector<AssessedChange> all(changes.size());
-  for_each_index(changes.size(), threads, [&](std::size_t i) {
+  std::atomic<std::size_t> done = before;
+  for_each_index(changes.size(), request.threads, [&](std::size_t i) {
+    check_goes_on(request);
     AssessedChange& change = all[i];
     change.change = changes[i];
     change.strategy = with_choices(strategy, changes[i], target.devices);
@@ -57,8 +67,15 @@ std::vector<AssessedChange> assess_changes(const Target& target, const Strategy&
     } else {
       change.rule = verdict.reason();
     }
+    const std::size_t count = ++done;
+    if (request.progress) request.progress(std::int64_t(count), std::int64_t(all_changes));
   });
   return all;
+}
+
+std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
+                                           std::span<const Fixed> changes, const PlanTime& plan) {
+  return assess_changes(request, strategy, changes, plan, 0, changes.size());
 }
 
 void best_first(std::vector<AssessedChange>& changes) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/explain/changed_choices.h"
+#include "planner/explain/explain_request.h"
 #include "predict/plan_difference.h"
 
 namespace plimsoll {
@@ -29,10 +30,14 @@ struct AssessedChange {
 
 /// Changes a strategy in each of these ways, and assesses all results. Each is lowered and
 /// simulated, and its allocators are replayed. The results are in the order of the changes, and do
-/// not depend on `threads`.
-std::vector<AssessedChange> assess_changes(const Target& target, const Strategy& strategy,
+/// not depend on the number of threads. Progress counts from `before` to the changes behind it, of
+/// `all`. Throws NothingFoundYet where the request is asked to stop.
+std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
                                            std::span<const Fixed> changes, const PlanTime& plan,
-                                           std::int64_t threads);
+                                           std::size_t before, std::size_t all);
+/// Assesses all changes that there are.
+std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
+                                           std::span<const Fixed> changes, const PlanTime& plan);
 
 /// Orders changes by what they bring: those that run, fastest first, then those that do not fit,
 /// least need first, then all others. Equal ones keep their order.

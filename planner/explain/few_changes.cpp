@@ -38,6 +38,7 @@ Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
   Fastest result;
   const std::vector<LikelyChange> order =
       likely_changes(request, bounds, request.strategy, changes);
+  const std::size_t most = std::min(order.size(), kMostAssessedChanges);
   for (std::size_t i = 0; i < order.size(); i += kAssessedAtOnce) {
     const Seconds best = result.found.empty() ? below : result.found.front().step_time;
     const Seconds least = order[i].least_time.seconds();
@@ -50,8 +51,7 @@ Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
     std::vector<Fixed> round;
     for (std::size_t k = i; k < std::min(order.size(), i + kAssessedAtOnce); ++k)
       round.push_back(order[k].change);
-    for (AssessedChange& change :
-         assess_changes(request.target, request.strategy, round, own, request.threads)) {
+    for (AssessedChange& change : assess_changes(request, request.strategy, round, own, i, most)) {
       if (change.outcome == ChangeOutcome::runs && change.step_time < below)
         result.found.push_back(std::move(change));
     }

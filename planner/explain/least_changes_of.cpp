@@ -46,13 +46,13 @@ class Finder {
   /// Returns the changes that fit, fastest first.
   std::vector<AssessedChange> fitting(const std::vector<Fixed>& changes) const {
     const std::vector<LikelyChange> order = likely_changes(request_, bounds_, changed_, changes);
+    const std::size_t most = std::min(order.size(), kMostAssessed);
     std::vector<AssessedChange> found;
-    for (std::size_t i = 0; i < std::min(order.size(), kMostAssessed); i += kAssessedAtOnce) {
+    for (std::size_t i = 0; i < most; i += kAssessedAtOnce) {
       std::vector<Fixed> round;
       for (std::size_t k = i; k < std::min(order.size(), i + kAssessedAtOnce); ++k)
         round.push_back(order[k].change);
-      for (AssessedChange& change :
-           assess_changes(request_.target, changed_, round, plan_, request_.threads)) {
+      for (AssessedChange& change : assess_changes(request_, changed_, round, plan_, i, most)) {
         if (change.outcome == ChangeOutcome::runs) found.push_back(std::move(change));
       }
       if (found.size() >= kNamed) break;

@@ -28,6 +28,7 @@ std::vector<RateEffect> rate_effects(const ExplainRequest& request) {
       lay_out(request.target, request.strategy, Proof::none, AllocatorReplay::leave_out);
   std::vector<RateEffect> effects(kRates.size());
   for_each_index(kRates.size() * kChanges.size(), request.threads, [&](std::size_t i) {
+    check_goes_on(request);
     RateEffect& effect = effects[i / kChanges.size()];
     const Change& change = kChanges[i % kChanges.size()];
     const Rate rate = kRates[i / kChanges.size()];
@@ -85,7 +86,7 @@ Sensitivity sensitivity(const ExplainRequest& request, const ExplainedStep& plan
   result.rates = rate_effects(request);
   const std::vector<Fixed> changes =
       single_choices(request.target, request.strategy, Reach::one_step);
-  result.changes = assess_changes(request.target, request.strategy, changes, time, request.threads);
+  result.changes = assess_changes(request, request.strategy, changes, time);
   best_first(result.changes);
   result.memory = memory_effect(request, time);
   return result;

@@ -2,30 +2,14 @@
 // each choice.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/explain/assessed_change.h"
 #include "planner/explain/changed_rates.h"
 #include "planner/explain/explained_step.h"
-#include "planner/space/space.h"
 
 namespace plimsoll {
-
-/// A plan to explain, with what its search held.
-struct ExplainRequest {
-  Target target;
-  Strategy strategy;                    ///< the plan's
-  Fixed held{};                         ///< choices that its search held
-  Limits limits{};                      ///< limits that its search kept
-  std::int64_t threads = 0;             ///< as SearchRequest::threads
-  std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
-  std::function<bool()> stop{};         ///< for each search, as SearchRequest::stop
-  /// Is told how far a search is, as SearchRequest::progress.
-  std::function<void(std::int64_t done, std::int64_t of)> progress{};
-};
 
 /// A change of one rate, and the change of step time that it makes.
 inline constexpr double kRateChange = 0.1;

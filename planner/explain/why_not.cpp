@@ -82,7 +82,12 @@ WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {
     answer.rule = verdict.reason();
   }
   find_best(request, plan, answer);
-  if (!fits) answer.least = least_changes_of(request, answer.changed, asked, plan);
+  if (fits) return answer;
+  try {
+    answer.least = least_changes_of(request, answer.changed, asked, plan);
+  } catch (
+      const NothingFoundYet&) {  // the request was asked to stop; the rest of the answer stands
+  }
   return answer;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "planner/explain/likely_changes.h"
+#include "planner/search/search.h"
 #include "tests/predict/fixtures.h"
 
 namespace plimsoll {
@@ -22,8 +23,7 @@ ExplainRequest slow_request(const char* strategy) {
 std::vector<Seconds> times_of(const ExplainRequest& request, const std::vector<Fixed>& changes,
                               const PlanTime& own) {
   std::vector<Seconds> times;
-  for (const AssessedChange& change :
-       assess_changes(request.target, request.strategy, changes, own, 1)) {
+  for (const AssessedChange& change : assess_changes(request, request.strategy, changes, own)) {
     if (change.outcome == ChangeOutcome::runs) times.push_back(change.step_time);
   }
   std::ranges::sort(times);
@@ -65,6 +65,19 @@ TEST(FewChanges, DoNotDependOnThreads) {
   const std::string one = few_changes_json(request.target, step, few_changes(request, own));
   request.threads = 3;
   EXPECT_EQ(few_changes_json(request.target, step, few_changes(request, own)), one);
+}
+
+TEST(FewChanges, EndWhereTheyAreAskedTo) {
+  ExplainRequest request = slow_request("mp=4,micro_batch=1,recompute=full");
+  const ExplainedStep step = explain_step(request.target, request.strategy);
+  std::vector<std::int64_t> done;
+  std::int64_t of = 0;
+  request.progress = [&](std::int64_t count, std::int64_t all) { done.push_back(count), of = all; };
+  request.stop = [&] { return done.size() >= 3; };
+  EXPECT_THROW(few_changes(request, time_of(request.target, step)), NothingFoundYet);
+  EXPECT_EQ(done, (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_GT(of, 3);
+  EXPECT_THROW(sensitivity(request, step), NothingFoundYet);
 }
 
 TEST(FlagChanges, SayWhatToAddToDropAndToSet) {

@@ -1,0 +1,31 @@
+// Explain request: the plan or the running job that is explained.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "passes/strategy/strategy.h"
+#include "planner/space/limits.h"
+#include "predict/target.h"
+
+namespace plimsoll {
+
+/// A plan to explain, with what its search held.
+struct ExplainRequest {
+  Target target;
+  Strategy strategy;                    ///< the plan's
+  Fixed held{};                         ///< choices that its search held
+  Limits limits{};                      ///< limits that its search kept
+  std::int64_t threads = 0;             ///< as SearchRequest::threads
+  std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
+  /// Ends searches, as SearchRequest::stop. Other work that it ends throws NothingFoundYet.
+  std::function<bool()> stop{};
+  /// Is told how far a search, or a list of changes, is; as SearchRequest::progress.
+  std::function<void(std::int64_t done, std::int64_t of)> progress{};
+};
+
+/// Throws NothingFoundYet if the request was asked to stop.
+void check_goes_on(const ExplainRequest& request);
+
+}  // namespace plimsoll
