@@ -178,7 +178,8 @@ std::string plans_svg(std::string_view id, std::string_view title,
   return svg + "</svg>\n";
 }
 
-std::string factors_svg(std::string_view title, const std::vector<FactorRow>& rows) {
+std::string factors_svg(std::string_view id, std::string_view title,
+                        const std::vector<FactorRow>& rows) {
   constexpr double kRow = 17, kTop = 30, kLeft = 250, kRight = 16;
   double least = 0.9, most = 1.1;
   for (const FactorRow& row : rows) {
@@ -187,7 +188,7 @@ std::string factors_svg(std::string_view title, const std::vector<FactorRow>& ro
   }
   const PlotScale x{std::log(least), std::log(most), kLeft, kPlotsWidth - kRight};
   const double bottom = kTop + kRow * double(rows.size());
-  std::string svg = svg_begin("factors", title, bottom + 24);
+  std::string svg = svg_begin(id, title, bottom + 24);
   for (const double tick : ticks_between(least, most, 5)) {
     if (tick <= 0) continue;
     svg += upright("grid", x(std::log(tick)), kTop - 4, bottom + 2) +

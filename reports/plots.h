@@ -39,6 +39,7 @@ struct FactorRow {
   double factor = 1, low = 1, high = 1;
 };
 /// Returns plain SVG: a row for each factor, on a logarithmic axis with a line at 1.
-std::string factors_svg(std::string_view title, const std::vector<FactorRow>& rows);
+std::string factors_svg(std::string_view id, std::string_view title,
+                        const std::vector<FactorRow>& rows);
 
 }  // namespace plimsoll

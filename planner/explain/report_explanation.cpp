@@ -8,6 +8,7 @@
 
 #include "graph/traffic.h"
 #include "plan/timeline_detail.h"
+#include "planner/explain/measured_curves.h"
 
 namespace plimsoll {
 namespace {
@@ -110,6 +111,8 @@ Explanation explanation_for_report(const ExplainRequest& request) {
   found.communication = communications_of(program, simulation.critical_rank, step);
   add_sensitivity(request, step, found);
   found.fitted = request.target.costs->fitted();
+  if (const auto& measured = request.target.costs->calibration())
+    found.measured = measured_machine(*measured);
   return found;
 }
 

@@ -1,5 +1,6 @@
-// The section on the fit of the plan's calibration: its values, and how far it was off.
+// The sections on the plan's calibration: what was measured and fitted, and how far it was off.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -91,7 +92,8 @@ std::string residuals_html(const FittedCalibration& fitted) {
                 factors.size(), layers.size())
           : "";
   return "<h3>Residuals by shape of layer</h3>\n" +
-         factors_svg("Measured over fitted time of layers, 90 % interval", factors) + note +
+         factors_svg("factors", "Measured over fitted time of layers, 90 % interval", factors) +
+         note +
          folded("Table of the residuals", table("",
                                                 {{"Tokens", "number"},
                                                  {"Sequence", "number"},
@@ -116,14 +118,76 @@ std::string documents_html(const FittedCalibration& fitted) {
                 table("", {{"Document", ""}, {"Places", "number"}}, rows));
 }
 
-}  // namespace
-
-std::string calibration_section(const ReportInput& input) {
-  if (input.explanation == nullptr || !input.explanation->fitted) return "";
-  const FittedCalibration& fitted = *input.explanation->fitted;
+std::string fitted_html(const FittedCalibration& fitted) {
   return section("calibration", "The calibration's fit",
                  fit_words(fitted) + values_table(fitted) + documents_html(fitted) +
                      "<div class=\"half\">\n" + residuals_html(fitted) + "</div>\n");
+}
+
+/// How far points that were left out are foretold off: the median, and the most.
+struct LeftOutErrors {
+  double median = 0, most = 0;
+};
+
+LeftOutErrors errors_of(const std::vector<double>& ratios) {
+  std::vector<double> errors;
+  for (const double ratio : ratios) errors.push_back(std::abs(ratio - 1));
+  std::ranges::sort(errors);
+  return {errors[errors.size() / 2], errors.back()};
+}
+
+std::string machine_words(const MeasuredMachine& machine) {
+  const std::string libraries =
+      machine.versions.empty() ? "" : fmt::format(" with {}", fmt::join(machine.versions, ", "));
+  return fmt::format(
+      "<p>{} was measured on {}, by the backend {}{}. Between measured points times are "
+      "interpolated. To show how well that goes, each point was left out and foretold from the "
+      "others of its curve.</p>\n",
+      escaped(machine.device), escaped(machine.date), escaped(machine.backend), escaped(libraries));
+}
+
+std::string measured_html(const MeasuredMachine& machine) {
+  std::vector<FactorRow> factors;
+  std::vector<std::vector<Cell>> rows;
+  for (const MeasuredCurve& curve : machine.curves) {
+    std::vector<Cell> row = {heading_cell(curve.what), exact_cell(curve.points),
+                             share_cell(curve.spread)};
+    if (curve.left_out.empty()) {
+      row.insert(row.end(), {number_cell(""), number_cell("")});
+    } else {
+      const std::vector<double>& ratios = curve.left_out;
+      const LeftOutErrors errors = errors_of(ratios);
+      row.insert(row.end(), {share_cell(errors.median), share_cell(errors.most)});
+      factors.push_back({curve.what, ratios[ratios.size() / 2], ratios.front(), ratios.back()});
+    }
+    rows.push_back(std::move(row));
+  }
+  const std::string chart =
+      factors.empty()
+          ? ""
+          : "<h3>Residuals by curve</h3>\n<div class=\"half\">\n" +
+                factors_svg("measured-factors",
+                            "Foretold over measured time: median, least and most", factors) +
+                "</div>\n";
+  return section("measured-calibration", "The measured calibration",
+                 machine_words(machine) + chart +
+                     folded(fmt::format("Table of the {} curves", rows.size()),
+                            table("",
+                                  {{"Curve", ""},
+                                   {"Points", "number"},
+                                   {"Spread of timings", "number"},
+                                   {"Left out: median error", "number"},
+                                   {"Largest", "number"}},
+                                  rows)));
+}
+
+}  // namespace
+
+std::string calibration_section(const ReportInput& input) {
+  if (input.explanation == nullptr) return "";
+  const Explanation& found = *input.explanation;
+  return (found.measured ? measured_html(*found.measured) : "") +
+         (found.fitted ? fitted_html(*found.fitted) : "");
 }
 
 }  // namespace plimsoll

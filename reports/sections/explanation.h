@@ -61,6 +61,22 @@ struct NeighbourPlan {
   StepRatio ratio;      ///< where it runs: to the plan's step time
 };
 
+/// Measured points of one kind, which foretell each other.
+struct MeasuredCurve {
+  std::string what;  ///< "all_reduce of 4"
+  std::int64_t points = 0;
+  double spread = 0;  ///< interquartile range over median of a point's timings; the median of all
+  /// Points that were left out: time as the others foretell it over measured time, ascending.
+  std::vector<double> left_out;
+};
+
+/// The measurements of one machine.
+struct MeasuredMachine {
+  std::string device, backend, date;
+  std::vector<std::string> versions;  ///< of libraries
+  std::vector<MeasuredCurve> curves;
+};
+
 struct Explanation {
   std::int64_t critical_rank = 0, critical_stage = 0;
   std::vector<TensorsAtPeak> peaks;  ///< of stages that are alike, the fullest one
@@ -69,6 +85,7 @@ struct Explanation {
   std::optional<MoreMemory> twice_memory;
   std::vector<NeighbourPlan> neighbours;  ///< best first
   std::optional<FittedCalibration> fitted;
+  std::optional<MeasuredMachine> measured;
   /// One rank of each class, in finer steps than the plan's timeline.
   Timeline timeline;
   Picoseconds resolution;          ///< shorter intervals are merged; 0: none are

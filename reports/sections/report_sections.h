@@ -36,7 +36,7 @@ std::string communication_section(const ReportInput& input);
 std::string sensitivity_section(const ReportInput& input);
 /// Shows the plans that were simulated by step time and memory, and why each was not chosen.
 std::string plans_html(const ReportInput& input);
-/// Shows what the fit of the calibration found; empty without one.
+/// Shows what the calibration measured and what its fit found; empty without either.
 std::string calibration_section(const ReportInput& input);
 std::string training_section(const ReportInput& input);  ///< losses and step times of the run
 std::string search_section(const ReportInput& input);    ///< runners-up and the searched space

@@ -44,6 +44,12 @@ Explanation example_explanation(const Plan& plan) {
   fitted.layers = {{{4096, 4096, 1024, 1, 2}, 1.08, 0.02, 5}};
   fitted.sources = {std::string(kHostile) + "@1 (2024-01-01), page 1"};
   found.fitted = fitted;
+  found.measured =
+      MeasuredMachine{std::string(kHostile),
+                      "cpu",
+                      "2026-11-20",
+                      {"oneDNN 2.6.3"},
+                      {{"all_reduce of 4", 9, 0.02, {0.9, 1.05, 1.25}}, {"copy f32", 2, 0.01, {}}}};
   found.timeline = plan.timeline;
   found.critical = plan.timeline.intervals;
   return found;
@@ -97,6 +103,16 @@ TEST(Explanation, ShowsTheFitAndItsResiduals) {
   expect_has(html, "7 runs on four cores");
   expect_has(html, "matmul.peak_fraction");
   expect_has(html, "4096 tokens of 4096, hidden 1024, mp 1: 1.08 (1.05 to 1.12)");
+}
+
+TEST(Explanation, ShowsTheMeasuredCurvesAndTheirResiduals) {
+  const Plan plan = example_plan();
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found);
+  expect_has(html, "was measured on 2026-11-20, by the backend cpu with oneDNN 2.6.3");
+  expect_has(html, "all_reduce of 4: 1.05 (0.9 to 1.25)");
+  expect_has(html, "<summary>Table of the 2 curves</summary>");
+  expect_has(html, "data-exact=\"0.25\"");  // the largest error
 }
 
 TEST(Explanation, ShowsNoHiddenText) {

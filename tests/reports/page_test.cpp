@@ -106,8 +106,8 @@ TEST(Plots, DrawWhatTheyAreGiven) {
   EXPECT_TRUE(has(plans, "class=\"front-line\""));
   EXPECT_FALSE(has(plans, "nan"));
   EXPECT_FALSE(has(plans, "inf"));
-  EXPECT_TRUE(has(factors_svg("f", {{"a", 1.1, 1.0, 1.2}}), "a: 1.1 (1 to 1.2)"));
-  EXPECT_FALSE(has(factors_svg("f", {}), "nan"));
+  EXPECT_TRUE(has(factors_svg("f", "factors", {{"a", 1.1, 1.0, 1.2}}), "a: 1.1 (1 to 1.2)"));
+  EXPECT_FALSE(has(factors_svg("f", "factors", {}), "nan"));
   EXPECT_FALSE(has(tornado_svg("t", {}), "nan"));
 }
 
