@@ -99,26 +99,75 @@ TargetOptions target_of(const py::dict& arguments, std::vector<std::string>& not
 /// An answer, and what was noted on the way.
 using Answer = std::pair<std::string, std::vector<std::string>>;
 
-Answer plan(const py::dict& target, const std::vector<std::string>& fix, const std::string& reserve,
-            const std::string& time_limit, std::optional<std::int64_t> threads) {
-  Answer answer;
-  PlanQuestion question;
-  question.target = target_of(target, answer.second);
-  question.held.fix = fix;
-  if (!reserve.empty()) question.reserve = reserve;
-  question.time_limit = time_limit;
-  check_range("threads", threads, 1, kMostThreads);
-  question.threads = threads.value_or(0);
+/// Calls `work` with a function that says when it shall end, without Python's lock. Returns what it
+/// returns, if it found an answer before a signal ended it.
+template <class Work>
+std::string unlocked(const Work& work) {
   Signals signals;
-  question.stop = [&signals] { return signals.asked(); };
+  std::string answer;
   try {
-    const py::gil_scoped_release unlocked;
-    answer.first = plan_answer(std::move(question));
+    const py::gil_scoped_release released;
+    answer = work([&signals] { return signals.asked(); });
   } catch (const NothingFoundYet&) {
     signals.rethrow(false);
     throw;
   }
   signals.rethrow(true);
+  return answer;
+}
+
+HeldOptions held_of(const py::dict& arguments) {
+  const auto pairs = [&](const char* name) {
+    return arguments[name].cast<std::vector<std::string>>();
+  };
+  return {pairs("fix"), pairs("max"), pairs("min"), pairs("exclude")};
+}
+
+Answer plan(const py::dict& target, const py::dict& held, const std::string& reserve,
+            const std::string& time_limit, std::optional<std::int64_t> threads,
+            std::optional<std::int64_t> top) {
+  Answer answer;
+  PlanQuestion question;
+  question.target = target_of(target, answer.second);
+  question.held = held_of(held);
+  if (!reserve.empty()) question.reserve = reserve;
+  question.time_limit = time_limit;
+  check_range("threads", threads, 1, kMostThreads);
+  question.threads = threads.value_or(0);
+  check_range("top", top, 1, kMostListedPlans);
+  question.top = top.value_or(0);
+  answer.first = unlocked([&](const std::function<bool()>& stop) {
+    question.stop = stop;
+    return plan_answer(std::move(question));
+  });
+  return answer;
+}
+
+Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held,
+             const py::dict& texts, std::optional<std::int64_t> threads) {
+  Answer answer;
+  SweepQuestion question;
+  question.target = target_of(target, answer.second);
+  const auto list = [&](const char* name) { return lists[name].cast<std::vector<std::string>>(); };
+  question.clusters = list("cluster");
+  question.frameworks = list("framework");
+  question.devices = list("devices");
+  question.batches = list("global_batch");
+  question.sequences = list("sequence");
+  question.prices = list("price");
+  question.held = held_of(held);
+  const auto text = [&](const char* name) { return texts[name].cast<std::string>(); };
+  question.tokens = text("tokens");
+  question.deadline = text("deadline");
+  if (const std::string reserve = text("reserve"); !reserve.empty()) question.reserve = reserve;
+  question.time_limit = text("time_limit");
+  question.point_time_limit = text("point_time_limit");
+  check_range("threads", threads, 1, kMostThreads);
+  question.threads = threads.value_or(0);
+  answer.first = unlocked([&](const std::function<bool()>& stop) {
+    question.stop = stop;
+    return sweep_answer(question);
+  });
   return answer;
 }
 
@@ -133,9 +182,11 @@ Answer simulate(const py::dict& target, const std::string& strategy, const std::
   return answer;
 }
 
-std::string explain(const std::string& plan, const AskedChoices& asked, ExplainQuestion question) {
-  const py::gil_scoped_release unlocked;
-  return explanation_answer(plan, question, asked);
+std::string explain(const std::string& plan, const AskedChoices& asked,
+                    const ExplainQuestion& question) {
+  return unlocked([&](const std::function<bool()>& stop) {
+    return explanation_answer(plan, question, asked, stop);
+  });
 }
 
 void add_functions(py::module_& module) {
@@ -143,7 +194,9 @@ void add_functions(py::module_& module) {
   module.def("cluster", &cluster_answer, "name"_a, "texts"_a);
   module.def("framework", &framework_answer, "name"_a, "texts"_a);
   module.def("presets", &presets_answer);
-  module.def("plan", &plan, "target"_a, "fix"_a, "reserve"_a, "time_limit"_a, "threads"_a);
+  module.def("plan", &plan, "target"_a, "held"_a, "reserve"_a, "time_limit"_a, "threads"_a,
+             "top"_a);
+  module.def("sweep", &sweep, "target"_a, "lists"_a, "held"_a, "texts"_a, "threads"_a);
   module.def("simulate", &simulate, "target"_a, "strategy"_a, "reserve"_a);
   module.def(
       "explain",

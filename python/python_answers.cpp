@@ -17,6 +17,7 @@
 #include "planner/cli/summary_json.h"
 #include "planner/explain/explain_json.h"
 #include "planner/export/flags_script.h"
+#include "planner/sweep/sweep_output.h"
 
 namespace plimsoll {
 namespace {
@@ -74,15 +75,18 @@ std::string simulation_answer(SimulationQuestion question) {
 }
 
 std::string explanation_answer(const std::string& plan_text, const ExplainQuestion& question,
-                               const AskedChoices& asked) {
+                               const AskedChoices& asked, const std::function<bool()>& stop) {
   const Plan plan = legal_plan(plan_text);
-  const ExplainRequest request = explain_base(plan, question).request;
+  ExplainRequest request = explain_base(plan, question).request;
+  request.stop = stop;
   if (!asked.from.empty())
     return why_not_json(why_not(request, choices_of_script(plan, asked.from)));
   if (!asked.why_not.empty()) return why_not_json(why_not(request, parse_choices(asked.why_not)));
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   return explain_json(plan, step, sensitivity(request, step));
 }
+
+std::string sweep_answer(const SweepQuestion& question) { return sweep_json(sweep_job(question)); }
 
 std::string import_answer(const std::string& file, ImportGiven given,
                           const std::string& precision) {

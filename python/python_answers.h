@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "imports/imported.h"
 #include "planner/cli/answers.h"
+#include "planner/cli/sweep_question.h"
 
 namespace plimsoll {
 
@@ -31,9 +33,13 @@ struct AskedChoices {
   std::string why_not;  ///< "mp=4,pp=8"; empty: none
   std::string from;     ///< a script whose choices are asked for; empty: none
 };
-/// Returns what `planner explain --json` prints of the plan with this text.
+/// Returns what `planner explain --json` prints of the plan with this text. `stop` is that of
+/// ExplainRequest.
 std::string explanation_answer(const std::string& plan, const ExplainQuestion& question,
-                               const AskedChoices& asked);
+                               const AskedChoices& asked, const std::function<bool()>& stop);
+
+/// Returns what `planner sweep --json` prints.
+std::string sweep_answer(const SweepQuestion& question);
 
 /// Returns what `planner import --json` prints. The precision is "fp32", "bf16", "fp16" or empty.
 /// Throws UsageError for another precision, and for numbers outside their ranges.

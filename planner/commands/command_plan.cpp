@@ -10,6 +10,7 @@
 #include "planner/cli/answers.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/limits.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/search/search.h"
@@ -18,9 +19,6 @@
 
 namespace plimsoll {
 namespace {
-
-/// The most plans of one list. Each is simulated once more, to say where its step goes.
-constexpr std::int64_t kMostListedPlans = 100;
 
 struct PlanOptions {
   PlanQuestion question;

@@ -57,6 +57,10 @@ Source = Union[str, os.PathLike, Mapping[str, Any]]
 Choices = Union[str, Mapping[str, Any]]
 #: A time as text with its unit ("30 s"), or in seconds.
 Time = Union[str, float]
+#: One number, several, or a list as `planner sweep` takes it: "64..1024x2".
+Numbers = Union[int, str, Iterable[int]]
+#: Limits of a search: {"pp": 8}, or ["pp=8"]. Of `exclude`, a key may have several values: {"mp": [1, 2]}.
+Limits = Union[str, Mapping[str, Any], Iterable[str]]
 #: Names or files of calibrations, as `--calibration` takes them.
 Calibration = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
@@ -80,16 +84,29 @@ def _names(calibration: Calibration | None) -> list[str]:
     return [os.fspath(name) for name in ([calibration] if one else calibration)]
 
 
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    one = isinstance(value, (str, int, float, os.PathLike, Mapping))
+    return [value] if one else list(value)
+
+
 def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pairs(choices: Choices | None) -> list[str]:
+def _pairs(choices: Limits | None) -> list[str]:
     if not choices:
         return []
     if isinstance(choices, str):
         return choices.split(",")
-    return [f"{key}={_value(value)}" for key, value in choices.items()]
+    if not isinstance(choices, Mapping):
+        return list(choices)
+    return [f"{key}={_value(value)}" for key, values in choices.items() for value in _list(values)]
+
+
+def _held(fix, most, least, exclude) -> dict[str, list[str]]:
+    return {"fix": _pairs(fix), "max": _pairs(most), "min": _pairs(least), "exclude": _pairs(exclude)}
 
 
 def _time(time: Time | None) -> str:
@@ -153,19 +170,24 @@ def plan(
     framework: Source | None = None,
     calibration: Calibration | None = None,
     fix: Choices | None = None,
+    max: Limits | None = None,  # noqa: A002 - the command's word
+    min: Limits | None = None,  # noqa: A002
+    exclude: Limits | None = None,
     reserve: str = "",
     time_limit: Time | None = None,
     threads: int | None = None,
+    top: int | None = None,
     from_script: str | os.PathLike | None = None,
 ) -> dict[str, Any]:
     """Returns the best plan of a job: what a plan file has.
 
-    `fix` holds choices. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for
-    the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
+    `fix` holds choices; `max`, `min` and `exclude` limit them. With `top`, so many plans that split the job otherwise are
+    listed. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
     false. Raises DoesNotFit, with what would help, where no strategy fits.
     """
     target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, {})
-    return _answer(_core.plan(target, _pairs(fix), reserve, _time(time_limit), threads))
+    held = _held(fix, max, min, exclude)
+    return _answer(_core.plan(target, held, reserve, _time(time_limit), threads, top))
 
 
 def simulate(
@@ -211,6 +233,7 @@ def explain(
     """Says why a plan is best and what would help; with `why_not` or `from_script`, what other choices cost.
 
     `plan` is what plan() returned, or a plan file. Where its cluster or calibration is not built in, it is given again.
+    Ctrl-C in a search leaves the best so far, which the result says is not proven; before that it raises KeyboardInterrupt.
     """
     texts: dict[str, str] = {}
     return json.loads(
@@ -256,31 +279,60 @@ def export(plan: Source, to: str, *, allow_lossy: bool = False) -> str:
     return _core.export(_plan_text(plan), to, allow_lossy)
 
 
-def _list(value: Any) -> list[Any]:
-    one = value is None or isinstance(value, (str, int, os.PathLike, Mapping))
-    return [value] if one else list(value)
+def _texts(values: Any) -> list[str]:
+    return [str(value) for value in _list(values)]
+
+
+def _prices(price: Any) -> list[str]:
+    if isinstance(price, Mapping):
+        return [f"{cluster}={one}" for cluster, value in price.items() for one in _prices(value)]
+    return [value if isinstance(value, str) else f"{value}/h" for value in _list(price)]
 
 
 def sweep(
     job: Source,
     cluster: Source | Iterable[Source],
     *,
-    devices: int | Iterable[int] | None = None,
-    global_batch: int | Iterable[int] | None = None,
-    **options: Any,
-) -> list[dict[str, Any]]:
-    """Plans a job for each cluster, number of devices and batch. `options` are those of plan().
+    devices: Numbers | None = None,
+    global_batch: Numbers | None = None,
+    sequence: Numbers | None = None,
+    framework: Source | Iterable[Source] | None = None,
+    calibration: Calibration | None = None,
+    tokens: str | float | None = None,
+    price: str | float | Mapping[str, str | float] | None = None,
+    deadline: Time | None = None,
+    fix: Choices | None = None,
+    max: Limits | None = None,  # noqa: A002 - the command's word
+    min: Limits | None = None,  # noqa: A002
+    exclude: Limits | None = None,
+    reserve: str = "",
+    time_limit: Time | None = None,
+    point_time_limit: Time | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Plans a job at each of many points: what `planner sweep --json` prints. rows() makes a table of its "points".
 
-    Each result has "devices", "global_batch", and "plan" or, where there is none, "error". rows() makes a table of them.
+    Points are all combinations of clusters, frameworks, devices, batches and sequences. `price` is that of a device for an
+    hour: a number, or one for each cluster by name. Other arguments are those of plan(). Ctrl-C leaves the points so far, and
+    result["points_left"] says how many are missing.
     """
-    results = []
-    for where in _list(cluster):
-        for count in _list(devices):
-            for batch in _list(global_batch):
-                result: dict[str, Any] = {"devices": count, "global_batch": batch}
-                try:
-                    result["plan"] = plan(job, where, devices=count, global_batch=batch, **options)
-                except (Infeasible, StoppedEarly) as error:
-                    result["error"] = str(error)
-                results.append(result)
-    return results
+    texts: dict[str, str] = {}
+    several = {"cluster": _list(cluster), "framework": _list(framework)}
+    lists = {
+        "devices": _texts(devices),
+        "global_batch": _texts(global_batch),
+        "sequence": _texts(sequence),
+        "price": _prices(price),
+    }
+    for argument, sources in several.items():
+        names = [f"{argument} {i + 1}" if len(sources) > 1 else argument for i in range(len(sources))]
+        lists[argument] = [_named(source, name, texts) for source, name in zip(sources, names)]
+    target = _target(job, None, None, None, None, calibration, None, texts)
+    words = {
+        "tokens": "" if tokens is None else str(tokens),
+        "deadline": _time(deadline),
+        "reserve": reserve,
+        "time_limit": _time(time_limit),
+        "point_time_limit": _time(point_time_limit),
+    }
+    return _answer(_core.sweep(target, lists, _held(fix, max, min, exclude), words, threads))

@@ -7,7 +7,19 @@ def cluster(name: str, texts: dict[str, str]) -> str: ...
 def framework(name: str, texts: dict[str, str]) -> str: ...
 def presets() -> str: ...
 def plan(
-    target: dict[str, Any], fix: list[str], reserve: str, time_limit: str, threads: int | None
+    target: dict[str, Any],
+    held: dict[str, list[str]],
+    reserve: str,
+    time_limit: str,
+    threads: int | None,
+    top: int | None,
+) -> tuple[str, list[str]]: ...
+def sweep(
+    target: dict[str, Any],
+    lists: dict[str, list[str]],
+    held: dict[str, list[str]],
+    texts: dict[str, str],
+    threads: int | None,
 ) -> tuple[str, list[str]]: ...
 def simulate(target: dict[str, Any], strategy: str, reserve: str) -> tuple[str, list[str]]: ...
 def explain(

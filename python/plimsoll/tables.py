@@ -7,10 +7,6 @@ from typing import Any
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
-    if "plan" in result or "error" in result:  # of a sweep
-        plan = result.get("plan")
-        asked = {key: result[key] for key in ("devices", "global_batch") if result.get(key) is not None}
-        return _row(plan) if plan else {**asked, "error": result["error"]}
     prediction = result["prediction"]
     numbers = {key: value for key, value in prediction.items() if isinstance(value, (int, float))}
     job = result["job"]
@@ -23,12 +19,23 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
         "reserved_bytes": max(stage["reserved_bytes"] for stage in prediction["stages"]),
         **result["strategy"],
     }
+    return _stated(row)
+
+
+def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value is not None}
 
 
+def _point(point: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {key: value for key, value in point.items() if key != "strategy"}
+    return _stated({**numbers, **(point["strategy"] or {})})
+
+
 def rows(results: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns a flat row for each result of plan(), simulate() or sweep(): its predicted numbers and its strategy."""
-    return [_row(result) for result in ([results] if isinstance(results, Mapping) else results)]
+    """Returns a flat row for each result of plan() or simulate(), and for each point of a sweep(): numbers and strategy."""
+    if isinstance(results, Mapping):
+        return [_point(point) for point in results["points"]] if "points" in results else [_row(results)]
+    return [_row(result) for result in results]
 
 
 def frame(results: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Any:

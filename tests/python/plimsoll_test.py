@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests" / "scripts"))
@@ -98,12 +99,39 @@ class Answers(CommandLine):
             plimsoll.simulate(file, "dp=8", **GPUS)
         self.assertIn("as planner import reads it", log.output[0])
 
-    def test_sweep_is_a_table(self):
-        results = plimsoll.sweep("gpt-mini", "dgx-a100-80gb", devices=[2, 4])
-        self.assertEqual([row["devices"] for row in plimsoll.rows(results)], [2, 4])
-        self.assertEqual(plimsoll.rows(results)[1]["step_time_s"], results[1]["plan"]["prediction"]["step_time_s"])
-        refused = plimsoll.sweep(JOB, TINY, devices=2)
-        self.assertIn("error", plimsoll.rows(refused)[0])
+    def test_limits_and_listed_plans(self):
+        limits = {"max": {"mp": 4}, "min": ["pp=2"], "exclude": {"recompute": ["full", "selective"]}}
+        flags = ["--max", "mp=4", "--min", "pp=2", "--exclude", "recompute=full", "--exclude", "recompute=selective", "--top", "3"]
+        printed = json.loads(self.printed("plan", "gpt-mini", "--cluster", "dgx-a100-80gb", "--devices", "8", *flags, "--json"))
+        plan = plimsoll.plan("gpt-mini", **GPUS, **limits, top=3)
+        self.assertEqual(plan, printed)
+        self.assertGreaterEqual(plan["strategy"]["pp"], 2)
+        self.assertEqual(len(plan["runners_up"]), 2)
+
+    def test_sweep_is_that_of_the_command_line(self):
+        cluster = write_json(self.folder / "cluster.json", CLUSTER)
+        flags = ["--devices", "2..4x2", "--devices", "7", "--global-batch", "8", "--tokens", "1B", "--price", "test-cpu=0.5/h",
+                 "--price", "dgx-a100-80gb=2.5/h", "--deadline", "30d", "--max", "mp=2"]
+        printed = json.loads(self.printed("sweep", NANO, "--cluster", cluster, "--cluster", "dgx-a100-80gb", *flags, "--json"))
+        found = plimsoll.sweep(JOB, [CLUSTER, "dgx-a100-80gb"], devices=["2..4x2", 7], global_batch=8, tokens=1e9, deadline="30d",
+                               price={"test-cpu": 0.5, "dgx-a100-80gb": "2.5/h"}, max={"mp": 2})
+        self.assertNotEqual(found.pop("command"), printed.pop("command"))  # dictionaries have no file names
+        self.assertEqual(found, printed)
+        rows = plimsoll.rows(found)
+        self.assertEqual([row["devices"] for row in rows], [2, 4, 7, 2, 4, 7])
+        self.assertEqual(rows[1]["mp"], printed["points"][1]["strategy"]["mp"])
+        self.assertEqual(rows[1]["cost"], printed["points"][1]["cost"])
+        self.assertIn("reason", rows[2])
+
+    @unittest.skipIf(find_spec("pandas") is None, "pandas is not installed")
+    def test_frames_have_a_column_for_each_key(self):
+        found = plimsoll.sweep("gpt-mini", "dgx-a100-80gb", devices=[2, 4, 9])
+        frame = plimsoll.frame(found)
+        self.assertEqual(list(frame["devices"]), [2, 4, 9])
+        self.assertEqual(frame["step_time_s"][1], found["points"][1]["step_time_s"])
+        self.assertEqual(list(frame["reason"].isna()), [True, True, False])
+        both = plimsoll.frame([plimsoll.simulate("gpt-mini", "dp=8", **GPUS), plimsoll.plan("gpt-mini", **GPUS)])
+        self.assertEqual(both["dp"][0], 8)
 
 
 class Refusals(CommandLine):
@@ -130,7 +158,7 @@ class Refusals(CommandLine):
         self.assertTrue(caught.exception.changes)
 
     def test_numbers_outside_their_range(self):
-        for options in ({"devices": 0}, {"devices": 1 << 40}, {"global_batch": -1}, {"threads": 0},
+        for options in ({"max": "mp"}, {"top": 0}, {"min": {"colour": 3}}, {"devices": 0}, {"devices": 1 << 40}, {"global_batch": -1}, {"threads": 0},
                         {"time_limit": -1}, {"fix": "mp"}, {"fix": {"colour": 3}}, {"reserve": "much"}):
             with self.subTest(options), self.assertRaises(plimsoll.UsageError):
                 plimsoll.plan("gpt-mini", **{**GPUS, **options})
@@ -142,18 +170,39 @@ class Refusals(CommandLine):
 
 
 class Interrupts(unittest.TestCase):
-    def test_control_c_ends_a_search(self):
-        """The thread that interrupts runs beside the search, so the search does not hold Python's lock."""
+    """The thread that interrupts runs beside the search, so the search does not hold Python's lock."""
+
+    def interrupted(self, ask):
+        """Returns what was found until an interrupt, or None where it raised KeyboardInterrupt."""
         def interrupt():
             time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGINT)
 
         threading.Thread(target=interrupt).start()
         try:
-            plan = plimsoll.plan("llama3-405b", "dgx-h100-80gb", devices=16384, threads=1)
+            return ask()
         except KeyboardInterrupt:
-            return  # before there was any plan
-        self.assertFalse(plan["search"]["proven"])
+            return None
+
+    def test_control_c_ends_a_search(self):
+        plan = self.interrupted(lambda: plimsoll.plan("llama3-405b", "dgx-h100-80gb", devices=16384, threads=1))
+        if plan:
+            self.assertFalse(plan["search"]["proven"])
+
+    def test_control_c_ends_an_explanation(self):
+        fixed = {"mp": 8, "pp": 16, "dp": 1, "cp": 1, "micro_batch": 1, "sharding_stage": 1, "recompute": "full", "schedule": "1f1b"}
+        plan = plimsoll.plan("llama3-405b", "dgx-h100-80gb", devices=16384, fix=fixed)
+        begin = time.process_time()
+        answer = self.interrupted(lambda: plimsoll.explain(plan, threads=1))
+        if answer:
+            self.assertFalse(answer["twice_the_memory"]["proven"])
+        self.assertLess(time.process_time() - begin, 60)  # a whole explanation takes minutes
+
+    def test_control_c_ends_a_sweep(self):
+        found = self.interrupted(lambda: plimsoll.sweep("gpt3-175b", "dgx-a100-80gb", devices="512..4096+8", threads=1))
+        if found:
+            self.assertGreater(found["points_left"], 0)
+            self.assertEqual(found["points_left"] + len(found["points"]), 449)
 
 
 if __name__ == "__main__":
