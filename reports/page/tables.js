@@ -47,9 +47,9 @@
         head.map((_, i) => exact(row.cells[i])))].map((row) => kept.map((i) => row[i]));
   };
 
-  for (const table of document.querySelectorAll('table')) {
+  const equip = (table) => {
     const body = table.tBodies[0];
-    if (!table.tHead || !body || body.rows.length < SORTED_FROM) continue;
+    if (!table.tHead || !body || body.rows.length < SORTED_FROM) return;
     const save = document.createElement('button');
     save.type = 'button';
     save.className = table.caption ? 'save over' : 'save';
@@ -57,7 +57,7 @@
     save.setAttribute('aria-label', `Save as CSV: ${title(table)}`);
     save.addEventListener('click', () => plimsollSave(title(table), rowsOf(table)));
     table.closest('.scroll').prepend(save);
-    if ([...body.rows].some(isGroup)) continue;
+    if ([...body.rows].some(isGroup)) return;
     [...table.tHead.rows[0].cells].forEach((header, column) => {
       if (!header.textContent.trim() || header.classList.contains('bars')) return;
       const button = document.createElement('button');
@@ -67,13 +67,22 @@
       button.addEventListener('click', () => sort(table, column, header));
       header.append(button);
     });
-  }
+  };
 
   // Tables that are wider than the window can be moved by keys as well.
-  for (const box of document.querySelectorAll('.scroll')) {
-    if (box.scrollWidth <= box.clientWidth) continue;
+  const addKeys = (box) => {
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', title(box.querySelector('table')));
-  }
+  };
+
+  // What is folded away waits until it is opened: most tables of a long page are, and no browser need lay them out.
+  const equipAll = (root) => {
+    const boxes = [...root.querySelectorAll('.scroll')].filter((box) => !box.closest('details:not([open])'));
+    for (const box of boxes) equip(box.querySelector('table'));
+    for (const box of boxes.filter((one) => one.scrollWidth > one.clientWidth)) addKeys(box);
+  };
+  equipAll(document);
+  for (const details of document.querySelectorAll('details:not([open])'))
+    details.addEventListener('toggle', () => equipAll(details), {once: true});
 })();

@@ -235,6 +235,11 @@ def check_tables(shown):
     text = shown.evaluate("plimsollSave('x', [['=1+1', 'a\"b', -3, '-4.2 %', '@x', 'a,b']])")
     assert text == "'=1+1,\"a\"\"b\",-3,-4.2 %,'@x,\"a,b\"\r\n", text
     assert shown.evaluate("document.querySelectorAll('.scroll > .save').length") > 5
+    folded = "document.querySelector('details:has(tbody tr:nth-child(3))')"
+    assert shown.evaluate(f"window.folded = {folded}, folded.querySelectorAll('.save').length") == 0
+    shown.evaluate("folded.open = true")
+    shown.frames()
+    assert shown.evaluate("folded.querySelectorAll('.save').length") == 1, "a table that is opened has no button"
 
 
 def check_access(shown):
