@@ -61,9 +61,10 @@ std::string values_table(const FittedCalibration& fitted) {
                rows);
 }
 
+constexpr std::size_t kMostRows = 40;  // of a chart of factors
+
 /// The residuals of the fit: a factor for each shape of layers.
 std::string residuals_html(const FittedCalibration& fitted) {
-  constexpr std::size_t kMostRows = 40;
   if (fitted.layers.empty()) return "";
   std::vector<const LayerPoint*> layers;
   for (const LayerPoint& point : fitted.layers) layers.push_back(&point);
@@ -162,13 +163,22 @@ std::string measured_html(const MeasuredMachine& machine) {
     }
     rows.push_back(std::move(row));
   }
+  const std::string note =
+      factors.size() > kMostRows
+          ? fmt::format("<p class=\"note\">The {} curves that are furthest off are drawn.</p>\n",
+                        kMostRows)
+          : "";
+  std::ranges::stable_sort(factors, std::greater(), [](const FactorRow& row) {
+    return std::max(std::abs(std::log(row.low)), std::abs(std::log(row.high)));
+  });
+  if (factors.size() > kMostRows) factors.resize(kMostRows);
   const std::string chart =
       factors.empty()
           ? ""
           : "<h3>Residuals by curve</h3>\n<div class=\"half\">\n" +
                 factors_svg("measured-factors",
                             "Foretold over measured time: median, least and most", factors) +
-                "</div>\n";
+                note + "</div>\n";
   return section("measured-calibration", "The measured calibration",
                  machine_words(machine) + chart +
                      folded(fmt::format("Table of the {} curves", rows.size()),
