@@ -1,5 +1,7 @@
 """The packages of Debian install on a bare system without a network, and what is installed there works. A bare system is a
 folder with the packages that ours depend on, copied from this machine, and nothing else. The planner's has neither MPI nor CUDA.
+The Python module is imported in such a system. A program is compiled against the headers and libraries of one; the compiler is
+this machine's, and sees nothing but that system.
 
 Also: the container file runs scripts that exist, and takes the packages that it installs from scripts/dependencies."""
 
@@ -18,6 +20,7 @@ BUILD = BIN.parent
 SKIP = 77
 # Every system of Debian has these, and ours need them: the interpreter of maintainer scripts, and files that packages share.
 BASE = ("base-files", "base-passwd", "bash", "coreutils", "dash", "dpkg", "libc-bin")
+COMPILED = ("libc6-dev", "libstdc++-12-dev")  # every C++ program needs these; ours need not ask for them
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 SUMMARY = re.compile(r"step time +\S+ (ms|s)")
 
@@ -66,7 +69,7 @@ def merged(path):
     return f"/usr{path}" if path.split("/")[1] in MERGED else path
 
 
-def make_root(root, names):
+def make_root(root, names, place=lambda source, target: shutil.copy2(source, target, follow_symlinks=False)):
     """A bare system of these packages: their files, and their entries in the database of dpkg."""
     for name in MERGED:
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
@@ -78,7 +81,7 @@ def make_root(root, names):
         if source.is_symlink() or source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.is_symlink() and not target.exists():
-                shutil.copy2(source, target, follow_symlinks=False)
+                place(source, target)
         elif source.is_dir() and not target.exists():
             target.mkdir(parents=True)
     database = root / "var/lib/dpkg"
@@ -128,6 +131,36 @@ def check_runtime(root):
             assert "--help" in run("chroot", root, f"/usr/bin/{program}", "--help")
 
 
+def check_python(root):
+    """The module plans as the planner that is installed beside it."""
+    (root / "tmp/ask.py").write_text("import json, plimsoll\n"
+                                     "plan = plimsoll.plan('/tmp/job.json', '/tmp/cluster.json', devices=2)\n"
+                                     "print(json.dumps([plimsoll.__file__, plan['prediction']]))\n")
+    file, prediction = json.loads(run("chroot", root, "/usr/bin/python3", "/tmp/ask.py"))
+    assert file.startswith("/usr/lib/python3/dist-packages/"), file
+    assert prediction == json.loads((root / "tmp/plan.json").read_text())["prediction"]
+
+
+def check_development(root, bare, folder, version):
+    """A program that uses the packaged libraries is compiled against one system and runs in another, which has the planner."""
+    build = folder / "consumer"
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    launcher = re.search(r"^CCACHE:\w+=(.*)$", cache, re.M)
+    # The folder has another name each time: ccache is told to leave it out.
+    environment = {**os.environ, "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+    run("cmake", "-G", "Ninja", "-S", SOURCE / "tests/consumer", "-B", build, f"-DCMAKE_SYSROOT={root}", f"-DWANTED={version}",
+        "-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher[1] if launcher else ''}",
+        *(f"-DCMAKE_FIND_ROOT_PATH_MODE_{kind}=ONLY" for kind in ("PACKAGE", "LIBRARY", "INCLUDE")), env=environment)
+    by_name = re.findall(r"LINK_LIBRARIES = .*(?<= )(-l\S+)", (build / "build.ninja").read_text())
+    assert not by_name, f"{by_name}: the linker would look for these on this machine, and no package names them"
+    run("cmake", "--build", build, env=environment)
+    shutil.copy(build / "consumer", bare / "tmp/consumer")
+    answer = run("chroot", bare, "/tmp/consumer", "/tmp/job.json", "/tmp/cluster.json").split(maxsplit=3)
+    asked = ["plan", "/tmp/job.json", "--cluster", "/tmp/cluster.json", "--calibration", "none", "--devices", "2", "--reserve", "0 B"]
+    plan = json.loads(run("chroot", bare, "/usr/bin/planner", *asked, "--json"))
+    assert answer[0] == version and answer[2] == f"{plan['prediction']['step_time_s']:.9g}", (answer, plan["prediction"])
+
+
 def check_container_file():
     text = (SOURCE / "packages/Containerfile").read_text()
     scripts = re.findall(r"^RUN (scripts/\S+)", text, re.M)
@@ -174,6 +207,20 @@ def main():
         install(runtime, [debs["plimsoll"], debs["plimsoll-runtime"]])
         shutil.copytree(bare / "tmp", runtime / "tmp", dirs_exist_ok=True)
         check_runtime(runtime)
+
+        if "python3-plimsoll" in debs:
+            python = folder / "python"
+            make_root(python, closure_of([*BASE, *depends["python3-plimsoll"]]))
+            install(python, [debs["python3-plimsoll"]])
+            shutil.copytree(bare / "tmp", python / "tmp", dirs_exist_ok=True)
+            check_python(python)
+
+        # Links are enough where nothing runs, and tens of thousands of headers are not copied.
+        development = folder / "development"
+        make_root(development, closure_of([*BASE, *COMPILED, *depends["plimsoll-dev"]]),
+                  lambda source, target: target.symlink_to(source))
+        install(development, [debs["plimsoll-dev"]])
+        check_development(development, bare, folder, version)
     print("packages install on bare systems and work there")
     return 0
 
