@@ -125,9 +125,9 @@ class Answers(CommandLine):
 
     @unittest.skipIf(find_spec("pandas") is None, "pandas is not installed")
     def test_frames_have_a_column_for_each_key(self):
-        found = plimsoll.sweep("gpt-mini", "dgx-a100-80gb", devices=[2, 4, 9])
+        found = plimsoll.sweep(JOB, CLUSTER, devices=[2, 4, 7])
         frame = plimsoll.frame(found)
-        self.assertEqual(list(frame["devices"]), [2, 4, 9])
+        self.assertEqual(list(frame["devices"]), [2, 4, 7])
         self.assertEqual(frame["step_time_s"][1], found["points"][1]["step_time_s"])
         self.assertEqual(list(frame["reason"].isna()), [True, True, False])
         both = plimsoll.frame([plimsoll.simulate("gpt-mini", "dp=8", **GPUS), plimsoll.plan("gpt-mini", **GPUS)])
