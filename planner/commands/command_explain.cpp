@@ -104,7 +104,9 @@ ExitCode explain_script(const ExplainOptions& options) {
   print_result(options.json ? few_changes_json(target, step, found)
                             : headline(loaded, is_oversubscribed(target)) + "\n" +
                                   few_changes_text(target, step, found));
-  return ExitCode::ok;
+  if (!request.stop()) return ExitCode::ok;
+  print_note("planner: an interrupt ended the search for changes\n");
+  return ExitCode::stopped_early;
 }
 
 ExitCode explain(const ExplainOptions& options) {

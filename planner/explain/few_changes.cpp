@@ -13,6 +13,7 @@
 
 #include "passes/strategy/framework_flags.h"
 #include "planner/explain/likely_changes.h"
+#include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {
@@ -51,7 +52,14 @@ Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
     std::vector<Fixed> round;
     for (std::size_t k = i; k < std::min(order.size(), i + kAssessedAtOnce); ++k)
       round.push_back(order[k].change);
-    for (AssessedChange& change : assess_changes(request, request.strategy, round, own, i, most)) {
+    std::vector<AssessedChange> assessed;
+    try {
+      assessed = assess_changes(request, request.strategy, round, own, i, most);
+    } catch (const NothingFoundYet&) {  // asked to stop; earlier rounds stand
+      result.proven = false;
+      break;
+    }
+    for (AssessedChange& change : assessed) {
       if (change.outcome == ChangeOutcome::runs && change.step_time < below)
         result.found.push_back(std::move(change));
     }

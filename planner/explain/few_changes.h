@@ -15,7 +15,8 @@ struct FewChanges {
   std::vector<AssessedChange> one;
   std::vector<AssessedChange> two;  ///< pairs that are faster than all of `one`, fastest first
   /// Whether bounds prove that no other single change, or pair, is faster than the first that is
-  /// named. It is false where the search for them ended after kMostAssessedChanges.
+  /// named. It is false where the search for them ended after kMostAssessedChanges, or where the
+  /// request was asked to stop.
   bool one_is_best = true, two_is_best = true;
 };
 
