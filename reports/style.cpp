@@ -181,6 +181,8 @@ th[aria-sort="descending"] .sort::after { content: " \2193"; }
 .chart .dot { fill: currentColor; }
 .columns.sweep .wide .chart { min-width: 0; }
 .columns.sweep .details { min-height: 1.6em; margin: 0; }
+#points table { font-size: 12.5px; }
+#points th, #points td { padding-right: 9px; }
 ul.answers { list-style: none; margin: 0; padding: 0; }
 .command { overflow-wrap: anywhere; }
 .half { max-width: 660px; }

@@ -169,8 +169,8 @@ class PageTable {
     });
     of_plan("memory", "bytes", [](const PointPlan& p) { return exact_cell(p.taken); });
     of_plan("of", "bytes", [](const PointPlan& p) { return exact_cell(p.capacity); });
-    add("strategy, or why there is none", strategy_cell(row));
     add("answers", text_cell(marks_of(index)));
+    add("strategy, or why there is none", strategy_cell(row));
   }
 
   template <class OfPlan>
