@@ -39,7 +39,7 @@ class Watch {
 
  private:
   const InterruptNotice interrupt_;
-  Progress line_{"strategies done with:"};
+  Progress line_{"steps done:"};
 };
 
 /// Says why a search is not proven.

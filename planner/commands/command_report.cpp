@@ -46,7 +46,7 @@ Explained explain_for(const Plan& plan, const ReportOptions& options) {
   try {
     const ExplainQuestion question{options.files, options.time_limit, options.threads};
     ExplainRequest request = explain_base(plan, question).request;
-    Progress progress("strategies done with:");
+    Progress progress("steps done:");
     request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
     return {explanation_for_report(request), ""};
   } catch (const UsageError& missing) {

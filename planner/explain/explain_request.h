@@ -21,7 +21,7 @@ struct ExplainRequest {
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
   /// Ends searches, as SearchRequest::stop. Other work that it ends throws NothingFoundYet.
   std::function<bool()> stop{};
-  /// Is told how far a search, or a list of changes, is; as SearchRequest::progress.
+  /// Is told how far a search, or a list of changes, is: in strategies, changes or rounds.
   std::function<void(std::int64_t done, std::int64_t of)> progress{};
 };
 

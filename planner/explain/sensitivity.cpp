@@ -73,8 +73,12 @@ Plan best_plan(const ExplainRequest& request, const Target& target, std::int64_t
   // A round is over when its progress is reported. Rounds do not depend on the threads.
   search_request.progress = [&, rounds = std::int64_t{0}](std::int64_t done,
                                                           std::int64_t of) mutable {
-    if (request.progress) request.progress(done, of);
-    ends = most_rounds > 0 && ++rounds >= most_rounds;
+    ++rounds;
+    ends = most_rounds > 0 && rounds >= most_rounds;
+    if (!request.progress) return;
+    // Rounds, where their number ends the search, say better than strategies how much is left.
+    most_rounds > 0 ? request.progress(std::min(rounds, most_rounds), most_rounds)
+                    : request.progress(done, of);
   };
   search_request.stop = [&] { return ends.load() || (request.stop && request.stop()); };
   return search(search_request);
