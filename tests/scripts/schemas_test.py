@@ -177,7 +177,8 @@ def more_outputs(folder, cluster, plan, measured):
     yield "op-fit", printed("fit", write_json(folder / "ops.json", OPS), "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm",
                             "--json")
     yield "import", printed("import", script, "--json")
-    yield "import", printed("import", SOURCE / "tests/imports/data/llama-3-8b.json", "--json")
+    for file in ("data/llama-3-8b.json", "system.json"):
+        yield "import", printed("import", SOURCE / "tests/imports" / file, "--json")
     yield "nccl-import", printed("import", "nccl-tests", SOURCE / "tests/models/nccl-tests/two-runs.txt", "--cluster", "dgx-h100-80gb",
                                  "--json")
     swept = ("sweep", NANO, "--cluster", cluster)
