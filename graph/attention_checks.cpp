@@ -40,8 +40,8 @@ Verdict check_heads(const Op& op, Tensors tensors) {
                                          : Verdict::no("inputs and outputs differ in size");
 }
 
-/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d], y [n,a*d] and log_sum_exp [b,a,s]
-/// fit each other.
+/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d] or k and v [n,1,kv,d], y [n,a*d] and
+/// log_sum_exp [b,a,s] fit each other.
 Verdict check_flash_attention(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::flash_attention_backward;
   const std::size_t first = backward ? 1 : 0;
@@ -55,10 +55,14 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
     const Shape& keys = in(op, tensors, first + 1).shape;
     if (queries.size() != 4 || queries[1] != 1) return Verdict::no("q is not [n,1,a,d]");
     // Where keys were gathered from ranks that share a sequence there are more of them.
-    if (keys.size() != 4 || keys[1] != 2 || keys[0] % queries[0] != 0 || keys[3] != queries[3] ||
-        queries[2] % keys[2] != 0) {
-      return Verdict::no("kv is not [n,2,kv,d] with kv dividing a");
+    const std::int64_t parts = packed == 2 ? 2 : 1;
+    if (keys.size() != 4 || keys[1] != parts || keys[0] % queries[0] != 0 ||
+        keys[3] != queries[3] || queries[2] % keys[2] != 0) {
+      return Verdict::no(packed == 2 ? "kv is not [n,2,kv,d] with kv dividing a"
+                                     : "the key is not [n,1,kv,d] with kv dividing a");
     }
+    if (packed == 3 && in(op, tensors, first + 2).shape != keys)
+      return Verdict::no("the value is not like the key");
   }
   const Shape& keys = packed == 1 ? queries : in(op, tensors, first + 1).shape;
   if (sequence_of(op) < 1 || keys[0] % sequence_of(op) != 0)
@@ -119,6 +123,8 @@ Verdict check_rotary(const Op& op, Tensors tensors) {
   if (x.size() != 4 || x[3] % 2 != 0) return Verdict::no("x is not [n,parts,a,d] with even d");
   if (params.rotated < 1 || params.rotated > x[1])
     return Verdict::no("rotated is not within parts");
+  if (params.width < 0 || params.width > x[3] || params.width % 2 != 0)
+    return Verdict::no("width is not an even part of d");
   if (params.sequence < 1 || x[0] % params.sequence != 0) {
     return Verdict::no("x is not whole sequences");
   }

@@ -22,7 +22,7 @@ struct RuleOperand {
 /// A RuleStep gives the gradients of some inputs by an op. Without a kind it gives the gradient of
 /// one input, which is the operand itself.
 struct RuleStep {
-  static constexpr std::size_t kMostReads = 5, kMostGradients = 3;
+  static constexpr std::size_t kMostReads = 6, kMostGradients = 3;
   std::optional<OpKind> kind;
   std::array<RuleOperand, kMostReads> read_operands = {};
   std::array<std::uint8_t, kMostGradients> gradient_inputs = {};

@@ -103,6 +103,7 @@ struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropou
 };
 struct RotaryParams {  // rotary, rotary_backward
   std::int64_t sequence = 0, rotated = 0;
+  std::int64_t width = 0;  ///< the leading columns of a head that are turned; 0: all
   double base = 10000;
   bool operator==(const RotaryParams&) const = default;
 };

@@ -330,14 +330,15 @@ Verdict check_rms_norm(const Op& op, Tensors tensors) {
   const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
   const Shape& gamma = in(op, tensors, backward ? 2 : 1).shape;
   const Tensor& rstd = backward ? in(op, tensors, 3) : out(op, tensors, 1);
-  if (x.size() != 2 || elements(gamma) != x[1])
+  if (x.size() < 2 || elements(gamma) != x.back())
     return Verdict::no("gamma does not match the rows of x");
-  return elements(rstd.shape) == x[0] ? Verdict::yes()
-                                      : Verdict::no("rstd does not have one element per row");
+  return elements(rstd.shape) * x.back() == elements(x)
+             ? Verdict::yes()
+             : Verdict::no("rstd does not have one element per row");
 }
 
-Verdict check_swiglu(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::swiglu_backward;
+Verdict check_gated(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::swiglu_backward || op.kind == OpKind::geglu_backward;
   const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
   const Shape& y = backward ? in(op, tensors, 0).shape : out(op, tensors, 0).shape;
   if (x.size() != 3 || x[1] != 2 || y != Shape{x[0], x[2]}) {

@@ -43,7 +43,7 @@ Verdict check_transpose(const Op& op, std::span<const Tensor> tensors);
 Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_types(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rms_norm(const Op& op, std::span<const Tensor> tensors);
-Verdict check_swiglu(const Op& op, std::span<const Tensor> tensors);
+Verdict check_gated(const Op& op, std::span<const Tensor> tensors);
 Verdict check_gather(const Op& op, std::span<const Tensor> tensors);
 Verdict check_dropout(const Op& op, std::span<const Tensor> tensors);
 Verdict check_masked_dropout(const Op& op, std::span<const Tensor> tensors);

@@ -41,6 +41,7 @@ template <class Visit>
 void fields(RotaryParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
   visit("rotated", p.rotated);
+  visit("width", p.width);
   visit("base", p.base);
 }
 template <class Visit>

@@ -2,6 +2,7 @@
 #include "imports/architecture.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "models/job/job_words.h"
@@ -23,6 +24,9 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"tied_embeddings", "tie_word_embeddings"},
       {"activation", "hidden_act"},
       {"token_types", "type_vocab_size"},
+      {"head_size", "head_dim"},
+      {"rotary_base", "rope_theta"},
+      {"rotary_fraction", "partial_rotary_factor"},
   };
   return keys;
 }
@@ -34,6 +38,31 @@ void read_keys(JsonObject object, Keys& into) {
     if (!usual_keys().contains(size)) object.fail(size, "it is no size of a job");
     into[size] = object.text(size);
   }
+}
+
+void read_switches(JsonObject object, Keys& into) {
+  constexpr std::string_view kKnown[] = {"qkv_bias", "out_bias",     "mlp_bias",
+                                         "qk_norm",  "parallel_mlp", "own_norm"};
+  for (const std::string& what : object.keys()) {
+    if (std::ranges::find(kKnown, what) == std::end(kKnown))
+      object.fail(what, "it is no switch of a model");
+    into[what] = object.text(what);
+  }
+}
+
+/// Reads what all models of an architecture have.
+void read_always(JsonObject object, Job& job) {
+  for (const auto& [key, value] :
+       {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
+        std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm)}) {
+    if (object.has(key)) *value = object.boolean(key);
+  }
+  if (object.has("norm")) job.norm = static_cast<NormKind>(object.choice("norm", kNorms));
+  if (object.has("norm_place"))
+    job.norm_place = static_cast<NormPlace>(object.choice("norm_place", kNormPlaces));
+  if (object.has("mlp_input"))
+    job.mlp_input = static_cast<MlpInput>(object.choice("mlp_input", kMlpInputs));
+  object.finish();
 }
 
 void read_dropouts(JsonObject object, Architecture& architecture) {
@@ -60,9 +89,8 @@ Architecture architecture_from(const Preset& preset) {
   architecture.keys = usual_keys();
   architecture.family = static_cast<Family>(object.choice("family", kFamilies));
   if (object.has("gated")) architecture.gated = object.boolean("gated");
-  if (object.has("norm")) architecture.norm = static_cast<NormKind>(object.choice("norm", kNorms));
-  if (object.has("qkv_bias")) architecture.qkv_bias = object.boolean("qkv_bias");
-  if (object.has("qkv_bias_key")) architecture.qkv_bias_key = object.text("qkv_bias_key");
+  if (object.has("always")) read_always(object.object("always"), architecture.always);
+  if (object.has("switches")) read_switches(object.object("switches"), architecture.switches);
   if (object.has("keys")) read_keys(object.object("keys"), architecture.keys);
   if (object.has("aliases")) read_keys(object.object("aliases"), architecture.aliases);
   if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);

@@ -23,9 +23,11 @@ struct Architecture {
 
   Family family = Family::llama;
   bool gated = false;  ///< the MLP has a gate beside its up projection
-  NormKind norm = NormKind::rms_norm;
-  bool qkv_bias = false;     ///< biases of query, key and value that no key states
-  std::string qkv_bias_key;  ///< the key that states them; empty: there is none
+  /// What every such model has and no key states: biases, norms and the MLP's input.
+  Job always;
+  /// The key that switches something on, by what it is: a key of a job ("qkv_bias", "qk_norm"), or
+  /// "parallel_mlp" or "own_norm", which say what the MLP reads (read_mlp_input()).
+  std::map<std::string, std::string, std::less<>> switches;
   /// The key of a config.json, by the size of a job ("layers", "heads", ...).
   std::map<std::string, std::string, std::less<>> keys;
   /// Further keys that the library takes for a size, beside the one in `keys`.

@@ -71,11 +71,16 @@ const Architecture* forced(const std::string& family) {
       fmt::format("--family {}: unknown; known are {}", printable(family), supported()));
 }
 
+bool is_switch(const Architecture& architecture, std::string_view key) {
+  return std::ranges::any_of(architecture.switches,
+                             [&](const auto& known) { return known.second == key; });
+}
+
 /// Refuses models that no job states: by a key first, which says more than the name of a model.
 void check_keys(ConfigFields& fields, const Architecture* architecture) {
   for (const KeyRule& rule : key_rules()) {
     const std::string key(rule.key);
-    if (architecture != nullptr && key == architecture->qkv_bias_key) continue;
+    if (architecture != nullptr && is_switch(*architecture, key)) continue;
     if (!fields.has(key)) continue;
     if (!rule.fine(fields.raw(key))) fields.fail(key, rule.message);
   }
@@ -272,7 +277,7 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
     fields.fail("position_embedding_type", fmt::format("\"{}\" is required here", position_type));
   }
   set_sequence(fields, known, given, imported);
-  if (job.family == Family::llama) read_rotary(fields, imported);
+  if (job.family == Family::llama) read_rotary(fields, known, imported);
   check_windows(fields, job);
   set_step(given, imported);
   check_at_keys(job, fields, known);

@@ -23,11 +23,13 @@ bool at_most_one(const Json& value) {
 
 constexpr std::string_view kOneMlp = "a job has one MLP in each layer, no mixture of experts";
 constexpr std::string_view kNoLatents = "a job has no latent attention (MLA)";
-constexpr std::string_view kNoQkNorm = "a job has no norms of queries and keys";
+// Other model types have a key that switches these on (models/presets/architectures).
+constexpr std::string_view kNoQkNorm =
+    "what norms of queries and keys a model of this type has is not known";
 constexpr std::string_view kNoBias =
-    "a job with rotary embeddings has biases of query, key and value at most";
+    "which layers of a model of this type have biases is not known";
 constexpr std::string_view kOneAfterOther =
-    "in a job the MLP follows attention, they are not parallel";
+    "what the MLP of a model of this type reads beside attention is not known";
 constexpr std::string_view kNoCaps = "a job does not cap or clip scores, logits or projections";
 constexpr std::string_view kOnlyAttention =
     "every layer of a job has attention, no state space and no linear attention";

@@ -4,47 +4,85 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
+#include "models/job/job_words.h"
 
 namespace plimsoll {
 namespace {
 
+/// Whether the file switches something on, where the architecture has a key for it.
+std::optional<bool> switched(ConfigFields& fields, const Architecture& known,
+                             std::string_view what) {
+  const auto found = known.switches.find(what);
+  if (found == known.switches.end()) return std::nullopt;
+  return fields.boolean(found->second);
+}
+
 void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
   job.heads = fields.size(known.key("heads"));
   job.kv_heads = job.heads;
-  if (fields.boolean("multi_query")) job.kv_heads = 1;
   const std::string& grouped = known.key("kv_heads");
   if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
-  for (const char* key : {"head_dim", "kv_channels"}) {
-    if (fields.has(key) && fields.size(key) * job.heads != job.hidden) {
-      fields.fail(key, fmt::format("heads of a job are hidden / heads = {} / {} wide", job.hidden,
-                                   job.heads));
+  // Falcon's first architecture states as many heads of keys as of queries, and has one.
+  const bool newer = switched(fields, known, "own_norm").value_or(false);
+  if (fields.boolean("multi_query") && !newer) job.kv_heads = 1;
+  for (const std::string& key : {known.key("head_size"), std::string("kv_channels")}) {
+    if (!fields.has(key)) continue;
+    const std::int64_t width = fields.size(key);
+    if (width * job.heads == job.hidden) continue;
+    if (job.family != Family::llama) {
+      fields.fail(
+          key, fmt::format("heads of a {} job are hidden / heads = {} / {} wide",
+                           kFamilies[static_cast<std::size_t>(job.family)], job.hidden, job.heads));
     }
+    job.head_size = width;
   }
 }
 
-/// The two activations of llama jobs and the one of the others (Activation in models/job/job.h).
+/// The library's names of GELU and of its approximations begin so; gelu_10 also clips.
+bool is_gelu(std::string_view word) { return word.starts_with("gelu") && word != "gelu_10"; }
+
+/// The activations of llama jobs and the one of the others (Activation in models/job/job.h).
 void read_activation(ConfigFields& fields, const Architecture& known, Job& job) {
   const std::string& key = known.key("activation");
   const std::string word = fields.text(key);
   if (known.family != Family::llama) {
-    // The library's names of GELU and of its approximations begin so; gelu_10 also clips.
-    if (!word.starts_with("gelu") || word == "gelu_10") {
-      fields.fail(key, "gpt and bert jobs have GELU");
-    }
+    if (!is_gelu(word)) fields.fail(key, "gpt and bert jobs have GELU");
     return;
   }
   const bool silu = word == "silu" || word == "swish";
   if (known.gated && silu) {
     job.activation = Activation::swiglu;
+  } else if (is_gelu(word)) {
+    job.activation = known.gated ? Activation::geglu : Activation::gelu;
   } else if (!known.gated && word == "relu2") {
     job.activation = Activation::squared_relu;
   } else {
-    fields.fail(key, fmt::format("a job with rotary embeddings has SwiGLU (\"silu\" with a gate) "
-                                 "or squared ReLU (\"relu2\" without one); this model has {} gate",
+    fields.fail(key, fmt::format("a job with rotary embeddings has GELU, with a gate or without "
+                                 "one, SwiGLU (\"silu\" with a gate) or squared ReLU (\"relu2\" "
+                                 "without one); this model has {} gate",
                                  known.gated ? "a" : "no"));
   }
+}
+
+/// Biases, norms and the MLP's input: what the architecture always has, and what keys switch on.
+void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
+  job.norm = known.always.norm;
+  job.norm_place = known.always.norm_place;
+  job.mlp_input = known.always.mlp_input;
+  const auto read = [&](std::string_view what, bool always) {
+    return switched(fields, known, what).value_or(always);
+  };
+  job.qkv_bias = read("qkv_bias", known.always.qkv_bias);
+  job.out_bias = read("out_bias", known.always.out_bias);
+  job.mlp_bias = read("mlp_bias", known.always.mlp_bias);
+  job.qk_norm = read("qk_norm", known.always.qk_norm);
+  const bool own_norm = read("own_norm", !known.switches.contains("own_norm"));
+  if (read("parallel_mlp", false))
+    job.mlp_input = own_norm ? MlpInput::own_norm : MlpInput::shared_norm;
 }
 
 void note_angles(ConfigFields& fields, const std::string& key, Imported& imported) {
@@ -55,14 +93,6 @@ void note_angles(ConfigFields& fields, const std::string& key, Imported& importe
   imported.notes.push_back(
       fmt::format("{} {}: it changes the angles of rotary embeddings, and no cost", key,
                   type.empty() ? printable(value.dump()) : printable(type)));
-}
-
-void note_partial(double factor, Imported& imported) {
-  if (factor == 1) return;
-  imported.notes.push_back(
-      fmt::format("partial_rotary_factor {:g}: a job rotates whole heads; parameters are the "
-                  "same, the rotation costs slightly more",
-                  factor));
 }
 
 /// Returns whether no layer has a window, whatever its width is.
@@ -118,11 +148,7 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
   job.vocab = fields.size(known.key("vocab"));
   job.tied_embeddings = fields.boolean(known.key("tied_embeddings"));
   read_activation(fields, known, job);
-  if (job.family == Family::llama) {
-    job.norm = known.norm;
-    job.qkv_bias =
-        known.qkv_bias || (!known.qkv_bias_key.empty() && fields.boolean(known.qkv_bias_key));
-  }
+  if (job.family == Family::llama) read_layer(fields, known, job);
   if (job.family == Family::bert) {
     const std::string& types = known.key("token_types");
     job.token_types = fields.has(types) ? fields.size(types) : 0;
@@ -149,10 +175,10 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
   if (given.dropout) job.dropout = *given.dropout;
 }
 
-void read_rotary(ConfigFields& fields, Imported& imported) {
-  double base = fields.has("rope_theta") ? fields.number("rope_theta", 1, 1e12) : 10000;
-  double part =
-      fields.has("partial_rotary_factor") ? fields.number("partial_rotary_factor", 0, 1) : 1;
+void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
+  const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction");
+  double base = fields.has(base_key) ? fields.number(base_key, 1, 1e12) : 10000;
+  double part = fields.has(part_key) ? fields.number(part_key, 0, 1) : 1;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!fields.has(key)) continue;
     const Json& value = fields.raw(key);
@@ -166,7 +192,7 @@ void read_rotary(ConfigFields& fields, Imported& imported) {
     note_angles(fields, key, imported);
   }
   imported.job->rotary_base = base;
-  note_partial(part, imported);
+  imported.job->rotary_fraction = part;
 }
 
 void check_windows(ConfigFields& fields, const Job& job) {

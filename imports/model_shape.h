@@ -18,7 +18,7 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job);
 void read_dropout(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
                   Job& job);
 /// Sets the rotary base, and notes what changes angles.
-void read_rotary(ConfigFields& fields, Imported& imported);
+void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported);
 /// Refuses windows that are shorter than the job's sequence, over which its attention is.
 void check_windows(ConfigFields& fields, const Job& job);
 

@@ -65,9 +65,9 @@ TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x, double ep
 }
 
 TensorId BlockBuilder::rms_norm(const std::string& name, TensorId x, double epsilon) {
-  const Shape rows = shape(x);
-  const TensorId gamma = parameter(name + ".gamma", {rows[1]}, Init::ones, 0, {});
-  const TensorId y = tensor(name + ".y", rows), rstd = tensor(name + ".rstd", {rows[0]});
+  const Shape rows = shape(x), each(rows.begin(), rows.end() - 1);
+  const TensorId gamma = parameter(name + ".gamma", {rows.back()}, Init::ones, 0, {});
+  const TensorId y = tensor(name + ".y", rows), rstd = tensor(name + ".rstd", each);
   op(OpKind::rms_norm, {x, gamma}, {y, rstd}, NormParams{epsilon});
   return y;
 }
@@ -118,18 +118,27 @@ TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   return y;
 }
 
-TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts) {
-  const TensorId y = tensor("rotated" + std::string(shape(x)[1] == 2 ? "_kv" : ""), shape(x));
-  op(OpKind::rotary, {x}, {y}, RotaryParams{job_.sequence, parts, job_.rotary_base});
+TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string& name) {
+  const TensorId y = tensor(name, shape(x));
+  op(OpKind::rotary, {x}, {y},
+     RotaryParams{.sequence = job_.sequence,
+                  .rotated = parts,
+                  .width = job_.rotary_fraction == 1 ? 0 : rotary_width(job_),
+                  .base = job_.rotary_base});
   return y;
+}
+
+/// The width of a head, which is not hidden / heads where the job says so.
+std::int64_t width_of_head(const BlockBuilder::Attention& kind) {
+  return kind.head_width > 0 ? kind.head_width : kind.hidden / kind.heads;
 }
 
 /// As many key and value heads as query heads: one linear layer [n,3,a,d] gives all three.
 BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind) {
-  const std::int64_t depth = kind.hidden / kind.heads;
+  const std::int64_t depth = width_of_head(kind);
   TensorId qkv =
       linear("qkv", x, {.out = {3, kind.heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
-  if (kind.rotary) qkv = rotated(qkv, 2);
+  if (kind.rotary) qkv = rotated(qkv, 2, "rotated");
   const Shape heads = {micro_batch_, kind.heads, job_.sequence, depth};
   const Heads split{tensor("q", heads), tensor("k", heads), tensor("v", heads)};
   op(OpKind::split_heads, {qkv}, {split.q, split.k, split.v},
@@ -140,14 +149,14 @@ BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind)
 /// Grouped queries: g = heads / kv_heads of them per key and value head. q is [b,kv,g*s,d], the
 /// same memory as [b,a,s,d], so that keys and values need not be repeated.
 BlockBuilder::Heads BlockBuilder::split_grouped(TensorId x, const Attention& kind) {
-  const std::int64_t depth = kind.hidden / kind.heads, kv = kind.kv_heads, s = job_.sequence;
+  const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
   TensorId q = linear("q_projection", x,
                       {.out = {1, kind.heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
   TensorId pair =
       linear("kv_projection", x, {.out = {2, kv, depth}, .split_dim = 2, .bias = kind.qkv_bias});
   if (kind.rotary) {
-    q = rotated(q, 1);
-    pair = rotated(pair, 1);
+    q = rotated(q, 1, "rotated");
+    pair = rotated(pair, 1, "rotated_kv");
   }
   const Shape keys = {micro_batch_, kv, s, depth};
   const Heads split{tensor("q", {micro_batch_, kv, kind.heads / kv * s, depth}), tensor("k", keys),
@@ -157,11 +166,41 @@ BlockBuilder::Heads BlockBuilder::split_grouped(TensorId x, const Attention& kin
   return split;
 }
 
+TensorId BlockBuilder::heads_of(TensorId x, const std::string& name, const Shape& shape) {
+  const TensorId heads = tensor(name, shape);
+  op(OpKind::split_heads, {x}, {heads}, AttentionParams{.sequence = job_.sequence});
+  return heads;
+}
+
+/// Queries and keys are normed head by head before they are turned. Values are not, so that each of
+/// the three has a linear layer: backward keeps queries and keys of before the norm, and values
+/// once.
+BlockBuilder::Heads BlockBuilder::split_normed(TensorId x, const Attention& kind) {
+  const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
+  const auto part = [&](const std::string& name, std::int64_t heads, bool is_normed) {
+    TensorId y = linear(name + "_projection", x,
+                        {.out = {1, heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
+    if (!is_normed) return y;
+    y = rms_norm(name + "_norm", y, *kind.qk_norm_epsilon);
+    return kind.rotary ? rotated(y, 1, "rotated_" + name) : y;
+  };
+  const TensorId q = part("q", kind.heads, true), k = part("k", kv, true), v = part("v", kv, false);
+  const Shape queries = {micro_batch_, kv, kind.heads / kv * s, depth};
+  const Shape keys = {micro_batch_, kv, s, depth};
+  return {heads_of(q, "q", queries), heads_of(k, "k", keys), heads_of(v, "v", keys)};
+}
+
+BlockBuilder::Heads BlockBuilder::split(TensorId x, const Attention& kind) {
+  if (kind.qk_norm_epsilon) return split_normed(x, kind);
+  return kind.kv_heads == kind.heads ? split_fused(x, kind) : split_grouped(x, kind);
+}
+
 TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
-  const Heads heads = kind.kv_heads == kind.heads ? split_fused(x, kind) : split_grouped(x, kind);
+  const Heads heads = split(x, kind);
+  const std::int64_t depth = width_of_head(kind);
   AttentionParams params;
   params.sequence = job_.sequence;
-  params.scale = 1.0 / std::sqrt(double(kind.hidden / kind.heads));
+  params.scale = 1.0 / std::sqrt(double(depth));
   params.causal = kind.causal;
   if (job_.dropout > 0) {
     const DropoutParams draws = next_dropout();
@@ -171,7 +210,7 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   }
   const TensorId context = tensor("context", shape(heads.q));
   op(OpKind::attention, {heads.q, heads.k, heads.v}, {context}, params);
-  const TensorId merged = tensor("merged", {tokens(), kind.hidden});
+  const TensorId merged = tensor("merged", {tokens(), kind.heads * depth});
   op(OpKind::merge_heads, {context}, {merged}, AttentionParams{.sequence = job_.sequence});
   return linear(
       "projection", merged,

@@ -40,6 +40,7 @@ class BlockBuilder {
           OpParams params = {});
 
   TensorId layer_norm(const std::string& name, TensorId x, double epsilon);
+  /// Of the rows of the last dimension.
   TensorId rms_norm(const std::string& name, TensorId x, double epsilon);
 
   struct Linear {
@@ -60,7 +61,9 @@ class BlockBuilder {
   /// The choices in which families differ in self-attention.
   struct Attention {
     std::int64_t heads = 0, kv_heads = 0, hidden = 0;
+    std::int64_t head_width = 0;  ///< columns of a head; 0: hidden / heads
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
+    std::optional<double> qk_norm_epsilon = {};  ///< of norms of each head's query and key
     double out_stddev = kInitStddev;
   };
   /// Adds projection(attention(query, key and value of x)).
@@ -75,9 +78,13 @@ class BlockBuilder {
   struct Heads {
     TensorId q, k, v;
   };
+  Heads split(TensorId x, const Attention& kind);
   Heads split_fused(TensorId x, const Attention& kind);
   Heads split_grouped(TensorId x, const Attention& kind);
-  TensorId rotated(TensorId x, std::int64_t parts);
+  Heads split_normed(TensorId x, const Attention& kind);
+  TensorId rotated(TensorId x, std::int64_t parts, const std::string& name);
+  /// Adds heads [b,heads,rows,d] of a value [n,1,heads,d].
+  TensorId heads_of(TensorId x, const std::string& name, const Shape& shape);
   DropoutParams next_dropout();
 
   Graph& graph_;

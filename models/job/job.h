@@ -15,7 +15,7 @@ namespace plimsoll {
 
 enum class Family : std::uint8_t {
   gpt,    ///< decoder with learned positions, pre layer norm, GELU
-  llama,  ///< decoder with rotary embeddings, no biases, grouped-query attention
+  llama,  ///< decoder with rotary embeddings, whose layers the fields below describe
   bert,   ///< encoder with learned positions, post layer norm, GELU, masked-LM loss
   ernie,  ///< bert with a narrower task branch after the shared trunk (ERNIE 3.0)
 };
@@ -23,10 +23,24 @@ enum class Family : std::uint8_t {
 enum class Activation : std::uint8_t {
   swiglu,        ///< silu(gate) up: three matrices
   squared_relu,  ///< max(x, 0)^2: two (Nemotron-4)
+  geglu,         ///< gelu(gate) up: three (Gemma)
+  gelu,          ///< the tanh approximation: two (GPT-NeoX, Falcon)
 };
 enum class NormKind : std::uint8_t {
   rms_norm,    ///< with a weight
   layer_norm,  ///< with a weight and a bias (Nemotron-4)
+};
+/// Where a llama layer has its norms.
+enum class NormPlace : std::uint8_t {
+  before,  ///< of what attention and MLP read: two norms
+  around,  ///< also of what they give, before it is added: four norms (Gemma 2, GLM-4, Grok-1)
+  after,   ///< of what they give alone: two norms (OLMo 2)
+};
+/// What the MLP of a llama layer reads.
+enum class MlpInput : std::uint8_t {
+  attended,     ///< the sum of the layer's input and attention
+  own_norm,     ///< the layer's input, by a norm of its own: in parallel to attention (GPT-NeoX)
+  shared_norm,  ///< what attention reads (Falcon-7B)
 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
@@ -76,11 +90,23 @@ struct Job {
   /// Parameters that stay f32 beside another precision, named as in ParameterGroup::match. Ops that
   /// read them compute in f32 (AMP's black list of variables).
   std::vector<std::string> fp32_parameters = {};
-  bool qkv_bias = false;                       ///< llama: biases of query, key and value (Qwen2)
-  double rotary_base = 10000;                  ///< llama
-  Activation activation = Activation::swiglu;  ///< llama
-  NormKind norm = NormKind::rms_norm;          ///< llama
-  std::int64_t token_types = 0;                ///< bert, ernie: rows of the token type table
+
+  // Of family llama.
+  std::int64_t head_size = 0;  ///< columns of a head; 0: hidden / heads. Every family is asked by
+                               ///< head_width() below
+  bool qkv_bias = false;       ///< biases of query, key and value (Qwen2)
+  bool out_bias = false;       ///< of the projection behind attention
+  bool mlp_bias = false;       ///< of the MLP's layers
+  /// RMS norms of each head's query and key, with one weight for all heads (Qwen3).
+  bool qk_norm = false;
+  double rotary_base = 10000;
+  double rotary_fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
+  Activation activation = Activation::swiglu;
+  NormKind norm = NormKind::rms_norm;
+  NormPlace norm_place = NormPlace::before;
+  MlpInput mlp_input = MlpInput::attended;
+
+  std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
   /// bert: a dense layer of hidden x hidden before the logits. It is as large as BERT's pooler,
   /// which only next-sentence prediction reads.
   bool pooler = false;
@@ -108,7 +134,8 @@ std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::
 std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
 /// Checks the rules inside the file: sizes within the limits of docs/reference/job.md, heads divide
-/// hidden, kv_heads divide heads, and which fields a family has. Throws InputError at `file`.
+/// hidden unless they have a size of their own, kv_heads divide heads, and which fields a family
+/// has. Throws InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
 /// Returns the forward pass of one micro-batch of `micro_batch` sequences, op by op, with abstract
@@ -116,6 +143,11 @@ void check_job(const Job& job, const std::string& file);
 /// they are embedding, layer x L, join, branch_layer x M and head. gpt.cpp, llama.cpp and bert.cpp
 /// say what each family computes.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
+
+/// Returns the columns of an attention head.
+std::int64_t head_width(const Job& job);
+/// Returns how many of them rotary embeddings turn (family llama).
+std::int64_t rotary_width(const Job& job);
 
 /// Returns the layers of trunk and branch together, which pipeline stages and layer lists count.
 std::int64_t total_layers(const Job& job);

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <span>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -20,6 +22,7 @@ namespace {
 constexpr std::int64_t kMostLayers = 100'000;
 constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 16;
+constexpr std::int64_t kMostHeadSize = std::int64_t{1} << 16;
 constexpr std::int64_t kMostFfn = std::int64_t{1} << 22;
 constexpr std::int64_t kMostVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;
@@ -53,6 +56,7 @@ void check_sizes(const Job& job, const std::string& file) {
       {"/hidden", job.hidden, 1, kMostHidden},
       {"/heads", job.heads, 1, kMostHeads},
       {"/kv_heads", job.kv_heads, 1, kMostHeads},
+      {"/head_size", job.head_size, 0, kMostHeadSize},
       {"/ffn_hidden", job.ffn_hidden, 1, kMostFfn},
       {"/vocab", job.vocab, 2, kMostVocab},
       {"/sequence", job.sequence, 1, kMostSequence},
@@ -60,6 +64,30 @@ void check_sizes(const Job& job, const std::string& file) {
       {"/seed", job.seed, 0, kMostSeed},
   };
   check_rules(rules, file);
+}
+
+/// Rotary embeddings turn pairs of a head's columns.
+void check_rotary(const Job& job, const std::string& file) {
+  const std::int64_t head = head_width(job);
+  if (head % 2 != 0) {
+    refuse(file, job.head_size > 0 ? "/head_size" : "/heads",
+           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
+                       head));
+  }
+  const double turned = double(head) * job.rotary_fraction;
+  if (!(turned >= 2 && turned <= double(head)) || std::fmod(turned, 2) != 0) {
+    refuse(file, "/rotary_fraction",
+           fmt::format("found {}; of {} columns of a head it must be an even number from 2 on",
+                       job.rotary_fraction, head));
+  }
+}
+
+/// The norms and inputs of a llama layer that exclude each other.
+void check_layer(const Job& job, const std::string& file) {
+  if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
+    refuse(file, "/mlp_input",
+           "found \"shared_norm\"; it needs norm_place \"before\", where attention has a norm");
+  }
 }
 
 /// "/branch" of an ERNIE job, absent elsewhere.
@@ -88,9 +116,11 @@ void check_branch(const Job& job, const std::string& file) {
 }
 
 void check_attention(const Job& job, const std::string& file) {
-  if (job.hidden % job.heads != 0) {
+  if (job.head_size == 0 && job.hidden % job.heads != 0) {
+    const char* or_size = job.family == Family::llama ? ", or head_size states their width" : "";
     refuse(file, "/heads",
-           fmt::format("found {} heads; they must divide hidden {}", job.heads, job.hidden));
+           fmt::format("found {} heads; they must divide hidden {}{}", job.heads, job.hidden,
+                       or_size));
   }
   const bool grouped = job.family == Family::gpt || job.family == Family::llama;
   if (!grouped && job.kv_heads != job.heads) {
@@ -102,11 +132,7 @@ void check_attention(const Job& job, const std::string& file) {
     refuse(file, "/kv_heads",
            fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
   }
-  if (job.family == Family::llama && job.hidden / job.heads % 2 != 0) {
-    refuse(file, "/heads",
-           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
-                       job.hidden / job.heads));
-  }
+  if (job.family == Family::llama) check_rotary(job, file);
 }
 
 void check_masked(const Job& job, const std::string& file) {
@@ -132,14 +158,16 @@ void check_totals(const Job& job, const std::string& file) {
   const double narrow = static_cast<double>(branch.hidden),
                branch_layers = static_cast<double>(branch.layers),
                branch_ffn = static_cast<double>(branch.ffn_hidden);
-  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn) +
+  const double heads = static_cast<double>(job.heads * head_width(job));
+  const double parameters = layers * (4 * hidden * heads + 3 * hidden * ffn) +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
                             hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
   if (parameters > kMostParameters) {
     refuse(file, "",
            fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
   }
-  const double per_layer = static_cast<double>(job.heads) * sequence + 16 * hidden + 2 * ffn;
+  const double per_layer =
+      static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads + 2 * ffn;
   const double per_branch_layer =
       static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
   const double activations =
@@ -151,15 +179,34 @@ void check_totals(const Job& job, const std::string& file) {
   }
 }
 
+template <class Enumeration, std::size_t kWords>
+void read_choice(JsonObject& object, const char* key,
+                 const std::array<std::string_view, kWords>& words, Enumeration& value) {
+  if (object.has(key)) value = static_cast<Enumeration>(object.choice(key, words));
+}
+
+void read_llama(JsonObject& object, Job& job) {
+  if (object.has("head_size")) {
+    job.head_size = object.integer("head_size", 1, kMostHeadSize);
+    // The width that heads have anyway is not stated again.
+    if (job.head_size * job.heads == job.hidden) job.head_size = 0;
+  }
+  for (const auto& [key, value] :
+       {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
+        std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm)}) {
+    if (object.has(key)) *value = object.boolean(key);
+  }
+  if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
+  if (object.has("rotary_fraction")) job.rotary_fraction = object.number("rotary_fraction", 0, 1);
+  read_choice(object, "activation", kActivations, job.activation);
+  read_choice(object, "norm", kNorms, job.norm);
+  read_choice(object, "norm_place", kNormPlaces, job.norm_place);
+  read_choice(object, "mlp_input", kMlpInputs, job.mlp_input);
+}
+
 /// The keys that only some families have.
 void read_family(JsonObject& object, Job& job) {
-  if (job.family == Family::llama) {
-    if (object.has("qkv_bias")) job.qkv_bias = object.boolean("qkv_bias");
-    if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
-    if (object.has("activation"))
-      job.activation = static_cast<Activation>(object.choice("activation", kActivations));
-    if (object.has("norm")) job.norm = static_cast<NormKind>(object.choice("norm", kNorms));
-  }
+  if (job.family == Family::llama) read_llama(object, job);
   if (job.family != Family::bert && job.family != Family::ernie) return;
   if (object.has("token_types")) {
     job.token_types = object.integer("token_types", 0, kMostSequence);
@@ -181,15 +228,29 @@ void read_family(JsonObject& object, Job& job) {
   branch.finish();
 }
 
+template <class Enumeration, std::size_t kWords>
+void write_choice(Json& value, const char* key, const std::array<std::string_view, kWords>& words,
+                  Enumeration choice) {
+  if (choice != Enumeration{}) value[key] = words[static_cast<std::size_t>(choice)];
+}
+
+/// Files of before a key existed keep their bytes: what has its default is not written.
+void write_llama(const Job& job, Json& value) {
+  if (job.head_size > 0) value["head_size"] = job.head_size;
+  value["qkv_bias"] = job.qkv_bias;
+  if (job.out_bias) value["out_bias"] = true;
+  if (job.mlp_bias) value["mlp_bias"] = true;
+  if (job.qk_norm) value["qk_norm"] = true;
+  value["rotary_base"] = job.rotary_base;
+  if (job.rotary_fraction != 1) value["rotary_fraction"] = job.rotary_fraction;
+  write_choice(value, "activation", kActivations, job.activation);
+  write_choice(value, "norm", kNorms, job.norm);
+  write_choice(value, "norm_place", kNormPlaces, job.norm_place);
+  write_choice(value, "mlp_input", kMlpInputs, job.mlp_input);
+}
+
 void write_family(const Job& job, Json& value) {
-  if (job.family == Family::llama) {
-    value["qkv_bias"] = job.qkv_bias;
-    value["rotary_base"] = job.rotary_base;
-    // Files of before these keys existed keep their bytes.
-    if (job.activation != Activation::swiglu)
-      value["activation"] = kActivations[static_cast<std::size_t>(job.activation)];
-    if (job.norm != NormKind::rms_norm) value["norm"] = kNorms[static_cast<std::size_t>(job.norm)];
-  }
+  if (job.family == Family::llama) write_llama(job, value);
   if (job.family != Family::bert && job.family != Family::ernie) return;
   value["token_types"] = job.token_types;
   value["mask_probability"] = job.mask_probability;
@@ -215,9 +276,10 @@ std::string_view precision_text(DType precision) {
 void check_job(const Job& job, const std::string& file) {
   if (job.name.empty()) refuse(file, "/name", "a job needs a name");
   check_sizes(job, file);
+  check_attention(job, file);
+  check_layer(job, file);
   check_totals(job, file);
   check_optimizer(job, file);
-  check_attention(job, file);
   check_branch(job, file);
   check_masked(job, file);
   if (!(job.dropout >= 0 && job.dropout < 1)) {

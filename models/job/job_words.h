@@ -8,10 +8,14 @@
 
 namespace plimsoll {
 
-// The words are in the order of Family, Activation and NormKind (models/job/job.h).
+// The words are in the order of the enumerations (models/job/job.h).
 inline constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
-inline constexpr std::array<std::string_view, 2> kActivations = {"swiglu", "squared_relu"};
+inline constexpr std::array<std::string_view, 4> kActivations = {"swiglu", "squared_relu", "geglu",
+                                                                 "gelu"};
 inline constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_norm"};
+inline constexpr std::array<std::string_view, 3> kNormPlaces = {"before", "around", "after"};
+inline constexpr std::array<std::string_view, 3> kMlpInputs = {"attended", "own_norm",
+                                                               "shared_norm"};
 /// The types in which a job computes, and their words.
 inline constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};

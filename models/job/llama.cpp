@@ -1,11 +1,18 @@
 // LLaMA (Touvron et al. 2023, arXiv 2302.13971 section 2.2 and 2307.09288 section 2.2): x =
 // wte[tokens]; per layer x += proj(attention(rms(x))) with rotary position embeddings and grouped
 // queries, x += down(silu(gate(rms(x))) * up(rms(x))); head: rms, logits with a table of its own or
-// the embedding's. No biases, but for query, key and value in Qwen2 (arXiv 2407.10671
-// section 2.2.1). Nemotron-4 (Parmar et al. 2024, arXiv 2402.16819, section 2) has layer norms for
-// rms, and x += down(relu(up(norm(x)))^2).
+// the embedding's. No biases. Descendants differ in what the fields of a Job say:
+// biases of query, key and value: Qwen2 (arXiv 2407.10671, section 2.2.1); of all linear layers:
+//   StarCoder2 (arXiv 2402.19173, section 6.1)
+// norms of queries and keys, heads of a size of their own: Qwen3 (arXiv 2505.09388, section 2)
+// layer norms, squared ReLU: Nemotron-4 (arXiv 2402.16819, section 2)
+// GeGLU: Gemma (arXiv 2403.08295, section 2); norms around each branch: Gemma 2 (arXiv 2408.00118,
+//   section 2.2); norms behind each branch: OLMo 2 (arXiv 2501.00656, section 3.2)
+// attention and MLP in parallel, a part of each head turned: GPT-NeoX (arXiv 2204.06745, section
+//   2.1); in parallel behind one norm: Falcon (arXiv 2311.16867, section 4)
 #include <cmath>
 
+#include "base/error.h"
 #include "models/job/block_builder.h"
 
 namespace plimsoll {
@@ -19,20 +26,38 @@ TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, Tens
                                         : block.layer_norm(name, x, kEpsilon);
 }
 
+TensorId elementwise(BlockBuilder& block, OpKind kind, const std::string& name, TensorId x) {
+  const TensorId y = block.tensor(name, block.shape(x));
+  block.op(kind, {x}, {y});
+  return y;
+}
+
+TensorId gated(BlockBuilder& block, OpKind kind, const std::string& name, TensorId gates) {
+  const TensorId product = block.tensor(name, {block.tokens(), block.job().ffn_hidden});
+  block.op(kind, {gates}, {product});
+  return product;
+}
+
 /// The MLP up to what `down` reads.
 TensorId active(BlockBuilder& block, const Job& job, TensorId x) {
-  if (job.activation == Activation::squared_relu) {
-    const TensorId up =
-        block.linear("up", x, {.out = {job.ffn_hidden}, .split_dim = 1, .bias = false});
-    const TensorId squared = block.tensor("squared_relu", block.shape(up));
-    block.op(OpKind::squared_relu, {up}, {squared});
-    return squared;
+  const auto up = [&] {
+    return block.linear("up", x, {.out = {job.ffn_hidden}, .split_dim = 1, .bias = job.mlp_bias});
+  };
+  const auto gate_up = [&] {
+    return block.linear("gate_up", x,
+                        {.out = {2, job.ffn_hidden}, .split_dim = 2, .bias = job.mlp_bias});
+  };
+  switch (job.activation) {
+    case Activation::swiglu:
+      return gated(block, OpKind::swiglu, "swiglu", gate_up());
+    case Activation::geglu:
+      return gated(block, OpKind::geglu, "geglu", gate_up());
+    case Activation::squared_relu:
+      return elementwise(block, OpKind::squared_relu, "squared_relu", up());
+    case Activation::gelu:
+      return elementwise(block, OpKind::gelu, "gelu", up());
   }
-  const TensorId gates =
-      block.linear("gate_up", x, {.out = {2, job.ffn_hidden}, .split_dim = 2, .bias = false});
-  const TensorId product = block.tensor("swiglu", {block.tokens(), job.ffn_hidden});
-  block.op(OpKind::swiglu, {gates}, {product});
-  return product;
+  INVARIANT(false, "an MLP has an activation");
 }
 
 TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
@@ -48,23 +73,48 @@ TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch)
   return word;
 }
 
+/// What attention reads of x, and the branch that it gives.
+struct Attended {
+  TensorId read, branch;
+};
+
+/// A branch as it is added to the residual stream.
+TensorId branch(BlockBuilder& block, const Job& job, const std::string& norm_name, TensorId y) {
+  return job.norm_place == NormPlace::before ? y : norm(block, job, norm_name, y);
+}
+
+Attended attend(BlockBuilder& block, const Job& job, TensorId x, double out_stddev) {
+  const TensorId read = job.norm_place == NormPlace::after ? x : norm(block, job, "norm1", x);
+  BlockBuilder::Attention kind = {.heads = job.heads,
+                                  .kv_heads = job.kv_heads,
+                                  .hidden = job.hidden,
+                                  .head_width = head_width(job),
+                                  .qkv_bias = job.qkv_bias,
+                                  .out_bias = job.out_bias,
+                                  .rotary = true,
+                                  .out_stddev = out_stddev};
+  if (job.qk_norm) kind.qk_norm_epsilon = kEpsilon;
+  const TensorId attended = branch(block, job, "attention_norm", block.attention(read, kind));
+  return {read, block.dropout("attended", attended)};
+}
+
 void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "layer", BlockKind::layer, job.layers);
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
-  const TensorId attended =
-      block.attention(norm(block, job, "norm1", x), {.heads = job.heads,
-                                                     .kv_heads = job.kv_heads,
-                                                     .hidden = job.hidden,
-                                                     .qkv_bias = job.qkv_bias,
-                                                     .out_bias = false,
-                                                     .rotary = true,
-                                                     .out_stddev = out_stddev});
-  const TensorId middle = block.add("middle", x, block.dropout("attended", attended));
-  const TensorId fed = active(block, job, norm(block, job, "norm2", middle));
+  const Attended attention = attend(block, job, x, out_stddev);
+  const TensorId middle = block.add("middle", x, attention.branch);
+  TensorId read = job.mlp_input == MlpInput::own_norm ? x : middle;
+  if (job.mlp_input == MlpInput::shared_norm) {
+    read = attention.read;
+  } else if (job.norm_place != NormPlace::after) {
+    read = norm(block, job, "norm2", read);
+  }
   const TensorId down = block.linear(
-      "down", fed, {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
-  block.output(block.add("output", middle, block.dropout("fed", down)));
+      "down", active(block, job, read),
+      {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
+  const TensorId fed = branch(block, job, "mlp_norm", down);
+  block.output(block.add("output", middle, block.dropout("fed", fed)));
 }
 
 void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,

@@ -21,6 +21,14 @@ Graph build_forward(const Job& job, std::int64_t micro_batch) {
   INVARIANT(false, "a job has a family");
 }
 
+std::int64_t head_width(const Job& job) {
+  return job.head_size > 0 ? job.head_size : job.hidden / job.heads;
+}
+
+std::int64_t rotary_width(const Job& job) {
+  return std::llround(double(head_width(job)) * job.rotary_fraction);
+}
+
 std::int64_t total_layers(const Job& job) {
   return job.layers + (job.branch ? job.branch->layers : 0);
 }

@@ -72,10 +72,12 @@ std::optional<LayerSizes> layer_sizes(const SettingFields& fields) {
   if (!hidden || !heads || !groups || !inner || *groups > *heads) return std::nullopt;
   if (*hidden > kMostSize || *inner > kMostSize) return std::nullopt;
   const auto activation = stated(fields, "activation");
-  const std::int64_t matrices = activation && *activation == "swiglu" ? 3 : 2;
-  const std::int64_t of_groups = *hidden / *heads * *groups;
-  return LayerSizes{*hidden * (2 * *hidden + 2 * of_groups + matrices * *inner),
-                    *hidden * std::max(*hidden, *inner)};
+  const bool gated = activation && (*activation == "swiglu" || *activation == "geglu");
+  const std::int64_t matrices = gated ? 3 : 2;
+  const std::int64_t head = stated_count(fields, "head_size").value_or(*hidden / *heads);
+  if (head > kMostSize / *heads) return std::nullopt;
+  return LayerSizes{*hidden * (2 * head * (*heads + *groups) + matrices * *inner),
+                    *hidden * std::max(head * *heads, *inner)};
 }
 
 /// Returns the elements that are gathered ahead of their use: of so many layers, or of so many

@@ -26,7 +26,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Queries, keys and values of one attention op, as operands of their own.
+/// Queries, and keys with values, of one attention op, as operands of their own.
 struct QkvOperands {
   TensorId q, kv;
 };
@@ -99,6 +99,13 @@ class Exchanger {
     return {parts[0], parts[1]};
   }
 
+  /// A key and a value like this key.
+  TensorId pair_like(TensorId key, const std::string& suffix) {
+    const TensorId pair = add_tensor_like(key, suffix);
+    graph_.at(pair).shape[1] = 2;
+    return pair;
+  }
+
   AttentionParams params_of(const Op& op, std::int64_t keys) const {
     auto params = std::get<AttentionParams>(op.params);
     params.sequence *= keys;
@@ -107,9 +114,17 @@ class Exchanger {
 
   // ---- forward ----
 
+  /// Keys and values travel together.
+  QkvOperands own_parts(const Op& op) {
+    if (op.inputs.size() == 1) return parts_of(op, op.inputs[0]);
+    if (op.inputs.size() == 2) return {op.inputs[0], op.inputs[1]};
+    const TensorId kv = pair_like(op.inputs[1], ".kv");
+    push(op, OpKind::join_parts, {op.inputs[1], op.inputs[2]}, {kv});
+    return {op.inputs[0], kv};
+  }
+
   void forward(const Op& op) {
-    const QkvOperands own = op.inputs.size() == 2 ? QkvOperands{op.inputs[0], op.inputs[1]}
-                                                  : parts_of(op, op.inputs[0]);
+    const QkvOperands own = own_parts(op);
     switch (strategy_.context_exchange) {
       case ContextExchange::ring:
         left_.emplace(op.outputs[0], ring_forward(op, own));
@@ -194,6 +209,8 @@ class Exchanger {
     const TensorId dy = op.inputs[0];
     const SavedAttention& left = left_.at(op.inputs[op.inputs.size() - 2]);
     QkvOperands gradients{op.outputs[0], op.outputs.back()};
+    const bool apart = op.outputs.size() == 3;
+    if (apart) gradients.kv = pair_like(op.outputs[1], ".kv");
     if (packed) {
       gradients.q = add_tensor_like(op.outputs[0], ".q");
       gradients.kv = add_tensor_like(op.outputs[0], ".kv");
@@ -216,6 +233,7 @@ class Exchanger {
         break;
     }
     if (packed) push(op, OpKind::join_parts, {gradients.q, gradients.kv}, {op.outputs[0]});
+    if (apart) push(op, OpKind::split_parts, {gradients.kv}, {op.outputs[1], op.outputs[2]});
   }
 
   void push_backward(const Op& op, std::int64_t keys, std::vector<TensorId> inputs,

@@ -174,9 +174,11 @@ class KernelSelector {
         derived(attention.outputs[0], ".log_sum_exp", {heads[0], heads[1], heads[2]});
     Op flash = attention;
     flash.kind = OpKind::flash_attention;
-    flash.inputs = writer(attention.inputs[0]).inputs;
-    const Op& keys = writer(attention.inputs[1]);
-    if (keys.inputs[0] != flash.inputs[0]) flash.inputs.push_back(keys.inputs[0]);
+    flash.inputs.clear();
+    for (const TensorId heads : attention.inputs) {  // whose linear layers may be one
+      const TensorId packed = writer(heads).inputs[0];
+      if (flash.inputs.empty() || flash.inputs.back() != packed) flash.inputs.push_back(packed);
+    }
     flash.outputs = {merge.outputs[0], sums};
     ops_.push_back(std::move(flash));
     taken_[std::size_t(&merge - graph_.ops.data())] = true;

@@ -171,6 +171,7 @@ class Splitter {
         break;
       case OpKind::merge_heads:
       case OpKind::swiglu:  // [n,2,f] -> [n,f]
+      case OpKind::geglu:
         if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
         break;
       case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,kv,g*s]
@@ -179,10 +180,25 @@ class Splitter {
           split_into_heads(op.outputs[1], *graph_.at(op.inputs[0]).split);
         }
         break;
+      case OpKind::rms_norm:  // of heads [n,1,a,d] that are split: rstd [n,1,a]
+        split_head_norm(op);
+        break;
       default:
         row(op.kind).keeps_split ? split_as_input(op) : refuse_split_inputs(op);
     }
     out_.push_back(std::move(op));
+  }
+
+  /// Each rank norms its own heads, with weights that all ranks have.
+  void split_head_norm(const Op& op) {
+    const std::optional<Split> split = graph_.at(op.inputs[0]).split;
+    if (!split) return;
+    const Shape& heads = graph_.at(op.inputs[0]).shape;
+    INVARIANT(split->dim == 2 && heads.size() == 4, "heads are split whole");
+    graph_.at(op.inputs[1]).gradient_group = Group{{Axis::mp}};
+    graph_.at(op.outputs[0]).shape = heads;
+    graph_.at(op.outputs[1]).shape = {heads[0], heads[1], heads[2]};
+    for (const TensorId id : op.outputs) graph_.at(id).split = split;
   }
 
   void split_as_input(const Op& op) {

@@ -22,8 +22,8 @@ namespace {
 constexpr std::string_view kOfFramework = "framework.";
 constexpr std::string_view kModules = "modules:";
 /// Keys of job files whose values are texts; the others are numbers, true or false.
-constexpr std::string_view kTexts[] = {"name",       "family", "precision",
-                                       "activation", "norm",   "optimizer.kind"};
+constexpr std::string_view kTexts[] = {"name", "family",     "precision", "activation",
+                                       "norm", "norm_place", "mlp_input", "optimizer.kind"};
 /// Keys of job files that flags may state.
 constexpr std::string_view kJobKeys[] = {"name",
                                          "family",
@@ -35,10 +35,17 @@ constexpr std::string_view kJobKeys[] = {"name",
                                          "vocab",
                                          "sequence",
                                          "tied_embeddings",
+                                         "head_size",
                                          "qkv_bias",
+                                         "out_bias",
+                                         "mlp_bias",
+                                         "qk_norm",
                                          "rotary_base",
+                                         "rotary_fraction",
                                          "activation",
                                          "norm",
+                                         "norm_place",
+                                         "mlp_input",
                                          "global_batch",
                                          "precision",
                                          "optimizer.kind",
@@ -56,8 +63,10 @@ constexpr std::string_view kJobKeys[] = {"name",
 
 /// Some of these keys say what the model is.
 constexpr std::string_view kModelKeys[] = {
-    "name",  "family",          "layers",   "hidden",      "heads",      "kv_heads", "ffn_hidden",
-    "vocab", "tied_embeddings", "qkv_bias", "rotary_base", "activation", "norm"};
+    "name",       "family",   "layers",          "hidden",          "heads",      "kv_heads",
+    "ffn_hidden", "vocab",    "tied_embeddings", "head_size",       "qkv_bias",   "out_bias",
+    "mlp_bias",   "qk_norm",  "rotary_base",     "rotary_fraction", "activation", "norm",
+    "norm_place", "mlp_input"};
 
 template <class Range>
 bool has(const Range& keys, std::string_view key) {
@@ -93,7 +102,8 @@ std::string framework_text(const Value& value) {
 
 /// Returns whether a key's values are true and false.
 bool is_boolean(std::string_view key) {
-  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias", "precision_aware"};
+  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias", "out_bias",
+                                            "mlp_bias",        "qk_norm",  "precision_aware"};
   if (has(kBooleans, key)) return true;
   bool boolean = false;
   for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {
@@ -127,8 +137,15 @@ FlagFields fields_of_job(const Job& job) {
   const std::string text = job_text(job);
   add_json(fields, "", parse_json(text, job.name));
   if (job.family == Family::llama) {  // files leave out the usual ones
+    fields["head_size"] = fmt::format("{}", head_width(job));
+    fields["out_bias"] = job.out_bias ? "true" : "false";
+    fields["mlp_bias"] = job.mlp_bias ? "true" : "false";
+    fields["qk_norm"] = job.qk_norm ? "true" : "false";
+    fields["rotary_fraction"] = fmt::format("{}", job.rotary_fraction);
     fields["activation"] = kActivations[std::size_t(job.activation)];
     fields["norm"] = kNorms[std::size_t(job.norm)];
+    fields["norm_place"] = kNormPlaces[std::size_t(job.norm_place)];
+    fields["mlp_input"] = kMlpInputs[std::size_t(job.mlp_input)];
   }
   return fields;
 }

@@ -48,7 +48,7 @@ Section shape_section(const Job& job) {
   shape.add(
       "heads",
       fmt::format(
-          "{} of {} columns{}", job.heads, job.hidden / job.heads,
+          "{} of {} columns{}", job.heads, head_width(job),
           job.kv_heads == job.heads ? "" : fmt::format("; {} of keys and values", job.kv_heads)),
       job.heads);
   shape.add_count("kv heads", job.kv_heads);

@@ -1,5 +1,6 @@
-// Rotary position embeddings (Su et al. 2021, arXiv 2104.09864): element i and i + d/2 of a head
-// are turned by position * base^(-2i/d), the pairing of GPT-NeoX and of LLaMA in Hugging Face.
+// Rotary position embeddings (Su et al. 2021, arXiv 2104.09864): element i and i + w/2 of a head
+// are turned by position * base^(-2i/w), where w columns of it are turned. It is the pairing of
+// GPT-NeoX and of LLaMA in Hugging Face.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -13,16 +14,16 @@ namespace plimsoll {
 
 namespace {
 
-/// Cosines and sines by position: made when the kernel is prepared, 4 sequence * depth bytes that
+/// Cosines and sines by position: made when the kernel is prepared, 4 sequence * width bytes that
 /// frameworks keep outside their tensors too.
 struct RotaryAngles {
   std::int64_t half;
   std::vector<float> cosine, sine;
 
-  RotaryAngles(const RotaryParams& params, std::int64_t depth, double direction) : half(depth / 2) {
+  RotaryAngles(const RotaryParams& params, std::int64_t width, double direction) : half(width / 2) {
     for (std::int64_t position = 0; position < params.sequence; ++position) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const double frequency = std::pow(params.base, -2.0 * double(i) / double(depth));
+        const double frequency = std::pow(params.base, -2.0 * double(i) / double(width));
         const double angle = double(position) * frequency;
         cosine.push_back(float(std::cos(angle)));
         sine.push_back(float(direction * std::sin(angle)));
@@ -45,8 +46,9 @@ PLIMSOLL_VECTORIZE void rotate(const float* x, const float* cosine, const float*
 KernelPointer prepare_turns(const KernelRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
-  const auto angles = std::make_shared<const RotaryAngles>(params, shape[3], direction);
   const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
+  const std::int64_t of_head = params.width == 0 ? depth : params.width;
+  const auto angles = std::make_shared<const RotaryAngles>(params, of_head, direction);
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
   Scratch scratch(request);
   const Rows before(request.input(0), {rows, width, 1}, scratch),
@@ -58,6 +60,9 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
       float* y = after.target(out[0], row);
       for (std::int64_t i = 0; i < turned; i += depth) {
         rotate(x + i, angles->cosine.data() + at, angles->sine.data() + at, y + i, angles->half);
+        if (x != y)
+          std::memcpy(y + i + of_head, x + i + of_head,
+                      std::size_t(depth - of_head) * sizeof(float));
       }
       if (x != y) std::memcpy(y + turned, x + turned, std::size_t(width - turned) * sizeof(float));
       after.store(out[0], row, 1);

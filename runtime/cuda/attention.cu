@@ -172,32 +172,34 @@ void with_fast_kernel(DType type, int depth, Function f) {
   }
 }
 
-/// The addresses in [n,3,a,d], or in [n,1,a,d] and [n,2,kv,d].
-AttentionShape shape_of(const CudaRequest& request, const Tensor& queries, const Tensor* keys) {
+/// The queries, keys and values of an op: in one operand [n,3,a,d]; in [n,1,a,d] and [n,2,kv,d]; or
+/// in three, of which keys and values are [n,1,kv,d].
+AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size_t operands) {
   const auto& params = request.params<AttentionParams>();
-  const Shape& q = queries.shape;
+  const Shape& q = request.input(first).shape;
+  const Shape& keys = operands == 1 ? q : request.input(first + 1).shape;
   AttentionShape s = {};
   s.sequence = int(params.sequence);
   s.batch = int(q[0] / params.sequence);
   s.heads = int(q[2]);
   s.depth = int(q[3]);
-  s.groups = keys == nullptr ? 1 : int(q[2] / keys->shape[2]);
+  s.groups = int(q[2] / keys[2]);
   s.query_stride = q[1] * q[2] * q[3];
-  s.key_stride = keys == nullptr ? s.query_stride : 2 * keys->shape[2] * q[3];
+  s.key_stride = keys[1] * keys[2] * keys[3];
   s.y_stride = q[2] * q[3];
   s.scale = float(params.scale);
   s.causal = params.causal;
   return s;
 }
 
-/// Where queries, keys and values start in one packed operand or two.
+/// Where queries, keys and values start in one, two or three operands.
 struct Packed {
   std::byte *q, *k, *v;
-  Packed(std::byte* queries, std::byte* keys, const AttentionShape& s, std::int64_t element) {
+  Packed(DeviceAddresses operands, const AttentionShape& s, std::int64_t element) {
     const std::int64_t width = std::int64_t(s.key_heads()) * s.depth * element;
-    q = queries;
-    k = keys == nullptr ? queries + width : keys;
-    v = k + width;
+    q = operands[0];
+    k = operands.size() == 1 ? q + width : operands[1];
+    v = operands.size() == 3 ? operands[2] : k + width;
   }
 };
 
@@ -227,15 +229,14 @@ void fast_attention(const CudaDevice& device, DType type, const AttentionShape& 
 
 CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
   const CudaDevice& device = request.device;
-  const bool split = request.op.inputs.size() > 1;
-  const AttentionShape s = shape_of(request, request.input(0), split ? &request.input(1) : nullptr);
+  const AttentionShape s = shape_of(request, 0, request.op.inputs.size());
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
   const bool fast = attention_is_fast(type, s.depth);
   if (fast) prepare_fast_attention(type, s.depth);
   prepare_plain_attention(type);  // also for addresses that tensor cores cannot read
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
-    const Packed from(in[0], split ? in[1] : nullptr, s, element);
+    const Packed from(in, s, element);
     AttentionData data = {};
     data.q = from.q;
     data.k = from.k;
@@ -253,8 +254,8 @@ CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
 
 CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
-  const bool split = request.op.outputs.size() > 1;
-  const AttentionShape s = shape_of(request, request.input(1), split ? &request.input(2) : nullptr);
+  const std::size_t operands = request.op.outputs.size();
+  const AttentionShape s = shape_of(request, 1, operands);
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
   const bool fast = attention_is_fast(type, s.depth);
@@ -263,9 +264,8 @@ CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   DeviceScratch scratch(request);
   float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.sequence);
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
-    const Packed from(in[1], split ? in[2] : nullptr, s, element);
-    const Packed to(out[0], split ? out[1] : nullptr, s, element);
-    const std::size_t y = split ? 3 : 2;
+    const Packed from(in.subspan(1, operands), s, element), to(out, s, element);
+    const std::size_t y = 1 + operands;
     AttentionData data = {};
     data.q = from.q;
     data.k = from.k;

@@ -2,6 +2,7 @@
 // ops. Bound by memory: a thread loads and stores 16 bytes at a time.
 #include <utility>
 
+#include "runtime/cuda/activations.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/reduce.h"
@@ -12,26 +13,12 @@ namespace plimsoll {
 
 namespace {
 
-/// 1 / (1 + exp(-x)); 0 and 1 far out.
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-
-constexpr float kGeluInner = 0.7978845608f;  // sqrt(2 / pi)
-constexpr float kGeluCubic = 0.044715f;
-
-/// The tanh approximation (Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2), as
-/// x sigmoid(2 u): 0.5 (1 + tanh(u)) = sigmoid(2 u).
 struct Gelu {
-  __device__ float operator()(float x) const {
-    const float u = kGeluInner * (x + kGeluCubic * x * x * x);
-    return x * sigmoid(2 * u);
-  }
+  __device__ float operator()(float x) const { return x * GeluShare::share(x); }
 };
 struct GeluSlope {
   __device__ float operator()(float dy, float x) const {
-    const float u = kGeluInner * (x + kGeluCubic * x * x * x);
-    const float du = kGeluInner * (1 + 3 * kGeluCubic * x * x);
-    const float s = sigmoid(2 * u);
-    return dy * (s + 2 * x * s * (1 - s) * du);
+    return dy * GeluShare::slope(x, GeluShare::share(x));
   }
 };
 /// So et al. 2021 (Primer), arXiv 2109.08668, section 4.1.

@@ -76,15 +76,15 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
   }
 }
 
-/// Cosines and sines by position [sequence, d/2]: made when the kernel is prepared.
+/// Cosines and sines by position [sequence, width/2]: made when the kernel is prepared.
 struct RotaryAngles {
   DeviceMemory cosine, sine;
 
-  RotaryAngles(const RotaryParams& params, std::int64_t depth, double direction) {
+  RotaryAngles(const RotaryParams& params, std::int64_t width, double direction) {
     std::vector<float> cosines, sines;
     for (std::int64_t position = 0; position < params.sequence; ++position) {
-      for (std::int64_t i = 0; i < depth / 2; ++i) {
-        const double frequency = std::pow(params.base, -2.0 * double(i) / double(depth));
+      for (std::int64_t i = 0; i < width / 2; ++i) {
+        const double frequency = std::pow(params.base, -2.0 * double(i) / double(width));
         const double angle = double(position) * frequency;
         cosines.push_back(float(std::cos(angle)));
         sines.push_back(float(direction * std::sin(angle)));
@@ -97,23 +97,25 @@ struct RotaryAngles {
 
 struct RotaryShape {
   std::int64_t rows, width;  ///< of x: tokens, elements of each
-  std::int64_t turned;       ///< leading elements of a row that are turned
-  std::int64_t half;         ///< of a head
+  std::int64_t turned;       ///< leading elements of a row whose heads are turned
+  std::int64_t depth;        ///< of a head
+  std::int64_t half;         ///< of the columns of a head that are turned
   std::int64_t sequence;
 };
 
-/// Elements i and i + half of a head are turned by position * base^(-2i/d) (Su et al. 2021, arXiv
+/// Elements i and i + half of a head are turned by position * base^(-i/half) (Su et al. 2021, arXiv
 /// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread rotates pairs of packs.
 template <int kCount, class T>
 __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const T* x, T* y) {
-  const std::int64_t packs = shape.half / kCount, pairs = shape.turned / 2 / kCount;
+  const std::int64_t packs = shape.half / kCount, pairs = shape.turned / shape.depth * packs;
+  const std::int64_t kept = shape.depth - 2 * shape.half;
   for (std::int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const std::int64_t angles = row % shape.sequence * shape.half;
     const T* from = x + row * shape.width;
     T* to = y + row * shape.width;
     for (std::int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
       const std::int64_t head = i / packs, within = i % packs * kCount;
-      const std::int64_t at = head * 2 * shape.half + within;
+      const std::int64_t at = head * shape.depth + within;
       float first[kCount], second[kCount], c[kCount], s[kCount];
       load(from + at, first);
       load(from + at + shape.half, second);
@@ -129,6 +131,10 @@ __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, 
       store(to + at + shape.half, second);
     }
     if (from == to) continue;
+    for (std::int64_t i = threadIdx.x; i < shape.turned / shape.depth * kept; i += blockDim.x) {
+      const std::int64_t at = i / kept * shape.depth + 2 * shape.half + i % kept;
+      to[at] = from[at];
+    }
     for (std::int64_t i = shape.turned + threadIdx.x; i < shape.width; i += blockDim.x)
       to[i] = from[i];
   }
@@ -167,16 +173,18 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
   const DType type = request.input(0).dtype;
-  const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3], x[3] / 2,
-                          params.sequence};
-  const auto angles = std::make_shared<const RotaryAngles>(params, x[3], direction);
+  const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
+  const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
+                          x[3], of_head / 2,        params.sequence};
+  const auto angles = std::make_shared<const RotaryAngles>(params, of_head, direction);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
       const T* from = input_at<T>(in, 0);
       T* to = output_at<T>(out, 0);
-      const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T)));
-      const std::int64_t pairs = shape.turned / 2 / (wide ? kPack<T> : 1);
+      const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T))) &&
+                        shape.depth * std::int64_t(sizeof(T)) % 16 == 0;
+      const std::int64_t pairs = shape.turned / shape.depth * shape.half / (wide ? kPack<T> : 1);
       const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
       launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
              wide ? turn<kPack<T>, T> : turn<1, T>, shape, angles->cosine.as<const float>(),

@@ -73,26 +73,25 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
        "/num_local_experts: found 8; a job has one MLP in each layer, no mixture of experts"},
       {"deepseek_v3", R"({"kv_lora_rank": 512})",
        "/kv_lora_rank: found 512; a job has no latent attention (MLA)"},
-      {"qwen3", "{}",
-       "/model_type: found \"qwen3\"; this model normalises queries and keys of each head; a job "
-       "has no such norms"},
+      {"olmo2", "{}",
+       "/model_type: found \"olmo2\"; this model norms whole queries and keys, over all heads; "
+       "norms of a job are of each head"},
       {"stablelm", R"({"qk_layernorm": true})",
-       "/qk_layernorm: found true; a job has no norms of queries and keys"},
-      {"llama", R"({"attention_bias": true})",
-       "/attention_bias: found true; a job with rotary embeddings has biases of query, key and "
-       "value at most"},
-      {"llama", R"({"mlp_bias": true})",
-       "/mlp_bias: found true; a job with rotary embeddings has biases of query, key and value at "
-       "most"},
-      {"llama", R"({"head_dim": 32})",
-       "/head_dim: found 32; heads of a job are hidden / heads = 64 / 4 wide"},
+       "/qk_layernorm: found true; what norms of queries and keys a model of this type has is not "
+       "known"},
+      {"mistral", R"({"mlp_bias": true})",
+       "/mlp_bias: found true; which layers of a model of this type have biases is not known"},
+      {"bert", R"({"head_dim": 32, "hidden_act": "gelu"})",
+       "/head_dim: found 32; heads of a bert job are hidden / heads = 64 / 4 wide"},
       {"llama", R"({"num_attention_heads": 5})",
-       "/num_attention_heads: found 5 heads; they must divide hidden 64"},
+       "/num_attention_heads: found 5 heads; they must divide hidden 64, or head_size states their "
+       "width"},
       {"llama", R"({"num_key_value_heads": 3})",
        "/num_key_value_heads: found 3; it must divide the 4 heads"},
-      {"llama", R"({"hidden_act": "gelu"})",
-       "/hidden_act: found \"gelu\"; a job with rotary embeddings has SwiGLU (\"silu\" with a gate) "
-       "or squared ReLU (\"relu2\" without one); this model has a gate"},
+      {"llama", R"({"hidden_act": "relu2"})",
+       "/hidden_act: found \"relu2\"; a job with rotary embeddings has GELU, with a gate or without "
+       "one, SwiGLU (\"silu\" with a gate) or squared ReLU (\"relu2\" without one); this model has "
+       "a gate"},
       {"bert", R"({"hidden_act": "relu"})",
        "/hidden_act: found \"relu\"; gpt and bert jobs have GELU"},
       {"bert", R"({"hidden_act": "gelu", "position_embedding_type": "relative_key"})",
@@ -128,7 +127,7 @@ TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
   for (const std::string& name : supported_architectures()) {
     EXPECT_NE(message.find(name), message.npos) << name;
   }
-  EXPECT_EQ(message.find("qwen3"), message.npos);
+  EXPECT_EQ(message.find("olmo2"), message.npos);
   const std::string none = fault(config(R"({"model_type": "LEFT OUT"})"));
   EXPECT_TRUE(none.starts_with("/architectures: found neither model_type nor architectures"))
       << none;
@@ -149,7 +148,7 @@ TEST(HuggingFace, FamilyForcesAnArchitecture) {
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
   EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
-  given.family = "qwen3";
+  given.family = "olmo2";
   EXPECT_THROW(read_config("{}", "llama", given), UsageError);
 }
 
@@ -241,7 +240,7 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   EXPECT_TRUE(has(imported.notes, "auto_map: code beside the file is not followed"));
   EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
   EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
-  EXPECT_TRUE(has(imported.notes, "partial_rotary_factor 0.5: a job rotates whole heads"));
+  EXPECT_EQ(imported.job->rotary_fraction, 0.5);
   EXPECT_TRUE(
       has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
           "architectures LlamaForSequenceClassification: a job has the head of a language"));
@@ -275,10 +274,10 @@ TEST(HuggingFace, ReadsTheTextTowerOfAMultimodalFile) {
   EXPECT_EQ(imported.unread, std::vector<std::string>{"projector_hidden_act"});
   whole["tie_word_embeddings"] = true;
   EXPECT_TRUE(import_text(json_text(whole), "config.json").job->tied_embeddings);
-  whole["text_config"]["mlp_bias"] = true;
+  whole["text_config"]["use_bias"] = true;
   whole["text_config"]["own"] = 1;
-  EXPECT_TRUE(fault(json_text(whole)).starts_with("/text_config/mlp_bias: found true"));
-  whole["text_config"]["mlp_bias"] = false;
+  EXPECT_TRUE(fault(json_text(whole)).starts_with("/text_config/use_bias: found true"));
+  whole["text_config"]["use_bias"] = false;
   EXPECT_TRUE(has(import_text(json_text(whole), "config.json").unread, "text_config/own"));
 }
 

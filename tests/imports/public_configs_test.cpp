@@ -25,23 +25,26 @@ const std::filesystem::path kData =
 struct Public {
   std::string file;
   std::int64_t parameters;
+  ImportGiven given;  ///< the sequence, where the usual one is longer than the model's window
 };
 
 std::vector<Public> public_configs() {
   const Json list = read_json(kData / "parameters.json");
   std::vector<Public> all;
   for (const Json& row : list) {
-    all.push_back({row.at("file").get<std::string>(), row.at("parameters").get<std::int64_t>()});
+    Public config{row.at("file"), row.at("parameters"), {}};
+    if (row.contains("sequence")) config.given.sequence = row.at("sequence");
+    all.push_back(std::move(config));
   }
   return all;
 }
 
 TEST(PublicConfigs, HaveExactlyThePublishedParameters) {
   const std::vector<Public> all = public_configs();
-  EXPECT_GE(all.size(), 60u);
+  EXPECT_GE(all.size(), 75u);
   for (const Public& config : all) {
     SCOPED_TRACE(config.file);
-    const Imported imported = import_file(kData / config.file);
+    const Imported imported = import_file(kData / config.file, config.given);
     EXPECT_EQ(imported.kind, "Hugging Face config.json");
     ASSERT_TRUE(imported.job);
     EXPECT_EQ(parameter_count(build_forward(*imported.job, 1)), config.parameters);
@@ -64,7 +67,7 @@ TEST(PublicConfigs, EveryFileHasACountAndEveryArchitectureAFile) {
 TEST(PublicConfigs, ABecomesAJobFileThatReadsBack) {
   for (const Public& config : public_configs()) {
     SCOPED_TRACE(config.file);
-    const Imported imported = import_file(kData / config.file);
+    const Imported imported = import_file(kData / config.file, config.given);
     EXPECT_EQ(parse_job(job_text(*imported.job), "job.json"), *imported.job);
   }
 }
@@ -100,6 +103,25 @@ TEST(PublicConfigs, JobsHaveWhatTheFamilyHas) {
   EXPECT_EQ(job("llama-3.1-8b.json").sequence, 4096);
   EXPECT_EQ(job("bert-base-uncased.json").token_types, 2);
   EXPECT_TRUE(job("bert-base-uncased.json").pooler);
+}
+
+TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
+  const auto job = [](const char* file) { return *import_file(kData / file).job; };
+  EXPECT_TRUE(job("qwen3-32b.json").qk_norm);
+  EXPECT_EQ(job("qwen3-32b.json").head_size, 128);
+  EXPECT_EQ(job("qwen3-8b.json").head_size, 0);  // hidden / heads is 128
+  EXPECT_EQ(job("mistral-nemo-12b.json").head_size, 128);
+  EXPECT_EQ(job("gemma-7b.json").activation, Activation::geglu);
+  EXPECT_EQ(job("glm-4-9b-0414.json").norm_place, NormPlace::around);
+  EXPECT_EQ(job("glm-4-9b-0414.json").rotary_fraction, 0.5);
+  EXPECT_EQ(job("gpt-neox-20b.json").mlp_input, MlpInput::own_norm);
+  EXPECT_EQ(job("gpt-neox-20b.json").rotary_fraction, 0.25);
+  EXPECT_TRUE(job("gpt-neox-20b.json").out_bias && job("gpt-neox-20b.json").mlp_bias);
+  EXPECT_EQ(job("falcon-7b.json").mlp_input, MlpInput::shared_norm);
+  EXPECT_EQ(job("falcon-7b.json").kv_heads, 1);
+  EXPECT_EQ(job("falcon-40b.json").mlp_input, MlpInput::own_norm);
+  EXPECT_EQ(job("falcon-40b.json").kv_heads, 8);
+  EXPECT_EQ(job("starcoder2-7b.json").activation, Activation::gelu);
 }
 
 /// Presets of this project have the same shapes by another way.

@@ -17,14 +17,20 @@ const std::filesystem::path kPresets =
 const std::filesystem::path kNano =
     std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json";
 
-/// Weights by hand, as the papers count them. Grouped queries: kv_heads of hidden / heads each.
+/// Weights by hand, as the papers count them. Grouped queries: kv_heads of them.
 std::int64_t llama_by_hand(const Job& job) {
-  const std::int64_t h = job.hidden, kv = h / job.heads * job.kv_heads;
-  const std::int64_t biases = job.qkv_bias ? h + 2 * kv : 0;
+  const std::int64_t h = job.hidden, d = job.head_size > 0 ? job.head_size : h / job.heads,
+                     q = d * job.heads, kv = d * job.kv_heads, f = job.ffn_hidden;
+  const bool gated = job.activation == Activation::swiglu || job.activation == Activation::geglu;
+  const std::int64_t ups = gated ? 2 : 1;
+  std::int64_t biases = job.qkv_bias ? q + 2 * kv : 0;
+  if (job.out_bias) biases += h;
+  if (job.mlp_bias) biases += ups * f + h;
   const std::int64_t norm = job.norm == NormKind::layer_norm ? 2 * h : h;
-  const std::int64_t matrices = job.activation == Activation::squared_relu ? 2 : 3;
-  const std::int64_t layer =
-      2 * h * h + 2 * h * kv + biases + matrices * h * job.ffn_hidden + 2 * norm;
+  std::int64_t norms = job.norm_place == NormPlace::around ? 4 : 2;
+  if (job.mlp_input == MlpInput::shared_norm) norms = 1;
+  const std::int64_t layer = 2 * h * q + 2 * h * kv + biases + (ups + 1) * h * f + norms * norm +
+                             (job.qk_norm ? 2 * d : 0);
   return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + norm;
 }
 
@@ -122,6 +128,13 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"mistral-large-123b", 122'610'069'504},
       {"qwen1.5-110b", 111'209'914'368},
       {"smollm-1.7b", 1'711'376'384},
+      {"qwen3-8b", 8'190'735'360},
+      {"qwen3-32b", 32'762'123'264},
+      {"mistral-nemo-12b", 12'247'782'400},
+      {"gemma-7b", 8'537'680'896},
+      {"gpt-neox-20b", 20'554'567'680},
+      {"falcon-40b", 41'303'293'952},
+      {"starcoder2-7b", 7'173'923'840},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {

@@ -13,10 +13,13 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   params.causal = z.causal;
   const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
                              "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +
-                             (z.causal ? "" : "_both_directions");
-  const bool packed = z.heads == z.key_heads;
+                             (z.causal ? "" : "_both_directions") + (z.apart ? "_apart" : "");
   std::vector<Operand> inputs, gradients;
-  if (packed) {
+  if (z.apart) {
+    const Shape q = {tokens, 1, z.heads, z.depth}, key = {tokens, 1, z.key_heads, z.depth};
+    inputs = {normal("q", q, 1), normal("k", key, 2), normal("v", key, 4)};
+    gradients = {blank("dq", q), blank("dk", key), blank("dv", key)};
+  } else if (z.heads == z.key_heads) {
     const Shape qkv = {tokens, 3, z.heads, z.depth};
     inputs = {normal("qkv", qkv, 1)};
     gradients = {blank("dqkv", qkv)};
@@ -45,6 +48,8 @@ std::vector<OpCase> attention_cases() {
            {1, 150, 2, 2, 64},
            {1, 150, 2, 1, 64, false},
            {2, 70, 4, 2, 72},
+           {1, 70, 4, 2, 64, true, true},
+           {1, 9, 3, 3, 8, true, true},
            {1, 135, 2, 1, 128},
            {1, 66, 1, 1, 128, false},
            {1, 20, 2, 2, 136},

@@ -11,6 +11,7 @@ namespace plimsoll {
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_heads, depth;
   bool causal = true;
+  bool apart = false;  ///< keys and values are operands of their own
 };
 
 /// Forward, then backward fed with what the reference makes of it. Of one packed operand where

@@ -61,12 +61,16 @@ void add_cast_cases(Cases& cases, const OpSizes& z) {
   }
 }
 
-void add_swiglu(Cases& cases, const OpSizes& z) {
+void add_gated(Cases& cases, const OpSizes& z) {
   const Shape gates = {z.tokens(), 2, z.ffn}, y = {z.tokens(), z.ffn};
-  cases.push_back(
-      make_case("swiglu", OpKind::swiglu, {}, {normal("x", gates, 1, 3)}, {blank("y", y)}));
-  cases.push_back(make_case("swiglu_backward", OpKind::swiglu_backward, {},
-                            {normal("dy", y, 1), normal("x", gates, 2, 3)}, {blank("dx", gates)}));
+  for (const auto& [forward, backward] : {std::pair(OpKind::swiglu, OpKind::swiglu_backward),
+                                          std::pair(OpKind::geglu, OpKind::geglu_backward)}) {
+    cases.push_back(make_case(std::string(to_text(forward)), forward, {},
+                              {normal("x", gates, 1, 3)}, {blank("y", y)}));
+    cases.push_back(make_case(std::string(to_text(backward)), backward, {},
+                              {normal("dy", y, 1), normal("x", gates, 2, 3)},
+                              {blank("dx", gates)}));
+  }
 }
 
 void add_dropout(Cases& cases, const OpSizes& z) {
@@ -113,6 +117,23 @@ void swiglu_backward(const Operands& o) {
     const double gate = o.in(1)[at], up = o.in(1)[at + f], s = 1 / (1 + std::exp(-gate));
     o.out(0)[at] = o.in(0)[i] * up * (s + gate * s * (1 - s));
     o.out(0)[at + f] = o.in(0)[i] * gate * s;
+  }
+}
+
+void geglu(const Operands& o) {
+  const std::size_t f = o.out_dim(0, 1);
+  for (std::size_t i = 0; i < o.out(0).size(); ++i) {
+    const std::size_t at = i / f * 2 * f + i % f;
+    o.out(0)[i] = gelu(o.in(0)[at]) * o.in(0)[at + f];
+  }
+}
+
+void geglu_backward(const Operands& o) {
+  const std::size_t f = o.in_dim(0, 1);
+  for (std::size_t i = 0; i < o.in(0).size(); ++i) {
+    const std::size_t at = i / f * 2 * f + i % f;
+    o.out(0)[at] = o.in(0)[i] * o.in(1)[at + f] * gelu_slope(o.in(1)[at]);
+    o.out(0)[at + f] = o.in(0)[i] * gelu(o.in(1)[at]);
   }
 }
 
@@ -170,6 +191,8 @@ constexpr OpReference kReferences[] = {
      }},
     {OpKind::swiglu, swiglu},
     {OpKind::swiglu_backward, swiglu_backward},
+    {OpKind::geglu, geglu},
+    {OpKind::geglu_backward, geglu_backward},
     {OpKind::add,
      [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; }); }},
     {OpKind::own_part, own_part},
@@ -182,7 +205,7 @@ constexpr OpReference kReferences[] = {
 void add_cases(Cases& cases, const OpSizes& sizes) {
   add_elementwise_cases(cases, sizes);
   add_cast_cases(cases, sizes);
-  add_swiglu(cases, sizes);
+  add_gated(cases, sizes);
   add_dropout(cases, sizes);
 }
 

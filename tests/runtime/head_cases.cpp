@@ -68,11 +68,13 @@ void add_softmax(Cases& cases, const OpSizes& z) {
 void add_rotary(Cases& cases, const OpSizes& z) {
   struct Form {
     const char* name;
-    std::int64_t parts, rotated;
+    std::int64_t parts, rotated, width = 0;
   };
-  for (const Form& form : {Form{"fused", 3, 2}, Form{"queries", 1, 1}, Form{"keys_values", 2, 1}}) {
+  for (const Form& form :
+       {Form{"fused", 3, 2}, Form{"queries", 1, 1}, Form{"keys_values", 2, 1},
+        Form{"half_of_fused", 3, 2, z.depth / 4 * 2}, Form{"a_pair_of_keys", 2, 1, 2}}) {
     const Shape shape = {z.tokens(), form.parts, z.heads, z.depth};
-    const RotaryParams params{z.sequence, form.rotated, 10000};
+    const RotaryParams params{z.sequence, form.rotated, form.width, 10000};
     for (const OpKind kind : {OpKind::rotary, OpKind::rotary_backward}) {
       cases.push_back(make_case(std::string(to_text(kind)) + "/" + form.name, kind, params,
                                 {normal("x", shape, 1)}, {blank("y", shape)}));
@@ -140,20 +142,21 @@ void softmax_backward(const Operands& o) {
   }
 }
 
-/// Pairs (i, i + d/2) of the rotated parts as complex numbers, turned by `direction` x angle.
+/// Pairs (i, i + w/2) of the rotated parts as complex numbers, turned by `direction` x angle.
 void rotary(const Operands& o, double direction) {
   const auto& params = o.params<RotaryParams>();
   const std::size_t parts = o.in_dim(0, 1), heads = o.in_dim(0, 2), d = o.in_dim(0, 3);
+  const std::size_t w = params.width > 0 ? std::size_t(params.width) : d;
   const Numbers x = o.in(0);
   for (std::size_t at = 0; at < x.size(); ++at) {
     const std::size_t i = at % d, part = at / (d * heads) % parts;
     const auto position = at / (d * heads * parts) % std::size_t(params.sequence);
     o.out(0)[at] = x[at];
-    if (part >= std::size_t(params.rotated)) continue;
+    if (part >= std::size_t(params.rotated) || i >= w) continue;
     const double angle = direction * double(position) *
-                         std::pow(params.base, -2.0 * double(i % (d / 2)) / double(d));
-    const bool second = i >= d / 2;
-    const double other = second ? x[at - d / 2] : -x[at + d / 2];
+                         std::pow(params.base, -2.0 * double(i % (w / 2)) / double(w));
+    const bool second = i >= w / 2;
+    const double other = second ? x[at - w / 2] : -x[at + w / 2];
     o.out(0)[at] = x[at] * std::cos(angle) + other * std::sin(angle);
   }
 }

@@ -28,6 +28,19 @@ void add_norms(Cases& cases, const OpSizes& z) {
       {blank("dx", x), normal("dgamma", row, 5)}));
 }
 
+/// RMS norms of queries and keys, head by head.
+void add_head_norms(Cases& cases, const OpSizes& z) {
+  const Shape x = {z.tokens(), 1, z.heads, z.depth}, each = {z.tokens(), 1, z.heads},
+              row = {z.depth};
+  cases.push_back(make_case("rms_norm/heads", OpKind::rms_norm, NormParams{},
+                            {normal("x", x, 1, 2), normal("gamma", row, 2)},
+                            {blank("y", x), blank("rstd", each)}));
+  cases.push_back(make_case(
+      "rms_norm_backward/heads", OpKind::rms_norm_backward, NormParams{},
+      {normal("dy", x, 4), normal("x", x, 1, 2), normal("gamma", row, 2), result(cases.back(), 1)},
+      {blank("dx", x), normal("dgamma", row, 5)}));
+}
+
 void layer_norm(const Operands& o) {
   const std::size_t n = o.in_dim(0, 0), h = o.in_dim(0, 1);
   const Numbers& x = o.in(0);
@@ -64,7 +77,7 @@ void layer_norm_backward(const Operands& o) {
 }
 
 void rms_norm(const Operands& o) {
-  const std::size_t n = o.in_dim(0, 0), h = o.in_dim(0, 1);
+  const std::size_t h = o.in(1).size(), n = o.in(0).size() / h;
   for (std::size_t i = 0; i < n; ++i) {
     double squares = 0;
     for (std::size_t j = 0; j < h; ++j) squares += std::pow(o.in(0)[i * h + j], 2) / double(h);
@@ -76,7 +89,7 @@ void rms_norm(const Operands& o) {
 }
 
 void rms_norm_backward(const Operands& o) {
-  const std::size_t n = o.in_dim(0, 0), h = o.in_dim(0, 1);
+  const std::size_t h = o.in(2).size(), n = o.in(0).size() / h;
   const Numbers &dy = o.in(0), &x = o.in(1), &gamma = o.in(2), &rstd = o.in(3);
   for (std::size_t i = 0; i < n; ++i) {
     double dot = 0;
@@ -96,7 +109,10 @@ constexpr OpReference kReferences[] = {
     {OpKind::rms_norm_backward, rms_norm_backward},
 };
 
-void add_cases(Cases& cases, const OpSizes& sizes) { add_norms(cases, sizes); }
+void add_cases(Cases& cases, const OpSizes& sizes) {
+  add_norms(cases, sizes);
+  add_head_norms(cases, sizes);
+}
 
 }  // namespace
 

@@ -24,8 +24,18 @@ void draw_family(Random& random, Job& job) {
   }
   if (job.family == Family::llama) {
     job.qkv_bias = coin(random);
-    job.activation = one_of(random, {Activation::swiglu, Activation::squared_relu});
+    job.out_bias = coin(random);
+    job.mlp_bias = coin(random);
+    job.qk_norm = coin(random);
+    job.activation = one_of(random, {Activation::swiglu, Activation::squared_relu,
+                                     Activation::geglu, Activation::gelu});
     job.norm = one_of(random, {NormKind::rms_norm, NormKind::layer_norm});
+    job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
+    job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm, MlpInput::shared_norm});
+    if (job.norm_place != NormPlace::before && job.mlp_input == MlpInput::shared_norm)
+      job.mlp_input = MlpInput::own_norm;
+    if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
+    if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
   }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});

@@ -1,4 +1,5 @@
-// SwiGLU (Shazeer 2020, arXiv 2002.05202): y = silu(gate) up with silu(g) = g / (1 + exp(-g)).
+// Gated linear units (Shazeer 2020, arXiv 2002.05202): y = f(gate) up, where f is SiLU or GELU.
+#include "runtime/cuda/activations.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/storage.h"
@@ -7,11 +8,9 @@ namespace plimsoll {
 
 namespace {
 
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-
 /// x: rows of `columns` gates and as many ups. A block works on one row at a time.
-template <int kCount, class T>
-__global__ void swiglu(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+template <int kCount, class Function, class T>
+__global__ void gated(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* gates = x + row * 2 * columns;
     for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
@@ -19,16 +18,15 @@ __global__ void swiglu(std::int64_t rows, std::int64_t columns, const T* x, T* y
       load(gates + at, gate);
       load(gates + columns + at, up);
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) up[j] *= gate[j] * sigmoid(gate[j]);
+      for (int j = 0; j < kCount; ++j) up[j] *= gate[j] * Function::share(gate[j]);
       store(y + row * columns + at, up);
     }
   }
 }
 
-/// d silu(g) / dg = s (1 + g (1 - s)) with s = 1 / (1 + exp(-g)).
-template <int kCount, class T>
-__global__ void swiglu_backward(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
-                                T* dx) {
+template <int kCount, class Function, class T>
+__global__ void gated_backward(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
+                               T* dx) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const std::int64_t gates = row * 2 * columns;
     for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
@@ -38,8 +36,8 @@ __global__ void swiglu_backward(std::int64_t rows, std::int64_t columns, const T
       load(dy + row * columns + at, slope);
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        const float g = gate[j], s = sigmoid(g);
-        gate[j] = slope[j] * up[j] * s * (1 + g * (1 - s));
+        const float g = gate[j], s = Function::share(g);
+        gate[j] = slope[j] * up[j] * Function::slope(g, s);
         up[j] = slope[j] * g * s;
       }
       store(dx + gates + at, gate);
@@ -53,9 +51,8 @@ unsigned row_blocks(const CudaDevice& device, std::int64_t rows) {
   return blocks_for(device, rows * kThreads);
 }
 
-}  // namespace
-
-CudaKernelPointer prepare_swiglu(const CudaRequest& request) {
+template <class Function>
+CudaKernelPointer prepare_forward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
   const DType type = request.output(0).dtype;
@@ -66,12 +63,13 @@ CudaKernelPointer prepare_swiglu(const CudaRequest& request) {
       T* y = output_at<T>(out, 0);
       const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
       launch(device.stream, row_blocks(device, rows), kThreads, 0,
-             wide ? swiglu<kPack<T>, T> : swiglu<1, T>, rows, columns, x, y);
+             wide ? gated<kPack<T>, Function, T> : gated<1, Function, T>, rows, columns, x, y);
     });
   });
 }
 
-CudaKernelPointer prepare_swiglu_backward(const CudaRequest& request) {
+template <class Function>
+CudaKernelPointer prepare_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
   const DType type = request.output(0).dtype;
@@ -82,9 +80,26 @@ CudaKernelPointer prepare_swiglu_backward(const CudaRequest& request) {
       T* dx = output_at<T>(out, 0);
       const bool wide = aligned({dy, x, dx}, columns * std::int64_t(sizeof(T)));
       launch(device.stream, row_blocks(device, rows), kThreads, 0,
-             wide ? swiglu_backward<kPack<T>, T> : swiglu_backward<1, T>, rows, columns, dy, x, dx);
+             wide ? gated_backward<kPack<T>, Function, T> : gated_backward<1, Function, T>, rows,
+             columns, dy, x, dx);
     });
   });
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_swiglu(const CudaRequest& request) {
+  return prepare_forward<Silu>(request);
+}
+CudaKernelPointer prepare_geglu(const CudaRequest& request) {
+  return prepare_forward<GeluShare>(request);
+}
+
+CudaKernelPointer prepare_swiglu_backward(const CudaRequest& request) {
+  return prepare_backward<Silu>(request);
+}
+CudaKernelPointer prepare_geglu_backward(const CudaRequest& request) {
+  return prepare_backward<GeluShare>(request);
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,134 @@
+// Gated linear units (Shazeer 2020, arXiv 2002.05202): y = f(gate) up. SwiGLU has f = silu(g) =
+// g s(g) with s(g) = 1 / (1 + exp(-g)). GeGLU has the tanh approximation of GELU (Hendrycks and
+// Gimpel 2016, arXiv 1606.08415, section 2), which is g s(2 u) with u = sqrt(2 / pi) (g + 0.044715
+// g^3).
+#include <bit>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/vectorize.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// exp in two ulp: 2^n times a polynomial of the rest (constants of Cephes expf, Moshier 1992).
+/// std::exp does not vectorise.
+inline float fast_exp(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 88.0f ? 88.0f : x;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+  const float n = (x * 1.44269504f + kRound) - kRound;
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return p * std::bit_cast<float>((std::int32_t(n) + 127) << 23);
+}
+
+inline float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+
+constexpr float kGeluInner = 0.7978845608f;  // sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715f;
+
+/// f(g), and with s = f(g) / g the slope d f / d g.
+struct Silu {
+  static float share(float g) { return sigmoid(g); }
+  static float slope(float g, float s) { return s * (1.0f + g * (1.0f - s)); }
+};
+struct Gelu {
+  static float share(float g) { return sigmoid(2 * kGeluInner * (g + kGeluCubic * g * g * g)); }
+  static float slope(float g, float s) {
+    const float inner = 2 * kGeluInner * (1 + 3 * kGeluCubic * g * g);
+    return s * (1.0f + g * (1.0f - s) * inner);
+  }
+};
+
+// A function of its own for each, since the compiler makes wide versions of plain functions only.
+PLIMSOLL_VECTORIZE void swiglu_row(const float* gate, const float* up, float* y,
+                                   std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = gate[i] / (1.0f + fast_exp(-gate[i])) * up[i];
+}
+
+PLIMSOLL_VECTORIZE void geglu_row(const float* gate, const float* up, float* y,
+                                  std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = gate[i] * Gelu::share(gate[i]) * up[i];
+}
+
+PLIMSOLL_VECTORIZE void swiglu_backward_row(const float* dy, const float* gate, const float* up,
+                                            float* dgate, float* dup, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float s = Silu::share(gate[i]);
+    dgate[i] = dy[i] * up[i] * Silu::slope(gate[i], s);
+    dup[i] = dy[i] * gate[i] * s;
+  }
+}
+
+PLIMSOLL_VECTORIZE void geglu_backward_row(const float* dy, const float* gate, const float* up,
+                                           float* dgate, float* dup, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float s = Gelu::share(gate[i]);
+    dgate[i] = dy[i] * up[i] * Gelu::slope(gate[i], s);
+    dup[i] = dy[i] * gate[i] * s;
+  }
+}
+
+using ForwardRow = void (*)(const float* gate, const float* up, float* y, std::int64_t count);
+using BackwardRow = void (*)(const float* dy, const float* gate, const float* up, float* dgate,
+                             float* dup, std::int64_t count);
+
+KernelPointer prepare_forward(const KernelRequest& request, ForwardRow run_row) {
+  const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
+  Scratch scratch(request);
+  const Rows x(request.input(0), {rows, 2 * columns, 1}, scratch),
+      y(request.output(0), {rows, columns, 1}, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* gates = x.read(in[0], row, 1);
+      run_row(gates, gates + columns, y.target(out[0], row), columns);
+      y.store(out[0], row, 1);
+    }
+  });
+}
+
+KernelPointer prepare_backward(const KernelRequest& request, BackwardRow run_row) {
+  const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
+  Scratch scratch(request);
+  const Rows dy(request.input(0), {rows, columns, 1}, scratch),
+      x(request.input(1), {rows, 2 * columns, 1}, scratch),
+      dx(request.output(0), {rows, 2 * columns, 1}, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* gates = x.read(in[1], row, 1);
+      float* slopes = dx.target(out[0], row);
+      run_row(dy.read(in[0], row, 1), gates, gates + columns, slopes, slopes + columns, columns);
+      dx.store(out[0], row, 1);
+    }
+  });
+}
+
+}  // namespace
+
+KernelPointer prepare_swiglu(const KernelRequest& request) {
+  return prepare_forward(request, swiglu_row);
+}
+KernelPointer prepare_geglu(const KernelRequest& request) {
+  return prepare_forward(request, geglu_row);
+}
+
+KernelPointer prepare_swiglu_backward(const KernelRequest& request) {
+  return prepare_backward(request, swiglu_backward_row);
+}
+KernelPointer prepare_geglu_backward(const KernelRequest& request) {
+  return prepare_backward(request, geglu_backward_row);
+}
+
+}  // namespace plimsoll
