@@ -73,6 +73,10 @@ Job draw_job(Random& random) {
   draw_optimizer(random, job);
   job.seed = std::int64_t(random() % 1000);
   job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
+  // A norm behind a branch enlarges its gradients as much as it enlarges the branch, whose initial
+  // values are small. No loss scale then keeps all gradients within the range of fp16.
+  if (job.norm_place != NormPlace::before && job.precision == DType::f16)
+    job.precision = DType::bf16;
   if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
   if (job.precision != DType::f32 && coin(random))
     job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};
