@@ -117,6 +117,21 @@ TEST(ContextParallel, HeadsAreExchangedForTokens) {
   }
 }
 
+/// Normed queries and keys have linear layers of their own. Keys and values travel together still.
+TEST(ContextParallel, NormedHeadsAreExchangedAsOthers) {
+  Job normed = llama(2);
+  normed.qk_norm = true;
+  for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
+    const std::string text = std::string("cp=2,context_exchange=") + exchange;
+    const Program of = program(text, normed), other = program(text, llama(2));
+    for (const OpKind kind :
+         {OpKind::ring_shift, OpKind::all_gather, OpKind::reduce_scatter, OpKind::all_to_all}) {
+      EXPECT_EQ(sent(of, kind, kContext), sent(other, kind, kContext)) << text;
+    }
+    EXPECT_EQ(step_flops(of), step_flops(other)) << text;
+  }
+}
+
 TEST(ContextParallel, RanksShareTheWork) {
   for (const char* more : {"", ",recompute=full", ",mp=2,sequence_parallel=true", ",fp8=delayed"}) {
     const bool split = std::string(more).find("mp=2") != std::string::npos;
