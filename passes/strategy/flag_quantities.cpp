@@ -167,6 +167,12 @@ const FlagQuantity kQuantities[] = {
        if (!heads || !groups) return std::nullopt;
        return text_of(*heads != *groups);
      }},
+    {"gated",
+     [](const FlagFields& fields) -> std::optional<std::string> {
+       const auto activation = fields.find("activation");
+       if (activation == fields.end()) return std::nullopt;
+       return text_of(activation->second == "swiglu" || activation->second == "geglu");
+     }},
     {"head_width",
      [](const FlagFields& fields) -> std::optional<std::string> {
        const auto hidden = count_of(fields, "hidden"), heads = count_of(fields, "heads");

@@ -1,7 +1,11 @@
 // Describes a job: exact parameters, work of a step, and bytes that last between steps.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 #include "models/job/job_words.h"
@@ -17,8 +21,7 @@ std::string_view family_words(const Job& job) {
     case Family::gpt:
       return "gpt: a decoder with learned positions, layer norm before each block, GELU and biases";
     case Family::llama:
-      return "llama: a decoder with rotary embeddings and no biases of linear layers but those "
-             "that it states";
+      return "llama: a decoder with rotary embeddings";
     case Family::bert:
       return "bert: an encoder with learned positions, layer norm after each block and GELU; "
              "masked words are predicted";
@@ -26,6 +29,67 @@ std::string_view family_words(const Job& job) {
       return "ernie: layers of bert shared between tasks, and a narrower branch behind them";
   }
   return "";
+}
+
+std::string_view activation_words(Activation activation) {
+  switch (activation) {
+    case Activation::swiglu:
+      return "SwiGLU";
+    case Activation::squared_relu:
+      return "squared ReLU";
+    case Activation::geglu:
+      return "GeGLU";
+    case Activation::gelu:
+      return "GELU";
+  }
+  return "";
+}
+
+std::string norm_words(const Job& job) {
+  std::string words = job.norm == NormKind::rms_norm ? "RMS norms " : "layer norms ";
+  switch (job.norm_place) {
+    case NormPlace::before:
+      words += "before attention and MLP";
+      break;
+    case NormPlace::around:
+      words += "before and behind attention and MLP";
+      break;
+    case NormPlace::after:
+      words += "behind attention and MLP";
+      break;
+  }
+  return words + (job.qk_norm ? "; RMS norms of each head's query and key" : "");
+}
+
+std::string mlp_words(const Job& job) {
+  const std::string_view activation = activation_words(job.activation);
+  switch (job.mlp_input) {
+    case MlpInput::attended:
+      return fmt::format("{}, behind attention", activation);
+    case MlpInput::own_norm:
+      return fmt::format("{}, in parallel to attention, by a norm of its own", activation);
+    case MlpInput::shared_norm:
+      return fmt::format("{}, in parallel to attention, behind the same norm", activation);
+  }
+  return "";
+}
+
+std::string bias_words(const Job& job) {
+  std::vector<std::string_view> of;
+  if (job.qkv_bias) of.push_back("query, key and value");
+  if (job.out_bias) of.push_back("the projection behind attention");
+  if (job.mlp_bias) of.push_back("the MLP");
+  return of.empty() ? "none" : fmt::format("of {}", fmt::join(of, "; "));
+}
+
+void add_llama(const Job& job, Section& shape) {
+  shape.add("norms", norm_words(job));
+  shape.add("MLP", mlp_words(job));
+  shape.add("biases", bias_words(job));
+  shape.add("rotary",
+            fmt::format("{} of {} columns of a head, base {:g}", rotary_width(job), head_width(job),
+                        job.rotary_base),
+            rotary_width(job));
 }
 
 std::string_view optimizer_words(OptimizerKind kind) {
@@ -53,6 +117,7 @@ Section shape_section(const Job& job) {
       job.heads);
   shape.add_count("kv heads", job.kv_heads);
   shape.add_count("ffn hidden", job.ffn_hidden);
+  if (job.family == Family::llama) add_llama(job, shape);
   if (job.branch) {
     shape.add("branch",
               fmt::format("{} layers of {} columns, {} heads, ffn {}", job.branch->layers,

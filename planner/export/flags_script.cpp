@@ -222,7 +222,7 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
                   table.target->version, nodes, nodes == 1 ? "" : "s", per_node));
   add("# Further arguments of this script state what a plan does not: tokenizer, data, checkpoints,");
   add("# length of the run, schedule of the learning rate, initialization, epsilon of norms, and");
-  add("# whether rotary positions are scaled or partial.");
+  add("# whether rotary positions are scaled.");
   add(fmt::format("# Ranks are numbered in the order {}: the first axis changes fastest, and ranks",
                   field_text(flags.strategy, "rank_order")));
   add("# fill nodes in order. Each node starts this script with its NODE_RANK.");

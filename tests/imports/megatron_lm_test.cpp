@@ -105,6 +105,22 @@ TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
   EXPECT_EQ(read_flags(llama + "--num-query-groups 2").job->kv_heads, 4);
 }
 
+TEST(MegatronLm, ReadsWhatDescendantsOfLlamaChanged) {
+  const std::string rope = kGpt + "--position-embedding-type rope ";
+  const Job qwen = *read_flags(rope +
+                               "--swiglu --disable-bias-linear --normalization RMSNorm "
+                               "--qk-layernorm --kv-channels 32 --rotary-percent 0.5")
+                        .job;
+  EXPECT_TRUE(qwen.qk_norm);
+  EXPECT_EQ(qwen.head_size, 32);
+  EXPECT_EQ(qwen.rotary_fraction, 0.5);
+  EXPECT_FALSE(qwen.qkv_bias || qwen.out_bias || qwen.mlp_bias);
+  EXPECT_EQ(read_flags(rope + "--kv-channels 16").job->head_size, 0);  // 64 / 4
+  const Job biased = *read_flags(rope).job;
+  EXPECT_TRUE(biased.qkv_bias && biased.out_bias && biased.mlp_bias);
+  EXPECT_EQ(biased.activation, Activation::gelu);
+}
+
 TEST(MegatronLm, ReadsUnitsAndLayouts) {
   const Imported bf16 = read_flags(kGpt + "--bf16 --ddp-bucket-size 1000");
   EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(4000));
@@ -250,8 +266,11 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
       {"--swiglu",
        "train.sh: at line 1: --swiglu: it states family llama; no --position-embedding-type or "
        "--use-rotary-position-embeddings states gpt"},
-      {"--position-embedding-type rope --swiglu",
-       "train.sh: --disable-bias-linear is missing; the other flags need it"},
+      {"--position-embedding-type rope --swiglu --qk-layernorm",
+       "train.sh: --normalization RMSNorm is missing; the other flags need it"},
+      {"--swiglu --squared-relu --position-embedding-type rope",
+       "train.sh: at line 1: --squared-relu: it states activation squared_relu; --swiglu (line 1) "
+       "states swiglu"},
       {"--bf16 --fp16",
        "train.sh: at line 1: --fp16: it states precision fp16; --bf16 (line 1) states bf16"},
       {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",

@@ -30,8 +30,13 @@ Job random_job(Random& random) {
   if (job.family == Family::llama) {
     job.qkv_bias = coin(random);
     job.rotary_base = one_of(random, {10000.0, 500000.0, 1e6});
-    job.activation = one_of(random, {Activation::swiglu, Activation::squared_relu});
+    job.activation =
+        one_of(random, {Activation::swiglu, Activation::squared_relu, Activation::gelu});
     job.norm = one_of(random, {NormKind::rms_norm, NormKind::layer_norm});
+    job.qk_norm = job.norm == NormKind::rms_norm && coin(random);
+    job.rotary_fraction = one_of(random, {1.0, 1.0, 0.5});
+    if (coin(random)) job.head_size = one_of<std::int64_t>(random, {24, 128});
+    if (coin(random)) job.qkv_bias = job.out_bias = job.mlp_bias = true;
   }
   job.global_batch = one_of<std::int64_t>(random, {8, 16, 24, 64, 96, 512});
   job.precision = one_of(random, {DType::f32, DType::bf16, DType::bf16, DType::f16});

@@ -185,5 +185,36 @@ TEST(Llama, OtherHeadsAndBiasesTrainTheSameModel) {
   }
 }
 
+// Keys and values of one head are on both ranks, whose parts of the norms' gradients add up.
+TEST(Llama, DescendantsTrainTheSameModel) {
+  Job qwen = family_job("llama-nano", 0);
+  qwen.qk_norm = true;
+  qwen.head_size = 24;
+  qwen.kv_heads = 1;
+  Job neox = family_job("llama-nano", 0);
+  neox.norm = NormKind::layer_norm;
+  neox.activation = Activation::gelu;
+  neox.qkv_bias = neox.out_bias = neox.mlp_bias = true;
+  neox.rotary_fraction = 0.25;
+  neox.mlp_input = MlpInput::own_norm;
+  Job falcon = neox;
+  falcon.mlp_input = MlpInput::shared_norm;
+  Job gemma = family_job("llama-nano", 0);
+  gemma.activation = Activation::geglu;
+  gemma.norm_place = NormPlace::around;
+  gemma.qk_norm = true;
+  for (const Job& job : {qwen, neox, falcon, gemma}) {
+    SCOPED_TRACE(job_text(job));
+    const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+    const TrainResult expected = train_job(serial, job);
+    for (const char* text : {"mp=2,pp=2", "mp=2,sequence_parallel=true,sharding_degree=2"}) {
+      const auto programs = nano_programs(nano_strategy(text, 2, Recompute::full), job);
+      const TrainResult found = train_job(programs, job);
+      expect_predicted_bytes(programs, found.measured);
+      expect_same_training(serial, expected, programs, found);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
