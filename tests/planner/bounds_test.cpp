@@ -49,12 +49,12 @@ Found found_of(const Target& target, const Strategy& strategy) {
           largest(found.stages, &StagePrediction::reserved)};
 }
 
-TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
+TEST(Bounds, AreAtMostWhatEvaluateFindsOnThousandsOfRandomStrategies) {
   std::mt19937_64 random(1);
   Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
   Slack sharded, sharded_peak;  // gradients reduced, or parameters gathered, per micro-batch
   std::int64_t checked = 0, two_meetings = 0;
-  while (checked < 10'000) {
+  while (checked < 6'000) {
     const Problem problem = random_problem(random);
     const Target target = problem.target();
     const Bounds bounds(target);

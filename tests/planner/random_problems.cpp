@@ -21,6 +21,21 @@ double spread(std::mt19937_64& random, double low, double decades) {
   return low * std::pow(10, decades * double(random() % 1000) / 1000);
 }
 
+/// The choices in which descendants of LLaMA differ.
+void draw_llama(std::mt19937_64& random, Job& job) {
+  const auto coin = [&] { return random() % 2 == 0; };
+  job.family = Family::llama;
+  if (job.heads % 2 == 0 && coin()) job.kv_heads = job.heads / 2;
+  if (coin()) job.head_size = one_of<std::int64_t>(random, {4, 12});
+  job.qkv_bias = coin();
+  job.out_bias = coin();
+  job.mlp_bias = coin();
+  job.qk_norm = coin();
+  job.activation = one_of(random, {Activation::swiglu, Activation::geglu, Activation::gelu});
+  job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
+  job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm});
+}
+
 Job random_job(std::mt19937_64& random) {
   Job job;
   job.layers = std::int64_t(1 + random() % 6);
@@ -34,6 +49,7 @@ Job random_job(std::mt19937_64& random) {
   job.clip_norm = one_of(random, {0.0, 1.0});
   job.precision = one_of(random, {DType::f32, DType::bf16, DType::f16});
   job.name = "random";
+  if (random() % 2 == 0) draw_llama(random, job);
   check_job(job, "random job");
   return job;
 }
