@@ -23,7 +23,7 @@ struct Architecture {
 
   Family family = Family::llama;
   bool gated = false;  ///< the MLP has a gate beside its up projection
-  /// What every such model has and no key states: biases, norms and the MLP's input.
+  /// Every such model has these biases, these norms and this MLP input, which no key states.
   Job always;
   /// The key that switches something on, by what it is: a key of a job ("qkv_bias", "qk_norm"), or
   /// "parallel_mlp" or "own_norm", which say what the MLP reads (read_mlp_input()).

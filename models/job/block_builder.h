@@ -40,7 +40,7 @@ class BlockBuilder {
           OpParams params = {});
 
   TensorId layer_norm(const std::string& name, TensorId x, double epsilon);
-  /// Of the rows of the last dimension.
+  /// Norms the rows of the last dimension.
   TensorId rms_norm(const std::string& name, TensorId x, double epsilon);
 
   struct Linear {

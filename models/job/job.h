@@ -30,13 +30,13 @@ enum class NormKind : std::uint8_t {
   rms_norm,    ///< with a weight
   layer_norm,  ///< with a weight and a bias (Nemotron-4)
 };
-/// Where a llama layer has its norms.
+/// A NormPlace says where a llama layer has its norms.
 enum class NormPlace : std::uint8_t {
   before,  ///< of what attention and MLP read: two norms
   around,  ///< also of what they give, before it is added: four norms (Gemma 2, GLM-4, Grok-1)
   after,   ///< of what they give alone: two norms (OLMo 2)
 };
-/// What the MLP of a llama layer reads.
+/// An MlpInput says what the MLP of a llama layer reads.
 enum class MlpInput : std::uint8_t {
   attended,     ///< the sum of the layer's input and attention
   own_norm,     ///< the layer's input, by a norm of its own: in parallel to attention (GPT-NeoX)
@@ -91,7 +91,7 @@ struct Job {
   /// read them compute in f32 (AMP's black list of variables).
   std::vector<std::string> fp32_parameters = {};
 
-  // Of family llama.
+  // The fields from here to mlp_input are those of family llama.
   std::int64_t head_size = 0;  ///< columns of a head; 0: hidden / heads. Every family is asked by
                                ///< head_width() below
   bool qkv_bias = false;       ///< biases of query, key and value (Qwen2)

@@ -73,12 +73,12 @@ TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch)
   return word;
 }
 
-/// What attention reads of x, and the branch that it gives.
+/// Attention reads `read` of x, and gives `branch`.
 struct Attended {
   TensorId read, branch;
 };
 
-/// A branch as it is added to the residual stream.
+/// Returns the branch as it is added to the residual stream.
 TensorId branch(BlockBuilder& block, const Job& job, const std::string& norm_name, TensorId y) {
   return job.norm_place == NormPlace::before ? y : norm(block, job, norm_name, y);
 }
