@@ -16,6 +16,12 @@ const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
 
 std::int64_t sequence_of(const Op& op) { return std::get<AttentionParams>(op.params).sequence; }
 
+/// Only causal attention has a window.
+bool has_wrong_window(const Op& op) {
+  const auto& params = std::get<AttentionParams>(op.params);
+  return params.window < 0 || (params.window > 0 && !params.causal);
+}
+
 }  // namespace
 
 /// Heads are [b,a,s,d], or [b,kv,g*s,d] where g query heads share a key and value head.
@@ -72,6 +78,7 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
   if (elements(sums.shape) != queries[0] * queries[2] || sums.dtype != DType::f32) {
     return Verdict::no("log_sum_exp is not f32 [b,a,s]");
   }
+  if (has_wrong_window(op)) return Verdict::no("window is not one of causal attention");
   if (backward && op.outputs.size() != packed) {
     return Verdict::no("there is not one gradient per input");
   }
@@ -83,6 +90,7 @@ Verdict check_softmax(const Op& op, Tensors tensors) {
   if (scores.size() != 4 || scores[3] != sequence_of(op) || scores[2] % scores[3] != 0) {
     return Verdict::no("scores are not [b,a,s,s]");
   }
+  if (has_wrong_window(op)) return Verdict::no("window is not one of causal attention");
   return elementwise(op, tensors);
 }
 

@@ -14,6 +14,12 @@ constexpr std::array<std::string_view, kStreams> kStreamNames = {
 constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};
 }  // namespace
 
+double share_in_window(const AttentionParams& params) {
+  const auto s = double(params.sequence), w = double(params.window);
+  if (!params.causal || params.window == 0 || w >= s) return 1;
+  return (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
+}
+
 std::string_view to_text(OpKind kind) { return kOpNames[std::size_t(kind)]; }
 std::string_view to_text(Phase phase) { return kPhases[std::size_t(phase)]; }
 std::string_view to_text(Stream stream) { return kStreamNames[std::size_t(stream)]; }

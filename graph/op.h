@@ -83,6 +83,8 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   std::int64_t sequence = 0;
   double scale = 1;    ///< (flash_)attention only
   bool causal = true;  ///< softmax, (flash_)attention
+  /// of causal ones, the keys that a query sees, its own among them; 0: all before it
+  std::int64_t window = 0;
   double dropout = 0;  ///< of the probabilities, (flash_)attention only; as DropoutParams
   std::int64_t seed = 0, site = 0;
   bool operator==(const AttentionParams&) const = default;
@@ -176,6 +178,10 @@ using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
                  FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams>;
+
+/// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
+/// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2).
+double share_in_window(const AttentionParams& params);
 
 struct Op {
   OpKind kind = OpKind::add;

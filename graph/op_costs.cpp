@@ -37,8 +37,9 @@ std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
 }
 
 Flops attention_flops(const Op& op, const Tensor& y, double products) {
-  const auto sequence = double(std::get<AttentionParams>(op.params).sequence);
-  return Flops(products * (2 * double(elements(y.shape)) * sequence));
+  const auto& params = std::get<AttentionParams>(op.params);
+  const double scores = double(params.sequence) * share_in_window(params);
+  return Flops(products * (2 * double(elements(y.shape)) * scores));
 }
 
 }  // namespace

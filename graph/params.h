@@ -27,6 +27,7 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
   visit("scale", p.scale);
   visit("causal", p.causal);
+  visit("window", p.window);
   visit("dropout", p.dropout);
   visit("seed", p.seed);
   visit("site", p.site);

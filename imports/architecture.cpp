@@ -26,6 +26,7 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"token_types", "type_vocab_size"},
       {"head_size", "head_dim"},
       {"rotary_base", "rope_theta"},
+      {"window", ""},  // of all layers
       {"rotary_fraction", "partial_rotary_factor"},
   };
   return keys;

@@ -278,7 +278,7 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   }
   set_sequence(fields, known, given, imported);
   if (job.family == Family::llama) read_rotary(fields, known, imported);
-  check_windows(fields, job);
+  read_windows(fields, known, job);
   set_step(given, imported);
   check_at_keys(job, fields, known);
   note_defaults(fields, known, imported);

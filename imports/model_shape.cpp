@@ -95,29 +95,35 @@ void note_angles(ConfigFields& fields, const std::string& key, Imported& importe
                   type.empty() ? printable(value.dump()) : printable(type)));
 }
 
-/// Returns whether no layer has a window, whatever its width is.
-bool all_full(ConfigFields& fields, std::int64_t layers) {
-  bool full = false;
-  if (fields.has("layer_types")) {
-    const Json& types = fields.raw("layer_types");
-    if (!types.is_array()) fields.fail("layer_types", "a list is required");
-    full = true;
-    for (const Json& type : types) {
-      const bool known =
-          type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
-      if (!known) fields.fail("layer_types", "every layer of a job has attention");
-      full = full && type == "full_attention";
-    }
+/// A Windowed says how many of the layers have a window, whatever its width is.
+enum class Windowed : std::uint8_t { none, some, all };
+
+Windowed windowed_of_types(ConfigFields& fields) {
+  const Json& types = fields.raw("layer_types");
+  if (!types.is_array()) fields.fail("layer_types", "a list is required");
+  std::size_t full = 0;
+  for (const Json& type : types) {
+    const bool known =
+        type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
+    if (!known) fields.fail("layer_types", "every layer of a job has attention");
+    full += type == "full_attention";
   }
+  return full == types.size() ? Windowed::none : full == 0 ? Windowed::all : Windowed::some;
+}
+
+Windowed windowed(ConfigFields& fields, const Architecture& known, std::int64_t layers) {
+  Windowed found = known.key("window").empty() ? Windowed::some : Windowed::all;
+  if (fields.has("layer_types")) found = windowed_of_types(fields);
   if (fields.has("use_sliding_window")) {
-    full = full || !fields.boolean("use_sliding_window");
+    if (!fields.boolean("use_sliding_window")) found = Windowed::none;
     // The layers from this one on have the window.
-    full = full || (fields.has("max_window_layers") &&
-                    fields.number("max_window_layers", 0, 1e9) >= static_cast<double>(layers));
+    if (fields.has("max_window_layers") &&
+        fields.number("max_window_layers", 0, 1e9) >= static_cast<double>(layers))
+      found = Windowed::none;
   }
   for (const char* key : {"max_window_layers", "sliding_window", "attention_chunk_size"})
     fields.mark_read(key);
-  return full;
+  return found;
 }
 
 }  // namespace
@@ -195,14 +201,16 @@ void read_rotary(ConfigFields& fields, const Architecture& known, Imported& impo
   imported.job->rotary_fraction = part;
 }
 
-void check_windows(ConfigFields& fields, const Job& job) {
-  if (all_full(fields, job.layers)) return;
+void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
+  const Windowed layers = windowed(fields, known, job.layers);
+  if (layers == Windowed::none) return;
   for (const char* key : {"sliding_window", "attention_chunk_size"}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
-    if (window >= job.sequence) continue;
-    fields.fail(key, fmt::format("attention of a job is over the whole sequence, here of {} "
-                                 "tokens; --sequence {} or less fits in the window",
+    if (layers == Windowed::all && key == known.key("window")) job.window = window;
+    if (window >= job.sequence || job.window > 0) continue;
+    fields.fail(key, fmt::format("a window of a job is of all layers, and this model has layers "
+                                 "that see all {} tokens; --sequence {} or less fits in the window",
                                  job.sequence, window));
   }
 }

@@ -20,6 +20,6 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
 /// Sets the rotary base, and notes what changes angles.
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported);
 /// Refuses windows that are shorter than the job's sequence, over which its attention is.
-void check_windows(ConfigFields& fields, const Job& job);
+void read_windows(ConfigFields& fields, const Architecture& known, Job& job);
 
 }  // namespace plimsoll

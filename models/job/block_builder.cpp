@@ -202,6 +202,7 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   params.sequence = job_.sequence;
   params.scale = 1.0 / std::sqrt(double(depth));
   params.causal = kind.causal;
+  if (job_.window < job_.sequence) params.window = job_.window;
   if (job_.dropout > 0) {
     const DropoutParams draws = next_dropout();
     params.dropout = draws.rate;

@@ -99,6 +99,7 @@ struct Job {
   bool mlp_bias = false;       ///< of the MLP's layers
   /// RMS norms of each head's query and key, with one weight for all heads (Qwen3).
   bool qk_norm = false;
+  std::int64_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
   double rotary_base = 10000;
   double rotary_fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
   Activation activation = Activation::swiglu;
@@ -157,8 +158,8 @@ std::int64_t total_layers(const Job& job);
 std::int64_t masked_positions(const Job& job);
 
 /// Returns the matmul FLOPs of one sequence's forward pass by the definition of MFU
-/// (docs/glossary.md). Attention counts in full, causal or not. Logits count, and recompute does
-/// not.
+/// (docs/glossary.md). Attention counts in full, causal or not, but for what a window leaves out
+/// (share_in_window()). Logits count, and recompute does not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
 
 }  // namespace plimsoll

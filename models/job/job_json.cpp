@@ -57,6 +57,7 @@ void check_sizes(const Job& job, const std::string& file) {
       {"/heads", job.heads, 1, kMostHeads},
       {"/kv_heads", job.kv_heads, 1, kMostHeads},
       {"/head_size", job.head_size, 0, kMostHeadSize},
+      {"/window", job.window, 0, kMostSequence},
       {"/ffn_hidden", job.ffn_hidden, 1, kMostFfn},
       {"/vocab", job.vocab, 2, kMostVocab},
       {"/sequence", job.sequence, 1, kMostSequence},
@@ -196,6 +197,7 @@ void read_llama(JsonObject& object, Job& job) {
         std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
+  if (object.has("window")) job.window = object.integer("window", 1, kMostSequence);
   if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
   if (object.has("rotary_fraction")) job.rotary_fraction = object.number("rotary_fraction", 0, 1);
   read_choice(object, "activation", kActivations, job.activation);
@@ -241,6 +243,7 @@ void write_llama(const Job& job, Json& value) {
   if (job.out_bias) value["out_bias"] = true;
   if (job.mlp_bias) value["mlp_bias"] = true;
   if (job.qk_norm) value["qk_norm"] = true;
+  if (job.window > 0) value["window"] = job.window;
   value["rotary_base"] = job.rotary_base;
   if (job.rotary_fraction != 1) value["rotary_fraction"] = job.rotary_fraction;
   write_choice(value, "activation", kActivations, job.activation);

@@ -42,7 +42,8 @@ Flops forward_matmul_flops_per_sequence(const Job& job) {
       const MatmulShape shape = matmul_shape(op, graph.tensors);
       one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
     } else if (op.kind == OpKind::attention) {  // q k^T and p v
-      one = 4.0 * double(elements(graph.at(op.inputs[0]).shape)) * double(job.sequence);
+      one = 4.0 * double(elements(graph.at(op.inputs[0]).shape)) * double(job.sequence) *
+            share_in_window(std::get<AttentionParams>(op.params));
     }
     total += double(graph.at(*op.block).count) * one;
   }

@@ -204,7 +204,8 @@ class KernelSelector {
     emit(OpKind::matmul, {q, k}, scores,
          MatmulParams{.batch_dims = 2, .transpose_b = true, .scale = params.scale});
     emit(OpKind::softmax, {scores}, probabilities,
-         AttentionParams{.sequence = params.sequence, .causal = params.causal});
+         AttentionParams{
+             .sequence = params.sequence, .causal = params.causal, .window = params.window});
     if (params.dropout > 0) {
       const TensorId dropped = derived(context, ".dropped", square);
       emit(OpKind::dropout, {probabilities}, dropped,

@@ -40,6 +40,7 @@ constexpr std::string_view kJobKeys[] = {"name",
                                          "out_bias",
                                          "mlp_bias",
                                          "qk_norm",
+                                         "window",
                                          "rotary_base",
                                          "rotary_fraction",
                                          "activation",
@@ -63,10 +64,10 @@ constexpr std::string_view kJobKeys[] = {"name",
 
 /// Some of these keys say what the model is.
 constexpr std::string_view kModelKeys[] = {
-    "name",       "family",   "layers",          "hidden",          "heads",      "kv_heads",
-    "ffn_hidden", "vocab",    "tied_embeddings", "head_size",       "qkv_bias",   "out_bias",
-    "mlp_bias",   "qk_norm",  "rotary_base",     "rotary_fraction", "activation", "norm",
-    "norm_place", "mlp_input"};
+    "name",       "family",     "layers",          "hidden",      "heads",           "kv_heads",
+    "ffn_hidden", "vocab",      "tied_embeddings", "head_size",   "qkv_bias",        "out_bias",
+    "mlp_bias",   "qk_norm",    "window",          "rotary_base", "rotary_fraction", "activation",
+    "norm",       "norm_place", "mlp_input"};
 
 template <class Range>
 bool has(const Range& keys, std::string_view key) {

@@ -86,6 +86,7 @@ void add_llama(const Job& job, Section& shape) {
   shape.add("norms", norm_words(job));
   shape.add("MLP", mlp_words(job));
   shape.add("biases", bias_words(job));
+  if (job.window > 0) shape.add_count("window", job.window);
   shape.add("rotary",
             fmt::format("{} of {} columns of a head, base {:g}", rotary_width(job), head_width(job),
                         job.rotary_base),

@@ -1,5 +1,6 @@
 // Attention on the CPU has softmax (own causal mask, oneDNN softmax) and copies between
 // [n,parts,a,d] and [b,a,s,d].
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -26,16 +27,20 @@ dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& requ
 }
 
 /// Copies `rows` rows of scores from row `first` on, with minus infinity above the diagonal of each
-/// sequence x sequence matrix.
-void mask_future(const float* scores, float* masked, std::int64_t first, std::int64_t rows,
-                 std::int64_t sequence) {
+/// sequence x sequence matrix, and where a key is not among the last `window`.
+void mask_unseen(const float* scores, float* masked, std::int64_t first, std::int64_t rows,
+                 std::int64_t sequence, std::int64_t window) {
+  constexpr float kUnseen = -std::numeric_limits<float>::infinity();
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t visible = (first + row) % sequence + 1;
+    const std::int64_t begin = std::max<std::int64_t>(visible - window, 0);
     float* to = masked + row * sequence;
     if (masked != scores) {
-      std::memcpy(to, scores + row * sequence, std::size_t(visible) * sizeof(float));
+      std::memcpy(to + begin, scores + row * sequence + begin,
+                  std::size_t(visible - begin) * sizeof(float));
     }
-    fill_floats(to + visible, sequence - visible, -std::numeric_limits<float>::infinity());
+    fill_floats(to, begin, kUnseen);
+    fill_floats(to + visible, sequence - visible, kUnseen);
   }
 }
 
@@ -91,7 +96,9 @@ void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part,
 
 KernelPointer prepare_softmax(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
-  const bool causal = request.params<AttentionParams>().causal;
+  const auto& params = request.params<AttentionParams>();
+  const bool causal = params.causal;
+  const std::int64_t window = params.window > 0 ? params.window : blocks.columns;
   Scratch scratch(request);
   const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
@@ -105,7 +112,7 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       const float* from = scores.read(in[0], first, count);
       float* block = p.target(out[0], first);
-      if (causal) mask_future(from, block, first, count, blocks.columns);
+      if (causal) mask_unseen(from, block, first, count, blocks.columns, window);
       Primitive& rows = softmax.for_rows(count);
       rows.set(DNNL_ARG_SRC, causal ? block : from);
       rows.set(DNNL_ARG_DST, block);
@@ -115,7 +122,7 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
   });
 }
 
-// Probabilities above the diagonal are 0, and so are the products: no mask is needed.
+// Probabilities of what is masked are 0, and so are the products: no mask is needed.
 KernelPointer prepare_softmax_backward(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
   Scratch scratch(request);

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   k += token * s.key_stride + std::int64_t(key_head) * s.depth;
   v += token * s.key_stride + std::int64_t(key_head) * s.depth;
   const int end = s.causal && first + kQueries < s.sequence ? first + kQueries : s.sequence;
-  const int rounds = (end + kKeys - 1) / kKeys;
+  const int rounds = (end + kKeys - 1) / kKeys, skipped = s.first_key(first) / kKeys;
   const auto start = [&](int i) {
     const std::int64_t at = std::int64_t(i) * kKeys * s.key_stride;
     Keys::start(keys(i), k + at, s.key_stride, s.sequence - i * kKeys, s.depth);
@@ -49,14 +49,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
   };
 
   Queries::start(queries, q, s.query_stride, s.sequence - first, s.depth);
-  start(0);
+  start(skipped);
   float out[kTiles][kDepth / 8][4] = {};
   float most[kTiles][2], sum[kTiles][2] = {};
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) most[m][0] = most[m][1] = kMinusInfinity;
   const float scale = s.scale * kLog2E;
 
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = skipped; i < rounds; ++i) {
     wait_for_copies();
     __syncthreads();  // tile i is there, and nobody reads tile i - 1 any more
     if (i + 1 < rounds) start(i + 1);
@@ -80,7 +80,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
 
     const int column = i * kKeys;
-    if (column + kKeys > s.sequence || (s.causal && column + kKeys > first + own)) {
+    const int last = first + own + 16 * kTiles - 1;  // query of the warp
+    if (column + kKeys > s.sequence || !s.sees(first + own, column + kKeys - 1) ||
+        !s.sees(last, column)) {
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
           for (int e = 0; e < 4; ++e) {
             const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
             const int at = column + 8 * n + lane % 4 * 2 + e % 2;
-            if (at >= s.sequence || (s.causal && at > row)) scores[m][n][e] = kMinusInfinity;
+            if (at >= s.sequence || !s.sees(row, at)) scores[m][n][e] = kMinusInfinity;
           }
         }
       }
@@ -105,14 +107,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
         for (int n = 0; n < kKeys / 8; ++n)
           now = fmaxf(now, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
         now = quad_max(now);
-        const float shrink = fast_exp2((most[m][half] - now) * scale);
+        // With a window a row may see nothing of the first tiles.
+        const float from = now == kMinusInfinity ? 0 : now;
+        const float shrink = fast_exp2((most[m][half] - from) * scale);
         most[m][half] = now;
         float total = 0;
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            scores[m][n][e] = fast_exp2((scores[m][n][e] - now) * scale);
+            scores[m][n][e] = fast_exp2((scores[m][n][e] - from) * scale);
             total += scores[m][n][e];
           }
         }
@@ -189,6 +193,7 @@ AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size
   s.y_stride = q[2] * q[3];
   s.scale = float(params.scale);
   s.causal = params.causal;
+  s.window = int(params.window > 0 ? params.window : params.sequence);
   return s;
 }
 

@@ -2,6 +2,8 @@
 // 2307.08691). Its files share these declarations.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "graph/tensor.h"
@@ -17,8 +19,20 @@ struct AttentionShape {
   std::int64_t query_stride, key_stride, y_stride;
   float scale;
   bool causal;
+  int window;  ///< of causal attention: the keys that a query sees, its own among them
 
   int key_heads() const { return heads / groups; }
+  __device__ bool sees(int query, int key) const {
+    return !causal || (key <= query && query - key < window);
+  }
+  /// The first key that a query from `query` on sees, and the end of the queries that see a key up
+  /// to `key`.
+  __device__ int first_key(int query) const {
+    return causal && query >= window ? query - window + 1 : 0;
+  }
+  __device__ int query_end(int key) const {
+    return causal && key < sequence - window ? key + window : sequence;
+  }
 };
 
 /// Forward reads q, k, v and writes y and log_sum_exp [b,a,s]. Backward reads all of them and dy,

@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   Keys::start(values, a.v + at_keys, s.key_stride, s.sequence - first, s.depth);
 
   const int skipped = s.causal ? first / kQueries : 0;  // tiles of queries that see none of them
-  const int per_head = (s.sequence + kQueries - 1) / kQueries - skipped;
+  const int end = s.query_end(first + Side::kKeys - 1);
+  const int per_head = (end + kQueries - 1) / kQueries - skipped;
   const int rounds = per_head * s.groups;
   const auto query = [&](int i) { return (i % per_head + skipped) * kQueries; };
   const auto start = [&](int i) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
             const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
-            const bool seen = !s.causal || row <= query(i) + column;
+            const bool seen = s.sees(query(i) + column, row);
             const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sum) : 0;
             p[m][n][e] = value;
             dp[m][n][e] = value * (dp[m][n][e] - delta);
@@ -205,7 +206,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     Keys::start(values(i), a.v + at, s.key_stride, s.sequence - i * kKeys, s.depth);
     commit_copies();
   };
-  start(0);
+  const int skipped = s.first_key(first) / kKeys;  // tiles of keys that none of them sees
+  start(skipped);
 
   float log_sums[kTiles][2], deltas[kTiles][2];
   const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence + first;
@@ -223,7 +225,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int rounds = (end + kKeys - 1) / kKeys;
   float dq[kTiles][kDepth / 8][4] = {};
   const float scale = s.scale * kLog2E;
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = skipped; i < rounds; ++i) {
     wait_for_copies();
     __syncthreads();
     if (i + 1 < rounds) start(i + 1);
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
           for (int e = 0; e < 4; ++e) {
             const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
             const int column = i * kKeys + 32 * part + 8 * n + lane % 4 * 2 + e % 2;
-            const bool seen = column < s.sequence && (!s.causal || column <= row);
+            const bool seen = column < s.sequence && s.sees(row, column);
             const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sums[m][e / 2]) : 0;
             dp[m][n][e] = value * (dp[m][n][e] - deltas[m][e / 2]);
           }

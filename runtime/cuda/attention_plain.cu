@@ -54,16 +54,18 @@ __global__ void __launch_bounds__(kThreads)
             s.query_stride, s.sequence - first, s.depth);
   float out[kPerThread] = {}, most = kMinusInfinity, sum = 0;
   const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
-  for (int at = 0; at < end; at += kRows) {
+  for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
     const std::int64_t from = (token + at) * s.key_stride + key_width;
     load_tile(keys, k + from, s.key_stride, s.sequence - at, s.depth);
     load_tile(values, v + from, s.key_stride, s.sequence - at, s.depth);
     __syncthreads();
-    const bool seen = at + c < s.sequence && (!s.causal || at + c <= row);
+    const bool seen = at + c < s.sequence && s.sees(row, at + c);
     const float score = dot(queries + r * kStride, keys + c * kStride, s.depth) * s.scale;
     const float now = fmaxf(most, row_max(seen ? score : kMinusInfinity));
-    const float value = seen ? expf(score - now) : 0, shrink = expf(most - now);
+    // With a window a row may see nothing of the first tiles.
+    const float base = now == kMinusInfinity ? 0 : now;
+    const float value = seen ? expf(score - base) : 0, shrink = expf(most - base);
     p[r * (kRows + 1) + c] = value;
     sum = sum * shrink + row_sum(value);
     most = now;
@@ -95,7 +97,7 @@ struct Slopes {
                     int row, int column, const float* query, const float* slope, const float* key,
                     const float* value)
       : p(0), ds(0) {
-    const bool seen = row < s.sequence && column < s.sequence && (!s.causal || column <= row);
+    const bool seen = row < s.sequence && column < s.sequence && s.sees(row, column);
     if (!seen) return;
     p = expf(dot(query, key, s.depth) * s.scale - d.log_sum_exp[statistics + row]);
     ds = p * (dot(slope, value, s.depth) - d.delta[statistics + row]);
@@ -119,7 +121,8 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
     const int head = key_head * s.groups + member;
     const std::int64_t width = std::int64_t(head) * s.depth;
     const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence;
-    for (int at = s.causal ? first : 0; at < s.sequence; at += kRows) {
+    const int end = s.query_end(first + kRows - 1);
+    for (int at = s.causal ? first : 0; at < end; at += kRows) {
       __syncthreads();
       load_tile(queries, static_cast<const T*>(d.q) + (token + at) * s.query_stride + width,
                 s.query_stride, s.sequence - at, s.depth);
@@ -171,7 +174,7 @@ __global__ void __launch_bounds__(kThreads)
             s.sequence - first, s.depth);
   float dq[kPerThread] = {};
   const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
-  for (int at = 0; at < end; at += kRows) {
+  for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
     const std::int64_t from = (token + at) * s.key_stride + std::int64_t(head / s.groups) * s.depth;
     load_tile(keys, static_cast<const T*>(d.k) + from, s.key_stride, s.sequence - at, s.depth);

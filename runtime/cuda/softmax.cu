@@ -9,19 +9,22 @@ namespace plimsoll {
 
 namespace {
 
-/// kCount divides `columns`. Causal: columns above the row's position in its sequence give 0.
+/// kCount divides `columns`. Causal: columns above the row's position in its sequence give 0, and
+/// so do those that are not among the last `window` ones up to it.
 template <int kCount, class T>
-__global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, const T* scores,
-                        T* p) {
+__global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, std::int64_t window,
+                        const T* scores, T* p) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* from = scores + row * columns;
     const std::int64_t visible = causal ? row % columns + 1 : columns;
+    const std::int64_t begin = causal && visible > window ? visible - window : 0;
     float most = kMinusInfinity;
     for (std::int64_t at = threadIdx.x * kCount; at < visible; at += blockDim.x * kCount) {
       float values[kCount];
       load(from + at, values);
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) most = at + i < visible ? larger(most, values[i]) : most;
+      for (int i = 0; i < kCount; ++i)
+        most = at + i >= begin && at + i < visible ? larger(most, values[i]) : most;
     }
     most = block_max(most);
     float sum = 0;
@@ -29,7 +32,8 @@ __global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, co
       float values[kCount];
       load(from + at, values);
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) sum += at + i < visible ? __expf(values[i] - most) : 0;
+      for (int i = 0; i < kCount; ++i)
+        sum += at + i >= begin && at + i < visible ? __expf(values[i] - most) : 0;
     }
     const float scale = 1.0f / block_sum(sum);
     for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
@@ -37,13 +41,13 @@ __global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, co
       if (at < visible) load(from + at, values);
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        values[i] = at + i < visible ? __expf(values[i] - most) * scale : 0;
+        values[i] = at + i >= begin && at + i < visible ? __expf(values[i] - most) * scale : 0;
       store(p + row * columns + at, values);
     }
   }
 }
 
-/// dscores = p (dp - sum of p dp). Above the diagonal p is 0, and so are the products.
+/// dscores = p (dp - sum of p dp). Where a key is not seen p is 0, and so are the products.
 template <int kCount, class T>
 __global__ void softmax_backward(std::int64_t rows, std::int64_t columns, const T* dp, const T* p,
                                  T* dscores) {
@@ -84,7 +88,9 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t columns = request.input(0).shape.back();
   const std::int64_t rows = request.input_elements(0) / columns;
-  const bool causal = request.params<AttentionParams>().causal;
+  const auto& params = request.params<AttentionParams>();
+  const bool causal = params.causal;
+  const std::int64_t window = params.window > 0 ? params.window : columns;
   const DType type = request.input(0).dtype;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
@@ -94,7 +100,7 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
       const bool wide = aligned({scores, p}, columns * std::int64_t(sizeof(T)));
       const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
       launch(device.stream, size.blocks, size.threads, 0,
-             wide ? softmax<kPack<T>, T> : softmax<1, T>, rows, columns, causal, scores, p);
+             wide ? softmax<kPack<T>, T> : softmax<1, T>, rows, columns, causal, window, scores, p);
     });
   });
 }

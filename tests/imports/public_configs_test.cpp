@@ -122,6 +122,9 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("falcon-40b.json").mlp_input, MlpInput::own_norm);
   EXPECT_EQ(job("falcon-40b.json").kv_heads, 8);
   EXPECT_EQ(job("starcoder2-7b.json").activation, Activation::gelu);
+  EXPECT_EQ(job("starcoder2-7b.json").window, 4096);
+  EXPECT_EQ(job("mistral-7b-v0.1.json").window, 4096);
+  EXPECT_EQ(job("mistral-7b-v0.3.json").window, 0);
 }
 
 /// Presets of this project have the same shapes by another way.

@@ -187,6 +187,17 @@ TEST(Job, ForwardFlopsByHand) {
     const double layer = 2 * s * (2 * h * h + 2 * h * kv + 3 * h * f) + 4 * s * s * h;
     EXPECT_EQ(flops("llama3-8b"), 32 * layer + 2 * s * h * 128256);
   }
+  {  // the same with a window of half of the sequence: 3/4 of the causal scores, and a little
+    const double s = 8192, h = 4096, kv = 1024, f = 14336, w = 4096;
+    const double share = (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
+    const double layer = 2 * s * (2 * h * h + 2 * h * kv + 3 * h * f) + 4 * s * s * h * share;
+    Job job = read_job(kPresets / "llama3-8b.json");
+    job.window = 4096;
+    const double windowed = forward_matmul_flops_per_sequence(job).value();
+    EXPECT_NEAR(windowed / (32 * layer + 2 * s * h * 128256), 1, 1e-12);
+    job.window = 8192;
+    EXPECT_EQ(forward_matmul_flops_per_sequence(job).value(), flops("llama3-8b"));
+  }
   {  // the head reads 77 of 512 positions
     const double s = 512, h = 768, predicted = 77;
     const double layer = 2 * s * 12 * h * h + 4 * s * s * h;

@@ -132,6 +132,22 @@ TEST(ContextParallel, NormedHeadsAreExchangedAsOthers) {
   }
 }
 
+/// A ring has ranks without work then.
+TEST(ContextParallel, WindowsGoWithWholeKeys) {
+  Job job = llama(2);
+  job.window = 16;
+  job.global_batch = kMicroBatch;
+  EXPECT_NE(legal(job, fields("cp=2"), 2).reason().find("a window of 16 tokens"),
+            std::string::npos);
+  const PhaseFlops whole = step_flops(program("mp=1", job));
+  EXPECT_LT(whole[0].value(), step_flops(program("mp=1", llama(2)))[0].value());
+  for (const char* exchange : {"all_gather", "all_to_all"}) {
+    const PhaseFlops part =
+        step_flops(program(std::string("cp=2,context_exchange=") + exchange, job));
+    EXPECT_EQ(2 * part[0].value(), whole[0].value()) << exchange;
+  }
+}
+
 TEST(ContextParallel, RanksShareTheWork) {
   for (const char* more : {"", ",recompute=full", ",mp=2,sequence_parallel=true", ",fp8=delayed"}) {
     const bool split = std::string(more).find("mp=2") != std::string::npos;

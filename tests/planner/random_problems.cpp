@@ -33,6 +33,7 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   job.qk_norm = coin();
   job.activation = one_of(random, {Activation::swiglu, Activation::geglu, Activation::gelu});
   job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
+  job.window = one_of<std::int64_t>(random, {0, 0, 5});
   job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm});
 }
 

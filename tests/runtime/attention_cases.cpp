@@ -11,9 +11,11 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   const std::int64_t tokens = z.batch * z.sequence;
   AttentionParams params{.sequence = z.sequence, .scale = 1 / std::sqrt(double(z.depth))};
   params.causal = z.causal;
+  params.window = z.window;
   const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
                              "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +
-                             (z.causal ? "" : "_both_directions") + (z.apart ? "_apart" : "");
+                             (z.causal ? "" : "_both_directions") + (z.apart ? "_apart" : "") +
+                             (z.window > 0 ? "_w" + std::to_string(z.window) : "");
   std::vector<Operand> inputs, gradients;
   if (z.apart) {
     const Shape q = {tokens, 1, z.heads, z.depth}, key = {tokens, 1, z.key_heads, z.depth};
@@ -48,9 +50,13 @@ std::vector<OpCase> attention_cases() {
            {1, 150, 2, 2, 64},
            {1, 150, 2, 1, 64, false},
            {2, 70, 4, 2, 72},
-           {1, 70, 4, 2, 64, true, true},
-           {1, 9, 3, 3, 8, true, true},
+           {1, 70, 4, 2, 64, true, 0, true},
+           {1, 9, 3, 3, 8, true, 0, true},
            {1, 135, 2, 1, 128},
+           {1, 300, 2, 1, 64, true, 40},
+           {1, 200, 1, 1, 128, true, 100},
+           {2, 9, 2, 2, 8, true, 1},
+           {1, 50, 2, 1, 136, true, 20},
            {1, 66, 1, 1, 128, false},
            {1, 20, 2, 2, 136},
            {1, 17, 2, 1, 256},

@@ -11,7 +11,8 @@ namespace plimsoll {
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_heads, depth;
   bool causal = true;
-  bool apart = false;  ///< keys and values are operands of their own
+  std::int64_t window = 0;  ///< keys that a query sees; 0: all before it
+  bool apart = false;       ///< keys and values are operands of their own
 };
 
 /// Forward, then backward fed with what the reference makes of it. Of one packed operand where

@@ -56,7 +56,8 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
       const std::size_t group = a / (h.heads / h.key_heads);
       for (std::size_t i = 0; i < h.sequence; ++i) {
         const std::size_t seen = params.causal ? i + 1 : h.sequence;
-        for (std::size_t j = 0; j < seen; ++j) {
+        const auto window = std::size_t(params.window > 0 ? params.window : params.sequence);
+        for (std::size_t j = seen > window ? seen - window : 0; j < seen; ++j) {
           double score = 0;
           for (std::size_t d = 0; d < h.depth; ++d) {
             score +=

@@ -203,6 +203,7 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   gemma.activation = Activation::geglu;
   gemma.norm_place = NormPlace::around;
   gemma.qk_norm = true;
+  gemma.window = 5;
   for (const Job& job : {qwen, neox, falcon, gemma}) {
     SCOPED_TRACE(job_text(job));
     const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);

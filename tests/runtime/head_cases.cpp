@@ -54,9 +54,16 @@ void add_heads(Cases& cases, const OpSizes& z) {
 
 void add_softmax(Cases& cases, const OpSizes& z) {
   const Shape scores = {z.batch, z.heads, 2 * z.sequence, z.sequence};
-  for (const bool causal : {true, false}) {
-    const AttentionParams params{.sequence = z.sequence, .causal = causal};
-    const std::string suffix = causal ? "/grouped" : "/both_directions";
+  struct Form {
+    const char* name;
+    bool causal;
+    std::int64_t window = 0;
+  };
+  for (const Form& form : {Form{"/grouped", true}, Form{"/both_directions", false},
+                           Form{"/window", true, z.sequence / 2}, Form{"/own_key", true, 1}}) {
+    const AttentionParams params{
+        .sequence = z.sequence, .causal = form.causal, .window = form.window};
+    const std::string suffix = form.name;
     cases.push_back(make_case("softmax" + suffix, OpKind::softmax, params,
                               {normal("scores", scores, 1, 3)}, {blank("p", scores)}));
     cases.push_back(make_case("softmax_backward" + suffix, OpKind::softmax_backward, params,
@@ -119,13 +126,15 @@ void merge_heads(const Operands& o, std::size_t parts) {
 
 void softmax(const Operands& o) {
   const auto s = std::size_t(o.c.input(0).shape.back());
-  const bool causal = o.params<AttentionParams>().causal;
+  const auto& params = o.params<AttentionParams>();
+  const std::size_t window = params.window > 0 ? std::size_t(params.window) : s;
   for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
-    const std::size_t seen = causal ? row % s + 1 : s;
+    const std::size_t seen = params.causal ? row % s + 1 : s;
+    const std::size_t begin = seen > window ? seen - window : 0;
     double sum = 0;
-    for (std::size_t j = 0; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
+    for (std::size_t j = begin; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
     for (std::size_t j = 0; j < s; ++j) {
-      o.out(0)[row * s + j] = j < seen ? std::exp(o.in(0)[row * s + j]) / sum : 0;
+      o.out(0)[row * s + j] = j >= begin && j < seen ? std::exp(o.in(0)[row * s + j]) / sum : 0;
     }
   }
 }

@@ -36,6 +36,7 @@ void draw_family(Random& random, Job& job) {
       job.mlp_input = MlpInput::own_norm;
     if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
     if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
+    job.window = one_of<std::int64_t>(random, {0, 0, 3, 7});
   }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
