@@ -123,8 +123,8 @@ std::optional<std::size_t> in_place(const Op& op, std::span<const Tensor> tensor
 /// causality, as in MFU; a kernel that skips masked blocks does about half. flash_attention is two
 /// products, 4 n s a d. Its backward is five products, 2.5 times as much (Dao 2023, arXiv
 /// 2307.08691, section 4.1). The scores that its backward repeats count here. They do not count in
-/// HFU, which adds ops of phase recompute. With a window, the share of the causal scores counts that
-/// the window has (share_in_window()).
+/// HFU, which adds ops of phase recompute. With a window, the share of the causal scores counts
+/// that the window has (share_in_window()).
 Flops flops(const Op& op, std::span<const Tensor> tensors);
 /// Returns the bytes read plus the bytes written by one execution. For communications it returns
 /// the payload.

@@ -26,7 +26,8 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"token_types", "type_vocab_size"},
       {"head_size", "head_dim"},
       {"rotary_base", "rope_theta"},
-      {"window", ""},  // of all layers
+      {"window", ""},          // of all layers
+      {"parallel_norms", ""},  // before attention and an MLP beside it
       {"rotary_fraction", "partial_rotary_factor"},
   };
   return keys;

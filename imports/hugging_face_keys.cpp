@@ -25,11 +25,11 @@ constexpr std::string_view kOneMlp = "a job has one MLP in each layer, no mixtur
 constexpr std::string_view kNoLatents = "a job has no latent attention (MLA)";
 // Other model types have a key that switches these on (models/presets/architectures).
 constexpr std::string_view kNoQkNorm =
-    "what norms of queries and keys a model of this type has is not known";
+    "it is not known which norms of queries and keys models of this type have";
 constexpr std::string_view kNoBias =
-    "which layers of a model of this type have biases is not known";
+    "it is not known which layers of models of this type have biases";
 constexpr std::string_view kOneAfterOther =
-    "what the MLP of a model of this type reads beside attention is not known";
+    "it is not known what the MLP of models of this type reads beside attention";
 constexpr std::string_view kNoCaps = "a job does not cap or clip scores, logits or projections";
 constexpr std::string_view kOnlyAttention =
     "every layer of a job has attention, no state space and no linear attention";
@@ -56,6 +56,7 @@ constexpr KeyRule kRules[] = {
     {"lm_head_bias", is_off, "the head of a job has no bias"},
     {"use_parallel_residual", is_off, kOneAfterOther},
     {"parallel_attn", is_off, kOneAfterOther},
+    {"use_bidirectional_attention", is_off, "a job says by its family whether attention is causal"},
     {"alibi", is_off, "a job has learned positions or rotary embeddings, no ALiBi"},
     {"attn_logit_softcapping", is_off, kNoCaps},
     {"final_logit_softcapping", is_off, kNoCaps},
@@ -91,17 +92,20 @@ constexpr std::string_view kSilent[] = {
     "output_attentions", "output_hidden_states", "pretraining_tp", "return_dict",
     "tie_encoder_decoder", "torchscript", "use_bfloat16", "use_cache", "use_mrope",
     // numbers inside an op, and initial weights
-    "attention_softmax_in_fp32", "chunk_size_feed_forward", "initializer_range", "layer_norm_eps",
-    "layer_norm_epsilon", "n_ctx", "norm_eps", "norm_epsilon", "no_rope_layers",
+    "_sliding_window_pattern", "attention_softmax_in_fp32", "chunk_size_feed_forward",
+    "initializer_range", "layer_norm_eps", "layer_norm_epsilon", "n_ctx", "norm_eps",
+    "norm_epsilon", "no_rope_layers", "rope_local_base_freq", "sliding_window_pattern",
     "original_max_position_embeddings", "reorder_and_upcast_attn", "rms_norm_eps",
     "scale_attention_softmax_in_fp32", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
+    // what the class of the model says already
+    "hidden_activation", "mlp_type", "norm_type",
     // other tasks than training on tokens
     "classifier_dropout", "finetuning_task", "id2label", "label2id", "num_labels", "problem_type",
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
     "summary_use_proj", "task_specific_params", "task_type_vocab_size",
     // generation
-    "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size", "diversity_penalty",
-    "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",
+    "bad_words_ids", "begin_suppress_tokens", "cache_implementation", "cross_attention_hidden_size",
+    "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",
     "exponential_decay_length_penalty", "length_penalty", "max_length", "min_length",
     "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
     "prefix", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate",

@@ -80,9 +80,15 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.out_bias = read("out_bias", known.always.out_bias);
   job.mlp_bias = read("mlp_bias", known.always.mlp_bias);
   job.qk_norm = read("qk_norm", known.always.qk_norm);
-  const bool own_norm = read("own_norm", !known.switches.contains("own_norm"));
-  if (read("parallel_mlp", false))
-    job.mlp_input = own_norm ? MlpInput::own_norm : MlpInput::shared_norm;
+  if (!read("parallel_mlp", false)) return;
+  bool own_norm = read("own_norm", !known.switches.contains("own_norm"));
+  const std::string& norms = known.key("parallel_norms");
+  if (!norms.empty() && fields.has(norms)) {
+    const std::int64_t count = fields.size(norms);
+    if (count > 2) fields.fail(norms, "attention and MLP of a job have one norm or two");
+    own_norm = count == 2;
+  }
+  job.mlp_input = own_norm ? MlpInput::own_norm : MlpInput::shared_norm;
 }
 
 void note_angles(ConfigFields& fields, const std::string& key, Imported& imported) {

@@ -120,7 +120,8 @@ OpParams measured_params(OpKind kind, const std::map<char, std::int64_t>& length
           params = {rows == OpRows::logits ? length : kVocabulary, 1,
                     1.0 / double(lengths.at('n'))};
         if constexpr (std::is_same_v<Params, DropoutParams>) params = {0.1, 1, 0};
-        if constexpr (std::is_same_v<Params, RotaryParams>) params = {sequence, 2, 10000};
+        if constexpr (std::is_same_v<Params, RotaryParams>)
+          params = {.sequence = sequence, .rotated = 2};
         if constexpr (std::is_same_v<Params, ClipParams>) params.limit = 1;
         if constexpr (std::is_same_v<Params, AdamParams>) params = {1e-3, 0.9, 0.95, 1e-8, 0.1};
         if constexpr (std::is_same_v<Params, SgdParams>) params = {1e-3, 0.9, 0.1};

@@ -174,7 +174,7 @@ TensorId BlockBuilder::heads_of(TensorId x, const std::string& name, const Shape
 
 /// Queries and keys are normed head by head before they are turned. Values are not, so that each of
 /// the three has a linear layer: backward keeps queries and keys of before the norm, and values
-/// once.
+/// once. Frameworks that compute one product and split it behind move as many bytes.
 BlockBuilder::Heads BlockBuilder::split_normed(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
   const auto part = [&](const std::string& name, std::int64_t heads, bool is_normed) {

@@ -76,10 +76,12 @@ void check_rotary(const Job& job, const std::string& file) {
                        head));
   }
   const double turned = double(head) * job.rotary_fraction;
-  if (!(turned >= 2 && turned <= double(head)) || std::fmod(turned, 2) != 0) {
+  const bool whole = std::abs(turned - std::round(turned)) < 1e-6;
+  if (!whole || turned < 1.5 || turned > double(head) || std::llround(turned) % 2 != 0) {
     refuse(file, "/rotary_fraction",
-           fmt::format("found {}; of {} columns of a head it must be an even number from 2 on",
-                       job.rotary_fraction, head));
+           fmt::format("found {}; it is {:g} of the {} columns of a head, and an even number of "
+                       "them from 2 on is required",
+                       job.rotary_fraction, turned, head));
   }
 }
 
@@ -88,6 +90,10 @@ void check_layer(const Job& job, const std::string& file) {
   if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
     refuse(file, "/mlp_input",
            "found \"shared_norm\"; it needs norm_place \"before\", where attention has a norm");
+  }
+  if (job.mlp_input == MlpInput::own_norm && job.norm_place == NormPlace::after) {
+    refuse(file, "/mlp_input",
+           "found \"own_norm\"; with norm_place \"after\" the MLP reads no norm");
   }
 }
 

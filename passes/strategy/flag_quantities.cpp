@@ -176,7 +176,6 @@ const FlagQuantity kQuantities[] = {
     {"head_width",
      [](const FlagFields& fields) -> std::optional<std::string> {
        const auto hidden = count_of(fields, "hidden"), heads = count_of(fields, "heads");
-       if (const auto head = count_of(fields, "head_size")) return text_of(*head);
        if (!hidden || !heads) return std::nullopt;
        return text_of(*hidden / *heads);
      }},

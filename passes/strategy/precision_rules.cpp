@@ -80,8 +80,10 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
       return Verdict::no("fp8_parameters: a remainder is of bf16 parameters");
   }
   const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
+  const std::int64_t queries = job.heads * head_width(job) / strategy.mp;
+  const std::int64_t keys = std::max(job.kv_heads / strategy.mp, std::int64_t{1}) * head_width(job);
   for (const std::int64_t size :
-       {job.hidden, job.hidden / strategy.mp, job.ffn_hidden / strategy.mp, tokens}) {
+       {job.hidden, queries, keys, job.ffn_hidden / strategy.mp, tokens}) {
     if (size % kRow == 0) continue;
     return Verdict::no(fmt::format(
         "fp8 needs products of multiples of {}; a rank has one of {} in its layers", kRow, size));

@@ -88,11 +88,8 @@ Verdict context_is_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t heads = std::max<std::int64_t>(job.kv_heads / strategy.mp, 1);
   if (strategy.context_exchange == ContextExchange::ring && job.window > 0 &&
       job.window < job.sequence) {
-    return Verdict::no(
-        fmt::format("context_exchange is ring; a window of {} tokens leaves ranks without work. "
-                    "all_gather and all_to_all have windows (Transformer Engine pytorch/attention, "
-                    "context_parallel.py)",
-                    job.window));
+    return Verdict::no(fmt::format(
+        "context_exchange is ring, which has no window of {} tokens; the others have", job.window));
   }
   if (strategy.context_exchange == ContextExchange::all_to_all && heads % strategy.cp != 0) {
     return Verdict::no(

@@ -166,10 +166,19 @@ class RoutineReader {
     return elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
   }
 
-  /// Adds the output of a rotary embedding, which lives as long as the op's input.
+  /// Returns whether an RMS norm wrote the value.
+  bool is_normed(TensorId id) const {
+    return std::any_of(routine_.ops.begin(), routine_.ops.end(), [&](const Op& op) {
+      return op.kind == OpKind::rms_norm && op.outputs[0] == id;
+    });
+  }
+
+  /// Adds the output of a rotary embedding, which lives as long as the op's input. The value of a
+  /// norm is not kept beside its turned one: backward reads what the norm read.
   void add_rotary_copy(const Op& op, const std::vector<std::size_t>& last,
                        const std::vector<std::optional<std::uint32_t>>& storages) {
     if (op.kind != OpKind::rotary || !framework_.copies_rotary) return;
+    if (is_normed(op.inputs[0])) return;
     const std::size_t place = storage_[op.inputs[0].index()];
     const Tensor& product = routine_.tensors[place];
     TensorStorage copy = result_.storages[*storages[place]];
@@ -184,13 +193,16 @@ class RoutineReader {
 
   /// Some frameworks run a formula op by op, and keep more tensors than one kernel does. Returns
   /// the size of these tensors in halves of the tensor that the kernel keeps. GELU keeps half of x,
-  /// erf's operand and 1 + erf instead of x (4). A norm keeps x - mean, twice, and the quotient, in
+  /// erf's operand and 1 + erf instead of x (4). GeGLU does so with the half of x that is the gate,
+  /// and keeps GELU's value (3). A norm keeps x - mean, twice, and the quotient, in
   /// f32 (12). A softmax keeps its values, and those after dropout, in f32 instead of 16 bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
       case OpKind::bias_gelu:
         return 4;
+      case OpKind::geglu:
+        return 3;
       case OpKind::layer_norm:
         return 12;
       case OpKind::softmax:
@@ -204,7 +216,8 @@ class RoutineReader {
                           const std::vector<std::optional<std::uint32_t>>& storages) {
     const int halves = halves_kept(op.kind);
     if (!framework_.elementwise_by_op || halves == 0) return;
-    const bool of_input = op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu;
+    const bool of_input =
+        op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu || op.kind == OpKind::geglu;
     const std::size_t place = storage_[(of_input ? op.inputs[0] : op.outputs[0]).index()];
     if (!storages[place]) return;
     TensorStorage copy = result_.storages[*storages[place]];

@@ -37,7 +37,7 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
             "--recompute-granularity selective");
   EXPECT_EQ(flags("pytorch-fsdp", DType::bf16, "dp=2,sharding_degree=2,sharding_stage=3"),
             "ShardingStrategy.HYBRID_SHARD");
-  EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=full,recompute_list=0+2"),
+  EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=full,recompute_list=1+3"),
             "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 2");
   EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=per_op,fp8=rowwise"),
             "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "

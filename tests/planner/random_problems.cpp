@@ -35,6 +35,7 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
   job.window = one_of<std::int64_t>(random, {0, 0, 5});
   job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm});
+  if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
 }
 
 Job random_job(std::mt19937_64& random) {
@@ -50,7 +51,6 @@ Job random_job(std::mt19937_64& random) {
   job.clip_norm = one_of(random, {0.0, 1.0});
   job.precision = one_of(random, {DType::f32, DType::bf16, DType::f16});
   job.name = "random";
-  if (random() % 2 == 0) draw_llama(random, job);
   check_job(job, "random job");
   return job;
 }
@@ -219,6 +219,13 @@ Problem random_problem(std::mt19937_64& random) {
   problem.framework = frameworks[random() % frameworks.size()];
   problem.framework.dispatch_op = Seconds(spread(random, 1e-9, 4));
   problem.devices = one_of<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12, 16});
+  return problem;
+}
+
+Problem random_llama_problem(std::mt19937_64& random) {
+  Problem problem = random_problem(random);
+  draw_llama(random, problem.job);
+  check_job(problem.job, "random llama");
   return problem;
 }
 

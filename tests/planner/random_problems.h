@@ -31,6 +31,8 @@ struct Problem {
 /// at random at every size, of threads or of processes, and some have other devices on some nodes.
 /// Every framework is drawn.
 Problem random_problem(std::mt19937_64& random);
+/// Draws one whose job is of family llama, with the choices in which its descendants differ.
+Problem random_llama_problem(std::mt19937_64& random);
 /// Returns at most `count` legal strategies. They have all choices of the space, and those beside
 /// it that --fix allows (send slots, layer split).
 std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64& random,

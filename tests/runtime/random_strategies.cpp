@@ -34,6 +34,7 @@ void draw_family(Random& random, Job& job) {
     job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm, MlpInput::shared_norm});
     if (job.norm_place != NormPlace::before && job.mlp_input == MlpInput::shared_norm)
       job.mlp_input = MlpInput::own_norm;
+    if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
     if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
     if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
     job.window = one_of<std::int64_t>(random, {0, 0, 3, 7});

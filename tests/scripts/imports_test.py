@@ -203,11 +203,11 @@ def models(folder):
 
     changed = json.loads(config.read_text())
     bad = folder / "bad.json"
-    bad.write_text(json.dumps({**changed, "head_dim": 128}))
+    bad.write_text(json.dumps({**changed, "head_dim": 127}))
     for what, code, words, command in (
             ("no file", USAGE, ("FILE is required",), ()),
             ("missing file", BAD_INPUT, ("nowhere.json",), (folder / "nowhere.json",)),
-            ("another width", BAD_INPUT, ("bad.json", "/head_dim", "128"), (bad,)),
+            ("an odd width", BAD_INPUT, ("bad.json", "/head_dim", "127"), (bad,)),
             ("a job file", BAD_INPUT, ("gpt3-1.3b.json", "config.json"), (JOB,)),
             ("no strategy", BAD_INPUT, ("--strategy-out",), (config, "--strategy-out", folder / "s.json")),
             ("no framework", BAD_INPUT, ("--framework-out",), (config, "--framework-out", folder / "f.json")),
