@@ -219,6 +219,33 @@ TEST(FrameworkDocument, MegatronBridgeStatesAllThree) {
   EXPECT_EQ(imported.unread, (std::vector<std::string>{"profiling._target_", "profiling.command"}));
 }
 
+TEST(FrameworkDocument, MegatronBridgeStatesGatesNormsAndBiases) {
+  ImportGiven given;
+  given.devices = 64;
+  const auto job = [&](const std::string& by) {
+    return *import_text(with(kBridge,
+                             "  add_bias_linear: false\n  gated_linear_unit: true\n"
+                             "  activation_func: silu\n",
+                             by),
+                        "train.yaml", given)
+                .job;
+  };
+  const Job gemma =
+      job("  add_bias_linear: false\n  gated_linear_unit: true\n  activation_func: gelu\n"
+          "  qk_layernorm: true\n  kv_channels: 256\n");
+  EXPECT_EQ(gemma.activation, Activation::geglu);
+  EXPECT_TRUE(gemma.qk_norm && !gemma.mlp_bias);
+  EXPECT_EQ(gemma.head_size, 256);
+  const Job plain =
+      job("  add_bias_linear: true\n  add_qkv_bias: false\n"
+          "  gated_linear_unit: false\n");
+  EXPECT_EQ(plain.activation, Activation::gelu);
+  EXPECT_TRUE(plain.qkv_bias && plain.out_bias && plain.mlp_bias);
+  EXPECT_THROW(job("  add_bias_linear: false\n  gated_linear_unit: false\n"
+                   "  activation_func: silu\n"),
+               InputError);
+}
+
 /// comm_overlap sets data-parallel choices beside the distributed optimizer, and switches off what
 /// needs split tokens.
 TEST(FrameworkDocument, MegatronBridgesOverlapsAreRead) {

@@ -139,6 +139,27 @@ TEST(HuggingFace, TakesTheClassWhereThereIsNoModelType) {
   EXPECT_TRUE(imported.job->qkv_bias);
 }
 
+TEST(HuggingFace, SwitchesOfAFileSayWhatTheMlpReadsAndWhatHasBiases) {
+  const auto falcon = [](const std::string& norms) {
+    return read_config(R"({"parallel_attn": true, "new_decoder_architecture": true,
+                           "num_ln_in_parallel_attn": )" +
+                           norms + "}",
+                       "falcon")
+        .job->mlp_input;
+  };
+  EXPECT_EQ(falcon("1"), MlpInput::shared_norm);
+  EXPECT_EQ(falcon("2"), MlpInput::own_norm);
+  EXPECT_EQ(falcon("null"), MlpInput::own_norm);
+  EXPECT_NE(fault(config(R"({"num_ln_in_parallel_attn": 3})", "falcon")), "");
+  const std::string gelu = R"("hidden_act": "gelu")";
+  EXPECT_EQ(
+      read_config("{" + gelu + R"(, "use_parallel_residual": false})", "gpt_neox").job->mlp_input,
+      MlpInput::attended);
+  const Job biased = *read_config(R"({"attention_bias": true})").job;
+  EXPECT_TRUE(biased.qkv_bias && biased.out_bias && !biased.mlp_bias);
+  EXPECT_NE(fault(config("{" + gelu + R"(, "use_bidirectional_attention": true})", "gemma")), "");
+}
+
 TEST(HuggingFace, FamilyForcesAnArchitecture) {
   ImportGiven given;
   given.family = "llama";

@@ -215,5 +215,16 @@ TEST(Fp8Linears, OnlyFrameworksThatHaveThemAndJobsThatFit) {
   EXPECT_EQ(legal(job, strategy, 1).reason(), "fp8 goes with a job in bf16 or fp16, not fp32");
 }
 
+/// Queries and keys of heads with a size of their own are other products than those of hidden.
+TEST(Fp8Linears, ProductsOfHeadsAreMultiplesToo) {
+  Job job = llama();
+  EXPECT_TRUE(bool(legal(job, fields("fp8=delayed"), 1)));
+  job.head_size = 24;
+  job.kv_heads = 1;
+  EXPECT_NE(legal(job, fields("fp8=delayed"), 1).reason().find("one of 24"), std::string::npos);
+  job.head_size = 48;
+  EXPECT_TRUE(bool(legal(job, fields("fp8=delayed"), 1)));
+}
+
 }  // namespace
 }  // namespace plimsoll
