@@ -1,4 +1,4 @@
-// Finds Megatron-LM's flags in a script and reads them.
+// Finds a framework's flags in a script and reads them.
 #include "imports/megatron_lm.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "imports/flag_import.h"
 #include "imports/shell_words.h"
+#include "passes/strategy/flag_document.h"
 #include "passes/strategy/flag_fields.h"
 #include "passes/strategy/flag_reader.h"
 #include "passes/strategy/flag_table.h"
@@ -53,6 +54,8 @@ std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::stri
       // Some programs train other models than a decoder: tables refuse them by name.
       flags.push_back({std::filesystem::path(word.text).filename().string(), {}, word.line});
       takes = false;
+    } else if (word.text == "-m") {
+      takes = false;  // python starts the module that the next word names
     } else if (takes) {
       flags.back().words.push_back({word.text, word.unknown});
     } else if (!word.unknown.empty() && !flags.empty()) {
@@ -67,21 +70,28 @@ bool has_option(const std::vector<GivenFlag>& flags, std::string_view option) {
   return std::ranges::any_of(flags, [&](const GivenFlag& flag) { return flag.option == option; });
 }
 
-/// Returns the flags of the command that has --num-layers, else all flags of the file: of commands
-/// if they have any, else of variables.
-std::vector<GivenFlag> flags_of_job(const ShellScript& script, std::vector<std::string>& notes,
-                                    const std::string& file) {
+/// JobOptions tell the command of a job from others of a script. Each command of a job has `some`,
+/// and one that states all of the job has `whole`, too.
+struct JobOptions {
+  std::string some, whole;
+};
+
+/// Returns the flags of the command that has the job's options, else all flags of the file: of
+/// commands if they have any, else of variables.
+std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions& options,
+                                    std::vector<std::string>& notes, const std::string& file) {
   std::vector<GivenFlag> chosen, all;
   for (const ShellWords& command : script.commands) {
     std::vector<std::string> of_command;
     std::vector<GivenFlag> flags = flags_in(command, of_command);
     all.insert(all.end(), flags.begin(), flags.end());
-    if (!has_option(flags, "--num-layers")) continue;
+    if (!has_option(flags, options.some)) continue;
     // A file with one flag in a line has as many commands as flags.
-    const bool whole = has_option(flags, "--hidden-size");
+    const bool whole = has_option(flags, options.whole);
     if (whole && !chosen.empty()) {
-      throw InputError(file, fmt::format("line {}", flags[0].line),
-                       "a second command has --num-layers; a file of one job is required");
+      throw InputError(
+          file, fmt::format("line {}", flags[0].line),
+          fmt::format("a second command has {}; a file of one job is required", options.some));
     }
     if (whole) {
       chosen = std::move(flags);
@@ -89,12 +99,30 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, std::vector<std::
     }
   }
   if (!chosen.empty()) return chosen;
-  if (has_option(all, "--num-layers")) return all;
+  if (has_option(all, options.some)) return all;
   for (const std::string& name : script.names) {
     const std::vector<GivenFlag> flags = flags_in(script.variables.at(name), notes);
     all.insert(all.end(), flags.begin(), flags.end());
   }
   return all;
+}
+
+/// Returns the flags of a table's command, and those that its variables state instead.
+std::vector<GivenFlag> flags_of_command(const ShellScript& script, const SettingOptions& options,
+                                        std::vector<std::string>& notes, const std::string& file) {
+  const NamedConfiguration& named = options.named.at(0);
+  std::vector<GivenFlag> flags =
+      flags_of_job(script, {named.options.front()[0], named.options.back()[0]}, notes, file);
+  for (const auto& [name, option] : options.variables) {
+    const auto variable = script.variables.find(name);
+    if (variable == script.variables.end() || has_option(flags, option)) continue;
+    GivenFlag& flag = flags.emplace_back(GivenFlag{option, {}, 0});
+    for (const ShellWord& word : variable->second) {
+      flag.words.push_back({word.text, word.unknown});
+      flag.line = word.line;
+    }
+  }
+  return flags;
 }
 
 /// Returns the table that has rows for most of the options.
@@ -118,7 +146,7 @@ std::size_t most_words(const FlagTable& table, const std::string& option) {
   std::size_t most = 0;
   bool known = false;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::absent || row.words[0] != option) continue;
+    if (row.kind == FlagRow::Kind::absent || row.words.empty() || row.words[0] != option) continue;
     known = true;
     most = std::max(most, row.words.size() - 1);
   }
@@ -138,17 +166,36 @@ void drop_unknown_flags(const FlagTable& table, std::vector<GivenFlag>& flags,
   }
 }
 
+/// Returns a number above 0 that is all of a text.
+std::optional<std::int64_t> count_in(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+  return value;
+}
+
 /// Returns WORLD_SIZE, where the file states a number.
 std::optional<std::int64_t> world_size(const ShellScript& script) {
   const auto variable = script.variables.find("WORLD_SIZE");
   if (variable == script.variables.end() || variable->second.size() != 1 ||
       !variable->second[0].unknown.empty())
     return std::nullopt;
-  const std::string& text = variable->second[0].text;
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
+  return count_in(variable->second[0].text);
+}
+
+/// Returns the product of the launcher's counts, where both are stated as numbers. Degrees may
+/// follow from it.
+std::optional<std::int64_t> launched_devices(const std::vector<GivenFlag>& flags) {
+  std::optional<std::int64_t> per_node, nodes;
+  for (const GivenFlag& flag : flags) {
+    if (flag.words.size() != 1) continue;
+    if (flag.option.starts_with("--nproc")) per_node = count_in(flag.words[0].text);
+    if (flag.option == "--nnodes") nodes = count_in(flag.words[0].text);
+  }
+  // Larger counts are refused where the flags are read.
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (!per_node || !nodes || *per_node > kMost || *nodes > kMost) return std::nullopt;
+  return *per_node * *nodes;
 }
 
 /// Without --nnodes torchrun starts one node (torch.distributed.run, --nnodes).
@@ -173,7 +220,8 @@ void drop_unknown_counts(std::vector<GivenFlag>& flags) {
 
 bool looks_like_megatron_lm(std::string_view text) {
   const auto has = [&](std::string_view option) { return text.find(option) != text.npos; };
-  return has("--num-layers") && has("--hidden-size") && has("--num-attention-heads");
+  const bool sizes = has("--num-layers") && has("--hidden-size") && has("--num-attention-heads");
+  return sizes || command_line_table_of(text) != nullptr;
 }
 
 Imported read_megatron_lm(std::string_view text, const std::string& file,
@@ -182,8 +230,11 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
     throw InputError(file, "", "a script of up to 4 MiB is required");
   Imported imported;
   const ShellScript script = read_shell(text, file);
-  std::vector<GivenFlag> flags = flags_of_job(script, imported.notes, file);
-  const FlagTable& table = table_of(flags);
+  const FlagTable* command = command_line_table_of(text);
+  std::vector<GivenFlag> flags =
+      command ? flags_of_command(script, *command->options, imported.notes, file)
+              : flags_of_job(script, {"--num-layers", "--hidden-size"}, imported.notes, file);
+  const FlagTable& table = command ? *command : table_of(flags);
   imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
   if (!devices && !world_size(script)) add_usual_nodes(flags, imported.notes);
   drop_unknown_counts(flags);
@@ -191,6 +242,8 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
                                                          has_option(flags, "--nproc-per-node"));
   if (!devices && !counted) devices = world_size(script);
+  if (table.options && !devices) devices = launched_devices(flags);
+  if (table.options) flags = flags_in_options(table, std::move(flags), file);
   FlagFields known = {{"name", job_name_of(file)}};
   if (devices) known["devices"] = fmt::format("{}", *devices);
   import_flags(imported, table, flags, std::move(known), file, {});

@@ -114,7 +114,8 @@ std::string export_answer(const std::string& plan_text, const std::string& to, b
   if (table == nullptr || !table->target->exported) {
     std::vector<std::string> known;
     for (const FlagTable& one : flag_tables()) {
-      if (one.target && one.target->exported) known.push_back(one.target->name);
+      if (one.target && one.target->exported && !one.target->by_version)
+        known.push_back(one.target->name);
     }
     throw UsageError(
         fmt::format("to: found \"{}\"; {} are allowed", printable(to), fmt::join(known, ", ")));

@@ -212,11 +212,6 @@ void read_absent(Reader& reader, const FlagRow& row) {
   for (const std::string& option : row.words) reader.reading.read.emplace(option, nullptr);
 }
 
-bool names(const std::string& pattern, const std::string& option) {
-  if (!pattern.ends_with('*')) return pattern == option;
-  return option.starts_with(pattern.substr(0, pattern.size() - 1));
-}
-
 /// Whether one letter that is added, missing or another one makes `a` of `b`.
 bool one_letter_apart(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
@@ -247,7 +242,7 @@ void end_option(Reader& reader, const GivenFlag& flag) {
   const std::string& option = flag.option;
   for (const RefusedFlags& refused : reader.table.refused) {
     for (const std::string& pattern : refused.options) {
-      if (names(pattern, option)) refuse(reader, flag, refused.because);
+      if (matches(pattern, option)) refuse(reader, flag, refused.because);
     }
   }
   if (const auto why = reader.why_not.find(option); why != reader.why_not.end())

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "models/presets/presets.h"
 
@@ -77,6 +78,50 @@ std::vector<FieldsBeside> beside_from(std::vector<JsonObject> objects) {
   return all;
 }
 
+std::vector<std::vector<std::string>> options_from(const std::string& text) {
+  std::vector<std::vector<std::string>> options;
+  for (std::string& word : pieces(text, ' ')) {
+    if (word.starts_with("--")) options.emplace_back();
+    if (!options.empty()) options.back().push_back(std::move(word));
+  }
+  return options;
+}
+
+SettingOptions setting_options_from(JsonObject object) {
+  SettingOptions options;
+  options.rows_of = object.text("rows_of");
+  options.chosen_by = object.texts("chosen_by");
+  options.only_by_name = object.texts("only_by_name");
+  options.switches = object.texts("switches");
+  JsonObject variables = object.object("variables");
+  for (const std::string& name : variables.keys())
+    options.variables.emplace_back(name, variables.text(name));
+  for (JsonObject& named : object.objects("named")) {
+    NamedConfiguration& known = options.named.emplace_back();
+    known.options = options_from(named.text("options"));
+    JsonObject settings = named.object("settings");
+    for (const std::string& key : settings.keys()) {
+      const Json& value = settings.raw(key);
+      std::vector<std::string> words;
+      for (const Json& word : value.is_array() ? value : Json::array({value}))
+        words.push_back(word_of_json(word));
+      known.settings.emplace_back(key, std::move(words));
+    }
+    named.text("source");
+    named.finish();
+  }
+  object.finish();
+  return options;
+}
+
+/// Adds the rows of the table that states the settings in a document. Its own come first.
+void add_rows(FlagTable& table, const FlagTable& document) {
+  table.document = document.document;
+  table.rows.insert(table.rows.end(), document.rows.begin(), document.rows.end());
+  table.refused.insert(table.refused.end(), document.refused.begin(), document.refused.end());
+  table.beside.insert(table.beside.end(), document.beside.begin(), document.beside.end());
+}
+
 FlagTable table_from(const Preset& preset) {
   const std::string file = std::string(preset.name) + ".json";
   const Json json = parse_json(preset.text, file);
@@ -85,8 +130,11 @@ FlagTable table_from(const Preset& preset) {
   object.text("source");
   table.frameworks = object.texts("frameworks");
   if (object.has("syntax")) table.document = DocumentSyntax(object.choice("syntax", kSyntaxes));
-  table.rows = rows_from(object.objects("flags"), table.document.has_value());
-  if (table.document) {
+  if (object.has("setting_options"))
+    table.options = setting_options_from(object.object("setting_options"));
+  const bool has_settings = table.document || table.options;
+  table.rows = rows_from(object.objects("flags"), has_settings);
+  if (has_settings) {
     for (JsonObject& mark : object.objects("recognized_by")) {
       FileMark& known = table.recognized_by.emplace_back();
       known.all_of = mark.texts("all_of");
@@ -103,6 +151,7 @@ FlagTable table_from(const Preset& preset) {
     if (target.has("exported")) table.target->exported = target.boolean("exported");
     if (target.has("unstated")) table.target->unstated = target.text("unstated");
     if (target.has("launcher")) table.target->launcher = target.text("launcher");
+    if (target.has("by_version")) table.target->by_version = target.boolean("by_version");
     target.text("source");
     target.finish();
     table.without_model = object.text("without_model");
@@ -130,7 +179,14 @@ FlagTable table_from(const Preset& preset) {
 const std::vector<FlagTable>& flag_tables() {
   static const std::vector<FlagTable> tables = [] {
     std::vector<FlagTable> all;
-    for (const Preset& preset : flag_presets()) all.push_back(table_from(preset));
+    const auto& presets = flag_presets();
+    for (const Preset& preset : presets) all.push_back(table_from(preset));
+    for (FlagTable& table : all) {
+      if (!table.options) continue;
+      const auto of = std::ranges::find(presets, table.options->rows_of, &Preset::name);
+      INVARIANT(of != presets.end(), "rows_of names a table of models/presets/flags");
+      add_rows(table, all[std::size_t(of - presets.begin())]);
+    }
     return all;
   }();
   return tables;
@@ -150,16 +206,33 @@ const FlagTable* flag_table_of(std::string_view framework) {
     const bool takes = std::ranges::find(table.frameworks, framework) != table.frameworks.end();
     const bool shown =
         std::ranges::any_of(table.rows, [](const FlagRow& row) { return row.shown; });
-    if (takes && shown) return &table;
+    if (takes && shown && !table.options) return &table;
   }
   return nullptr;
 }
 
-const FlagTable* flag_table_for(std::string_view target) {
+const FlagTable* flag_table_for(std::string_view target, std::string_view version) {
   for (const FlagTable& table : flag_tables()) {
-    if (table.target && table.target->exported && table.target->name == target) return &table;
+    if (!table.target || !table.target->exported || table.target->name != target) continue;
+    if (version.empty() ? !table.target->by_version : table.target->version == version)
+      return &table;
   }
   return nullptr;
+}
+
+std::vector<std::string> versions_for(std::string_view target) {
+  std::vector<std::string> versions;
+  for (const FlagTable& table : flag_tables()) {
+    if (table.target && table.target->exported && table.target->name == target)
+      versions.push_back(table.target->version);
+  }
+  std::ranges::sort(versions);
+  return versions;
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (!pattern.ends_with('*')) return pattern == name;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
 std::vector<std::string> keys_of(const std::string& option) {

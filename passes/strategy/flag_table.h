@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -59,6 +60,7 @@ struct FlagTarget {
   std::string unstated;  ///< what a document of the target states beside a plan, in words
   /// what starts the program on a node, with "{nodes}" for their number; empty: torchrun
   std::string launcher;
+  bool by_version = false;  ///< it is written only where its version is asked for
 };
 
 /// A FileMark recognizes a document that has all texts of one list, and none of the other.
@@ -71,6 +73,24 @@ struct FileMark {
 struct NextTable {
   std::string target;  ///< name of the table's target
   std::string file_key;
+};
+
+/// A NamedConfiguration is what a program knows by the values of some options.
+struct NamedConfiguration {
+  std::vector<std::vector<std::string>> options;  ///< {"--config", "small"}
+  /// Keys with the texts of their values, as the configuration has them.
+  std::vector<std::pair<std::string, std::vector<std::string>>> settings;
+};
+
+/// SettingOptions say how settings are spelt as options behind a named configuration, whose values
+/// they replace: "--KEY VALUE", for a switch "--KEY" and "--SECTION.no-NAME".
+struct SettingOptions {
+  std::string rows_of;                    ///< file whose rows state the settings, too
+  std::vector<NamedConfiguration> named;  ///< all have the same options
+  std::vector<std::string> chosen_by;     ///< keys that a plan and its configuration agree in
+  std::vector<std::string> only_by_name;  ///< keys that no option sets; "a.*" are all that begin so
+  std::vector<std::string> switches;      ///< keys that take no value
+  std::vector<std::pair<std::string, std::string>> variables;  ///< name -> the option that has it
 };
 
 struct FlagTable {
@@ -86,6 +106,8 @@ struct FlagTable {
   std::string without_model;  ///< what a reader says of a file that states no vocabulary
   std::string unset;          ///< a value that leaves a key to the program, such as "auto"
   std::vector<FieldsBeside> beside;
+  std::optional<SettingOptions>
+      options;  ///< settings are options of a command line, in no document
 };
 
 /// Returns whether files of the table describe a model.
@@ -96,8 +118,14 @@ const std::vector<FlagTable>& flag_tables();
 /// Returns the table whose flags `planner plan` shows for the framework of that name, or null where
 /// there is none.
 const FlagTable* flag_table_of(std::string_view framework);
-/// Returns the table for `planner export --to TARGET`, or null where there is none.
-const FlagTable* flag_table_for(std::string_view target);
+/// Returns the table for `planner export --to TARGET`, or null where there is none. Without a
+/// version it is that of the target's first table.
+const FlagTable* flag_table_for(std::string_view target, std::string_view version = "");
+/// Returns the versions that are written for a target.
+std::vector<std::string> versions_for(std::string_view target);
+
+/// Returns whether a name is the pattern, or begins with what is in front of the pattern's "*".
+bool matches(std::string_view pattern, std::string_view name);
 
 /// Returns the keys of an option of a document: "a.b+a.c" has two.
 std::vector<std::string> keys_of(const std::string& option);

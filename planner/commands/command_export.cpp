@@ -153,12 +153,13 @@ void describe_losses(const Plan& plan, const PlanFlags& flags, const ExportOptio
 
 /// Returns the table for the plan's framework. Throws InputError for a plan of another framework.
 const FlagTable& table_of(const Plan& plan, const ExportOptions& options) {
-  const FlagTable& table = *flag_table_for(options.to);
-  const std::string& version = table.target->version;
-  if (!options.target_version.empty() && options.target_version != version) {
+  const FlagTable* known = flag_table_for(options.to, options.target_version);
+  if (known == nullptr) {
     throw UsageError(fmt::format("--target-version: found {}; flags of {} are known in version {}",
-                                 printable(options.target_version), options.to, version));
+                                 printable(options.target_version), options.to,
+                                 fmt::join(versions_for(options.to), ", ")));
   }
+  const FlagTable& table = *known;
   if (std::ranges::find(table.frameworks, plan.framework.name) != table.frameworks.end())
     return table;
   throw InputError(options.plan, "/framework/name",
@@ -178,7 +179,7 @@ ExitCode export_flags(const ExportOptions& options) {
       return ExitCode::infeasible;
     }
   }
-  if (!table.document) {
+  if (!table.document || table.options) {
     write_script(options, flags_script(plan, table, flags));
     return ExitCode::ok;
   }
@@ -197,7 +198,8 @@ ExitCode run_export(const ExportOptions& options) {
 std::vector<std::string> export_targets() {
   std::vector<std::string> targets = {kSlurm};
   for (const FlagTable& table : flag_tables()) {
-    if (table.target && table.target->exported) targets.push_back(table.target->name);
+    if (table.target && table.target->exported && !table.target->by_version)
+      targets.push_back(table.target->name);
   }
   return targets;
 }
@@ -227,7 +229,7 @@ void add_export(CLI::App& app, Action& action) {
   command.add_flag("--allow-lossy", options->allow_lossy,
                    "write the nearest flags where they cannot state all of the plan");
   command.add_option("--target-version", options->target_version,
-                     "of the framework that takes the flags; default: the one that is known");
+                     "of the framework that takes the flags; default: that of the target's file");
   command.add_option("--cluster", options->cluster,
                      "where the plan's is not built in: predicts what flags cannot state");
   add_calibration(command, options->calibration);

@@ -118,15 +118,16 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
   const std::int64_t per_node = std::min(plan.devices, plan.devices_per_node);
   written["devices"] = fmt::format("{}", plan.devices);
   written["nodes"] = fmt::format("{}", (plan.devices + per_node - 1) / per_node);
-  result.flags = flags_of(table, written);
+  result.flags = table.options ? options_of(table, written) : flags_of(table, written);
   for (const FlagRow& row : table.environment) {
     const bool there =
         std::ranges::find(result.environment, row.words[0]) != result.environment.end();
     if (!there && row_holds(planned, row)) result.environment.push_back(row.words[0]);
   }
   const std::vector<GivenFlag> given =
-      table.document ? flags_in_document(table, document_of(table, written, {}), file)
-                     : as_given(result.flags);
+      table.options    ? flags_in_options(table, as_given(result.flags), file)
+      : table.document ? flags_in_document(table, document_of(table, written, {}), file)
+                       : as_given(result.flags);
   FlagFields known = {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}};
   if (!states_model(table)) known.merge(fields_of_model(stated_job_of(plan)));
   result.beside = choices_beside(plan, table, planned);
@@ -220,9 +221,8 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
   add(fmt::format("# {}: {}", as_one_word(plan.job.name), strategy_summary(flags.strategy)));
   add(fmt::format("# For {} of {}, on {} node{} of {} devices.", as_one_word(plan.framework.name),
                   table.target->version, nodes, nodes == 1 ? "" : "s", per_node));
-  add("# Further arguments of this script state what a plan does not: tokenizer, data, checkpoints,");
-  add("# length of the run, schedule of the learning rate, initialization, epsilon of norms, and");
-  add("# whether rotary positions are scaled.");
+  add("# Further arguments of this script state what a plan does not:");
+  add(fmt::format("# {}.", table.target->unstated));
   add(fmt::format("# Ranks are numbered in the order {}: the first axis changes fastest, and ranks",
                   field_text(flags.strategy, "rank_order")));
   add("# fill nodes in order. Each node starts this script with its NODE_RANK.");
@@ -247,7 +247,7 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
   }
   add(")");
   add(fmt::format("exec torchrun \"${{LAUNCH[@]}}\" {} \"${{ARGS[@]}}\" \"$@\"",
-                  shell_word(table.target->program)));
+                  table.target->program));
   return script;
 }
 

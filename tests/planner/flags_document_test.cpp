@@ -18,6 +18,40 @@ TEST(FlagsDocument, TorchtitanGivesThePlanAgain) {
        "embedding_as_layers=2", "recompute=per_op", "fp8=rowwise", "fp8=tensorwise"});
 }
 
+/// Options have no list of the layers of stages, and FP8 is what the named configuration says.
+Plan titan_plan_of_options(Random& random) {
+  while (true) {
+    Plan plan = random_titan_plan(random);
+    const Fp8 named = plan.job.layers == 126 ? Fp8::tensorwise : Fp8::none;
+    if (plan.strategy.layer_split.empty() && plan.strategy.fp8 == named) return plan;
+  }
+}
+
+TEST(FlagsDocument, OptionsOfTorchtitanGiveThePlanAgain) {
+  expect_plans_again("torchtitan", titan_plan_of_options, "drawn.sh", {"precision"},
+                     {"torchtitan", "torchtitan-compiled", "torchtitan-async-tp", "all stated",
+                      "lost", "sharding_stage=0", "sharding_stage=1", "sharding_stage=2",
+                      "sharding_stage=3", "schedule=gpipe", "cp=2", "context_exchange=all_gather",
+                      "embedding_as_layers=2", "recompute=per_op", "fp8=tensorwise"},
+                     "2026-02-23");
+}
+
+TEST(FlagsDocument, OptionsOfTorchtitanLoseFp8AndListedStages) {
+  Plan plan;
+  plan.framework = framework_by_name("torchtitan-compiled");
+  plan.job = read_job("llama3-8b");
+  plan.job.dropout = 0;
+  plan.stated_vocabulary = plan.job.vocab;
+  plan.devices = plan.devices_per_node = 8;
+  plan.strategy =
+      parse_strategy("pp=2,sharding_degree=4,sharding_stage=1,layer_split=10+22,fp8=rowwise");
+  const PlanFlags flags = flags_of(plan, *flag_table_for("torchtitan", "2026-02-23"), "plan.json");
+  std::vector<std::string> lost;
+  for (const LostChoice& one : flags.lost) lost.push_back(one.key + "=" + one.nearest);
+  EXPECT_EQ(lost, (std::vector<std::string>{"embedding_as_layers=1", "fp8=none", "layer_split=even",
+                                            "loss_as_layers=1"}));
+}
+
 TEST(FlagsDocument, BucketsOfTheFrameworkAreNotLost) {
   Plan plan;
   plan.framework = framework_by_name("torchtitan");

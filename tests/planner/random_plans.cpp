@@ -269,16 +269,16 @@ void count(Counts& seen, const Plan& plan, const PlanFlags& flags) {
 
 void expect_plans_again(const char* target, Plan (*draw)(Random&), const char* file,
                         const std::vector<std::string>& losable,
-                        const std::vector<const char*>& choices) {
-  const FlagTable& table = *flag_table_for(target);
+                        const std::vector<const char*>& choices, const char* version) {
+  const FlagTable& table = *flag_table_for(target, version);
   const int plans = draws(2'000);
   Random random(20261124);
   Counts seen;
   for (int i = 0; i < plans; ++i) {
     const Plan plan = draw(random);
     const PlanFlags flags = flags_of(plan, table, "plan.json");
-    const std::string text =
-        table.document ? flags_document(plan, table, flags) : flags_script(plan, table, flags);
+    const std::string text = table.document && !table.options ? flags_document(plan, table, flags)
+                                                              : flags_script(plan, table, flags);
     ImportGiven given;
     given.name = "drawn";
     given.devices = plan.devices;

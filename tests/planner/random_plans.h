@@ -21,7 +21,7 @@ Plan random_titan_plan(Random& random);
 /// for them. Each of `choices` ("cp=2", "lost", a framework) has to be among the plans.
 void expect_plans_again(const char* target, Plan (*draw)(Random&), const char* file,
                         const std::vector<std::string>& losable,
-                        const std::vector<const char*>& choices);
+                        const std::vector<const char*>& choices, const char* version = "");
 /// Returns choices that plans of Megatron-Core have, and files for it state.
 std::vector<const char*> megatron_choices();
 
