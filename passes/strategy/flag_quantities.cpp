@@ -84,6 +84,13 @@ StatedFields shards_from(const FlagFields& fields, std::string_view text) {
 }
 
 /// The sequences of a rank's step, all of its micro-batches together.
+/// Whether the MLP's activation is one of a gate.
+std::optional<std::string> gated(const FlagFields& fields) {
+  const auto activation = fields.find("activation");
+  if (activation == fields.end()) return std::nullopt;
+  return text_of(activation->second == "swiglu" || activation->second == "geglu");
+}
+
 std::optional<std::string> step_batch(const FlagFields& fields) {
   const auto batch = count_of(fields, "global_batch"), ranks = readers(fields);
   if (!batch || !ranks || *batch % *ranks != 0) return std::nullopt;
@@ -167,12 +174,7 @@ const FlagQuantity kQuantities[] = {
        if (!heads || !groups) return std::nullopt;
        return text_of(*heads != *groups);
      }},
-    {"gated",
-     [](const FlagFields& fields) -> std::optional<std::string> {
-       const auto activation = fields.find("activation");
-       if (activation == fields.end()) return std::nullopt;
-       return text_of(activation->second == "swiglu" || activation->second == "geglu");
-     }},
+    {"gated", gated},
     {"head_width",
      [](const FlagFields& fields) -> std::optional<std::string> {
        const auto hidden = count_of(fields, "hidden"), heads = count_of(fields, "heads");
@@ -250,6 +252,12 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
     return StatedFields{{"framework.vocabulary_multiple", text_of(*multiple)}};
   }
   if (key == "every_nth_layer") return layers_from_step(fields, text);
+  if (key == "gated") {
+    const auto follows = gated(fields);
+    if (follows && *follows != text)
+      throw std::invalid_argument("the activation is " + fields.find("activation")->second);
+    return StatedFields{{"gated", std::string(text)}};
+  }
   return fields_of_setting(fields, key, text);
 }
 

@@ -77,8 +77,9 @@ std::string contradiction(const Reader& reader, const std::string& key, const st
 /// Returns why a field cannot have a value, and nothing where it can.
 std::string contradiction_of(const Reader& reader, const std::string& key,
                              const std::string& value) {
-  if (const auto known = value_of(reader.reading.fields, key))
-    return same_value(*known, value) ? "" : contradiction(reader, key, value);
+  const auto known = reader.reading.fields.find(key);
+  if (known != reader.reading.fields.end())
+    return same_value(known->second, value) ? "" : contradiction(reader, key, value);
   const auto [begin, end] = reader.excluded.equal_range(key);
   for (auto at = begin; at != end; ++at) {
     if (same_value(at->second.first, value))

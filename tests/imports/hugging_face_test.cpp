@@ -77,10 +77,10 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
        "/model_type: found \"olmo2\"; this model norms whole queries and keys, over all heads; "
        "norms of a job are of each head"},
       {"stablelm", R"({"qk_layernorm": true})",
-       "/qk_layernorm: found true; what norms of queries and keys a model of this type has is not "
-       "known"},
+       "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
+       "type have"},
       {"mistral", R"({"mlp_bias": true})",
-       "/mlp_bias: found true; which layers of a model of this type have biases is not known"},
+       "/mlp_bias: found true; it is not known which layers of models of this type have biases"},
       {"bert", R"({"head_dim": 32, "hidden_act": "gelu"})",
        "/head_dim: found 32; heads of a bert job are hidden / heads = 64 / 4 wide"},
       {"llama", R"({"num_attention_heads": 5})",
