@@ -60,7 +60,7 @@ void add_softmax(Cases& cases, const OpSizes& z) {
     std::int64_t window = 0;
   };
   for (const Form& form : {Form{"/grouped", true}, Form{"/both_directions", false},
-                           Form{"/window", true, z.sequence / 2}, Form{"/own_key", true, 1}}) {
+                           Form{"/window", true, z.sequence / 2}, Form{"/two_keys", true, 2}}) {
     const AttentionParams params{
         .sequence = z.sequence, .causal = form.causal, .window = form.window};
     const std::string suffix = form.name;

@@ -200,7 +200,8 @@ TEST(SoftmaxBackward, EqualsDifferencesOfForward) {
   const auto cases = cases_where([](const OpCase& c) {
     return c.op.kind == OpKind::softmax || c.op.kind == OpKind::softmax_backward;
   });
-  ASSERT_EQ(cases.size(), 6u);  // causal, grouped, both directions: each forward, then backward
+  ASSERT_EQ(cases.size(),
+            10u);  // causal, grouped, both ways, two windows: each forward, then backward
   for (std::size_t i = 0; i < cases.size(); i += 2) {
     OpCase forward = cases[i];
     const OpCase& backward = cases[i + 1];
