@@ -26,7 +26,7 @@ struct Architecture {
   /// Every such model has these biases, these norms and this MLP input, which no key states.
   Job always;
   /// The key that switches something on, by what it is: a key of a job ("qkv_bias", "qk_norm"), or
-  /// "parallel_mlp" or "own_norm", which say what the MLP reads (read_mlp_input()).
+  /// "parallel_mlp" or "own_norm", which together say what the MLP reads.
   std::map<std::string, std::string, std::less<>> switches;
   /// The key of a config.json, by the size of a job ("layers", "heads", ...).
   std::map<std::string, std::string, std::less<>> keys;

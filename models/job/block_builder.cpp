@@ -128,8 +128,8 @@ TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string
   return y;
 }
 
-/// The width of a head, which is not hidden / heads where the job says so.
-std::int64_t width_of_head(const BlockBuilder::Attention& kind) {
+/// Returns the width of a head, which is not hidden / heads where the job says so.
+static std::int64_t width_of_head(const BlockBuilder::Attention& kind) {
   return kind.head_width > 0 ? kind.head_width : kind.hidden / kind.heads;
 }
 
