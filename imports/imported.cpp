@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "imports/flag_import.h"
 #include "imports/framework_document.h"
+#include "imports/framework_script.h"
 #include "imports/hugging_face.h"
-#include "imports/megatron_lm.h"
 #include "imports/reader.h"
 
 namespace plimsoll {
@@ -23,7 +23,7 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
   if (!given.family.empty())
     throw UsageError("--family is of a model's config; a script has the flags of the model itself");
   if (given.job) throw UsageError("found JOB and --from; the script that --from names has the job");
-  Imported imported = read_megatron_lm(text, file, given.devices);
+  Imported imported = read_framework_script(text, file, given.devices);
   set_given(*imported.job, given, file);
   return imported;
 }
@@ -31,7 +31,7 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
 // A new kind is a new row. The first row that fits reads the file.
 constexpr std::array kReaders = {
     Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
-    Reader{"script or flags of a framework", looks_like_megatron_lm, read_script},
+    Reader{"script or flags of a framework", looks_like_framework_script, read_script},
     Reader{"configuration file of a framework", looks_like_framework_document,
            read_framework_document},
 };

@@ -1,6 +1,4 @@
 // Reading of Megatron-LM's flags: whole scripts, the shell's forms, and what is refused.
-#include "imports/megatron_lm.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "imports/framework_script.h"
 #include "imports/shell_words.h"
 #include "tests/imports/changed_text.h"
 
@@ -17,8 +16,8 @@ namespace {
 Imported read_script(const std::string& name) {
   const std::string file = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/" + name;
   const std::string text = read_file(file);
-  EXPECT_TRUE(looks_like_megatron_lm(text));
-  return read_megatron_lm(text, file);
+  EXPECT_TRUE(looks_like_framework_script(text));
+  return read_framework_script(text, file);
 }
 
 TEST(MegatronLm, GptOf175BillionParameters) {
@@ -87,7 +86,7 @@ const std::string kGpt =
     "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 100 --nnodes 1 "
     "--nproc_per_node 4 ";
 
-Imported read_flags(const std::string& flags) { return read_megatron_lm(flags, "train.sh"); }
+Imported read_flags(const std::string& flags) { return read_framework_script(flags, "train.sh"); }
 
 TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
   const Imported imported = read_flags(kGpt);
@@ -149,7 +148,7 @@ TEST(MegatronLm, RanksThatAreLeftAreDataParallel) {
   EXPECT_EQ(copies.strategy->dp, 2);
   EXPECT_EQ(copies.strategy->sharding_degree, 2);
   EXPECT_EQ(copies.strategy->sharding_stage, 1);
-  const Imported no_count = read_megatron_lm(
+  const Imported no_count = read_framework_script(
       "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
       "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 100 --global-batch-size 8",
       "train.sh");
@@ -336,7 +335,7 @@ TEST(MegatronLm, DamagedScriptsAreReadOrRefused) {
         read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/" + name);
     for (int i = 0; i < 5000; ++i) {
       try {
-        read_megatron_lm(damaged(random, whole, kScriptPieces), "train.sh");
+        read_framework_script(damaged(random, whole, kScriptPieces), "train.sh");
         ++read_anyway;
       } catch (const InputError&) {
         continue;

@@ -1,5 +1,5 @@
 // Finds a framework's flags in a script and reads them.
-#include "imports/megatron_lm.h"
+#include "imports/framework_script.h"
 
 #include <fmt/format.h>
 
@@ -218,14 +218,14 @@ void drop_unknown_counts(std::vector<GivenFlag>& flags) {
 
 }  // namespace
 
-bool looks_like_megatron_lm(std::string_view text) {
+bool looks_like_framework_script(std::string_view text) {
   const auto has = [&](std::string_view option) { return text.find(option) != text.npos; };
   const bool sizes = has("--num-layers") && has("--hidden-size") && has("--num-attention-heads");
   return sizes || command_line_table_of(text) != nullptr;
 }
 
-Imported read_megatron_lm(std::string_view text, const std::string& file,
-                          std::optional<std::int64_t> devices) {
+Imported read_framework_script(std::string_view text, const std::string& file,
+                               std::optional<std::int64_t> devices) {
   if (text.size() > kMostScriptBytes)
     throw InputError(file, "", "a script of up to 4 MiB is required");
   Imported imported;
