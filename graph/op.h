@@ -116,6 +116,32 @@ struct DataParams {  // load_*, token_type_add*
   std::int64_t predicted = 0, vocabulary = 0, seed = 0;
   bool operator==(const DataParams&) const = default;
 };
+/// How a router scores experts and chooses among them. Scores are softmax(logits), or
+/// sigmoid(logits). With groups of experts, the best `top_groups` of them are taken first, each by
+/// the sum of its `group_best` highest scores; the experts are chosen among theirs. A chosen
+/// expert's weight is its score, divided by the sum of the chosen ones if `normalized`, times
+/// scale.
+struct RouteParams {  // route, route_backward
+  bool sigmoid = false, normalized = false;
+  double scale = 1;
+  std::int64_t groups = 1, top_groups = 1, group_best = 1;
+  bool operator==(const RouteParams&) const = default;
+};
+/// The losses of a router. Their gradients are those of the global batch's sums over its tokens.
+struct BalanceParams {  // balance_experts and its backward
+  std::int64_t sequence = 0;
+  bool sigmoid = false;  ///< of the router's scores, as in RouteParams
+  /// Of the auxiliary loss of a sequence, divided by the sequences of the global batch: the mean
+  /// over experts of (its share of the choices) x (its mean score), times experts squared.
+  double balance_weight = 0;
+  double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
+  bool operator==(const BalanceParams&) const = default;
+};
+struct PlaceParams {  // place_choices
+  std::int64_t sequence = 0;
+  std::int64_t capacity = 0;  ///< rows that a sequence has at an expert; 0: as many as it chose
+  bool operator==(const PlaceParams&) const = default;
+};
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
   Group group;
   Reduction reduction = Reduction::sum;
@@ -177,7 +203,8 @@ struct LambParams {  // lamb_norms, lamb
 using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
-                 FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams>;
+                 FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
+                 RouteParams, BalanceParams, PlaceParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2).

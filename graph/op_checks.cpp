@@ -259,8 +259,8 @@ Verdict check_logits(const Op& op, Tensors tensors) {
 Verdict check_collective(const Op& op, Tensors tensors) {
   const auto& params = std::get<CollectiveParams>(op.params);
   if (params.group.axes.empty()) return Verdict::no("group has no axes");
-  if (in(op, tensors, 0).dtype == DType::i32)
-    return Verdict::no("collectives work on floating point");
+  if (in(op, tensors, 0).dtype == DType::i32 && op.kind != OpKind::all_gather)
+    return Verdict::no("only gathers work on whole numbers");
   if (params.root < 0) return Verdict::no("the root is not in the group");
   const bool parts = op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_gather;
   if (!parts) return elementwise(op, tensors);
@@ -344,6 +344,12 @@ Verdict check_gated(const Op& op, Tensors tensors) {
   if (x.size() != 3 || x[1] != 2 || y != Shape{x[0], x[2]}) {
     return Verdict::no("x is not [n,2,f] for y [n,f]");
   }
+  const std::size_t plain = backward ? 2 : 1;
+  const bool weighted = op.inputs.size() > plain;
+  if (weighted && elements(in(op, tensors, plain).shape) != x[0])
+    return Verdict::no("there is not one weight for each row");
+  if (backward && weighted != (op.outputs.size() > 1))
+    return Verdict::no("weights have a gradient");
   return Verdict::yes();
 }
 

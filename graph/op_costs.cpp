@@ -125,6 +125,14 @@ Flops matmul_flops(const Op& op, Tensors tensors) {
   return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
 }
 
+/// Each row is multiplied by one expert's weight.
+Flops grouped_matmul_flops(const Op& op, Tensors tensors) {
+  const bool gradient = op.kind == OpKind::grouped_weight_gradient;
+  const Shape& weight = (gradient ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
+  const double rows = double(in(op, tensors, 0).shape[0]);
+  return Flops(2 * rows * double(elements(weight) / weight[0]));
+}
+
 Flops flash_attention_flops(const Op& op, Tensors tensors) {
   return attention_flops(op, out(op, tensors, 0), 2);
 }

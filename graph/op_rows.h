@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// These are the values of OpRow::check, in op_checks.cpp and attention_checks.cpp. Each says why
-// the op cannot run on these tensors, or yes.
+// These are the values of OpRow::check, in op_checks.cpp, attention_checks.cpp and
+// expert_checks.cpp. Each says why the op cannot run on these tensors, or yes.
 /// Accepts operands that all have one size and dtype.
 Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
 Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
@@ -52,6 +52,12 @@ Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
+Verdict check_route(const Op& op, std::span<const Tensor> tensors);
+Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
+Verdict check_place(const Op& op, std::span<const Tensor> tensors);
+Verdict check_dispatch(const Op& op, std::span<const Tensor> tensors);
+Verdict check_combine(const Op& op, std::span<const Tensor> tensors);
+Verdict check_grouped(const Op& op, std::span<const Tensor> tensors);
 Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
 Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
 
@@ -73,6 +79,7 @@ Bytes lamb_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes cast_parameters_bytes(const Op& op, std::span<const Tensor> tensors);
 
 Flops matmul_flops(const Op& op, std::span<const Tensor> tensors);
+Flops grouped_matmul_flops(const Op& op, std::span<const Tensor> tensors);
 Flops flash_attention_flops(const Op& op, std::span<const Tensor> tensors);
 Flops flash_attention_backward_flops(const Op& op, std::span<const Tensor> tensors);
 

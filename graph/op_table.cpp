@@ -73,7 +73,21 @@ bool updates_parameters(const Op& op) {
   return own.writes_parameters && op.outputs.size() > own.operands.outputs.least();
 }
 
+namespace {
+/// The weights of e experts are [e,k,n]; each has 1/e of the m rows, as with even routing.
+MatmulShape grouped_shape(const Op& op, Tensors tensors) {
+  const bool gradient = op.kind == OpKind::grouped_weight_gradient;
+  const Shape& weight = (gradient ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
+  const std::int64_t experts = weight[0], k = weight[1], n = elements(weight) / (experts * k);
+  const std::int64_t rows = (in(op, tensors, 0).shape[0] + experts - 1) / experts;
+  if (gradient) return {experts, k, n, rows};
+  return op.kind == OpKind::grouped_matmul ? MatmulShape{experts, rows, n, k}
+                                           : MatmulShape{experts, rows, k, n};
+}
+}  // namespace
+
 MatmulShape matmul_shape(const Op& op, Tensors tensors) {
+  if (op.kind != OpKind::matmul && op.kind != OpKind::linear) return grouped_shape(op, tensors);
   const Verdict verdict = check_matmul(op, tensors);
   INVARIANT(bool(verdict), "matmul: " + verdict.reason());
   const auto& params = std::get<MatmulParams>(op.params);

@@ -59,6 +59,27 @@ void fields(DataParams& p, Visit&& visit) {
   visit("seed", p.seed);
 }
 template <class Visit>
+void fields(RouteParams& p, Visit&& visit) {
+  visit("sigmoid", p.sigmoid);
+  visit("normalized", p.normalized);
+  visit("scale", p.scale);
+  visit("groups", p.groups);
+  visit("top_groups", p.top_groups);
+  visit("group_best", p.group_best);
+}
+template <class Visit>
+void fields(BalanceParams& p, Visit&& visit) {
+  visit("sequence", p.sequence);
+  visit("sigmoid", p.sigmoid);
+  visit("balance_weight", p.balance_weight);
+  visit("z_weight", p.z_weight);
+}
+template <class Visit>
+void fields(PlaceParams& p, Visit&& visit) {
+  visit("sequence", p.sequence);
+  visit("capacity", p.capacity);
+}
+template <class Visit>
 void fields(CollectiveParams& p, Visit&& visit) {
   visit("group", p.group);
   visit("reduction", p.reduction);

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "imports/imported.h"
-#include "passes/strategy/flag_fields.h"
-#include "passes/strategy/flag_reader.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_fields.h"
+#include "passes/flags/flag_reader.h"
+#include "passes/flags/flag_table.h"
 
 namespace plimsoll {
 

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "imports/flag_import.h"
 #include "imports/system_file.h"
-#include "passes/strategy/flag_document.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_document.h"
+#include "passes/flags/flag_table.h"
 
 namespace plimsoll {
 namespace {

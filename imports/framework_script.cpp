@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "imports/flag_import.h"
 #include "imports/shell_words.h"
-#include "passes/strategy/flag_document.h"
-#include "passes/strategy/flag_fields.h"
-#include "passes/strategy/flag_reader.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_document.h"
+#include "passes/flags/flag_fields.h"
+#include "passes/flags/flag_reader.h"
+#include "passes/flags/flag_table.h"
 
 namespace plimsoll {
 namespace {

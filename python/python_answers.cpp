@@ -12,7 +12,7 @@
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_table.h"
 #include "planner/cli/limits.h"
 #include "planner/cli/summary_json.h"
 #include "planner/explain/explain_json.h"

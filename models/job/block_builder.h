@@ -93,6 +93,12 @@ class BlockBuilder {
   BlockId block_;
 };
 
+/// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.
+TensorId mixture_of_experts(BlockBuilder& block, TensorId x, TensorId scalars, double out_stddev);
+/// Adds an MLP up to what its last layer reads. The names of its layers begin with `prefix`.
+TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
+                    std::int64_t ffn_hidden);
+
 /// These build the graphs of the families. Each family's file has the sources of its shape.
 Graph build_gpt(const Job& job, std::int64_t micro_batch);
 Graph build_llama(const Job& job, std::int64_t micro_batch);

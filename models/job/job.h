@@ -42,6 +42,11 @@ enum class MlpInput : std::uint8_t {
   own_norm,     ///< the layer's input, by a norm of its own: in parallel to attention (GPT-NeoX)
   shared_norm,  ///< what attention reads (Falcon-7B)
 };
+/// A RouterScore says how a router's logits become scores of experts.
+enum class RouterScore : std::uint8_t {
+  softmax,  ///< over all experts (Mixtral, Qwen3)
+  sigmoid,  ///< of each (DeepSeek-V3, Llama 4)
+};
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
 /// A ParameterGroup has its own settings for the parameters that `match` names: those of a kind
@@ -77,6 +82,27 @@ struct Branch {
   bool operator==(const Branch&) const = default;
 };
 
+/// The MLPs of most layers of a llama job are a mixture of experts: a router chooses some of them
+/// for each token, and their outputs are summed by its weights (models/job/experts.cpp). Experts
+/// are gated MLPs without biases.
+struct Experts {
+  std::int64_t count = 0, chosen = 0;  ///< in a layer; of them for one token
+  std::int64_t ffn_hidden = 0;         ///< of one expert
+  std::int64_t shared_ffn_hidden = 0;  ///< of an MLP that every token has beside; 0: none
+  std::int64_t dense_layers = 0;       ///< the first layers, which have one MLP
+  RouterScore score = RouterScore::softmax;
+  bool normalized = true;  ///< the weights of a token are divided by their sum
+  double scale = 1;        ///< and multiplied by this
+  /// The experts are in `groups` of equal size, of which a token takes `top_groups` first: those
+  /// with the largest sum of their `group_best` highest scores.
+  std::int64_t groups = 1, top_groups = 1, group_best = 1;
+  /// A sequence of s tokens has at most ceil(capacity s chosen / count) rows at an expert, and the
+  /// choices behind are dropped; 0: all are computed.
+  double capacity = 0;
+  double balance_loss = 0, z_loss = 0;  ///< factors of the router's losses; 0: none
+  bool operator==(const Experts&) const = default;
+};
+
 struct Job {
   std::string name;
   Family family = Family::gpt;
@@ -106,6 +132,7 @@ struct Job {
   NormKind norm = NormKind::rms_norm;
   NormPlace norm_place = NormPlace::before;
   MlpInput mlp_input = MlpInput::attended;
+  std::optional<Experts> experts;
 
   std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
   /// bert: a dense layer of hidden x hidden before the logits. It is as large as BERT's pooler,
@@ -141,14 +168,21 @@ void check_job(const Job& job, const std::string& file);
 
 /// Returns the forward pass of one micro-batch of `micro_batch` sequences, op by op, with abstract
 /// ops (linear, attention). The blocks are embedding x 1, layer x L and head x 1. With a branch
-/// they are embedding, layer x L, join, branch_layer x M and head. gpt.cpp, llama.cpp and bert.cpp
-/// say what each family computes.
+/// they are embedding, layer x L, join, branch_layer x M and head. With experts, the layers that
+/// have them are block expert_layer, behind the dense ones. gpt.cpp, llama.cpp and bert.cpp say
+/// what each family computes.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
 
 /// Returns the columns of an attention head.
 std::int64_t head_width(const Job& job);
 /// Returns how many of them rotary embeddings turn (family llama).
 std::int64_t rotary_width(const Job& job);
+
+/// Returns the parameters that compute one token: of each layer's experts, those that are chosen.
+std::int64_t active_parameter_count(const Job& job);
+
+/// Returns the rows that a sequence may have at an expert, or 0 where all choices are computed.
+std::int64_t expert_capacity(const Job& job);
 
 /// Returns the layers of trunk and branch together, which pipeline stages and layer lists count.
 std::int64_t total_layers(const Job& job);

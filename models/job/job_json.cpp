@@ -8,7 +8,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/job/experts_json.h"
 #include "models/job/job.h"
+#include "models/job/job_limits.h"
 #include "models/job/job_words.h"
 #include "models/job/optimizer_json.h"
 #include "models/kinds/file_kind.h"
@@ -16,20 +18,6 @@
 
 namespace plimsoll {
 namespace {
-
-// Largest values of each size (docs/reference/job.md); with the two totals below, every
-// byte count derived from a job stays within 63 bits.
-constexpr std::int64_t kMostLayers = 100'000;
-constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
-constexpr std::int64_t kMostHeads = std::int64_t{1} << 16;
-constexpr std::int64_t kMostHeadSize = std::int64_t{1} << 16;
-constexpr std::int64_t kMostFfn = std::int64_t{1} << 22;
-constexpr std::int64_t kMostVocab = std::int64_t{1} << 24;
-constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;
-constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
-constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;
-constexpr double kMostParameters = 0x1p50;
-constexpr double kMostActivations = 0x1p54;
 
 [[noreturn]] void refuse(const std::string& file, const char* pointer, const std::string& message) {
   throw InputError(file, pointer, message);
@@ -166,15 +154,20 @@ void check_totals(const Job& job, const std::string& file) {
                branch_layers = static_cast<double>(branch.layers),
                branch_ffn = static_cast<double>(branch.ffn_hidden);
   const double heads = static_cast<double>(job.heads * head_width(job));
+  const Experts experts = job.experts.value_or(Experts{});
+  const double expert_ffn = static_cast<double>(experts.ffn_hidden),
+               chosen = static_cast<double>(experts.chosen);
   const double parameters = layers * (4 * hidden * heads + 3 * hidden * ffn) +
+                            layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
                             hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
   if (parameters > kMostParameters) {
     refuse(file, "",
            fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
   }
-  const double per_layer =
-      static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads + 2 * ffn;
+  const double per_layer = static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads +
+                           2 * ffn + chosen * (2 * hidden + 3 * expert_ffn) +
+                           static_cast<double>(experts.count);
   const double per_branch_layer =
       static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
   const double activations =
@@ -210,6 +203,7 @@ void read_llama(JsonObject& object, Job& job) {
   read_choice(object, "norm", kNorms, job.norm);
   read_choice(object, "norm_place", kNormPlaces, job.norm_place);
   read_choice(object, "mlp_input", kMlpInputs, job.mlp_input);
+  if (object.has("experts")) job.experts = experts_from(object.object("experts"), job.ffn_hidden);
 }
 
 /// The keys that only some families have.
@@ -256,6 +250,7 @@ void write_llama(const Job& job, Json& value) {
   write_choice(value, "norm", kNorms, job.norm);
   write_choice(value, "norm_place", kNormPlaces, job.norm_place);
   write_choice(value, "mlp_input", kMlpInputs, job.mlp_input);
+  if (job.experts) value["experts"] = experts_json(*job.experts);
 }
 
 void write_family(const Job& job, Json& value) {
@@ -287,6 +282,7 @@ void check_job(const Job& job, const std::string& file) {
   check_sizes(job, file);
   check_attention(job, file);
   check_layer(job, file);
+  check_experts(job, file);
   check_totals(job, file);
   check_optimizer(job, file);
   check_branch(job, file);

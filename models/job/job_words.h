@@ -16,6 +16,7 @@ inline constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_no
 inline constexpr std::array<std::string_view, 3> kNormPlaces = {"before", "around", "after"};
 inline constexpr std::array<std::string_view, 3> kMlpInputs = {"attended", "own_norm",
                                                                "shared_norm"};
+inline constexpr std::array<std::string_view, 2> kRouterScores = {"softmax", "sigmoid"};
 /// The types in which a job computes, and their words.
 inline constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};

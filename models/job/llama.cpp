@@ -10,6 +10,7 @@
 //   section 2.2); norms behind each branch: OLMo 2 (arXiv 2501.00656, section 3.2)
 // attention and MLP in parallel, a part of each head turned: GPT-NeoX (arXiv 2204.06745, section
 //   2.1); in parallel behind one norm: Falcon (arXiv 2311.16867, section 4)
+// a mixture of experts in place of the MLP: experts.cpp
 #include <cmath>
 
 #include "base/error.h"
@@ -24,40 +25,6 @@ constexpr double kEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
 TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, TensorId x) {
   return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kEpsilon)
                                         : block.layer_norm(name, x, kEpsilon);
-}
-
-TensorId elementwise(BlockBuilder& block, OpKind kind, const std::string& name, TensorId x) {
-  const TensorId y = block.tensor(name, block.shape(x));
-  block.op(kind, {x}, {y});
-  return y;
-}
-
-TensorId gated(BlockBuilder& block, OpKind kind, const std::string& name, TensorId gates) {
-  const TensorId product = block.tensor(name, {block.tokens(), block.job().ffn_hidden});
-  block.op(kind, {gates}, {product});
-  return product;
-}
-
-/// The MLP up to what `down` reads.
-TensorId active(BlockBuilder& block, const Job& job, TensorId x) {
-  const auto up = [&] {
-    return block.linear("up", x, {.out = {job.ffn_hidden}, .split_dim = 1, .bias = job.mlp_bias});
-  };
-  const auto gate_up = [&] {
-    return block.linear("gate_up", x,
-                        {.out = {2, job.ffn_hidden}, .split_dim = 2, .bias = job.mlp_bias});
-  };
-  switch (job.activation) {
-    case Activation::swiglu:
-      return gated(block, OpKind::swiglu, "swiglu", gate_up());
-    case Activation::geglu:
-      return gated(block, OpKind::geglu, "geglu", gate_up());
-    case Activation::squared_relu:
-      return elementwise(block, OpKind::squared_relu, "squared_relu", up());
-    case Activation::gelu:
-      return elementwise(block, OpKind::gelu, "gelu", up());
-  }
-  INVARIANT(false, "an MLP has an activation");
 }
 
 TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
@@ -98,8 +65,16 @@ Attended attend(BlockBuilder& block, const Job& job, TensorId x, double out_stdd
   return {read, block.dropout("attended", attended)};
 }
 
-void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
-  BlockBuilder block(graph, job, micro_batch, "layer", BlockKind::layer, job.layers);
+/// Layers of one kind: with one MLP, or with a mixture of experts.
+struct LayerKind {
+  const char* block;
+  std::int64_t count;
+  bool experts;
+};
+
+void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const LayerKind& kind,
+                  TensorId scalars) {
+  BlockBuilder block(graph, job, micro_batch, kind.block, BlockKind::layer, kind.count);
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
   const Attended attention = attend(block, job, x, out_stddev);
@@ -110,9 +85,12 @@ void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
   } else if (job.norm_place != NormPlace::after) {
     read = norm(block, job, "norm2", read);
   }
-  const TensorId down = block.linear(
-      "down", active(block, job, read),
-      {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
+  const auto mlp = [&] {
+    return block.linear(
+        "down", active_mlp(block, read, "", job.ffn_hidden),
+        {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
+  };
+  const TensorId down = kind.experts ? mixture_of_experts(block, read, scalars, out_stddev) : mlp();
   const TensorId fed = branch(block, job, "mlp_norm", down);
   block.output(block.add("output", middle, block.dropout("fed", fed)));
 }
@@ -131,10 +109,42 @@ void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId
 
 }  // namespace
 
+TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
+                    std::int64_t ffn_hidden) {
+  const Job& job = block.job();
+  const auto apply = [&](OpKind kind, const char* name, TensorId from) {
+    const TensorId y = block.tensor(prefix + name, {block.tokens(), ffn_hidden});
+    block.op(kind, {from}, {y});
+    return y;
+  };
+  const auto up = [&] {
+    return block.linear(prefix + "up", x,
+                        {.out = {ffn_hidden}, .split_dim = 1, .bias = job.mlp_bias});
+  };
+  const auto gate_up = [&] {
+    return block.linear(prefix + "gate_up", x,
+                        {.out = {2, ffn_hidden}, .split_dim = 2, .bias = job.mlp_bias});
+  };
+  switch (job.activation) {
+    case Activation::swiglu:
+      return apply(OpKind::swiglu, "swiglu", gate_up());
+    case Activation::geglu:
+      return apply(OpKind::geglu, "geglu", gate_up());
+    case Activation::squared_relu:
+      return apply(OpKind::squared_relu, "squared_relu", up());
+    case Activation::gelu:
+      return apply(OpKind::gelu, "gelu", up());
+  }
+  INVARIANT(false, "an MLP has an activation");
+}
+
 Graph build_llama(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
   const TensorId word = build_embedding(graph, job, micro_batch);
-  build_layer(graph, job, micro_batch);
+  const std::int64_t dense = job.experts ? job.experts->dense_layers : job.layers;
+  if (dense > 0) build_layers(graph, job, micro_batch, {"layer", dense, false}, scalars);
+  if (dense < job.layers)
+    build_layers(graph, job, micro_batch, {"expert_layer", job.layers - dense, true}, scalars);
   build_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }

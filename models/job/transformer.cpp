@@ -29,6 +29,23 @@ std::int64_t rotary_width(const Job& job) {
   return std::llround(double(head_width(job)) * job.rotary_fraction);
 }
 
+std::int64_t active_parameter_count(const Job& job) {
+  const Graph graph = build_forward(job, 1);
+  std::int64_t idle = 0;
+  for (const Op& op : graph.ops) {
+    if (op.kind != OpKind::grouped_matmul) continue;
+    const std::int64_t all = elements(graph.at(op.inputs[1]).shape), count = job.experts->count;
+    idle += graph.at(*op.block).count * all / count * (count - job.experts->chosen);
+  }
+  return parameter_count(graph) - idle;
+}
+
+std::int64_t expert_capacity(const Job& job) {
+  if (!job.experts || job.experts->capacity == 0) return 0;
+  const double even = double(job.sequence * job.experts->chosen) / double(job.experts->count);
+  return std::int64_t(std::ceil(job.experts->capacity * even));
+}
+
 std::int64_t total_layers(const Job& job) {
   return job.layers + (job.branch ? job.branch->layers : 0);
 }
@@ -41,6 +58,8 @@ Flops forward_matmul_flops_per_sequence(const Job& job) {
     if (op.kind == OpKind::linear || op.kind == OpKind::matmul) {
       const MatmulShape shape = matmul_shape(op, graph.tensors);
       one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
+    } else if (op.kind == OpKind::grouped_matmul) {
+      one = flops(op, graph.tensors).value();
     } else if (op.kind == OpKind::attention) {  // q k^T and p v
       one = 4.0 * double(elements(graph.at(op.inputs[0]).shape)) * double(job.sequence) *
             share_in_window(std::get<AttentionParams>(op.params));

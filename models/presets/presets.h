@@ -25,7 +25,7 @@ const std::vector<Preset>& calibration_presets();
 const std::vector<Preset>& framework_presets();
 
 /// Returns models/presets/flags: how frameworks spell choices of a strategy
-/// (passes/strategy/framework_flags.h).
+/// (passes/flags/framework_flags.h).
 const std::vector<Preset>& flag_presets();
 
 /// Returns models/presets/gpus: datasheets of generations of GPUs

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// Texts by key, as passes/strategy/flag_fields.h has them.
+/// Texts by key, as passes/flags/flag_fields.h has them.
 using SettingFields = std::map<std::string, std::string, std::less<>>;
 
 /// Returns the integer that a whole text is.

@@ -93,7 +93,7 @@ class TokenSplitter {
   /// Ops that need to know which token of its sequence each row is.
   static bool needs_whole(OpKind kind) {
     return kind == OpKind::position_add || kind == OpKind::token_type_add ||
-           kind == OpKind::gather_rows;
+           kind == OpKind::gather_rows || kind == OpKind::place_choices;
   }
 
   /// Returns whether partial sums can go straight to the ranks that work on them: they are sums of
@@ -104,7 +104,9 @@ class TokenSplitter {
         if (id == reduction.outputs[0] && needs_whole(op.kind)) return false;
       }
       const bool writes = op.outputs[0] == reduction.inputs[0];
-      if (writes && op.kind != OpKind::matmul && op.kind != OpKind::embedding) return false;
+      const bool of_tokens = op.kind == OpKind::matmul || op.kind == OpKind::embedding ||
+                             op.kind == OpKind::combine_rows;
+      if (writes && !of_tokens) return false;
     }
     return true;
   }
@@ -119,15 +121,22 @@ class TokenSplitter {
       }
     } else if (works_on_tokens(op)) {
       for (TensorId& id : op.inputs) {
-        if (graph_.at(id).role == TensorRole::parameter) {
+        const TensorRole role = graph_.at(id).role;
+        const bool whole = role == TensorRole::scalar || input_is_counts(op, id);
+        if (role == TensorRole::parameter) {
           graph_.at(id).gradient_group = Group{{Axis::mp}};
-        } else if (!is_split(id)) {
+        } else if (!whole && !is_split(id)) {
           id = part_of(op, id);
         }
       }
       for (TensorId id : op.outputs) split(id);
     }
     out_.push_back(std::move(op));
+  }
+
+  /// The choices of whole sequences are no rows of tokens.
+  static bool input_is_counts(const Op& op, TensorId id) {
+    return op.kind == OpKind::balance_experts && id == op.inputs[2];
   }
 
   /// Returns whether an op works row by row, so that each rank can do its own rows. Ops that read

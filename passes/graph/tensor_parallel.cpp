@@ -180,6 +180,15 @@ class Splitter {
           split_into_heads(op.outputs[1], *graph_.at(op.inputs[0]).split);
         }
         break;
+      case OpKind::dispatch_rows:  // to experts that are split
+        op.inputs[0] = copied(op, op.inputs[0]);
+        op.inputs[2] = copied(op, op.inputs[2]);
+        break;
+      case OpKind::grouped_matmul:
+        split_experts(op);
+        break;
+      case OpKind::combine_rows:  // of what each rank has a part
+        return emit_partial(std::move(op), Reduction::sum);
       case OpKind::rms_norm:  // of heads [n,1,a,d] that are split: rstd [n,1,a]
         split_head_norm(op);
         break;
@@ -187,6 +196,14 @@ class Splitter {
         row(op.kind).keeps_split ? split_as_input(op) : refuse_split_inputs(op);
     }
     out_.push_back(std::move(op));
+  }
+
+  /// Experts [e,h,2,f] are split by columns, which makes their rows so. Those [e,f,h] are split by
+  /// rows and give partial sums, which combine_rows adds up before the ranks do.
+  void split_experts(const Op& op) {
+    const std::int64_t dim = graph_.at(op.inputs[1]).split->dim;
+    if (dim > 1) return split_activation(op.outputs[0], dim - 1);
+    INVARIANT(split_of(op.inputs[0]).has_value(), "row-parallel experts need split rows");
   }
 
   /// Each rank norms its own heads, with weights that all ranks have.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/precision_rules.h"
 
 namespace plimsoll {
@@ -386,62 +387,6 @@ Verdict buffers_are_legal(const Strategy& strategy) {
 
 }  // namespace
 
-std::array<Axis, kAxes> axes_of(RankOrder order) {
-  constexpr std::array<std::array<Axis, 3>, std::size(kRankOrders)> kOuter = {{
-      {Axis::sharding, Axis::dp, Axis::pp},
-      {Axis::sharding, Axis::pp, Axis::dp},
-      {Axis::pp, Axis::sharding, Axis::dp},
-      {Axis::dp, Axis::sharding, Axis::pp},
-      {Axis::dp, Axis::pp, Axis::sharding},
-      {Axis::pp, Axis::dp, Axis::sharding},
-  }};
-  const auto& outer = kOuter[std::size_t(order)];
-  return {Axis::mp, Axis::cp, outer[0], outer[1], outer[2]};
-}
-
-Grid grid_of(const Strategy& strategy) {
-  Grid grid;
-  grid.order = axes_of(strategy.rank_order);
-  grid.degree[static_cast<std::size_t>(Axis::mp)] = strategy.mp;
-  grid.degree[static_cast<std::size_t>(Axis::cp)] = strategy.cp;
-  grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
-  grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
-  grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
-  return grid;
-}
-
-bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b) {
-  const Grid grid = grid_of(strategy);
-  const auto numbered = [&](RankOrder order) {
-    std::vector<Axis> axes;
-    for (const Axis axis : axes_of(order)) {
-      if (grid[axis] > 1) axes.push_back(axis);
-    }
-    return axes;
-  };
-  return numbered(a) == numbered(b);
-}
-
-std::int64_t optimizer_shards(const Strategy& strategy) {
-  return strategy.sharding_stage > 0 ? strategy.sharding_degree * strategy.cp : 1;
-}
-
-AxisSet shard_axes(const Strategy& strategy) {
-  AxisSet axes;
-  if (strategy.sharding_stage == 0) return axes;
-  if (strategy.cp > 1) axes.add(Axis::cp);
-  if (strategy.sharding_degree > 1) axes.add(Axis::sharding);
-  return axes;
-}
-
-bool classes_by_owner(const Strategy& strategy) {
-  return strategy.sharding_stage > 0 && strategy.sharding_owner != ShardingOwner::elements;
-}
-
-std::int64_t rank_classes(const Strategy& strategy) {
-  return strategy.pp * (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
-}
-
 std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
   const std::int64_t per_micro_batch =
       strategy.micro_batch * strategy.dp * strategy.sharding_degree;
@@ -485,6 +430,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = context_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = experts_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;

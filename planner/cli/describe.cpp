@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/framework_flags.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "plan/simplicity.h"

@@ -9,7 +9,7 @@
 #include "imports/shell_words.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_table.h"
 #include "predict/calibration_choice.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "models/presets/presets.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_table.h"
 #include "planner/cli/limits.h"
 #include "planner/sweep/sweep_inputs.h"
 

@@ -82,9 +82,23 @@ std::string bias_words(const Job& job) {
   return of.empty() ? "none" : fmt::format("of {}", fmt::join(of, "; "));
 }
 
+std::string expert_words(const Job& job) {
+  const Experts& experts = *job.experts;
+  std::string words = fmt::format("{} of {} for each token, {} wide", experts.chosen, experts.count,
+                                  experts.ffn_hidden);
+  if (experts.shared_ffn_hidden > 0)
+    words += fmt::format("; one of {} for all tokens", experts.shared_ffn_hidden);
+  if (experts.dense_layers > 0)
+    words += fmt::format("; none in the first {} layers", experts.dense_layers);
+  if (experts.capacity > 0)
+    words += fmt::format("; at most {} rows of a sequence at each", expert_capacity(job));
+  return words;
+}
+
 void add_llama(const Job& job, Section& shape) {
   shape.add("norms", norm_words(job));
   shape.add("MLP", mlp_words(job));
+  if (job.experts) shape.add("experts", expert_words(job), job.experts->count);
   shape.add("biases", bias_words(job));
   if (job.window > 0) shape.add_count("window", job.window);
   shape.add("rotary",
@@ -138,6 +152,7 @@ Section parameter_section(const Job& job) {
   const Graph graph = build_forward(job, 1);
   Section section{"parameters", "parameters"};
   section.add_count("all", parameter_count(graph));
+  if (job.experts) section.add_count("of one token", active_parameter_count(job));
   const auto sum = [&](const auto& counts) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {

@@ -8,10 +8,10 @@
 
 #include "graph/program.h"
 #include "passes/pipeline.h"
-#include "passes/strategy/flag_document.h"
-#include "passes/strategy/flag_fields.h"
-#include "passes/strategy/flag_reader.h"
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/flag_document.h"
+#include "passes/flags/flag_fields.h"
+#include "passes/flags/flag_reader.h"
+#include "passes/flags/framework_flags.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,6 @@
 // GELU, squared ReLU, add, bias add (oneDNN), fill and cast.
 // Squared ReLU: So et al. 2021, "Primer", arXiv 2109.08668, section 4.1.
+#include <array>
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
@@ -59,6 +60,20 @@ PLIMSOLL_VECTORIZE void squared_relu_backward_row(const float* dy, const float* 
                                                   std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) dx[i] = x[i] > 0 ? 2.0f * x[i] * dy[i] : 0.0f;
+}
+
+PLIMSOLL_VECTORIZE float dot(const float* a, const float* b, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<float, std::size_t(kLanes)> lanes = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma omp simd
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
+  }
+  float result = 0;
+  for (float lane : lanes) result += lane;
+  for (; i < count; ++i) result += a[i] * b[i];
+  return result;
 }
 
 PLIMSOLL_VECTORIZE void add_rows(const float* a, const float* b, float* sum, std::int64_t count) {

@@ -85,31 +85,46 @@ using ForwardRow = void (*)(const float* gate, const float* up, float* y, std::i
 using BackwardRow = void (*)(const float* dy, const float* gate, const float* up, float* dgate,
                              float* dup, std::int64_t count);
 
+PLIMSOLL_VECTORIZE void scale_row(float* row, float factor, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) row[i] *= factor;
+}
+
 KernelPointer prepare_forward(const KernelRequest& request, ForwardRow run_row) {
   const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
+  const bool weighted = request.op.inputs.size() > 1;
   Scratch scratch(request);
   const Rows x(request.input(0), {rows, 2 * columns, 1}, scratch),
       y(request.output(0), {rows, columns, 1}, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const float* gates = x.read(in[0], row, 1);
-      run_row(gates, gates + columns, y.target(out[0], row), columns);
+      float* values = y.target(out[0], row);
+      run_row(gates, gates + columns, values, columns);
+      if (weighted) scale_row(values, floats(in, 1)[row], columns);
       y.store(out[0], row, 1);
     }
   });
 }
 
+/// With y = w f(x): dw = dy f(x) and dx = w (dy f'(x)). Every product f has an up factor that it is
+/// linear in, so dy f(x) is the gradient of up times up.
 KernelPointer prepare_backward(const KernelRequest& request, BackwardRow run_row) {
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
+  const bool weighted = request.op.inputs.size() > 2;
   Scratch scratch(request);
   const Rows dy(request.input(0), {rows, columns, 1}, scratch),
       x(request.input(1), {rows, 2 * columns, 1}, scratch),
       dx(request.output(0), {rows, 2 * columns, 1}, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const float* gates = x.read(in[1], row, 1);
+      const float *gates = x.read(in[1], row, 1), *up = gates + columns;
       float* slopes = dx.target(out[0], row);
-      run_row(dy.read(in[0], row, 1), gates, gates + columns, slopes, slopes + columns, columns);
+      run_row(dy.read(in[0], row, 1), gates, up, slopes, slopes + columns, columns);
+      if (weighted) {
+        floats_out(out, 1)[row] = dot(slopes + columns, up, columns);
+        scale_row(slopes, floats(in, 2)[row], 2 * columns);
+      }
       dx.store(out[0], row, 1);
     }
   });

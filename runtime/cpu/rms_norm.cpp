@@ -13,20 +13,6 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 
-/// Sum of a b, in lanes.
-PLIMSOLL_VECTORIZE float dot(const float* a, const float* b, std::int64_t count) {
-  std::array<float, kLanes> lanes = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-#pragma omp simd
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
-  }
-  float result = 0;
-  for (float lane : lanes) result += lane;
-  for (; i < count; ++i) result += a[i] * b[i];
-  return result;
-}
-
 /// Sum of a b c, in lanes.
 PLIMSOLL_VECTORIZE float dot3(const float* a, const float* b, const float* c, std::int64_t count) {
   std::array<float, kLanes> lanes = {};

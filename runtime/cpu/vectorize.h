@@ -19,5 +19,7 @@ namespace plimsoll {
 void fill_floats(float* values, std::int64_t count, float value);
 /// Computes sum = a + b, where `sum` may be `a` or `b`.
 void add_rows(const float* a, const float* b, float* sum, std::int64_t count);
+/// Returns the sum of a b.
+float dot(const float* a, const float* b, std::int64_t count);
 
 }  // namespace plimsoll

@@ -11,7 +11,20 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<OpKind, 0> kLacking = {};
+constexpr std::array kLacking = {
+    OpKind::route,
+    OpKind::route_backward,
+    OpKind::balance_experts,
+    OpKind::balance_experts_backward,
+    OpKind::place_choices,
+    OpKind::dispatch_rows,
+    OpKind::dispatch_rows_backward,
+    OpKind::combine_rows,
+    OpKind::combine_rows_backward,
+    OpKind::grouped_matmul,
+    OpKind::grouped_matmul_backward,
+    OpKind::grouped_weight_gradient,
+};
 
 constexpr std::array<CudaPrepare, kOpKinds> kPrepare = {{
 #define PLIMSOLL_OP(op, ...) has_kernel(OpKind::op, kLacking) ? prepare_##op : nullptr,

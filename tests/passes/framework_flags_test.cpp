@@ -1,5 +1,5 @@
 // A framework's own flags for what a strategy asks of it.
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/framework_flags.h"
 
 #include <gtest/gtest.h>
 

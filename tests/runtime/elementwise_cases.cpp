@@ -70,6 +70,12 @@ void add_gated(Cases& cases, const OpSizes& z) {
     cases.push_back(make_case(std::string(to_text(backward)), backward, {},
                               {normal("dy", y, 1), normal("x", gates, 2, 3)},
                               {blank("dx", gates)}));
+    const Operand weights = normal("weights", {z.tokens()}, 4);
+    cases.push_back(make_case(std::string(to_text(forward)) + "/weighted", forward, {},
+                              {normal("x", gates, 1, 3), weights}, {blank("y", y)}));
+    cases.push_back(make_case(std::string(to_text(backward)) + "/weighted", backward, {},
+                              {normal("dy", y, 1), normal("x", gates, 2, 3), weights},
+                              {blank("dx", gates), blank("dweights", {z.tokens()})}));
   }
 }
 
@@ -101,39 +107,37 @@ double gelu_slope(double x) {
   return 0.5 * (1 + std::tanh(inner)) + 0.5 * x * inner_slope / std::pow(std::cosh(inner), 2);
 }
 
-void swiglu(const Operands& o) {
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+double silu_slope(double x) {
+  const double s = 1 / (1 + std::exp(-x));
+  return s + x * s * (1 - s);
+}
+
+/// y = w f(gate) up, where w is 1 without weights.
+template <double (*kFunction)(double)>
+void gated(const Operands& o) {
   const std::size_t f = o.out_dim(0, 1);
+  const bool weighted = o.c.op.inputs.size() > 1;
   for (std::size_t i = 0; i < o.out(0).size(); ++i) {
     const std::size_t at = i / f * 2 * f + i % f;
-    const double gate = o.in(0)[at];
-    o.out(0)[i] = gate / (1 + std::exp(-gate)) * o.in(0)[at + f];
+    const double weight = weighted ? o.in(1)[i / f] : 1;
+    o.out(0)[i] = weight * kFunction(o.in(0)[at]) * o.in(0)[at + f];
   }
 }
 
-void swiglu_backward(const Operands& o) {
+template <double (*kFunction)(double), double (*kSlope)(double)>
+void gated_backward(const Operands& o) {
   const std::size_t f = o.in_dim(0, 1);
+  const bool weighted = o.c.op.inputs.size() > 2;
+  if (weighted) std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
   for (std::size_t i = 0; i < o.in(0).size(); ++i) {
     const std::size_t at = i / f * 2 * f + i % f;
-    const double gate = o.in(1)[at], up = o.in(1)[at + f], s = 1 / (1 + std::exp(-gate));
-    o.out(0)[at] = o.in(0)[i] * up * (s + gate * s * (1 - s));
-    o.out(0)[at + f] = o.in(0)[i] * gate * s;
-  }
-}
-
-void geglu(const Operands& o) {
-  const std::size_t f = o.out_dim(0, 1);
-  for (std::size_t i = 0; i < o.out(0).size(); ++i) {
-    const std::size_t at = i / f * 2 * f + i % f;
-    o.out(0)[i] = gelu(o.in(0)[at]) * o.in(0)[at + f];
-  }
-}
-
-void geglu_backward(const Operands& o) {
-  const std::size_t f = o.in_dim(0, 1);
-  for (std::size_t i = 0; i < o.in(0).size(); ++i) {
-    const std::size_t at = i / f * 2 * f + i % f;
-    o.out(0)[at] = o.in(0)[i] * o.in(1)[at + f] * gelu_slope(o.in(1)[at]);
-    o.out(0)[at + f] = o.in(0)[i] * gelu(o.in(1)[at]);
+    const double gate = o.in(1)[at], up = o.in(1)[at + f];
+    const double weight = weighted ? o.in(2)[i / f] : 1;
+    o.out(0)[at] = weight * o.in(0)[i] * up * kSlope(gate);
+    o.out(0)[at + f] = weight * o.in(0)[i] * kFunction(gate);
+    if (weighted) o.out(1)[i / f] += o.in(0)[i] * kFunction(gate) * up;
   }
 }
 
@@ -189,10 +193,10 @@ constexpr OpReference kReferences[] = {
      [](const Operands& o) {
        each(o, [&](std::size_t i) { return 2 * std::max(o.in(1)[i], 0.0) * o.in(0)[i]; });
      }},
-    {OpKind::swiglu, swiglu},
-    {OpKind::swiglu_backward, swiglu_backward},
-    {OpKind::geglu, geglu},
-    {OpKind::geglu_backward, geglu_backward},
+    {OpKind::swiglu, gated<silu>},
+    {OpKind::swiglu_backward, gated_backward<silu, silu_slope>},
+    {OpKind::geglu, gated<gelu>},
+    {OpKind::geglu_backward, gated_backward<gelu, gelu_slope>},
     {OpKind::add,
      [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; }); }},
     {OpKind::own_part, own_part},

@@ -48,6 +48,7 @@ extern const OpFamily kMatmulOps;       // matmul_cases.cpp
 extern const OpFamily kHeadOps;         // head_cases.cpp
 extern const OpFamily kDataOps;         // data_cases.cpp
 extern const OpFamily kLossOps;         // loss_cases.cpp
+extern const OpFamily kExpertOps;       // expert_cases.cpp
 
 /// The reference of flash attention; false for any other.
 bool run_attention_reference(const Operands& o);

@@ -83,7 +83,7 @@ ForwardOf forward_of(OpKind kind, const RuleStep& step) {
 
 bool has_own_test(OpKind kind) {
   return kind == OpKind::softmax_backward || kind == OpKind::cross_entropy_backward ||
-         kind == OpKind::dropout;
+         kind == OpKind::dropout || kind == OpKind::balance_experts_backward;
 }
 
 /// By op of a backward rule: the first forward op that has it in its rule.
@@ -124,6 +124,7 @@ OpCase forward_case(const OpCase& c, const ForwardOf& forward) {
   for (std::size_t i = 0; i < forward.inputs.size(); ++i) {
     const std::string name = "in" + std::to_string(i);
     if (const auto from = forward.inputs[i]) {
+      if (*from >= c.op.inputs.size()) continue;  // an optional operand that the case lacks
       inputs.push_back({name, c.input(*from).shape, c.input_values(*from), c.input(*from).dtype});
     } else {
       const Shape shape = unread_shape(c, forward, i);

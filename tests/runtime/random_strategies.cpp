@@ -49,6 +49,31 @@ void draw_family(Random& random, Job& job) {
   }
 }
 
+/// In most layers of some jobs there are experts, whose choices are dropped or not.
+void draw_experts(Random& random, Job& job) {
+  const bool gated = job.activation == Activation::swiglu || job.activation == Activation::geglu;
+  if (job.family != Family::llama || !gated || coin(random)) return;
+  job.mlp_bias = false;
+  Experts experts;
+  experts.count = one_of<std::int64_t>(random, {2, 4, 6, 8});
+  experts.groups = experts.count % 4 == 0 ? one_of<std::int64_t>(random, {1, 2}) : 1;
+  experts.top_groups = one_of<std::int64_t>(random, {1, experts.groups});
+  const std::int64_t open = experts.count / experts.groups * experts.top_groups;
+  experts.group_best = std::min<std::int64_t>(2, experts.count / experts.groups);
+  experts.chosen = std::min(open, one_of<std::int64_t>(random, {1, 2, 3}));
+  experts.ffn_hidden = job.heads * one_of<std::int64_t>(random, {2, 4});
+  if (coin(random)) experts.shared_ffn_hidden = job.heads * 4;
+  experts.dense_layers =
+      std::int64_t(random() % std::uint64_t(std::min<std::int64_t>(job.layers, 3)));
+  experts.score = one_of(random, {RouterScore::softmax, RouterScore::sigmoid});
+  experts.normalized = coin(random);
+  experts.scale = one_of(random, {1.0, 2.5});
+  experts.capacity = one_of(random, {0.0, 0.0, 0.75, 1.5});
+  experts.balance_loss = one_of(random, {0.0, 0.01});
+  experts.z_loss = one_of(random, {0.0, 0.001});
+  job.experts = experts;
+}
+
 void draw_optimizer(Random& random, Job& job) {
   Optimizer& optimizer = job.optimizer;
   optimizer.kind = one_of(random, {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb});
@@ -71,6 +96,7 @@ Job draw_job(Random& random) {
   job.tied_embeddings = coin(random);
   job.dropout = one_of(random, {0.0, 0.0, 0.2});
   draw_family(random, job);
+  draw_experts(random, job);
   job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
   draw_optimizer(random, job);
   job.seed = std::int64_t(random() % 1000);

@@ -1,9 +1,9 @@
 // Writes flags by the rows of their table.
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/framework_flags.h"
 
 #include <algorithm>
 
-#include "passes/strategy/flag_quantities.h"
+#include "passes/flags/flag_quantities.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Converts settings of documents to flags, and back.
-#include "passes/strategy/flag_document.h"
+#include "passes/flags/flag_document.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "documents/document.h"
-#include "passes/strategy/flag_quantities.h"
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/flag_quantities.h"
+#include "passes/flags/framework_flags.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Reads the tables of flags.
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_table.h"
 
 #include <algorithm>
 

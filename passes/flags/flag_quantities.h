@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/strategy/flag_fields.h"
+#include "passes/flags/flag_fields.h"
 
 namespace plimsoll {
 

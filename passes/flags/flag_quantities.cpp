@@ -1,5 +1,5 @@
 // Quantities that flags state and files do not.
-#include "passes/strategy/flag_quantities.h"
+#include "passes/flags/flag_quantities.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "models/settings/settings_quantities.h"
-#include "passes/strategy/flag_parts.h"
+#include "passes/flags/flag_parts.h"
 
 namespace plimsoll {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "passes/strategy/flag_fields.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_fields.h"
+#include "passes/flags/flag_table.h"
 
 namespace plimsoll {
 

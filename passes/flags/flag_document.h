@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "passes/strategy/flag_fields.h"
-#include "passes/strategy/flag_reader.h"
-#include "passes/strategy/flag_table.h"
+#include "passes/flags/flag_fields.h"
+#include "passes/flags/flag_reader.h"
+#include "passes/flags/flag_table.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // Reads flags row by row, in the order of their table.
-#include "passes/strategy/flag_reader.h"
+#include "passes/flags/flag_reader.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,9 +9,9 @@
 #include <stdexcept>
 
 #include "base/json.h"
-#include "passes/strategy/flag_parts.h"
-#include "passes/strategy/flag_quantities.h"
-#include "passes/strategy/framework_flags.h"
+#include "passes/flags/flag_parts.h"
+#include "passes/flags/flag_quantities.h"
+#include "passes/flags/framework_flags.h"
 
 namespace plimsoll {
 namespace {

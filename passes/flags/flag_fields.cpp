@@ -1,5 +1,5 @@
 // Converts jobs, strategies and frameworks to texts by key, and back.
-#include "passes/strategy/flag_fields.h"
+#include "passes/flags/flag_fields.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
-#include "passes/strategy/flag_parts.h"
-#include "passes/strategy/flag_quantities.h"
+#include "passes/flags/flag_parts.h"
+#include "passes/flags/flag_quantities.h"
 
 namespace plimsoll {
 namespace {
@@ -22,8 +22,9 @@ namespace {
 constexpr std::string_view kOfFramework = "framework.";
 constexpr std::string_view kModules = "modules:";
 /// Keys of job files whose values are texts; the others are numbers, true or false.
-constexpr std::string_view kTexts[] = {"name", "family",     "precision", "activation",
-                                       "norm", "norm_place", "mlp_input", "optimizer.kind"};
+constexpr std::string_view kTexts[] = {"name",       "family",        "precision",
+                                       "activation", "norm",          "norm_place",
+                                       "mlp_input",  "experts.score", "optimizer.kind"};
 /// Keys of job files that flags may state.
 constexpr std::string_view kJobKeys[] = {"name",
                                          "family",
@@ -47,6 +48,20 @@ constexpr std::string_view kJobKeys[] = {"name",
                                          "norm",
                                          "norm_place",
                                          "mlp_input",
+                                         "experts.count",
+                                         "experts.chosen",
+                                         "experts.ffn_hidden",
+                                         "experts.shared_ffn_hidden",
+                                         "experts.dense_layers",
+                                         "experts.score",
+                                         "experts.normalized",
+                                         "experts.scale",
+                                         "experts.groups",
+                                         "experts.top_groups",
+                                         "experts.group_best",
+                                         "experts.capacity",
+                                         "experts.balance_loss",
+                                         "experts.z_loss",
                                          "global_batch",
                                          "precision",
                                          "optimizer.kind",
@@ -63,11 +78,41 @@ constexpr std::string_view kJobKeys[] = {"name",
                                          "seed"};
 
 /// Some of these keys say what the model is.
-constexpr std::string_view kModelKeys[] = {
-    "name",       "family",     "layers",          "hidden",      "heads",           "kv_heads",
-    "ffn_hidden", "vocab",      "tied_embeddings", "head_size",   "qkv_bias",        "out_bias",
-    "mlp_bias",   "qk_norm",    "window",          "rotary_base", "rotary_fraction", "activation",
-    "norm",       "norm_place", "mlp_input"};
+constexpr std::string_view kModelKeys[] = {"name",
+                                           "family",
+                                           "layers",
+                                           "hidden",
+                                           "heads",
+                                           "kv_heads",
+                                           "ffn_hidden",
+                                           "vocab",
+                                           "tied_embeddings",
+                                           "head_size",
+                                           "qkv_bias",
+                                           "out_bias",
+                                           "mlp_bias",
+                                           "qk_norm",
+                                           "window",
+                                           "rotary_base",
+                                           "rotary_fraction",
+                                           "activation",
+                                           "norm",
+                                           "norm_place",
+                                           "mlp_input",
+                                           "experts.count",
+                                           "experts.chosen",
+                                           "experts.ffn_hidden",
+                                           "experts.shared_ffn_hidden",
+                                           "experts.dense_layers",
+                                           "experts.score",
+                                           "experts.normalized",
+                                           "experts.scale",
+                                           "experts.groups",
+                                           "experts.top_groups",
+                                           "experts.group_best",
+                                           "experts.capacity",
+                                           "experts.balance_loss",
+                                           "experts.z_loss"};
 
 template <class Range>
 bool has(const Range& keys, std::string_view key) {
@@ -104,7 +149,8 @@ std::string framework_text(const Value& value) {
 /// Returns whether a key's values are true and false.
 bool is_boolean(std::string_view key) {
   constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias", "out_bias",
-                                            "mlp_bias",        "qk_norm",  "precision_aware"};
+                                            "mlp_bias",        "qk_norm",  "experts.normalized",
+                                            "precision_aware"};
   if (has(kBooleans, key)) return true;
   bool boolean = false;
   for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {

@@ -1,5 +1,5 @@
 // Splits of layers as flags state them.
-#include "passes/strategy/flag_parts.h"
+#include "passes/flags/flag_parts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "base/json.h"
-#include "passes/strategy/flag_quantities.h"
+#include "passes/flags/flag_quantities.h"
 
 namespace plimsoll {
 namespace {

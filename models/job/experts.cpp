@@ -1,0 +1,96 @@
+// A mixture of experts (Shazeer et al. 2017, arXiv 1701.06538) as in Mixtral (arXiv 2401.04088,
+// section 2.1): y = sum over the chosen experts i of w_i(x) down_i(silu(gate_i(x)) * up_i(x)), with
+// the weights of a linear router. Descendants differ in what Experts says:
+// shared experts beside, one MLP with their widths together: DeepSeekMoE (arXiv 2401.06066, section
+//   3.2); dense layers first: section 4.1 there
+// sigmoid scores, groups of experts, a factor of the weights: DeepSeek-V3 (arXiv 2412.19437,
+// section
+//   2.1.2); groups by their best expert: DeepSeek-V2 (arXiv 2405.04434, section 2.2.2)
+// weights that are not normalised: Qwen2-57B-A14B (arXiv 2407.10671, section 2.2.2)
+// capacity: GShard (arXiv 2006.16668, section 2.2), by sequence here, so that it does not depend on
+//   micro-batches or on the ranks of data parallelism which choices are dropped
+//
+// The weight of a choice multiplies what the expert's last layer reads. Its sum is the same, since
+// that layer is linear, and backward need not keep what the experts gave (Megatron-LM
+// megatron/core/transformer/moe/experts.py).
+#include <algorithm>
+
+#include "models/job/block_builder.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// The choices of n tokens, and where they are computed.
+struct Choices {
+  TensorId weights, rows, ends;  ///< [n,k], [n,k], [e]
+};
+
+Choices choose(BlockBuilder& block, TensorId x, TensorId scalars) {
+  const Job& job = block.job();
+  const Experts& experts = *job.experts;
+  const std::int64_t n = block.tokens(), s = job.sequence;
+  const TensorId logits = block.linear("router", x, {.out = {experts.count}, .bias = false});
+  TensorId weights = block.tensor("weights", {n, experts.chosen});
+  const TensorId chosen = block.tensor("chosen", {n, experts.chosen}, DType::i32);
+  const bool sigmoid = experts.score == RouterScore::sigmoid;
+  block.op(OpKind::route, {logits}, {weights, chosen},
+           RouteParams{.sigmoid = sigmoid,
+                       .normalized = experts.normalized,
+                       .scale = experts.scale,
+                       .groups = experts.groups,
+                       .top_groups = experts.top_groups,
+                       .group_best = experts.group_best});
+  const TensorId rows = block.tensor("rows", {n, experts.chosen}, DType::i32),
+                 ends = block.tensor("ends", {experts.count}, DType::i32),
+                 counts = block.tensor("counts", {block.micro_batch(), experts.count});
+  block.op(OpKind::place_choices, {chosen}, {rows, ends, counts},
+           PlaceParams{.sequence = s, .capacity = expert_capacity(job)});
+  if (experts.balance_loss > 0 || experts.z_loss > 0) {
+    const double sequences = double(job.global_batch);
+    const TensorId balanced = block.tensor("balanced", {n, experts.chosen});
+    block.op(OpKind::balance_experts, {weights, logits, counts, scalars}, {balanced},
+             BalanceParams{.sequence = s,
+                           .sigmoid = sigmoid,
+                           .balance_weight = experts.balance_loss / sequences,
+                           .z_weight = experts.z_loss / (sequences * double(s))});
+    weights = balanced;
+  }
+  return {weights, rows, ends};
+}
+
+}  // namespace
+
+TensorId mixture_of_experts(BlockBuilder& block, TensorId x, TensorId scalars, double out_stddev) {
+  const Job& job = block.job();
+  const Experts& experts = *job.experts;
+  const std::int64_t n = block.tokens(), h = job.hidden, f = experts.ffn_hidden;
+  const std::int64_t capacity = expert_capacity(job), all = n * experts.chosen;
+  const std::int64_t m =
+      capacity > 0 ? std::min(all, experts.count * block.micro_batch() * capacity) : all;
+  const Choices choices = choose(block, x, scalars);
+  const TensorId routed = block.tensor("routed", {m, h}),
+                 row_weights = block.tensor("row_weights", {m});
+  block.op(OpKind::dispatch_rows, {x, choices.rows, choices.weights}, {routed, row_weights});
+
+  const TensorId up = block.parameter("experts.gate_up.weight", {experts.count, h, 2, f},
+                                      Init::normal, kInitStddev, 3);
+  const TensorId gates = block.tensor("experts.gate_up.y", {m, 2, f}),
+                 product = block.tensor("experts.product", {m, f}),
+                 computed = block.tensor("experts.down.y", {m, h});
+  block.op(OpKind::grouped_matmul, {routed, up, choices.ends}, {gates});
+  const OpKind activation = job.activation == Activation::geglu ? OpKind::geglu : OpKind::swiglu;
+  block.op(activation, {gates, row_weights}, {product});
+  const TensorId down =
+      block.parameter("experts.down.weight", {experts.count, f, h}, Init::normal, out_stddev, 1);
+  block.op(OpKind::grouped_matmul, {product, down, choices.ends}, {computed});
+  const TensorId mixed = block.tensor("experts.y", {n, h});
+  block.op(OpKind::combine_rows, {computed, choices.rows}, {mixed});
+  if (experts.shared_ffn_hidden == 0) return mixed;
+  const TensorId shared =
+      block.linear("shared.down", active_mlp(block, x, "shared.", experts.shared_ffn_hidden),
+                   {.out = {h}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+  return block.add("mixed", mixed, shared);
+}
+
+}  // namespace plimsoll

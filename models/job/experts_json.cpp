@@ -1,0 +1,101 @@
+// The experts of a job file: keys, limits, canonical form.
+#include "models/job/experts_json.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "models/job/job_limits.h"
+#include "models/job/job_words.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double kMostFactor = 1e6;  // of weights, losses and capacity
+
+void integer(JsonObject& object, const char* key, std::int64_t& value, std::int64_t least,
+             std::int64_t most) {
+  if (object.has(key)) value = object.integer(key, least, most);
+}
+
+void number(JsonObject& object, const char* key, double& value) {
+  if (object.has(key)) value = object.number(key, 0, kMostFactor);
+}
+
+struct ExpertRule {
+  bool kept;
+  const char* pointer;
+  std::string message;
+};
+
+}  // namespace
+
+Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
+  Experts experts;
+  experts.count = object.integer("count", 2, kMostExperts);
+  experts.chosen = object.integer("chosen", 1, kMostExperts);
+  experts.ffn_hidden = ffn_hidden;
+  integer(object, "ffn_hidden", experts.ffn_hidden, 1, kMostFfn);
+  integer(object, "shared_ffn_hidden", experts.shared_ffn_hidden, 0, kMostFfn);
+  integer(object, "dense_layers", experts.dense_layers, 0, kMostLayers);
+  if (object.has("score"))
+    experts.score = static_cast<RouterScore>(object.choice("score", kRouterScores));
+  if (object.has("normalized")) experts.normalized = object.boolean("normalized");
+  number(object, "scale", experts.scale);
+  integer(object, "groups", experts.groups, 1, kMostExperts);
+  integer(object, "top_groups", experts.top_groups, 1, kMostExperts);
+  integer(object, "group_best", experts.group_best, 1, kMostExperts);
+  number(object, "capacity", experts.capacity);
+  number(object, "balance_loss", experts.balance_loss);
+  number(object, "z_loss", experts.z_loss);
+  object.finish();
+  return experts;
+}
+
+Json experts_json(const Experts& experts) {
+  Json json = {
+      {"count", experts.count}, {"chosen", experts.chosen}, {"ffn_hidden", experts.ffn_hidden}};
+  if (experts.shared_ffn_hidden > 0) json["shared_ffn_hidden"] = experts.shared_ffn_hidden;
+  if (experts.dense_layers > 0) json["dense_layers"] = experts.dense_layers;
+  json["score"] = kRouterScores[static_cast<std::size_t>(experts.score)];
+  json["normalized"] = experts.normalized;
+  if (experts.scale != 1) json["scale"] = experts.scale;
+  if (experts.groups > 1) {
+    json["groups"] = experts.groups;
+    json["top_groups"] = experts.top_groups;
+    json["group_best"] = experts.group_best;
+  }
+  if (experts.capacity > 0) json["capacity"] = experts.capacity;
+  if (experts.balance_loss > 0) json["balance_loss"] = experts.balance_loss;
+  if (experts.z_loss > 0) json["z_loss"] = experts.z_loss;
+  return json;
+}
+
+void check_experts(const Job& job, const std::string& file) {
+  if (!job.experts) return;
+  const Experts& experts = *job.experts;
+  const std::int64_t each = experts.count / experts.groups;
+  const ExpertRule rules[] = {
+      {job.family == Family::llama, "/experts", "only family llama has experts"},
+      {job.activation == Activation::swiglu || job.activation == Activation::geglu, "/activation",
+       "experts are gated: \"swiglu\" or \"geglu\" is required"},
+      {!job.mlp_bias, "/mlp_bias", "found true; experts have no biases"},
+      {experts.dense_layers < job.layers, "/experts/dense_layers",
+       fmt::format("found {}; fewer than the {} layers are required", experts.dense_layers,
+                   job.layers)},
+      {experts.count % experts.groups == 0, "/experts/groups",
+       fmt::format("found {}; it must divide the {} experts", experts.groups, experts.count)},
+      {experts.top_groups <= experts.groups, "/experts/top_groups",
+       fmt::format("found {} of {} groups", experts.top_groups, experts.groups)},
+      {experts.group_best <= each, "/experts/group_best",
+       fmt::format("found {}; a group has {} experts", experts.group_best, each)},
+      {experts.chosen <= experts.top_groups * each, "/experts/chosen",
+       fmt::format("found {}; a token chooses among {} experts", experts.chosen,
+                   experts.top_groups * each)},
+  };
+  for (const ExpertRule& rule : rules) {
+    if (!rule.kept) throw InputError(file, rule.pointer, rule.message);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+// The grid of a strategy's ranks, and which of them share or differ in what.
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+
+std::array<Axis, kAxes> axes_of(RankOrder order) {
+  constexpr std::array<std::array<Axis, 3>, std::size(kRankOrders)> kOuter = {{
+      {Axis::sharding, Axis::dp, Axis::pp},
+      {Axis::sharding, Axis::pp, Axis::dp},
+      {Axis::pp, Axis::sharding, Axis::dp},
+      {Axis::dp, Axis::sharding, Axis::pp},
+      {Axis::dp, Axis::pp, Axis::sharding},
+      {Axis::pp, Axis::dp, Axis::sharding},
+  }};
+  const auto& outer = kOuter[std::size_t(order)];
+  return {Axis::mp, Axis::cp, outer[0], outer[1], outer[2]};
+}
+
+Grid grid_of(const Strategy& strategy) {
+  Grid grid;
+  grid.order = axes_of(strategy.rank_order);
+  grid.degree[static_cast<std::size_t>(Axis::mp)] = strategy.mp;
+  grid.degree[static_cast<std::size_t>(Axis::cp)] = strategy.cp;
+  grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
+  grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
+  grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
+  return grid;
+}
+
+bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b) {
+  const Grid grid = grid_of(strategy);
+  const auto numbered = [&](RankOrder order) {
+    std::vector<Axis> axes;
+    for (const Axis axis : axes_of(order)) {
+      if (grid[axis] > 1) axes.push_back(axis);
+    }
+    return axes;
+  };
+  return numbered(a) == numbered(b);
+}
+
+std::int64_t optimizer_shards(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 ? strategy.sharding_degree * strategy.cp : 1;
+}
+
+AxisSet shard_axes(const Strategy& strategy) {
+  AxisSet axes;
+  if (strategy.sharding_stage == 0) return axes;
+  if (strategy.cp > 1) axes.add(Axis::cp);
+  if (strategy.sharding_degree > 1) axes.add(Axis::sharding);
+  return axes;
+}
+
+bool classes_by_owner(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 && strategy.sharding_owner != ShardingOwner::elements;
+}
+
+std::int64_t rank_classes(const Strategy& strategy) {
+  return strategy.pp * (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,321 @@
+// The router of a mixture of experts, and the rows between tokens and experts.
+//
+// Scores: softmax (Shazeer et al. 2017, arXiv 1701.06538; Mixtral, arXiv 2401.04088), or sigmoid
+// with groups of experts (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). The softmax over the
+// chosen logits alone, as in Mixtral, is the softmax over all, normalised over the chosen.
+// Auxiliary loss: of each sequence, so that it does not depend on how sequences are split into
+// micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al. 2021, arXiv 2101.03961,
+// section 2.2). z loss: Zoph et al. 2022, arXiv 2202.08906, section 3.1.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/vectorize.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Log of the sum of exp.
+float log_sum_exp(const float* logits, std::int64_t count) {
+  const float most = *std::max_element(logits, logits + count);
+  float sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += std::exp(logits[i] - most);
+  return most + std::log(sum);
+}
+
+void score(bool sigmoid, const float* logits, float* scores, std::int64_t count) {
+  const float shift = sigmoid ? 0 : log_sum_exp(logits, count);
+  for (std::int64_t i = 0; i < count; ++i)
+    scores[i] = sigmoid ? 1 / (1 + std::exp(-logits[i])) : std::exp(logits[i] - shift);
+}
+
+/// slopes: of scores, replaced by those of logits.
+void differentiate_scores(bool sigmoid, const float* scores, float* slopes, std::int64_t count) {
+  if (sigmoid) {
+    for (std::int64_t i = 0; i < count; ++i) slopes[i] *= scores[i] * (1 - scores[i]);
+    return;
+  }
+  const float mean = dot(slopes, scores, count);
+  for (std::int64_t i = 0; i < count; ++i) slopes[i] = scores[i] * (slopes[i] - mean);
+}
+
+/// Returns the first of the highest values, and takes it out.
+std::int64_t take_highest(float* values, std::int64_t count) {
+  const std::int64_t best = std::max_element(values, values + count) - values;
+  values[best] = -INFINITY;
+  return best;
+}
+
+/// Scores one token's logits and chooses its experts.
+class Router {
+ public:
+  Router(const RouteParams& params, std::int64_t experts, std::int64_t chosen, Scratch& scratch)
+      : params_(params),
+        experts_(experts),
+        chosen_(chosen),
+        scores_(scratch.take_floats(experts)),
+        open_(scratch.take_floats(experts)),
+        groups_(scratch.take_floats(params.groups)) {}
+
+  const float* scores(const float* logits) const {
+    score(params_.sigmoid, logits, scores_, experts_);
+    return scores_;
+  }
+
+  void choose(const float* logits, float* weights, std::int32_t* chosen) const {
+    scores(logits);
+    std::copy_n(scores_, experts_, open_);
+    if (params_.top_groups < params_.groups) close_groups();
+    float sum = 0;
+    for (std::int64_t j = 0; j < chosen_; ++j) {
+      const std::int64_t expert = take_highest(open_, experts_);
+      chosen[j] = std::int32_t(expert);
+      sum += weights[j] = scores_[expert];
+    }
+    const float factor = factor_of(sum);
+    for (std::int64_t j = 0; j < chosen_; ++j) weights[j] *= factor;
+  }
+
+  /// What the chosen scores are multiplied by, whose sum this is.
+  float factor_of(float sum) const {
+    return float(params_.scale) / (params_.normalized ? sum : 1.0f);
+  }
+
+  /// With w_i = factor s_i, and normalised with the sum S of the chosen scores: ds_i = factor
+  /// (dw_i - sum of dw_j s_j / S). Writes the slopes of the logits.
+  void differentiate(const float* logits, const float* dweights, const std::int32_t* chosen,
+                     float* slopes) const {
+    scores(logits);
+    float sum = 0, product = 0;
+    for (std::int64_t j = 0; j < chosen_; ++j) {
+      sum += scores_[chosen[j]];
+      product += dweights[j] * scores_[chosen[j]];
+    }
+    const float shift = params_.normalized ? product / sum : 0;
+    std::fill_n(slopes, experts_, 0.0f);
+    for (std::int64_t j = 0; j < chosen_; ++j)
+      slopes[chosen[j]] = factor_of(sum) * (dweights[j] - shift);
+    differentiate_scores(params_.sigmoid, scores_, slopes, experts_);
+  }
+
+ private:
+  /// Leaves only the experts of the best groups open.
+  void close_groups() const {
+    const std::int64_t each = experts_ / params_.groups;
+    for (std::int64_t g = 0; g < params_.groups; ++g) {
+      groups_[g] = 0;
+      for (std::int64_t i = 0; i < params_.group_best; ++i) {
+        groups_[g] += scores_[g * each + take_highest(open_ + g * each, each)];
+      }
+    }
+    std::fill_n(open_, experts_, -INFINITY);
+    for (std::int64_t i = 0; i < params_.top_groups; ++i) {
+      const std::int64_t first = take_highest(groups_, params_.groups) * each;
+      std::copy_n(scores_ + first, each, open_ + first);
+    }
+  }
+
+  RouteParams params_;
+  std::int64_t experts_, chosen_;
+  float *scores_, *open_, *groups_;  ///< by expert; those that may still be chosen; by group
+};
+
+/// The rows of token i among those of [n,k].
+struct Choices {
+  std::int64_t tokens, each;
+  explicit Choices(const Tensor& tensor) : tokens(tensor.shape[0]), each(tensor.shape[1]) {}
+};
+
+}  // namespace
+
+KernelPointer prepare_route(const KernelRequest& request) {
+  const Choices choices(request.output(0));
+  const std::int64_t experts = request.input(0).shape[1];
+  Scratch scratch(request);
+  const Rows logits(request.input(0), {choices.tokens, experts, 1}, scratch);
+  const Router router(request.params<RouteParams>(), experts, choices.each, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    auto* chosen = reinterpret_cast<std::int32_t*>(out[1]);
+    for (std::int64_t i = 0; i < choices.tokens; ++i) {
+      router.choose(logits.read(in[0], i, 1), floats_out(out, 0) + i * choices.each,
+                    chosen + i * choices.each);
+    }
+  });
+}
+
+KernelPointer prepare_route_backward(const KernelRequest& request) {
+  const Choices choices(request.input(0));
+  const std::int64_t experts = request.input(1).shape[1];
+  Scratch scratch(request);
+  const Rows logits(request.input(1), {choices.tokens, experts, 1}, scratch),
+      slopes(request.output(0), {choices.tokens, experts, 1}, scratch);
+  const Router router(request.params<RouteParams>(), experts, choices.each, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < choices.tokens; ++i) {
+      const std::int64_t first = i * choices.each;
+      router.differentiate(logits.read(in[1], i, 1), floats(in, 0) + first, ids(in, 2) + first,
+                           slopes.target(out[0], i));
+      slopes.store(out[0], i, 1);
+    }
+  });
+}
+
+// In place: the weights stay as they are.
+KernelPointer prepare_balance_experts(const KernelRequest&) {
+  return make_kernel([](Addresses, Addresses, const RunPosition&) {});
+}
+
+// Of a sequence with counts c_e, scores q_te whose sum over experts is 1 (sigmoids are divided by
+// theirs), s tokens and k = sum of c_e / s: the auxiliary loss is E sum_e c_e/(k s) mean_t q_te.
+KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
+  const auto params = request.params<BalanceParams>();
+  const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1];
+  const auto& split = request.input(0).split;
+  const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
+  Scratch scratch(request);
+  const Rows logits(request.input(0), {tokens, experts, 1}, scratch),
+      slopes(request.output(0), {tokens, experts, 1}, scratch);
+  float* scores = scratch.take_floats(experts);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const float loss_scale = floats(in, 2)[std::size_t(Scalar::loss_scale)];
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      const float* counts = floats(in, 1) + (before + i) / params.sequence * experts;
+      const float* row = logits.read(in[0], i, 1);
+      float* slope = slopes.target(out[0], i);
+      score(params.sigmoid, row, scores, experts);
+      float choices = 0, sum = 0;
+      for (std::int64_t e = 0; e < experts; ++e) choices += counts[e];
+      for (std::int64_t e = 0; e < experts; ++e) sum += scores[e];
+      const float weight = loss_scale * float(params.balance_weight) * float(experts) / choices /
+                           float(params.sequence) / sum;
+      const float shift = dot(counts, scores, experts) / sum;
+      for (std::int64_t e = 0; e < experts; ++e) slope[e] = weight * (counts[e] - shift);
+      differentiate_scores(params.sigmoid, scores, slope, experts);
+      const float z = log_sum_exp(row, experts);
+      const float z_slope = loss_scale * 2 * float(params.z_weight) * z;
+      for (std::int64_t e = 0; e < experts; ++e) slope[e] += z_slope * std::exp(row[e] - z);
+      slopes.store(out[0], i, 1);
+    }
+  });
+}
+
+KernelPointer prepare_place_choices(const KernelRequest& request) {
+  const Choices choices(request.input(0));
+  const auto params = request.params<PlaceParams>();
+  const std::int64_t experts = request.output_elements(1);
+  const std::int64_t sequences = choices.tokens / params.sequence;
+  const std::int64_t room = params.capacity > 0 ? params.capacity : choices.tokens * choices.each;
+  Scratch scratch(request);
+  const auto take = [&] {
+    return reinterpret_cast<std::int32_t*>(scratch.take(Bytes(4 * experts)));
+  };
+  std::int32_t *next = take(), *taken = take();  // rows by expert; those of the sequence
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const std::int32_t* chosen = ids(in, 0);
+    auto *rows = reinterpret_cast<std::int32_t*>(out[0]),
+         *ends = reinterpret_cast<std::int32_t*>(out[1]);
+    float* counts = floats_out(out, 2);
+    std::fill_n(counts, sequences * experts, 0.0f);
+    const std::int64_t of_sequence = params.sequence * choices.each;
+    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i)
+      counts[i / of_sequence * experts + chosen[i]] += 1;
+    std::int64_t end = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      next[e] = std::int32_t(end);
+      for (std::int64_t b = 0; b < sequences; ++b)
+        end += std::min(room, std::int64_t(counts[b * experts + e]));
+      ends[e] = std::int32_t(end);
+    }
+    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
+      if (i % of_sequence == 0) std::fill_n(taken, experts, 0);
+      const std::int32_t e = chosen[i];
+      rows[i] = taken[e]++ < room ? next[e]++ : -1;
+    }
+  });
+}
+
+KernelPointer prepare_dispatch_rows(const KernelRequest& request) {
+  const Choices choices(request.input(1));
+  const auto size = std::size_t(bytes_of(request.input(0)).count() / choices.tokens);
+  const std::int64_t all = request.output(0).shape[0];
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    std::int64_t used = 0;
+    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
+      const std::int64_t row = ids(in, 1)[i];
+      if (row < 0) continue;
+      std::memcpy(out[0] + row * std::int64_t(size), in[0] + i / choices.each * std::int64_t(size),
+                  size);
+      floats_out(out, 1)[row] = floats(in, 2)[i];
+      ++used;  // rows have no gaps
+    }
+    std::memset(out[0] + used * std::int64_t(size), 0, std::size_t(all - used) * size);
+    std::fill(floats_out(out, 1) + used, floats_out(out, 1) + all, 0.0f);
+  });
+}
+
+namespace {
+
+/// x = the sum over a token's rows of y, in the order of its choices.
+void sum_rows(const Choices& choices, const std::int32_t* rows, std::int64_t columns, float* sum,
+              const Rows& y, const std::byte* from, const Rows& x, std::byte* to) {
+  for (std::int64_t i = 0; i < choices.tokens; ++i) {
+    std::fill_n(sum, columns, 0.0f);
+    for (std::int64_t j = 0; j < choices.each; ++j) {
+      const std::int64_t row = rows[i * choices.each + j];
+      if (row >= 0) add_rows(sum, y.read(from, row, 1), sum, columns);
+    }
+    std::copy_n(sum, columns, x.target(to, i));
+    x.store(to, i, 1);
+  }
+}
+
+}  // namespace
+
+KernelPointer prepare_dispatch_rows_backward(const KernelRequest& request) {
+  const Choices choices(request.input(2));
+  const std::int64_t columns = request.input(0).shape[1], all = request.input(0).shape[0];
+  Scratch scratch(request);
+  const Rows dy(request.input(0), {all, columns, 1}, scratch),
+      dx(request.output(0), {choices.tokens, columns, 1}, scratch);
+  float* sum = scratch.take_floats(columns);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    sum_rows(choices, ids(in, 2), columns, sum, dy, in[0], dx, out[0]);
+    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
+      const std::int64_t row = ids(in, 2)[i];
+      floats_out(out, 1)[i] = row < 0 ? 0 : floats(in, 1)[row];
+    }
+  });
+}
+
+KernelPointer prepare_combine_rows(const KernelRequest& request) {
+  const Choices choices(request.input(1));
+  const std::int64_t columns = request.input(0).shape[1], all = request.input(0).shape[0];
+  Scratch scratch(request);
+  const Rows y(request.input(0), {all, columns, 1}, scratch),
+      x(request.output(0), {choices.tokens, columns, 1}, scratch);
+  float* sum = scratch.take_floats(columns);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    sum_rows(choices, ids(in, 1), columns, sum, y, in[0], x, out[0]);
+  });
+}
+
+KernelPointer prepare_combine_rows_backward(const KernelRequest& request) {
+  const Choices choices(request.input(1));
+  const auto size = bytes_of(request.input(0)).count() / choices.tokens;
+  const std::int64_t all = request.output(0).shape[0];
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    std::int64_t used = 0;
+    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
+      const std::int64_t row = ids(in, 1)[i];
+      if (row < 0) continue;
+      std::memcpy(out[0] + row * size, in[0] + i / choices.each * size, std::size_t(size));
+      ++used;
+    }
+    std::memset(out[0] + used * size, 0, std::size_t((all - used) * size));
+  });
+}
+
+}  // namespace plimsoll

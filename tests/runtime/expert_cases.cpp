@@ -1,0 +1,344 @@
+// Cases and references of the ops of a mixture of experts.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/runtime/op_families.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Cases = std::vector<OpCase>;
+
+constexpr std::int64_t kExperts = 8, kChosen = 3;
+
+Operand whole_numbers(Operand operand) {
+  operand.dtype = DType::i32;
+  return operand;
+}
+
+/// The choices of every token by a router with these parameters.
+OpCase route_case(const OpSizes& z, const std::string& name, RouteParams params) {
+  const Shape logits = {z.tokens(), kExperts}, chosen = {z.tokens(), kChosen};
+  return make_case("route/" + name, OpKind::route, params, {normal("logits", logits, 1)},
+                   {blank("weights", chosen), whole_numbers(blank("experts", chosen))});
+}
+
+OpCase place_case(const OpSizes& z, const std::string& name, std::int64_t capacity) {
+  const OpCase route = route_case(z, "choices", {});
+  const Shape chosen = {z.tokens(), kChosen};
+  return make_case("place_choices/" + name, OpKind::place_choices,
+                   PlaceParams{.sequence = z.sequence, .capacity = capacity},
+                   {whole_numbers(result(route, 1))},
+                   {whole_numbers(blank("rows", chosen)), whole_numbers(blank("ends", {kExperts})),
+                    blank("counts", {z.batch, kExperts})});
+}
+
+void add_routers(Cases& cases, const OpSizes& z) {
+  const std::pair<std::string, RouteParams> routers[] = {
+      {"softmax", {}},
+      {"normalized", {.normalized = true, .scale = 2.5}},
+      {"sigmoid", {.sigmoid = true, .normalized = true}},
+      {"groups",
+       {.sigmoid = true, .normalized = true, .groups = 4, .top_groups = 2, .group_best = 2}},
+      {"best_of_groups", {.scale = 16, .groups = 4, .top_groups = 3, .group_best = 1}},
+  };
+  for (const auto& [name, params] : routers) {
+    const OpCase forward = route_case(z, name, params);
+    cases.push_back(forward);
+    cases.push_back(
+        make_case("route_backward/" + name, OpKind::route_backward, params,
+                  {normal("dweights", {z.tokens(), kChosen}, 2),
+                   normal("logits", {z.tokens(), kExperts}, 1), whole_numbers(result(forward, 1))},
+                  {blank("dlogits", {z.tokens(), kExperts})}));
+  }
+}
+
+void add_balance(Cases& cases, const OpSizes& z) {
+  const Operand scalars{
+      "scalars", {kScalars}, {1, 2, 0, 1, 4, 0, 0, 0}, DType::f32, TensorRole::scalar};
+  const Operand counts = result(place_case(z, "all", 0), 2);
+  const Operand logits = normal("logits", {z.tokens(), kExperts}, 1);
+  for (const bool sigmoid : {false, true}) {
+    const std::string name = sigmoid ? "sigmoid" : "softmax";
+    const BalanceParams params{
+        .sequence = z.sequence, .sigmoid = sigmoid, .balance_weight = 0.5, .z_weight = 0.25};
+    const Operand weights = normal("weights", {z.tokens(), kChosen}, 3);
+    Operand same = weights;
+    same.name = "y";
+    OpCase forward = make_case("balance_experts/" + name, OpKind::balance_experts, params,
+                               {weights, logits, counts, scalars}, {weights});
+    cases.push_back(std::move(forward));
+    cases.push_back(make_case("balance_experts_backward/" + name, OpKind::balance_experts_backward,
+                              params, {logits, counts, scalars},
+                              {blank("dlogits", {z.tokens(), kExperts})}));
+  }
+}
+
+/// The rows of experts, of which some are not used where some choices are dropped.
+void add_rows(Cases& cases, const OpSizes& z) {
+  const std::int64_t n = z.tokens(), m = n * kChosen, h = z.hidden(), f = z.ffn;
+  for (const auto& [name, capacity] : {std::pair("all", 0), std::pair("dropped", 2)}) {
+    const OpCase place = place_case(z, name, capacity);
+    cases.push_back(place);
+    const Operand rows = whole_numbers(result(place, 0)), ends = whole_numbers(result(place, 1));
+    const Operand x = normal("x", {n, h}, 2), y = normal("y", {m, h}, 3);
+    const std::string suffix = std::string("/") + name;
+    cases.push_back(make_case("dispatch_rows" + suffix, OpKind::dispatch_rows, {},
+                              {x, rows, normal("weights", {n, kChosen}, 4)},
+                              {blank("y", {m, h}), blank("row_weights", {m})}));
+    cases.push_back(make_case("dispatch_rows_backward" + suffix, OpKind::dispatch_rows_backward, {},
+                              {normal("dy", {m, h}, 5), normal("drow_weights", {m}, 6), rows},
+                              {blank("dx", {n, h}), blank("dweights", {n, kChosen})}));
+    cases.push_back(make_case("combine_rows" + suffix, OpKind::combine_rows, {}, {y, rows},
+                              {blank("x", {n, h})}));
+    cases.push_back(make_case("combine_rows_backward" + suffix, OpKind::combine_rows_backward, {},
+                              {normal("dx", {n, h}, 7), rows}, {blank("dy", {m, h})}));
+    const Shape weight = {kExperts, h, 2, f}, gates = {m, 2, f};
+    cases.push_back(make_case("grouped_matmul" + suffix, OpKind::grouped_matmul, {},
+                              {y, normal("weight", weight, 8), ends}, {blank("gates", gates)}));
+    cases.push_back(make_case("grouped_matmul_backward" + suffix, OpKind::grouped_matmul_backward,
+                              {}, {normal("dy", gates, 9), normal("weight", weight, 8), ends},
+                              {blank("dx", {m, h})}));
+    cases.push_back(make_case("grouped_weight_gradient" + suffix, OpKind::grouped_weight_gradient,
+                              {}, {y, normal("dy", gates, 9), ends},
+                              {normal("dweight", weight, 10)}));
+  }
+}
+
+double score(bool sigmoid, const Numbers& logits, std::size_t first, std::size_t count,
+             std::size_t e) {
+  if (sigmoid) return 1 / (1 + std::exp(-logits[first + e]));
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += std::exp(logits[first + i]);
+  return std::exp(logits[first + e]) / sum;
+}
+
+/// The `count` indices of the highest values, the first of equal ones first.
+std::vector<std::size_t> highest(const Numbers& values, std::size_t count) {
+  std::vector<std::size_t> order(values.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  order.resize(count);
+  return order;
+}
+
+/// Scores of experts outside the best groups are -1.
+Numbers open_scores(const RouteParams& params, const Numbers& scores) {
+  const std::size_t groups = std::size_t(params.groups), each = scores.size() / groups;
+  Numbers of_groups(groups, 0.0), open(scores.size(), -1.0);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const Numbers own(scores.begin() + std::ptrdiff_t(g * each),
+                      scores.begin() + std::ptrdiff_t((g + 1) * each));
+    for (std::size_t i : highest(own, std::size_t(params.group_best))) of_groups[g] += own[i];
+  }
+  for (std::size_t g : highest(of_groups, std::size_t(params.top_groups))) {
+    for (std::size_t i = g * each; i < (g + 1) * each; ++i) open[i] = scores[i];
+  }
+  return open;
+}
+
+void route(const Operands& o) {
+  const auto& params = o.params<RouteParams>();
+  const std::size_t e = o.in_dim(0, 1), k = o.out_dim(0, 1);
+  for (std::size_t i = 0; i < o.in_dim(0, 0); ++i) {
+    Numbers scores(e);
+    for (std::size_t j = 0; j < e; ++j) scores[j] = score(params.sigmoid, o.in(0), i * e, e, j);
+    const auto chosen = highest(open_scores(params, scores), k);
+    double sum = 0;
+    for (std::size_t j : chosen) sum += scores[j];
+    for (std::size_t j = 0; j < k; ++j) {
+      o.out(1)[i * k + j] = double(chosen[j]);
+      o.out(0)[i * k + j] = params.scale * scores[chosen[j]] / (params.normalized ? sum : 1);
+    }
+  }
+}
+
+/// By the chain rule over a full Jacobian of the weights.
+void route_backward(const Operands& o) {
+  const auto& params = o.params<RouteParams>();
+  const std::size_t e = o.in_dim(1, 1), k = o.in_dim(0, 1);
+  for (std::size_t i = 0; i < o.in_dim(1, 0); ++i) {
+    const auto chosen = [&](std::size_t j) { return std::size_t(o.in(2)[i * k + j]); };
+    double sum = 0;
+    const auto of = [&](std::size_t j) { return score(params.sigmoid, o.in(1), i * e, e, j); };
+    for (std::size_t j = 0; j < k; ++j) sum += of(chosen(j));
+    for (std::size_t l = 0; l < e; ++l) {
+      const auto slope = [&](std::size_t j) {  // d score j / d logit l
+        if (params.sigmoid) return j == l ? of(j) * (1 - of(j)) : 0.0;
+        return of(j) * ((j == l ? 1 : 0) - of(l));
+      };
+      double slope_of_sum = 0, total = 0;
+      for (std::size_t j = 0; j < k; ++j) slope_of_sum += slope(chosen(j));
+      for (std::size_t j = 0; j < k; ++j) {
+        const double own = slope(chosen(j));
+        const double d =
+            params.normalized ? (own * sum - of(chosen(j)) * slope_of_sum) / (sum * sum) : own;
+        total += o.in(0)[i * k + j] * params.scale * d;
+      }
+      o.out(0)[i * e + l] = total;
+    }
+  }
+}
+
+void balance_backward(const Operands& o) {
+  const auto& params = o.params<BalanceParams>();
+  const std::size_t n = o.in_dim(0, 0), e = o.in_dim(0, 1), s = std::size_t(params.sequence);
+  // Central differences of the losses themselves.
+  const auto losses = [&](const Numbers& logits, std::size_t i) {
+    double scores = 0, choices = 0, aux = 0, exps = 0;
+    for (std::size_t j = 0; j < e; ++j) {
+      scores += score(params.sigmoid, logits, i * e, e, j);
+      choices += o.in(1)[i / s * e + j];
+      exps += std::exp(logits[i * e + j]);
+    }
+    for (std::size_t j = 0; j < e; ++j) {
+      aux += double(e) * o.in(1)[i / s * e + j] / choices *
+             score(params.sigmoid, logits, i * e, e, j) / scores / double(s);
+    }
+    return params.balance_weight * aux + params.z_weight * std::pow(std::log(exps), 2);
+  };
+  constexpr double kStep = 1e-5;
+  Numbers logits = o.in(0);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < e; ++j) {
+      double& x = logits[i * e + j];
+      const double value = x;
+      x = value + kStep;
+      const double above = losses(logits, i);
+      x = value - kStep;
+      const double below = losses(logits, i);
+      x = value;
+      const double loss_scale = o.in(2)[std::size_t(Scalar::loss_scale)];
+      o.out(0)[i * e + j] = loss_scale * (above - below) / (2 * kStep);
+    }
+  }
+}
+
+void place(const Operands& o) {
+  const auto& params = o.params<PlaceParams>();
+  const std::size_t n = o.in_dim(0, 0), k = o.in_dim(0, 1), e = o.out(1).size();
+  const auto s = std::size_t(params.sequence);
+  std::fill(o.out(2).begin(), o.out(2).end(), 0.0);
+  std::fill(o.out(0).begin(), o.out(0).end(), -1.0);
+  double row = 0;
+  for (std::size_t expert = 0; expert < e; ++expert) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < k; ++j) {
+        if (std::size_t(o.in(0)[i * k + j]) != expert) continue;
+        const double taken = o.out(2)[i / s * e + expert]++;
+        if (params.capacity == 0 || taken < double(params.capacity)) o.out(0)[i * k + j] = row++;
+      }
+    }
+    o.out(1)[expert] = row;
+  }
+}
+
+/// Calls visit(token, choice, row) for each choice that has a row.
+template <class Visit>
+void each_row(const Operands& o, std::size_t rows, Visit visit) {
+  const std::size_t k = o.in_dim(rows, 1);
+  for (std::size_t i = 0; i < o.in(rows).size(); ++i) {
+    if (o.in(rows)[i] >= 0) visit(i / k, i, std::size_t(o.in(rows)[i]));
+  }
+}
+
+void dispatch(const Operands& o) {
+  const std::size_t h = o.in_dim(0, 1);
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
+  each_row(o, 1, [&](std::size_t token, std::size_t choice, std::size_t row) {
+    for (std::size_t j = 0; j < h; ++j) o.out(0)[row * h + j] = o.in(0)[token * h + j];
+    o.out(1)[row] = o.in(2)[choice];
+  });
+}
+
+/// x [n,h] += rows of y [m,h].
+void sum_rows(const Operands& o, std::size_t rows) {
+  const std::size_t h = o.in_dim(0, 1);
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  each_row(o, rows, [&](std::size_t token, std::size_t, std::size_t row) {
+    for (std::size_t j = 0; j < h; ++j) o.out(0)[token * h + j] += o.in(0)[row * h + j];
+  });
+}
+
+void dispatch_backward(const Operands& o) {
+  sum_rows(o, 2);
+  std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
+  each_row(o, 2, [&](std::size_t, std::size_t choice, std::size_t row) {
+    o.out(1)[choice] = o.in(1)[row];
+  });
+}
+
+void combine_backward(const Operands& o) {
+  const std::size_t h = o.in_dim(0, 1);
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  each_row(o, 1, [&](std::size_t token, std::size_t, std::size_t row) {
+    for (std::size_t j = 0; j < h; ++j) o.out(0)[row * h + j] = o.in(0)[token * h + j];
+  });
+}
+
+/// Calls visit(expert, row) for each row of an expert; `ends` is input 2.
+template <class Visit>
+void each_expert_row(const Operands& o, Visit visit) {
+  std::size_t row = 0;
+  for (std::size_t expert = 0; expert < o.in(2).size(); ++expert) {
+    for (; row < std::size_t(o.in(2)[expert]); ++row) visit(expert, row);
+  }
+}
+
+void grouped(const Operands& o) {
+  const std::size_t h = o.in_dim(1, 1), f = o.in(1).size() / o.in_dim(1, 0) / h;
+  const bool backward = o.c.op.kind == OpKind::grouped_matmul_backward;
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  each_expert_row(o, [&](std::size_t expert, std::size_t row) {
+    for (std::size_t i = 0; i < h; ++i) {
+      for (std::size_t j = 0; j < f; ++j) {
+        const double w = o.in(1)[(expert * h + i) * f + j];
+        if (backward) {
+          o.out(0)[row * h + i] += o.in(0)[row * f + j] * w;
+        } else {
+          o.out(0)[row * f + j] += o.in(0)[row * h + i] * w;
+        }
+      }
+    }
+  });
+}
+
+void grouped_gradient(const Operands& o) {
+  const std::size_t h = o.out_dim(0, 1), f = o.out(0).size() / o.out_dim(0, 0) / h;
+  each_expert_row(o, [&](std::size_t expert, std::size_t row) {
+    for (std::size_t i = 0; i < h; ++i) {
+      for (std::size_t j = 0; j < f; ++j)
+        o.out(0)[(expert * h + i) * f + j] += o.in(0)[row * h + i] * o.in(1)[row * f + j];
+    }
+  });
+}
+
+constexpr OpReference kReferences[] = {
+    {OpKind::route, route},
+    {OpKind::route_backward, route_backward},
+    {OpKind::balance_experts, [](const Operands&) {}},
+    {OpKind::balance_experts_backward, balance_backward},
+    {OpKind::place_choices, place},
+    {OpKind::dispatch_rows, dispatch},
+    {OpKind::dispatch_rows_backward, dispatch_backward},
+    {OpKind::combine_rows, [](const Operands& o) { sum_rows(o, 1); }},
+    {OpKind::combine_rows_backward, combine_backward},
+    {OpKind::grouped_matmul, grouped},
+    {OpKind::grouped_matmul_backward, grouped},
+    {OpKind::grouped_weight_gradient, grouped_gradient},
+};
+
+void add_cases(Cases& cases, const OpSizes& sizes) {
+  add_routers(cases, sizes);
+  add_balance(cases, sizes);
+  add_rows(cases, sizes);
+}
+
+}  // namespace
+
+const OpFamily kExpertOps = {add_cases, kReferences};
+
+}  // namespace plimsoll
