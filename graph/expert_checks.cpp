@@ -63,12 +63,38 @@ Verdict check_place(const Op& op, Tensors tensors) {
   const Shape& experts = input_shape(op, tensors, 0);
   const Shape &rows = output_shape(op, tensors, 0), &ends = output_shape(op, tensors, 1),
               &counts = output_shape(op, tensors, 2);
-  if (!is_matrix(experts) || rows != experts) return Verdict::no("rows are not like the experts");
+  if (!is_matrix(experts) || !is_matrix(rows) || rows[1] != experts[1] ||
+      experts[0] % rows[0] != 0) {
+    return Verdict::no("rows are not those of the experts, or of a part of the tokens");
+  }
   if (params.sequence < 1 || experts[0] % params.sequence != 0)
     return Verdict::no("the tokens are not whole sequences");
-  if (counts != Shape{experts[0] / params.sequence, elements(ends)})
-    return Verdict::no("counts are not [b,e]");
-  return params.capacity >= 0 ? Verdict::yes() : Verdict::no("capacity is negative");
+  if (params.parts < 1 || !is_matrix(counts) || counts[0] != experts[0] / params.sequence ||
+      counts[1] != elements(ends) * params.parts) {
+    return Verdict::no("counts are not [b,e], or ends are not of a part of the experts");
+  }
+  return params.capacity >= 0 && params.rows >= 1 ? Verdict::yes()
+                                                  : Verdict::no("capacity or rows are negative");
+}
+
+Verdict check_received(const Op& op, Tensors tensors) {
+  const auto& params = std::get<PlaceParams>(op.params);
+  const Shape &all = input_shape(op, tensors, 0), &own = output_shape(op, tensors, 0);
+  if (!is_matrix(all) || params.parts < 1 || all[1] != elements(own) * params.parts)
+    return Verdict::no("ends are not of a part of the experts");
+  return params.rows >= 1 ? Verdict::yes() : Verdict::no("rows are not positive");
+}
+
+Verdict check_exchange(const Op& op, Tensors tensors) {
+  const Shape &from = input_shape(op, tensors, 0), &all = input_shape(op, tensors, 1),
+              &to = output_shape(op, tensors, 0);
+  if (std::get<CollectiveParams>(op.params).group.axes.empty())
+    return Verdict::no("group has no axes");
+  if (!is_matrix(all) || all[1] % all[0] != 0)
+    return Verdict::no("the experts are not equal parts for the ranks");
+  if (from.empty() || to.empty() || columns(from) != columns(to))
+    return Verdict::no("rows change their length");
+  return Verdict::yes();
 }
 
 Verdict check_dispatch(const Op& op, Tensors tensors) {

@@ -4,38 +4,57 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <span>
 
 #include "base/error.h"
 
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, kAxes> kAxisNames = {"mp", "cp", "sharding", "dp", "pp"};
+constexpr std::array<std::string_view, kAxes> kAxisNames = {"mp", "cp",  "sharding", "dp",
+                                                            "pp", "etp", "ep",       "edp"};
 }  // namespace
 
 std::int64_t Grid::world_size() const {
   std::int64_t product = 1;
-  for (std::int64_t d : degree) product *= d;
+  for (Axis axis : order) product *= (*this)[axis];
   return product;
 }
+
+std::array<Axis, 3> Grid::folded() const {
+  return {Axis::mp, Axis::cp, (*this)[Axis::sharding] > 1 ? Axis::sharding : Axis::dp};
+}
+
+namespace {
+
+constexpr std::array kExpertAxes = {Axis::etp, Axis::ep, Axis::edp};
+
+std::int64_t number_of(const Grid& grid, std::span<const Axis> axes, const Coordinates& at) {
+  std::int64_t number = 0;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis)
+    number = number * grid[*axis] + at[std::size_t(*axis)];
+  return number;
+}
+
+void set_number(const Grid& grid, std::span<const Axis> axes, std::int64_t number,
+                Coordinates& at) {
+  for (const Axis axis : axes) {
+    at[std::size_t(axis)] = number % grid[axis];
+    number /= grid[axis];
+  }
+}
+
+}  // namespace
 
 Coordinates Grid::coordinates(std::int64_t rank) const {
   INVARIANT(rank >= 0 && rank < world_size(), "rank outside the grid");
   Coordinates at = {};
-  for (Axis axis : order) {
-    at[std::size_t(axis)] = rank % (*this)[axis];
-    rank /= (*this)[axis];
-  }
+  set_number(*this, order, rank, at);
+  set_number(*this, kExpertAxes, number_of(*this, folded(), at), at);
   return at;
 }
 
-std::int64_t Grid::rank(const Coordinates& at) const {
-  std::int64_t rank = 0;
-  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-    rank = rank * (*this)[*axis] + at[std::size_t(*axis)];
-  }
-  return rank;
-}
+std::int64_t Grid::rank(const Coordinates& at) const { return number_of(*this, order, at); }
 
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
   Coordinates at = grid.coordinates(rank);
@@ -63,13 +82,17 @@ std::vector<std::int64_t> along(const Group& group, Axis axis, std::int64_t degr
 
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank) {
   std::vector<Coordinates> found = {grid.coordinates(rank)};
+  const auto folded = grid.folded();
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!group.axes.has(Axis(axis))) continue;
     std::vector<Coordinates> wider;
     for (const Coordinates& at : found) {
       for (std::int64_t i : along(group, Axis(axis), grid.degree[axis], at[axis])) {
-        wider.push_back(at);
-        wider.back()[axis] = i;
+        Coordinates& next = wider.emplace_back(at);
+        next[axis] = i;
+        if (axis < kRankAxes) continue;
+        const std::int64_t number = number_of(grid, kExpertAxes, next);
+        set_number(grid, folded, number, next);
       }
     }
     found = std::move(wider);

@@ -11,8 +11,11 @@
 
 namespace plimsoll {
 
-enum class Axis : std::uint8_t { mp, cp, sharding, dp, pp };
-inline constexpr std::size_t kAxes = 5;
+/// The first five axes number the ranks. The last three number the same ranks of a stage once more,
+/// for experts (parallel folding; Megatron-LM core/parallel_state.py, arXiv 2504.14960): etp ranks
+/// share each expert, ep ranks share out the experts, and edp ranks have the same ones.
+enum class Axis : std::uint8_t { mp, cp, sharding, dp, pp, etp, ep, edp };
+inline constexpr std::size_t kRankAxes = 5, kAxes = 8;
 
 /// An AxisSet is a set of axes. The ranks of a group differ only in these coordinates.
 class AxisSet {
@@ -34,12 +37,16 @@ class AxisSet {
 using Coordinates = std::array<std::int64_t, kAxes>;  ///< indexed by Axis
 
 struct Grid {
-  std::array<std::int64_t, kAxes> degree = {1, 1, 1, 1, 1};  ///< indexed by Axis
+  std::array<std::int64_t, kAxes> degree = {1, 1, 1, 1, 1, 1, 1, 1};  ///< indexed by Axis
   /// Axes from inner to outer: the first one changes fastest with the rank number.
-  std::array<Axis, kAxes> order = {Axis::mp, Axis::cp, Axis::sharding, Axis::dp, Axis::pp};
+  std::array<Axis, kRankAxes> order = {Axis::mp, Axis::cp, Axis::sharding, Axis::dp, Axis::pp};
 
   std::int64_t operator[](Axis axis) const { return degree[std::size_t(axis)]; }
   std::int64_t world_size() const;
+  /// Returns the axes that experts number once more: mp, cp and sharding, or with one rank of
+  /// sharding mp, cp and dp.
+  std::array<Axis, 3> folded() const;
+  /// Of the axes that `order` has; experts' coordinates follow from them.
   Coordinates coordinates(std::int64_t rank) const;
   std::int64_t rank(const Coordinates& at) const;
   bool operator==(const Grid&) const = default;
@@ -61,7 +68,8 @@ struct Group {
 /// stages.
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset);
 
-/// Returns the members in ascending rank order. With pipeline_ends, `rank` must be one of them.
+/// Returns the members in ascending rank order. Axes of experts stand alone or with those that are
+/// not folded. With pipeline_ends, `rank` must be one of them.
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank);
 std::int64_t size(const Grid& grid, const Group& group);
 /// Returns the position of `rank` in members(...).

@@ -54,12 +54,13 @@ enum class Stream : std::uint8_t {
   data,
   world,
   context,  ///< between the ranks that share a sequence
+  experts,  ///< between the ranks that share out experts
   send_next,
   send_previous,
   recv_next,
   recv_previous,
 };
-inline constexpr std::size_t kStreams = 9;
+inline constexpr std::size_t kStreams = 10;
 
 enum class Reduction : std::uint8_t { sum, max };
 
@@ -137,9 +138,11 @@ struct BalanceParams {  // balance_experts and its backward
   double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
   bool operator==(const BalanceParams&) const = default;
 };
-struct PlaceParams {  // place_choices
+struct PlaceParams {  // place_choices, received_ends
   std::int64_t sequence = 0;
   std::int64_t capacity = 0;  ///< rows that a sequence has at an expert; 0: as many as it chose
+  std::int64_t parts = 1;     ///< this rank has 1/parts of the experts: those at its ep coordinate
+  std::int64_t rows = 0;      ///< the most that its experts may have together
   bool operator==(const PlaceParams&) const = default;
 };
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group

@@ -16,9 +16,15 @@ const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
   return tensors[op.outputs[i].index()];
 }
 
+/// Of the rows of experts only those that are expected to be used move.
+std::int64_t moved(const Tensor& tensor) {
+  const std::int64_t bytes = bytes_of(tensor).count();
+  return tensor.filled == 1 ? bytes : std::int64_t(double(bytes) * tensor.filled);
+}
+
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
   std::int64_t total = 0;
-  for (TensorId id : ids) total += bytes_of(tensors[id.index()]).count();
+  for (TensorId id : ids) total += moved(tensors[id.index()]);
   return total;
 }
 
@@ -129,7 +135,7 @@ Flops matmul_flops(const Op& op, Tensors tensors) {
 Flops grouped_matmul_flops(const Op& op, Tensors tensors) {
   const bool gradient = op.kind == OpKind::grouped_weight_gradient;
   const Shape& weight = (gradient ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
-  const double rows = double(in(op, tensors, 0).shape[0]);
+  const double rows = double(in(op, tensors, 0).shape[0]) * in(op, tensors, 0).filled;
   return Flops(2 * rows * double(elements(weight) / weight[0]));
 }
 

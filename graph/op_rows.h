@@ -54,6 +54,8 @@ Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_route(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
+Verdict check_received(const Op& op, std::span<const Tensor> tensors);
+Verdict check_exchange(const Op& op, std::span<const Tensor> tensors);
 Verdict check_place(const Op& op, std::span<const Tensor> tensors);
 Verdict check_dispatch(const Op& op, std::span<const Tensor> tensors);
 Verdict check_combine(const Op& op, std::span<const Tensor> tensors);

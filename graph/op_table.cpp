@@ -1,6 +1,9 @@
 // Answers of the op table.
 #include "graph/op_table.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "graph/op_rows.h"
 
 namespace plimsoll {
@@ -79,7 +82,9 @@ MatmulShape grouped_shape(const Op& op, Tensors tensors) {
   const bool gradient = op.kind == OpKind::grouped_weight_gradient;
   const Shape& weight = (gradient ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
   const std::int64_t experts = weight[0], k = weight[1], n = elements(weight) / (experts * k);
-  const std::int64_t rows = (in(op, tensors, 0).shape[0] + experts - 1) / experts;
+  const Tensor& all = in(op, tensors, 0);
+  const auto used = std::int64_t(std::ceil(double(all.shape[0]) * all.filled));
+  const std::int64_t rows = std::max<std::int64_t>((used + experts - 1) / experts, 1);
   if (gradient) return {experts, k, n, rows};
   return op.kind == OpKind::grouped_matmul ? MatmulShape{experts, rows, n, k}
                                            : MatmulShape{experts, rows, k, n};
@@ -100,6 +105,15 @@ MatmulShape matmul_shape(const Op& op, Tensors tensors) {
   shape.n = elements(c) / (shape.batch * shape.m);
   shape.k = elements(a) / (shape.batch * shape.m);
   return shape;
+}
+
+MatmulParams matmul_params(const Op& op) {
+  if (const auto* params = std::get_if<MatmulParams>(&op.params)) return *params;
+  const bool gradient = op.kind == OpKind::grouped_weight_gradient;
+  return {.batch_dims = 1,
+          .transpose_a = gradient,
+          .transpose_b = op.kind == OpKind::grouped_matmul_backward,
+          .accumulate = gradient};
 }
 
 DType compute_dtype(const Op& op, Tensors tensors) {

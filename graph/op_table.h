@@ -155,6 +155,9 @@ struct MatmulShape {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   bool operator==(const MatmulShape&) const = default;
 };
+/// Products of experts are a batch of them, as with even routing.
 MatmulShape matmul_shape(const Op& op, std::span<const Tensor> tensors);
+/// Returns the parameters of a matmul, or of the batched matmul that products of experts would be.
+MatmulParams matmul_params(const Op& op);
 
 }  // namespace plimsoll

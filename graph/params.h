@@ -78,6 +78,8 @@ template <class Visit>
 void fields(PlaceParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
   visit("capacity", p.capacity);
+  visit("parts", p.parts);
+  visit("rows", p.rows);
 }
 template <class Visit>
 void fields(CollectiveParams& p, Visit&& visit) {

@@ -159,12 +159,16 @@ Grid parse_grid(Line line) {
   line.expect("grid");
   line.attributes();
   Grid grid;
-  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+  for (std::size_t axis = 0; axis < kRankAxes; ++axis) {
     grid.degree[axis] = line.need_integer(to_text(Axis(axis)));
   }
+  for (std::size_t axis = kRankAxes; axis < kAxes; ++axis) {
+    if (const auto text = line.take(to_text(Axis(axis)))) grid.degree[axis] = line.integer(*text);
+  }
   const auto order = split(line.need("order"), ',');
-  if (order.size() != kAxes) line.fail("order must name every axis");
-  for (std::size_t i = 0; i < kAxes; ++i) grid.order[i] = line.known(axis_from(order[i]), order[i]);
+  if (order.size() != kRankAxes) line.fail("order must name every axis of ranks");
+  for (std::size_t i = 0; i < kRankAxes; ++i)
+    grid.order[i] = line.known(axis_from(order[i]), order[i]);
   line.finish();
   return grid;
 }
@@ -188,6 +192,7 @@ Tensor parse_tensor(Line& line, std::size_t expected) {
   if (const auto text = line.take("gradient_group")) {
     tensor.gradient_group = line.known(group_from(*text), *text);
   }
+  if (const auto text = line.take("filled")) tensor.filled = line.number<double>(*text);
   if (const auto text = line.take("element")) tensor.element = line.integer(*text);
   if (const auto text = line.take("gradient_of")) tensor.gradient_of = line.tensor(*text);
   if (const auto text = line.take("tied_to")) tensor.tied_to = line.tensor(*text);

@@ -39,7 +39,10 @@ std::string shape_text(const Shape& shape) {
 std::string grid_text(const Grid& grid) {
   std::string text = "grid", order;
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    if (axis >= kRankAxes && grid.degree[axis] == 1) continue;
     text += fmt::format(" {}={}", to_text(Axis(axis)), grid.degree[axis]);
+  }
+  for (std::size_t axis = 0; axis < kRankAxes; ++axis) {
     order += fmt::format("{}{}", axis == 0 ? "" : ",", to_text(grid.order[axis]));
   }
   return text + " order=" + order + "\n";
@@ -71,6 +74,7 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   if (tensor.arena) text += " arena";
   if (tensor.gradient_group)
     text += fmt::format(" gradient_group={}", to_text(*tensor.gradient_group));
+  if (tensor.filled != 1) text += fmt::format(" filled={}", tensor.filled);
   if (tensor.element) text += fmt::format(" element={}", *tensor.element);
   if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
   if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());

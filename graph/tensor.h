@@ -83,10 +83,20 @@ struct Tensor {
   /// For a parameter: the ranks that each compute only a part of its gradient. They sum the parts
   /// once per step.
   std::optional<Group> gradient_group;
+  /// For rows of experts, whose number depends on data: the share of `shape` that the fullest rank
+  /// is expected to use. Memory has all of it; ops move and compute this share.
+  double filled = 1;
   std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
   std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares
   bool operator==(const Tensor&) const = default;
 };
+
+/// Returns whether a parameter is one of experts that have a grid of their own.
+inline bool is_of_experts(const Tensor& parameter) {
+  const auto& split = parameter.split;
+  if (split && (split->axis == Axis::ep || split->axis == Axis::etp)) return true;
+  return parameter.gradient_group && parameter.gradient_group->axes.has(Axis::edp);
+}
 
 std::int64_t elements(const Shape& shape);
 inline bool is_fp8(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 19> kPasses = {{
+constexpr std::array<GraphPass, 20> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"context_parallel", "Gives each of cp ranks a part of every sequence.", context_parallel},
@@ -27,6 +27,8 @@ constexpr std::array<GraphPass, 19> kPasses = {{
     {"sequence_parallel",
      "Splits tokens over mp between the split layers: gathers before them, scatters behind them.",
      sequence_parallel},
+    {"expert_parallel", "Shares out experts over ranks of their own, and sends them their tokens.",
+     expert_parallel},
     {"mixed_precision",
      "Puts activations in the job's type and casts parameters; statistics and the loss stay f32.",
      mixed_precision},

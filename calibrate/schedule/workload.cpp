@@ -103,13 +103,13 @@ class Collector {
            std::int64_t rank) {
     const OpClass op_class = row(op.kind).op_class;
     if (op_class == OpClass::matmul) {
-      const auto& params = std::get<MatmulParams>(op.params);
+      const MatmulParams params = matmul_params(op);
       MatmulPoint point;
       point.shape = matmul_shape(op, tensors);
       point.transpose_a = params.transpose_a;
       point.transpose_b = params.transpose_b;
       point.accumulate = params.accumulate;
-      point.bias = op.inputs.size() > 2;
+      point.bias = op.kind == OpKind::matmul && op.inputs.size() > 2;
       point.dtype = compute_dtype(op, tensors);
       const MatmulShape& s = point.shape;
       auto& one = matmuls_[{point.transpose_a, point.transpose_b, point.accumulate, point.bias,

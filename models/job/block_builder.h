@@ -94,7 +94,7 @@ class BlockBuilder {
 };
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.
-TensorId mixture_of_experts(BlockBuilder& block, TensorId x, TensorId scalars, double out_stddev);
+TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev);
 /// Adds an MLP up to what its last layer reads. The names of its layers begin with `prefix`.
 TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
                     std::int64_t ffn_hidden);

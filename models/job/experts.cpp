@@ -26,7 +26,8 @@ struct Choices {
   TensorId weights, rows, ends;  ///< [n,k], [n,k], [e]
 };
 
-Choices choose(BlockBuilder& block, TensorId x, TensorId scalars) {
+/// `most_rows` is the number of rows at all experts.
+Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int64_t most_rows) {
   const Job& job = block.job();
   const Experts& experts = *job.experts;
   const std::int64_t n = block.tokens(), s = job.sequence;
@@ -45,11 +46,11 @@ Choices choose(BlockBuilder& block, TensorId x, TensorId scalars) {
                  ends = block.tensor("ends", {experts.count}, DType::i32),
                  counts = block.tensor("counts", {block.micro_batch(), experts.count});
   block.op(OpKind::place_choices, {chosen}, {rows, ends, counts},
-           PlaceParams{.sequence = s, .capacity = expert_capacity(job)});
+           PlaceParams{.sequence = s, .capacity = capacity, .rows = most_rows});
   if (experts.balance_loss > 0 || experts.z_loss > 0) {
     const double sequences = double(job.global_batch);
     const TensorId balanced = block.tensor("balanced", {n, experts.chosen});
-    block.op(OpKind::balance_experts, {weights, logits, counts, scalars}, {balanced},
+    block.op(OpKind::balance_experts, {weights, logits, counts}, {balanced},
              BalanceParams{.sequence = s,
                            .sigmoid = sigmoid,
                            .balance_weight = experts.balance_loss / sequences,
@@ -61,14 +62,14 @@ Choices choose(BlockBuilder& block, TensorId x, TensorId scalars) {
 
 }  // namespace
 
-TensorId mixture_of_experts(BlockBuilder& block, TensorId x, TensorId scalars, double out_stddev) {
+TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) {
   const Job& job = block.job();
   const Experts& experts = *job.experts;
   const std::int64_t n = block.tokens(), h = job.hidden, f = experts.ffn_hidden;
   const std::int64_t capacity = expert_capacity(job), all = n * experts.chosen;
   const std::int64_t m =
       capacity > 0 ? std::min(all, experts.count * block.micro_batch() * capacity) : all;
-  const Choices choices = choose(block, x, scalars);
+  const Choices choices = choose(block, x, capacity, m);
   const TensorId routed = block.tensor("routed", {m, h}),
                  row_weights = block.tensor("row_weights", {m});
   block.op(OpKind::dispatch_rows, {x, choices.rows, choices.weights}, {routed, row_weights});

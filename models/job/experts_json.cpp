@@ -46,6 +46,7 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   integer(object, "top_groups", experts.top_groups, 1, kMostExperts);
   integer(object, "group_best", experts.group_best, 1, kMostExperts);
   number(object, "capacity", experts.capacity);
+  if (object.has("load")) experts.load = object.number("load", 1, kMostFactor);
   number(object, "balance_loss", experts.balance_loss);
   number(object, "z_loss", experts.z_loss);
   object.finish();
@@ -66,6 +67,7 @@ Json experts_json(const Experts& experts) {
     json["group_best"] = experts.group_best;
   }
   if (experts.capacity > 0) json["capacity"] = experts.capacity;
+  if (experts.load != Experts().load) json["load"] = experts.load;
   if (experts.balance_loss > 0) json["balance_loss"] = experts.balance_loss;
   if (experts.z_loss > 0) json["z_loss"] = experts.z_loss;
   return json;

@@ -99,6 +99,9 @@ struct Experts {
   /// A sequence of s tokens has at most ceil(capacity s chosen / count) rows at an expert, and the
   /// choices behind are dropped; 0: all are computed.
   double capacity = 0;
+  /// The rows of the rank that gets most, over those of even routing, where ranks share out
+  /// experts: predictions are of such a step.
+  double load = 1.1;
   double balance_loss = 0, z_loss = 0;  ///< factors of the router's losses; 0: none
   bool operator==(const Experts&) const = default;
 };

@@ -72,8 +72,7 @@ struct LayerKind {
   bool experts;
 };
 
-void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const LayerKind& kind,
-                  TensorId scalars) {
+void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const LayerKind& kind) {
   BlockBuilder block(graph, job, micro_batch, kind.block, BlockKind::layer, kind.count);
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
@@ -90,7 +89,7 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
         "down", active_mlp(block, read, "", job.ffn_hidden),
         {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
   };
-  const TensorId down = kind.experts ? mixture_of_experts(block, read, scalars, out_stddev) : mlp();
+  const TensorId down = kind.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
   const TensorId fed = branch(block, job, "mlp_norm", down);
   block.output(block.add("output", middle, block.dropout("fed", fed)));
 }
@@ -142,9 +141,9 @@ Graph build_llama(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
   const TensorId word = build_embedding(graph, job, micro_batch);
   const std::int64_t dense = job.experts ? job.experts->dense_layers : job.layers;
-  if (dense > 0) build_layers(graph, job, micro_batch, {"layer", dense, false}, scalars);
+  if (dense > 0) build_layers(graph, job, micro_batch, {"layer", dense, false});
   if (dense < job.layers)
-    build_layers(graph, job, micro_batch, {"expert_layer", job.layers - dense, true}, scalars);
+    build_layers(graph, job, micro_batch, {"expert_layer", job.layers - dense, true});
   build_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }

@@ -368,19 +368,21 @@ class RoutineBuilder {
   std::vector<bool> in_frame_;        // by local index
 };
 
-/// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind,
+/// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind those of
+/// experts with a grid of their own come behind the others. Within each of these,
 /// parameters with partial gradients come last, by group, so that gradients that are summed
 /// together lie together.
 void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
                     std::int64_t resident, CutBlock& cut) {
-  std::map<std::pair<bool, std::optional<Group>>, std::vector<TensorId>> by_group;
+  using Kind = std::tuple<bool, bool, std::optional<Group>>;
+  std::map<Kind, std::vector<TensorId>> by_group;
   for (std::size_t i = graph.tensors.size(); i-- > 0;) {
     const Tensor& tensor = graph.tensors[i];
     if (tensor.role != TensorRole::parameter || tensor.arena || tensor.tied_to ||
         tensor.block != block)
       continue;
     const bool stays = elements(tensor.shape) <= resident;
-    by_group[{stays, tensor.gradient_group}].push_back(TensorId(i));
+    by_group[{stays, is_of_experts(tensor), tensor.gradient_group}].push_back(TensorId(i));
   }
   for (const auto& [key, parameters] : by_group) {
     for (TensorId id : parameters) {
@@ -388,7 +390,7 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
       cut.bundle.push_back({id, cut.bundle_elements, count});
       cut.bundle_elements += padded(count, alignment);
     }
-    if (!key.first) cut.gathered_elements = cut.bundle_elements;
+    if (!std::get<0>(key)) cut.gathered_elements = cut.bundle_elements;
   }
 }
 

@@ -174,7 +174,8 @@ class BlockBackward {
     }
     if (gradients.empty()) return;
     const bool same = row(*step.kind).params == op.params.index();
-    emit(*step.kind, std::move(reads), std::move(gradients), same ? op.params : OpParams());
+    emit(*step.kind, std::move(reads), std::move(gradients), same ? op.params : OpParams(),
+         op.stream);
   }
 
   /// The loss is where gradients start: d logits = weight * (softmax - one hot).
@@ -188,10 +189,13 @@ class BlockBackward {
     }
   }
 
-  /// A communication over mp gives the gradient of the op's input.
+  /// A communication over the op's group gives the gradient of its input.
   void collective(const Op& op, OpKind kind, TensorId dy) {
     const TensorId dx = gradient_like(op.inputs[0]);
-    emit(kind, {dy}, {dx}, CollectiveParams{Group{{Axis::mp}}}, Stream::mp);
+    const auto* params = std::get_if<CollectiveParams>(&op.params);
+    const bool own_part = params == nullptr;  // of what all mp ranks have
+    emit(kind, {dy}, {dx}, CollectiveParams{own_part ? Group{{Axis::mp}} : params->group},
+         own_part ? Stream::mp : op.stream);
     contribute(op.inputs[0], dx);
   }
 

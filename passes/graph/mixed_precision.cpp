@@ -106,11 +106,12 @@ bool mixed_precision(Graph& graph, const PassContext& context) {
   if (type == DType::f32) return false;
   std::vector<bool> stays(graph.tensors.size());
   for (const Op& op : graph.ops) {
-    const bool reduces = op.kind == OpKind::reduce_from_group;
+    // What is communicated keeps its type.
+    const bool same = communicates(op.kind) || op.kind == OpKind::reduce_from_group ||
+                      op.kind == OpKind::copy_to_group || op.kind == OpKind::own_part;
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      // A reduction has the type of its operand.
       stays[op.outputs[i].index()] =
-          reduces ? bool(stays[op.inputs[0].index()]) : output_is_f32(op, i);
+          same ? bool(stays[op.inputs[0].index()]) : output_is_f32(op, i);
     }
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {

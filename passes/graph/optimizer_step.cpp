@@ -54,8 +54,10 @@ class StepBuilder {
     push(OpKind::fill, {}, {gradient_arena_}, FillParams{0});
     if (!scale) return;
     const TensorId factor = add_element(Scalar::loss_scale, "loss_scale");
-    for (Op& op : graph_.ops) {  // the loss's gradient is where backward starts
-      if (op.kind == OpKind::cross_entropy_backward) op.inputs.push_back(factor);
+    for (Op& op : graph_.ops) {  // the losses' gradients are where backward starts
+      const bool begins = op.kind == OpKind::cross_entropy_backward ||
+                          op.kind == OpKind::balance_experts_backward;
+      if (begins) op.inputs.push_back(factor);
     }
   }
 
@@ -163,6 +165,10 @@ class StepBuilder {
     std::vector<Axis> axes;
     if (context_.strategy.mp > 1) axes.push_back(Axis::mp);
     if (context_.strategy.pp > 1) axes.push_back(Axis::pp);
+    if (!experts_apart(context_.strategy)) return axes;
+    // Of experts, the replicas of other parameters have different ones.
+    if (context_.strategy.cp > 1) axes.push_back(Axis::cp);
+    if (context_.strategy.dp > 1) axes.push_back(Axis::dp);
     return axes;
   }
 

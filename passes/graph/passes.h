@@ -32,6 +32,11 @@ bool tensor_parallel(Graph& graph, const PassContext& context);
 /// and the tensors that stages send are 1/mp. Parameters used there get partial gradients.
 bool sequence_parallel(Graph& graph, const PassContext& context);
 
+/// Shares out the experts of each layer over ep ranks, or splits each over etp ranks, on a grid of
+/// their own (Strategy::ep, etp). Tokens reach them by Strategy::expert_dispatch.
+/// passes/graph/expert_parallel.cpp names the sources.
+bool expert_parallel(Graph& graph, const PassContext& context);
+
 /// Gives activations the job's type in jobs that do not compute in f32, so that their gradients and
 /// the tensors that stages send get this type, too. Parameters stay f32 and are cast in every
 /// forward, once for each block that reads them. Norm statistics, log-sum-exp and the loss stay

@@ -14,7 +14,9 @@ namespace {
 /// sums of all tokens arise, and own_part where a whole value is there already.
 class TokenSplitter {
  public:
-  TokenSplitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
+  /// `experts_apart`: what experts read and give is left whole for expert_parallel, which splits it.
+  TokenSplitter(Graph& graph, std::int64_t degree, bool experts_apart)
+      : graph_(graph), degree_(degree), experts_apart_(experts_apart) {}
 
   void run() {
     const std::vector<Op> ops = std::move(graph_.ops);
@@ -91,9 +93,10 @@ class TokenSplitter {
   }
 
   /// Ops that need to know which token of its sequence each row is.
-  static bool needs_whole(OpKind kind) {
+  bool needs_whole(OpKind kind) const {
     return kind == OpKind::position_add || kind == OpKind::token_type_add ||
-           kind == OpKind::gather_rows || kind == OpKind::place_choices;
+           kind == OpKind::gather_rows || kind == OpKind::place_choices ||
+           (experts_apart_ && kind == OpKind::dispatch_rows);
   }
 
   /// Returns whether partial sums can go straight to the ranks that work on them: they are sums of
@@ -122,7 +125,7 @@ class TokenSplitter {
     } else if (works_on_tokens(op)) {
       for (TensorId& id : op.inputs) {
         const TensorRole role = graph_.at(id).role;
-        const bool whole = role == TensorRole::scalar || input_is_counts(op, id);
+        const bool whole = input_is_counts(op, id);
         if (role == TensorRole::parameter) {
           graph_.at(id).gradient_group = Group{{Axis::mp}};
         } else if (!whole && !is_split(id)) {
@@ -151,6 +154,7 @@ class TokenSplitter {
 
   Graph& graph_;
   std::int64_t degree_;
+  bool experts_apart_;
   BlockKind kind_ = BlockKind::layer;
   std::vector<Op> out_;
   std::set<TensorId> split_;
@@ -161,7 +165,7 @@ class TokenSplitter {
 
 bool sequence_parallel(Graph& graph, const PassContext& context) {
   if (!context.strategy.sequence_parallel || context.strategy.mp == 1) return false;
-  TokenSplitter(graph, context.strategy.mp).run();
+  TokenSplitter(graph, context.strategy.mp, experts_apart(context.strategy)).run();
   return true;
 }
 

@@ -13,11 +13,19 @@ namespace {
 /// split (and along which dimension); all others are replicated.
 class Splitter {
  public:
-  Splitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
+  /// `experts_apart`: experts are split by ranks of their own (passes/graph/expert_parallel.cpp).
+  Splitter(Graph& graph, std::int64_t degree, bool experts_apart)
+      : graph_(graph), degree_(degree), experts_apart_(experts_apart) {}
 
   bool run() {
-    for (Tensor& tensor : graph_.tensors) {
-      if (tensor.role == TensorRole::parameter && tensor.split) split_parameter(tensor);
+    std::vector<bool> apart(graph_.tensors.size());
+    for (const Op& op : graph_.ops) {
+      if (experts_apart_ && op.kind == OpKind::grouped_matmul) apart[op.inputs[1].index()] = true;
+    }
+    for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
+      Tensor& tensor = graph_.tensors[i];
+      const bool splits = tensor.role == TensorRole::parameter && tensor.split && !apart[i];
+      if (splits) split_parameter(tensor);
     }
     std::vector<Op> ops = std::move(graph_.ops);
     for (Op& op : ops) rewrite(op);
@@ -181,13 +189,15 @@ class Splitter {
         }
         break;
       case OpKind::dispatch_rows:  // to experts that are split
+        if (experts_apart_) break;
         op.inputs[0] = copied(op, op.inputs[0]);
         op.inputs[2] = copied(op, op.inputs[2]);
         break;
       case OpKind::grouped_matmul:
-        split_experts(op);
+        if (!experts_apart_) split_experts(op);
         break;
       case OpKind::combine_rows:  // of what each rank has a part
+        if (experts_apart_) break;
         return emit_partial(std::move(op), Reduction::sum);
       case OpKind::rms_norm:  // of heads [n,1,a,d] that are split: rstd [n,1,a]
         split_head_norm(op);
@@ -235,6 +245,7 @@ class Splitter {
 
   Graph& graph_;
   std::int64_t degree_;
+  bool experts_apart_;
   std::vector<Op> out_;
   std::map<TensorId, TensorId> copies_;
 };
@@ -243,7 +254,7 @@ class Splitter {
 
 bool tensor_parallel(Graph& graph, const PassContext& context) {
   if (context.strategy.mp == 1) return false;
-  return Splitter(graph, context.strategy.mp).run();
+  return Splitter(graph, context.strategy.mp, experts_apart(context.strategy)).run();
 }
 
 }  // namespace plimsoll

@@ -55,6 +55,17 @@ void add_instances(const Graph& graph, const PassContext& context, std::int64_t 
   }
 }
 
+/// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Where
+/// experts have a grid of their own, those are all ranks of a stage, else those of mp.
+std::int64_t copies_of(const Tensor& parameter, const Strategy& strategy) {
+  const auto& split = parameter.split;
+  const bool is_split = split && split->degree > 1;
+  const std::int64_t of_mp = is_split ? split->copies : strategy.mp;
+  if (!experts_apart(strategy)) return of_mp;
+  const Grid grid = grid_of(strategy);
+  return is_of_experts(parameter) ? grid[Axis::edp] : of_mp * grid[Axis::cp] * grid[Axis::dp];
+}
+
 Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int64_t offset,
                    const Strategy& strategy) {
   const Tensor& parameter = graph.at(id);
@@ -73,8 +84,7 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   segment.rate = parameter.rate;
   segment.offset = offset;
   segment.elements = elements(parameter.shape);
-  const std::int64_t copies = segment.split ? segment.split->copies : strategy.mp;
-  segment.norm_weight = 1.0 / double(copies);
+  segment.norm_weight = 1.0 / double(copies_of(parameter, strategy));
   return segment;
 }
 
@@ -97,6 +107,10 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
   if (i == 0) return false;
   const auto is_alone = [&](std::size_t s) { return alone && layout.parameter[s] == *alone; };
   if (is_alone(i) || is_alone(i - 1)) return false;
+  const auto of_experts = [&](std::size_t s) {
+    return is_of_experts(graph.at(layout.parameter[s]));
+  };
+  if (of_experts(i) != of_experts(i - 1)) return false;
   const bool same_bundle = layout.producer[i] == layout.producer[i - 1];
   if (reduces_per_micro_batch(strategy) && !same_bundle) return false;
   if (!shards_parameters(strategy) || !of_parameters) return true;

@@ -223,6 +223,9 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
 }
 
 void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
+  // The ranks that have the same experts have added up theirs (sum_partial).
+  const std::size_t first = segments_in(layout_, layout_.buckets[index]).first;
+  if (is_of_experts(graph_.at(layout_.parameter[first]))) return;
   reductions_.push_back(bucket_call(op, layout_.buckets[index], arenas_.gradients,
                                     layout_.gradients, false, std::move(waits)));
   bucket_reduction_[index] = reductions_.back();

@@ -5,10 +5,60 @@
 
 namespace plimsoll {
 
-Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
-  if (!job.experts) return Verdict::yes();
+namespace {
+
+Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   const Experts& experts = *job.experts;
-  if (experts.ffn_hidden % strategy.mp != 0 || experts.shared_ffn_hidden % strategy.mp != 0) {
+  const std::int64_t etp = experts_tensor_parallel(strategy);
+  if (!experts_apart(strategy)) return Verdict::yes();
+  std::int64_t folded = 1;
+  for (const Axis axis : grid_of(strategy).folded()) folded *= grid_of(strategy)[axis];
+  if (folded % (etp * strategy.ep) != 0) {
+    return Verdict::no(fmt::format("etp {} x ep {} does not divide the {} ranks of mp, cp and {}",
+                                   etp, strategy.ep, folded,
+                                   strategy.sharding_degree > 1 ? "sharding" : "dp"));
+  }
+  if (experts.count % strategy.ep != 0)
+    return Verdict::no(
+        fmt::format("ep {} does not divide the {} experts", strategy.ep, experts.count));
+  if (experts.ffn_hidden % etp != 0)
+    return Verdict::no(
+        fmt::format("etp {} does not divide the experts' ffn_hidden {}", etp, experts.ffn_hidden));
+  if (etp > 1 && strategy.ep > 1) return Verdict::no("etp above 1 is not built beside ep above 1");
+  if (strategy.mp > 1 && !strategy.sequence_parallel)
+    return Verdict::no("experts have ranks of their own; with mp that needs sequence_parallel");
+  const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.mp;
+  const bool gathers = strategy.expert_dispatch == ExpertDispatch::all_gather || strategy.ep == 1;
+  if (experts.capacity > 0 && gathers && tokens * etp * strategy.ep % job.sequence != 0) {
+    return Verdict::no(
+        fmt::format("capacity: the {} tokens of etp x ep ranks are not whole sequences of {}",
+                    tokens * etp * strategy.ep, job.sequence));
+  }
+  if (strategy.sharding_stage > 0)
+    return Verdict::no("experts on ranks of their own are not built with sharding");
+  if (strategy.rank_order != Strategy().rank_order)
+    return Verdict::no("experts on ranks of their own need the usual rank_order");
+  if (strategy.grad_reduction != GradReduction::at_end)
+    return Verdict::no("experts on ranks of their own need grad_reduction at_end");
+  if (strategy.flatten != Flatten::fused)
+    return Verdict::no("experts on ranks of their own need flatten fused");
+  if (job.optimizer.kind == OptimizerKind::lamb)
+    return Verdict::no("experts on ranks of their own are not built with lamb");
+  return Verdict::yes();
+}
+
+}  // namespace
+
+Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
+  if (!job.experts) {
+    return strategy.ep == 1 && strategy.etp == 0
+               ? Verdict::yes()
+               : Verdict::no("ep and etp: the job has no experts");
+  }
+  const Experts& experts = *job.experts;
+  if (Verdict verdict = grid_is_legal(job, strategy); !verdict) return verdict;
+  const std::int64_t split = experts_apart(strategy) ? 1 : strategy.mp;
+  if (experts.ffn_hidden % split != 0 || experts.shared_ffn_hidden % strategy.mp != 0) {
     return Verdict::no(fmt::format("mp {} does not divide the experts' ffn_hidden of {} and {}",
                                    strategy.mp, experts.ffn_hidden, experts.shared_ffn_hidden));
   }

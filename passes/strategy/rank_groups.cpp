@@ -1,9 +1,11 @@
 // The grid of a strategy's ranks, and which of them share or differ in what.
+#include <algorithm>
+
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 
-std::array<Axis, kAxes> axes_of(RankOrder order) {
+std::array<Axis, kRankAxes> axes_of(RankOrder order) {
   constexpr std::array<std::array<Axis, 3>, std::size(kRankOrders)> kOuter = {{
       {Axis::sharding, Axis::dp, Axis::pp},
       {Axis::sharding, Axis::pp, Axis::dp},
@@ -24,7 +26,23 @@ Grid grid_of(const Strategy& strategy) {
   grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
   grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
   grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
+  if (!experts_apart(strategy)) return grid;
+  std::int64_t folded = 1;
+  for (const Axis axis : grid.folded()) folded *= grid[axis];
+  const std::int64_t etp = experts_tensor_parallel(strategy);
+  grid.degree[static_cast<std::size_t>(Axis::etp)] = etp;
+  grid.degree[static_cast<std::size_t>(Axis::ep)] = strategy.ep;
+  grid.degree[static_cast<std::size_t>(Axis::edp)] =
+      std::max<std::int64_t>(folded / (etp * strategy.ep), 1);
   return grid;
+}
+
+std::int64_t experts_tensor_parallel(const Strategy& strategy) {
+  return strategy.etp > 0 ? strategy.etp : strategy.ep > 1 ? 1 : strategy.mp;
+}
+
+bool experts_apart(const Strategy& strategy) {
+  return strategy.ep > 1 || experts_tensor_parallel(strategy) != strategy.mp;
 }
 
 bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b) {

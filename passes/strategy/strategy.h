@@ -67,6 +67,12 @@ enum class ParameterGather : std::uint8_t {
   segment,  ///< owner mode: once per segment of the step
 };
 
+/// An ExpertDispatch says how tokens reach the ranks of their experts.
+enum class ExpertDispatch : std::uint8_t {
+  all_to_all,  ///< each row goes to the rank of its expert
+  all_gather,  ///< all ranks get all tokens, and the sums of their rows are scattered
+};
+
 struct Strategy {
   std::int64_t mp = 1, pp = 1, dp = 1;
   std::int64_t sharding_degree = 1;
@@ -100,6 +106,12 @@ struct Strategy {
   bool fp8_parameters = false;
   std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
   ContextExchange context_exchange = ContextExchange::ring;
+  std::int64_t ep = 1;   ///< ranks that share out the experts of a layer
+  std::int64_t etp = 0;  ///< ranks that share each expert; 0: 1 with ep above 1, else mp
+  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
+  /// Where experts are on several ranks, those of a rank have memory for so many rows, in percent
+  /// of even routing. A step in which they get more ends with an error.
+  std::int64_t expert_rows_percent = 200;
   std::int64_t recompute_layers = 0;  ///< the first layers of each chunk are recomputed; 0 = all
   /// only these layers are recomputed, counted over the model
   std::vector<std::int64_t> recompute_list;
@@ -140,8 +152,12 @@ struct Strategy {
 std::string_view to_text(Recompute recompute);
 
 /// Returns the axes of an order from inner to outer.
-std::array<Axis, kAxes> axes_of(RankOrder order);
+std::array<Axis, kRankAxes> axes_of(RankOrder order);
 Grid grid_of(const Strategy& strategy);
+/// Returns the ranks that share each expert.
+std::int64_t experts_tensor_parallel(const Strategy& strategy);
+/// Returns whether experts have a grid of their own. Else each mp rank has a part of each expert.
+bool experts_apart(const Strategy& strategy);
 /// Returns whether both orders number the ranks of the strategy's degrees alike. Axes of one rank
 /// do not count.
 bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b);

@@ -31,7 +31,7 @@ class LeastCosts {
 
  private:
   using Degrees = std::array<std::int64_t, kAxes>;
-  using Order = std::array<Axis, kAxes>;
+  using Order = std::array<Axis, kRankAxes>;
   Picoseconds local(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
   Picoseconds communication(const Routine& routine, std::size_t index, const Grid& grid,
                             std::int64_t stage) const;

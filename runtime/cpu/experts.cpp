@@ -6,10 +6,14 @@
 // Auxiliary loss: of each sequence, so that it does not depend on how sequences are split into
 // micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al. 2021, arXiv 2101.03961,
 // section 2.2). z loss: Zoph et al. 2022, arXiv 2202.08906, section 3.1.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "base/error.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
@@ -179,8 +183,9 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   const Rows logits(request.input(0), {tokens, experts, 1}, scratch),
       slopes(request.output(0), {tokens, experts, 1}, scratch);
   float* scores = scratch.take_floats(experts);
+  const bool scaled = request.op.inputs.size() > 2;
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    const float loss_scale = floats(in, 2)[std::size_t(Scalar::loss_scale)];
+    const float loss_scale = scaled ? floats(in, 2)[0] : 1;
     for (std::int64_t i = 0; i < tokens; ++i) {
       const float* counts = floats(in, 1) + (before + i) / params.sequence * experts;
       const float* row = logits.read(in[0], i, 1);
@@ -202,38 +207,90 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   });
 }
 
+namespace {
+
+/// The experts of this rank, and the rows for which it has memory.
+struct OwnExperts {
+  std::int64_t first, count, most_rows;
+  OwnExperts(const PlaceParams& params, std::int64_t count_, const Coordinates& at)
+      : first(params.parts > 1 ? at[std::size_t(Axis::ep)] * count_ : 0),
+        count(count_),
+        most_rows(params.rows) {}
+
+  void check(std::int64_t rows, const RunPosition& position) const {
+    if (rows <= most_rows) return;
+    throw EnvironmentError(fmt::format(
+        "experts {} to {} of layer {} get {} rows in step {}, and there is memory for {}; raise "
+        "expert_rows_percent or give the job a capacity",
+        first, first + count - 1, position.layer, rows, position.step + 1, most_rows));
+  }
+};
+
+}  // namespace
+
 KernelPointer prepare_place_choices(const KernelRequest& request) {
-  const Choices choices(request.input(0));
+  const Choices choices(request.input(0)), own(request.output(0));
   const auto params = request.params<PlaceParams>();
-  const std::int64_t experts = request.output_elements(1);
+  const std::int64_t experts = request.output(2).shape[1];
+  const OwnExperts here(params, request.output_elements(1), request.context.at);
   const std::int64_t sequences = choices.tokens / params.sequence;
   const std::int64_t room = params.capacity > 0 ? params.capacity : choices.tokens * choices.each;
+  const auto& split = request.output(0).split;
+  const std::int64_t part =
+      split && own.tokens < choices.tokens ? part_index(*split, request.context.at) : 0;
+  const std::int64_t begin = part * own.tokens * own.each, end = begin + own.tokens * own.each;
   Scratch scratch(request);
   const auto take = [&] {
     return reinterpret_cast<std::int32_t*>(scratch.take(Bytes(4 * experts)));
   };
   std::int32_t *next = take(), *taken = take();  // rows by expert; those of the sequence
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
     const std::int32_t* chosen = ids(in, 0);
     auto *rows = reinterpret_cast<std::int32_t*>(out[0]),
          *ends = reinterpret_cast<std::int32_t*>(out[1]);
     float* counts = floats_out(out, 2);
-    std::fill_n(counts, sequences * experts, 0.0f);
     const std::int64_t of_sequence = params.sequence * choices.each;
-    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i)
-      counts[i / of_sequence * experts + chosen[i]] += 1;
-    std::int64_t end = 0;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      next[e] = std::int32_t(end);
-      for (std::int64_t b = 0; b < sequences; ++b)
-        end += std::min(room, std::int64_t(counts[b * experts + e]));
-      ends[e] = std::int32_t(end);
+    const std::int64_t all = choices.tokens * choices.each;
+    std::fill_n(counts, sequences * experts, 0.0f);
+    for (std::int64_t i = 0; i < all; ++i) counts[i / of_sequence * experts + chosen[i]] += 1;
+    // First how many rows each expert gets of the own tokens, then which.
+    std::fill_n(next, experts, 0);
+    for (const bool counting : {true, false}) {
+      for (std::int64_t i = 0; i < all; ++i) {
+        if (i % of_sequence == 0) std::fill_n(taken, experts, 0);
+        const std::int32_t e = chosen[i];
+        const bool kept = taken[e]++ < room, is_own = i >= begin && i < end;
+        if (!is_own) continue;
+        const bool placed = kept && e >= here.first && e < here.first + here.count;
+        if (!counting) rows[i - begin] = placed ? next[e] : -1;
+        if (placed) ++next[e];
+      }
+      if (!counting) break;
+      std::int64_t row = 0;
+      for (std::int64_t e = 0; e < here.count; ++e) {
+        const std::int64_t count = std::exchange(next[here.first + e], std::int32_t(row));
+        ends[e] = std::int32_t(row += count);
+      }
+      here.check(row, position);
     }
-    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
-      if (i % of_sequence == 0) std::fill_n(taken, experts, 0);
-      const std::int32_t e = chosen[i];
-      rows[i] = taken[e]++ < room ? next[e]++ : -1;
+  });
+}
+
+KernelPointer prepare_received_ends(const KernelRequest& request) {
+  const auto params = request.params<PlaceParams>();
+  const std::int64_t ranks = request.input(0).shape[0], experts = request.input(0).shape[1];
+  const OwnExperts here(params, request.output_elements(0), request.context.at);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
+    auto* ends = reinterpret_cast<std::int32_t*>(out[0]);
+    std::int64_t row = 0;
+    for (std::int64_t e = 0; e < here.count; ++e) {
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const std::int32_t* from = ids(in, 0) + rank * experts + here.first + e;
+        row += *from - (here.first + e > 0 ? from[-1] : 0);
+      }
+      ends[e] = std::int32_t(row);
     }
+    here.check(row, position);
   });
 }
 

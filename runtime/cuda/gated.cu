@@ -2,23 +2,27 @@
 #include "runtime/cuda/activations.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
 #include "runtime/cuda/storage.h"
 
 namespace plimsoll {
 
 namespace {
 
-/// x: rows of `columns` gates and as many ups. A block works on one row at a time.
+/// x: rows of `columns` gates and as many ups; null weights are 1. A block works on one row at a
+/// time.
 template <int kCount, class Function, class T>
-__global__ void gated(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+__global__ void gated(std::int64_t rows, std::int64_t columns, const T* x, const float* weights,
+                      T* y) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float weight = weights == nullptr ? 1 : weights[row];
     const T* gates = x + row * 2 * columns;
     for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
       float gate[kCount], up[kCount];
       load(gates + at, gate);
       load(gates + columns + at, up);
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) up[j] *= gate[j] * Function::share(gate[j]);
+      for (int j = 0; j < kCount; ++j) up[j] *= weight * (gate[j] * Function::share(gate[j]));
       store(y + row * columns + at, up);
     }
   }
@@ -26,8 +30,10 @@ __global__ void gated(std::int64_t rows, std::int64_t columns, const T* x, T* y)
 
 template <int kCount, class Function, class T>
 __global__ void gated_backward(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
-                               T* dx) {
+                               const float* weights, T* dx, float* dweights) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float weight = weights == nullptr ? 1 : weights[row];
+    float dweight = 0;
     const std::int64_t gates = row * 2 * columns;
     for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
       float gate[kCount], up[kCount], slope[kCount];
@@ -37,12 +43,16 @@ __global__ void gated_backward(std::int64_t rows, std::int64_t columns, const T*
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
         const float g = gate[j], s = Function::share(g);
-        gate[j] = slope[j] * up[j] * Function::slope(g, s);
-        up[j] = slope[j] * g * s;
+        dweight += slope[j] * (g * s) * up[j];
+        gate[j] = weight * (slope[j] * up[j] * Function::slope(g, s));
+        up[j] = weight * (slope[j] * g * s);
       }
       store(dx + gates + at, gate);
       store(dx + gates + columns + at, up);
     }
+    if (weights == nullptr) continue;
+    dweight = block_sum(dweight);
+    if (threadIdx.x == 0) dweights[row] = dweight;
   }
 }
 
@@ -56,14 +66,17 @@ CudaKernelPointer prepare_forward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
   const DType type = request.output(0).dtype;
+  const bool weighted = request.op.inputs.size() > 1;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
+      const float* weights = weighted ? input_at<float>(in, 1) : nullptr;
       const T* x = input_at<T>(in, 0);
       T* y = output_at<T>(out, 0);
       const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
       launch(device.stream, row_blocks(device, rows), kThreads, 0,
-             wide ? gated<kPack<T>, Function, T> : gated<1, Function, T>, rows, columns, x, y);
+             wide ? gated<kPack<T>, Function, T> : gated<1, Function, T>, rows, columns, x, weights,
+             y);
     });
   });
 }
@@ -73,15 +86,18 @@ CudaKernelPointer prepare_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
   const DType type = request.output(0).dtype;
+  const bool weighted = request.op.inputs.size() > 2;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
+      const float* weights = weighted ? input_at<float>(in, 2) : nullptr;
+      float* dweights = weighted ? output_at<float>(out, 1) : nullptr;
       const T *dy = input_at<T>(in, 0), *x = input_at<T>(in, 1);
       T* dx = output_at<T>(out, 0);
       const bool wide = aligned({dy, x, dx}, columns * std::int64_t(sizeof(T)));
       launch(device.stream, row_blocks(device, rows), kThreads, 0,
              wide ? gated_backward<kPack<T>, Function, T> : gated_backward<1, Function, T>, rows,
-             columns, dy, x, dx);
+             columns, dy, x, weights, dx, dweights);
     });
   });
 }

@@ -11,20 +11,8 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array kLacking = {
-    OpKind::route,
-    OpKind::route_backward,
-    OpKind::balance_experts,
-    OpKind::balance_experts_backward,
-    OpKind::place_choices,
-    OpKind::dispatch_rows,
-    OpKind::dispatch_rows_backward,
-    OpKind::combine_rows,
-    OpKind::combine_rows_backward,
-    OpKind::grouped_matmul,
-    OpKind::grouped_matmul_backward,
-    OpKind::grouped_weight_gradient,
-};
+/// Rows of experts are exchanged by ranks with host memory only.
+constexpr std::array kLacking = {OpKind::received_ends};
 
 constexpr std::array<CudaPrepare, kOpKinds> kPrepare = {{
 #define PLIMSOLL_OP(op, ...) has_kernel(OpKind::op, kLacking) ? prepare_##op : nullptr,
@@ -68,6 +56,10 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
         return Verdict::no("flash attention of the cuda backend has no dropout");
       break;
     }
+    case OpKind::place_choices:
+      if (std::get<PlaceParams>(op.params).parts > 1)
+        return Verdict::no("the cuda backend has all experts on each rank");
+      break;
     default:
       break;
   }

@@ -203,7 +203,9 @@ Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
                       const GroupSpread& spread) {
   const Seconds fixed =
       cluster.efficiency ? cluster.efficiency->levels[spread.level].fixed_time : Seconds(0);
-  if (kind == OpKind::all_to_all) return exchange(payload, cluster, spread, fixed);
+  const bool exchanges = kind == OpKind::all_to_all || kind == OpKind::exchange_rows ||
+                         kind == OpKind::return_rows;
+  if (exchanges) return exchange(payload, cluster, spread, fixed);
   if (kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift) {
     return {payload / reached(cluster, spread.level, 1),
             cluster.levels[spread.level].latency + fixed, spread.level};

@@ -121,10 +121,11 @@ std::optional<Estimate> CostModel::measured_local(const Op& op,
   const DType dtype = compute_dtype(op, tensors);
   if (row(op.kind).op_class == OpClass::matmul) {
     if (!matmuls_.covers(dtype)) return std::nullopt;
-    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulParams params = matmul_params(op);
     const MatmulShape shape = matmul_shape(op, tensors);
-    const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
-                          op.inputs.size() > 2, shape.batch > 1,    dtype};
+    const bool biased = op.kind == OpKind::matmul && op.inputs.size() > 2;
+    const MatmulForm form{
+        params.transpose_a, params.transpose_b, params.accumulate, biased, shape.batch > 1, dtype};
     return matmuls_.at(shape, form);
   }
   if (row(op.kind).op_class != OpClass::memory_bound) return std::nullopt;
@@ -156,7 +157,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
   const DType dtype = compute_dtype(op, tensors);
   const FlopsPerSecond rate = peak_or_fp32(own.device, dtype);
   if (own.efficiency) {
-    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulParams params = matmul_params(op);
     const MatmulShape shape = matmul_shape(op, tensors);
     Bytes moved = bytes_moved(op, tensors);
     // AccumulateGrad of PyTorch's autograd adds a new gradient to a gradient of the same type.

@@ -45,9 +45,9 @@ std::vector<GroupSpread> spreads(const Grid& grid, const CostModel& costs) {
     Grid numbered = grid;  // in one order of coordinates
     numbered.order = Grid().order;
     const std::int64_t rank = grid.rank(numbered.coordinates(i));
-    for (unsigned axes = 1; axes < 1u << kAxes; ++axes) {
+    for (unsigned axes = 1; axes < 1u << kRankAxes; ++axes) {
       Group group;
-      for (std::size_t axis = 0; axis < kAxes; ++axis) {
+      for (std::size_t axis = 0; axis < kRankAxes; ++axis) {
         if ((axes >> axis & 1) != 0) group.axes.add(Axis(axis));
       }
       found.push_back(costs.spread(members(grid, group, rank)));

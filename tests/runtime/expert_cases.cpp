@@ -27,11 +27,12 @@ OpCase route_case(const OpSizes& z, const std::string& name, RouteParams params)
 OpCase place_case(const OpSizes& z, const std::string& name, std::int64_t capacity) {
   const OpCase route = route_case(z, "choices", {});
   const Shape chosen = {z.tokens(), kChosen};
-  return make_case("place_choices/" + name, OpKind::place_choices,
-                   PlaceParams{.sequence = z.sequence, .capacity = capacity},
-                   {whole_numbers(result(route, 1))},
-                   {whole_numbers(blank("rows", chosen)), whole_numbers(blank("ends", {kExperts})),
-                    blank("counts", {z.batch, kExperts})});
+  return make_case(
+      "place_choices/" + name, OpKind::place_choices,
+      PlaceParams{.sequence = z.sequence, .capacity = capacity, .rows = z.tokens() * kChosen},
+      {whole_numbers(result(route, 1))},
+      {whole_numbers(blank("rows", chosen)), whole_numbers(blank("ends", {kExperts})),
+       blank("counts", {z.batch, kExperts})});
 }
 
 void add_routers(Cases& cases, const OpSizes& z) {
@@ -55,8 +56,7 @@ void add_routers(Cases& cases, const OpSizes& z) {
 }
 
 void add_balance(Cases& cases, const OpSizes& z) {
-  const Operand scalars{
-      "scalars", {kScalars}, {1, 2, 0, 1, 4, 0, 0, 0}, DType::f32, TensorRole::scalar};
+  const Operand loss_scale{"loss_scale", {1}, {4}};
   const Operand counts = result(place_case(z, "all", 0), 2);
   const Operand logits = normal("logits", {z.tokens(), kExperts}, 1);
   for (const bool sigmoid : {false, true}) {
@@ -64,14 +64,13 @@ void add_balance(Cases& cases, const OpSizes& z) {
     const BalanceParams params{
         .sequence = z.sequence, .sigmoid = sigmoid, .balance_weight = 0.5, .z_weight = 0.25};
     const Operand weights = normal("weights", {z.tokens(), kChosen}, 3);
-    Operand same = weights;
-    same.name = "y";
     OpCase forward = make_case("balance_experts/" + name, OpKind::balance_experts, params,
-                               {weights, logits, counts, scalars}, {weights});
+                               {weights, logits, counts}, {weights});
     cases.push_back(std::move(forward));
-    cases.push_back(make_case("balance_experts_backward/" + name, OpKind::balance_experts_backward,
-                              params, {logits, counts, scalars},
-                              {blank("dlogits", {z.tokens(), kExperts})}));
+    cases.push_back(
+        make_case("balance_experts_backward/" + name, OpKind::balance_experts_backward, params,
+                  sigmoid ? std::vector{logits, counts} : std::vector{logits, counts, loss_scale},
+                  {blank("dlogits", {z.tokens(), kExperts})}));
   }
 }
 
@@ -210,7 +209,7 @@ void balance_backward(const Operands& o) {
       x = value - kStep;
       const double below = losses(logits, i);
       x = value;
-      const double loss_scale = o.in(2)[std::size_t(Scalar::loss_scale)];
+      const double loss_scale = o.c.op.inputs.size() > 2 ? o.in(2)[0] : 1;
       o.out(0)[i * e + j] = loss_scale * (above - below) / (2 * kStep);
     }
   }

@@ -71,6 +71,12 @@ void draw_experts(Random& random, Job& job) {
   experts.capacity = one_of(random, {0.0, 0.0, 0.75, 1.5});
   experts.balance_loss = one_of(random, {0.0, 0.01});
   experts.z_loss = one_of(random, {0.0, 0.001});
+  experts.load = 1;  // then the FLOPs of a step are those of the model
+  // With 16 bits, roundings decide between experts whose scores are nearly equal. So all are taken.
+  if (job.precision != DType::f32) {
+    experts.groups = experts.top_groups = experts.group_best = 1;
+    experts.chosen = experts.count;
+  }
   job.experts = experts;
 }
 
@@ -96,7 +102,6 @@ Job draw_job(Random& random) {
   job.tied_embeddings = coin(random);
   job.dropout = one_of(random, {0.0, 0.0, 0.2});
   draw_family(random, job);
-  draw_experts(random, job);
   job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
   draw_optimizer(random, job);
   job.seed = std::int64_t(random() % 1000);
@@ -105,6 +110,7 @@ Job draw_job(Random& random) {
   // values are small. No loss scale then keeps all gradients within the range of fp16.
   if (job.norm_place != NormPlace::before && job.precision == DType::f16)
     job.precision = DType::bf16;
+  draw_experts(random, job);
   if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
   if (job.precision != DType::f32 && coin(random))
     job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};
@@ -177,6 +183,17 @@ const Switch kSwitches[] = {
      }},
     {"sequence_parallel",
      [](Random& random, Draw& draw) { draw.strategy.sequence_parallel = coin(random); }},
+    {"ep",
+     [](Random& random, Draw& draw) {
+       if (!draw.job.experts) return;
+       Strategy& strategy = draw.strategy;
+       strategy.ep = one_of<std::int64_t>(random, {1, 2, 2, 3, 4, 8});
+       strategy.etp = one_of<std::int64_t>(random, {0, 0, 1, 2});
+       strategy.expert_dispatch =
+           one_of(random, {ExpertDispatch::all_to_all, ExpertDispatch::all_gather});
+       strategy.expert_rows_percent = 100 * strategy.ep;  // room for whatever the router chooses
+       if (strategy.mp > 1) strategy.sequence_parallel = true;
+     }},
     {"split_boundary",
      [](Random& random, Draw& draw) { draw.strategy.split_boundary = random() % 4 != 0; }},
     {"recompute_layers",

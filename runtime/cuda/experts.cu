@@ -1,0 +1,413 @@
+// The router of a mixture of experts, and the rows between tokens and experts.
+// runtime/cpu/experts.cpp has the formulas and their sources. A warp works on one token, expert or
+// row at a time.
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int kWarp = 32;
+
+unsigned warps_for(const CudaDevice& device, std::int64_t items) {
+  return blocks_for(device, items * kWarp, kWarp);
+}
+
+/// Returns the index of the highest of values that lie in shared memory, the first of equal ones,
+/// and takes it out.
+__device__ std::int64_t take_highest(float* values, std::int64_t count) {
+  float best = kMinusInfinity;
+  int at = int(count);
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp) {
+    if (values[i] > best || at == int(count)) {
+      best = values[i];
+      at = int(i);
+    }
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(kFullWarp, best, distance);
+    const int other_at = __shfl_xor_sync(kFullWarp, at, distance);
+    if (other > best || (other == best && other_at < at)) {
+      best = other;
+      at = other_at;
+    }
+  }
+  __syncwarp();
+  if (threadIdx.x == 0) values[at] = kMinusInfinity;
+  __syncwarp();
+  return at;
+}
+
+/// Writes the scores of a token's logits, and returns their log-sum-exp.
+template <class T>
+__device__ float score(bool sigmoid, const T* logits, std::int64_t count, float* scores) {
+  float most = kMinusInfinity, sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp)
+    most = larger(most, to_float(logits[i]));
+  most = warp_max(most);
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp) sum += expf(to_float(logits[i]) - most);
+  const float all = most + logf(warp_sum(sum));
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp) {
+    const float x = to_float(logits[i]);
+    scores[i] = sigmoid ? 1 / (1 + expf(-x)) : expf(x - all);
+  }
+  __syncwarp();
+  return all;
+}
+
+/// Replaces slopes of scores by those of logits, and stores them.
+template <class T>
+__device__ void store_slopes(bool sigmoid, const float* scores, const float* slopes,
+                             std::int64_t count, T* to) {
+  float mean = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp) mean += slopes[i] * scores[i];
+  mean = warp_sum(mean);
+  for (std::int64_t i = threadIdx.x; i < count; i += kWarp) {
+    const float s = scores[i];
+    to[i] = from_float<T>(sigmoid ? slopes[i] * s * (1 - s) : s * (slopes[i] - mean));
+  }
+  __syncwarp();
+}
+
+/// Leaves only the experts of the best groups open.
+__device__ void close_groups(const RouteParams& params, const float* scores, std::int64_t experts,
+                             float* open, float* groups) {
+  const std::int64_t each = experts / params.groups;
+  for (std::int64_t g = 0; g < params.groups; ++g) {
+    float sum = 0;
+    for (std::int64_t i = 0; i < params.group_best; ++i)
+      sum += scores[g * each + take_highest(open + g * each, each)];
+    if (threadIdx.x == 0) groups[g] = sum;
+  }
+  __syncwarp();
+  for (std::int64_t i = threadIdx.x; i < experts; i += kWarp) open[i] = kMinusInfinity;
+  __syncwarp();
+  for (std::int64_t i = 0; i < params.top_groups; ++i) {
+    const std::int64_t first = take_highest(groups, params.groups) * each;
+    for (std::int64_t e = threadIdx.x; e < each; e += kWarp) open[first + e] = scores[first + e];
+    __syncwarp();
+  }
+}
+
+template <class T>
+__global__ void route(RouteParams params, std::int64_t tokens, std::int64_t experts,
+                      std::int64_t chosen, const T* logits, float* weights, std::int32_t* ids) {
+  float* scores = dynamic_shared<float>();
+  float *open = scores + experts, *groups = open + experts;
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
+    score(params.sigmoid, logits + token * experts, experts, scores);
+    for (std::int64_t i = threadIdx.x; i < experts; i += kWarp) open[i] = scores[i];
+    __syncwarp();
+    if (params.top_groups < params.groups) close_groups(params, scores, experts, open, groups);
+    float sum = 0;
+    for (std::int64_t j = 0; j < chosen; ++j) {
+      const std::int64_t expert = take_highest(open, experts);
+      sum += scores[expert];
+      if (threadIdx.x == 0) {
+        ids[token * chosen + j] = std::int32_t(expert);
+        weights[token * chosen + j] = scores[expert];
+      }
+    }
+    const float factor = float(params.scale) / (params.normalized ? sum : 1.0f);
+    __syncwarp();
+    for (std::int64_t j = threadIdx.x; j < chosen; j += kWarp)
+      weights[token * chosen + j] *= factor;
+    __syncwarp();
+  }
+}
+
+template <class T>
+__global__ void route_backward(RouteParams params, std::int64_t tokens, std::int64_t experts,
+                               std::int64_t chosen, const float* dweights, const T* logits,
+                               const std::int32_t* ids, T* dlogits) {
+  float* scores = dynamic_shared<float>();
+  float* slopes = scores + experts;
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
+    score(params.sigmoid, logits + token * experts, experts, scores);
+    float sum = 0, product = 0;
+    for (std::int64_t j = 0; j < chosen; ++j) {
+      const float s = scores[ids[token * chosen + j]];
+      sum += s;
+      product += dweights[token * chosen + j] * s;
+    }
+    const float shift = params.normalized ? product / sum : 0;
+    const float factor = float(params.scale) / (params.normalized ? sum : 1.0f);
+    for (std::int64_t i = threadIdx.x; i < experts; i += kWarp) slopes[i] = 0;
+    __syncwarp();
+    for (std::int64_t j = threadIdx.x; j < chosen; j += kWarp)
+      slopes[ids[token * chosen + j]] = factor * (dweights[token * chosen + j] - shift);
+    __syncwarp();
+    store_slopes(params.sigmoid, scores, slopes, experts, dlogits + token * experts);
+  }
+}
+
+template <class T>
+__global__ void balance_backward(BalanceParams params, std::int64_t before, std::int64_t tokens,
+                                 std::int64_t experts, const T* logits, const float* all_counts,
+                                 const float* loss_scale, T* dlogits) {
+  float* scores = dynamic_shared<float>();
+  float* slopes = scores + experts;
+  const float scale = loss_scale == nullptr ? 1 : *loss_scale;
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
+    const float* counts = all_counts + (before + token) / params.sequence * experts;
+    const T* row = logits + token * experts;
+    const float z = score(params.sigmoid, row, experts, scores);
+    float choices = 0, sum = 0, product = 0;
+    for (std::int64_t e = threadIdx.x; e < experts; e += kWarp) {
+      choices += counts[e];
+      sum += scores[e];
+      product += counts[e] * scores[e];
+    }
+    choices = warp_sum(choices);
+    sum = warp_sum(sum);
+    const float shift = warp_sum(product) / sum;
+    const float weight = scale * float(params.balance_weight) * float(experts) / choices /
+                         float(params.sequence) / sum;
+    for (std::int64_t e = threadIdx.x; e < experts; e += kWarp)
+      slopes[e] = weight * (counts[e] - shift);
+    __syncwarp();
+    float mean = 0;
+    for (std::int64_t e = threadIdx.x; e < experts; e += kWarp) mean += slopes[e] * scores[e];
+    mean = warp_sum(mean);
+    const float z_slope = scale * 2 * float(params.z_weight) * z;
+    for (std::int64_t e = threadIdx.x; e < experts; e += kWarp) {
+      const float s = scores[e];
+      const float slope = params.sigmoid ? slopes[e] * s * (1 - s) : s * (slopes[e] - mean);
+      dlogits[token * experts + e] = from_float<T>(slope + z_slope * expf(to_float(row[e]) - z));
+    }
+    __syncwarp();
+  }
+}
+
+/// What place_choices works on. Choices [begin, end) are of the tokens that get rows here.
+struct Placing {
+  std::int64_t sequences, of_sequence;  ///< choices of one
+  std::int64_t experts, first, count;   ///< all; those of this rank
+  std::int64_t room, begin, end;
+};
+
+/// Walks over the choices of expert blockIdx.x. Writes rows from `row` on where `rows` is given,
+/// and returns the number of rows.
+__device__ std::int64_t walk(const Placing& p, const std::int32_t* chosen, std::int64_t row,
+                             std::int32_t* rows, float* counts) {
+  const std::int64_t expert = blockIdx.x, first = row;
+  const bool here = expert >= p.first && expert < p.first + p.count;
+  const unsigned before_lane = (1u << threadIdx.x) - 1;
+  for (std::int64_t b = 0; b < p.sequences; ++b) {
+    std::int64_t taken = 0;
+    for (std::int64_t from = 0; from < p.of_sequence; from += kWarp) {
+      const std::int64_t i = b * p.of_sequence + from + threadIdx.x;
+      const bool hit = from + threadIdx.x < p.of_sequence && chosen[i] == expert;
+      const unsigned hits = __ballot_sync(kFullWarp, hit);
+      const bool own = hit && i >= p.begin && i < p.end;
+      const bool placed = own && here && taken + __popc(hits & before_lane) < p.room;
+      const unsigned all_placed = __ballot_sync(kFullWarp, placed);
+      if (rows != nullptr && own) {
+        rows[i - p.begin] =
+            placed ? std::int32_t(row + __popc(all_placed & before_lane)) : std::int32_t(-1);
+      }
+      row += __popc(all_placed);
+      taken += __popc(hits);
+    }
+    if (counts != nullptr && threadIdx.x == 0) counts[b * p.experts + expert] = float(taken);
+  }
+  return row - first;
+}
+
+__global__ void count_rows(Placing p, const std::int32_t* chosen, std::int32_t* numbers,
+                           float* counts) {
+  const std::int64_t rows = walk(p, chosen, 0, nullptr, counts);
+  if (threadIdx.x == 0) numbers[blockIdx.x] = std::int32_t(rows);
+}
+
+__global__ void add_up(Placing p, const std::int32_t* numbers, std::int32_t* ends) {
+  std::int32_t end = 0;
+  for (std::int64_t e = 0; e < p.count; ++e) ends[e] = end += numbers[p.first + e];
+}
+
+__global__ void give_rows(Placing p, const std::int32_t* chosen, const std::int32_t* ends,
+                          std::int32_t* rows) {
+  const std::int64_t own = std::int64_t(blockIdx.x) - p.first;
+  walk(p, chosen, own > 0 && own < p.count ? ends[own - 1] : 0, rows, nullptr);
+}
+
+/// A block writes the row of one choice at a time.
+template <class T>
+__global__ void scatter_rows(std::int64_t choices, std::int64_t each, std::int64_t columns,
+                             const std::int32_t* rows, const T* x, T* y, const float* weights,
+                             float* row_weights) {
+  for (std::int64_t i = blockIdx.x; i < choices; i += gridDim.x) {
+    const std::int64_t row = rows[i];
+    if (row < 0) continue;
+    for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x)
+      y[row * columns + c] = x[i / each * columns + c];
+    if (weights != nullptr && threadIdx.x == 0) row_weights[row] = weights[i];
+  }
+}
+
+/// A block adds up the rows of one token at a time, in the order of its choices.
+template <class T>
+__global__ void sum_rows(std::int64_t tokens, std::int64_t each, std::int64_t columns,
+                         const std::int32_t* rows, const T* y, T* x, const float* row_weights,
+                         float* weights) {
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
+    const std::int32_t* own = rows + token * each;
+    for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
+      float sum = 0;
+      for (std::int64_t j = 0; j < each; ++j) {
+        if (own[j] >= 0) sum += to_float(y[own[j] * columns + c]);
+      }
+      x[token * columns + c] = from_float<T>(sum);
+    }
+    if (weights == nullptr) continue;
+    for (std::int64_t j = threadIdx.x; j < each; j += blockDim.x)
+      weights[token * each + j] = own[j] < 0 ? 0 : row_weights[own[j]];
+  }
+}
+
+CudaKernelPointer prepare_scatter(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const Shape& rows = request.input(1).shape;
+  const std::int64_t choices = rows[0] * rows[1], each = rows[1];
+  const std::int64_t columns = request.input(0).shape[1];
+  const bool weighted = request.op.outputs.size() > 1;
+  const auto bytes = std::size_t(bytes_of(request.output(0)).count());
+  const std::size_t weight_bytes = weighted ? std::size_t(bytes_of(request.output(1)).count()) : 0;
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    check(cudaMemsetAsync(out[0], 0, bytes, device.stream), "rows without a choice");
+    if (weighted) check(cudaMemsetAsync(out[1], 0, weight_bytes, device.stream), "their weights");
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, blocks_for(device, choices * kThreads), kThreads, 0, scatter_rows<T>,
+             choices, each, columns, input_at<std::int32_t>(in, 1), input_at<T>(in, 0),
+             output_at<T>(out, 0), weighted ? input_at<float>(in, 2) : nullptr,
+             weighted ? output_at<float>(out, 1) : nullptr);
+    });
+  });
+}
+
+CudaKernelPointer prepare_sum(const CudaRequest& request, std::size_t rows_at) {
+  const CudaDevice& device = request.device;
+  const Shape& rows = request.input(rows_at).shape;
+  const std::int64_t tokens = rows[0], each = rows[1], columns = request.input(0).shape[1];
+  const bool weighted = request.op.outputs.size() > 1;
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, blocks_for(device, tokens * kThreads), kThreads, 0, sum_rows<T>, tokens,
+             each, columns, input_at<std::int32_t>(in, rows_at), input_at<T>(in, 0),
+             output_at<T>(out, 0), weighted ? input_at<float>(in, 1) : nullptr,
+             weighted ? output_at<float>(out, 1) : nullptr);
+    });
+  });
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_route(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<RouteParams>();
+  const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1],
+                     chosen = request.output(0).shape[1];
+  const auto shared = std::size_t(2 * experts + params.groups) * sizeof(float);
+  const DType type = request.input(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, warps_for(device, tokens), kWarp, shared, route<T>, params, tokens,
+             experts, chosen, input_at<T>(in, 0), output_at<float>(out, 0),
+             output_at<std::int32_t>(out, 1));
+    });
+  });
+}
+
+CudaKernelPointer prepare_route_backward(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<RouteParams>();
+  const std::int64_t tokens = request.input(1).shape[0], experts = request.input(1).shape[1],
+                     chosen = request.input(0).shape[1];
+  const auto shared = std::size_t(2 * experts) * sizeof(float);
+  const DType type = request.input(1).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, warps_for(device, tokens), kWarp, shared, route_backward<T>, params,
+             tokens, experts, chosen, input_at<float>(in, 0), input_at<T>(in, 1),
+             input_at<std::int32_t>(in, 2), output_at<T>(out, 0));
+    });
+  });
+}
+
+// In place: the weights stay as they are.
+CudaKernelPointer prepare_balance_experts(const CudaRequest&) {
+  return make_cuda_kernel([](DeviceAddresses, DeviceAddresses) {});
+}
+
+CudaKernelPointer prepare_balance_experts_backward(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<BalanceParams>();
+  const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1];
+  const auto& split = request.input(0).split;
+  const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
+  const auto shared = std::size_t(2 * experts) * sizeof(float);
+  const bool scaled = request.op.inputs.size() > 2;
+  const DType type = request.input(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, warps_for(device, tokens), kWarp, shared, balance_backward<T>, params,
+             before, tokens, experts, input_at<T>(in, 0), input_at<float>(in, 1),
+             scaled ? input_at<float>(in, 2) : nullptr, output_at<T>(out, 0));
+    });
+  });
+}
+
+CudaKernelPointer prepare_place_choices(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<PlaceParams>();
+  const Shape &chosen = request.input(0).shape, &own = request.output(0).shape;
+  const std::int64_t all = chosen[0] * chosen[1], mine = own[0] * own[1];
+  const auto& split = request.output(0).split;
+  const std::int64_t part = split && mine < all ? part_index(*split, request.context.at) : 0;
+  const Placing placing{.sequences = chosen[0] / params.sequence,
+                        .of_sequence = params.sequence * chosen[1],
+                        .experts = request.output(2).shape[1],
+                        .first = 0,
+                        .count = request.output_elements(1),
+                        .room = params.capacity > 0 ? params.capacity : all,
+                        .begin = part * mine,
+                        .end = (part + 1) * mine};
+  DeviceScratch scratch(request);
+  auto* numbers = scratch.take_values<std::int32_t>(placing.experts);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    const auto* ids = input_at<std::int32_t>(in, 0);
+    auto* ends = output_at<std::int32_t>(out, 1);
+    const auto experts = unsigned(placing.experts);
+    launch(device.stream, experts, kWarp, 0, count_rows, placing, ids, numbers,
+           output_at<float>(out, 2));
+    launch(device.stream, 1, 1, 0, add_up, placing, numbers, ends);
+    launch(device.stream, experts, kWarp, 0, give_rows, placing, ids, ends,
+           output_at<std::int32_t>(out, 0));
+  });
+}
+
+CudaKernelPointer prepare_dispatch_rows(const CudaRequest& request) {
+  return prepare_scatter(request);
+}
+CudaKernelPointer prepare_combine_rows_backward(const CudaRequest& request) {
+  return prepare_scatter(request);
+}
+CudaKernelPointer prepare_combine_rows(const CudaRequest& request) {
+  return prepare_sum(request, 1);
+}
+CudaKernelPointer prepare_dispatch_rows_backward(const CudaRequest& request) {
+  return prepare_sum(request, 2);
+}
+
+}  // namespace plimsoll
