@@ -15,6 +15,7 @@
 #include "graph/grid.h"
 #include "graph/op.h"
 #include "graph/tensor.h"
+#include "runtime/comm/transfer.h"
 #include "runtime/rank_device.h"
 
 namespace plimsoll {
@@ -48,6 +49,7 @@ struct CollectiveOperand {
   /// This rank's part (elements / ranks) in all_gather and reduce_scatter, where it lies outside
   /// `whole`; null: it lies in `whole`, at the rank's index in the group.
   std::byte* part = nullptr;
+  ExpertRows rows = {};  ///< for exchange_rows and return_rows
 };
 
 /// One rank's handle. Posting never waits for other ranks; wait() waits up to the deadline.

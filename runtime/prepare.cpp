@@ -97,6 +97,7 @@ class Preparer {
     prepared.operand.whole = address(call, whole);
     if (two && !in_place(op, tensors)) {
       prepared.operand.part = address(call, writes_whole ? op.inputs[0] : op.outputs[0]);
+      if (op.inputs.size() > 1) prepared.operand.rows = expert_rows(call, op);
     } else {
       INVARIANT(!two || prepared.inputs[0] == prepared.outputs[0],
                 "a collective of operands of one size works in place in " + call.routine->name);
@@ -112,6 +113,13 @@ class Preparer {
     prepared.traffic = traffic_of(program_.grid, program_.grid.rank(context_.at), op,
                                   prepared.operand.elements, bytes_of(prepared.operand.dtype));
     result_.communications.push_back(std::uint32_t(result_.ops.size()));
+  }
+
+  ExpertRows expert_rows(const PreparedCall& call, const Op& op) const {
+    const Tensor &rows = call.routine->tensors[op.inputs[0].index()],
+                 &ends = call.routine->tensors[op.inputs[1].index()];
+    return {reinterpret_cast<const std::int32_t*>(address(call, op.inputs[1])), ends.shape[1],
+            elements(rows.shape) / rows.shape[0]};
   }
 
   std::byte* address(const PreparedCall& call, TensorId tensor) const {

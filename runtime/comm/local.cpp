@@ -76,7 +76,7 @@ class LocalCommunicator final : public Communicator {
     INVARIANT(!parts || operand.elements % members == 0,
               "the operand does not divide into one part per member");
     INVARIANT(params.root >= 0 && params.root < members, "the root is not in the group");
-    MemberData data{operand.whole, operand.part};
+    MemberData data{operand.whole, operand.part, operand.rows};
     if (data.part == nullptr) {
       const std::int64_t before = operand.elements / members * std::int64_t(membership.member);
       data.part = operand.whole + (bytes_of(operand.dtype) * before).count();

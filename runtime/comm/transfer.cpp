@@ -102,12 +102,33 @@ void broadcast(std::size_t bytes, std::size_t root, std::span<const MemberData> 
   }
 }
 
+/// Gives each row to the rank of its expert, or takes it back.
+void move_rows(bool returns, Bytes element, std::span<const MemberData> members) {
+  const auto size = std::int64_t(members.size());
+  for (std::int64_t from = 0; from < size; ++from) {
+    for (std::int64_t to = 0; to < size; ++to) {
+      const MemberData &giver = members[std::size_t(from)], &taker = members[std::size_t(to)];
+      const std::int64_t row = (element * giver.rows.columns).count();
+      each_run(giver.rows, size, from, to, [&](const RowRun& run) {
+        const auto bytes = std::size_t(run.count * row);
+        if (returns) {
+          std::memcpy(giver.part + run.given * row, taker.whole + run.received * row, bytes);
+        } else {
+          std::memcpy(taker.part + run.received * row, giver.whole + run.given * row, bytes);
+        }
+      });
+    }
+  }
+}
+
 }  // namespace
 
 void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
                      std::int64_t elements, std::span<const MemberData> members) {
   const auto size = std::int64_t(members.size());
   if (elements == 0) return;
+  if (kind == OpKind::exchange_rows || kind == OpKind::return_rows)
+    return move_rows(kind == OpKind::return_rows, bytes_of(dtype), members);
   const auto bytes = [&](std::int64_t count) {
     return std::size_t((bytes_of(dtype) * count).count());
   };

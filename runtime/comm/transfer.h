@@ -10,11 +10,20 @@
 
 namespace plimsoll {
 
+/// An ExpertRows says what exchange_rows and return_rows move: rows of `columns` elements, of which
+/// rank r of the group gives expert e those up to all_ends[r * experts + e]. Each of the ranks has
+/// an equal part of the experts.
+struct ExpertRows {
+  const std::int32_t* all_ends = nullptr;
+  std::int64_t experts = 0, columns = 0;
+};
+
 /// MemberData is one member's memory: all elements, and the member's own part, 1/size of them. In
 /// place the part lies inside the whole, at the member's index. Out of place it is elsewhere.
 struct MemberData {
   std::byte* whole = nullptr;
   std::byte* part = nullptr;  ///< reduce_scatter writes it, all_gather reads it
+  ExpertRows rows = {};  ///< exchange_rows and return_rows, which read `whole` and write `part`
 };
 
 /// Performs a collective of `elements` elements over `members`, which are in ascending rank order.
@@ -23,5 +32,28 @@ struct MemberData {
 /// only the root's whole.
 void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
                      std::int64_t elements, std::span<const MemberData> members);
+
+/// Rows that lie one after another with a rank that gives them and with one that gets them.
+struct RowRun {
+  std::int64_t given = 0, received = 0, count = 0;
+};
+/// Calls visit(run) for the rows that member `from` gives to the experts of member `to`, expert by
+/// expert. Those that `to` receives are sorted by expert and then by rank.
+template <class Visit>
+void each_run(const ExpertRows& rows, std::int64_t size, std::int64_t from, std::int64_t to,
+              Visit visit) {
+  const std::int64_t each = rows.experts / size;
+  const auto begin = [&](std::int64_t rank, std::int64_t expert) -> std::int64_t {
+    return expert > 0 ? rows.all_ends[rank * rows.experts + expert - 1] : 0;
+  };
+  std::int64_t received = 0;
+  for (std::int64_t expert = to * each; expert < (to + 1) * each; ++expert) {
+    for (std::int64_t rank = 0; rank < size; ++rank) {
+      const std::int64_t first = begin(rank, expert), count = begin(rank, expert + 1) - first;
+      if (rank == from && count > 0) visit(RowRun{first, received, count});
+      received += count;
+    }
+  }
+}
 
 }  // namespace plimsoll

@@ -61,16 +61,16 @@ void expect_same_training(const std::vector<Program>& serial, const TrainResult&
   }
 }
 
-struct Split {
+struct FamilySplit {
   const char* fields;
   std::int64_t micro_batches;
   Recompute recompute = Recompute::none;
 };
 
 #ifdef PLIMSOLL_SANITIZED
-const std::vector<Split> kSplits = {{"mp=2,pp=2", 2, Recompute::selective}};
+const std::vector<FamilySplit> kSplits = {{"mp=2,pp=2", 2, Recompute::selective}};
 #else
-const std::vector<Split> kSplits = {
+const std::vector<FamilySplit> kSplits = {
     {"", 4},
     {"", 2, Recompute::full},
     {"mp=2", 1, Recompute::selective},
@@ -99,7 +99,7 @@ TEST_P(Families, TrainTheSerialModelInThePredictedBytes) {
   const Job job = family_job(name, dropout);
   const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
   const TrainResult expected = train_job(serial, job);
-  for (const Split& split : kSplits) {
+  for (const FamilySplit& split : kSplits) {
     Strategy strategy = nano_strategy(split.fields, split.micro_batches, split.recompute);
     if (!strategy.layer_split.empty()) {  // the rest of the layers on the last stage
       strategy.layer_split.back() += total_layers(job) - 4;

@@ -202,7 +202,7 @@ Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const Collect
   PostedOp& op = free_op();
   op.request = {kind, params, operand.dtype, operand.elements, Bytes(0)};
   op.group = &group;
-  op.data = {operand.whole, operand.part};
+  op.data = {operand.whole, operand.part, operand.rows};
   if (op.data.part == nullptr) {
     const std::int64_t before = operand.elements / group.size * group.index;
     op.data.part = operand.whole + (bytes_of(operand.dtype) * before).count();

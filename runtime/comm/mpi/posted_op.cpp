@@ -185,6 +185,63 @@ void gather_parts(PostedOp& op) {
             "gather parts");
 }
 
+/// Lays out the rows that this rank exchanges with each member, in bytes, one member's after
+/// another's. `counts` and `displacements` are of those it gives, `even` and `starts` of those it
+/// receives.
+void lay_out_rows(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  const std::int64_t row = (bytes_of(op.request.dtype) * op.data.rows.columns).count();
+  int given = 0, received = 0;
+  for (int i = 0; i < group.size; ++i) {
+    const auto member = std::size_t(i);
+    std::int64_t to_member = 0, from_member = 0;
+    each_run(op.data.rows, group.size, group.index, i,
+             [&](const RowRun& run) { to_member += run.count; });
+    each_run(op.data.rows, group.size, i, group.index,
+             [&](const RowRun& run) { from_member += run.count; });
+    group.displacements[member] = given;
+    group.starts[member] = received;
+    given += group.counts[member] = int(to_member * row);
+    received += group.even[member] = int(from_member * row);
+  }
+  if (group.received.size() < std::size_t(received)) group.received.resize(std::size_t(received));
+}
+
+/// Copies the rows of this rank's experts between the order of members, in which they travel, and
+/// the order of experts.
+void sort_rows(PostedOp& op, bool by_expert) {
+  MpiGroup& group = *op.group;
+  const std::int64_t row = (bytes_of(op.request.dtype) * op.data.rows.columns).count();
+  std::byte* travelling = group.received.data();
+  for (int i = 0; i < group.size; ++i) {
+    each_run(op.data.rows, group.size, i, group.index, [&](const RowRun& run) {
+      std::byte* const sorted = (by_expert ? op.data.part : op.data.whole) + run.received * row;
+      const auto bytes = std::size_t(run.count * row);
+      by_expert ? std::memcpy(sorted, travelling, bytes) : std::memcpy(travelling, sorted, bytes);
+      travelling += bytes;
+    });
+  }
+}
+
+void exchange_rows(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  lay_out_rows(op);
+  check_mpi(MPI_Ialltoallv(op.data.whole, group.counts.data(), group.displacements.data(), MPI_BYTE,
+                           group.received.data(), group.even.data(), group.starts.data(), MPI_BYTE,
+                           group.comm, &op.requests[0]),
+            "exchange rows of experts");
+}
+
+void return_rows(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  lay_out_rows(op);
+  sort_rows(op, false);
+  check_mpi(MPI_Ialltoallv(group.received.data(), group.even.data(), group.starts.data(), MPI_BYTE,
+                           op.data.part, group.counts.data(), group.displacements.data(), MPI_BYTE,
+                           group.comm, &op.requests[0]),
+            "return rows of experts");
+}
+
 void transfer(PostedOp& op) {
   const auto bytes = int(op.request.bytes.count());
   if (op.request.kind == OpKind::send) {
@@ -244,7 +301,10 @@ bool issue_next(PostedOp& op) {
     default:
       break;
   }
-  if (op.round++ > 0) return false;
+  if (op.round++ > 0) {
+    if (op.request.kind == OpKind::exchange_rows) sort_rows(op, true);
+    return false;
+  }
   switch (op.request.kind) {
     case OpKind::all_gather:
       gather_parts(op);
@@ -253,6 +313,12 @@ bool issue_next(PostedOp& op) {
       check_mpi(MPI_Ibcast(op.data.whole, int(op.request.elements), mpi_type(op.request.dtype),
                            int(op.request.params.root), op.group->comm, &op.requests[0]),
                 "broadcast");
+      return true;
+    case OpKind::exchange_rows:
+      exchange_rows(op);
+      return true;
+    case OpKind::return_rows:
+      return_rows(op);
       return true;
     case OpKind::send:
     case OpKind::recv:

@@ -1,0 +1,113 @@
+// A mixture of experts under every way of sharing it out trains the model of one rank, in the bytes
+// that were predicted.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "passes/pipeline.h"
+#include "tests/runtime/nano.h"
+
+namespace plimsoll {
+namespace {
+
+Job expert_job(double capacity = 0) {
+  Job job = nano_job();
+  job.name = "expert-nano";
+  job.family = Family::llama;
+  job.layers = 3;
+  job.dropout = 0;
+  Experts experts;
+  experts.count = 8;
+  experts.chosen = 2;
+  experts.ffn_hidden = 24;
+  experts.shared_ffn_hidden = 16;
+  experts.dense_layers = 1;
+  experts.capacity = capacity;
+  experts.balance_loss = 0.01;
+  experts.z_loss = 0.001;
+  job.experts = experts;
+  return job;
+}
+
+struct Shared {
+  std::string strategy;
+  double capacity = 0;
+};
+
+class SharedExperts : public testing::TestWithParam<Shared> {};
+
+TEST_P(SharedExperts, TrainTheModelOfOneRank) {
+  const Job job = expert_job(GetParam().capacity);
+  TrainOptions options;
+  options.steps = 3;
+  options.warm_up_steps = 0;
+  options.keep_gradients = true;
+  const auto one = nano_programs(nano_strategy("mp=1", 1, {}), job);
+  const TrainResult expected = train_nano(one, options, job);
+  Strategy strategy = nano_strategy(GetParam().strategy, 2, {});
+  const auto many = nano_programs(strategy, job);
+  const TrainResult found = train_nano(many, options, job);
+  for (std::size_t step = 0; step < 3; ++step) {
+    const double loss = expected.measured.losses[step];
+    EXPECT_NEAR(found.measured.losses[step], loss, 1e-5 * loss);
+    const double norm = expected.measured.gradient_norms[step];
+    EXPECT_NEAR(found.measured.gradient_norms[step], norm, 1e-4 * norm);
+  }
+  const WholeTensors serial = put_together(one, expected.gradients, true, 0);
+  const WholeTensors gradients = put_together(many, found.gradients, true, 1e-4);
+  ASSERT_EQ(gradients.size(), serial.size());
+  for (const auto& [name, gradient] : serial) {
+    SCOPED_TRACE(name.first + " of layer " + std::to_string(name.second));
+    std::vector<float> got = gradients.at(name);
+    got.resize(gradient.size());  // padding of the vocabulary
+    EXPECT_LE(relative_distance(got, gradient), 1e-4);
+  }
+  const Grid& grid = many[0].grid;
+  for (const RankMemory& counted : found.measured.timeline.memory) {
+    const Program& program = many[class_of(many, grid.coordinates(counted.rank))];
+    EXPECT_EQ(counted.peak, memory_peak(program).peak) << "rank " << counted.rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, SharedExperts,
+    testing::Values(Shared{"dp=2"}, Shared{"mp=2"}, Shared{"mp=2,sequence_parallel=true"},
+                    Shared{"sharding_degree=2,sharding_stage=3"},
+                    Shared{"dp=2,ep=2,expert_dispatch=all_gather"},
+                    Shared{"dp=2,ep=2,expert_rows_percent=200"},
+                    Shared{"dp=4,ep=4,expert_rows_percent=400"},
+                    Shared{"dp=4,ep=2,expert_rows_percent=200"},
+                    Shared{"dp=4,ep=2,pp=2,expert_rows_percent=200"},
+                    Shared{"mp=2,dp=2,ep=4,sequence_parallel=true,expert_rows_percent=400"},
+                    Shared{"mp=2,dp=2,ep=2,sequence_parallel=true,expert_rows_percent=200"},
+                    Shared{"mp=2,dp=2,etp=1,sequence_parallel=true"}, Shared{"mp=1,dp=2,etp=2"},
+                    Shared{"dp=2,ep=2,expert_rows_percent=200", 0.75},
+                    Shared{"dp=2,ep=2,expert_dispatch=all_gather", 0.75},
+                    Shared{"mp=2,dp=2,ep=4,sequence_parallel=true,expert_rows_percent=400", 0.75},
+                    Shared{"dp=2,mp=2", 0.75}),
+    [](const auto& info) { return "Case" + std::to_string(info.index); });
+
+TEST(SharedExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
+  Job job = expert_job();
+  job.experts->balance_loss = 0;
+  const auto programs =
+      nano_programs(nano_strategy("dp=8,ep=8,expert_rows_percent=100", 1, {}), job);
+  TrainOptions options;
+  options.steps = 1;
+  options.warm_up_steps = 0;
+  try {
+    train_nano(programs, options, job);
+    FAIL() << "routing was even";
+  } catch (const std::exception& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("raise expert_rows_percent or give the job a capacity"),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("of layer"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
