@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "imports/expert_shape.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
 
@@ -97,6 +98,7 @@ Architecture architecture_from(const Preset& preset) {
   if (object.has("aliases")) read_keys(object.object("aliases"), architecture.aliases);
   if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);
   if (object.has("constants")) architecture.constants = object.texts("constants");
+  if (object.has("experts")) architecture.experts = expert_keys_from(object.object("experts"));
   architecture.defaults = object.raw("defaults");
   object.finish();
   return architecture;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,14 @@
 #include "models/job/job.h"
 
 namespace plimsoll {
+
+/// An ExpertKeys says how a config.json states a mixture of experts.
+struct ExpertKeys {
+  /// The key, by a key of `experts` in a job, or by "shared_experts", the number of them.
+  std::map<std::string, std::string, std::less<>> keys;
+  Experts always;                  ///< what no key states
+  Json required = Json::object();  ///< values that keys must have where a file has them
+};
 
 struct Architecture {
   std::string name;                      ///< model_type
@@ -36,6 +45,7 @@ struct Architecture {
   std::string embedding_dropout, attention_dropout, residual_dropout;
   /// Keys of constants that scale a tensor: they change no size and no count.
   std::vector<std::string> constants;
+  std::optional<ExpertKeys> experts;
   Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out
 
   const std::string& key(std::string_view size) const { return keys.find(size)->second; }

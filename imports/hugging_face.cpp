@@ -71,16 +71,20 @@ const Architecture* forced(const std::string& family) {
       fmt::format("--family {}: unknown; known are {}", printable(family), supported()));
 }
 
-bool is_switch(const Architecture& architecture, std::string_view key) {
-  return std::ranges::any_of(architecture.switches,
-                             [&](const auto& known) { return known.second == key; });
+/// Whether the architecture says what a key means.
+bool is_known(const Architecture& architecture, std::string_view key) {
+  const auto named = [&](const auto& keys) {
+    return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
+  };
+  return named(architecture.switches) ||
+         (architecture.experts && named(architecture.experts->keys));
 }
 
 /// Refuses models that no job states: by a key first, which says more than the name of a model.
 void check_keys(ConfigFields& fields, const Architecture* architecture) {
   for (const KeyRule& rule : key_rules()) {
     const std::string key(rule.key);
-    if (architecture != nullptr && is_switch(*architecture, key)) continue;
+    if (architecture != nullptr && is_known(*architecture, key)) continue;
     if (!fields.has(key)) continue;
     if (!rule.fine(fields.raw(key))) fields.fail(key, rule.message);
   }

@@ -21,9 +21,10 @@ bool at_most_one(const Json& value) {
   return is_off(value) || (value.is_number() && value.get<double>() <= 1);
 }
 
-constexpr std::string_view kOneMlp = "a job has one MLP in each layer, no mixture of experts";
 constexpr std::string_view kNoLatents = "a job has no latent attention (MLA)";
 // Other model types have a key that switches these on (models/presets/architectures).
+constexpr std::string_view kNoExperts =
+    "it is not known which layers of models of this type have a mixture of experts";
 constexpr std::string_view kNoQkNorm =
     "it is not known which norms of queries and keys models of this type have";
 constexpr std::string_view kNoBias =
@@ -37,12 +38,12 @@ constexpr std::string_view kOneSide = "a job is an encoder or a decoder, without
 constexpr std::string_view kNoMtp = "a job predicts one token, it has no MTP modules";
 
 constexpr KeyRule kRules[] = {
-    {"num_local_experts", at_most_one, kOneMlp},
-    {"num_experts", at_most_one, kOneMlp},
-    {"n_routed_experts", at_most_one, kOneMlp},
-    {"moe_num_experts", at_most_one, kOneMlp},
-    {"num_moe_experts", at_most_one, kOneMlp},
-    {"moe_intermediate_size", is_off, kOneMlp},
+    {"num_local_experts", at_most_one, kNoExperts},
+    {"num_experts", at_most_one, kNoExperts},
+    {"n_routed_experts", at_most_one, kNoExperts},
+    {"moe_num_experts", at_most_one, kNoExperts},
+    {"num_moe_experts", at_most_one, kNoExperts},
+    {"moe_intermediate_size", is_off, kNoExperts},
     {"kv_lora_rank", is_off, kNoLatents},
     {"q_lora_rank", is_off, kNoLatents},
     {"num_nextn_predict_layers", is_off, kNoMtp},

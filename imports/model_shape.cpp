@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "imports/expert_shape.h"
 #include "models/job/job_words.h"
 
 namespace plimsoll {
@@ -161,6 +162,7 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
   job.tied_embeddings = fields.boolean(known.key("tied_embeddings"));
   read_activation(fields, known, job);
   if (job.family == Family::llama) read_layer(fields, known, job);
+  if (known.experts) read_experts(fields, *known.experts, job);
   if (job.family == Family::bert) {
     const std::string& types = known.key("token_types");
     job.token_types = fields.has(types) ? fields.size(types) : 0;
