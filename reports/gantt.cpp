@@ -9,6 +9,7 @@
 #include <map>
 
 #include "graph/step_flops.h"
+#include "passes/strategy/pipeline_order.h"
 #include "plan/timeline_detail.h"
 #include "reports/markup.h"
 
@@ -226,7 +227,7 @@ std::string gantt_legend(const Strategy& strategy) {
   std::vector<LegendEntry> entries = {{"forward", "forward"}};
   if (strategy.recompute != Recompute::none) entries.push_back({"recompute", "recompute"});
   entries.push_back({"backward", "backward"});
-  if (strategy.schedule == Schedule::zb_h1) {
+  if (splits_backward(strategy.schedule)) {
     entries.push_back({"backward_weight", "backward: gradients of weights"});
   }
   entries.insert(entries.end(), {{"optimizer", "optimizer"},

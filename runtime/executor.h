@@ -40,7 +40,7 @@ struct ExecutorOptions {
 
 struct StepResult {
   Picoseconds end;           ///< wall clock at the end of the step, from the epoch
-  float loss = 0;            ///< valid on ranks of the last stage
+  float loss = 0;            ///< valid on ranks that compute it
   float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
   float loss_scale = 1;      ///< loss scale of this step
   std::int64_t skipped = 0;  ///< steps without update so far

@@ -19,8 +19,14 @@ enum class Schedule : std::uint8_t {
   one_f_one_b,  ///< with virtual_stages > 1, Megatron-LM's interleaved order
   gpipe,        ///< all forwards, then all backwards
   zb_h1,        ///< 1F1B with late weight gradients (Qi et al. 2023, arXiv 2401.10241)
+  zb_h2,        ///< the same with more forwards in flight (the same paper)
+  zb_v,         ///< two chunks per stage, placed as a V (the same paper, section 6)
+  v_half,       ///< a V that keeps half as much (Qi et al. 2024, arXiv 2405.15362)
+  v_min,        ///< a V that keeps a third (the same paper)
+  dualpipe_v,   ///< the half of DualPipe that is placed as a V (DeepSeek-V3, arXiv 2412.19437)
 };
-inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe", "zb_h1"};
+inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe",  "zb_h1", "zb_h2",
+                                                  "zb_v", "v_half", "v_min", "dualpipe_v"};
 
 /// A Recompute is what backward repeats instead of keeping it. none: nothing. selective: the
 /// attention core of each layer (Korthikanti et al. 2022, arXiv 2205.05198). full: each layer.
@@ -130,7 +136,9 @@ struct Capabilities {
                                          RankOrder::dp_pp_sharding, RankOrder::pp_dp_sharding}};
 
   // Pipelines.
-  Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1}};
+  Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1,
+                                      Schedule::zb_h2, Schedule::zb_v, Schedule::v_half,
+                                      Schedule::v_min, Schedule::dualpipe_v}};
   Sourced<bool> virtual_stages{true};
   /// Whether stages, or their chunks, may have different numbers of layers, and whether those at
   /// the ends may have none.

@@ -3,6 +3,7 @@
 
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
+#include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
 
@@ -23,7 +24,7 @@ std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
 }
 
 BackwardCut backward_cut(const Strategy& strategy) {
-  return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
+  return splits_backward(strategy.schedule) ? BackwardCut::split : BackwardCut::whole;
 }
 
 bool mixes_types(const Graph& graph) {

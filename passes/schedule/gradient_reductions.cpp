@@ -340,8 +340,8 @@ std::vector<std::size_t> GradientReductions::finish() {
   // The update waits for what was sent last.
   for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
   given_up_waits_.clear();
-  const std::int64_t stage = build_.program.stage, stages = context_.strategy.pp;
-  const bool shares = stages > 1 && (stage == 0 || stage + 1 == stages);
+  const std::int64_t stage = build_.program.stage, head = stage_of_head(context_.strategy);
+  const bool shares = head > 0 && (stage == 0 || stage == head);
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     if (finished_[b] || !is_kept(b)) continue;
     std::vector<Wait> waits = {{added_[b], {}}};

@@ -17,6 +17,7 @@
 #include "passes/schedule/merged_gradients.h"
 #include "passes/schedule/parameter_gathers.h"
 #include "passes/schedule/persistent_buffers.h"
+#include "passes/schedule/stage_borders.h"
 #include "passes/schedule/stage_transfers.h"
 #include "passes/schedule/step_collectives.h"
 #include "passes/schedule/update_calls.h"
@@ -45,6 +46,7 @@ class StageScheduler {
         reductions_(graph, context, layout_, arenas_, build_),
         merges_(graph, context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
+        borders_(graph, context, layout_, stage),
         transfers_(context, build_),
         cuts_(graph, cut, context, layout_, alignment, owner),
         updates_(cut, context, layout_, arenas_, build_) {
@@ -72,6 +74,8 @@ class StageScheduler {
     make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
+    for (const StageTransfers::Incoming& comes : borders_.expected(program_.micro_batches))
+      transfers_.expect(comes);
     run_actions(actions);
     update(reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
     transfers_.finish();
@@ -268,18 +272,12 @@ class StageScheduler {
     const bool ahead = receives_ahead(context_.framework, context_.strategy);
     for (std::size_t i = 0; i < actions.size(); ++i) {
       for (std::size_t next = i; ahead && next < std::min(i + 2, actions.size()); ++next) {
-        if (const auto comes = incoming(actions[next])) transfers_.post(*comes);
+        if (const auto comes = borders_.incoming(actions[next])) transfers_.post(*comes);
       }
       const bool is_forward = actions[i].kind == ActionKind::forward;
       is_forward ? forward(actions[i]) : backward(actions[i], after_forward);
       after_forward = is_forward;
     }
-  }
-
-  bool is_first_part(const Action& action) const { return stage_ == 0 && action.chunk == 0; }
-  bool is_last_part(const Action& action) const {
-    return stage_ + 1 == context_.strategy.pp &&
-           action.chunk + 1 == context_.strategy.virtual_stages;
   }
 
   std::vector<KeptBuffers>& kept_of(const Action& action) {
@@ -290,59 +288,64 @@ class StageScheduler {
     return graph_.at(layout_.instances[instance].block);
   }
 
-  /// The tensor that the action begins from, where another stage computes it.
-  std::optional<StageTransfers::Incoming> incoming(const Action& action) const {
-    if (action.kind == ActionKind::weight_gradient) return std::nullopt;
-    const bool forward = action.kind == ActionKind::forward;
-    if (forward ? is_first_part(action) : is_last_part(action)) return std::nullopt;
-    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    const TensorId border = forward ? *block_of(begin).input : *block_of(end - 1).output;
-    return {{forward ? Direction::activation : Direction::gradient, bytes_of(graph_.at(border)),
-             action.chunk, action.micro_batch}};
-  }
-
   void forward(const Action& action) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    std::optional<StageBorders::Border> border = borders_.before(action, transfers_);
+    if (begin == end) return pass_on(action, *std::move(border));
     std::vector<KeptBuffers>& kept = kept_of(action);
     kept.resize(end - begin);
     std::vector<Wait> waits;
-    if (const auto comes = incoming(action)) {
-      const auto received = transfers_.receive(*comes);
-      kept[0][SlotKind::input] = received.payload;
-      waits = {received.arrived};
+    if (border) {
+      kept[0][SlotKind::input] = border->payload;
+      waits = std::move(border->waits);
     }
     for (std::size_t i = begin; i < end; ++i) {
-      const bool sends = i + 1 == end && !is_last_part(action);
+      const bool sends = i + 1 == end && borders_.hand_over(action) == HandOver::transfer;
       waits = call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
       if (i + 1 < end) kept[i + 1 - begin][SlotKind::input] = kept[i - begin][SlotKind::output];
     }
-    if (last_head_ && is_last_part(action) && action.micro_batch + 1 == program_.micro_batches) {
+    if (kept.back()[SlotKind::output])
+      borders_.leave(action, *kept.back()[SlotKind::output], std::move(waits));
+    if (last_head_ && borders_.is_last_part(action) &&
+        action.micro_batch + 1 == program_.micro_batches) {
       collectives_.reduce_loss(*last_head_);
     }
+  }
+
+  /// A chunk without layers sends what it receives.
+  void pass_on(const Action& action, StageBorders::Border border) {
+    if (!borders_.incoming(action)) border.waits.push_back({build_.last_compute(), {}});
+    borders_.pass_on(action, std::move(border), transfers_);
   }
 
   /// Backward of a chunk, or the part of it that the action says.
   void backward(const Action& action, bool after_forward) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    std::vector<KeptBuffers>& kept = kept_of(action);
     const bool passes_on = action.kind != ActionKind::weight_gradient;
     std::vector<Wait> waits;
     if (passes_on) transfers_.before_backward(action, after_forward);
     if (merges_.active()) merges_.before_backward(action.micro_batch);
-    if (const auto comes = incoming(action)) {
-      const auto received = transfers_.receive(*comes);
-      kept.back()[SlotKind::output_gradient] = received.payload;
-      waits.push_back(received.arrived);
-      transfers_.gradient_is_received(action);
+    std::optional<StageBorders::Border> border = borders_.before(action, transfers_);
+    if (border) transfers_.gradient_is_received(action);
+    if (begin == end) {
+      if (border) pass_on(action, *std::move(border));
+      return;
+    }
+    std::vector<KeptBuffers>& kept = kept_of(action);
+    if (border) {
+      kept.back()[SlotKind::output_gradient] = border->payload;
+      waits = std::move(border->waits);
     }
     for (std::size_t i = end; i-- > begin;) {
-      const bool sends = passes_on && i == begin && !is_first_part(action);
+      const bool sends = i == begin && borders_.hand_over(action) == HandOver::transfer;
       KeptBuffers& own = kept[i - begin];
       waits = call_instance(action, i, own, std::exchange(waits, {}), sends);
       if (passes_on && i > begin) {
         kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
       }
     }
+    if (passes_on && kept[0][SlotKind::input_gradient])
+      borders_.leave(action, *kept[0][SlotKind::input_gradient], waits);
     // The embedding alone has no input gradient to compute: what reads the border comes later.
     if (!routine_of(action.kind, begin)) append(end_waits_, waits);
     if (merges_.active()) {
@@ -375,7 +378,7 @@ class StageScheduler {
     const std::optional<RoutineId> id = routine_of(action.kind, index);
     if (!id) return waits;
     const bool forward = action.kind == ActionKind::forward;
-    const Direction direction = forward ? Direction::activation : Direction::gradient;
+    const Direction direction = direction_of(action);
     const Use use{action, index, routine(action.kind, instance)};
     append(waits, before(use));
     append(waits, std::exchange(end_waits_, {}));
@@ -398,7 +401,8 @@ class StageScheduler {
                                              std::move(bindings), std::move(waits));
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
     if (sends) {
-      transfers_.send(direction, action, *kept[border], {call, build_.port_of(call, border)});
+      transfers_.send(direction, action, borders_.sent_to(action), *kept[border],
+                      {{call, build_.port_of(call, border)}});
     }
     after(use, call);
     std::vector<Wait> of_border = border_waits(call, border, use.routine);
@@ -421,11 +425,17 @@ class StageScheduler {
     };
     switch (slot.kind) {
       case SlotKind::output:
-        if (use.instance + 1 == end) return add("sent_activation", TensorRole::communication);
-        return add("border", border_role(use.instance + 1, SlotKind::input));
+        if (use.instance + 1 < end)
+          return add("border", border_role(use.instance + 1, SlotKind::input));
+        if (const auto reader = borders_.reader(use.action))
+          return add("border", border_role(reader->first, SlotKind::input));
+        return add("sent_activation", TensorRole::communication);
       case SlotKind::input_gradient:
-        if (use.instance == begin) return add("sent_gradient", TensorRole::communication);
-        return add("border_gradient", border_role(use.instance - 1, SlotKind::output_gradient));
+        if (use.instance > begin)
+          return add("border_gradient", border_role(use.instance - 1, SlotKind::output_gradient));
+        if (const auto reader = borders_.reader(use.action))
+          return add("border_gradient", border_role(reader->second - 1, SlotKind::output_gradient));
+        return add("sent_gradient", TensorRole::communication);
       case SlotKind::saved:
         return add("saved", TensorRole::saved);
       case SlotKind::saved_for_weights:
@@ -457,6 +467,7 @@ class StageScheduler {
   GradientReductions reductions_;
   MergedGradients merges_;
   ParameterGathers gathers_;
+  StageBorders borders_;
   StageTransfers transfers_;
   OwnedCuts cuts_;
   UpdateCalls updates_;

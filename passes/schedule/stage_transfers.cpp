@@ -14,33 +14,47 @@ Phase phase_of(Direction direction) {
 }  // namespace
 
 /// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
-RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes) {
+RoutineId StageTransfers::routine(OpKind kind, Direction direction, std::int64_t stage_offset,
+                                  Bytes bytes) {
   for (const SharedRoutine& known : routines_) {
-    if (known.kind == kind && known.direction == direction && known.bytes == bytes) return known.id;
+    if (known.kind == kind && known.direction == direction && known.stage_offset == stage_offset &&
+        known.bytes == bytes)
+      return known.id;
   }
-  const bool activation = direction == Direction::activation, sends = kind == OpKind::send;
-  const std::int64_t offset = activation == sends ? 1 : -1;
-  const Stream stream = sends ? (activation ? Stream::send_next : Stream::send_previous)
-                              : (activation ? Stream::recv_previous : Stream::recv_next);
+  const bool next = stage_offset > 0, sends = kind == OpKind::send;
+  const Stream stream = sends ? (next ? Stream::send_next : Stream::send_previous)
+                              : (next ? Stream::recv_next : Stream::recv_previous);
   const RoutineId id = build_.payload_routine(
       fmt::format("{}.{}", to_text(kind), to_text(stream)), kind, phase_of(direction), stream,
-      TensorRole::communication, context_.job.precision, bytes, TransferParams{offset});
-  routines_.push_back({kind, direction, bytes, id});
+      TensorRole::communication, context_.job.precision, bytes, TransferParams{stage_offset});
+  routines_.push_back({kind, direction, stage_offset, bytes, id});
   return id;
 }
 
+void StageTransfers::expect(const Incoming& incoming) {
+  expected_[incoming.stage_offset].push_back(incoming);
+}
+
 void StageTransfers::post(const Incoming& incoming) {
-  auto& posted = queue(incoming.direction).posted;
-  const Key key{incoming.chunk, incoming.micro_batch};
-  if (posted.contains(key)) return;
+  const auto is_posted = [&] {
+    return queue(incoming.direction).posted.contains(Key{incoming.chunk, incoming.micro_batch});
+  };
+  std::deque<Incoming>& expected = expected_[incoming.stage_offset];
+  for (; !is_posted() && !expected.empty(); expected.pop_front()) post_now(expected.front());
+  if (!is_posted()) post_now(incoming);
+}
+
+void StageTransfers::post_now(const Incoming& incoming) {
   const bool activation = incoming.direction == Direction::activation;
   const BufferId payload =
       build_.add_buffer(activation ? "received_activation" : "received_gradient",
                         TensorRole::communication, incoming.bytes, build_.next_call());
-  const RoutineId receives = routine(OpKind::recv, incoming.direction, sent_bytes(payload));
+  const RoutineId receives =
+      routine(OpKind::recv, incoming.direction, incoming.stage_offset, sent_bytes(payload));
   const std::size_t call = build_.add_call(receives, {}, incoming.micro_batch, {sent_part(payload)},
                                            {{build_.last_compute(), {}}});
-  posted.emplace(key, Received{payload, {call, {}}});
+  queue(incoming.direction)
+      .posted.emplace(Key{incoming.chunk, incoming.micro_batch}, Received{payload, {call, {}}});
 }
 
 StageTransfers::Received StageTransfers::receive(const Incoming& incoming) {
@@ -77,11 +91,11 @@ void StageTransfers::take_slot(Direction direction) {
   due_.emplace_back(direction, sent.size() - slots);
 }
 
-void StageTransfers::send(Direction direction, const Action& action, BufferId payload,
-                          const Wait& produced) {
-  const RoutineId sends = routine(OpKind::send, direction, sent_bytes(payload));
+void StageTransfers::send(Direction direction, const Action& action, std::int64_t stage_offset,
+                          BufferId payload, const std::vector<Wait>& waits) {
+  const RoutineId sends = routine(OpKind::send, direction, stage_offset, sent_bytes(payload));
   const std::size_t call =
-      build_.add_call(sends, {}, action.micro_batch, {sent_part(payload)}, {produced});
+      build_.add_call(sends, {}, action.micro_batch, {sent_part(payload)}, waits);
   build_.extend(payload, call + 1);
   Queue& sent = queue(direction);
   if (context_.strategy.send_lifetime != SendLifetime::event) {
@@ -107,10 +121,23 @@ void StageTransfers::before_backward(const Action& action, bool steady) {
   make_due(Direction::gradient, {action.chunk, action.micro_batch - 2});
 }
 
+void StageTransfers::make_excess_due() {
+  const auto slots = std::size_t(context_.strategy.send_slots);
+  if (context_.strategy.send_lifetime != SendLifetime::event) return;
+  for (const Direction direction : {Direction::activation, Direction::gradient}) {
+    const std::vector<Sent>& sent = queue(direction).sent;
+    for (std::size_t i = 0; i + slots < sent.size(); ++i) {
+      if (sent[i].open) due_.emplace_back(direction, i);
+    }
+  }
+}
+
 std::vector<Wait> StageTransfers::free_due() {
   std::vector<Wait> waits;
+  if (std::exchange(excess_, false)) make_excess_due();
   for (const auto& [direction, index] : std::exchange(due_, {})) {
     Sent& sent = queue(direction).sent[index];
+    if (!sent.open) continue;
     sent.open = false;
     build_.extend(sent.payload, build_.next_call());
     waits.push_back({sent.call, {}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -30,10 +31,14 @@ class StageTransfers {
   /// An Incoming is a tensor of another stage from which an action begins.
   struct Incoming {
     Direction direction = Direction::activation;
+    std::int64_t stage_offset = -1;  ///< stages from this one to the sender
     Bytes bytes;
     std::int64_t chunk = 0, micro_batch = 0;  ///< the action that it is for, on this stage
   };
-  /// Posts the receive unless it is posted already. With split_boundary it receives this rank's
+  /// Says that a tensor comes behind those that were expected before from the same stage.
+  void expect(const Incoming& incoming);
+  /// Posts the receive unless it is posted already, behind those of tensors that are expected
+  /// before it. With split_boundary it receives this rank's
   /// part.
   void post(const Incoming& incoming);
   /// Posts a receive, and the gather that completes it.
@@ -42,8 +47,9 @@ class StageTransfers {
   /// To be called before a call that writes a tensor to be sent. With SendLifetime::event, the
   /// tensor that used the slot before becomes due.
   void take_slot(Direction direction);
-  /// Sends the tensor, which is written when `produced` says so.
-  void send(Direction direction, const Action& action, BufferId payload, const Wait& produced);
+  /// Sends the tensor `stage_offset` stages on, after these events.
+  void send(Direction direction, const Action& action, std::int64_t stage_offset, BufferId payload,
+            const std::vector<Wait>& waits);
 
   /// To be called before the backward that reads the gradient of this chunk and micro-batch. With
   /// SendLifetime::held and ::published, the activation that was sent for it becomes due, since the
@@ -54,6 +60,9 @@ class StageTransfers {
   /// does not. With SendLifetime::published, the receive of that forward shows that the stage
   /// before has used the gradient of two micro-batches ago, which becomes due (Paddle PR 34230).
   void before_backward(const Action& action, bool steady);
+  /// To be called after a send without a slot of its own. With SendLifetime::event, tensors beyond
+  /// the slots become due before the next call that frees some.
+  void free_excess() { excess_ = true; }
   /// Frees the tensors that are due, before the next call. Returns their sends, for which the call
   /// must wait.
   std::vector<Wait> free_due();
@@ -77,21 +86,26 @@ class StageTransfers {
   struct SharedRoutine {
     OpKind kind;
     Direction direction;
+    std::int64_t stage_offset;
     Bytes bytes;
     RoutineId id;
   };
 
   Bytes sent_bytes(BufferId payload);
   Binding sent_part(BufferId payload);
-  RoutineId routine(OpKind kind, Direction direction, Bytes bytes);
+  RoutineId routine(OpKind kind, Direction direction, std::int64_t stage_offset, Bytes bytes);
+  void post_now(const Incoming& incoming);
+  void make_excess_due();
   void make_due(Direction direction, const Key& key);
   Queue& queue(Direction direction) { return queues_[std::size_t(direction)]; }
 
   const PassContext& context_;
   ProgramBuilder& build_;
   std::array<Queue, 2> queues_;
+  std::map<std::int64_t, std::deque<Incoming>> expected_;  ///< by stage offset, not posted yet
   std::vector<SharedRoutine> routines_;
   std::vector<std::pair<Direction, std::size_t>> due_;
+  bool excess_ = false;  ///< more may be sent than slots allow
 };
 
 }  // namespace plimsoll

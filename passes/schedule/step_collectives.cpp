@@ -256,8 +256,8 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
 /// Adds up the gradients of tied embeddings on the first and the last stage. This comes after
 /// everything else is issued, so that no stage waits for it inside the pipeline.
 void StepCollectives::reduce_tied() {
-  const std::int64_t stage = build_.program.stage, stages = context_.strategy.pp;
-  const bool shares = stages > 1 && layout_.tied_base && (stage == 0 || stage + 1 == stages);
+  const std::int64_t stage = build_.program.stage, head = stage_of_head(context_.strategy);
+  const bool shares = head > 0 && layout_.tied_base && (stage == 0 || stage == head);
   std::vector<Wait> waits;
   const Op* op = first_reduction();
   for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {

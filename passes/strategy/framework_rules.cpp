@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -155,6 +156,10 @@ Verdict schedule_is_possible(const Framework& framework, const Strategy& strateg
     return refuse(field_is(strategy, "schedule"), framework, "has other schedules",
                   can.schedules.source);
   }
+  // A stage that waits until its tensor is received would wait for one that waits for it, too.
+  const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
+  if (deep && framework.transfers_hold != TransfersHold::nothing)
+    return refuse(field_is(strategy, "schedule"), framework, "waits for each transfer", "");
   return Verdict::yes();
 }
 
@@ -300,7 +305,7 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
   const int split_over =
       int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
   if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
-  if (job.tied_embeddings && strategy.pp > 2) add(2);
+  if (job.tied_embeddings && strategy.pp > 2 && stage_of_head(strategy) > 0) add(2);
   return total;
 }
 

@@ -2,6 +2,9 @@
 #include "passes/strategy/pipeline_order.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
 
 #include "base/error.h"
 
@@ -70,40 +73,218 @@ std::vector<Action> one_f_one_b(std::int64_t stages, std::int64_t stage, std::in
   return order;
 }
 
-std::vector<Action> zb_h1(std::int64_t stages, std::int64_t stage, std::int64_t m) {
+/// 1F1B with `depth` times as many forwards first, whose weight gradients come late: those of stage
+/// s by depth x s micro-batches.
+std::vector<Action> zero_bubble(std::int64_t stages, std::int64_t stage, std::int64_t m,
+                                std::int64_t depth) {
+  const std::int64_t warm_up = std::min(m, depth * (stages - stage - 1));
+  const std::int64_t delay = std::min(m, depth * stage);
   std::vector<Action> order;
   order.reserve(std::size_t(3 * m));
-  for (const Action& action : one_f_one_b(stages, stage, m)) {
-    if (action.kind == ActionKind::forward) {
-      order.push_back(action);
-      continue;
+  for (std::int64_t i = 0; i < m + warm_up; ++i) {
+    if (i < m) order.push_back({ActionKind::forward, 0, i});
+    if (i < warm_up) continue;
+    const std::int64_t backward = i - warm_up;
+    order.push_back({ActionKind::input_gradient, 0, backward});
+    if (backward >= delay) {
+      order.push_back({ActionKind::weight_gradient, 0, backward - delay});
     }
-    order.push_back({ActionKind::input_gradient, 0, action.micro_batch});
-    const std::int64_t due = action.micro_batch - stage;
-    if (due >= 0) order.push_back({ActionKind::weight_gradient, 0, due});
   }
-  for (std::int64_t i = std::max<std::int64_t>(0, m - stage); i < m; ++i) {
+  for (std::int64_t i = m - delay; i < m; ++i) {
     order.push_back({ActionKind::weight_gradient, 0, i});
   }
   return order;
+}
+
+/// The order of a stage with two chunks. Actions of one kind and chunk take micro-batches in order.
+class TwoChunks {
+ public:
+  void forward(std::int64_t chunk) { add(ActionKind::forward, chunk); }
+  void input(std::int64_t chunk) {
+    add(ActionKind::input_gradient, chunk);
+    delayed_.push_back(chunk);
+  }
+  /// Weight gradients of a chunk, or of the chunk whose input gradient is the longest ago.
+  void weight(std::int64_t chunk) {
+    delayed_.erase(std::find(delayed_.begin(), delayed_.end(), chunk));
+    add(ActionKind::weight_gradient, chunk);
+  }
+  void weight() { weight(delayed_.front()); }
+  void backward(std::int64_t chunk) {
+    input(chunk);
+    weight(chunk);
+  }
+  bool delays() const { return !delayed_.empty(); }
+  bool delays(std::int64_t chunk) const {
+    return std::find(delayed_.begin(), delayed_.end(), chunk) != delayed_.end();
+  }
+  std::int64_t forwards(std::int64_t chunk) const { return next_[0][std::size_t(chunk)]; }
+
+  /// Returns the order without the micro-batches from `m` on.
+  std::vector<Action> first(std::int64_t m) && {
+    std::erase_if(order_, [&](const Action& action) { return action.micro_batch >= m; });
+    return std::move(order_);
+  }
+
+ private:
+  void add(ActionKind kind, std::int64_t chunk) {
+    const std::size_t row = kind == ActionKind::forward          ? 0
+                            : kind == ActionKind::input_gradient ? 1
+                                                                 : 2;
+    order_.push_back({kind, chunk, next_[row][std::size_t(chunk)]++});
+  }
+  std::vector<Action> order_;
+  std::int64_t next_[3][2] = {};           ///< micro-batch, by kind and chunk
+  std::deque<std::int64_t> delayed_ = {};  ///< chunks whose weight gradients are to come
+};
+
+/// Fewer micro-batches than fill the pipeline are the first ones of as many as do.
+std::vector<Action> zb_v(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches) {
+  const std::int64_t m = std::max(micro_batches, 2 * stages - 1), left = stages - stage;
+  TwoChunks order;
+  for (std::int64_t i = 0; i < 2 * left - 1; ++i) order.forward(0);
+  for (std::int64_t i = 0; i < stage; ++i) {
+    order.forward(1);
+    order.forward(0);
+  }
+  for (std::int64_t i = 0; i < left; ++i) {
+    order.forward(1);
+    order.backward(1);
+  }
+  while (order.forwards(1) < m) {
+    if (order.forwards(0) < m) order.forward(0);
+    order.backward(0);
+    order.forward(1);
+    order.backward(1);
+  }
+  for (std::int64_t i = 0; i < stage; ++i) {
+    order.input(0);
+    order.input(1);
+  }
+  for (std::int64_t i = 0; i < left; ++i) {
+    order.input(0);
+    order.weight(0);
+  }
+  while (order.delays(1)) order.weight(1);
+  while (order.delays(0)) order.weight(0);
+  return std::move(order).first(micro_batches);
+}
+
+std::vector<Action> dualpipe_v(std::int64_t stages, std::int64_t stage,
+                               std::int64_t micro_batches) {
+  const std::int64_t m = std::max(micro_batches, 2 * stages), behind = stages - stage - 1;
+  TwoChunks order;
+  const auto pair = [&](std::int64_t forward, std::int64_t backward) {
+    order.forward(forward);
+    order.backward(backward);
+  };
+  for (std::int64_t i = 0; i < 2 * behind; ++i) order.forward(0);
+  for (std::int64_t i = 0; i < stage + 1; ++i) {
+    order.forward(0);
+    order.forward(1);
+  }
+  for (std::int64_t i = 0; i < behind; ++i) {
+    order.backward(1);
+    order.forward(1);
+  }
+  for (std::int64_t i = 0; i < m - 2 * stages + stage + 1; ++i) {
+    pair(0, 1);
+    pair(1, 0);
+  }
+  for (std::int64_t i = 0; i < behind; ++i) {
+    order.backward(1);
+    pair(1, 0);
+  }
+  // The second half of the backwards that remain put weight gradients off.
+  const std::int64_t half = stage + 1;
+  for (std::int64_t i = 0; i < 2 * (stage + 1); ++i) {
+    const std::int64_t chunk = 1 - i % 2;
+    i < half ? order.backward(chunk) : order.input(chunk);
+  }
+  for (std::int64_t i = 0; i < behind; ++i) {
+    order.weight();
+    order.input(0);
+  }
+  while (order.delays()) order.weight();
+  return std::move(order).first(micro_batches);
+}
+
+/// The passes of a micro-batch on one stage, by their times in units of one pass: forwards of chunk
+/// 0 and 1, input gradients of chunk 1 and 0.
+using PassTimes = std::array<std::int64_t, 4>;
+
+/// The authors' blocks (sail-sg/zero-bubble-pipeline-parallelism, scheduler/zbv_greedy.py), with
+/// the turn of v_half one pass later and the gap behind its gradients' turn one shorter.
+PassTimes v_half(std::int64_t stages, std::int64_t stage) {
+  const std::int64_t gap = stages % 2 == 0 ? 3 : 0;  // else two passes would fall together
+  return {2 * stage, 3 * stages - stage - 1, 3 * stages + gap + 2 * stage,
+          6 * stages + gap - stage - 2};
+}
+
+PassTimes v_min(std::int64_t stages, std::int64_t stage) {
+  const std::int64_t gap = stages % 3 == 0 ? 2 : 0;
+  return {stage, 2 * stages - stage - 1, 2 * stages + gap + stage, 4 * stages + gap - stage - 1};
+}
+
+std::vector<Action> repeated_blocks(const PassTimes& block, std::int64_t m) {
+  constexpr std::int64_t kPasses = 6;  // of a micro-batch: also between two of them
+  constexpr std::pair<ActionKind, std::int64_t> kPassesOfBlock[] = {
+      {ActionKind::forward, 0},
+      {ActionKind::forward, 1},
+      {ActionKind::input_gradient, 1},
+      {ActionKind::input_gradient, 0}};
+  std::array<std::int64_t, 4> done = {};  // micro-batches, by pass of the block
+  TwoChunks order;
+  for (std::int64_t time = 0; done[3] < m; ++time) {
+    const auto comes = [&](std::size_t pass) {
+      return done[pass] < m && block[pass] + kPasses * done[pass] == time;
+    };
+    std::size_t pass = 0;
+    while (pass < 4 && !comes(pass)) ++pass;
+    if (pass == 4) {
+      if (order.delays()) order.weight();
+      continue;
+    }
+    const auto [kind, chunk] = kPassesOfBlock[pass];
+    kind == ActionKind::forward ? order.forward(chunk) : order.input(chunk);
+    ++done[pass];
+  }
+  while (order.delays()) order.weight();
+  return std::move(order).first(m);
 }
 
 }  // namespace
 
 std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
                                    std::int64_t virtual_stages, std::int64_t micro_batches) {
-  INVARIANT(virtual_stages == 1 || schedule == Schedule::one_f_one_b,
-            "a legal strategy interleaves 1F1B only");
+  const std::int64_t m = micro_batches;
+  INVARIANT(
+      schedule == Schedule::one_f_one_b || virtual_stages == (is_placed_as_v(schedule) ? 2 : 1),
+      "a legal strategy has as many virtual stages as its schedule");
   switch (schedule) {
     case Schedule::gpipe:
-      return gpipe(micro_batches);
+      return gpipe(m);
     case Schedule::zb_h1:
-      return zb_h1(stages, stage, micro_batches);
+      return zero_bubble(stages, stage, m, 1);
+    case Schedule::zb_h2:
+      return zero_bubble(stages, stage, m, 2);
+    case Schedule::zb_v:
+      return zb_v(stages, stage, m);
+    case Schedule::v_half:
+      return repeated_blocks(v_half(stages, stage), m);
+    case Schedule::v_min:
+      return repeated_blocks(v_min(stages, stage), m);
+    case Schedule::dualpipe_v:
+      return dualpipe_v(stages, stage, m);
     case Schedule::one_f_one_b:
       break;
   }
-  if (virtual_stages == 1) return one_f_one_b(stages, stage, micro_batches);
-  return interleaved(stages, stage, virtual_stages, micro_batches);
+  if (virtual_stages == 1) return one_f_one_b(stages, stage, m);
+  return interleaved(stages, stage, virtual_stages, m);
+}
+
+std::int64_t stage_of_head(const Strategy& strategy) {
+  return place_of(strategy.schedule, strategy.pp, strategy.pp * strategy.virtual_stages - 1).stage;
 }
 
 bool receives_ahead(const Framework& framework, const Strategy& strategy) {

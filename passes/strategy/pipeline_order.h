@@ -35,14 +35,53 @@ struct Action {
 /// - zb_h1: 1F1B whose backward is split; stage s delays weight gradients by s micro-batches, so
 ///   that every stage keeps at most P micro-batches in flight, as stage 0 does in 1F1B (Qi et al.
 ///   2023, arXiv 2401.10241, section 2.2).
-/// Only one_f_one_b takes more than one virtual stage; legal() refuses others.
+/// - zb_h2: the same with twice as many forwards first and weight gradients delayed twice as long,
+///   so that 2 P - 1 micro-batches are in flight (the same paper, section 2.3).
+/// - zb_v: two chunks per stage, placed as a V (the same paper, section 6). This is the order of
+///   PyTorch's ScheduleZBVZeroBubble (torch/distributed/pipelining/schedules.py): a forward of the
+///   second chunk and its whole backward follow those of the first.
+/// - v_half and v_min: the passes of each micro-batch lie at fixed times, and micro-batches follow
+///   each other by six passes; weight gradients take what is free (Qi et al. 2024, arXiv
+///   2405.15362). The paper reorders the begin and the end of the step besides.
+/// - dualpipe_v: a forward of one chunk and a backward of the other in turn (DeepSeek-AI 2024,
+///   arXiv 2412.19437; deepseek-ai/DualPipe dualpipe/dualpipev.py).
+/// Only one_f_one_b takes other numbers of virtual stages than its own; legal() refuses them.
 std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
                                    std::int64_t virtual_stages, std::int64_t micro_batches);
 
-/// Returns which part of the model, counted from its front, chunk `chunk` of stage `stage` is.
-constexpr std::int64_t part_of(std::int64_t stages, std::int64_t stage, std::int64_t chunk) {
-  return chunk * stages + stage;
+/// Returns whether a schedule computes gradients of inputs and of weights in actions of their own.
+constexpr bool splits_backward(Schedule schedule) {
+  return schedule != Schedule::one_f_one_b && schedule != Schedule::gpipe;
 }
+
+/// Returns whether chunks lie as a V: the first ones from the first stage to the last, the second
+/// ones back. The first stage has both ends of the model.
+constexpr bool is_placed_as_v(Schedule schedule) {
+  return splits_backward(schedule) && schedule != Schedule::zb_h1 && schedule != Schedule::zb_h2;
+}
+
+/// A PartPlace is the chunk of a stage that holds a part of the model.
+struct PartPlace {
+  std::int64_t stage = 0, chunk = 0;
+  bool operator==(const PartPlace&) const = default;
+};
+
+/// Returns which part of the model, counted from its front, chunk `chunk` of stage `stage` is.
+constexpr std::int64_t part_of(Schedule schedule, std::int64_t stages, std::int64_t stage,
+                               std::int64_t chunk) {
+  const bool back = is_placed_as_v(schedule) && chunk % 2 == 1;
+  return chunk * stages + (back ? stages - 1 - stage : stage);
+}
+
+/// Returns where a part of the model lies.
+constexpr PartPlace place_of(Schedule schedule, std::int64_t stages, std::int64_t part) {
+  const std::int64_t chunk = part / stages, within = part % stages;
+  const bool back = is_placed_as_v(schedule) && chunk % 2 == 1;
+  return {back ? stages - 1 - within : within, chunk};
+}
+
+/// Returns the stage that has the end of the model: the head and the loss.
+std::int64_t stage_of_head(const Strategy& strategy);
 
 /// Returns whether the input of an action is received while the action before it runs. A stage then
 /// has memory for one more boundary tensor. Otherwise a receive is posted when the action before is

@@ -3,16 +3,18 @@
 
 #include <fmt/format.h>
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
 namespace {
 
 /// Fused buffers hold the gradients of one micro-batch, all of them.
 Verdict merge_is_legal(const Strategy& strategy) {
   if (strategy.gradient_merge != GradientMerge::fused) return Verdict::yes();
-  if (strategy.virtual_stages > 1 || strategy.schedule == Schedule::zb_h1) {
+  if (strategy.virtual_stages > 1 || splits_backward(strategy.schedule)) {
     return Verdict::no(
-        "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and "
-        "zb_h1 several are under way in backward");
+        "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and split "
+        "backwards several are under way");
   }
   if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
     return Verdict::no(

@@ -4,7 +4,32 @@
 #include <algorithm>
 #include <numeric>
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
+
+std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
+  if (!strategy.layer_split.empty()) return strategy.layer_split;
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t total =
+      total_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
+  INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
+  for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
+  layers.front() -= strategy.embedding_as_layers;
+  layers.back() -= strategy.loss_as_layers;
+  return layers;
+}
+
+std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
+  const std::vector<std::int64_t> parts = layers_per_part(job, strategy);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp));
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const PartPlace place = place_of(strategy.schedule, strategy.pp, std::int64_t(part));
+    layers[std::size_t(place.stage)] += parts[part];
+  }
+  return layers;
+}
 
 std::vector<BlockShape> block_shapes(const Graph& graph) {
   std::vector<BlockShape> shapes;
@@ -59,8 +84,9 @@ std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,
                                                 std::vector<std::int64_t>(blocks.size()));
   for (std::size_t part = 0; part < layers.size(); ++part) {
     const auto ranges = blocks_of_part(blocks, layers, std::int64_t(part));
-    for (std::size_t b = 0; b < blocks.size(); ++b)
-      stages[part % stages.size()][b] += ranges[b].count;
+    const auto stage =
+        std::size_t(place_of(strategy.schedule, strategy.pp, std::int64_t(part)).stage);
+    for (std::size_t b = 0; b < blocks.size(); ++b) stages[stage][b] += ranges[b].count;
   }
   return stages;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "passes/strategy/expert_rules.h"
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
 
 namespace plimsoll {
@@ -208,16 +209,21 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
                           parts));
   }
   Wide sum = 0;
-  for (std::size_t part = 0; part < split.size(); ++part) {
-    const bool end = parts > 1 && (part == 0 || part + 1 == split.size());
-    if (split[part] < (end ? 0 : 1)) {
-      return Verdict::no(
-          "layer_split gives a chunk no layer; only the first and the last of several may have none");
-    }
-    sum += split[part];
+  for (const std::int64_t each : split) {
+    if (each < 0) return Verdict::no("layer_split gives a chunk fewer layers than none");
+    sum += each;
   }
   if (sum != layers) {
     return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
+  }
+  const std::vector<std::int64_t> by_stage = layers_per_stage(job, strategy);
+  for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
+    const bool end = parts > 1 && (stage == 0 || stage == stage_of_head(strategy));
+    if (by_stage[std::size_t(stage)] > 0 || end) continue;
+    return Verdict::no(fmt::format(
+        "layer_split gives stage {} no layer; only stages that have an end of the model may have "
+        "none",
+        stage));
   }
   return Verdict::yes();
 }
@@ -241,9 +247,17 @@ Verdict batch_divides(const Job& job, const Strategy& strategy) {
 /// plain 1F1B only.
 Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t m = micro_batches(job, strategy);
-  if (strategy.virtual_stages > 1) {
+  const std::string_view name = kSchedules[std::size_t(strategy.schedule)];
+  if (is_placed_as_v(strategy.schedule)) {
+    if (strategy.virtual_stages != 2) {
+      return Verdict::no(fmt::format("schedule {} has 2 virtual_stages; there are {}", name,
+                                     strategy.virtual_stages));
+    }
+    if (strategy.pp == 1) return Verdict::no(fmt::format("schedule {} needs pp above 1", name));
+  } else if (strategy.virtual_stages > 1) {
     if (strategy.schedule != Schedule::one_f_one_b) {
-      return Verdict::no("virtual_stages above 1 go with schedule 1f1b");
+      return Verdict::no(fmt::format("schedule {} has 1 virtual stage; there are {}", name,
+                                     strategy.virtual_stages));
     }
     if (strategy.pp == 1) return Verdict::no("virtual_stages above 1 need pp above 1");
     if (m % strategy.pp != 0) {
@@ -393,28 +407,6 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
   INVARIANT(per_micro_batch > 0 && job.global_batch % per_micro_batch == 0,
             "a legal strategy divides the batch");
   return job.global_batch / per_micro_batch;
-}
-
-std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
-  if (!strategy.layer_split.empty()) return strategy.layer_split;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  const std::int64_t total =
-      total_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
-  INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
-  for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
-  layers.front() -= strategy.embedding_as_layers;
-  layers.back() -= strategy.loss_as_layers;
-  return layers;
-}
-
-std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
-  const std::vector<std::int64_t> parts = layers_per_part(job, strategy);
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp));
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    layers[part % layers.size()] += parts[part];
-  }
-  return layers;
 }
 
 bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer) {

@@ -83,8 +83,8 @@ struct Strategy {
   Bytes grad_bucket_bytes{std::int64_t{4} << 20};
   std::int64_t send_slots = 2;
   /// Layers of each stage, e.g. {3, 3, 2}; with virtual stages, of each chunk in model order. The
-  /// first and the last chunk may have none, since they hold the embedding and the loss. Empty
-  /// means as even as possible, where earlier chunks take the rest.
+  /// stages that hold the embedding or the loss may have none, and any chunk may where its stage
+  /// has layers elsewhere. Empty means as even as possible, where earlier chunks take the rest.
   std::vector<std::int64_t> layer_split;
   /// Where layer_split is empty, the embedding and the loss count as so many layers when layers are
   /// spread evenly. 1 and 1 are Megatron-LM's --account-for-embedding-in-pipeline-split and
@@ -191,9 +191,10 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// - heads and ffn_hidden are divisible by mp (the vocabulary is padded). With sequence_parallel
 /// the sequence is, too, and mp is above 1.
 /// - pp x virtual_stages is at most the number of layers, with what embedding and loss count as.
-/// - layer_split has one count for each part. They sum to the layers, and only the first and the
-/// last part may have 0.
-/// - Virtual stages are only in 1F1B, with pp above 1 that divides the micro-batches.
+/// - layer_split has one count for each part. They sum to the layers, and only stages that have an
+/// end of the model may have none.
+/// - Schedules that are placed as a V have 2 virtual stages and pp above 1. Of the others only 1F1B
+/// has several, with pp above 1 that divides the micro-batches.
 /// - Published send lifetimes are only in plain 1F1B with at least pp micro-batches.
 /// - Sharding stages are 1 to 3 exactly when sharding_degree is above 1. Choices about gathers are
 /// for stage 3 only.

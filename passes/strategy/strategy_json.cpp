@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
 
@@ -292,6 +293,11 @@ std::int64_t implied_stage(const Strategy& strategy) {
   return strategy.sharding_degree > 1 ? 1 : 0;
 }
 
+/// A schedule that is placed as a V has two chunks on each stage.
+std::int64_t implied_virtual_stages(const Strategy& strategy) {
+  return is_placed_as_v(strategy.schedule) ? 2 : 1;
+}
+
 Strategy strategy_from_pairs(std::string_view text) {
   Strategy strategy;
   std::vector<std::string_view> seen;
@@ -311,9 +317,11 @@ Strategy strategy_from_pairs(std::string_view text) {
     seen.push_back(key);
     begin = end + 1;
   }
-  if (std::find(seen.begin(), seen.end(), "sharding_stage") == seen.end()) {
-    strategy.sharding_stage = implied_stage(strategy);
-  }
+  const auto names = [&](std::string_view key) {
+    return std::find(seen.begin(), seen.end(), key) != seen.end();
+  };
+  if (!names("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
+  if (!names("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
   return strategy;
 }
 
@@ -368,6 +376,7 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
   for (const ChoiceField& field : kChoices) {
     if (object.has(field.key)) field.set(strategy, object.choice(field.key, field.words));
   }
+  if (!object.has("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
   for (const BytesField& field : kByteCounts) {
     if (!object.has(field.key)) continue;
     strategy.*field.member = Bytes(object.integer(field.key, 0, kMostBytes));

@@ -19,7 +19,7 @@ namespace {
 /// Whether each stage has the same blocks in plain 1F1B. Chunks of trunk and branch mix
 /// differently.
 bool keeps_blocks_by_stage(const Job& job, const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || !job.branch ||
+  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule) || !job.branch ||
          instances_per_stage(job, strategy) ==
              instances_per_stage(job, as_plain_pipeline(job, strategy));
 }
@@ -57,6 +57,17 @@ bool owners_cast(const Strategy& strategy) {
          strategy.cast_placement == CastPlacement::every_use;
 }
 
+/// Whether some chunk passes on what it receives. Its calls are not bounded.
+bool has_empty_chunk(const Strategy& strategy) {
+  const auto& split = strategy.layer_split;
+  return split.size() > 2 && std::find(split.begin() + 1, split.end() - 1, 0) != split.end() - 1;
+}
+
+/// Whether only the bytes that last between steps are bounded.
+bool is_not_bounded(const Strategy& strategy) {
+  return owners_cast(strategy) || has_empty_chunk(strategy);
+}
+
 /// Returns the buckets of every kind of stage. For strategies that differ in grad_bucket_bytes
 /// only, the result is equal exactly where their Programs are.
 std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContext& context,
@@ -86,8 +97,11 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
 Bounds::Bounds(const Target& target) : target_(target), costs_(target), facts_(target, costs_) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
-  Strategy plain = as_plain_pipeline(target_.job, strategy);
-  plain.layer_split = layers_per_stage(target_.job, strategy);
+  // In a V stages have other ends of the model.
+  const bool v = is_placed_as_v(strategy.schedule);
+  Strategy plain = v ? strategy : as_plain_pipeline(target_.job, strategy);
+  plain.layer_split =
+      v ? layers_per_part(target_.job, strategy) : layers_per_stage(target_.job, strategy);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
   plain.rank_order = Strategy().rank_order;
@@ -128,7 +142,7 @@ Bytes Bounds::persistent(const Strategy& strategy) const {
 }
 
 MemoryBound Bounds::memory(const Strategy& strategy) const {
-  if (owners_cast(strategy))
+  if (is_not_bounded(strategy))
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
   const auto facts = facts_.without_transfers(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, strategy, *facts));
@@ -159,7 +173,7 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
 }
 
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
-  if (owners_cast(strategy)) return {};
+  if (is_not_bounded(strategy)) return {};
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const std::int64_t m = micro_batches(target_.job, strategy);
@@ -172,7 +186,7 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
 
 Picoseconds Bounds::actions(const Strategy& strategy,
                             const std::function<bool(Picoseconds)>& enough) const {
-  if (owners_cast(strategy) || has_micro_batch_traffic(strategy)) return {};
+  if (is_not_bounded(strategy) || has_micro_batch_traffic(strategy)) return {};
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
@@ -188,7 +202,7 @@ Picoseconds Bounds::pipeline(const Strategy& strategy) const {
 std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strategy> strategies,
                                                           const Enough& enough) const {
   const Strategy& first = strategies.front();
-  if (owners_cast(first)) {
+  if (is_not_bounded(first)) {
     return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
   }
   const Lowered lowered(target_, first);

@@ -52,20 +52,21 @@ class ChunkCalls {
     }
   }
 
-  ChunkMemory memory(bool first_part, bool last_part) const {
+  /// Takes whether the chunk's first gradients and its last activations go to other stages.
+  ChunkMemory memory(bool sends_gradient, bool sends_output) const {
     ChunkMemory memory;
     memory.kept = kept_before_.back();
     memory.remains = all_remain_;
-    if (!last_part) memory.forward.sent = chain_.back()->output;
-    if (!first_part) memory.backward.sent = chain_.front()->input_gradient;
+    if (sends_output) memory.forward.sent = chain_.back()->output;
+    if (sends_gradient) memory.backward.sent = chain_.front()->input_gradient;
     Bytes before;  // remaining of the blocks before this one
     for (std::size_t i = 0; i < chain_.size(); ++i) {
       const BlockFacts& block = *chain_[i];
-      const bool sends_on = !last_part && i + 1 == chain_.size();
+      const bool sends_on = sends_output && i + 1 == chain_.size();
       (sends_on ? memory.forward.sending : memory.forward.others)
           .add(forward_live(i, sends_on), block.forward.frame);
       const Bytes behind = all_remain_ - before - block.remains;
-      const bool sends_back = !first_part && i == 0;
+      const bool sends_back = sends_gradient && i == 0;
       (sends_back ? memory.backward.sending : memory.backward.others)
           .add(backward_live(i, sends_back) + behind, block.backward.frame);
       before += block.remains;
@@ -147,6 +148,21 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
 }
 
+/// Whether the parts of the model before and behind a chunk are on other stages.
+struct ChunkEnds {
+  bool front_apart = false, back_apart = false, last_part = false;
+  ChunkEnds(const Strategy& strategy, std::int64_t stage, std::size_t chunk) {
+    const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+    const std::int64_t part = part_of(strategy.schedule, strategy.pp, stage, std::int64_t(chunk));
+    const auto apart = [&](std::int64_t other) {
+      return place_of(strategy.schedule, strategy.pp, other).stage != stage;
+    };
+    last_part = part + 1 == parts;
+    front_apart = part > 0 && apart(part - 1);
+    back_apart = !last_part && apart(part + 1);
+  }
+};
+
 /// Returns bytes that a stage keeps of each micro-batch to the end of the step
 /// (BorderMemory::for_each). These are buffers to receive into, the activations that it sends on,
 /// and the logits for the loss. The logits count twice, since they are concatenated.
@@ -160,10 +176,11 @@ Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const BlockFacts& front = facts.blocks[chunks[c].front().block];
     const BlockFacts& back = facts.blocks[chunks[c].back().block];
-    if (stage > 0 || c > 0) kept += sent(front.input);
-    if (stage + 1 < strategy.pp || c + 1 < chunks.size()) {
+    const ChunkEnds ends(strategy, stage, c);
+    if (ends.front_apart) kept += sent(front.input);
+    if (ends.back_apart) {
       kept += back.output + sent(back.output_gradient);
-    } else if (context.framework.loss_memory == LossMemory::by_op) {
+    } else if (ends.last_part && context.framework.loss_memory == LossMemory::by_op) {
       kept += back.given_to_loss + back.given_to_loss;
     }
   }
@@ -177,12 +194,12 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
   std::vector<ChunkMemory> memory;
   Bytes largest_frame;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const bool first_part = stage == 0 && c == 0;
-    const bool last_part = stage + 1 == strategy.pp && c + 1 == chunks.size();
-    const bool as_before = c > 1 && !last_part && chunks[c] == chunks[c - 1];
-    memory.push_back(as_before
-                         ? memory.back()
-                         : ChunkCalls(context, facts, chunks[c]).memory(first_part, last_part));
+    const ChunkEnds ends(strategy, stage, c);
+    const bool as_before = c > 1 && !ends.last_part && chunks[c] == chunks[c - 1];
+    memory.push_back(
+        as_before
+            ? memory.back()
+            : ChunkCalls(context, facts, chunks[c]).memory(ends.front_apart, ends.back_apart));
     if (as_before) continue;
     for (const BlockRun& run : chunks[c]) {
       const BlockFacts& block = facts.blocks[run.block];
@@ -309,7 +326,7 @@ MemoryBound memory_bound(const PassContext& context, const MicroBatchFacts& fact
   for (const StageKind& kind : kinds) {
     // The first of a kind has the most micro-batches in flight, unless weight gradients wait.
     look_at(kind, kind.first);
-    if (context.strategy.schedule == Schedule::zb_h1 && kind.last != kind.first)
+    if (splits_backward(context.strategy.schedule) && kind.last != kind.first)
       look_at(kind, kind.last);
   }
   return most;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
 namespace {
 
@@ -69,23 +71,27 @@ bool host_keeps_pace(const StageRecord& record, Picoseconds from, Picoseconds pe
 
 std::int64_t PipelineCycles::first_action(const Strategy& strategy, std::int64_t stage) const {
   if (strategy.virtual_stages == 1) {
-    const std::int64_t warm_up = strategy.pp - stage - 1;
-    // The first backwards have no weight gradients with them.
-    return strategy.schedule == Schedule::zb_h1 ? warm_up + 2 * stage : warm_up;
+    // The first backwards with split gradients have no weight gradients with them.
+    const std::int64_t warm_up = strategy.pp - stage - 1, split = warm_up + 2 * stage;
+    return strategy.schedule == Schedule::zb_h2   ? 2 * split
+           : strategy.schedule == Schedule::zb_h1 ? split
+                                                  : warm_up;
   }
   return 2 * (strategy.pp - stage - 1) + (strategy.virtual_stages - 1) * strategy.pp;
 }
 
 PipelineCycles pipeline_cycles(const Strategy& strategy, std::int64_t micro_batches) {
   PipelineCycles cycles;
-  if (strategy.schedule == Schedule::gpipe) return cycles;
+  if (strategy.schedule == Schedule::gpipe || is_placed_as_v(strategy.schedule)) return cycles;
   const bool chunks = strategy.virtual_stages > 1;
   cycles.micro_batches = chunks ? strategy.pp : 1;
   cycles.actions = chunks ? 2 * strategy.pp * strategy.virtual_stages
-                          : (strategy.schedule == Schedule::zb_h1 ? 3 : 2);
+                          : (splits_backward(strategy.schedule) ? 3 : 2);
   const std::int64_t sends = chunks ? strategy.pp * strategy.virtual_stages : 1;
-  cycles.in_flight = (chunks ? 3 : strategy.pp + 1) + strategy.send_slots / sends + 1;
-  const std::int64_t few = 2 * (chunks ? 2 : strategy.pp) + cycles.in_flight + kToFindRhythm;
+  // As many micro-batches as fill the pipeline.
+  const std::int64_t full = strategy.schedule == Schedule::zb_h2 ? 2 * strategy.pp : strategy.pp;
+  cycles.in_flight = (chunks ? 3 : full + 1) + strategy.send_slots / sends + 1;
+  const std::int64_t few = 2 * (chunks ? 2 : full) + cycles.in_flight + kToFindRhythm;
   const std::int64_t all = micro_batches / cycles.micro_batches;
   if (6 * few <= 5 * all) cycles.left_out = all - few;
   return cycles;

@@ -24,7 +24,9 @@ PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans>
       all_(micro_batches),
       parts_(strategy.pp * strategy.virtual_stages),
       cycles_(cycles),
-      slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0) {
+      v_(is_placed_as_v(strategy.schedule)),
+      slots_(strategy.send_lifetime == SendLifetime::event && !v_ ? std::size_t(strategy.send_slots)
+                                                                  : 0) {
   for (const StageSpans& stage : stages) {
     double most = 1;
     for (const ChunkSpans& chunk : stage.chunks) {
@@ -167,7 +169,8 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   const Picoseconds post = stages_[s].post;
   const bool forward = action.kind == ActionKind::forward;
   const std::size_t direction = forward ? kActivations : kGradients;
-  const std::int64_t part = part_of(std::int64_t(stages_.size()), std::int64_t(s), action.chunk);
+  const std::int64_t part =
+      part_of(strategy_.schedule, std::int64_t(stages_.size()), std::int64_t(s), action.chunk);
   Border& border = borders_[direction];
   const Picoseconds slot = spans.sends ? slot_free(s, direction) : kLongAgo;
   if (slot == kNotYet) return false;
@@ -178,10 +181,11 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     if (written == kNotYet) return false;
     // Posted ahead, a host may do it while it waits for something else.
     if (!stages_[s].receives_ahead) begin += post;
-    // Posted by both, behind the transfer before it on the same streams.
+    // Posted by both, behind the transfer before it on the same streams. In a V a receive may be
+    // posted any time before, and the streams carry both directions: they count as idle.
     Picoseconds& received = state.transfers[direction].received;
     const Picoseconds posted = stages_[s].receives_ahead ? state.clock_before : begin;
-    received = std::max({written, posted, received}) + spans.transfer;
+    received = (v_ ? written : std::max({written, posted, received})) + spans.transfer;
     border.arrived[from] = received;
     begin = std::max(begin, received + spans.complete);
   }

@@ -96,6 +96,7 @@ class PipelineStep {
   std::int64_t m_ = 0;      ///< micro-batches that are run
   std::int64_t parts_;
   PipelineCycles cycles_;
+  const bool v_;                            ///< chunks are placed as a V
   std::size_t slots_;                       ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;  ///< of the run
   /// For each stage: when the first action may begin, and when the host may issue it.

@@ -47,7 +47,8 @@ std::vector<StageChunks> stage_chunks(const Job& job, const Strategy& strategy,
   for (const BlockFacts& block : facts.blocks) shapes.push_back(block.shape);
   std::vector<StageChunks> stages(std::size_t(strategy.pp));
   for (std::size_t part = 0; part < layers.size(); ++part) {
-    stages[part % stages.size()].push_back(
+    const PartPlace place = place_of(strategy.schedule, strategy.pp, std::int64_t(part));
+    stages[std::size_t(place.stage)].push_back(
         chunk_of(strategy, facts, shapes, layers, std::int64_t(part)));
   }
   return stages;

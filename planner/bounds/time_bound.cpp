@@ -49,18 +49,20 @@ class Spans {
     spans.receives_ahead = receives_ahead(costs_.model().framework(), strategy_);
     const StageChunks& chunks = stages_[std::size_t(stage)];
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-      const std::int64_t part = part_of(strategy_.pp, stage, std::int64_t(c));
+      const std::int64_t part = part_of(strategy_.schedule, strategy_.pp, stage, std::int64_t(c));
       ChunkSpans chunk;
       chunk.forward = in_a_row(facts_, chunks[c], &BlockFacts::forward, false);
       chunk.backward = in_a_row(facts_, chunks[c], &BlockFacts::backward, true);
       chunk.weights = in_a_row(facts_, chunks[c], &BlockFacts::weights, true);
       const std::int64_t parts = strategy_.pp * strategy_.virtual_stages;
-      if (part > 0) {
+      // Chunks of one stage hand over without a transfer.
+      const auto apart = [&](std::int64_t other) { return place(other).stage != stage; };
+      if (part > 0 && apart(part - 1)) {
         receive(chunk.forward, facts_.blocks[chunk_at(part - 1).back().block].send_output,
                 part - 1);
         send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient, stage);
       }
-      if (part + 1 < parts) {
+      if (part + 1 < parts && apart(part + 1)) {
         receive(chunk.backward, facts_.blocks[chunk_at(part + 1).front().block].send_input_gradient,
                 part + 1);
         send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, stage);
@@ -72,12 +74,15 @@ class Spans {
 
  private:
   const Chunk& chunk_at(std::int64_t part) const {
-    return stages_[std::size_t(part % strategy_.pp)][std::size_t(part / strategy_.pp)];
+    return stages_[std::size_t(place(part).stage)][std::size_t(place(part).chunk)];
+  }
+  PartPlace place(std::int64_t part) const {
+    return place_of(strategy_.schedule, strategy_.pp, part);
   }
 
   void receive(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
                std::int64_t from_part) const {
-    const std::int64_t stage = from_part % strategy_.pp;
+    const std::int64_t stage = place(from_part).stage;
     action.receives = true;
     action.dispatch += post_;
     const BorderCost& cost = cost_of(*transfer, stage);
@@ -103,7 +108,9 @@ class Spans {
     const auto [known, fresh] = border_costs_.try_emplace({&transfer, stage});
     if (fresh) {
       known->second.transfer = costs_.of(transfer.send, grid_, stage)[0];
-      known->second.slowdown = costs_.slowdown(transfer.send, grid_, stage);
+      // In a V it is open what runs beside a transfer: nothing is counted.
+      if (!is_placed_as_v(strategy_.schedule))
+        known->second.slowdown = costs_.slowdown(transfer.send, grid_, stage);
       if (transfer.gather) known->second.gather = costs_.of(*transfer.gather, grid_, stage)[0];
     }
     return known->second;
@@ -131,7 +138,8 @@ std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFa
 
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
                              std::int64_t micro_batches) {
-  const bool delays = strategy.schedule == Schedule::zb_h1;
+  const bool delays = splits_backward(strategy.schedule), v = is_placed_as_v(strategy.schedule);
+  const std::int64_t depth = strategy.schedule == Schedule::zb_h2 ? 2 : 1;
   Picoseconds longest, there, back;  // to stage s and from it
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Picoseconds work, weights, dispatch;
@@ -144,15 +152,16 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
     }
     const ChunkSpans& front = stages[s].chunks.front();
     // The gradient leaves before the last backward is over, and before the weight gradients that
-    // are put off: of stage s, s + 1 micro-batches'. Of stage 0 all of it counts.
+    // are put off: of stage s, s + 1 micro-batches', or 2 s + 1 in ZB-H2. Of stage 0 all of it
+    // counts. In a V the last gradient comes through the other chunks, which are not followed.
     const bool first = s == 0;
     const Picoseconds early = first ? Picoseconds() : front.backward.last - front.backward.sent;
     const std::int64_t put_off =
-        delays ? std::min<std::int64_t>(micro_batches, std::int64_t(s) + 1) : 0;
+        delays ? std::min<std::int64_t>(micro_batches, depth * std::int64_t(s) + 1) : 0;
     const Picoseconds all = repeated(work + weights, micro_batches);
     longest = std::max(longest, there + all);
     const Picoseconds until_sent = all - repeated(weights, first ? 0 : put_off) - early;
-    longest = std::max(longest, there + until_sent + back);
+    if (!v) longest = std::max(longest, there + until_sent + back);
     longest = std::max(longest, repeated(dispatch, micro_batches));
     there += front.forward.whole() - front.forward.last + front.forward.sent;
     back += front.backward.whole() - early + (first && delays ? weights : Picoseconds());

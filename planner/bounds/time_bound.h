@@ -35,7 +35,7 @@ struct ActionSpans {
 };
 
 struct ChunkSpans {
-  ActionSpans forward, backward;  ///< schedule zb_h1: backward is that of inputs
+  ActionSpans forward, backward;  ///< where backward is split, that of inputs
   ActionSpans weights;
 };
 

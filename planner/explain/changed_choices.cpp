@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
 
 namespace plimsoll {
@@ -49,6 +50,8 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
     drop("loss_as_layers", &Strategy::loss_as_layers);
   }
   if (strategy.schedule != Schedule::one_f_one_b) drop("virtual_stages", &Strategy::virtual_stages);
+  if (is_placed_as_v(strategy.schedule) && !is_fixed(choices, "virtual_stages"))
+    strategy.virtual_stages = 2;
   if (strategy.cp == 1) drop("context_exchange", &Strategy::context_exchange);
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {
     drop("recompute_layers", &Strategy::recompute_layers);

@@ -176,15 +176,30 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
   return lines;
 }
 
+namespace {
+
+std::int64_t stage_of(Schedule schedule, std::int64_t stages, std::size_t part) {
+  return place_of(schedule, stages, std::int64_t(part)).stage;
+}
+
+std::int64_t layers_on(const ArrangementGroup& group, Schedule schedule, std::int64_t stages,
+                       std::int64_t stage) {
+  std::int64_t layers = 0;
+  for (std::size_t part = 0; part < group.layers_per_part.size(); ++part) {
+    if (stage_of(schedule, stages, part) == stage) layers += group.layers_per_part[part];
+  }
+  return layers;
+}
+
+}  // namespace
+
 Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
   if (!has_lines(family.base)) return {};
   const Lines known = lines(family.base);
   std::optional<double> least;
   for (const ArrangementGroup& group : family.arrangements->groups) {
-    std::int64_t layers = 0;
-    for (std::size_t part = 0; part < group.layers_per_part.size();
-         part += std::size_t(family.base.pp))
-      layers += group.layers_per_part[part];
+    const Schedule schedule = family.arrangements->all[group.first].schedule;
+    const std::int64_t layers = layers_on(group, schedule, family.base.pp, 0);
     const double bytes = known[0].framework.at(layers);
     least = least ? std::min(*least, bytes) : bytes;
   }
@@ -220,11 +235,11 @@ class FamilyBounds::Family {
   const StageLines& line_of(std::size_t stage) const {
     return lines_[stage == 0 ? 0 : (stage + 1 == stages_ ? 2 : 1)];
   }
+  Schedule schedule_of(const ArrangementGroup& group) const {
+    return family_.arrangements->all[group.first].schedule;
+  }
   std::int64_t layers_of(const ArrangementGroup& group, std::size_t stage) const {
-    std::int64_t layers = 0;
-    for (std::size_t part = stage; part < group.layers_per_part.size(); part += stages_)
-      layers += group.layers_per_part[part];
-    return layers;
+    return layers_on(group, schedule_of(group), std::int64_t(stages_), std::int64_t(stage));
   }
   Strategy arranged(std::size_t arrangement) const {
     Strategy strategy = family_.base;
@@ -233,8 +248,11 @@ class FamilyBounds::Family {
   }
 
   bool lasting_bytes_fit(const ArrangementGroup& group) const {
-    for (const std::size_t stage :
-         {std::size_t(0), std::min<std::size_t>(1, stages_ - 1), stages_ - 1}) {
+    // In a V the first stage has both ends of the model. The line of the last of two has the head.
+    const bool v = is_placed_as_v(schedule_of(group));
+    const std::size_t middle = std::min<std::size_t>(1, stages_ - 1);
+    const std::size_t other = v ? (stages_ > 2 ? middle : 0) : stages_ - 1;
+    for (const std::size_t stage : {std::size_t(0), v ? other : middle, other}) {
       if (line_of(stage).framework.at(layers_of(group, stage)) > capacity_) return false;
     }
     return true;
@@ -246,7 +264,8 @@ class FamilyBounds::Family {
   };
   std::vector<EqualChunks> first_chunks(const ArrangementGroup& group) const {
     std::vector<EqualChunks> chunks;
-    for (std::size_t part = 0; part < group.layers_per_part.size(); part += stages_) {
+    for (std::size_t part = 0; part < group.layers_per_part.size(); ++part) {
+      if (stage_of(schedule_of(group), std::int64_t(stages_), part) != 0) continue;
       const std::int64_t layers = group.layers_per_part[part];
       if (chunks.empty() || chunks.back().layers != layers) chunks.push_back({layers, 0});
       ++chunks.back().count;
@@ -263,14 +282,15 @@ class FamilyBounds::Family {
       kept += double(equal.count) *
               (again * work.repeats_kept + (double(equal.layers) - again) * work.kept);
     }
-    return std::min(m_, double(stages_)) * kept;
+    // A V keeps so many chunks, but how many of each depends on the schedule.
+    return is_placed_as_v(strategy.schedule) ? kept : std::min(m_, double(stages_)) * kept;
   }
 
   /// Whether micro-batches may fit. Larger ones need not be lowered to see that they do not.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
     if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
-    std::optional<Work>& work = extended_[leanest.schedule == Schedule::zb_h1];
+    std::optional<Work>& work = extended_[splits_backward(leanest.schedule)];
     if (!work) {
       Strategy one = leanest, two = leanest;
       one.micro_batch = 1;
@@ -286,7 +306,7 @@ class FamilyBounds::Family {
 
   void add(const ArrangementGroup& group) {
     const Strategy first = arranged(group.first);
-    std::optional<Work>& work = work_[first.schedule == Schedule::zb_h1];
+    std::optional<Work>& work = work_[splits_backward(first.schedule)];
     if (!work)
       work = coarse_ ? Work(*all_.bounds_.ring_work(first), true) : Work(*all_.bounds_.work(first));
     if (!work->known) {
@@ -319,9 +339,14 @@ class FamilyBounds::Family {
   Picoseconds least_step(const ArrangementGroup& group, const Strategy& strategy,
                          const Work& work) const {
     const std::vector<std::int64_t>& parts = group.layers_per_part;
-    // ZB-H1 sends a gradient on before the weights' part of backward: what comes back is not
-    // counted.
-    const bool zero_bubble = strategy.schedule == Schedule::zb_h1;
+    // Where backward is split a gradient is sent on before the weights' part: what comes back is
+    // not counted.
+    const bool zero_bubble = splits_backward(strategy.schedule);
+    const std::size_t head = std::size_t(stage_of_head(strategy));
+    std::vector<std::vector<std::int64_t>> by_stage(stages_);
+    for (std::size_t part = 0; part < parts.size(); ++part)
+      by_stage[std::size_t(stage_of(strategy.schedule, std::int64_t(stages_), part))].push_back(
+          parts[part]);
     std::int64_t layers = 0;  // of the part before, since most parts have as many
     double work_of_part = 0;
     const auto of_part = [&](std::int64_t part) {
@@ -336,10 +361,9 @@ class FamilyBounds::Family {
     double back = zero_bubble ? 0 : work.embedding_backward;
     for (std::size_t stage = 0; stage < stages_; ++stage) {
       double each = 0;
-      for (std::size_t part = stage; part < parts.size(); part += stages_)
-        each += of_part(parts[part]);
+      for (const std::int64_t layers_of_part : by_stage[stage]) each += of_part(layers_of_part);
       if (stage == 0) each += work.embedding_forward + work.embedding_backward;
-      if (stage + 1 == stages_) each += work.head_forward + work.head_backward;
+      if (stage == head) each += work.head_forward + work.head_backward;
       longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
       if (stage > 0) longest = std::max(longest, m_ * each + there + back - work.after_gradient);
       const auto again = double(repeated_layers(strategy, parts[stage]).first);
@@ -357,7 +381,7 @@ class FamilyBounds::Family {
   const Lines lines_;
   const std::size_t stages_;
   const double capacity_, m_;
-  std::array<std::optional<Work>, 2> work_, extended_;  ///< schedule zb_h1: the second
+  std::array<std::optional<Work>, 2> work_, extended_;  ///< split backwards: the second
   FamilyBound bound_;
 };
 

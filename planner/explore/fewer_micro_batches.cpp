@@ -1,16 +1,24 @@
 // How few micro-batches stand for all.
 #include "planner/explore/fewer_micro_batches.h"
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
 namespace {
 
+/// Whether a cycle is one micro-batch. 1F1B with several chunks repeats itself after pp.
+bool cycles_by_one(const Strategy& strategy) {
+  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule);
+}
+
 /// Returns the cycles of a step in which some stage does not yet, or no longer, repeat itself. They
 /// are the micro-batches in flight in all stages, twice, since ZB-H1 puts weight gradients off by
-/// as many. Then come cycles until all send slots were used, and a few in which buffers are used
-/// for the first time. With several chunks a cycle is pp micro-batches, each of which sends from
-/// every chunk.
+/// as many. ZB-H2 and schedules that are placed as a V have up to twice as many. Then come cycles
+/// until all send slots were used, and a few in which buffers are used for the first time. With
+/// several chunks a cycle is pp micro-batches, each of which sends from every chunk.
 std::int64_t other_cycles(const Strategy& strategy) {
-  if (strategy.virtual_stages == 1) return 2 * strategy.pp + strategy.send_slots + 2;
+  const bool fuller = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
+  if (cycles_by_one(strategy)) return (fuller ? 4 : 2) * strategy.pp + strategy.send_slots + 2;
   return 5 + strategy.send_slots / (strategy.pp * strategy.virtual_stages);
 }
 
@@ -24,7 +32,7 @@ std::optional<ShorterStep> with_fewer_micro_batches(const Target& target,
                                          strategy.send_lifetime == SendLifetime::held);
   if (!repeats || keeps || has_arena(framework)) return std::nullopt;
   const std::int64_t all = micro_batches(target.job, strategy);
-  const std::int64_t per_cycle = strategy.virtual_stages > 1 ? strategy.pp : 1;
+  const std::int64_t per_cycle = cycles_by_one(strategy) ? 1 : strategy.pp;
   const std::int64_t few =
       (cycles_shown(strategy.pp) + other_cycles(strategy)) * per_cycle + all % per_cycle;
   if (8 * few > 7 * all) return std::nullopt;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
 namespace {
 
@@ -73,8 +75,10 @@ void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) 
   const bool chunks = choices_.virtual_stages && plain.layer_split.empty() && plain.pp > 1 &&
                       plain.schedule == Schedule::one_f_one_b;
   const bool ends = choices_.ends && plain.layer_split.empty() && plain.pp > 1;
-  const std::int64_t most = chunks ? (total_layers(job_) + 2) / plain.pp : plain.virtual_stages;
-  for (std::int64_t v = plain.virtual_stages; v <= std::max(most, plain.virtual_stages); ++v) {
+  const bool two = choices_.virtual_stages && is_placed_as_v(plain.schedule);
+  const std::int64_t least = two ? 2 : plain.virtual_stages;
+  const std::int64_t most = chunks ? (total_layers(job_) + 2) / plain.pp : least;
+  for (std::int64_t v = least; v <= std::max(most, least); ++v) {
     std::set<std::vector<std::int64_t>> seen;
     const auto add = [&](std::int64_t embedding, std::int64_t loss) {
       Strategy layout = plain;

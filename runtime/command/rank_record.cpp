@@ -100,7 +100,7 @@ Seconds median(std::vector<Seconds> times) {
 std::string to_bytes(const RankRecord& record) {
   Writer writer;
   writer.value(record.rank);
-  writer.value(record.stage);
+  writer.value(record.has_loss);
   writer.value(record.ready);
   writer.values(record.steps.data(), record.steps.size());
   const std::string trace = json_text(timeline_json(record.trace));
@@ -120,7 +120,7 @@ RankRecord record_from(const std::string& bytes) {
   Reader reader(bytes);
   RankRecord record;
   record.rank = reader.value<std::int64_t>();
-  record.stage = reader.value<std::int64_t>();
+  record.has_loss = reader.value<bool>();
   record.ready = reader.value<Picoseconds>();
   record.steps = reader.values<std::vector<StepResult>>();
   const auto trace = reader.values<std::string>();
@@ -147,11 +147,9 @@ Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step) {
 }
 
 std::size_t loss_record(const std::vector<RankRecord>& records) {
-  std::size_t found = 0;
-  for (std::size_t i = 1; i < records.size(); ++i) {
-    if (records[i].stage > records[found].stage) found = i;
-  }
-  return found;
+  const auto found = std::find_if(records.begin(), records.end(),
+                                  [](const RankRecord& record) { return record.has_loss; });
+  return found == records.end() ? 0 : std::size_t(found - records.begin());
 }
 
 Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, bool scales_loss) {

@@ -15,8 +15,8 @@ namespace plimsoll {
 
 struct RankRecord {
   std::int64_t rank = 0;
-  std::int64_t stage = 0;
-  Picoseconds ready;  ///< time at which this rank could begin, on the common clock
+  bool has_loss = false;  ///< its Program computes the loss
+  Picoseconds ready;      ///< time at which this rank could begin, on the common clock
   std::vector<StepResult> steps;
   Timeline trace;                            ///< intervals of the last step
   std::vector<float> gradients, parameters;  ///< when kept
@@ -35,7 +35,7 @@ RankRecord record_from(const std::string& bytes);
 /// Returns the time at which the last rank ended a step. For step -1 it is the time at which all
 /// were ready.
 Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step);
-/// Returns the index of the lowest rank of the last stage, whose loss is that of the whole batch.
+/// Returns the index of the lowest rank that computes the loss, which is that of the whole batch.
 std::size_t loss_record(const std::vector<RankRecord>& records);
 
 /// Returns the measurement of a run, from the records of all ranks in ascending order, and moves

@@ -170,6 +170,13 @@ std::int64_t local_rank(std::int64_t rank, const Processes* processes) {
   return std::count(hosts.begin(), hosts.begin() + rank, hosts[std::size_t(rank)]);
 }
 
+bool computes_loss(const Program& program) {
+  return std::any_of(program.routines.begin(), program.routines.end(), [](const Routine& routine) {
+    return std::any_of(routine.ops.begin(), routine.ops.end(),
+                       [](const Op& op) { return op.kind == OpKind::token_loss; });
+  });
+}
+
 std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
                               const Framework& framework, std::span<const std::byte> text,
                               const TrainOptions& options) {
@@ -192,7 +199,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   for (std::size_t local = 0; local < run->records.size(); ++local) {
     RankRecord& record = run->records[local];
     record.rank = processes != nullptr ? processes->index() : std::int64_t(local);
-    record.stage = run->program_of(std::int64_t(local)).stage;
+    record.has_loss = computes_loss(run->program_of(std::int64_t(local)));
     record.steps.reserve(std::size_t(options.steps));
     run->backends.push_back(
         options.backend_of_rank
@@ -232,12 +239,13 @@ std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
   return threads;
 }
 
-/// The lowest rank of the last stage.
+/// The lowest rank that computes the loss, or 0 where none does.
 std::int64_t loss_rank(std::span<const Program> programs) {
   const Grid& grid = programs[0].grid;
-  std::int64_t rank = 0;
-  while (grid.coordinates(rank)[std::size_t(Axis::pp)] != grid[Axis::pp] - 1) ++rank;
-  return rank;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    if (computes_loss(programs[class_of(programs, grid.coordinates(rank))])) return rank;
+  }
+  return 0;
 }
 
 /// A Watchdog knows since when each rank has issued no call. A rank that waits for others fails by

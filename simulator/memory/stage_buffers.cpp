@@ -14,11 +14,12 @@ StageBuffers::StageBuffers(const Program& program, const Framework& framework, T
   merged_name_ = names.of("merged_outputs");
   for (const Buffer& buffer : program.buffers) names_.push_back(names.of(buffer.name));
   for (const Call& call : program.calls) {
-    for (const Op& op : program.at(call.routine).ops) {
+    const Routine& routine = program.at(call.routine);
+    for (const Op& op : routine.ops) {
       if (op.kind != OpKind::send && op.kind != OpKind::recv) continue;
       const std::size_t buffer = call.bindings[0].buffer.index();
       if (op.kind == OpKind::recv) received_[buffer] = true;
-      if (op.stream == Stream::send_next) sent_[buffer] = true;
+      if (op.kind == OpKind::send && routine.phase == Phase::forward) sent_[buffer] = true;
     }
   }
 }

@@ -72,12 +72,13 @@ bool host_waits_for(const Op& op, const Framework& framework) {
   return gathers && std::get<CollectiveParams>(op.params).group.axes.has(Axis::sharding);
 }
 
-/// Whether boundary tensors go round the pipeline: only where stages hold several parts.
+/// Whether the first stage receives activations: only where stages hold several parts.
 bool goes_round(const Program& program) {
   if (program.stage > 0) return false;
   return std::any_of(program.calls.begin(), program.calls.end(), [&](const Call& call) {
-    const std::vector<Op>& ops = program.at(call.routine).ops;
-    return !ops.empty() && ops[0].stream == Stream::recv_previous;
+    const Routine& routine = program.at(call.routine);
+    return !routine.ops.empty() && routine.ops[0].kind == OpKind::recv &&
+           routine.phase == Phase::forward;
   });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "passes/pipeline.h"
+#include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
 namespace {
@@ -164,6 +165,11 @@ constexpr const char* kFields[] = {
     "recompute_list=0+1+3",
     "schedule=gpipe",
     "schedule=zb_h1",
+    "schedule=zb_h2",
+    "schedule=zb_v",
+    "schedule=v_half",
+    "schedule=v_min",
+    "schedule=dualpipe_v",
     "virtual_stages=2",
     "layer_split=3+1",
     "embedding_as_layers=1",
@@ -223,6 +229,11 @@ Drawn draw(Random& random, const Framework& framework) {
     const std::size_t equals = field.find('=');
     Drawn changed = drawn;
     set_field(changed.strategy, field.substr(0, equals), field.substr(equals + 1));
+    const Schedule schedule = changed.strategy.schedule;  // with what goes with it
+    if (schedule != drawn.strategy.schedule)
+      changed.strategy.virtual_stages = is_placed_as_v(schedule) ? 2 : 1;
+    if (field == "virtual_stages=2" && !is_placed_as_v(schedule))
+      changed.strategy.schedule = Schedule::one_f_one_b;
     if (accepts(framework, changed)) drawn = changed;
   }
   return drawn;
@@ -257,7 +268,7 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
       moments.insert(int(s.moment_type));
       pipelines |= s.pp > 1;
       splits |= s.mp > 1;
-      interleaves |= s.virtual_stages > 1;
+      interleaves |= s.virtual_stages > 1 && !is_placed_as_v(s.schedule);
       uneven |= !s.layer_split.empty();
     }
     const std::string& name = framework.name;

@@ -41,7 +41,12 @@ TEST(Strategy, Rules) {
        "pp 2 x virtual_stages 3 is more than the 4 layers; "
        "embedding_as_layers=1 and loss_as_layers=1 count the model's ends as layers"},
       {"virtual_stages=2", 1, "virtual_stages above 1 need pp above 1"},
-      {"pp=2,virtual_stages=2,schedule=gpipe", 2, "virtual_stages above 1 go with schedule 1f1b"},
+      {"pp=2,virtual_stages=2,schedule=gpipe", 2,
+       "schedule gpipe has 1 virtual stage; there are 2"},
+      {"pp=2,schedule=zb_v,virtual_stages=1", 2, "schedule zb_v has 2 virtual_stages; there are 1"},
+      {"schedule=v_half", 1, "schedule v_half needs pp above 1"},
+      {"pp=2,schedule=zb_v,layer_split=2+0+0+2", 2,
+       "layer_split gives stage 1 no layer; only stages that have an end"},
       {"pp=2,virtual_stages=2,micro_batch=16", 2,
        "virtual_stages 2 run groups of pp 2 micro-batches; there are 1"},
       {"dp=16", 16, ""},
@@ -310,9 +315,8 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
             "sharding_stage is 4; it must be from 0 to 3");
   EXPECT_EQ(reason([](Strategy& s) { s.prefetch_depth = -1; }),
             "prefetch_depth and persistence_threshold must not be negative");
-  EXPECT_EQ(
-      reason([](Strategy& s) { s.layer_split = {0}; }),
-      "layer_split gives a chunk no layer; only the first and the last of several may have none");
+  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {-1}; }),
+            "layer_split gives a chunk fewer layers than none");
 }
 
 TEST(Strategy, DegreesDoNotOverflow) {

@@ -42,11 +42,9 @@ SearchRequest request_of(const Problem& problem) {
 
 TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
   std::mt19937_64 random(8);
-  const Fixed others[] = {{{"schedule", "gpipe"}},
-                          {{"schedule", "zb_h1"}},
-                          {{"virtual_stages", "2"}, {"pp", "2"}},
-                          {{"send_lifetime", "held"}},
-                          {{"send_lifetime", "published"}}};
+  const Fixed others[] = {{{"schedule", "gpipe"}},     {{"schedule", "zb_h1"}},
+                          {{"schedule", "zb_v"}},      {{"virtual_stages", "2"}, {"pp", "2"}},
+                          {{"send_lifetime", "held"}}, {{"send_lifetime", "published"}}};
   std::int64_t planned = 0;
   for (int i = 0; i < 15; ++i) {
     Problem problem = random_problem(random);

@@ -38,7 +38,7 @@ Strategy random_pipeline(Random& random) {
   strategy.pp = between(random, 1, 6);
   strategy.send_slots = between(random, 1, 3);
   const std::int64_t kind = between(random, 0, 3);
-  if (kind == 0) strategy.schedule = Schedule::zb_h1;
+  if (kind == 0) strategy.schedule = one_in(random, 2) ? Schedule::zb_h1 : Schedule::zb_h2;
   if (kind > 1 && strategy.pp > 1) strategy.virtual_stages = between(random, 2, 4);
   if (one_in(random, 4)) strategy.send_lifetime = SendLifetime::held;
   return strategy;
@@ -55,11 +55,11 @@ std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) 
     if (host_posts) stage.post = Picoseconds(200);
     stage.receives_ahead = ahead && strategy.virtual_stages > 1;
     for (std::int64_t c = 0; c < strategy.virtual_stages; ++c) {
-      const std::int64_t part = part_of(strategy.pp, s, c);
+      const std::int64_t part = part_of(strategy.schedule, strategy.pp, s, c);
       ChunkSpans chunk;
       chunk.forward = random_action(random, part > 0, part + 1 < parts);
       chunk.backward = random_action(random, part + 1 < parts, part > 0);
-      if (strategy.schedule == Schedule::zb_h1) chunk.weights = random_action(random, false, false);
+      if (splits_backward(strategy.schedule)) chunk.weights = random_action(random, false, false);
       if (alike && !stages.empty()) {
         chunk.forward.span = stages[0].chunks[0].forward.span;
         chunk.backward.span = stages[0].chunks[0].backward.span;

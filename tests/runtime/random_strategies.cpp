@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "models/framework/framework.h"
+#include "passes/strategy/pipeline_order.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
@@ -149,6 +151,12 @@ void draw_layer_split(Random& random, Draw& draw) {
         others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
     draw.strategy.layer_split.push_back(layers);
     left -= layers;
+  }
+  // Some chunk gives its layers to the one behind it.
+  std::vector<std::int64_t>& split = draw.strategy.layer_split;
+  if (parts > 1 && random() % 3 == 0) {
+    const std::size_t part = random() % std::uint64_t(parts - 1);
+    split[part + 1] += std::exchange(split[part], 0);
   }
 }
 
@@ -297,8 +305,13 @@ const Switch kSwitches[] = {
      }},
     {"schedule",
      [](Random& random, Draw& draw) {
-       draw.strategy.schedule =
-           one_of(random, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1});
+       draw.strategy.schedule = Schedule(random() % std::size(kSchedules));
+       if (is_placed_as_v(draw.strategy.schedule)) {
+         draw.strategy.virtual_stages = 2;  // what goes with it
+         draw.strategy.layer_split.clear();
+       } else if (draw.strategy.schedule != Schedule::one_f_one_b) {
+         draw.strategy.virtual_stages = 1;
+       }
      }},
     {"embedding_as_layers",
      [](Random& random, Draw& draw) {
@@ -316,6 +329,7 @@ const Switch kSwitches[] = {
        const std::int64_t most =  // a layer in each, or an end of the model
            (total_layers(draw.job) + s.embedding_as_layers + s.loss_as_layers) / s.pp;
        if (draw.strategy.pp == 1 || most < 2 || random() % 4 == 0) return;
+       if (is_placed_as_v(s.schedule) && random() % 4 != 0) return;
        draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 3, 3}));
        draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
        draw.strategy.send_lifetime = one_of(random, {SendLifetime::event, SendLifetime::held});

@@ -1,0 +1,125 @@
+// Finds the neighbours of a stage's chunks.
+#include "passes/schedule/stage_borders.h"
+
+#include "passes/strategy/stage_blocks.h"
+
+namespace plimsoll {
+namespace {
+
+/// Returns how many parts of the model an action's border goes on.
+std::int64_t onward(const Action& action) { return action.kind == ActionKind::forward ? 1 : -1; }
+
+}  // namespace
+
+std::int64_t StageBorders::part(const Action& action) const {
+  const Strategy& strategy = context_.strategy;
+  return part_of(strategy.schedule, strategy.pp, stage_, action.chunk);
+}
+
+/// Returns the place of the part that lies `by` parts behind the action's.
+PartPlace StageBorders::place_behind(const Action& action, std::int64_t by) const {
+  const Strategy& strategy = context_.strategy;
+  return place_of(strategy.schedule, strategy.pp, part(action) + by);
+}
+
+/// Without a V transfers go round the pipeline.
+std::int64_t StageBorders::stage_offset(const Action& action, std::int64_t by) const {
+  if (!is_placed_as_v(context_.strategy.schedule)) return by;
+  return place_behind(action, by).stage - stage_;
+}
+
+std::optional<StageBorders::Border> StageBorders::before(const Action& action,
+                                                         StageTransfers& transfers) {
+  if (action.kind == ActionKind::weight_gradient) return std::nullopt;
+  if (const auto comes = incoming(action)) {
+    const auto received = transfers.receive(*comes);
+    return Border{received.payload, {received.arrived}};
+  }
+  auto left = left_.extract({direction_of(action), action.micro_batch});
+  if (left.empty()) return std::nullopt;
+  return std::move(left.mapped());
+}
+
+void StageBorders::leave(const Action& action, BufferId payload, std::vector<Wait> waits) {
+  if (hand_over(action) != HandOver::local) return;
+  left_[{direction_of(action), action.micro_batch}] = {payload, std::move(waits)};
+}
+
+void StageBorders::pass_on(const Action& action, Border border, StageTransfers& transfers) {
+  if (hand_over(action) == HandOver::transfer) {
+    transfers.send(direction_of(action), action, sent_to(action), border.payload, border.waits);
+    transfers.free_excess();
+  }
+  leave(action, border.payload, std::move(border.waits));
+}
+
+HandOver StageBorders::hand_over(const Action& action) const {
+  const bool ends =
+      action.kind == ActionKind::forward ? is_last_part(action) : is_first_part(action);
+  if (ends || action.kind == ActionKind::weight_gradient) return HandOver::none;
+  return place_behind(action, onward(action)).stage == stage_ ? HandOver::local
+                                                              : HandOver::transfer;
+}
+
+std::int64_t StageBorders::sent_to(const Action& action) const {
+  return stage_offset(action, onward(action));
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> StageBorders::reader(
+    const Action& action) const {
+  if (hand_over(action) != HandOver::local) return std::nullopt;
+  const auto instances = layout_.chunks[std::size_t(place_behind(action, onward(action)).chunk)];
+  if (instances.first == instances.second) return std::nullopt;
+  return instances;
+}
+
+/// Returns what a chunk without layers passes on: the output of the block before it.
+TensorId StageBorders::border_of_empty(const Action& action) const {
+  const std::vector<BlockShape> shapes = block_shapes(graph_);
+  const std::vector<std::int64_t> layers = layers_per_part(context_.job, context_.strategy);
+  for (std::int64_t before = part(action); before-- > 0;) {
+    const std::vector<BlockRange> ranges = blocks_of_part(shapes, layers, before);
+    for (std::size_t b = ranges.size(); b-- > 0;) {
+      if (ranges[b].count > 0) return *graph_.blocks[b].output;
+    }
+  }
+  INVARIANT(false, "the first part has the embedding");
+}
+
+std::optional<StageTransfers::Incoming> StageBorders::incoming(const Action& action) const {
+  if (action.kind == ActionKind::weight_gradient) return std::nullopt;
+  const bool forward = action.kind == ActionKind::forward;
+  if (forward ? is_first_part(action) : is_last_part(action)) return std::nullopt;
+  const std::int64_t offset = stage_offset(action, -onward(action));
+  if (offset == 0) return std::nullopt;
+  const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+  const auto block = [&](std::size_t instance) -> const Block& {
+    return graph_.at(layout_.instances[instance].block);
+  };
+  const TensorId border = begin == end ? border_of_empty(action)
+                          : forward    ? *block(begin).input
+                                       : *block(end - 1).output;
+  return {{direction_of(action), offset, bytes_of(graph_.at(border)), action.chunk,
+           action.micro_batch}};
+}
+
+std::vector<StageTransfers::Incoming> StageBorders::expected(std::int64_t micro_batches) const {
+  std::vector<StageTransfers::Incoming> all;
+  const auto& [schedule, pp] = std::pair(context_.strategy.schedule, context_.strategy.pp);
+  if (!is_placed_as_v(schedule)) return all;
+  for (const std::int64_t peer : {stage_ - 1, stage_ + 1}) {
+    if (peer < 0 || peer == pp) continue;
+    for (const Action& sent :
+         pipeline_order(schedule, pp, peer, context_.strategy.virtual_stages, micro_batches)) {
+      if (sent.kind == ActionKind::weight_gradient) continue;
+      const std::int64_t to = part_of(schedule, pp, peer, sent.chunk) + onward(sent);
+      if (to < 0 || to == parts()) continue;
+      const PartPlace place = place_of(schedule, pp, to);
+      if (place.stage != stage_) continue;
+      all.push_back(*incoming({sent.kind, place.chunk, sent.micro_batch}));
+    }
+  }
+  return all;
+}
+
+}  // namespace plimsoll
