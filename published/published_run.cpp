@@ -176,6 +176,9 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.parts_before_layers = maybe_integer(stated, "parts_before_layers");
   run.parts_after_layers = maybe_integer(stated, "parts_after_layers");
   run.layers_of_ends = maybe_integer(stated, "layers_of_ends");
+  run.ends_as_layers = maybe_integer(stated, "ends_as_layers").value_or(0);
+  if (stated.has("schedule")) run.schedule = Schedule(stated.choice("schedule", kSchedules));
+  run.clip_norm = maybe_number(stated, "clip_norm");
   run.micro_is_local_batch = maybe_boolean(stated, "micro_is_local_batch").value_or(false);
   run.memory_of_last_rank = maybe_boolean(stated, "memory_of_last_rank").value_or(false);
   run.also_needs = maybe_text(stated, "needs");

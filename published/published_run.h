@@ -64,8 +64,9 @@ struct PublishedRun {
   std::optional<NormKind> norm;
   std::optional<bool> tied_embeddings;
   double dropout = 0;
-  std::string precision_words;     ///< words of the row
-  std::optional<DType> precision;  ///< type of matmuls, except in layers that are in FP8
+  std::optional<double> clip_norm;  ///< where it is not the usual one; 0: no gradient is clipped
+  std::string precision_words;      ///< words of the row
+  std::optional<DType> precision;   ///< type of matmuls, except in layers that are in FP8
 
   // Parallelism.
   std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
@@ -81,6 +82,9 @@ struct PublishedRun {
   std::vector<std::int64_t> layers_per_stage;
   /// The layers of the first and of the last stage, where the other stages share the rest.
   std::optional<std::int64_t> layers_of_ends;
+  Schedule schedule = Schedule::one_f_one_b;
+  /// The layers that the embedding, and the head, count as where layers are spread evenly.
+  std::int64_t ends_as_layers = 0;
   /// Whether shards lie within a node, and their replicas on other nodes.
   bool shards_within_node = false;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
 
 namespace plimsoll {
@@ -81,7 +82,8 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.mp = run.tp;
   strategy.pp = run.pp;
   strategy.cp = run.cp;
-  strategy.virtual_stages = run.virtual_stages.value_or(1);
+  strategy.schedule = run.schedule;
+  strategy.virtual_stages = is_placed_as_v(run.schedule) ? 2 : run.virtual_stages.value_or(1);
   shard(run, strategy);
   strategy.rank_order = rank_orders(framework, strategy, {}).tried.front();
   strategy.sequence_parallel = run.sequence_parallel.value_or(false) && run.tp > 1;
@@ -91,6 +93,8 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.fp8_parameters = has_fp8_parameters(run);
   strategy.gradient_type = run.gradient_type;
   strategy.layer_split = layer_split_of(run);
+  if (strategy.layer_split.empty() && run.pp > 1)
+    strategy.embedding_as_layers = strategy.loss_as_layers = run.ends_as_layers;
   return strategy;
 }
 

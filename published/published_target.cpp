@@ -43,7 +43,9 @@ Cluster cluster_of(const PublishedRun& run) {
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
     // Both ways to run are predicted where a row does not say whether layers were repeated.
-    const bool known = (need == "vocabulary unknown" && run.vocab) || need == "recompute unknown";
+    const bool known = (need == "vocabulary unknown" && run.vocab) || need == "recompute unknown" ||
+                       (need == "zero-bubble" && run.framework &&
+                        run.framework->can.schedules.value.has(Schedule::zb_h1));
     if (need != "fp8" && need != "cp" && !known) return need;
   }
   if (!run.hidden || !run.layers || !run.heads) return "model size";
@@ -76,6 +78,7 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   job.precision = *run.precision;
   job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
   job.dropout = run.dropout;
+  if (run.clip_norm) job.clip_norm = *run.clip_norm;
   if (job.precision == DType::f16) job.loss_scale = LossScale{};
   return job;
 }

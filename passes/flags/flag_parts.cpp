@@ -51,6 +51,10 @@ std::string written_out(std::string_view& text, int depth) {
       piece = written_out(text, depth + 1);
       if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
       text.remove_prefix(1);
+    } else if (c == 'm') {
+      throw std::invalid_argument(
+          "found m, multi-token prediction, which a job does not have; a layout of E, t, L and | "
+          "is required");
     } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
       throw std::invalid_argument(
           fmt::format("found {}; a layout of E, t, L and | is required", printable({&c, 1})));
@@ -137,7 +141,7 @@ std::optional<std::string> layout_of(const FlagFields& fields) {
   return layout + "L";
 }
 
-StatedFields split_from_layout(const FlagFields& fields, std::string_view text) {
+std::vector<std::int64_t> layers_of_layout(std::string_view text) {
   const std::string layout = written_out(text, 0);
   std::vector<std::int64_t> layers(1, 0);
   std::string ends;
@@ -149,6 +153,11 @@ StatedFields split_from_layout(const FlagFields& fields, std::string_view text) 
   const std::string_view whole = layout;
   if (ends != "EL" || whole.find('E') > whole.find('t') || whole.rfind('L') < whole.rfind('t'))
     throw std::invalid_argument("a layout that begins with E and ends with L is required");
+  return layers;
+}
+
+StatedFields split_from_layout(const FlagFields& fields, std::string_view text) {
+  const std::vector<std::int64_t> layers = layers_of_layout(text);
   const std::int64_t stages = count_of(fields, "pp").value_or(1);
   const auto parts = std::int64_t(layers.size());
   if (parts % stages != 0)

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
+#include "passes/strategy/flag_parts.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
@@ -233,6 +234,19 @@ std::vector<std::int64_t> list_from(const ListField& field, std::string_view val
   return list;
 }
 
+/// Whether a value of layer_split is a layout in Megatron-Core's words, such as Et*3|t*4|t*3L.
+bool is_layout(std::string_view value) {
+  return value != "even" && value.find_first_of("EtLm|(") != value.npos;
+}
+
+std::vector<std::int64_t> split_from(std::string_view layout) {
+  try {
+    return layers_of_layout(layout);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("layer_split={}: {}", printable(layout), error.what()));
+  }
+}
+
 std::string list_text(const ListField& field, const std::vector<std::int64_t>& list) {
   constexpr std::ptrdiff_t kLeastRun = 3;  // shorter ones are written out
   if (list.empty()) return std::string(field.none);
@@ -342,6 +356,8 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     strategy.*field->member = bucket_from(key, value);
   } else if (const auto* field = field_of(kSwitches, key)) {
     strategy.*field->member = choice_from(key, value, {"false", "true"}) == 1;
+  } else if (key == "layer_split" && is_layout(value)) {
+    strategy.layer_split = split_from(value);
   } else if (const auto* field = field_of(kLists, key)) {
     strategy.*field->member = list_from(*field, value);
   } else {

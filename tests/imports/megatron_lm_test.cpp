@@ -131,6 +131,10 @@ TEST(MegatronLm, ReadsUnitsAndLayouts) {
                                      "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
   EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
   EXPECT_EQ(layout.strategy->virtual_stages, 2);
+  const Imported empty = read_flags(kGpt +
+                                    "--pipeline-model-parallel-size 2 "
+                                    "--pipeline-model-parallel-layout 'Et*2||t|tL'");
+  EXPECT_EQ(field_text(*empty.strategy, "layer_split"), "2+0+1+1");
 }
 
 TEST(MegatronLm, OverlapOverTensorRanksNeedsSplitTokens) {
@@ -281,6 +285,9 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
       {"--pipeline-model-parallel-layout 'E|tx|L'",
        "train.sh: at line 1: --pipeline-model-parallel-layout E|tx|L: found x; a layout of E, t, L "
        "and | is required"},
+      {"--pipeline-model-parallel-layout 'Et|tm|L'",
+       "train.sh: at line 1: --pipeline-model-parallel-layout Et|tm|L: found m, multi-token "
+       "prediction, which a job does not have; a layout of E, t, L and | is required"},
       {"--tensor-model-parallel-size 3",
        "train.sh: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
       {"--fp8-format hybrid --fp8-recipe mxfp8",

@@ -75,5 +75,36 @@ TEST(StageBlocks, EveryInstanceIsOnOnePart) {
   }
 }
 
+TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
+  const auto split = [](std::string_view layout) {
+    Strategy strategy;
+    set_field(strategy, "layer_split", layout);
+    return field_text(strategy, "layer_split");
+  };
+  EXPECT_EQ(split("Et*3|t*4|t*3L"), "3+4+3");
+  EXPECT_EQ(split("E|(tt|)*3t|L"), "0+3x2+1+0");
+  EXPECT_EQ(split("Et|t,t||tL"), "1+2+0+1");
+  // What is exported reads back.
+  for (const char* text : {"3+4+3", "0+3x2+1+0", "1+2+0+1", "9"}) {
+    FlagFields fields = {{"layers", "9"}, {"pp", "1"}, {"layer_split", text}};
+    EXPECT_EQ(split(*layout_of(fields)), text);
+  }
+  const auto refused = [&](std::string_view layout) -> std::string {
+    try {
+      split(layout);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      refused("Et*3|t*4m|L"),
+      "layer_split=Et*3|t*4m|L: found m, multi-token prediction, which a job does not have; a "
+      "layout of E, t, L and | is required");
+  EXPECT_EQ(refused("t*3|t*4L"),
+            "layer_split=t*3|t*4L: a layout that begins with E and ends with L is required");
+  EXPECT_EQ(refused("E(t|t*4L"), "layer_split=E(t|t*4L: a layout with a ) for each ( is required");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -261,6 +261,7 @@ def samples(found):
                       "recompute": "layers", "recompute_every": [2], "handle_workspace": "32 MiB", "engine_workspace": "1 MiB",
                       "fp8": "none", "fp8_parameters": False, "gradient_type": "f32", "splits_boundary": False,
                       "parts_before_layers": 1, "parts_after_layers": 1, "layers_of_ends": 1, "micro_is_local_batch": False,
+                      "ends_as_layers": 1, "schedule": "1f1b", "clip_norm": 1.0,
                       "memory_of_last_rank": False, "needs": "x"}, "statements": []}
     return [("job", llama), ("job", ernie), ("job", bert), ("cluster", mixed), ("cluster", read["clusters"]("dgx1-v100-16gb")),
             ("framework", framework), ("strategy", found["strategy"]), ("calibration", measured), ("calibration", fitted),
