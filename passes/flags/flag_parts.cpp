@@ -9,13 +9,13 @@
 
 #include "base/json.h"
 #include "passes/flags/flag_quantities.h"
+#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
 
 /// The most layers that a layout may name (docs/reference/job.md).
 constexpr std::int64_t kMostLayers = 100'000;
-constexpr int kMostDepth = 64;  // of brackets in a layout
 
 std::string decimal(std::int64_t value) { return fmt::format("{}", value); }
 
@@ -36,46 +36,6 @@ std::optional<Parts> parts_of(const FlagFields& fields) {
     if (field != fields.end()) set_field(parts.strategy, key, field->second);
   }
   return parts;
-}
-
-/// Writes out "(...)*3" and "t*3" of a layout (Megatron-LM
-/// core/transformer/pipeline_parallel_layer_layout.py).
-std::string written_out(std::string_view& text, int depth) {
-  if (depth > kMostDepth) throw std::invalid_argument("a layout with fewer ( is required");
-  std::string out;
-  while (!text.empty() && (text.front() != ')' || depth == 0)) {
-    const char c = text.front();
-    text.remove_prefix(1);
-    std::string piece(1, c);
-    if (c == '(') {
-      piece = written_out(text, depth + 1);
-      if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
-      text.remove_prefix(1);
-    } else if (c == 'm') {
-      throw std::invalid_argument(
-          "found m, multi-token prediction, which a job does not have; a layout of E, t, L and | "
-          "is required");
-    } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
-      throw std::invalid_argument(
-          fmt::format("found {}; a layout of E, t, L and | is required", printable({&c, 1})));
-    }
-    if (!text.empty() && text.front() == '*') {
-      text.remove_prefix(1);
-      std::int64_t times = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), times);
-      if (error != std::errc() || times < 1 || times > kMostLayers ||
-          std::int64_t(piece.size()) * times > 4 * kMostLayers)
-        throw std::invalid_argument("a layout with a count behind each * is required");
-      text.remove_prefix(std::size_t(end - text.data()));
-      std::string repeated;
-      for (std::int64_t i = 0; i < times; ++i) repeated += piece;
-      piece = std::move(repeated);
-    }
-    out += piece;
-    if (std::int64_t(out.size()) > 4 * kMostLayers)
-      throw std::invalid_argument("a shorter layout is required");
-  }
-  return out;
 }
 
 /// Every n-th layer, counted from 1: layers n - 1, 2 n - 1, and so on.
@@ -139,21 +99,6 @@ std::optional<std::string> layout_of(const FlagFields& fields) {
     if (layers[part] > 0) layout += "t*" + decimal(layers[part]);
   }
   return layout + "L";
-}
-
-std::vector<std::int64_t> layers_of_layout(std::string_view text) {
-  const std::string layout = written_out(text, 0);
-  std::vector<std::int64_t> layers(1, 0);
-  std::string ends;
-  for (const char c : layout) {
-    if (c == '|') layers.push_back(0);
-    if (c == 't') ++layers.back();
-    if (c == 'E' || c == 'L') ends += c;
-  }
-  const std::string_view whole = layout;
-  if (ends != "EL" || whole.find('E') > whole.find('t') || whole.rfind('L') < whole.rfind('t'))
-    throw std::invalid_argument("a layout that begins with E and ends with L is required");
-  return layers;
 }
 
 StatedFields split_from_layout(const FlagFields& fields, std::string_view text) {

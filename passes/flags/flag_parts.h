@@ -20,9 +20,6 @@ std::optional<std::string> split_of(const FlagFields& fields);
 
 /// Returns embedding, layers and loss of each part of the model: "Et*3|t*4|t*3L".
 std::optional<std::string> layout_of(const FlagFields& fields);
-/// Returns the layers of each part that such a layout states. `*3` repeats what stands before it, a
-/// letter or a (...); commas mean nothing. Throws std::invalid_argument saying what is required.
-std::vector<std::int64_t> layers_of_layout(std::string_view text);
 /// Return the fields that a layout states, and those that the layers of a virtual stage state. Like
 /// the functions below, they throw std::invalid_argument saying what is required.
 StatedFields split_from_layout(const FlagFields& fields, std::string_view text);

@@ -1,12 +1,78 @@
 // Layers are dealt out to the parts of a pipeline.
 #include "passes/strategy/stage_blocks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <numeric>
+#include <stdexcept>
 
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
+namespace {
+
+/// The most layers that a layout may name (docs/reference/job.md).
+constexpr std::int64_t kMostLayersOfLayout = 100'000;
+constexpr int kMostDepth = 64;  // of brackets in a layout
+
+/// Writes out "(...)*3" and "t*3" of a layout (Megatron-LM
+/// core/transformer/pipeline_parallel_layer_layout.py).
+std::string written_out(std::string_view& text, int depth) {
+  if (depth > kMostDepth) throw std::invalid_argument("a layout with fewer ( is required");
+  std::string out;
+  while (!text.empty() && (text.front() != ')' || depth == 0)) {
+    const char c = text.front();
+    text.remove_prefix(1);
+    std::string piece(1, c);
+    if (c == '(') {
+      piece = written_out(text, depth + 1);
+      if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
+      text.remove_prefix(1);
+    } else if (c == 'm') {
+      throw std::invalid_argument(
+          "found m, multi-token prediction, which a job does not have; a layout of E, t, L and | "
+          "is required");
+    } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
+      throw std::invalid_argument(
+          fmt::format("found {}; a layout of E, t, L and | is required", printable({&c, 1})));
+    }
+    if (!text.empty() && text.front() == '*') {
+      text.remove_prefix(1);
+      std::int64_t times = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), times);
+      if (error != std::errc() || times < 1 || times > kMostLayersOfLayout ||
+          std::int64_t(piece.size()) * times > 4 * kMostLayersOfLayout)
+        throw std::invalid_argument("a layout with a count behind each * is required");
+      text.remove_prefix(std::size_t(end - text.data()));
+      std::string repeated;
+      for (std::int64_t i = 0; i < times; ++i) repeated += piece;
+      piece = std::move(repeated);
+    }
+    out += piece;
+    if (std::int64_t(out.size()) > 4 * kMostLayersOfLayout)
+      throw std::invalid_argument("a shorter layout is required");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> layers_of_layout(std::string_view text) {
+  const std::string layout = written_out(text, 0);
+  std::vector<std::int64_t> layers(1, 0);
+  std::string ends;
+  for (const char c : layout) {
+    if (c == '|') layers.push_back(0);
+    if (c == 't') ++layers.back();
+    if (c == 'E' || c == 'L') ends += c;
+  }
+  const std::string_view whole = layout;
+  if (ends != "EL" || whole.find('E') > whole.find('t') || whole.rfind('L') < whole.rfind('t'))
+    throw std::invalid_argument("a layout that begins with E and ends with L is required");
+  return layers;
+}
 
 std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
   if (!strategy.layer_split.empty()) return strategy.layer_split;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -35,6 +36,12 @@ struct BlockRange {
 std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
                                        std::span<const std::int64_t> layers_per_part,
                                        std::int64_t part);
+
+/// Returns the layers of each part that a layout in Megatron-Core's words states:
+/// Et*3|t*4|(t|)*2L. E is the embedding, t a layer, L the loss, and | ends a part; `*3` repeats
+/// what stands before it, a letter or a (...); commas mean nothing. Throws std::invalid_argument
+/// saying what is required.
+std::vector<std::int64_t> layers_of_layout(std::string_view text);
 
 /// Returns, by stage and block, how many instances the stage's parts have together.
 std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,

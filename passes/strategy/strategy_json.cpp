@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
-#include "passes/strategy/flag_parts.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/stage_blocks.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
 
