@@ -79,6 +79,9 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
     return Verdict::no("log_sum_exp is not f32 [b,a,s]");
   }
   if (has_wrong_window(op)) return Verdict::no("window is not one of causal attention");
+  const auto& params = std::get<AttentionParams>(op.params);
+  if (params.key_ranks < 1 || params.round < 0 || (params.key_ranks > 1 && params.round > 0))
+    return Verdict::no("the keys are not those of one rank of a ring, or of all");
   if (backward && op.outputs.size() != packed) {
     return Verdict::no("there is not one gradient per input");
   }
@@ -110,6 +113,23 @@ Verdict check_parts(const Op& op, Tensors tensors) {
     if (part.shape != joined) return Verdict::no("a part and the whole differ in more than parts");
   }
   return count == packed.shape[1] ? Verdict::yes() : Verdict::no("the parts are not all of it");
+}
+
+/// The grouped one is [ranks*n,parts,a/ranks,d], or [ranks*n,h/ranks], of the other.
+Verdict check_grouped_heads(const Op& op, Tensors tensors) {
+  const bool groups = op.kind == OpKind::group_heads;
+  const Shape& plain = (groups ? in(op, tensors, 0) : out(op, tensors, 0)).shape;
+  const Shape& grouped = (groups ? out(op, tensors, 0) : in(op, tensors, 0)).shape;
+  if ((plain.size() != 4 && plain.size() != 2) || plain.size() != grouped.size())
+    return Verdict::no("heads are not [n,parts,a,d], nor columns [n,h]");
+  const std::size_t heads = plain.size() == 4 ? 2 : 1;
+  const std::int64_t ranks = grouped[0] / plain[0];
+  Shape whole = grouped;
+  whole[0] = plain[0];
+  whole[heads] *= ranks;
+  if (grouped[0] % plain[0] != 0 || whole != plain)
+    return Verdict::no("the grouped heads are not those of each rank");
+  return elementwise(op, tensors);
 }
 
 /// Outputs [n,a*d] and log-sum-exp f32 [b,a,s] of the same queries over different keys.

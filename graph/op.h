@@ -88,6 +88,9 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   std::int64_t window = 0;
   double dropout = 0;  ///< of the probabilities, (flash_)attention only; as DropoutParams
   std::int64_t seed = 0, site = 0;
+  // flash_attention, where ranks of cp share each sequence (runtime/sequence_part.h):
+  std::int64_t key_ranks = 1;  ///< the ranks whose keys these are: one of them, or all
+  std::int64_t round = 0;      ///< where it is one: it is so many before this rank on the ring
   bool operator==(const AttentionParams&) const = default;
 };
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
@@ -148,7 +151,8 @@ struct PlaceParams {  // place_choices, received_ends
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
   Group group;
   Reduction reduction = Reduction::sum;
-  std::int64_t root = 0;  ///< reduce, broadcast: index in the group
+  std::int64_t root = 0;   ///< reduce, broadcast: index in the group
+  std::int64_t shift = 1;  ///< ring_shift: the rank it comes from is so many before this one
   bool operator==(const CollectiveParams&) const = default;
 };
 struct TransferParams {  // send, recv: the peer is the rank at pp coordinate + stage_offset

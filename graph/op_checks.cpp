@@ -262,6 +262,7 @@ Verdict check_collective(const Op& op, Tensors tensors) {
   if (in(op, tensors, 0).dtype == DType::i32 && op.kind != OpKind::all_gather)
     return Verdict::no("only gathers work on whole numbers");
   if (params.root < 0) return Verdict::no("the root is not in the group");
+  if (params.shift == 0) return Verdict::no("a ring is shifted by no rank");
   const bool parts = op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_gather;
   if (!parts) return elementwise(op, tensors);
   const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);

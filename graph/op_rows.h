@@ -61,6 +61,7 @@ Verdict check_dispatch(const Op& op, std::span<const Tensor> tensors);
 Verdict check_combine(const Op& op, std::span<const Tensor> tensors);
 Verdict check_grouped(const Op& op, std::span<const Tensor> tensors);
 Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
+Verdict check_grouped_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
 
 // These are the values of OpRow::bytes and OpRow::flops, in op_costs.cpp.

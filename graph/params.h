@@ -31,6 +31,8 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("dropout", p.dropout);
   visit("seed", p.seed);
   visit("site", p.site);
+  visit("key_ranks", p.key_ranks);
+  visit("round", p.round);
 }
 template <class Visit>
 void fields(DropoutParams& p, Visit&& visit) {
@@ -86,6 +88,7 @@ void fields(CollectiveParams& p, Visit&& visit) {
   visit("group", p.group);
   visit("reduction", p.reduction);
   visit("root", p.root);
+  visit("shift", p.shift);
 }
 template <class Visit>
 void fields(TransferParams& p, Visit&& visit) {

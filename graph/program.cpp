@@ -75,15 +75,9 @@ std::vector<BytesByRole> live_bytes(const Program& program) {
   return all;
 }
 
-namespace {
-
-/// Which of the ranks that differ in cp and sharding alone: together they own what each replica
-/// updates. As a group's members are ordered where ranks are laid out as usual.
 std::int64_t shard_index(const Grid& grid, const Coordinates& at) {
   return at[std::size_t(Axis::cp)] + grid[Axis::cp] * at[std::size_t(Axis::sharding)];
 }
-
-}  // namespace
 
 std::int64_t owned_elements(const Program& program) {
   std::int64_t owned = 0;

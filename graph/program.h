@@ -106,7 +106,8 @@ struct Buffer {
 };
 
 /// A Binding gives one slot of a call a range of a buffer. Where ranks share a range, the rank's
-/// own part starts at offset + shard_stride * (its coordinate on stride_axis).
+/// own part starts at offset + shard_stride * (its coordinate on stride_axis, or shard_index() for
+/// the axis of shards).
 struct Binding {
   BufferId buffer;
   Bytes offset;
@@ -199,6 +200,9 @@ MemoryPeak memory_peak(const Program& program);
 /// The live bytes of buffers, each rounded up, while each call runs.
 std::vector<BytesByRole> live_bytes(const Program& program);
 
+/// Returns which one this is of the ranks that differ in cp and sharding alone. Together they own
+/// what each replica updates. It is the index in their group.
+std::int64_t shard_index(const Grid& grid, const Coordinates& at);
 /// Returns the elements of a bucket that the rank at `at` updates. There are none where another
 /// rank owns the bucket.
 Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at);

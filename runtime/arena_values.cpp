@@ -84,7 +84,7 @@ const std::byte* find_scalars(const Program& program, const Arena& arena, const 
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (slots[i].kind != SlotKind::scalars) continue;
       const Binding& binding = call.bindings[i];
-      return arena.at(binding.buffer) + slot_offset(binding, at).count();
+      return arena.at(binding.buffer) + slot_offset(program.grid, binding, at).count();
     }
   }
   return nullptr;

@@ -1,8 +1,10 @@
-// A BatchPlace says on which sequences of the global batch a rank works.
+// A BatchPlace says on which sequences of the global batch a rank works, and on which of their
+// tokens.
 #pragma once
 
 #include "base/error.h"
 #include "runtime/backend.h"
+#include "runtime/sequence_part.h"
 
 namespace plimsoll {
 
@@ -25,6 +27,32 @@ struct BatchPlace {
   }
 };
 
+/// Returns the rank's own tokens of each sequence, of which there are so many.
+inline SequencePart own_tokens(const RankContext& context, std::int64_t tokens) {
+  SequencePart part{.tokens = tokens};
+  if (context.program == nullptr) return part;
+  part.ranks = context.program->grid[Axis::cp];
+  part.rank = context.at[std::size_t(Axis::cp)];
+  return part;
+}
+
+/// The tokens of the queries and of the keys of an attention.
+struct AttentionParts {
+  SequencePart queries, keys;
+};
+inline AttentionParts attention_parts(const RankContext& context, const AttentionParams& params,
+                                      const Tensor& q, const Tensor& k) {
+  const std::int64_t batch = k.shape[0] / params.sequence;
+  AttentionParts parts{own_tokens(context, q.shape[0] / batch),
+                       own_tokens(context, params.sequence)};
+  parts.queries.batch = parts.keys.batch = batch;
+  const std::int64_t ranks = parts.keys.ranks, own = parts.keys.rank;
+  const bool all = params.key_ranks > 1;
+  parts.keys.rank = all ? -1 : (own + ranks - params.round % ranks) % ranks;
+  if (all && parts.queries.tokens == parts.keys.tokens) parts.queries.rank = -1;
+  return parts;
+}
+
 /// GlobalRuns lists the elements of a tensor as runs that are contiguous in the tensor of the
 /// global batch.
 struct GlobalRuns {
@@ -32,12 +60,34 @@ struct GlobalRuns {
   /// global index of run 0 within the micro-batch; distance between runs
   std::int64_t first, stride;
   std::int64_t per_sequence;  ///< elements of one sequence, over all ranks
+  /// Where ranks share sequences, these indices are among the elements of one such rank, of which
+  /// each sequence has two chunks.
+  SequencePart part;
+
+  /// Returns the global index of an element, from its index in the micro-batch of one such rank,
+  /// counted from the start of the global batch.
+  PLIMSOLL_ANYWHERE std::int64_t global(std::int64_t index) const {
+    if (part.ranks == 1) return index;
+    const std::int64_t chunk = per_sequence / (2 * part.ranks), number = index / chunk;
+    const std::int64_t of_sequence = number % 2 == 0 ? part.rank : 2 * part.ranks - 1 - part.rank;
+    return (number / 2 * 2 * part.ranks + of_sequence) * chunk + index % chunk;
+  }
+  /// Returns up to where global indices follow each other from this index on.
+  PLIMSOLL_ANYWHERE std::int64_t contiguous(std::int64_t index) const {
+    if (part.ranks == 1) return index + run;
+    const std::int64_t chunk = per_sequence / (2 * part.ranks);
+    return (index / chunk + 1) * chunk;
+  }
+  /// Returns the elements of one sequence on the ranks that have this rank's tokens.
+  PLIMSOLL_ANYWHERE std::int64_t own_per_sequence() const { return per_sequence / part.ranks; }
 };
 
-inline GlobalRuns global_runs(const Tensor& tensor, const Coordinates& at,
+inline GlobalRuns global_runs(const Tensor& tensor, const RankContext& context,
                               std::int64_t micro_batch) {
+  const Coordinates& at = context.at;
   const std::int64_t count = elements(tensor.shape);
-  GlobalRuns runs{count, 1, 0, 0, count / micro_batch};
+  const SequencePart part = own_tokens(context, 0);
+  GlobalRuns runs{count, 1, 0, 0, count / micro_batch * part.ranks, part};
   if (!tensor.split || tensor.split->degree == 1) return runs;
   runs.run = 1;
   for (std::size_t d = std::size_t(tensor.split->dim); d < tensor.shape.size(); ++d) {
@@ -46,7 +96,7 @@ inline GlobalRuns global_runs(const Tensor& tensor, const Coordinates& at,
   runs.runs = count / runs.run;
   runs.first = at[std::size_t(tensor.split->axis)] * runs.run;
   runs.stride = runs.run * tensor.split->degree;
-  runs.per_sequence = count * tensor.split->degree / micro_batch;
+  runs.per_sequence = count * tensor.split->degree / micro_batch * part.ranks;
   return runs;
 }
 

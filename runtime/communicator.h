@@ -47,7 +47,8 @@ struct CollectiveOperand {
   std::int64_t elements = 0;   ///< of the whole
   std::byte* whole = nullptr;  ///< elements; reduce_scatter only reads it when `part` is given
   /// This rank's part (elements / ranks) in all_gather and reduce_scatter, where it lies outside
-  /// `whole`; null: it lies in `whole`, at the rank's index in the group.
+  /// `whole`; null: it lies in `whole`, at the rank's index in the group. The result of ring_shift
+  /// and all_to_all, which has as many elements as `whole`.
   std::byte* part = nullptr;
   ExpertRows rows = {};  ///< for exchange_rows and return_rows
 };
@@ -61,9 +62,9 @@ class Communicator {
   virtual std::string_view name() const = 0;
   /// The library that moves the data, with its version: "NCCL 2.28.9". Empty: it is the launcher's.
   virtual std::string library() const { return {}; }
-  /// Posts an all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group.
-  /// reduce changes the root's operand only. Throws std::runtime_error where another member posted
-  /// something else in its place.
+  /// Posts an all_reduce, reduce_scatter, all_gather, reduce, broadcast, ring_shift or all_to_all
+  /// over the rank's group. reduce changes the root's operand only. Throws std::runtime_error where
+  /// another member posted something else in its place.
   virtual Ticket post_collective(OpKind kind, const CollectiveParams& params,
                                  const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;

@@ -11,12 +11,12 @@ namespace plimsoll {
 namespace {
 
 /// The buffer that holds a tensor of a call, and where in it the tensor starts.
-std::pair<BufferId, Bytes> locate(const Routine& routine, const Call& call, TensorId tensor,
-                                  const Coordinates& at) {
+std::pair<BufferId, Bytes> locate(const Grid& grid, const Routine& routine, const Call& call,
+                                  TensorId tensor, const Coordinates& at) {
   const Place& place = routine.places[tensor.index()];
   if (!place.slot) return {call.frame, place.offset};
   const Binding& binding = call.bindings[*place.slot];
-  return {binding.buffer, slot_offset(binding, at) + place.offset};
+  return {binding.buffer, slot_offset(grid, binding, at) + place.offset};
 }
 
 class Preparer {
@@ -104,7 +104,8 @@ class Preparer {
     }
     for (const auto* ids : {&op.inputs, &op.outputs}) {
       for (const TensorId id : *ids) {
-        const BufferId buffer = locate(*call.routine, *call.call, id, context_.at).first;
+        const BufferId buffer =
+            locate(program_.grid, *call.routine, *call.call, id, context_.at).first;
         if (prepared.buffers.empty() || prepared.buffers[0] != buffer) {
           prepared.buffers.push_back(buffer);
         }
@@ -123,7 +124,8 @@ class Preparer {
   }
 
   std::byte* address(const PreparedCall& call, TensorId tensor) const {
-    const auto [buffer, offset] = locate(*call.routine, *call.call, tensor, context_.at);
+    const auto [buffer, offset] =
+        locate(program_.grid, *call.routine, *call.call, tensor, context_.at);
     return arena_.at(buffer) + offset.count();
   }
 
@@ -162,7 +164,7 @@ std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, B
   for (const Call& call : program.calls) {
     const Routine& routine = program.at(call.routine);
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
-      const auto [buffer, offset] = locate(routine, call, TensorId(i), at);
+      const auto [buffer, offset] = locate(program.grid, routine, call, TensorId(i), at);
       Bytes& reach = needed[buffer.index()];
       reach = std::max(reach, offset + bytes_of(routine.tensors[i]));
     }
@@ -170,7 +172,8 @@ std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, B
       // A block's parameters are one range, with the padding behind the last.
       if (routine.slots[i].kind != SlotKind::parameters) continue;
       Bytes& reach = needed[call.bindings[i].buffer.index()];
-      reach = std::max(reach, slot_offset(call.bindings[i], at) + routine.slots[i].bytes);
+      reach =
+          std::max(reach, slot_offset(program.grid, call.bindings[i], at) + routine.slots[i].bytes);
     }
   }
   for (std::size_t i = 0; i < needed.size(); ++i) {
@@ -181,8 +184,11 @@ std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, B
   return needed;
 }
 
-Bytes slot_offset(const Binding& binding, const Coordinates& at) {
-  return binding.offset + binding.shard_stride * at[std::size_t(binding.stride_axis)];
+Bytes slot_offset(const Grid& grid, const Binding& binding, const Coordinates& at) {
+  const std::int64_t part = binding.stride_axis == Axis::sharding
+                                ? shard_index(grid, at)
+                                : at[std::size_t(binding.stride_axis)];
+  return binding.offset + binding.shard_stride * part;
 }
 
 }  // namespace plimsoll

@@ -54,6 +54,6 @@ PreparedProgram prepare_program(const Program& program, const Arena& arena, Back
 std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, Bytes workspace);
 
 /// Returns the start of a call's slot within its buffer on this rank.
-Bytes slot_offset(const Binding& binding, const Coordinates& at);
+Bytes slot_offset(const Grid& grid, const Binding& binding, const Coordinates& at);
 
 }  // namespace plimsoll

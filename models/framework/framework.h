@@ -124,6 +124,9 @@ struct Framework {
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135). Without it,
   /// attention is matmul, softmax and matmul.
   bool flash_attention = false;
+  /// Attention over parts of sequences that ranks share (Strategy::cp) is such a kernel, too.
+  /// Without it, it is where flash_attention is.
+  bool attention_by_parts = false;
 
   /// A separate kernel masks f32 scores before their softmax; the softmax masks 16-bit scores
   /// itself. It excludes flash_attention.

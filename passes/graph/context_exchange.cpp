@@ -3,18 +3,22 @@
 // Each rank has two of 2 cp chunks of a sequence, the i-th from the front and the i-th from the
 // back, so that a causal mask leaves every rank half of the scores of its queries with each part of
 // the keys (Megatron-LM core/utils.py, get_batch_on_this_cp_rank; Transformer Engine
-// pytorch/attention, context_parallel.py; Brandon et al. 2023, arXiv 2311.09431). Here an op over a
-// part of the keys is one causal attention of that size: half of its scores.
+// pytorch/attention, context_parallel.py; Brandon et al. 2023, arXiv 2311.09431). So an op over a
+// part of the keys costs as one causal attention of that size: half of its scores. Which half it
+// is, the kernel finds by the rank's coordinate (runtime/sequence_part.h), since the ranks of a
+// class share one Program.
 //
 // ring: keys and values travel round the ring, and the next ones travel while the product of the
-// present ones is computed. Outputs are merged by their log-sum-exp (Liu et al. 2023, arXiv
-// 2310.01889). Backward starts from the keys that came last and sends them back. The sums of their
-// gradients follow a step behind and so arrive at their rank: cp - 1 shifts of each
-// (AttnFuncWithCPAndKVP2P).
+// present ones is computed. In round i a rank has the keys of the rank i before it. Outputs are
+// merged by their log-sum-exp (Liu et al. 2023, arXiv 2310.01889). Backward starts from the keys
+// that came last, those of the rank behind, and sends them back. The sums of their gradients follow
+// a step behind and so arrive at their rank: cp - 1 shifts of each (AttnFuncWithCPAndKVP2P).
 // all_gather: keys and values of all ranks are gathered before attention, and again before its
 // backward; their gradients are scattered (Llama 3, arXiv 2407.21783, section 3.3.2).
 // all_to_all: heads are exchanged for tokens and back (DeepSpeed Ulysses, Jacobs et al. 2023, arXiv
-// 2309.14509, section 3).
+// 2309.14509, section 3). What goes to a rank has to be contiguous: heads are copied before they
+// leave, and after they are back (DeepSpeed sequence/layer.py, single_all_to_all; Transformer
+// Engine context_parallel.py, flash_attn_a2a_communicate).
 #include <algorithm>
 #include <map>
 
@@ -86,7 +90,10 @@ class Exchanger {
     return to;
   }
   TensorId shifted(const Op& near, TensorId x, std::int64_t step) {
-    return exchanged(near, OpKind::ring_shift, x, add_tensor_like(x, "." + std::to_string(step)));
+    const TensorId to = add_tensor_like(x, "." + std::to_string(step));
+    exchanged(near, OpKind::ring_shift, x, to);
+    if (near.phase == Phase::backward) std::get<CollectiveParams>(out_.back().params).shift = -1;
+    return to;
   }
 
   QkvOperands parts_of(const Op& near, TensorId packed) {
@@ -106,9 +113,15 @@ class Exchanger {
     return pair;
   }
 
-  AttentionParams params_of(const Op& op, std::int64_t keys) const {
+  AttentionParams with_all_keys(const Op& op) const {
     auto params = std::get<AttentionParams>(op.params);
-    params.sequence *= keys;
+    params.sequence *= strategy_.cp;
+    params.key_ranks = strategy_.cp;
+    return params;
+  }
+  static AttentionParams in_round(const Op& op, std::int64_t round) {
+    auto params = std::get<AttentionParams>(op.params);
+    params.round = round;
     return params;
   }
 
@@ -130,8 +143,8 @@ class Exchanger {
         left_.emplace(op.outputs[0], ring_forward(op, own));
         return;
       case ContextExchange::all_gather: {
-        push(op, op.kind, {own.q, gathered(op, own.kv)}, op.outputs).params =
-            params_of(op, strategy_.cp);
+        const TensorId all = gathered(op, own.kv);
+        push(op, op.kind, {own.q, all}, op.outputs).params = with_all_keys(op);
         left_.emplace(op.outputs[0], SavedAttention{own, op.outputs[0], op.outputs[1]});
         return;
       }
@@ -149,7 +162,7 @@ class Exchanger {
       const std::string suffix = ".part" + std::to_string(step);
       const TensorId part = add_tensor_like(op.outputs[0], suffix),
                      part_sums = add_tensor_like(op.outputs[1], suffix);
-      push(op, op.kind, {parts.q, parts.kv}, {part, part_sums}).params = params_of(op, 1);
+      push(op, op.kind, {parts.q, parts.kv}, {part, part_sums}).params = in_round(op, step);
       if (step == 0) {
         y = part;
         sums = part_sums;
@@ -173,13 +186,26 @@ class Exchanger {
     return exchanged(near, OpKind::all_gather, kv, all);
   }
 
-  /// Returns all tokens of 1/cp of the heads [n,parts,a,d], or of the columns [n,a*d].
+  /// A tensor like `x` with cp times the tokens and 1/cp of the heads [n,parts,a,d], or of the
+  /// columns [n,a*d].
+  TensorId grouped_like(TensorId x, const std::string& suffix) {
+    const TensorId to = add_tensor_like(x, suffix);
+    Shape& shape = graph_.at(to).shape;
+    shape[0] *= strategy_.cp;
+    shape[shape.size() == 4 ? 2 : 1] /= strategy_.cp;
+    return to;
+  }
+  /// Returns all tokens of 1/cp of the heads or columns of `x`.
   TensorId all_tokens(const Op& near, TensorId x) {
-    const TensorId to = add_tensor_like(x, ".all_tokens");
-    Tensor& tensor = graph_.at(to);
-    tensor.shape[0] *= strategy_.cp;
-    tensor.shape[tensor.shape.size() == 4 ? 2 : 1] /= strategy_.cp;
-    return exchanged(near, OpKind::all_to_all, x, to);
+    const TensorId grouped = grouped_like(x, ".grouped");
+    push(near, OpKind::group_heads, {x}, {grouped});
+    return exchanged(near, OpKind::all_to_all, grouped, grouped_like(x, ".all_tokens"));
+  }
+  /// Gives all heads of this rank's tokens, `to`, from all tokens of 1/cp of them.
+  void all_heads(const Op& near, TensorId from, TensorId to) {
+    const TensorId grouped = grouped_like(to, ".grouped");
+    exchanged(near, OpKind::all_to_all, from, grouped);
+    push(near, OpKind::ungroup_heads, {grouped}, {to});
   }
   /// The shape of log-sum-exp: all tokens of 1/cp of the heads [b,a,s].
   TensorId all_sums(TensorId sums) {
@@ -192,13 +218,10 @@ class Exchanger {
 
   SavedAttention heads_forward(const Op& op, QkvOperands own) {
     const QkvOperands all{all_tokens(op, own.q), all_tokens(op, own.kv)};
-    const TensorId y = add_tensor_like(op.outputs[0], ".all_tokens");
-    Tensor& shape = graph_.at(y);
-    shape.shape[0] *= strategy_.cp;
-    shape.shape[1] /= strategy_.cp;
+    const TensorId y = grouped_like(op.outputs[0], ".all_tokens");
     const TensorId sums = all_sums(op.outputs[1]);
-    push(op, op.kind, {all.q, all.kv}, {y, sums}).params = params_of(op, strategy_.cp);
-    exchanged(op, OpKind::all_to_all, y, op.outputs[0]);
+    push(op, op.kind, {all.q, all.kv}, {y, sums}).params = with_all_keys(op);
+    all_heads(op, y, op.outputs[0]);
     return {all, y, sums};
   }
 
@@ -223,8 +246,8 @@ class Exchanger {
         break;
       case ContextExchange::all_gather: {
         const TensorId kv = gathered(op, left.parts.kv), dkv = add_tensor_like(kv, ".gradient");
-        push_backward(op, strategy_.cp, {dy, left.parts.q, kv, left.y, left.log_sum_exp},
-                      {gradients.q, dkv});
+        push(op, op.kind, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {gradients.q, dkv})
+            .params = with_all_keys(op);
         exchanged(op, OpKind::reduce_scatter, dkv, gradients.kv);
         break;
       }
@@ -236,11 +259,6 @@ class Exchanger {
     if (apart) push(op, OpKind::split_parts, {gradients.kv}, {op.outputs[1], op.outputs[2]});
   }
 
-  void push_backward(const Op& op, std::int64_t keys, std::vector<TensorId> inputs,
-                     std::vector<TensorId> outputs) {
-    push(op, op.kind, std::move(inputs), std::move(outputs)).params = params_of(op, keys);
-  }
-
   void ring_backward(const Op& op, TensorId dy, const SavedAttention& left, QkvOperands gradients) {
     TensorId kv = left.parts.kv, dq, dkv;
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
@@ -250,7 +268,8 @@ class Exchanger {
       const TensorId arrived = step == 0 ? dkv : shifted(op, dkv, step);
       const TensorId dq_part = add_tensor_like(gradients.q, suffix),
                      dkv_part = add_tensor_like(gradients.kv, suffix);
-      push_backward(op, 1, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {dq_part, dkv_part});
+      push(op, op.kind, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {dq_part, dkv_part})
+          .params = in_round(op, strategy_.cp - 1 - step);
       dq = step == 0 ? dq_part : sum(op, dq, dq_part, gradients.q, last, step);
       dkv = step == 0 ? dkv_part : sum(op, arrived, dkv_part, gradients.kv, last, step);
       kv = next;
@@ -269,10 +288,10 @@ class Exchanger {
     const TensorId all_dy = all_tokens(op, dy);
     const TensorId dq = add_tensor_like(left.parts.q, ".gradient"),
                    dkv = add_tensor_like(left.parts.kv, ".gradient");
-    push_backward(op, strategy_.cp, {all_dy, left.parts.q, left.parts.kv, left.y, left.log_sum_exp},
-                  {dq, dkv});
-    exchanged(op, OpKind::all_to_all, dq, gradients.q);
-    exchanged(op, OpKind::all_to_all, dkv, gradients.kv);
+    push(op, op.kind, {all_dy, left.parts.q, left.parts.kv, left.y, left.log_sum_exp}, {dq, dkv})
+        .params = with_all_keys(op);
+    all_heads(op, dq, gradients.q);
+    all_heads(op, dkv, gradients.kv);
   }
 
   Graph& graph_;

@@ -11,9 +11,10 @@ namespace {
 /// Rewrites the abstract ops of a forward graph into the kernels of one framework.
 class KernelSelector {
  public:
-  KernelSelector(Graph& graph, const Framework& framework)
+  KernelSelector(Graph& graph, const Framework& framework, bool keeps_scores)
       : graph_(graph),
         framework_(framework),
+        keeps_scores_(keeps_scores),
         readers_(graph.tensors.size()),
         writers_(graph.tensors.size()) {
     for (std::size_t i = 0; i < graph.ops.size(); ++i) {
@@ -30,10 +31,9 @@ class KernelSelector {
       if (taken_[i]) continue;
       if (op.kind == OpKind::linear) {
         lower_linear(op);
-      } else if (op.kind == OpKind::split_heads && framework_.flash_attention &&
-                 feeds_flash_attention(op)) {
+      } else if (op.kind == OpKind::split_heads && !keeps_scores_ && feeds_flash_attention(op)) {
         // The kernel reads query, key and value where the linear layers wrote them.
-      } else if (op.kind == OpKind::attention && framework_.flash_attention && fuses(op)) {
+      } else if (op.kind == OpKind::attention && !keeps_scores_ && fuses(op)) {
         lower_flash_attention(op);
       } else if (op.kind == OpKind::attention) {
         lower_attention(op);
@@ -217,6 +217,7 @@ class KernelSelector {
 
   Graph& graph_;
   const Framework& framework_;
+  bool keeps_scores_;
   std::vector<std::vector<std::size_t>> readers_;  // ops, by tensor
   std::vector<std::size_t> writers_;               // op, by tensor
   std::vector<bool> taken_;                        // ops that another's kernel includes
@@ -226,10 +227,12 @@ class KernelSelector {
 }  // namespace
 
 bool select_kernels(Graph& graph, const PassContext& context) {
-  const bool separates = context.framework.separate_qkv && !context.framework.flash_attention;
+  const bool separates =
+      context.framework.separate_qkv && keeps_scores(context.framework, context.strategy);
   const bool separated = separates && separate_qkv(graph);
-  if (!KernelSelector(graph, context.framework).run()) return separated;
-  if (context.framework.flash_attention) remove_unused_tensors(graph);
+  const bool keeps = keeps_scores(context.framework, context.strategy);
+  if (!KernelSelector(graph, context.framework, keeps).run()) return separated;
+  if (!keeps) remove_unused_tensors(graph);
   return true;
 }
 

@@ -67,7 +67,7 @@ Verdict context_is_possible(const Framework& framework, const Strategy& strategy
     return refuse(field_is(strategy, "cp"), framework, "has whole sequences on each rank",
                   exchanges.source);
   }
-  if (!framework.flash_attention) {
+  if (keeps_scores(framework, strategy)) {
     return refuse(field_is(strategy, "cp"), framework, "keeps attention scores, of whole sequences",
                   "");
   }
@@ -197,7 +197,7 @@ RecomputedLayers recomputed_layers(const Strategy& strategy) {
 Verdict recompute_is_possible(const Framework& framework, const Strategy& strategy) {
   if (strategy.recompute == Recompute::none) return Verdict::yes();
   const Capabilities& can = framework.can;
-  if (strategy.recompute == Recompute::selective && framework.flash_attention) {
+  if (strategy.recompute == Recompute::selective && !keeps_scores(framework, strategy)) {
     return refuse(field_is(strategy, "recompute"), framework,
                   "has flash attention, which keeps no scores to drop", "");
   }
@@ -252,6 +252,11 @@ Verdict types_are_possible(const Framework& framework, const Strategy& strategy)
 }
 
 }  // namespace
+
+bool keeps_scores(const Framework& framework, const Strategy& strategy) {
+  const bool by_parts = strategy.cp > 1 && framework.attention_by_parts;
+  return !framework.flash_attention && !by_parts;
+}
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
   if (Verdict verdict = degrees_are_possible(framework, strategy); !verdict) return verdict;

@@ -209,6 +209,9 @@ Verdict legal(const Framework& framework, const Strategy& strategy);
 /// Checks these rules, and the rule that depends on the job: without uneven_split, every part has
 /// equally many layers.
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy);
+/// Returns whether attention is products and a softmax, whose scores are in memory, and not one
+/// kernel.
+bool keeps_scores(const Framework& framework, const Strategy& strategy);
 /// Returns the type in which the framework adds up gradients of such a job unless a strategy states
 /// it.
 GradientType usual_gradient_type(const Framework& framework, const Job& job);

@@ -72,7 +72,8 @@ class LocalCommunicator final : public Communicator {
                          const CommunicationLabel& label) override {
     Membership& membership = collective_member(params.group);
     const auto members = std::int64_t(membership.channel->members.size());
-    const bool parts = kind == OpKind::reduce_scatter || kind == OpKind::all_gather;
+    const bool parts =
+        kind == OpKind::reduce_scatter || kind == OpKind::all_gather || kind == OpKind::all_to_all;
     INVARIANT(!parts || operand.elements % members == 0,
               "the operand does not divide into one part per member");
     INVARIANT(params.root >= 0 && params.root < members, "the root is not in the group");

@@ -26,12 +26,13 @@ std::string to_text(const Request& request) {
   if (is_transfer(request.kind)) {
     return fmt::format("{} of {} bytes", to_text(request.kind), request.bytes.count());
   }
-  const auto& [group, reduction, root] = request.params;
+  const auto& [group, reduction, root, shift] = request.params;
   const bool rooted = request.kind == OpKind::reduce || request.kind == OpKind::broadcast;
-  return fmt::format("{}{} of {} {} elements over group {}{}", to_text(request.kind),
+  return fmt::format("{}{} of {} {} elements over group {}{}{}", to_text(request.kind),
                      reduction == Reduction::sum ? "" : fmt::format(" ({})", to_text(reduction)),
                      request.elements, to_text(request.dtype), to_text(group),
-                     rooted ? fmt::format(" with root {}", root) : "");
+                     rooted ? fmt::format(" with root {}", root) : "",
+                     shift == 1 ? "" : fmt::format(" by {}", shift));
 }
 
 Channel::Channel(std::vector<std::int64_t> ranks)

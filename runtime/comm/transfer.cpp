@@ -121,6 +121,23 @@ void move_rows(bool returns, Bytes element, std::span<const MemberData> members)
   }
 }
 
+void ring_shift(std::size_t bytes, std::int64_t shift, std::span<const MemberData> members) {
+  const auto size = std::int64_t(members.size());
+  for (std::int64_t to = 0; to < size; ++to) {
+    const std::int64_t from = ring_peer(to, -shift, size);
+    std::memcpy(members[std::size_t(to)].part, members[std::size_t(from)].whole, bytes);
+  }
+}
+
+void all_to_all(std::size_t part_bytes, std::span<const MemberData> members) {
+  for (std::size_t to = 0; to < members.size(); ++to) {
+    for (std::size_t from = 0; from < members.size(); ++from) {
+      std::memcpy(members[to].part + from * part_bytes, members[from].whole + to * part_bytes,
+                  part_bytes);
+    }
+  }
+}
+
 }  // namespace
 
 void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
@@ -153,6 +170,10 @@ void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
                          [&](auto&& store) { store(members[std::size_t(params.root)].whole); });
     case OpKind::broadcast:
       return broadcast(bytes(elements), std::size_t(params.root), members);
+    case OpKind::ring_shift:
+      return ring_shift(bytes(elements), params.shift, members);
+    case OpKind::all_to_all:
+      return all_to_all(bytes(elements / size), members);
     default:
       INVARIANT(false, "not a collective");
   }

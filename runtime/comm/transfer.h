@@ -22,9 +22,16 @@ struct ExpertRows {
 /// place the part lies inside the whole, at the member's index. Out of place it is elsewhere.
 struct MemberData {
   std::byte* whole = nullptr;
-  std::byte* part = nullptr;  ///< reduce_scatter writes it, all_gather reads it
+  /// reduce_scatter writes it, all_gather reads it. ring_shift and all_to_all read the whole and
+  /// write as many elements here.
+  std::byte* part = nullptr;
   ExpertRows rows = {};  ///< exchange_rows and return_rows, which read `whole` and write `part`
 };
+
+/// Returns the member that is `steps` further round a ring of `size`.
+inline std::int64_t ring_peer(std::int64_t member, std::int64_t steps, std::int64_t size) {
+  return ((member + steps) % size + size) % size;
+}
 
 /// Performs a collective of `elements` elements over `members`, which are in ascending rank order.
 /// Sums and maxima are taken in this order for every element, so the result does not depend on the

@@ -18,8 +18,7 @@ namespace {
 
 using Prepare = KernelPointer (*)(const KernelRequest&);
 
-/// Attention on this backend keeps its scores in memory: it is products and a softmax.
-constexpr std::array kLacking = {OpKind::flash_attention, OpKind::flash_attention_backward};
+constexpr std::array<OpKind, 0> kLacking = {};
 
 constexpr std::array<Prepare, kOpKinds> kPrepare = {{
 #define PLIMSOLL_OP(op, ...) has_kernel(OpKind::op, kLacking) ? prepare_##op : nullptr,

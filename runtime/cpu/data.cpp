@@ -12,15 +12,16 @@ KernelPointer prepare_load(const KernelRequest& request, std::int64_t shift) {
   const std::int64_t sequence = request.params<DataParams>().sequence;
   INVARIANT(place.micro_batch * sequence == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
-  const SequenceReader reader(request.context.text, sequence);
+  const SequencePart part = own_tokens(request.context, sequence);
+  const SequenceReader reader(request.context.text, sequence * part.ranks);
   return make_kernel(
-      [place, reader, sequence, shift](Addresses, Addresses out, const RunPosition& position) {
+      [place, reader, part, shift](Addresses, Addresses out, const RunPosition& position) {
         auto* tokens = reinterpret_cast<std::int32_t*>(out[0]);
         const std::int64_t first = place.first_sequence(position.micro_batch);
         for (std::int64_t i = 0; i < place.micro_batch; ++i) {
           const std::byte* from = reader.sequence(position.step, first + i) + shift;
-          for (std::int64_t j = 0; j < sequence; ++j)
-            *tokens++ = std::to_integer<std::int32_t>(from[j]);
+          for (std::int64_t j = 0; j < part.tokens; ++j)
+            *tokens++ = std::to_integer<std::int32_t>(from[part.position(j)]);
         }
       });
 }

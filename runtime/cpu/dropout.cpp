@@ -27,7 +27,7 @@ PLIMSOLL_VECTORIZE void keep(const float* x, const std::uint32_t* words, std::ui
 KernelPointer prepare_dropout(const KernelRequest& request) {
   const DropoutParams params = request.params<DropoutParams>();
   const BatchPlace place(request.context);
-  const GlobalRuns runs = global_runs(request.input(0), request.context.at, place.micro_batch);
+  const GlobalRuns runs = global_runs(request.input(0), request.context, place.micro_batch);
   const auto threshold = std::uint32_t(params.rate * 0x1p32);
   const auto scale = float(1 / (1 - params.rate));
   Scratch scratch(request);
@@ -37,11 +37,12 @@ KernelPointer prepare_dropout(const KernelRequest& request) {
     std::array<std::uint32_t, kChunk> words;
     const PhiloxKey key = philox_key(params.seed, position.step, params.site);
     const std::int64_t begin =
-        place.first_sequence(position.micro_batch) * runs.per_sequence + runs.first;
+        place.first_sequence(position.micro_batch) * runs.own_per_sequence() + runs.first;
     for (std::int64_t run = 0; run < runs.runs; ++run) {
-      for (std::int64_t i = 0; i < runs.run; i += kChunk) {
-        const std::int64_t count = std::min(kChunk, runs.run - i), at = run * runs.run + i;
-        philox_words(key, position.layer, begin + run * runs.stride + i, count, words.data());
+      for (std::int64_t i = 0, count = 0; i < runs.run; i += count) {
+        const std::int64_t index = begin + run * runs.stride + i, at = run * runs.run + i;
+        count = std::min({kChunk, runs.run - i, runs.contiguous(index) - index});
+        philox_words(key, position.layer, runs.global(index), count, words.data());
         keep(before.read(in[0], at, count), words.data(), threshold, scale,
              after.target(out[0], at), count);
         after.store(out[0], at, count);

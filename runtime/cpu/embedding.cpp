@@ -1,6 +1,7 @@
 // Token and position embeddings and their gradients: loops over rows.
 #include <cstring>
 
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
@@ -61,19 +62,24 @@ KernelPointer prepare_embedding_backward(const KernelRequest& request) {
 
 namespace {
 
-/// Position tables: each of `sequences` runs over all rows of the table.
+/// Position tables: each sequence runs over the rows of the table that its tokens here have.
 struct Positions {
+  SequencePart part;
   std::int64_t sequences;
-  RowBlocks blocks;  ///< of one sequence
-  Positions(const Tensor& x, const Tensor& table)
-      : sequences(elements(x.shape) / elements(table.shape)),
-        blocks(RowBlocks::for_type(x.dtype, table.shape[0], table.shape[1])) {}
+  RowBlocks blocks{};  ///< of one chunk of a sequence
+  Positions(const KernelRequest& request, const Tensor& x, const Tensor& table)
+      : part(own_tokens(request.context, 0)),
+        sequences(elements(x.shape) * part.ranks / elements(table.shape)) {
+    part.tokens = table.shape[0] / part.ranks;
+    blocks = RowBlocks::for_type(x.dtype, part.chunk(), table.shape[1]);
+  }
   /// visit(row of x, row of the table, rows)
   template <class Visit>
   void each(Visit visit) const {
-    for (std::int64_t b = 0; b < sequences; ++b) {
+    for (std::int64_t row = 0; row < sequences * part.tokens; row += blocks.rows) {
+      const std::int64_t position = part.position(row % part.tokens);
       blocks.each([&](std::int64_t first, std::int64_t count) {
-        visit(b * blocks.rows + first, first, count);
+        visit(row + first, position + first, count);
       });
     }
   }
@@ -82,7 +88,7 @@ struct Positions {
 }  // namespace
 
 KernelPointer prepare_position_add(const KernelRequest& request) {
-  const Positions positions(request.input(0), request.input(1));
+  const Positions positions(request, request.input(0), request.input(1));
   Scratch scratch(request);
   const Rows x(request.input(0), positions.blocks, scratch),
       table(request.input(1), positions.blocks, scratch),
@@ -97,7 +103,7 @@ KernelPointer prepare_position_add(const KernelRequest& request) {
 }
 
 KernelPointer prepare_position_add_backward(const KernelRequest& request) {
-  const Positions positions(request.input(0), request.output(0));
+  const Positions positions(request, request.input(0), request.output(0));
   Scratch scratch(request);
   const Rows dy(request.input(0), positions.blocks, scratch),
       gradient(request.output(0), positions.blocks, scratch);

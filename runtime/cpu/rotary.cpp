@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
@@ -14,14 +15,17 @@ namespace plimsoll {
 
 namespace {
 
-/// Cosines and sines by position: made when the kernel is prepared, 4 sequence * width bytes that
-/// frameworks keep outside their tensors too.
+/// Cosines and sines of the rank's tokens of a sequence: made when the kernel is prepared, 4
+/// sequence * width bytes that frameworks keep outside their tensors too.
 struct RotaryAngles {
   std::int64_t half;
   std::vector<float> cosine, sine;
 
-  RotaryAngles(const RotaryParams& params, std::int64_t width, double direction) : half(width / 2) {
-    for (std::int64_t position = 0; position < params.sequence; ++position) {
+  RotaryAngles(const RotaryParams& params, const SequencePart& part, std::int64_t width,
+               double direction)
+      : half(width / 2) {
+    for (std::int64_t token = 0; token < part.tokens; ++token) {
+      const std::int64_t position = part.position(token);
       for (std::int64_t i = 0; i < half; ++i) {
         const double frequency = std::pow(params.base, -2.0 * double(i) / double(width));
         const double angle = double(position) * frequency;
@@ -48,7 +52,8 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
   const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
   const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
   const std::int64_t of_head = params.width == 0 ? depth : params.width;
-  const auto angles = std::make_shared<const RotaryAngles>(params, of_head, direction);
+  const auto angles = std::make_shared<const RotaryAngles>(
+      params, own_tokens(request.context, params.sequence), of_head, direction);
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
   Scratch scratch(request);
   const Rows before(request.input(0), {rows, width, 1}, scratch),

@@ -1,5 +1,6 @@
 // Flash attention runs forward on tensor cores; this file also prepares forward and backward.
 #include "graph/op_table.h"
+#include "runtime/batch_place.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/attention_tiles.h"
 #include "runtime/cuda/kernels.h"
@@ -35,20 +36,29 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int first = int(gridDim.x - 1 - blockIdx.x) * kQueries;
   const int head = int(blockIdx.y), key_head = head / s.groups, batch = int(blockIdx.z);
   const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 32;  // row of the warp
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  q += (token + first) * s.query_stride + std::int64_t(head) * s.depth;
-  k += token * s.key_stride + std::int64_t(key_head) * s.depth;
-  v += token * s.key_stride + std::int64_t(key_head) * s.depth;
-  const int end = s.causal && first + kQueries < s.sequence ? first + kQueries : s.sequence;
+  const int rows = s.query_count() - first, last_row = rows < kQueries ? rows - 1 : kQueries - 1;
+  const int end = s.key_end(first + last_row);
   const int rounds = (end + kKeys - 1) / kKeys, skipped = s.first_key(first) / kKeys;
   const auto start = [&](int i) {
-    const std::int64_t at = std::int64_t(i) * kKeys * s.key_stride;
-    Keys::start(keys(i), k + at, s.key_stride, s.sequence - i * kKeys, s.depth);
-    Keys::start(values(i), v + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    const auto at = [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); };
+    Keys::start(keys(i), k, s.key_count() - i * kKeys, s.depth, at);
+    Keys::start(values(i), v, s.key_count() - i * kKeys, s.depth, at);
     commit_copies();
   };
+  // The keys that each row of the thread sees: a range, which may be empty.
+  int from_key[kTiles][2], to_key[kTiles][2];
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = own + 16 * m + lane / 4 + 8 * half;
+      from_key[m][half] = s.first_key(first + (row < rows ? row : last_row));
+      to_key[m][half] = s.key_end(first + (row < rows ? row : last_row));
+    }
+  }
 
-  Queries::start(queries, q, s.query_stride, s.sequence - first, s.depth);
+  Queries::start(queries, q, rows, s.depth,
+                 [&](int row) { return s.query_at(batch, first + row, head); });
   start(skipped);
   float out[kTiles][kDepth / 8][4] = {};
   float most[kTiles][2], sum[kTiles][2] = {};
@@ -80,19 +90,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
 
     const int column = i * kKeys;
-    const int last = first + own + 16 * kTiles - 1;  // query of the warp
-    if (column + kKeys > s.sequence || !s.sees(first + own, column + kKeys - 1) ||
-        !s.sees(last, column)) {
 #pragma unroll
-      for (int m = 0; m < kTiles; ++m) {
+    for (int m = 0; m < kTiles; ++m) {
+      const bool all = from_key[m][1] <= column && column + kKeys <= to_key[m][0];
+      if (all) continue;  // later rows see from and up to later keys
 #pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
-            const int at = column + 8 * n + lane % 4 * 2 + e % 2;
-            if (at >= s.sequence || !s.sees(row, at)) scores[m][n][e] = kMinusInfinity;
-          }
+        for (int e = 0; e < 4; ++e) {
+          const int at = column + 8 * n + lane % 4 * 2 + e % 2;
+          if (at < from_key[m][e / 2] || at >= to_key[m][e / 2]) scores[m][n][e] = kMinusInfinity;
         }
       }
     }
@@ -148,20 +155,23 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
   }
 
-  y += (token + first) * s.y_stride + std::int64_t(head) * s.depth;
-  log_sum_exp += (std::int64_t(batch) * s.heads + head) * s.sequence + first;
-  const int rows = s.sequence - first;
+  log_sum_exp += (std::int64_t(batch) * s.heads + head) * s.query_count() + first;
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
     const float low = quad_sum(sum[m][0]), high = quad_sum(sum[m][1]);
+    // A row that sees no key of this part has the result 0, and minus infinity.
+    const float of_low = low > 0 ? 1 / low : 0, of_high = high > 0 ? 1 / high : 0;
 #pragma unroll
     for (int n = 0; n < kDepth / 8; ++n) {
-      store_result(y, s.y_stride, rows, s.depth, own + 16 * m, 8 * n, out[m][n], 1 / low, 1 / high);
+      store_result(
+          y, [&](int row) { return s.y_at(batch, first + row, head); }, rows, s.depth, own + 16 * m,
+          8 * n, out[m][n], of_low, of_high);
     }
     const int row = own + 16 * m + lane / 4;
     if (lane % 4 != 0) continue;
-    if (row < rows) log_sum_exp[row] = most[m][0] * s.scale + logf(low);
-    if (row + 8 < rows) log_sum_exp[row + 8] = most[m][1] * s.scale + logf(high);
+    if (row < rows) log_sum_exp[row] = low > 0 ? most[m][0] * s.scale + logf(low) : kMinusInfinity;
+    if (row + 8 < rows)
+      log_sum_exp[row + 8] = high > 0 ? most[m][1] * s.scale + logf(high) : kMinusInfinity;
   }
 }
 
@@ -183,8 +193,12 @@ AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size
   const Shape& q = request.input(first).shape;
   const Shape& keys = operands == 1 ? q : request.input(first + 1).shape;
   AttentionShape s = {};
-  s.sequence = int(params.sequence);
-  s.batch = int(q[0] / params.sequence);
+  const Tensor& of_keys = request.input(operands == 1 ? first : first + 1);
+  const AttentionParts parts =
+      attention_parts(request.context, params, request.input(first), of_keys);
+  s.queries = parts.queries;
+  s.keys = parts.keys;
+  s.batch = int(parts.keys.batch);
   s.heads = int(q[2]);
   s.depth = int(q[3]);
   s.groups = int(q[2] / keys[2]);
@@ -193,7 +207,7 @@ AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size
   s.y_stride = q[2] * q[3];
   s.scale = float(params.scale);
   s.causal = params.causal;
-  s.window = int(params.window > 0 ? params.window : params.sequence);
+  s.window = int(params.window);
   return s;
 }
 
@@ -224,7 +238,7 @@ void fast_attention(const CudaDevice& device, DType type, const AttentionShape& 
                     const AttentionData& data) {
   with_fast_kernel(type, s.depth, [&](auto zero, auto kernel, int elements) {
     using T = decltype(zero);
-    const dim3 grid(unsigned((s.sequence + kQueries - 1) / kQueries), unsigned(s.heads),
+    const dim3 grid(unsigned((s.query_count() + kQueries - 1) / kQueries), unsigned(s.heads),
                     unsigned(s.batch));
     launch(device.stream, grid, kAttentionThreads, std::size_t(elements) * 2, kernel, s,
            static_cast<const T*>(data.q), static_cast<const T*>(data.k),
@@ -267,7 +281,7 @@ CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   if (fast) prepare_fast_attention_backward(type, s.depth);
   prepare_plain_attention_backward(type);
   DeviceScratch scratch(request);
-  float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.sequence);
+  float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.query_count());
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
     const Packed from(in.subspan(1, operands), s, element), to(out, s, element);
     const std::size_t y = 1 + operands;

@@ -8,30 +8,48 @@
 
 #include "graph/tensor.h"
 #include "runtime/cuda/device.h"
+#include "runtime/sequence_part.h"
 
 namespace plimsoll {
 
 /// Queries are [n, ., a, d] and keys and values [n, ., kv, d] for b sequences. Strides are in
-/// elements from token to token.
+/// elements from token to token. Queries and keys may be parts of the sequences, in the order of
+/// their positions (runtime/sequence_part.h), so what a query sees is a range of keys.
 struct AttentionShape {
+  SequencePart queries, keys;
   /// `heads`: of queries; `groups`: queries per key head; `depth`: width of a head
-  int batch, sequence, heads, groups, depth;
+  int batch, heads, groups, depth;
   std::int64_t query_stride, key_stride, y_stride;
   float scale;
   bool causal;
-  int window;  ///< of causal attention: the keys that a query sees, its own among them
+  int window;  ///< of causal attention: the keys that a query sees, its own among them; 0: all
 
   int key_heads() const { return heads / groups; }
-  __device__ bool sees(int query, int key) const {
-    return !causal || (key <= query && query - key < window);
-  }
-  /// The first key that a query from `query` on sees, and the end of the queries that see a key up
-  /// to `key`.
+  __host__ __device__ int query_count() const { return int(queries.tokens); }
+  __host__ __device__ int key_count() const { return int(keys.tokens); }
+  /// The keys [first_key, key_end) that a query sees.
   __device__ int first_key(int query) const {
-    return causal && query >= window ? query - window + 1 : 0;
+    return causal && window > 0 ? int(keys.before(queries.position(query) - window + 1)) : 0;
+  }
+  __device__ int key_end(int query) const {
+    return causal ? int(keys.before(queries.position(query) + 1)) : key_count();
+  }
+  /// The queries [first_query, query_end) that see a key.
+  __device__ int first_query(int key) const {
+    return causal ? int(queries.before(keys.position(key))) : 0;
   }
   __device__ int query_end(int key) const {
-    return causal && key < sequence - window ? key + window : sequence;
+    return causal && window > 0 ? int(queries.before(keys.position(key) + window)) : query_count();
+  }
+  /// Offsets of the heads of tokens, in elements.
+  __device__ std::int64_t query_at(int sequence, int query, int head) const {
+    return queries.row(sequence, query) * query_stride + std::int64_t(head) * depth;
+  }
+  __device__ std::int64_t key_at(int sequence, int key, int key_head) const {
+    return keys.row(sequence, key) * key_stride + std::int64_t(key_head) * depth;
+  }
+  __device__ std::int64_t y_at(int sequence, int query, int head) const {
+    return queries.row(sequence, query) * y_stride + std::int64_t(head) * depth;
   }
 };
 

@@ -59,24 +59,38 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int first = int(blockIdx.x) * Side::kKeys;  // those with the most queries come first
   const int key_head = int(blockIdx.y), batch = int(blockIdx.z);
   const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 16 * kTiles;
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  const std::int64_t at_keys = (token + first) * s.key_stride + std::int64_t(key_head) * s.depth;
-  Keys::start(keys, a.k + at_keys, s.key_stride, s.sequence - first, s.depth);
-  Keys::start(values, a.v + at_keys, s.key_stride, s.sequence - first, s.depth);
+  const int key_rows = s.key_count() - first;
+  const int last_key = key_rows < Side::kKeys ? key_rows - 1 : Side::kKeys - 1;
+  const auto at_keys = [&](int row) { return s.key_at(batch, first + row, key_head); };
+  Keys::start(keys, a.k, key_rows, s.depth, at_keys);
+  Keys::start(values, a.v, key_rows, s.depth, at_keys);
+  // The queries that see each row of the thread: a range, which may be empty.
+  int from_query[kTiles][2], to_query[kTiles][2];
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = own + 16 * m + lane / 4 + 8 * half;
+      from_query[m][half] = s.first_query(first + (row < key_rows ? row : last_key));
+      to_query[m][half] = s.query_end(first + (row < key_rows ? row : last_key));
+    }
+  }
 
-  const int skipped = s.causal ? first / kQueries : 0;  // tiles of queries that see none of them
-  const int end = s.query_end(first + Side::kKeys - 1);
-  const int per_head = (end + kQueries - 1) / kQueries - skipped;
+  const int skipped = s.first_query(first) / kQueries;  // tiles of queries that see none of them
+  const int end = s.query_end(first + last_key);
+  const int tiles = (end + kQueries - 1) / kQueries - skipped;
+  const int per_head = tiles > 0 ? tiles : 0;
   const int rounds = per_head * s.groups;
   const auto query = [&](int i) { return (i % per_head + skipped) * kQueries; };
   const auto start = [&](int i) {
-    const int head = key_head * s.groups + i / per_head, at = query(i), rows = s.sequence - at;
-    const std::int64_t width = std::int64_t(head) * s.depth;
-    Queries::start(queries(i), a.q + (token + at) * s.query_stride + width, s.query_stride, rows,
-                   s.depth);
-    Queries::start(slopes(i), a.dy + (token + at) * s.y_stride + width, s.y_stride, rows, s.depth);
+    const int head = key_head * s.groups + i / per_head, at = query(i);
+    const int rows = s.query_count() - at;
+    Queries::start(queries(i), a.q, rows, s.depth,
+                   [&](int row) { return s.query_at(batch, at + row, head); });
+    Queries::start(slopes(i), a.dy, rows, s.depth,
+                   [&](int row) { return s.y_at(batch, at + row, head); });
     commit_copies();
-    const std::int64_t row = (std::int64_t(batch) * s.heads + head) * s.sequence + at;
+    const std::int64_t row = (std::int64_t(batch) * s.heads + head) * s.query_count() + at;
     if (int(threadIdx.x) < kQueries) {  // behind the end: p = exp(-infinity)
       const int r = int(threadIdx.x);
       log_sums(i)[r] = r < rows ? a.log_sum_exp[row + r] * kLog2E : -kMinusInfinity;
@@ -84,7 +98,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
   };
 
-  start(0);
+  if (rounds > 0) start(0);
   float dk[kTiles][kDepth / 8][4] = {}, dv[kTiles][kDepth / 8][4] = {};
   const float scale = s.scale * kLog2E;
   for (int i = 0; i < rounds; ++i) {
@@ -127,8 +141,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
           const float log_sum = log_sums(i)[column], delta = deltas(i)[column];
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
-            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
-            const bool seen = s.sees(query(i) + column, row);
+            const int at = query(i) + column;
+            const bool seen = at >= from_query[m][e / 2] && at < to_query[m][e / 2];
             const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sum) : 0;
             p[m][n][e] = value;
             dp[m][n][e] = value * (dp[m][n][e] - delta);
@@ -166,10 +180,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
     for (int n = 0; n < kDepth / 8; ++n) {
-      const int row = own + 16 * m, rows = s.sequence - first;
-      store_result(a.dk + at_keys, s.key_stride, rows, s.depth, row, 8 * n, dk[m][n], s.scale,
-                   s.scale);
-      store_result(a.dv + at_keys, s.key_stride, rows, s.depth, row, 8 * n, dv[m][n], 1.0f, 1.0f);
+      const int row = own + 16 * m;
+      store_result(a.dk, at_keys, key_rows, s.depth, row, 8 * n, dk[m][n], s.scale, s.scale);
+      store_result(a.dv, at_keys, key_rows, s.depth, row, 8 * n, dv[m][n], 1.0f, 1.0f);
     }
   }
 }
@@ -193,24 +206,24 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int first = int(gridDim.x - 1 - blockIdx.x) * Side::kQueries;
   const int head = int(blockIdx.y), key_head = head / s.groups, batch = int(blockIdx.z);
   const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 16 * kTiles;
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  const std::int64_t width = std::int64_t(head) * s.depth;
-  const std::int64_t at_queries = (token + first) * s.query_stride + width;
-  const int rows = s.sequence - first;
-  Queries::start(queries, a.q + at_queries, s.query_stride, rows, s.depth);
-  Queries::start(slopes, a.dy + (token + first) * s.y_stride + width, s.y_stride, rows, s.depth);
-  const std::int64_t at_keys = token * s.key_stride + std::int64_t(key_head) * s.depth;
+  const int rows = s.query_count() - first;
+  const int last_row = rows < Side::kQueries ? rows - 1 : Side::kQueries - 1;
+  const auto at_queries = [&](int row) { return s.query_at(batch, first + row, head); };
+  Queries::start(queries, a.q, rows, s.depth, at_queries);
+  Queries::start(slopes, a.dy, rows, s.depth,
+                 [&](int row) { return s.y_at(batch, first + row, head); });
   const auto start = [&](int i) {
-    const std::int64_t at = at_keys + std::int64_t(i) * kKeys * s.key_stride;
-    Keys::start(keys(i), a.k + at, s.key_stride, s.sequence - i * kKeys, s.depth);
-    Keys::start(values(i), a.v + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    const auto at = [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); };
+    Keys::start(keys(i), a.k, s.key_count() - i * kKeys, s.depth, at);
+    Keys::start(values(i), a.v, s.key_count() - i * kKeys, s.depth, at);
     commit_copies();
   };
   const int skipped = s.first_key(first) / kKeys;  // tiles of keys that none of them sees
   start(skipped);
 
   float log_sums[kTiles][2], deltas[kTiles][2];
-  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence + first;
+  int from_key[kTiles][2], to_key[kTiles][2];  // the keys that each row of the thread sees
+  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.query_count() + first;
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
@@ -218,10 +231,11 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const int row = own + 16 * m + lane / 4 + 8 * half;
       log_sums[m][half] = row < rows ? a.log_sum_exp[statistics + row] * kLog2E : -kMinusInfinity;
       deltas[m][half] = row < rows ? a.delta[statistics + row] : 0;
+      from_key[m][half] = s.first_key(first + (row < rows ? row : last_row));
+      to_key[m][half] = s.key_end(first + (row < rows ? row : last_row));
     }
   }
-  const int end =
-      s.causal && first + Side::kQueries < s.sequence ? first + Side::kQueries : s.sequence;
+  const int end = s.key_end(first + last_row);
   const int rounds = (end + kKeys - 1) / kKeys;
   float dq[kTiles][kDepth / 8][4] = {};
   const float scale = s.scale * kLog2E;
@@ -263,9 +277,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
         for (int n = 0; n < 4; ++n) {
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
             const int column = i * kKeys + 32 * part + 8 * n + lane % 4 * 2 + e % 2;
-            const bool seen = column < s.sequence && s.sees(row, column);
+            const bool seen = column >= from_key[m][e / 2] && column < to_key[m][e / 2];
             const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sums[m][e / 2]) : 0;
             dp[m][n][e] = value * (dp[m][n][e] - deltas[m][e / 2]);
           }
@@ -293,8 +306,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
     for (int n = 0; n < kDepth / 8; ++n) {
-      store_result(a.dq + at_queries, s.query_stride, rows, s.depth, own + 16 * m, 8 * n, dq[m][n],
-                   s.scale, s.scale);
+      store_result(a.dq, at_queries, rows, s.depth, own + 16 * m, 8 * n, dq[m][n], s.scale,
+                   s.scale);
     }
   }
 }
@@ -316,13 +329,15 @@ void start(const CudaDevice& device, const AttentionShape& s, const AttentionDat
                              static_cast<T*>(d.dq),
                              static_cast<T*>(d.dk),
                              static_cast<T*>(d.dv)};
-  const auto grid = [&](int rows, int heads) {
-    return dim3(unsigned((s.sequence + rows - 1) / rows), unsigned(heads), unsigned(s.batch));
+  const auto grid = [&](int count, int rows, int heads) {
+    return dim3(unsigned((count + rows - 1) / rows), unsigned(heads), unsigned(s.batch));
   };
-  launch(device.stream, grid(KeySide<kDepth>::kKeys, s.key_heads()), kAttentionThreads,
-         KeySide<kDepth>::kBytes, attention_key_gradients<T, kDepth>, s, pointers);
-  launch(device.stream, grid(QuerySide<kDepth>::kQueries, s.heads), kAttentionThreads,
-         QuerySide<kDepth>::kBytes, attention_query_gradients<T, kDepth>, s, pointers);
+  launch(device.stream, grid(s.key_count(), KeySide<kDepth>::kKeys, s.key_heads()),
+         kAttentionThreads, KeySide<kDepth>::kBytes, attention_key_gradients<T, kDepth>, s,
+         pointers);
+  launch(device.stream, grid(s.query_count(), QuerySide<kDepth>::kQueries, s.heads),
+         kAttentionThreads, QuerySide<kDepth>::kBytes, attention_query_gradients<T, kDepth>, s,
+         pointers);
 }
 
 }  // namespace

@@ -14,12 +14,12 @@ constexpr int kStride = kMostDepth + 1;  // rows start in different banks
 constexpr int kTileFloats = kRows * kStride;
 constexpr int kSquare = kRows * (kRows + 1);
 
-/// 16 rows as f32; zeros from row `rows` on.
-template <class T>
-__device__ void load_tile(float* tile, const T* from, std::int64_t stride, int rows, int depth) {
+/// 16 rows as f32, the i-th from element offset(i); zeros from row `rows` on.
+template <class T, class Offset>
+__device__ void load_tile(float* tile, const T* from, int rows, int depth, Offset offset) {
   for (int i = int(threadIdx.x); i < kRows * depth; i += int(blockDim.x)) {
     const int row = i / depth, column = i % depth;
-    tile[row * kStride + column] = row < rows ? to_float(from[row * stride + column]) : 0;
+    tile[row * kStride + column] = row < rows ? to_float(from[offset(row) + column]) : 0;
   }
 }
 
@@ -48,19 +48,18 @@ __global__ void __launch_bounds__(kThreads)
   float *keys = queries + kTileFloats, *values = keys + kTileFloats, *p = values + kTileFloats;
   const int first = int(blockIdx.x) * kRows, head = int(blockIdx.y), batch = int(blockIdx.z);
   const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows, row = first + r;
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  const std::int64_t key_width = std::int64_t(head / s.groups) * s.depth;
-  load_tile(queries, q + (token + first) * s.query_stride + std::int64_t(head) * s.depth,
-            s.query_stride, s.sequence - first, s.depth);
+  const int rows = s.query_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
+  load_tile(queries, q, rows, s.depth, [&](int i) { return s.query_at(batch, first + i, head); });
   float out[kPerThread] = {}, most = kMinusInfinity, sum = 0;
-  const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
+  const int end = s.key_end(last), own = row < s.query_count() ? row : last;
+  const int from_key = s.first_key(own), to_key = s.key_end(own);
   for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
-    const std::int64_t from = (token + at) * s.key_stride + key_width;
-    load_tile(keys, k + from, s.key_stride, s.sequence - at, s.depth);
-    load_tile(values, v + from, s.key_stride, s.sequence - at, s.depth);
+    const auto from = [&](int i) { return s.key_at(batch, at + i, head / s.groups); };
+    load_tile(keys, k, s.key_count() - at, s.depth, from);
+    load_tile(values, v, s.key_count() - at, s.depth, from);
     __syncthreads();
-    const bool seen = at + c < s.sequence && s.sees(row, at + c);
+    const bool seen = at + c >= from_key && at + c < to_key;
     const float score = dot(queries + r * kStride, keys + c * kStride, s.depth) * s.scale;
     const float now = fmaxf(most, row_max(seen ? score : kMinusInfinity));
     // With a window a row may see nothing of the first tiles.
@@ -79,14 +78,18 @@ __global__ void __launch_bounds__(kThreads)
         out[i] += p[r * (kRows + 1) + j] * values[j * kStride + column];
     }
   }
-  if (row >= s.sequence) return;
-  T* to = y + (token + row) * s.y_stride + std::int64_t(head) * s.depth;
+  if (row >= s.query_count()) return;
+  T* to = y + s.y_at(batch, row, head);
+  // A row that sees no key of this part has the result 0, and minus infinity.
+  const float share = sum > 0 ? 1 / sum : 0;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    if (c + kRows * i < s.depth) to[c + kRows * i] = from_float<T>(out[i] / sum);
+    if (c + kRows * i < s.depth) to[c + kRows * i] = from_float<T>(out[i] * share);
   }
-  if (c == 0)
-    log_sum_exp[(std::int64_t(batch) * s.heads + head) * s.sequence + row] = most + logf(sum);
+  if (c == 0) {
+    log_sum_exp[(std::int64_t(batch) * s.heads + head) * s.query_count() + row] =
+        sum > 0 ? most + logf(sum) : kMinusInfinity;
+  }
 }
 
 /// p and ds = p (dp - delta) of query `row` and key `column`, from tiles in which they have these
@@ -97,8 +100,8 @@ struct Slopes {
                     int row, int column, const float* query, const float* slope, const float* key,
                     const float* value)
       : p(0), ds(0) {
-    const bool seen = row < s.sequence && column < s.sequence && s.sees(row, column);
-    if (!seen) return;
+    const bool there = row < s.query_count() && column < s.key_count();
+    if (!there || column < s.first_key(row) || column >= s.key_end(row)) return;
     p = expf(dot(query, key, s.depth) * s.scale - d.log_sum_exp[statistics + row]);
     ds = p * (dot(slope, value, s.depth) - d.delta[statistics + row]);
   }
@@ -111,23 +114,21 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
   float *slopes = queries + kTileFloats, *p = slopes + kTileFloats, *ds = p + kSquare;
   const int first = int(blockIdx.x) * kRows, key_head = int(blockIdx.y), batch = int(blockIdx.z);
   const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows;
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  const std::int64_t at_keys = (token + first) * s.key_stride + std::int64_t(key_head) * s.depth;
-  load_tile(keys, static_cast<const T*>(d.k) + at_keys, s.key_stride, s.sequence - first, s.depth);
-  load_tile(values, static_cast<const T*>(d.v) + at_keys, s.key_stride, s.sequence - first,
-            s.depth);
+  const int rows = s.key_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
+  const auto at_keys = [&](int i) { return s.key_at(batch, first + i, key_head); };
+  load_tile(keys, static_cast<const T*>(d.k), rows, s.depth, at_keys);
+  load_tile(values, static_cast<const T*>(d.v), rows, s.depth, at_keys);
   float dk[kPerThread] = {}, dv[kPerThread] = {};
   for (int member = 0; member < s.groups; ++member) {
     const int head = key_head * s.groups + member;
-    const std::int64_t width = std::int64_t(head) * s.depth;
-    const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence;
-    const int end = s.query_end(first + kRows - 1);
-    for (int at = s.causal ? first : 0; at < end; at += kRows) {
+    const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.query_count();
+    const int end = s.query_end(last);
+    for (int at = s.first_query(first) / kRows * kRows; at < end; at += kRows) {
       __syncthreads();
-      load_tile(queries, static_cast<const T*>(d.q) + (token + at) * s.query_stride + width,
-                s.query_stride, s.sequence - at, s.depth);
-      load_tile(slopes, static_cast<const T*>(d.dy) + (token + at) * s.y_stride + width, s.y_stride,
-                s.sequence - at, s.depth);
+      load_tile(queries, static_cast<const T*>(d.q), s.query_count() - at, s.depth,
+                [&](int i) { return s.query_at(batch, at + i, head); });
+      load_tile(slopes, static_cast<const T*>(d.dy), s.query_count() - at, s.depth,
+                [&](int i) { return s.y_at(batch, at + i, head); });
       __syncthreads();
       const Slopes mine(s, d, statistics, at + c, first + r, queries + c * kStride,
                         slopes + c * kStride, keys + r * kStride, values + r * kStride);
@@ -145,12 +146,12 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
       }
     }
   }
-  if (first + r >= s.sequence) return;
+  if (r >= rows) return;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int column = c + kRows * i;
     if (column >= s.depth) continue;
-    const std::int64_t to = at_keys + r * s.key_stride + column;
+    const std::int64_t to = at_keys(r) + column;
     static_cast<T*>(d.dk)[to] = from_float<T>(dk[i] * s.scale);
     static_cast<T*>(d.dv)[to] = from_float<T>(dv[i]);
   }
@@ -164,21 +165,19 @@ __global__ void __launch_bounds__(kThreads)
   float *values = keys + kTileFloats, *ds = values + kTileFloats;
   const int first = int(blockIdx.x) * kRows, head = int(blockIdx.y), batch = int(blockIdx.z);
   const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows;
-  const std::int64_t token = std::int64_t(batch) * s.sequence;
-  const std::int64_t width = std::int64_t(head) * s.depth;
-  const std::int64_t at_queries = (token + first) * s.query_stride + width;
-  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence;
-  load_tile(queries, static_cast<const T*>(d.q) + at_queries, s.query_stride, s.sequence - first,
-            s.depth);
-  load_tile(slopes, static_cast<const T*>(d.dy) + (token + first) * s.y_stride + width, s.y_stride,
-            s.sequence - first, s.depth);
+  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.query_count();
+  const int rows = s.query_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
+  load_tile(queries, static_cast<const T*>(d.q), rows, s.depth,
+            [&](int i) { return s.query_at(batch, first + i, head); });
+  load_tile(slopes, static_cast<const T*>(d.dy), rows, s.depth,
+            [&](int i) { return s.y_at(batch, first + i, head); });
   float dq[kPerThread] = {};
-  const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
+  const int end = s.key_end(last);
   for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
-    const std::int64_t from = (token + at) * s.key_stride + std::int64_t(head / s.groups) * s.depth;
-    load_tile(keys, static_cast<const T*>(d.k) + from, s.key_stride, s.sequence - at, s.depth);
-    load_tile(values, static_cast<const T*>(d.v) + from, s.key_stride, s.sequence - at, s.depth);
+    const auto from = [&](int i) { return s.key_at(batch, at + i, head / s.groups); };
+    load_tile(keys, static_cast<const T*>(d.k), s.key_count() - at, s.depth, from);
+    load_tile(values, static_cast<const T*>(d.v), s.key_count() - at, s.depth, from);
     __syncthreads();
     const Slopes mine(s, d, statistics, first + r, at + c, queries + r * kStride,
                       slopes + r * kStride, keys + c * kStride, values + c * kStride);
@@ -191,12 +190,12 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < kRows; ++j) dq[i] += ds[r * (kRows + 1) + j] * keys[j * kStride + column];
     }
   }
-  if (first + r >= s.sequence) return;
+  if (r >= rows) return;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int column = c + kRows * i;
     if (column >= s.depth) continue;
-    static_cast<T*>(d.dq)[at_queries + r * s.query_stride + column] =
+    static_cast<T*>(d.dq)[s.query_at(batch, first + r, head) + column] =
         from_float<T>(dq[i] * s.scale);
   }
 }
@@ -207,13 +206,13 @@ __global__ void sum_delta(AttentionShape s, std::int64_t rows, const T* dy, cons
                           float* delta) {
   const int lane = int(threadIdx.x) % 32;
   for (std::int64_t row = global_thread() / 32; row < rows; row += global_threads() / 32) {
-    const std::int64_t token = row / s.heads, head = row % s.heads;
-    const std::int64_t at = token * s.y_stride + head * s.depth;
+    const int head = int(row % s.heads), query = int(row / s.heads % s.queries.tokens);
+    const int batch = int(row / s.heads / s.queries.tokens);
+    const std::int64_t at = s.y_at(batch, query, head);
     float sum = 0;
     for (int i = lane; i < s.depth; i += 32) sum += to_float(dy[at + i]) * to_float(y[at + i]);
     sum = warp_sum(sum);
-    const std::int64_t batch = token / s.sequence, position = token % s.sequence;
-    if (lane == 0) delta[(batch * s.heads + head) * s.sequence + position] = sum;
+    if (lane == 0) delta[(std::int64_t(batch) * s.heads + head) * s.query_count() + query] = sum;
   }
 }
 
@@ -238,7 +237,7 @@ void plain_attention(const CudaDevice& device, DType type, const AttentionShape&
                      const AttentionData& data) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    const dim3 grid(unsigned((s.sequence + kRows - 1) / kRows), unsigned(s.heads),
+    const dim3 grid(unsigned((s.query_count() + kRows - 1) / kRows), unsigned(s.heads),
                     unsigned(s.batch));
     launch(device.stream, grid, kThreads, kForwardBytes, plain_forward<T>, s,
            static_cast<const T*>(data.q), static_cast<const T*>(data.k),
@@ -250,13 +249,13 @@ void plain_attention_backward(const CudaDevice& device, DType type, const Attent
                               const AttentionData& data) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    const auto grid = [&](int heads) {
-      return dim3(unsigned((s.sequence + kRows - 1) / kRows), unsigned(heads), unsigned(s.batch));
+    const auto grid = [&](int count, int heads) {
+      return dim3(unsigned((count + kRows - 1) / kRows), unsigned(heads), unsigned(s.batch));
     };
-    launch(device.stream, grid(s.key_heads()), kThreads, kBackwardBytes, plain_key_gradients<T>, s,
-           data);
-    launch(device.stream, grid(s.heads), kThreads, kBackwardBytes, plain_query_gradients<T>, s,
-           data);
+    launch(device.stream, grid(s.key_count(), s.key_heads()), kThreads, kBackwardBytes,
+           plain_key_gradients<T>, s, data);
+    launch(device.stream, grid(s.query_count(), s.heads), kThreads, kBackwardBytes,
+           plain_query_gradients<T>, s, data);
   });
 }
 
@@ -264,7 +263,7 @@ void attention_delta(const CudaDevice& device, DType type, const AttentionShape&
                      const AttentionData& data) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    const std::int64_t rows = std::int64_t(s.batch) * s.sequence * s.heads;
+    const std::int64_t rows = std::int64_t(s.batch) * s.query_count() * s.heads;
     launch(device.stream, blocks_for(device, rows * 32), kThreads, 0, sum_delta<T>, s, rows,
            static_cast<const T*>(data.dy), static_cast<const T*>(data.y), data.delta);
   });

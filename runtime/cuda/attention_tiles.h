@@ -22,13 +22,14 @@ struct Tile {
     return tile + row * kDepth + (chunk ^ (row & 7)) * 8;
   }
 
-  /// Starts to copy rows from `from`, `stride` elements apart. It writes zeros from row `rows` and
-  /// from column `depth` on. The whole block calls it.
-  __device__ static void start(T* tile, const T* from, std::int64_t stride, int rows, int depth) {
+  /// Starts to copy rows, the i-th from element offset(i) of `from`. It writes zeros from row
+  /// `rows` and from column `depth` on. The whole block calls it.
+  template <class Offset>
+  __device__ static void start(T* tile, const T* from, int rows, int depth, Offset offset) {
     for (int i = int(threadIdx.x); i < kRows * kChunks; i += kAttentionThreads) {
       const int row = i / kChunks, column = i % kChunks;
       const bool valid = row < rows && column * 8 < depth;
-      start_copy(chunk(tile, row, column), valid ? from + row * stride + column * 8 : from, valid);
+      start_copy(chunk(tile, row, column), valid ? from + offset(row) + column * 8 : from, valid);
     }
   }
 
@@ -71,21 +72,21 @@ __device__ __forceinline__ float quad_max(float value) {
   return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-/// Writes a result [16,8] at `row`, `column` of the rows that start at `to`, as far as it lies
-/// within them.
-template <class T>
-__device__ __forceinline__ void store_result(T* to, std::int64_t stride, int rows, int depth,
-                                             int row, int column, const float (&result)[4],
-                                             float factor_low, float factor_high) {
+/// Writes a result [16,8] at `row`, `column` of rows, of which the i-th is at element offset(i) of
+/// `to`, as far as it lies within them.
+template <class T, class Offset>
+__device__ __forceinline__ void store_result(T* to, Offset offset, int rows, int depth, int row,
+                                             int column, const float (&result)[4], float factor_low,
+                                             float factor_high) {
   const int lane = int(threadIdx.x) % 32;
   const int r = row + lane / 4, c = column + lane % 4 * 2;
   if (c >= depth) return;
   if (r < rows) {
-    *reinterpret_cast<std::uint32_t*>(to + r * stride + c) =
+    *reinterpret_cast<std::uint32_t*>(to + offset(r) + c) =
         pack_two<T>(result[0] * factor_low, result[1] * factor_low);
   }
   if (r + 8 < rows) {
-    *reinterpret_cast<std::uint32_t*>(to + (r + 8) * stride + c) =
+    *reinterpret_cast<std::uint32_t*>(to + offset(r + 8) + c) =
         pack_two<T>(result[2] * factor_high, result[3] * factor_high);
   }
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/batch_place.h"
 #include "runtime/cuda/column_sums.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/reduce.h"
@@ -143,9 +144,28 @@ CudaKernelPointer prepare_bias_gradient(const CudaRequest& request) {
       [sums](DeviceAddresses in, DeviceAddresses out) { sums.run(in[0], out[0]); });
 }
 
-// Sequences are rows of all their positions.
+// Sequences are rows of all their positions; where ranks share them, each has two chunks, which are
+// rows of their own.
 CudaKernelPointer prepare_position_add_backward(const CudaRequest& request) {
-  return prepare_bias_gradient(request);
+  SequencePart part = own_tokens(request.context, 0);
+  if (part.ranks == 1) return prepare_bias_gradient(request);
+  const Shape& table = request.output(0).shape;
+  part.tokens = table[0] / part.ranks;
+  const std::int64_t chunk = part.chunk() * table[1];
+  const std::int64_t sequences = request.input_elements(0) / (2 * chunk);
+  const DType target = request.output(0).dtype;
+  DeviceScratch scratch(request);
+  std::vector<ColumnSums> sums;
+  std::vector<std::int64_t> to;
+  for (const std::int64_t half : {0, 1}) {
+    DeviceScratch own = scratch;  // they run one after the other
+    sums.emplace_back(request.device, SummedRows{sequences, 1, 2, half}, chunk,
+                      request.input(0).dtype, target, own);
+    to.push_back(part.position(half * part.chunk()) * table[1] * bytes_of(target).count());
+  }
+  return make_cuda_kernel([sums, to](DeviceAddresses in, DeviceAddresses out) {
+    for (std::size_t half = 0; half < sums.size(); ++half) sums[half].run(in[0], out[0] + to[half]);
+  });
 }
 
 CudaKernelPointer prepare_token_type_add_backward(const CudaRequest& request) {

@@ -27,12 +27,12 @@ struct TextPlace {
   }
 };
 
-__global__ void load_text(TextPlace place, const RunPosition* position, std::int64_t shift,
-                          std::int32_t* ids) {
+__global__ void load_text(TextPlace place, SequencePart part, const RunPosition* position,
+                          std::int64_t shift, std::int32_t* ids) {
   const std::int64_t sequence = blockIdx.x;
   const std::uint8_t* from = place.at(position->step, place.first(*position) + sequence) + shift;
-  for (std::int64_t j = threadIdx.x; j < place.sequence; j += blockDim.x)
-    ids[sequence * place.sequence + j] = std::int32_t(from[j]);
+  for (std::int64_t j = threadIdx.x; j < part.tokens; j += blockDim.x)
+    ids[sequence * part.tokens + j] = std::int32_t(from[part.position(j)]);
 }
 
 enum class Masked { tokens, positions, targets };
@@ -98,13 +98,13 @@ struct DeviceText {
 
 CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t shift) {
   const CudaDevice& device = request.device;
-  const std::int64_t sequence = request.params<DataParams>().sequence;
-  const auto text = std::make_shared<const DeviceText>(request, sequence);
-  INVARIANT(text->place.micro_batch * sequence == request.output_elements(0),
+  const SequencePart part = own_tokens(request.context, request.params<DataParams>().sequence);
+  const auto text = std::make_shared<const DeviceText>(request, part.tokens * part.ranks);
+  INVARIANT(text->place.micro_batch * part.tokens == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
     launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_text, text->place,
-           device.position, shift, output_at<std::int32_t>(out, 0));
+           part, device.position, shift, output_at<std::int32_t>(out, 0));
   });
 }
 

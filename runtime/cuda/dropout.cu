@@ -56,6 +56,27 @@ __global__ void dropout(DropoutPlace place, const RunPosition* position, bool wh
   }
 }
 
+/// Dropout where ranks share sequences: a thread draws for one element.
+template <class T>
+__global__ void dropout_of_parts(DropoutPlace place, const RunPosition* position, const T* x,
+                                 T* y) {
+  const std::uint64_t key = device_philox_key(place.seed, position->step, place.site);
+  const GlobalRuns& runs = place.runs;
+  const std::int64_t begin = (place.first_micro_batch + position->micro_batch) * place.micro_batch *
+                                 runs.own_per_sequence() +
+                             runs.first;
+  for (std::int64_t i = global_thread(); i < runs.runs * runs.run; i += global_threads()) {
+    const auto index =
+        std::uint64_t(runs.global(begin + i / runs.run * runs.stride + i % runs.run));
+    const std::uint64_t four = index / 4;
+    const PhiloxWords drawn = device_philox(std::uint32_t(four), std::uint32_t(four >> 32),
+                                            std::uint32_t(position->layer), 0, std::uint32_t(key),
+                                            std::uint32_t(key >> 32));
+    const bool kept = drawn.words[index % 4] >= place.threshold;
+    y[i] = from_float<T>(kept ? to_float(x[i]) * place.scale : 0.0f);
+  }
+}
+
 }  // namespace
 
 CudaKernelPointer prepare_dropout(const CudaRequest& request) {
@@ -63,7 +84,7 @@ CudaKernelPointer prepare_dropout(const CudaRequest& request) {
   const DropoutParams params = request.params<DropoutParams>();
   const BatchPlace batch(request.context);
   const DropoutPlace place{
-      global_runs(request.input(0), request.context.at, batch.micro_batch),
+      global_runs(request.input(0), request.context, batch.micro_batch),
       batch.batch_index * batch.micro_batches,
       batch.micro_batch,
       params.seed,
@@ -77,6 +98,12 @@ CudaKernelPointer prepare_dropout(const CudaRequest& request) {
       using T = decltype(zero);
       const T* x = input_at<T>(in, 0);
       T* y = output_at<T>(out, 0);
+      if (place.runs.part.ranks > 1) {
+        const std::int64_t elements = place.runs.runs * place.runs.run;
+        launch(device.stream, blocks_for(device, elements), kThreads, 0, dropout_of_parts<T>, place,
+               device.position, x, y);
+        return;
+      }
       const std::int64_t items = place.runs.runs * (place.runs.run / 4 + 2);
       launch(device.stream, blocks_for(device, items), kThreads, 0, dropout<T>, place,
              device.position, aligned({x, y}), x, y);

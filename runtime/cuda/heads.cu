@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/batch_place.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/storage.h"
@@ -76,13 +77,16 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
   }
 }
 
-/// Cosines and sines by position [sequence, width/2]: made when the kernel is prepared.
+/// Cosines and sines of the rank's tokens of a sequence [sequence, width/2]: made when the kernel
+/// is prepared.
 struct RotaryAngles {
   DeviceMemory cosine, sine;
 
-  RotaryAngles(const RotaryParams& params, std::int64_t width, double direction) {
+  RotaryAngles(const RotaryParams& params, const SequencePart& part, std::int64_t width,
+               double direction) {
     std::vector<float> cosines, sines;
-    for (std::int64_t position = 0; position < params.sequence; ++position) {
+    for (std::int64_t token = 0; token < part.tokens; ++token) {
+      const std::int64_t position = part.position(token);
       for (std::int64_t i = 0; i < width / 2; ++i) {
         const double frequency = std::pow(params.base, -2.0 * double(i) / double(width));
         const double angle = double(position) * frequency;
@@ -176,7 +180,8 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
                           x[3], of_head / 2,        params.sequence};
-  const auto angles = std::make_shared<const RotaryAngles>(params, of_head, direction);
+  const auto angles = std::make_shared<const RotaryAngles>(
+      params, own_tokens(request.context, params.sequence), of_head, direction);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);

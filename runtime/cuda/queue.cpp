@@ -189,6 +189,20 @@ void CudaQueue::move(OpKind kind, const CollectiveParams& params, DType dtype,
         if (member.whole != root.whole) copy(member.whole, root.whole, whole);
       }
       return;
+    case OpKind::ring_shift:
+      for (std::int64_t to = 0; to < count; ++to) {
+        const std::int64_t from = ring_peer(to, -params.shift, count);
+        copy(members[std::size_t(to)].part, members[std::size_t(from)].whole, whole);
+      }
+      return;
+    case OpKind::all_to_all:
+      for (std::int64_t to = 0; to < count; ++to) {
+        for (std::int64_t from = 0; from < count; ++from) {
+          copy(members[std::size_t(to)].part + (part * from).count(),
+               members[std::size_t(from)].whole + (part * to).count(), part);
+        }
+      }
+      return;
     default:
       INVARIANT(false, "not a collective");
   }

@@ -1,5 +1,6 @@
 // Rows that are looked up, or to which a row of a table is added: embedding, gather, bias,
 // positions, token types.
+#include "runtime/batch_place.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/storage.h"
@@ -63,8 +64,10 @@ struct SameRow {
   __device__ std::int64_t operator()(std::int64_t) const { return 0; }
 };
 struct PositionRow {
-  std::int64_t sequence;
-  __device__ std::int64_t operator()(std::int64_t row) const { return row % sequence; }
+  SequencePart part;
+  __device__ std::int64_t operator()(std::int64_t row) const {
+    return part.position(row % part.tokens);
+  }
 };
 struct TypeRow {
   std::int64_t sequence, types;
@@ -157,7 +160,9 @@ CudaKernelPointer prepare_bias_add(const CudaRequest& request) {
 
 CudaKernelPointer prepare_position_add(const CudaRequest& request) {
   const Shape& table = request.input(1).shape;
-  return prepare_add_table(request, table[1], PositionRow{table[0]});
+  SequencePart part = own_tokens(request.context, table[0]);
+  part.tokens = table[0] / part.ranks;
+  return prepare_add_table(request, table[1], PositionRow{part});
 }
 
 CudaKernelPointer prepare_token_type_add(const CudaRequest& request) {

@@ -128,6 +128,7 @@ std::optional<Estimate> CostModel::measured_local(const Op& op,
         params.transpose_a, params.transpose_b, params.accumulate, biased, shape.batch > 1, dtype};
     return matmuls_.at(shape, form);
   }
+  if (row(op.kind).op_class == OpClass::attention) return tiled_attention(op, tensors);
   if (row(op.kind).op_class != OpClass::memory_bound) return std::nullopt;
   const auto found = ops_.find({op.kind, dtype});
   if (found == ops_.end()) return std::nullopt;
@@ -136,6 +137,35 @@ std::optional<Estimate> CostModel::measured_local(const Op& op,
     estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
   }
   return estimate;
+}
+
+// Attention on cores is products and exponentials of f32 tiles, which are left out where no query
+// sees a key. Backward walks over the tiles twice (runtime/cpu/flash_attention.cpp).
+std::optional<Estimate> CostModel::tiled_attention(const Op& op,
+                                                   std::span<const Tensor> tensors) const {
+  constexpr std::int64_t kQueries = 64, kKeys = 128;
+  const auto softmax = ops_.find({OpKind::softmax, DType::f32});
+  const bool cores = cluster_.device.kind == DeviceKind::cpu_core;
+  if (!cores || softmax == ops_.end() || !matmuls_.covers(DType::f32)) return std::nullopt;
+  const auto& params = std::get<AttentionParams>(op.params);
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const Shape& q = tensors[op.inputs[backward ? 1 : 0].index()].shape;  // [n,parts,a,d]
+  const std::int64_t sequence = params.sequence, depth = q[3];
+  const std::int64_t rows = std::min(kQueries, q[0]), columns = std::min(kKeys, sequence);
+  const auto product = [&](const MatmulShape& shape, bool a, bool b, bool adds) {
+    return matmuls_.at(shape, {a, b, adds, false, false, DType::f32}).time;
+  };
+  const Seconds scores = product({1, rows, columns, depth}, false, true, false);
+  const Seconds to_queries = product({1, rows, depth, columns}, false, false, true);
+  const Seconds to_keys = product({1, columns, depth, rows}, true, false, true);
+  const Bytes moved = 2 * rows * columns * bytes_of(DType::f32);
+  const Seconds weights = at_row(softmax->second, columns, moved).time;
+  const Seconds tile = backward ? 4.0 * scores + 2.0 * weights + to_queries + 2.0 * to_keys
+                                : scores + weights + to_queries;
+  const double edges = double(rows + columns) / (2 * double(sequence));  // cut by the diagonal
+  const double seen = params.causal ? std::min(1.0, 0.5 * share_in_window(params) + edges) : 1.0;
+  const double tiles = double(q[0] * q[2] * sequence) / double(rows * columns) * seen;
+  return Estimate{tiles * tile, Seconds(0), Provenance::extrapolated};
 }
 
 Estimate CostModel::modelled_local(const Op& op, std::span<const Tensor> tensors,

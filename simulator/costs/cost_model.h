@@ -107,6 +107,8 @@ class CostModel {
   Kernels kernels(std::size_t kind) const;
   /// Returns the time by the curve of the op's kind and type, if there is one.
   std::optional<Estimate> measured_local(const Op& op, std::span<const Tensor> tensors) const;
+  /// Returns the time of attention on cores by the curves of products and softmax.
+  std::optional<Estimate> tiled_attention(const Op& op, std::span<const Tensor> tensors) const;
   Estimate modelled_local(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);

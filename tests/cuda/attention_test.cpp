@@ -8,6 +8,7 @@
 #include "runtime/cuda/backend.h"
 #include "runtime/rank_device.h"
 #include "tests/runtime/attention_cases.h"
+#include "tests/runtime/attention_parts.h"
 #include "tests/runtime/op_expectations.h"
 #include "tests/runtime/op_reference.h"
 #include "tests/runtime/op_runner.h"
@@ -105,6 +106,27 @@ TEST(FlashAttention, BackwardEqualsDifferencesOfForward) {
         x = value;
       }
       expect_close(got[backward.op.outputs[i].index()], expected, 2e-5);
+    }
+  }
+}
+
+// Plain kernels in f32, those of tensor cores in bf16; chunks within a tile and of several tiles.
+TEST(FlashAttention, OverPartsOfSequencesIsTheWhole) {
+  struct Parts {
+    ContextExchange exchange;
+    std::int64_t ranks;
+    AttentionSizes sizes;
+  };
+  for (const Parts& parts : {Parts{ContextExchange::ring, 2, {2, 12, 4, 2, 8}},
+                             Parts{ContextExchange::ring, 3, {1, 300, 2, 1, 64}},
+                             Parts{ContextExchange::all_gather, 2, {2, 24, 4, 2, 8, true, 5}},
+                             Parts{ContextExchange::all_gather, 2, {1, 300, 2, 1, 64}},
+                             Parts{ContextExchange::all_to_all, 2, {2, 24, 8, 4, 8}},
+                             Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 64}}}) {
+    SCOPED_TRACE(kContextExchanges[std::size_t(parts.exchange)]);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      expect_parts_make_the_whole(*make_cuda_backend(0), parts.exchange, parts.ranks, parts.sizes,
+                                  type);
     }
   }
 }

@@ -126,6 +126,39 @@ TEST_F(Nccl, EveryCollectiveOverPartsOfTheRanks) {
   });
 }
 
+TEST_F(Nccl, RingsAndExchangesOfParts) {
+  const Grid grid = grid_of(4, 1, 1);
+  constexpr std::int64_t kCount = 8;
+  on_gpus(4, [&](Processes& processes, RankDevice& device) {
+    const Group group{{Axis::mp}, false};
+    const auto communicator =
+        processes.make_communicator(programs_of(grid, group), kPatient, &device);
+    const std::int64_t rank = processes.index();
+    std::byte *const data = device.allocate(Bytes(kCount * 4)), *const got = device.allocate(
+                                                                    Bytes(kCount * 4));
+    const std::vector<float> before = values_of(rank, kCount);
+    device.write(data, std::as_bytes(std::span(before)));
+    const CollectiveOperand operand{DType::f32, kCount, data, got};
+    const auto run = [&](OpKind kind, std::int64_t shift) {
+      CollectiveParams params{group};
+      params.shift = shift;
+      communicator->wait(communicator->post_collective(kind, params, operand, {0, "test", 0}));
+      return read(device, got, kCount);
+    };
+    EXPECT_EQ(run(OpKind::ring_shift, 1), values_of((rank + 3) % 4, kCount));
+    EXPECT_EQ(run(OpKind::ring_shift, -1), values_of((rank + 1) % 4, kCount));
+    std::vector<float> expected;
+    for (std::int64_t other = 0; other < 4; ++other) {
+      for (std::int64_t i = 0; i < 2; ++i)
+        expected.push_back(values_of(other, kCount)[std::size_t(2 * rank + i)]);
+    }
+    EXPECT_EQ(run(OpKind::all_to_all, 1), expected);
+    EXPECT_EQ(read(device, data, kCount), before);
+    device.free(data);
+    device.free(got);
+  });
+}
+
 TEST_F(Nccl, TransfersBothWaysBetweenStages) {
   const Grid grid = grid_of(1, 2, 2);
   on_gpus(4, [&](Processes& processes, RankDevice& device) {
@@ -201,7 +234,9 @@ class NcclTraining : public Nccl, public testing::WithParamInterface<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Strategies, NcclTraining,
     testing::Values(Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"MpPp", "mp=2,pp=2"},
-                    Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"}),
+                    Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"},
+                    Case{"Ring", "cp=4"},
+                    Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"}),
     [](const auto& info) { return info.param.name; });
 
 // The emulation sums in rank order, too: bit by bit what ranks that share a GPU compute.

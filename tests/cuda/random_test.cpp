@@ -45,6 +45,9 @@ INSTANTIATE_TEST_SUITE_P(Random, CudaDraw, testing::ValuesIn(seeds()),
 TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
   const Draw drawn = draw(GetParam());
   SCOPED_TRACE(describe(drawn));
+  const bool has_kernels = drawn.job.dropout == 0 && head_width(drawn.job) % 8 == 0;
+  if (drawn.strategy.cp > 1 && !has_kernels)
+    GTEST_SKIP() << "flash attention of the cuda backend has no dropout and no such heads";
   const auto programs = lower({drawn.job, drawn.strategy, bundled_framework()});
   const TrainResult cpu = run(programs, drawn.job, false), cuda = run(programs, drawn.job, true);
   const bool sums_rounded = drawn.strategy.gradient_type == GradientType::computed;

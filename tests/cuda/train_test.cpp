@@ -71,7 +71,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16},
                     Case{"Flash", "gpt-nano", "", DType::f32, true},
                     Case{"FlashLlama", "llama-nano", "recompute=full", DType::f32, true},
-                    Case{"FlashLlamaBf16Pp", "llama-nano", "pp=2", DType::bf16, true}),
+                    Case{"FlashLlamaBf16Pp", "llama-nano", "pp=2", DType::bf16, true},
+                    Case{"Ring", "llama-nano", "cp=2", DType::f32, true},
+                    Case{"RingBf16", "llama-nano", "cp=2", DType::bf16, true},
+                    Case{"KeysGathered", "gpt-nano", "cp=2,context_exchange=all_gather"},
+                    Case{"HeadsExchanged", "llama-nano", "cp=2,context_exchange=all_to_all"}),
     [](const auto& info) { return info.param.name; });
 
 // Sums are taken in another order, and a few functions are other approximations: losses of f32

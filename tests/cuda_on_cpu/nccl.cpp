@@ -80,8 +80,24 @@ void hold(ncclComm_t comm) {
   if (comm->held == nullptr) static_cast<void>(cudaMalloc(&comm->held, kHeld));
 }
 
+/// An operation that waits for the end of its group.
+struct Grouped {
+  cudaStream_t stream = nullptr;
+  std::function<ncclResult_t()> arrive;
+};
 thread_local int groups = 0;
-thread_local std::vector<std::function<ncclResult_t()>> grouped;
+thread_local std::vector<Grouped> grouped;
+
+/// Lets an operation arrive behind what the stream has been given so far. The operations of a group
+/// do not wait for each other.
+ncclResult_t begin(cudaStream_t stream, std::function<ncclResult_t()> arrive) {
+  if (groups > 0) {
+    grouped.push_back({stream, std::move(arrive)});
+    return ncclSuccess;
+  }
+  cuda_on_cpu::enqueue(stream, [] {});
+  return arrive();
+}
 
 ncclResult_t refuse(const std::string& why) {
   complaint = why;
@@ -144,10 +160,8 @@ void exchange(std::span<const std::optional<Post>> posts) {
   }
 }
 
-/// Behind what the stream has been given so far.
 ncclResult_t collective(Post post, ncclComm_t comm, cudaStream_t stream) {
-  const auto arrive = [=]() -> ncclResult_t {
-    cuda_on_cpu::enqueue(stream, [] {});
+  return begin(stream, [=]() -> ncclResult_t {
     hold(comm);
     const std::lock_guard guard(lock);
     auto& posts = comm->clique->collectives[comm->collectives];
@@ -169,15 +183,11 @@ ncclResult_t collective(Post post, ncclComm_t comm, cudaStream_t stream) {
     for (const auto& one : posts) finish(*one);
     comm->clique->collectives.erase(number);
     return ncclSuccess;
-  };
-  if (groups == 0) return arrive();
-  grouped.push_back(arrive);
-  return ncclSuccess;
+  });
 }
 
 ncclResult_t transfer(Post post, bool sends, int peer, ncclComm_t comm, cudaStream_t stream) {
-  const auto arrive = [=]() -> ncclResult_t {
-    cuda_on_cpu::enqueue(stream, [] {});
+  return begin(stream, [=]() -> ncclResult_t {
     hold(comm);
     const std::lock_guard guard(lock);
     if (peer < 0 || peer >= comm->size || peer == comm->rank) return refuse("no such peer");
@@ -199,10 +209,7 @@ ncclResult_t transfer(Post post, bool sends, int peer, ncclComm_t comm, cudaStre
     finish(post);
     finish(other);
     return ncclSuccess;
-  };
-  if (groups == 0) return arrive();
-  grouped.push_back(arrive);
-  return ncclSuccess;
+  });
 }
 
 ncclResult_t join(const std::shared_ptr<Clique>& clique, ncclComm_t comm) {
@@ -291,8 +298,10 @@ plimsoll::Nccl emulated() {
   f.group_end = [] {
     if (--groups > 0) return ncclSuccess;
     ncclResult_t result = ncclSuccess;
-    for (const auto& call : std::exchange(grouped, {})) {
-      const ncclResult_t one = call();
+    const std::vector<Grouped> calls = std::exchange(grouped, {});
+    for (const Grouped& call : calls) cuda_on_cpu::enqueue(call.stream, [] {});
+    for (const Grouped& call : calls) {
+      const ncclResult_t one = call.arrive();
       if (one != ncclSuccess) result = one;
     }
     return result;

@@ -228,8 +228,9 @@ TEST(ContextParallel, Refusals) {
   const auto reason = [&](const std::string& text, std::int64_t devices) {
     return legal(job, fields(text), devices).reason();
   };
-  EXPECT_EQ(legal(bundled_framework(), fields("cp=2")).reason(),
-            "cp is 2; bundled has whole sequences on each rank (runtime: no such kernels)");
+  EXPECT_TRUE(legal(bundled_framework(), fields("cp=2")));
+  EXPECT_EQ(legal(bundled_framework(), fields("cp=2,recompute=selective")).reason(),
+            "recompute is selective; bundled has flash attention, which keeps no scores to drop");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), fields("cp=2")));
   Framework unfused = framework_by_name("megatron-lm");
   unfused.flash_attention = false;

@@ -1,4 +1,4 @@
-// Cases of flash attention, which only the CUDA backend has kernels for.
+// Cases of flash attention.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,48 @@
 // The float64 reference of flash attention: the whole matrix of probabilities, head by head.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "tests/runtime/op_families.h"
 
 namespace plimsoll {
 
 namespace {
+
+/// One token of a sequence: its position there, and its row of an operand.
+struct Token {
+  std::size_t position, row;
+};
+
+constexpr std::int64_t kAllRanks = -1;
+
+/// The tokens of each sequence that lie in an operand of `rows` rows, in ascending order of their
+/// positions: those of one cp rank, or of all ranks, one rank after the other. A rank has a chunk
+/// from the front and the same one from the back.
+std::vector<std::vector<Token>> tokens_of(std::size_t rows, std::size_t batch, std::size_t ranks,
+                                          std::int64_t only) {
+  std::vector<std::vector<Token>> tokens(batch);
+  const std::size_t count = rows / batch;
+  for (std::size_t b = 0; b < batch; ++b) {
+    if (ranks == 1) {
+      for (std::size_t i = 0; i < count; ++i) tokens[b].push_back({i, b * count + i});
+      continue;
+    }
+    const bool all = only == kAllRanks;
+    const std::size_t chunk = count / (all ? ranks : 1) / 2;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (!all && std::int64_t(rank) != only) continue;
+      const std::size_t first = ((all ? rank : 0) * batch + b) * 2 * chunk;
+      for (std::size_t i = 0; i < chunk; ++i) {
+        tokens[b].push_back({rank * chunk + i, first + i});
+        tokens[b].push_back({(2 * ranks - 1 - rank) * chunk + i, first + chunk + i});
+      }
+    }
+    std::ranges::sort(tokens[b], {}, &Token::position);
+  }
+  return tokens;
+}
 
 /// Where the elements of q, k and v lie in one, two or three operands.
 class Heads {
@@ -15,9 +52,18 @@ class Heads {
         operands_(o.c.op.inputs.size() - (backward ? 3 : 0)),
         heads(o.in_dim(first_, 2)),
         key_heads(operands_ == 1 ? heads : o.in_dim(first_ + 1, 2)),
-        depth(o.in_dim(first_, 3)),
-        sequence(std::size_t(o.params<AttentionParams>().sequence)),
-        batch(o.in_dim(first_, 0) / sequence) {}
+        depth(o.in_dim(first_, 3)) {
+    const auto& params = o.params<AttentionParams>();
+    const std::size_t key_rows = o.in_dim(operands_ == 1 ? first_ : first_ + 1, 0);
+    const std::size_t query_rows = o.in_dim(first_, 0);
+    const std::size_t batch = key_rows / std::size_t(params.sequence);
+    const std::int64_t ranks = o.c.program.grid[Axis::cp], own = o.c.at[std::size_t(Axis::cp)];
+    const bool all = params.key_ranks > 1;
+    const std::int64_t of_keys = all ? kAllRanks : (own + ranks - params.round) % ranks;
+    const std::int64_t of_queries = all && query_rows == key_rows ? kAllRanks : own;
+    queries = tokens_of(query_rows, batch, std::size_t(ranks), of_queries);
+    keys = tokens_of(key_rows, batch, std::size_t(ranks), of_keys);
+  }
 
   std::size_t query(std::size_t token, std::size_t head, std::size_t i) const {
     return (token * (operands_ == 1 ? 3 : 1) * heads + head) * depth + i;
@@ -35,41 +81,45 @@ class Heads {
   std::size_t y(std::size_t token, std::size_t head, std::size_t i) const {
     return (token * heads + head) * depth + i;
   }
-  std::size_t statistic(std::size_t b, std::size_t head, std::size_t s) const {
-    return (b * heads + head) * sequence + s;
+  /// `index` is the query's place among those of its sequence.
+  std::size_t statistic(std::size_t b, std::size_t head, std::size_t index) const {
+    return (b * heads + head) * queries[b].size() + index;
   }
 
  private:
   std::size_t first_, operands_;
 
  public:
-  std::size_t heads, key_heads, depth, sequence, batch;
+  std::size_t heads, key_heads, depth;
+  std::vector<std::vector<Token>> queries, keys;  ///< by sequence
 };
 
-/// visit(batch, head, key head, query position, key position, scaled score) of what is seen.
+/// visit(row of the query, head, row of the key, key head, statistic, scaled score) of what is
+/// seen.
 template <class Visit>
 void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const Numbers& k,
                     Visit visit) {
   const auto& params = o.params<AttentionParams>();
-  for (std::size_t b = 0; b < h.batch; ++b) {
+  for (std::size_t b = 0; b < h.queries.size(); ++b) {
     for (std::size_t a = 0; a < h.heads; ++a) {
       const std::size_t group = a / (h.heads / h.key_heads);
-      for (std::size_t i = 0; i < h.sequence; ++i) {
-        const std::size_t seen = params.causal ? i + 1 : h.sequence;
-        const auto window = std::size_t(params.window > 0 ? params.window : params.sequence);
-        for (std::size_t j = seen > window ? seen - window : 0; j < seen; ++j) {
+      for (std::size_t i = 0; i < h.queries[b].size(); ++i) {
+        const Token& from = h.queries[b][i];
+        for (const Token& to : h.keys[b]) {
+          if (params.causal && to.position > from.position) continue;
+          if (params.window > 0 && from.position - to.position >= std::size_t(params.window))
+            continue;
           double score = 0;
-          for (std::size_t d = 0; d < h.depth; ++d) {
-            score +=
-                q[h.query(b * h.sequence + i, a, d)] * k[h.key(0, b * h.sequence + j, group, d)];
-          }
-          visit(b, a, group, i, j, params.scale * score);
+          for (std::size_t d = 0; d < h.depth; ++d)
+            score += q[h.query(from.row, a, d)] * k[h.key(0, to.row, group, d)];
+          visit(from.row, a, to.row, group, h.statistic(b, a, i), params.scale * score);
         }
       }
     }
   }
 }
 
+/// A query that sees no key has the result 0, and minus infinity.
 void forward(const Operands& o) {
   const Heads h(o, false);
   const Numbers &q = o.in(0), &k = o.in(h.operand(0)), &v = o.in(h.operand(1));
@@ -77,19 +127,18 @@ void forward(const Operands& o) {
   y.assign(y.size(), 0);
   sums.assign(sums.size(), 0);
   for_each_score(o, h, q, k,
-                 [&](std::size_t b, std::size_t a, std::size_t group, std::size_t i, std::size_t j,
-                     double score) {
-                   sums[h.statistic(b, a, i)] += std::exp(score);
-                   for (std::size_t d = 0; d < h.depth; ++d) {
-                     y[h.y(b * h.sequence + i, a, d)] +=
-                         std::exp(score) * v[h.key(1, b * h.sequence + j, group, d)];
-                   }
+                 [&](std::size_t from, std::size_t a, std::size_t to, std::size_t group,
+                     std::size_t at, double score) {
+                   sums[at] += std::exp(score);
+                   for (std::size_t d = 0; d < h.depth; ++d)
+                     y[h.y(from, a, d)] += std::exp(score) * v[h.key(1, to, group, d)];
                  });
-  for (std::size_t b = 0; b < h.batch; ++b) {
+  for (std::size_t b = 0; b < h.queries.size(); ++b) {
     for (std::size_t a = 0; a < h.heads; ++a) {
-      for (std::size_t i = 0; i < h.sequence; ++i) {
+      for (std::size_t i = 0; i < h.queries[b].size(); ++i) {
         double& sum = sums[h.statistic(b, a, i)];
-        for (std::size_t d = 0; d < h.depth; ++d) y[h.y(b * h.sequence + i, a, d)] /= sum;
+        for (std::size_t d = 0; d < h.depth && sum > 0; ++d)
+          y[h.y(h.queries[b][i].row, a, d)] /= sum;
         sum = std::log(sum);
       }
     }
@@ -105,10 +154,9 @@ void backward(const Operands& o) {
   Numbers &dq = o.out(0), &dk = o.out(h.gradient(0)), &dv = o.out(h.gradient(1));
   const double scale = o.params<AttentionParams>().scale;
   for_each_score(o, h, q, k,
-                 [&](std::size_t b, std::size_t a, std::size_t group, std::size_t i, std::size_t j,
-                     double score) {
-                   const std::size_t from = b * h.sequence + i, to = b * h.sequence + j;
-                   const double p = std::exp(score - sums[h.statistic(b, a, i)]);
+                 [&](std::size_t from, std::size_t a, std::size_t to, std::size_t group,
+                     std::size_t at, double score) {
+                   const double p = std::exp(score - sums[at]);
                    double dp = 0, delta = 0;
                    for (std::size_t d = 0; d < h.depth; ++d) {
                      const double slope = dy[h.y(from, a, d)];

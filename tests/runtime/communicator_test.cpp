@@ -136,6 +136,37 @@ TEST_P(EverySize, AllGatherCollectsEveryPart) {
   }));
 }
 
+TEST_P(EverySize, RingsShiftEitherWay) {
+  const auto [ranks, parts] = GetParam();
+  expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
+    for (const std::int64_t shift : {1, -1}) {
+      const Floats given = operand(rank, parts * ranks);
+      Floats values = given, got(given.size(), -1);
+      CollectiveOperand operands = whole(values);
+      operands.part = bytes(got);
+      CollectiveParams params{kMp};
+      params.shift = shift;
+      comm.wait(comm.post_collective(OpKind::ring_shift, params, operands, {}));
+      EXPECT_EQ(values, given);  // only read
+      EXPECT_EQ(got, operand((rank - shift + ranks) % ranks, parts * ranks)) << shift;
+    }
+  }));
+}
+
+TEST_P(EverySize, AllToAllExchangesParts) {
+  const auto [ranks, parts] = GetParam();
+  expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
+    const Floats given = operand(rank, parts * ranks);
+    Floats values = given, got(given.size(), -1);
+    CollectiveOperand operands = whole(values);
+    operands.part = bytes(got);
+    comm.wait(comm.post_collective(OpKind::all_to_all, {kMp}, operands, {}));
+    EXPECT_EQ(values, given);  // only read
+    for (std::int64_t i = 0; i < parts * ranks; ++i)
+      ASSERT_EQ(got[std::size_t(i)], value(i / parts, rank * parts + i % parts)) << i;
+  }));
+}
+
 TEST_P(EverySize, PartsMayLieOutsideTheWhole) {
   const auto [ranks, parts] = GetParam();
   expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {

@@ -46,6 +46,7 @@ extern const OpFamily kElementwiseOps;  // elementwise_cases.cpp
 extern const OpFamily kNormOps;         // norm_cases.cpp
 extern const OpFamily kMatmulOps;       // matmul_cases.cpp
 extern const OpFamily kHeadOps;         // head_cases.cpp
+extern const OpFamily kContextOps;      // context_cases.cpp
 extern const OpFamily kDataOps;         // data_cases.cpp
 extern const OpFamily kLossOps;         // loss_cases.cpp
 extern const OpFamily kExpertOps;       // expert_cases.cpp

@@ -53,8 +53,8 @@ void run_reference(const OpCase& c, Values& values) {
   if (run_optimizer_reference(c, values)) return;
   const Operands o{c, values};
   if (run_attention_reference(o)) return;
-  for (const OpFamily* family :
-       {&kElementwiseOps, &kNormOps, &kMatmulOps, &kHeadOps, &kDataOps, &kLossOps, &kExpertOps}) {
+  for (const OpFamily* family : {&kElementwiseOps, &kNormOps, &kMatmulOps, &kHeadOps, &kContextOps,
+                                 &kDataOps, &kLossOps, &kExpertOps}) {
     for (const OpReference& reference : family->references) {
       if (reference.kind == c.op.kind) return reference.run(o);
     }

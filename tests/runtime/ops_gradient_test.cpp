@@ -397,7 +397,7 @@ TEST(Backward, CoversEveryBackwardKind) {
     const auto kind = OpKind(i);
     const std::string name(to_text(kind));
     if (!name.ends_with("_backward") || row(kind).simulated_only) continue;
-    if (row(kind).op_class == OpClass::attention) continue;  // tests/cuda/attention_test.cpp
+    if (row(kind).op_class == OpClass::attention) continue;  // flash_attention_test.cpp
     EXPECT_TRUE(has_own_test(kind) || forward_ops().count(kind) > 0) << name;
   }
   EXPECT_EQ(forward_ops().count(OpKind::bias_gradient), 1u);

@@ -21,7 +21,7 @@ Strategy owned(const std::string& fields) {
                        Recompute::none);
 }
 
-std::int64_t arena_length(const Program& program) {
+std::int64_t gradient_elements(const Program& program) {
   return program.buckets.back().begin + program.buckets.back().elements;
 }
 
@@ -38,7 +38,7 @@ double persistent_per_element(const Strategy& strategy, DType precision) {
       if (buffer.persistent && model) total += buffer.bytes;
     }
   }
-  return double(total.count()) / double(programs.size()) / double(arena_length(programs[0]));
+  return double(total.count()) / double(programs.size()) / double(gradient_elements(programs[0]));
 }
 
 TEST(OwnerStages, PersistentBytesPerElement) {
@@ -97,7 +97,7 @@ TEST(OwnerStages, Stage2ReducesPerMicroBatch) {
   const Strategy strategy = owned("sharding_stage=2,collective_fusion=none");
   const Program program = nano_programs(strategy)[0];
   const auto tensors = std::int64_t(program.segments.size());
-  const Bytes all = 4 * Bytes(arena_length(program));
+  const Bytes all = 4 * Bytes(gradient_elements(program));
   EXPECT_EQ(executed(strategy, OpKind::reduce),
             (Sent{kMicroBatches * tensors, kMicroBatches * all}));
   EXPECT_EQ(executed(strategy, OpKind::broadcast), (Sent{tensors, all}));

@@ -76,9 +76,8 @@ Values drawn_values() {
 
 /// The bundled runtime refuses these ops (docs/adr/0020-simulated-only.md), so no draw can run
 /// them.
-const std::set<std::string> kSimulatedOnly = {
-    "context_exchange",    "cp",         "fp8", "fp8_parameters", "main_gradient_type",
-    "main_parameter_type", "moment_type"};
+const std::set<std::string> kSimulatedOnly = {"fp8", "fp8_parameters", "main_gradient_type",
+                                              "main_parameter_type", "moment_type"};
 const std::string kSimulatedWord = "per_op";  // of recompute
 
 std::string quoted(const std::string& word) { return '"' + word + '"'; }
@@ -113,6 +112,7 @@ TEST(RandomCoverage, DegreesAndLayoutsAreOfManyKinds) {
   for (const char* key : {"mp", "pp", "dp", "sharding_degree"}) {
     EXPECT_GE(drawn.at(key).size(), 4u) << key;
   }
+  EXPECT_GE(drawn.at("cp").size(), 3u);
   EXPECT_EQ(drawn.at("sharding_stage"), (std::set<std::string>{"0", "1", "2", "3"}));
   EXPECT_GE(drawn.at("grad_bucket_bytes").size(), 8u);
   EXPECT_GE(drawn.at("layer_split").size(), 8u);

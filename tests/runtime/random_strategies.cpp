@@ -130,16 +130,21 @@ bool is_legal(const Draw& draw) {
 /// Gives every prime factor of the number of devices to one axis.
 void draw_degrees(Random& random, Draw& draw) {
   Strategy& strategy = draw.strategy;
-  strategy.mp = strategy.pp = strategy.dp = strategy.sharding_degree = 1;
+  strategy.mp = strategy.pp = strategy.dp = strategy.sharding_degree = strategy.cp = 1;
   std::int64_t left = draw.devices;
   for (std::int64_t prime = 2; left > 1; left % prime == 0 ? prime : ++prime) {
     if (left % prime != 0) continue;
-    const std::array<std::int64_t*, 4> axes = {&strategy.mp, &strategy.pp, &strategy.dp,
-                                               &strategy.sharding_degree};
+    // Only decoders share sequences, so cp is twice as likely as the others.
+    const std::array<std::int64_t*, 6> axes = {&strategy.mp, &strategy.pp,
+                                               &strategy.dp, &strategy.sharding_degree,
+                                               &strategy.cp, &strategy.cp};
     *axes[random() % axes.size()] *= prime;
     left /= prime;
   }
   strategy.sharding_stage = strategy.sharding_degree > 1 ? 1 : 0;
+  const auto exchange = one_of(
+      random, {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
+  strategy.context_exchange = strategy.cp > 1 ? exchange : ContextExchange::ring;
 }
 
 void draw_layer_split(Random& random, Draw& draw) {
@@ -226,7 +231,7 @@ const Switch kSwitches[] = {
      }},
     {"sharding_stage",
      [](Random& random, Draw& draw) {
-       if (draw.strategy.sharding_degree > 1)
+       if (draw.strategy.sharding_degree > 1 || (draw.strategy.cp > 1 && coin(random)))
          draw.strategy.sharding_stage = one_of<std::int64_t>(random, {1, 2, 3, 3, 3, 3});
      }},
     {"grad_reduction",

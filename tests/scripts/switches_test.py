@@ -20,8 +20,8 @@ def every_field_of_a_strategy_has_a_row(scratch):
     assert done.returncode == OK, done.stderr
     named = set().union(*(switches.keys_of(row) for row in switch_rows.ROWS))
     missing = set(json.loads(done.stdout)["strategy"]) - named
-    # The bundled runtime refuses these, so a row could not show them executed; a rank order changes
-    # nothing on threads of one machine. The page says so.
+    # The bundled runtime refuses most of these, so a row could not show them executed; random draws
+    # run those of cp, and a rank order changes nothing on threads of one machine. The page says so.
     assert missing == {"fp8", "fp8_parameters", "cp", "context_exchange", "main_gradient_type",
                        "main_parameter_type", "moment_type", "rank_order"}, missing
     page = (SOURCE / "docs" / "results" / "switches.md").read_text(encoding="utf-8")

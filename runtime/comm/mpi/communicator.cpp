@@ -190,7 +190,8 @@ Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const Collect
   });
   INVARIANT(found != groups_.end(), "a collective over a group that no Program names");
   MpiGroup& group = **found;
-  const bool parts = kind == OpKind::reduce_scatter || kind == OpKind::all_gather;
+  const bool parts =
+      kind == OpKind::reduce_scatter || kind == OpKind::all_gather || kind == OpKind::all_to_all;
   INVARIANT(!parts || operand.elements % group.size == 0,
             "the operand does not divide into one part per member");
   if (operand.elements > kMostCount) {

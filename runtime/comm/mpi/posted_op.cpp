@@ -20,6 +20,7 @@ namespace {
 /// and not two.
 constexpr std::int64_t kSumsEverywhere = std::int64_t{16} << 10;
 constexpr int kHeaderTag = 16;  ///< beyond those of the data
+constexpr int kRingTag = 0;     ///< of the only messages within a group
 constexpr int kHeaderWords = int(sizeof(RendezvousHeader) / sizeof(std::int64_t));
 
 MPI_Datatype mpi_type(DType dtype) {
@@ -35,15 +36,15 @@ MPI_Datatype mpi_type(DType dtype) {
 
 RendezvousHeader header_of(const PostedOp& op, Picoseconds now) {
   const Request& request = op.request;
-  return {now.count(),          std::int64_t(request.kind),  std::int64_t(request.params.reduction),
-          request.params.root,  std::int64_t(request.dtype), request.elements,
-          request.bytes.count()};
+  return {now.count(),         std::int64_t(request.kind), std::int64_t(request.params.reduction),
+          request.params.root, request.params.shift,       std::int64_t(request.dtype),
+          request.elements,    request.bytes.count()};
 }
 
 Request request_of(const RendezvousHeader& header, const Group& group) {
   Request request;
   request.kind = OpKind(header.kind);
-  request.params = {group, Reduction(header.reduction), header.root};
+  request.params = {group, Reduction(header.reduction), header.root, header.shift};
   request.dtype = DType(header.dtype);
   request.elements = header.elements;
   request.bytes = Bytes(header.bytes);
@@ -88,7 +89,8 @@ std::byte* add_up(PostedOp& op, std::int64_t count, std::int64_t stride) {
   for (int i = 0; i < group.size; ++i) {
     group.parts[std::size_t(i)].whole = at(op, group.received.data(), stride * i);
   }
-  const CollectiveParams params{op.request.params.group, op.request.params.reduction, group.index};
+  CollectiveParams params = op.request.params;
+  params.root = group.index;
   move_collective(OpKind::reduce, params, op.request.dtype, count, group.parts);
   return group.parts[std::size_t(group.index)].whole;
 }
@@ -242,6 +244,30 @@ void return_rows(PostedOp& op) {
             "return rows of experts");
 }
 
+void shift_ring(PostedOp& op) {
+  const MpiGroup& group = *op.group;
+  const auto count = int(op.request.elements);
+  const auto peer = [&](std::int64_t steps) {
+    return int(ring_peer(group.index, steps, group.size));
+  };
+  const std::int64_t shift = op.request.params.shift;
+  const MPI_Datatype type = mpi_type(op.request.dtype);
+  check_mpi(
+      MPI_Irecv(op.data.part, count, type, peer(-shift), kRingTag, group.comm, &op.requests[0]),
+      "receive on a ring");
+  check_mpi(
+      MPI_Isend(op.data.whole, count, type, peer(shift), kRingTag, group.comm, &op.requests[1]),
+      "send on a ring");
+}
+
+void exchange_parts(PostedOp& op) {
+  const auto part = int(op.request.elements / op.group->size);
+  const MPI_Datatype type = mpi_type(op.request.dtype);
+  check_mpi(MPI_Ialltoall(op.data.whole, part, type, op.data.part, part, type, op.group->comm,
+                          &op.requests[0]),
+            "exchange parts");
+}
+
 void transfer(PostedOp& op) {
   const auto bytes = int(op.request.bytes.count());
   if (op.request.kind == OpKind::send) {
@@ -319,6 +345,12 @@ bool issue_next(PostedOp& op) {
       return true;
     case OpKind::return_rows:
       return_rows(op);
+      return true;
+    case OpKind::ring_shift:
+      shift_ring(op);
+      return true;
+    case OpKind::all_to_all:
+      exchange_parts(op);
       return true;
     case OpKind::send:
     case OpKind::recv:

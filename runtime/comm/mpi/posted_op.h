@@ -34,7 +34,7 @@ struct MpiGroup {
 /// it.
 struct RendezvousHeader {
   std::int64_t started = 0;  ///< ps: the time at which this rank's stream reached it
-  std::int64_t kind = 0, reduction = 0, root = 0, dtype = 0, elements = 0, bytes = 0;
+  std::int64_t kind = 0, reduction = 0, root = 0, shift = 0, dtype = 0, elements = 0, bytes = 0;
 };
 
 enum class PostedOpState : std::uint8_t { free, queued, rendezvous, moving, done };

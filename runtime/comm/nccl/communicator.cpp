@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "runtime/comm/nccl/groups.h"
 #include "runtime/comm/nccl/library.h"
+#include "runtime/comm/transfer.h"
 #include "runtime/cuda/queue.h"
 
 namespace plimsoll {
@@ -257,6 +258,27 @@ Communicator::Ticket NcclCommunicator::enqueue(
   return (Ticket(op.generation) << 32) | (index + 1);
 }
 
+/// Sends part i of `from` to rank i, and puts what rank i sends there to part i of `to`.
+ncclResult_t exchange_parts(const Collective& over, const std::byte* from, std::byte* to,
+                            Bytes part, cudaStream_t stream) {
+  const auto bytes = std::size_t(part.count());
+  for (std::int64_t rank = 0; rank < over.size; ++rank) {
+    const std::int64_t at = (part * rank).count();
+    if (rank == over.index) {
+      check(cudaMemcpyAsync(to + at, from + at, bytes, cudaMemcpyDefault, stream),
+            "copying a part");
+      continue;
+    }
+    const ncclResult_t sent =
+        nccl().send(from + at, bytes, ncclUint8, int(rank), over.comm, stream);
+    if (sent != ncclSuccess && sent != ncclInProgress) return sent;
+    const ncclResult_t received =
+        nccl().recv(to + at, bytes, ncclUint8, int(rank), over.comm, stream);
+    if (received != ncclSuccess && received != ncclInProgress) return received;
+  }
+  return ncclSuccess;
+}
+
 Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const CollectiveParams& params,
                                                        const CollectiveOperand& operand,
                                                        const CommunicationLabel& label) {
@@ -274,6 +296,7 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
           ? operand.part
           : whole + (bytes_of(operand.dtype) * (std::int64_t(part) * found->index)).count();
   const ncclComm_t comm = found->comm;
+  const Bytes part_bytes = bytes_of(operand.dtype) * std::int64_t(part);
   const auto what = fmt::format("run a {} of {} elements", to_text(kind), count);
   return enqueue(comm, label, what, [&](cudaStream_t stream) {
     switch (kind) {
@@ -287,6 +310,17 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
         return nccl().reduce(whole, whole, count, type, sum, int(params.root), comm, stream);
       case OpKind::broadcast:
         return nccl().broadcast(whole, whole, count, type, int(params.root), comm, stream);
+      case OpKind::ring_shift: {
+        const auto peer = [&](std::int64_t steps) {
+          return int(ring_peer(found->index, steps, found->size));
+        };
+        const ncclResult_t sent = nccl().send(whole, count, type, peer(params.shift), comm, stream);
+        const ncclResult_t received =
+            nccl().recv(mine, count, type, peer(-params.shift), comm, stream);
+        return sent != ncclSuccess ? sent : received;
+      }
+      case OpKind::all_to_all:
+        return exchange_parts(*found, whole, mine, part_bytes, stream);
       default:
         INVARIANT(false, "not a collective");
     }

@@ -1,0 +1,120 @@
+// Ops between attention and the exchange of its operands, where ranks share sequences: copies of
+// parts and of heads, and the merge of attention over different keys.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/vectorize.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Bytes of a row of each part of [n,parts,a,d].
+std::size_t part_bytes(const Tensor& part) {
+  return std::size_t(bytes_of(part).count() / part.shape[0]);
+}
+
+/// [n,p,a,d] and [ranks,n,p,a/ranks,d]: so many runs of heads of one rank, which have so many
+/// bytes.
+struct GroupedHeads {
+  std::int64_t ranks, rows;
+  std::size_t bytes;
+  GroupedHeads(const Tensor& plain, const Tensor& grouped)
+      : ranks(grouped.shape[0] / plain.shape[0]),
+        rows(plain.shape[0] * (plain.shape.size() == 4 ? plain.shape[1] : 1)),
+        bytes(std::size_t(bytes_of(plain).count() / (ranks * rows))) {}
+  /// visit(offset in the plain tensor, offset in the grouped one)
+  template <class Visit>
+  void each(Visit visit) const {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      for (std::int64_t row = 0; row < rows; ++row)
+        visit(std::size_t(row * ranks + rank) * bytes, std::size_t(rank * rows + row) * bytes);
+    }
+  }
+};
+
+PLIMSOLL_VECTORIZE void blend(const float* a, float of_a, const float* b, float of_b, float* y,
+                              std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = of_a * a[i] + of_b * b[i];
+}
+
+}  // namespace
+
+KernelPointer prepare_split_parts(const KernelRequest& request) {
+  const std::int64_t tokens = request.input(0).shape[0];
+  const std::size_t q = part_bytes(request.output(0)), kv = part_bytes(request.output(1));
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::size_t i = 0; i < std::size_t(tokens); ++i) {
+      std::memcpy(out[0] + i * q, in[0] + i * (q + kv), q);
+      std::memcpy(out[1] + i * kv, in[0] + i * (q + kv) + q, kv);
+    }
+  });
+}
+
+KernelPointer prepare_join_parts(const KernelRequest& request) {
+  const std::int64_t tokens = request.output(0).shape[0];
+  const std::size_t q = part_bytes(request.input(0)), kv = part_bytes(request.input(1));
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::size_t i = 0; i < std::size_t(tokens); ++i) {
+      std::memcpy(out[0] + i * (q + kv), in[0] + i * q, q);
+      std::memcpy(out[0] + i * (q + kv) + q, in[1] + i * kv, kv);
+    }
+  });
+}
+
+KernelPointer prepare_group_heads(const KernelRequest& request) {
+  const GroupedHeads heads(request.input(0), request.output(0));
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    heads.each([&](std::size_t plain, std::size_t grouped) {
+      std::memcpy(out[0] + grouped, in[0] + plain, heads.bytes);
+    });
+  });
+}
+
+KernelPointer prepare_ungroup_heads(const KernelRequest& request) {
+  const GroupedHeads heads(request.output(0), request.input(0));
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    heads.each([&](std::size_t plain, std::size_t grouped) {
+      std::memcpy(out[0] + plain, in[0] + grouped, heads.bytes);
+    });
+  });
+}
+
+/// Each part weighs as much as its sum of exponentials. A part whose keys a query does not see has
+/// minus infinity for it, and weighs nothing.
+KernelPointer prepare_merge_attention(const KernelRequest& request) {
+  const Shape& sums = request.input(1).shape;  // [b,a,s], or grouped as [b,kv,g*s]
+  const Shape& y = request.input(0).shape;     // [n,a*d]
+  const std::int64_t batch = sums[0], tokens = y[0] / batch;
+  const std::int64_t heads = sums[1] * sums[2] / tokens, depth = y[1] / heads;
+  Scratch scratch(request);
+  const RowBlocks rows{y[0], y[1], 1};
+  const Rows a(request.input(0), rows, scratch), b(request.input(2), rows, scratch);
+  const Rows merged(request.output(0), rows, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const float *const of_a = floats(in, 1), *const of_b = floats(in, 3);
+    float* const total = floats_out(out, 1);
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      const float *const from = a.read(in[0], row, 1), *const other = b.read(in[2], row, 1);
+      float* const to = merged.target(out[0], row);
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const std::int64_t at = (row / tokens * heads + head) * tokens + row % tokens;
+        const float most = std::max(of_a[at], of_b[at]);
+        const float base = std::isinf(most) ? 0 : most;
+        const float ea = std::exp(of_a[at] - base), eb = std::exp(of_b[at] - base);
+        const float sum = ea + eb, share = sum > 0 ? 1 / sum : 0;
+        blend(from + head * depth, ea * share, other + head * depth, eb * share, to + head * depth,
+              depth);
+        total[at] = base + std::log(sum);
+      }
+      merged.store(out[0], row, 1);
+    }
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,54 @@
+// A SequencePart says which tokens of a sequence lie where, on one rank of those that share it.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define PLIMSOLL_ANYWHERE __host__ __device__
+#else
+#define PLIMSOLL_ANYWHERE
+#endif
+
+namespace plimsoll {
+
+/// Where cp ranks share sequences, a sequence is cut into 2 cp chunks, and rank r has chunk r and
+/// chunk 2 cp - 1 - r (passes/graph/context_exchange.cpp). A SequencePart lists tokens of each
+/// sequence in ascending order of their positions: those of one rank, or all, as they lie after an
+/// all-gather, where the tokens of the first rank come first, those of all sequences.
+struct SequencePart {
+  std::int64_t tokens = 0;  ///< of a sequence in this list
+  std::int64_t ranks = 1;   ///< that share it
+  std::int64_t rank = 0;    ///< whose tokens they are; -1: all ranks'
+  std::int64_t batch = 1;   ///< sequences
+
+  /// Returns the tokens of a chunk; whole sequences are one.
+  PLIMSOLL_ANYWHERE std::int64_t chunk() const {
+    return ranks == 1 ? tokens : rank < 0 ? tokens / (2 * ranks) : tokens / 2;
+  }
+  /// Returns the position in its sequence of the i-th token of the list.
+  PLIMSOLL_ANYWHERE std::int64_t position(std::int64_t i) const {
+    if (ranks == 1 || rank < 0) return i;
+    const std::int64_t half = tokens / 2;
+    return i < half ? rank * half + i : (2 * ranks - 2 - rank) * half + i;
+  }
+  /// Returns how many tokens of the list have a position below this one.
+  PLIMSOLL_ANYWHERE std::int64_t before(std::int64_t position) const {
+    if (position <= 0) return 0;
+    if (ranks == 1 || rank < 0) return position < tokens ? position : tokens;
+    const std::int64_t half = tokens / 2;
+    const std::int64_t front = position - rank * half;
+    const std::int64_t back = position - (2 * ranks - 1 - rank) * half;
+    if (back > 0) return half + (back < half ? back : half);
+    return front <= 0 ? 0 : front < half ? front : half;
+  }
+  /// Returns the row of memory of the i-th token of sequence `of`.
+  PLIMSOLL_ANYWHERE std::int64_t row(std::int64_t of, std::int64_t i) const {
+    if (ranks == 1 || rank >= 0) return of * tokens + i;
+    const std::int64_t half = tokens / (2 * ranks), chunk = i / half;
+    const bool back = chunk >= ranks;
+    const std::int64_t owner = back ? 2 * ranks - 1 - chunk : chunk;
+    return ((owner * batch + of) * 2 + (back ? 1 : 0)) * half + i % half;
+  }
+};
+
+}  // namespace plimsoll

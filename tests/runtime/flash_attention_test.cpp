@@ -1,0 +1,55 @@
+// Flash attention of the CPU backend, over whole sequences and over parts that ranks share.
+#include <gtest/gtest.h>
+
+#include "runtime/cpu/backend.h"
+#include "tests/runtime/attention_cases.h"
+#include "tests/runtime/attention_parts.h"
+#include "tests/runtime/op_expectations.h"
+#include "tests/runtime/op_reference.h"
+#include "tests/runtime/op_runner.h"
+
+namespace plimsoll {
+namespace {
+
+class CpuAttention : public testing::TestWithParam<OpCase> {};
+
+TEST_P(CpuAttention, EqualsFloat64Reference) { expect_reference(*make_cpu_backend(), GetParam()); }
+
+TEST_P(CpuAttention, LeavesInputsAloneAndRepeatsBitForBit) {
+  expect_repeats(*make_cpu_backend(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CpuAttention, testing::ValuesIn(attention_cases()), op_case_name);
+
+struct Parts {
+  ContextExchange exchange;
+  std::int64_t ranks;
+  AttentionSizes sizes;
+};
+
+class AttentionParts : public testing::TestWithParam<Parts> {};
+
+TEST_P(AttentionParts, TogetherAreTheWhole) {
+  const Parts& parts = GetParam();
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    expect_parts_make_the_whole(*make_cpu_backend(), parts.exchange, parts.ranks, parts.sizes,
+                                type);
+  }
+}
+
+// Chunks within a tile, and of several tiles; more sequences than one; windows.
+INSTANTIATE_TEST_SUITE_P(
+    Table, AttentionParts,
+    testing::Values(Parts{ContextExchange::ring, 2, {2, 12, 4, 2, 8}},
+                    Parts{ContextExchange::ring, 3, {1, 12, 2, 1, 8}},
+                    Parts{ContextExchange::ring, 4, {2, 72, 4, 2, 16}},
+                    Parts{ContextExchange::ring, 2, {1, 300, 2, 1, 16}},
+                    Parts{ContextExchange::all_gather, 2, {2, 12, 4, 2, 8}},
+                    Parts{ContextExchange::all_gather, 3, {2, 24, 2, 1, 8, true, 5}},
+                    Parts{ContextExchange::all_gather, 2, {1, 300, 2, 1, 16, true, 170}},
+                    Parts{ContextExchange::all_to_all, 2, {2, 12, 8, 2, 8}},
+                    Parts{ContextExchange::all_to_all, 2, {2, 24, 8, 4, 8, true, 5}},
+                    Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 16}}));
+
+}  // namespace
+}  // namespace plimsoll
