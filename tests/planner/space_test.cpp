@@ -32,9 +32,12 @@ TEST(Space, TwoDevicesCountByHand) {
   // dp2: divisors of 8, 4 buckets; sharding2: stages 1 and 2 the same, in stage 3 no buckets but
   // three depths of prefetch, with and without kept gathers.
   const std::int64_t data = 4 * 9 * 4, sharding = 4 * 9 * (4 + 4 + 3 * 2);
+  // cp2: batch width 1, recompute none or full of 1 to 4 layers, three exchanges, no sharding or as
+  // above. Selective recompute has no scores to drop: of each stage one candidate is refused.
+  const std::int64_t context = 5 * 5 * 3 * (4 + 4 + 4 + 3 * 2), refused = 5 * 4;
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
-  EXPECT_EQ(space.enumerated, mp + plain + interleaved + data + sharding);
-  EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
+  EXPECT_EQ(space.enumerated, mp + plain + interleaved + data + sharding + context + refused);
+  EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated - refused);
 }
 
 TEST(Space, SwitchesAreTriedWhereTheyCanWin) {
@@ -93,7 +96,7 @@ TEST(Space, EveryStrategyIsLegalAndDistinct) {
   for (const Strategy& strategy : space.legal) {
     EXPECT_TRUE(legal(nano_job(), strategy, 4)) << strategy_summary(strategy);
     EXPECT_TRUE(seen.insert(strategy_summary(strategy)).second) << strategy_summary(strategy);
-    EXPECT_EQ(strategy.sharding_stage > 0, strategy.sharding_degree > 1);
+    if (strategy.cp == 1) EXPECT_EQ(strategy.sharding_stage > 0, strategy.sharding_degree > 1);
   }
 }
 
@@ -204,6 +207,7 @@ TEST(Space, LargeCountsWithManyDivisorsAreEnumerated) {
   // = 224000 ways. With micro_batch, recompute and bucket fixed each is one candidate.
   const Space space = enumerate(nano_job(), bundled_framework(), 3'603'600,
                                 {{"micro_batch", "1"},
+                                 {"cp", "1"},
                                  {"recompute", "none"},
                                  {"grad_bucket_bytes", "4 MiB"},
                                  {"sharding_stage", "1"}});
