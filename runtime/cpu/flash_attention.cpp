@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "graph/op_table.h"
-#include "runtime/cpu/attention_shape.h"
+#include "runtime/cpu/attention_operands.h"
 #include "runtime/cpu/fast_exp.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
@@ -77,8 +77,8 @@ struct Tile {
   void clear() const { std::fill_n(values, rows * depth, 0.0f); }
 
   /// Loads the rows of `range` and fills up with zeros.
-  void load(const std::byte* base, DType type, const Place& place, const SequencePart& part,
-            std::int64_t batch, std::int64_t head, Range range) const {
+  void load(const std::byte* base, DType type, const PartPlace& place, const SequencePart& part,
+            std::int64_t batch, std::int64_t head, RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
       const std::int64_t at =
           part.row(batch, range.begin + i) * place.stride + place.offset + head * depth;
@@ -86,8 +86,8 @@ struct Tile {
     }
     std::fill(row(range.count()), row(rows), 0.0f);
   }
-  void store(std::byte* base, DType type, const Place& place, const SequencePart& part,
-             std::int64_t batch, std::int64_t head, Range range) const {
+  void store(std::byte* base, DType type, const PartPlace& place, const SequencePart& part,
+             std::int64_t batch, std::int64_t head, RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
       const std::int64_t at =
           part.row(batch, range.begin + i) * place.stride + place.offset + head * depth;
@@ -139,14 +139,14 @@ class Product {
 
 /// Calls visit(tile) for tiles of `rows` from range.begin on.
 template <class Visit>
-void each_tile(Range range, std::int64_t rows, Visit visit) {
+void each_tile(RowRange range, std::int64_t rows, Visit visit) {
   for (std::int64_t at = range.begin; at < range.end; at += rows)
-    visit(Range{at, std::min(at + rows, range.end)});
+    visit(RowRange{at, std::min(at + rows, range.end)});
 }
 
 /// Tiles has what forward and backward share.
 struct Tiles {
-  AttentionShape s;
+  AttentionOperands s;
   std::int64_t rows, columns;  ///< of a tile of scores
   Tile q, k, v, scores;
   Product score;  ///< queries, or slopes of y, times keys, or values, transposed
@@ -161,10 +161,10 @@ struct Tiles {
         scores(rows, columns, scratch),
         score(request, scratch, rows, s.depth, columns, false, true, false) {}
 
-  void load_queries(Addresses in, std::int64_t batch, std::int64_t head, Range tile) const {
+  void load_queries(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
     q.load(in[s.q.operand], s.type, s.q, s.queries, batch, head, tile);
   }
-  void load_keys(Addresses in, std::int64_t batch, std::int64_t head, Range tile) const {
+  void load_keys(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
     k.load(in[s.k.operand], s.type, s.k, s.keys, batch, head / s.groups, tile);
     v.load(in[s.v.operand], s.type, s.v, s.keys, batch, head / s.groups, tile);
   }
@@ -179,11 +179,11 @@ class FlashAttention final : public Kernel {
       : FlashAttention(request, Scratch(request)) {}
 
   void run(Addresses in, Addresses out, const RunPosition& position) override {
-    const AttentionShape& s = t_.s;
+    const AttentionOperands& s = t_.s;
     for (std::int64_t batch = 0; batch < s.batch; ++batch) {
       for (std::int64_t head = 0; head < s.heads; ++head) {
         each_tile({0, s.queries.tokens}, t_.rows,
-                  [&](Range tile) { run_tile(in, out, position, batch, head, tile); });
+                  [&](RowRange tile) { run_tile(in, out, position, batch, head, tile); });
       }
     }
   }
@@ -200,18 +200,18 @@ class FlashAttention final : public Kernel {
         flops_(plimsoll::flops(request.op, request.tensors)) {}
 
   void run_tile(Addresses in, Addresses out, const RunPosition& position, std::int64_t batch,
-                std::int64_t head, Range tile) {
-    const AttentionShape& s = t_.s;
+                std::int64_t head, RowRange tile) {
+    const AttentionOperands& s = t_.s;
     t_.load_queries(in, batch, head, tile);
     y_.clear();
     std::fill_n(most_, t_.rows, kUnseen);
     std::fill_n(sum_, t_.rows, 0.0f);
-    each_tile(s.keys_of(tile), t_.columns, [&](Range keys) {
+    each_tile(s.keys_of(tile), t_.columns, [&](RowRange keys) {
       t_.load_keys(in, batch, head, keys);
       t_.score.run(t_.q.values, t_.k.values, t_.scores.values);
       for (std::int64_t i = 0; i < t_.rows; ++i) {
         const std::int64_t query = tile.begin + i;
-        const Range seen = query < tile.end ? s.seen(query, keys) : Range{0, 0};
+        const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
         weigh(i, seen);
         if (dropout_.draws())
           dropout_.apply(s, position, batch, head, query, keys, seen, t_.scores.row(i));
@@ -223,12 +223,12 @@ class FlashAttention final : public Kernel {
       if (sum_[i] > 0) multiply(y_.row(i), 1 / sum_[i], s.depth);
       sums[i] = sum_[i] > 0 ? most_[i] + std::log(sum_[i]) : kUnseen;
     }
-    const Place to{0, s.heads * s.depth, 0};
+    const PartPlace to{0, s.heads * s.depth, 0};
     y_.store(out[0], s.type, to, s.queries, batch, head, tile);
   }
 
   /// Makes the scores of a row probabilities up to a factor, which the row has so far.
-  void weigh(std::int64_t i, Range seen) {
+  void weigh(std::int64_t i, RowRange seen) {
     float* const row = t_.scores.row(i);
     const auto scale = float(t_.s.params.scale);
     std::fill(row, row + seen.begin, 0.0f);
@@ -257,15 +257,15 @@ class FlashAttentionBackward final : public Kernel {
       : FlashAttentionBackward(request, Scratch(request)) {}
 
   void run(Addresses in, Addresses out, const RunPosition& position) override {
-    const AttentionShape& s = t_.s;
+    const AttentionOperands& s = t_.s;
     for (std::int64_t batch = 0; batch < s.batch; ++batch) {
       for (std::int64_t key_head = 0; key_head < s.heads / s.groups; ++key_head) {
         each_tile({0, s.keys.tokens}, t_.columns,
-                  [&](Range keys) { key_gradients(in, out, position, batch, key_head, keys); });
+                  [&](RowRange keys) { key_gradients(in, out, position, batch, key_head, keys); });
       }
       for (std::int64_t head = 0; head < s.heads; ++head) {
         each_tile({0, s.queries.tokens}, t_.rows,
-                  [&](Range tile) { query_gradients(in, out, position, batch, head, tile); });
+                  [&](RowRange tile) { query_gradients(in, out, position, batch, head, tile); });
       }
     }
   }
@@ -288,13 +288,13 @@ class FlashAttentionBackward final : public Kernel {
         flops_(plimsoll::flops(request.op, request.tensors)) {}
 
   void key_gradients(Addresses in, Addresses out, const RunPosition& position, std::int64_t batch,
-                     std::int64_t key_head, Range keys) {
-    const AttentionShape& s = t_.s;
+                     std::int64_t key_head, RowRange keys) {
+    const AttentionOperands& s = t_.s;
     dk_.clear();
     dv_.clear();
     t_.load_keys(in, batch, key_head * s.groups, keys);
     for (std::int64_t head = key_head * s.groups; head < (key_head + 1) * s.groups; ++head) {
-      each_tile(s.queries_of(keys), t_.rows, [&](Range tile) {
+      each_tile(s.queries_of(keys), t_.rows, [&](RowRange tile) {
         load_slopes(in, batch, head, tile);
         make_slopes(in, position, batch, head, tile, keys);
         to_keys_.run(t_.scores.values, dy_.values, dv_.values);
@@ -307,11 +307,11 @@ class FlashAttentionBackward final : public Kernel {
   }
 
   void query_gradients(Addresses in, Addresses out, const RunPosition& position, std::int64_t batch,
-                       std::int64_t head, Range tile) {
-    const AttentionShape& s = t_.s;
+                       std::int64_t head, RowRange tile) {
+    const AttentionOperands& s = t_.s;
     dq_.clear();
     load_slopes(in, batch, head, tile);
-    each_tile(s.keys_of(tile), t_.columns, [&](Range keys) {
+    each_tile(s.keys_of(tile), t_.columns, [&](RowRange keys) {
       t_.load_keys(in, batch, head, keys);
       make_slopes(in, position, batch, head, tile, keys);
       to_queries_.run(dp_.values, t_.k.values, dq_.values);
@@ -321,9 +321,9 @@ class FlashAttentionBackward final : public Kernel {
   }
 
   /// Loads q and dy of a tile, and sums delta = dy y over a head.
-  void load_slopes(Addresses in, std::int64_t batch, std::int64_t head, Range tile) const {
-    const AttentionShape& s = t_.s;
-    const Place of_y{0, s.heads * s.depth, 0};
+  void load_slopes(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
+    const AttentionOperands& s = t_.s;
+    const PartPlace of_y{0, s.heads * s.depth, 0};
     t_.load_queries(in, batch, head, tile);
     dy_.load(in[0], s.type, of_y, s.queries, batch, head, tile);
     y_.load(in[1 + operands_], s.type, of_y, s.queries, batch, head, tile);
@@ -337,14 +337,14 @@ class FlashAttentionBackward final : public Kernel {
 
   /// Makes scores the probabilities that y was summed with, and dp their slopes ds.
   void make_slopes(Addresses in, const RunPosition& position, std::int64_t batch, std::int64_t head,
-                   Range tile, Range keys) {
-    const AttentionShape& s = t_.s;
+                   RowRange tile, RowRange keys) {
+    const AttentionOperands& s = t_.s;
     const auto* sums = reinterpret_cast<const float*>(in[2 + operands_]);
     t_.score.run(t_.q.values, t_.k.values, t_.scores.values);
     t_.score.run(dy_.values, t_.v.values, dp_.values);
     for (std::int64_t i = 0; i < t_.rows; ++i) {
       const std::int64_t query = tile.begin + i;
-      const Range seen = query < tile.end ? s.seen(query, keys) : Range{0, 0};
+      const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
       float *const p = t_.scores.row(i), *const dp = dp_.row(i);
       for (float* const row : {p, dp}) {
         std::fill(row, row + seen.begin, 0.0f);

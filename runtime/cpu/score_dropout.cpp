@@ -19,7 +19,7 @@ PLIMSOLL_VECTORIZE void keep_or_drop(float* values, const std::uint32_t* words,
 
 }  // namespace
 
-ScoreDropout::ScoreDropout(const KernelRequest& request, const AttentionShape& shape,
+ScoreDropout::ScoreDropout(const KernelRequest& request, const AttentionOperands& shape,
                            std::int64_t columns, Scratch& scratch)
     : params_(shape.params) {
   if (params_.dropout <= 0) return;
@@ -39,9 +39,9 @@ ScoreDropout::ScoreDropout(const KernelRequest& request, const AttentionShape& s
   words_ = reinterpret_cast<std::uint32_t*>(scratch.take_floats(columns));
 }
 
-void ScoreDropout::apply(const AttentionShape& shape, const RunPosition& position,
-                         std::int64_t batch, std::int64_t head, std::int64_t query, Range tile,
-                         Range seen, float* row) const {
+void ScoreDropout::apply(const AttentionOperands& shape, const RunPosition& position,
+                         std::int64_t batch, std::int64_t head, std::int64_t query, RowRange tile,
+                         RowRange seen, float* row) const {
   const PhiloxKey key = philox_key(params_.seed, position.step, params_.site);
   const std::int64_t sequence = place_->first_sequence(position.micro_batch) + batch;
   const std::int64_t begin =

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "runtime/batch_place.h"
-#include "runtime/cpu/attention_shape.h"
+#include "runtime/cpu/attention_operands.h"
 #include "runtime/cpu/kernels.h"
 
 namespace plimsoll {
@@ -16,12 +16,12 @@ namespace plimsoll {
 class ScoreDropout {
  public:
   /// Tiles have up to so many columns.
-  ScoreDropout(const KernelRequest& request, const AttentionShape& shape, std::int64_t columns,
+  ScoreDropout(const KernelRequest& request, const AttentionOperands& shape, std::int64_t columns,
                Scratch& scratch);
   bool draws() const { return params_.dropout > 0; }
   /// Drops elements `seen` of the row of scores that `query` has with the keys of `tile`.
-  void apply(const AttentionShape& shape, const RunPosition& position, std::int64_t batch,
-             std::int64_t head, std::int64_t query, Range tile, Range seen, float* row) const;
+  void apply(const AttentionOperands& shape, const RunPosition& position, std::int64_t batch,
+             std::int64_t head, std::int64_t query, RowRange tile, RowRange seen, float* row) const;
 
  private:
   AttentionParams params_;

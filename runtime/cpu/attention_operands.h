@@ -1,4 +1,4 @@
-// AttentionShape says which tokens an attention has, where they lie, and which see which.
+// AttentionOperands says which tokens an attention has, where they lie, and which see which.
 #pragma once
 
 #include <algorithm>
@@ -10,27 +10,28 @@
 
 namespace plimsoll {
 
-/// A Range is one of rows, or of keys in a tile.
-struct Range {
+/// A RowRange is one of rows, or of keys in a tile.
+struct RowRange {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
 };
 
-/// Place says where the rows of one operand [n,parts,heads,depth] are, for one of its parts.
-struct Place {
+/// PartPlace says where the rows of one operand [n,parts,heads,depth] are, for one of its parts.
+struct PartPlace {
   std::size_t operand;          ///< index of the input or output
   std::int64_t stride, offset;  ///< elements from token to token; of the part
 };
 
-/// AttentionShape has the queries, keys and values of an op, packed in one, two or three operands.
-struct AttentionShape {
+/// AttentionOperands has the queries, keys and values of an op, packed in one, two or three
+/// operands.
+struct AttentionOperands {
   SequencePart queries, keys;
   std::int64_t batch, heads, groups, depth;
   DType type;
-  Place q, k, v;
+  PartPlace q, k, v;
   AttentionParams params;
 
-  AttentionShape(const KernelRequest& request, std::size_t first, std::size_t operands)
+  AttentionOperands(const KernelRequest& request, std::size_t first, std::size_t operands)
       : params(request.params<AttentionParams>()) {
     const Shape& q_shape = request.input(first).shape;
     const Shape& k_shape = operands == 1 ? q_shape : request.input(first + 1).shape;
@@ -52,22 +53,22 @@ struct AttentionShape {
   }
 
   /// Returns the keys that the queries of a range see.
-  Range keys_of(Range range) const {
+  RowRange keys_of(RowRange range) const {
     if (!params.causal) return {0, keys.tokens};
     const std::int64_t last = queries.position(range.end - 1);
     return {params.window > 0 ? keys.before(queries.position(range.begin) - params.window + 1) : 0,
             keys.before(last + 1)};
   }
   /// Returns the queries that see a range of keys.
-  Range queries_of(Range range) const {
+  RowRange queries_of(RowRange range) const {
     if (!params.causal) return {0, queries.tokens};
     const std::int64_t last = keys.position(range.end - 1);
     return {queries.before(keys.position(range.begin)),
             params.window > 0 ? queries.before(last + params.window) : queries.tokens};
   }
   /// Returns the keys of `tile` that one query sees, counted from the tile's first.
-  Range seen(std::int64_t query, Range tile) const {
-    const Range all = keys_of({query, query + 1});
+  RowRange seen(std::int64_t query, RowRange tile) const {
+    const RowRange all = keys_of({query, query + 1});
     const std::int64_t begin = std::clamp(all.begin, tile.begin, tile.end);
     return {begin - tile.begin, std::max(begin, std::min(all.end, tile.end)) - tile.begin};
   }
