@@ -457,6 +457,7 @@ Program parse_program(std::string_view text, const std::string& file) {
       line.attributes();
       Bucket bucket{line.need_integer("begin"), line.need_integer("elements"), {}};
       if (const auto text = line.take("owner")) bucket.owner = line.integer(*text);
+      bucket.experts = line.take("experts").has_value();
       program.buckets.push_back(bucket);
       line.finish();
     } else if (line.starts_with("buffer")) {

@@ -205,8 +205,9 @@ std::string print(const Program& program) {
         s.owner ? fmt::format(" owner={}", *s.owner) : "");
   }
   for (const Bucket& b : program.buckets) {
-    text += fmt::format("bucket begin={} elements={}{}\n", b.begin, b.elements,
-                        b.owner ? fmt::format(" owner={}", *b.owner) : "");
+    text +=
+        fmt::format("bucket begin={} elements={}{}{}\n", b.begin, b.elements,
+                    b.owner ? fmt::format(" owner={}", *b.owner) : "", b.experts ? " experts" : "");
   }
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& b = program.buffers[i];

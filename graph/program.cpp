@@ -79,10 +79,15 @@ std::int64_t shard_index(const Grid& grid, const Coordinates& at) {
   return at[std::size_t(Axis::cp)] + grid[Axis::cp] * at[std::size_t(Axis::sharding)];
 }
 
+std::int64_t shards(const Program& program, const Bucket& bucket) {
+  const bool sharded = program.sharding_degree > 1;
+  return sharded && bucket.experts ? program.grid[Axis::edp] : program.sharding_degree;
+}
+
 std::int64_t owned_elements(const Program& program) {
   std::int64_t owned = 0;
   for (const Bucket& bucket : program.buckets) {
-    if (bucket.owner == program.owner) owned += bucket.elements / program.sharding_degree;
+    if (bucket.owner == program.owner) owned += bucket.elements / shards(program, bucket);
   }
   return owned;
 }
@@ -98,8 +103,9 @@ Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinate
   const std::int64_t index = shard_index(program.grid, at);
   if (bucket.owner)
     return {bucket.begin, bucket.owner == index ? bucket.elements : 0, bucket.owner};
-  const std::int64_t part = bucket.elements / program.sharding_degree;
-  return {bucket.begin + (program.sharding_degree > 1 ? index * part : 0), part, {}};
+  const std::int64_t parts = shards(program, bucket), part = bucket.elements / parts;
+  const std::int64_t own = bucket.experts ? at[std::size_t(Axis::edp)] : index;
+  return {bucket.begin + (parts > 1 ? own * part : 0), part, {}, bucket.experts};
 }
 
 std::size_t class_of(const Grid& grid, bool by_owner, const Coordinates& at) {

@@ -160,10 +160,12 @@ struct Segment {
 
 /// A Bucket is a contiguous range of the arenas that is reduced and gathered in one call. With
 /// sharding, rank i owns [begin + i*part, begin + (i+1)*part), where part = elements / degree. In
-/// owner mode one rank of the sharding group owns all of it.
+/// owner mode one rank of the sharding group owns all of it. Buckets of experts that have a grid of
+/// their own are sharded over edp.
 struct Bucket {
   std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
   std::optional<std::int64_t> owner{};   ///< owner mode: the sharding coordinate
+  bool experts = false;                  ///< of experts that have a grid of their own
   bool operator==(const Bucket&) const = default;
 };
 
@@ -203,6 +205,8 @@ std::vector<BytesByRole> live_bytes(const Program& program);
 /// Returns which one this is of the ranks that differ in cp and sharding alone. Together they own
 /// what each replica updates. It is the index in their group.
 std::int64_t shard_index(const Grid& grid, const Coordinates& at);
+/// Returns the parts that a bucket is owned in.
+std::int64_t shards(const Program& program, const Bucket& bucket);
 /// Returns the elements of a bucket that the rank at `at` updates. There are none where another
 /// rank owns the bucket.
 Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at);

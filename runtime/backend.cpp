@@ -35,7 +35,7 @@ std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& 
   std::int64_t state_begin = 0;  // state arenas are this rank's parts, one after the other
   auto segment = program.segments.begin();
   for (const Bucket& bucket : program.buckets) {
-    const auto [begin, part, owner] = owned_part(program, bucket, at);
+    const auto [begin, part, owner, experts] = owned_part(program, bucket, at);
     if (part == 0) continue;
     const std::int64_t end = begin + part;
     const auto ends_before = [first = begin](const Segment& s) {

@@ -229,7 +229,7 @@ Verdict check_arenas(const Program& program) {
   std::int64_t end = 0;
   for (const Bucket& bucket : program.buckets) {
     if (bucket.begin != end) return Verdict::no("buckets leave a gap in the arena");
-    if (bucket.elements % program.sharding_degree != 0)
+    if (bucket.elements % shards(program, bucket) != 0)
       return Verdict::no("a bucket is not whole shards");
     end += bucket.elements;
   }

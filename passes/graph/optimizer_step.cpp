@@ -165,7 +165,7 @@ class StepBuilder {
     std::vector<Axis> axes;
     if (context_.strategy.mp > 1) axes.push_back(Axis::mp);
     if (context_.strategy.pp > 1) axes.push_back(Axis::pp);
-    if (!experts_apart(context_.strategy)) return axes;
+    if (!experts_apart(context_.strategy) || context_.strategy.sharding_stage > 0) return axes;
     // Of experts, the replicas of other parameters have different ones.
     if (context_.strategy.cp > 1) axes.push_back(Axis::cp);
     if (context_.strategy.dp > 1) axes.push_back(Axis::dp);

@@ -7,10 +7,13 @@
 
 namespace plimsoll {
 
-bool partial_gradients(Graph& graph, const PassContext&) {
+bool partial_gradients(Graph& graph, const PassContext& context) {
   std::vector<Group> groups;
   for (const Tensor& tensor : graph.tensors) {
     const auto& group = tensor.gradient_group;
+    // Shards of experts are summed as they are scattered.
+    const bool scattered = context.strategy.sharding_stage > 0;
+    if (group && scattered && group->axes.has(Axis::edp)) continue;
     if (group && std::find(groups.begin(), groups.end(), *group) == groups.end()) {
       groups.push_back(*group);
     }

@@ -56,13 +56,15 @@ void add_instances(const Graph& graph, const PassContext& context, std::int64_t 
   }
 }
 
-/// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Where
-/// experts have a grid of their own, those are all ranks of a stage, else those of mp.
+/// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Those
+/// are the ranks of mp. Where experts have a grid of their own, they are all ranks of a stage; of
+/// shards each has its part.
 std::int64_t copies_of(const Tensor& parameter, const Strategy& strategy) {
   const auto& split = parameter.split;
   const bool is_split = split && split->degree > 1;
   const std::int64_t of_mp = is_split ? split->copies : strategy.mp;
   if (!experts_apart(strategy)) return of_mp;
+  if (strategy.sharding_stage > 0) return is_of_experts(parameter) ? 1 : of_mp;
   const Grid grid = grid_of(strategy);
   return is_of_experts(parameter) ? grid[Axis::edp] : of_mp * grid[Axis::cp] * grid[Axis::dp];
 }
@@ -163,6 +165,7 @@ struct Placement {
   std::int64_t room = 0;  ///< elements with padding
   std::int64_t owner = 0;
   std::size_t completed = 0;  ///< place in the order in which backward completes gradients
+  bool experts = false;       ///< of experts that have a grid of their own
 };
 
 /// Returns the placements in the order in which backward completes their gradients.
@@ -173,7 +176,8 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
   const auto add = [&](TensorId id, std::size_t instance, std::optional<std::size_t> entry,
                        double norm_share) {
     const std::int64_t room = padded(elements(graph.at(id).shape), alignment);
-    all.push_back({id, instance, entry, norm_share, room, 0, all.size()});
+    all.push_back(
+        {id, instance, entry, norm_share, room, 0, all.size(), is_of_experts(graph.at(id))});
   };
   for (std::size_t i = layout.instances.size(); i-- > 0;) {
     const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
@@ -269,6 +273,7 @@ std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional
   std::int64_t end = 0;
   for (const std::vector<std::size_t>& group : fuse_below(members, limit.count())) {
     Bucket bucket{end, 0, {}};
+    bucket.experts = all[group[0]].experts;
     if (owned) bucket.owner = all[group[0]].owner;
     for (const std::size_t i : group) bucket.elements += all[i].room;
     end += bucket.elements;

@@ -1,4 +1,5 @@
 // These rules say, for a strategy and a graph, how blocks are cut.
+#include <numeric>
 #include <set>
 
 #include "passes/cut/cut_blocks.h"
@@ -16,7 +17,10 @@ std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
                          : cast_by_uses          ? DType::f32
                                                  : job.precision;
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
-  return classes_by_owner(strategy) ? per_block : per_block * optimizer_shards(strategy);
+  if (classes_by_owner(strategy)) return per_block;
+  const std::int64_t shards = optimizer_shards(strategy);
+  const bool apart = experts_apart(strategy) && shards > 1;
+  return per_block * (apart ? std::lcm(shards, grid_of(strategy)[Axis::edp]) : shards);
 }
 
 std::int64_t padded(std::int64_t elements, std::int64_t alignment) {

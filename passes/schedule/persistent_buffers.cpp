@@ -79,7 +79,7 @@ class PersistentBuffers {
     std::int64_t elements = 0, end = 0;
     for (const Bucket& bucket : layout_.buckets) {
       if (!is_own(bucket) || !counts(bucket.begin)) continue;
-      elements += bucket.elements / build_.program.sharding_degree;
+      elements += bucket.elements / shards(build_.program, bucket);
       end = bucket.begin + bucket.elements;
     }
     if (context_.strategy.flatten != Flatten::none || elements == 0) return elements;

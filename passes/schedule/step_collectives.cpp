@@ -33,10 +33,11 @@ const Op* StepCollectives::parameter_collective() const {
 std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, BufferId arena,
                                          const ElementTypes& types, bool own_part,
                                          std::vector<Wait> waits) {
-  const std::int64_t parts = own_part ? build_.program.sharding_degree : 1;
+  const std::int64_t parts = own_part ? shards(build_.program, bucket) : 1;
   const DType type = types.at(bucket.begin);
   const Bytes bytes = bucket.elements / parts * bytes_of(type);
   CollectiveParams params = std::get<CollectiveParams>(op.params);
+  if (bucket.experts) params.group = Group{{Axis::edp}};
   std::string name = fmt::format("{}.{}", to_text(op.kind), to_text(params.group));
   if (op.kind == OpKind::reduce || op.kind == OpKind::broadcast) {
     // The group is the sharding axis: a rank's index in it is its coordinate there.
@@ -45,7 +46,8 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
   }
   const RoutineId routine = build_.payload_routine(name, op.kind, Phase::optimizer, op.stream,
                                                    build_.buffer(arena).role, type, bytes, params);
-  const Binding binding{arena, types.offset(bucket.begin), own_part ? bytes : Bytes(0)};
+  Binding binding{arena, types.offset(bucket.begin), own_part ? bytes : Bytes(0)};
+  if (bucket.experts) binding.stride_axis = Axis::edp;
   // A fused merge has copied gradients together already.
   const bool reduces = op.kind == OpKind::reduce && !layout_.micro_batch_gradients;
   const bool rooted = reduces || op.kind == OpKind::broadcast;
@@ -61,6 +63,8 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
 // ---- parameters ----
 
 std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::size_t after) {
+  if (bucket.experts && shards(build_.program, bucket) == 1)
+    return after;  // nobody has another part
   return bucket_call(op, bucket, arenas_.parameters, layout_.parameters, false, {{after, {}}});
 }
 
@@ -223,9 +227,9 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
 }
 
 void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
-  // The ranks that have the same experts have added up theirs (sum_partial).
-  const std::size_t first = segments_in(layout_, layout_.buckets[index]).first;
-  if (is_of_experts(graph_.at(layout_.parameter[first]))) return;
+  // Without shards the ranks that have the same experts have added up theirs (sum_partial).
+  const Bucket& bucket = layout_.buckets[index];
+  if (bucket.experts && shards(build_.program, bucket) == 1) return;
   reductions_.push_back(bucket_call(op, layout_.buckets[index], arenas_.gradients,
                                     layout_.gradients, false, std::move(waits)));
   bucket_reduction_[index] = reductions_.back();

@@ -34,8 +34,12 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
         fmt::format("capacity: the {} tokens of etp x ep ranks are not whole sequences of {}",
                     tokens * etp * strategy.ep, job.sequence));
   }
-  if (strategy.sharding_stage > 0)
-    return Verdict::no("experts on ranks of their own are not built with sharding");
+  if (strategy.sharding_stage > 1)
+    return Verdict::no("experts on ranks of their own are not built with sharding stages 2 and 3");
+  if (strategy.sharding_stage > 0 && strategy.dp > 1)
+    return Verdict::no("experts on ranks of their own are not built with dp beside shards");
+  if (strategy.sharding_owner != ShardingOwner::elements)
+    return Verdict::no("experts on ranks of their own need sharding_owner elements");
   if (strategy.rank_order != Strategy().rank_order)
     return Verdict::no("experts on ranks of their own need the usual rank_order");
   if (strategy.grad_reduction != GradReduction::at_end)

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "base/json.h"
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {

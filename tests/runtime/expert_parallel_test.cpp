@@ -86,7 +86,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Shared{"dp=2,ep=2,expert_rows_percent=200", 0.75},
                     Shared{"dp=2,ep=2,expert_dispatch=all_gather", 0.75},
                     Shared{"mp=2,dp=2,ep=4,sequence_parallel=true,expert_rows_percent=400", 0.75},
-                    Shared{"dp=2,mp=2", 0.75}),
+                    Shared{"dp=2,mp=2", 0.75},
+                    Shared{"sharding_degree=2,sharding_stage=1,ep=2,expert_rows_percent=200"},
+                    Shared{"sharding_degree=4,sharding_stage=1,ep=2,expert_rows_percent=200"},
+                    Shared{"mp=2,sharding_degree=4,sharding_stage=1,ep=4,sequence_parallel=true,"
+                           "expert_rows_percent=400"},
+                    Shared{"mp=2,sharding_degree=2,sharding_stage=1,etp=1,sequence_parallel=true"},
+                    Shared{"pp=2,sharding_degree=2,sharding_stage=1,ep=2,expert_rows_percent=200"}),
     [](const auto& info) { return "Case" + std::to_string(info.index); });
 
 TEST(SharedExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
