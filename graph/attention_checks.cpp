@@ -16,10 +16,11 @@ const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
 
 std::int64_t sequence_of(const Op& op) { return std::get<AttentionParams>(op.params).sequence; }
 
-/// Only causal attention has a window.
+/// Only causal attention has a window, and only with a window there are chunks.
 bool has_wrong_window(const Op& op) {
   const auto& params = std::get<AttentionParams>(op.params);
-  return params.window < 0 || (params.window > 0 && !params.causal);
+  return params.window < 0 || (params.chunks && params.window == 0) ||
+         (params.window > 0 && !params.causal);
 }
 
 }  // namespace
@@ -46,8 +47,8 @@ Verdict check_heads(const Op& op, Tensors tensors) {
                                          : Verdict::no("inputs and outputs differ in size");
 }
 
-/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d] or k and v [n,1,kv,d], y [n,a*d] and
-/// log_sum_exp [b,a,s] fit each other.
+/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d] or k [n,1,kv,d] and v [n,1,kv,e], y
+/// [n,a*d] or [n,a*e], and log_sum_exp [b,a,s] fit each other.
 Verdict check_flash_attention(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::flash_attention_backward;
   const std::size_t first = backward ? 1 : 0;
@@ -67,13 +68,17 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
       return Verdict::no(packed == 2 ? "kv is not [n,2,kv,d] with kv dividing a"
                                      : "the key is not [n,1,kv,d] with kv dividing a");
     }
-    if (packed == 3 && in(op, tensors, first + 2).shape != keys)
+    const Shape& values = in(op, tensors, first + packed - 1).shape;
+    if (packed == 3 && (values.size() != 4 || values[0] != keys[0] || values[1] != keys[1] ||
+                        values[2] != keys[2])) {
       return Verdict::no("the value is not like the key");
+    }
   }
   const Shape& keys = packed == 1 ? queries : in(op, tensors, first + 1).shape;
+  const Shape& values = in(op, tensors, first + packed - 1).shape;
   if (sequence_of(op) < 1 || keys[0] % sequence_of(op) != 0)
     return Verdict::no("qkv is not whole sequences");
-  if (elements(y.shape) != queries[0] * queries[2] * queries[3])
+  if (elements(y.shape) != queries[0] * queries[2] * values[3])
     return Verdict::no("y is not [n,a*d]");
   if (elements(sums.shape) != queries[0] * queries[2] || sums.dtype != DType::f32) {
     return Verdict::no("log_sum_exp is not f32 [b,a,s]");
@@ -82,6 +87,7 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
   const auto& params = std::get<AttentionParams>(op.params);
   if (params.key_ranks < 1 || params.round < 0 || (params.key_ranks > 1 && params.round > 0))
     return Verdict::no("the keys are not those of one rank of a ring, or of all");
+  if (params.soft_cap < 0) return Verdict::no("soft_cap is below 0");
   if (backward && op.outputs.size() != packed) {
     return Verdict::no("there is not one gradient per input");
   }
@@ -145,10 +151,36 @@ Verdict check_merge_attention(const Op& op, Tensors tensors) {
   return sums.dtype == DType::f32 ? Verdict::yes() : Verdict::no("log_sum_exp is not f32");
 }
 
+/// kv [n,1,a,c], rope [n,1,1,p], k [n,1,a,c-e+p] and v [n,1,a,e] fit each other.
+Verdict check_share_rope_key(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::share_rope_key_backward;
+  const auto& joined = backward ? op.outputs : op.inputs;
+  const auto& parts = backward ? op.inputs : op.outputs;
+  const Tensor &kv = tensors[joined[0].index()], &rope = tensors[joined[1].index()];
+  const Tensor &k = tensors[parts[0].index()], &v = tensors[parts[1].index()];
+  for (const Tensor* tensor : {&kv, &rope, &k, &v}) {
+    const bool shared = tensor == &rope;
+    if (tensor->shape.size() != 4 || tensor->shape[0] != kv.shape[0] || tensor->shape[1] != 1 ||
+        tensor->shape[2] != (shared ? 1 : kv.shape[2])) {
+      return Verdict::no(shared ? "the rope key is not [n,1,1,p]" : "heads are not [n,1,a,d]");
+    }
+    if (tensor->dtype != kv.dtype) return Verdict::no("keys and values differ in dtype");
+  }
+  return kv.shape[3] + rope.shape[3] == k.shape[3] + v.shape[3] && v.shape[3] < kv.shape[3]
+             ? Verdict::yes()
+             : Verdict::no("columns of keys and values are not those of kv and the rope key");
+}
+
+Verdict check_soft_cap(const Op& op, Tensors tensors) {
+  if (!(std::get<CapParams>(op.params).limit > 0)) return Verdict::no("the limit is not above 0");
+  return elementwise(op, tensors);
+}
+
 Verdict check_rotary(const Op& op, Tensors tensors) {
   const Shape& x = in(op, tensors, 0).shape;
   const auto& params = std::get<RotaryParams>(op.params);
-  if (x.size() != 4 || x[3] % 2 != 0) return Verdict::no("x is not [n,parts,a,d] with even d");
+  if (x.size() != 4 || (x[3] % 2 != 0 && params.width == 0))
+    return Verdict::no("x is not [n,parts,a,d] with even d");
   if (params.rotated < 1 || params.rotated > x[1])
     return Verdict::no("rotated is not within parts");
   if (params.width < 0 || params.width > x[3] || params.width % 2 != 0)

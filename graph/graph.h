@@ -1,7 +1,8 @@
 // A Graph holds the ops and tensors of one training step of one rank, before pipelines and devices.
 //
 // A repeated block is written once with its count: embedding x 1, layer x L, head x 1. With a task
-// branch the blocks are embedding, layer x L, join, layer x M, head. The instances are executed as
+// branch the blocks are embedding, layer x L, join, layer x M, head. Layers of several kinds that
+// alternate are a block each, which lists the indices of its layers. The instances are executed as
 // a chain: each instance's `input` is bound to the previous instance's `output`. In backward each
 // `output_gradient` is bound to the next instance's `input_gradient`. So a graph has the same size
 // for any number of layers. Ops without a block belong to the step, as the optimizer's do.
@@ -23,6 +24,9 @@ struct Block {
   std::string name;
   BlockKind kind = BlockKind::layer;
   std::int64_t count = 1;
+  /// For layers that alternate with those of other blocks: the index of each instance among all
+  /// layers, ascending. Empty: the layers follow those of the blocks before.
+  std::vector<std::int64_t> layers = {};
   std::optional<TensorId> input, output;                    ///< activations at its borders
   std::optional<TensorId> input_gradient, output_gradient;  ///< set by the backward pass
   /// The block that this one replaces in some of that block's layers, with that block's parameters.

@@ -17,6 +17,11 @@ constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};
 double share_in_window(const AttentionParams& params) {
   const auto s = double(params.sequence), w = double(params.window);
   if (!params.causal || params.window == 0 || w >= s) return 1;
+  if (params.chunks) {
+    const std::int64_t whole = params.sequence / params.window;
+    const double rest = s - double(whole) * w;
+    return (double(whole) * w * (w + 1) + rest * (rest + 1)) / (s * (s + 1));
+  }
   return (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
 }
 

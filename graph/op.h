@@ -91,6 +91,10 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   // flash_attention, where ranks of cp share each sequence (runtime/sequence_part.h):
   std::int64_t key_ranks = 1;  ///< the ranks whose keys these are: one of them, or all
   std::int64_t round = 0;      ///< where it is one: it is so many before this rank on the ring
+  /// (flash_)attention: a scaled score x becomes soft_cap tanh(x / soft_cap); 0: it stays
+  double soft_cap = 0;
+  /// The sequence is cut into chunks as long as the window, and a query sees none of another chunk.
+  bool chunks = false;
   bool operator==(const AttentionParams&) const = default;
 };
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
@@ -112,6 +116,10 @@ struct RotaryParams {  // rotary, rotary_backward
   std::int64_t width = 0;  ///< the leading columns of a head that are turned; 0: all
   double base = 10000;
   bool operator==(const RotaryParams&) const = default;
+};
+struct CapParams {  // soft_cap, soft_cap_backward
+  double limit = 1;
+  bool operator==(const CapParams&) const = default;
 };
 struct DataParams {  // load_*, token_type_add*
   std::int64_t sequence = 0;
@@ -211,10 +219,11 @@ using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
                  FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
-                 RouteParams, BalanceParams, PlaceParams>;
+                 RouteParams, BalanceParams, PlaceParams, CapParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
-/// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2).
+/// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of
+/// all chunks.
 double share_in_window(const AttentionParams& params);
 
 struct Op {

@@ -329,11 +329,12 @@ Verdict check_token_types(const Op& op, Tensors tensors) {
 Verdict check_rms_norm(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::rms_norm_backward;
   const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
-  const Shape& gamma = in(op, tensors, backward ? 2 : 1).shape;
+  const std::int64_t row = elements(in(op, tensors, backward ? 2 : 1).shape);
   const Tensor& rstd = backward ? in(op, tensors, 3) : out(op, tensors, 1);
-  if (x.size() < 2 || elements(gamma) != x.back())
-    return Verdict::no("gamma does not match the rows of x");
-  return elements(rstd.shape) * x.back() == elements(x)
+  std::int64_t columns = 1;  // of some last dimensions of x
+  for (std::size_t d = x.size(); d > 1 && columns < row; --d) columns *= x[d - 1];
+  if (x.size() < 2 || columns != row) return Verdict::no("gamma does not match the rows of x");
+  return elements(rstd.shape) * row == elements(x)
              ? Verdict::yes()
              : Verdict::no("rstd does not have one element per row");
 }

@@ -42,10 +42,16 @@ std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
   return params.group || params.elements > 0 ? params.elements : elements(in(op, tensors, i).shape);
 }
 
-Flops attention_flops(const Op& op, const Tensor& y, double products) {
+/// Returns the FLOPs of products over the columns of queries, and over those of values, which y
+/// has.
+Flops attention_flops(const Op& op, Tensors tensors, const Tensor& y, double of_queries,
+                      double of_values) {
   const auto& params = std::get<AttentionParams>(op.params);
   const double scores = double(params.sequence) * share_in_window(params);
-  return Flops(products * (2 * double(elements(y.shape)) * scores));
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const Shape& q = in(op, tensors, backward ? 1 : 0).shape;
+  const double queries = double(q[0] * q[2] * q[3]);
+  return Flops((of_queries * queries + of_values * double(elements(y.shape))) * 2 * scores);
 }
 
 }  // namespace
@@ -140,11 +146,11 @@ Flops grouped_matmul_flops(const Op& op, Tensors tensors) {
 }
 
 Flops flash_attention_flops(const Op& op, Tensors tensors) {
-  return attention_flops(op, out(op, tensors, 0), 2);
+  return attention_flops(op, tensors, out(op, tensors, 0), 1, 1);
 }
 
 Flops flash_attention_backward_flops(const Op& op, Tensors tensors) {
-  return attention_flops(op, in(op, tensors, 0), 5);
+  return attention_flops(op, tensors, in(op, tensors, 0), 3, 2);
 }
 
 }  // namespace plimsoll

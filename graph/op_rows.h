@@ -51,6 +51,8 @@ Verdict check_bias_dropout_add(const Op& op, std::span<const Tensor> tensors);
 Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
+Verdict check_share_rope_key(const Op& op, std::span<const Tensor> tensors);
+Verdict check_soft_cap(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_route(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);

@@ -120,9 +120,10 @@ std::optional<std::size_t> in_place(const Op& op, std::span<const Tensor> tensor
 
 /// Returns the floating-point operations of one execution of a matmul or attention op
 /// (multiply-add = 2), and 0 for all other ops. Attention counts in full and is not halved for
-/// causality, as in MFU; a kernel that skips masked blocks does about half. flash_attention is two
-/// products, 4 n s a d. Its backward is five products, 2.5 times as much (Dao 2023, arXiv
-/// 2307.08691, section 4.1). The scores that its backward repeats count here. They do not count in
+/// causality, as in MFU. A kernel that skips masked blocks does about half. flash_attention is two
+/// products, 4 n s a d, or 2 n s a (d + e) where values are e wide. Its backward is five products,
+/// three over d and two over e: 2.5 times as much where d = e (Dao 2023, arXiv 2307.08691, section
+/// 4.1). The scores that its backward repeats count here. They do not count in
 /// HFU, which adds ops of phase recompute. With a window, the share of the causal scores counts
 /// that the window has (share_in_window()).
 Flops flops(const Op& op, std::span<const Tensor> tensors);

@@ -33,6 +33,12 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("site", p.site);
   visit("key_ranks", p.key_ranks);
   visit("round", p.round);
+  visit("soft_cap", p.soft_cap);
+  visit("chunks", p.chunks);
+}
+template <class Visit>
+void fields(CapParams& p, Visit&& visit) {
+  visit("limit", p.limit);
 }
 template <class Visit>
 void fields(DropoutParams& p, Visit&& visit) {

@@ -247,6 +247,20 @@ Op parse_op(Line line) {
   return op;
 }
 
+/// Runs of layers: 0-4+6-10.
+std::vector<std::int64_t> parse_layers(Line& line, const std::string& text) {
+  constexpr std::int64_t kMostLayers = 1'000'000;
+  std::vector<std::int64_t> layers;
+  for (const std::string& run : split(text, '+')) {
+    const auto ends = split(run, '-');
+    const std::int64_t first = line.integer(ends[0]), last = line.integer(ends.back());
+    if (ends.size() > 2 || first < 0 || last < first || last >= kMostLayers)
+      line.fail("expected layers as 0-4+6, found '" + text + "'");
+    for (std::int64_t layer = first; layer <= last; ++layer) layers.push_back(layer);
+  }
+  return layers;
+}
+
 Block parse_block(Line line, std::size_t expected) {
   line.expect("block");
   if (line.index(line.word("index")) != expected) line.fail("blocks are not in order");
@@ -260,6 +274,7 @@ Block parse_block(Line line, std::size_t expected) {
   const auto border = [&](std::string_view key, std::optional<TensorId>& id) {
     if (const auto text = line.take(key)) id = line.tensor(*text);
   };
+  if (const auto text = line.take("layers")) block.layers = parse_layers(line, *text);
   border("input", block.input);
   border("output", block.output);
   border("input_gradient", block.input_gradient);

@@ -125,6 +125,20 @@ void append_call(std::string& text, std::size_t id, const Call& call, const Prog
   text += '\n';
 }
 
+/// Layers as runs: 0-4+6-10.
+std::string layers_text(const std::vector<std::int64_t>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
+    if (i > 0) text += "+";
+    text += fmt::format("{}", layers[i]);
+    if (end - i > 1) text += fmt::format("-{}", layers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string print(const OpParams& params) {
@@ -174,6 +188,7 @@ std::string print(const Graph& graph) {
     const auto border = [&](std::string_view name, const std::optional<TensorId>& id) {
       if (id) text += fmt::format(" {}=%{}", name, id->index());
     };
+    if (!block.layers.empty()) text += " layers=" + layers_text(block.layers);
     border("input", block.input);
     border("output", block.output);
     border("input_gradient", block.input_gradient);

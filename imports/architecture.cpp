@@ -27,7 +27,16 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"token_types", "type_vocab_size"},
       {"head_size", "head_dim"},
       {"rotary_base", "rope_theta"},
-      {"window", ""},          // of all layers
+      {"window", ""},              // of all layers, or of a pattern
+      {"window_period", ""},       // the last layer of each period lacks the window
+      {"window_rotary_base", ""},  // of layers that have the window
+      {"latent_q_rank", ""},
+      {"latent_kv_rank", ""},  // empty: the model has no latent attention
+      {"latent_nope", ""},
+      {"latent_rope", ""},
+      {"latent_value", ""},
+      {"score_cap", ""},
+      {"logit_cap", ""},
       {"parallel_norms", ""},  // before attention and an MLP beside it
       {"rotary_fraction", "partial_rotary_factor"},
   };
@@ -57,7 +66,9 @@ void read_switches(JsonObject object, Keys& into) {
 void read_always(JsonObject object, Job& job) {
   for (const auto& [key, value] :
        {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
-        std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm)}) {
+        std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm),
+        std::pair("qk_norm_across_heads", &job.qk_norm_across_heads),
+        std::pair("head_bias", &job.head_bias)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
   if (object.has("norm")) job.norm = static_cast<NormKind>(object.choice("norm", kNorms));

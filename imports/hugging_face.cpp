@@ -76,7 +76,7 @@ bool is_known(const Architecture& architecture, std::string_view key) {
   const auto named = [&](const auto& keys) {
     return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
   };
-  return named(architecture.switches) ||
+  return named(architecture.switches) || named(architecture.keys) ||
          (architecture.experts && named(architecture.experts->keys));
 }
 

@@ -21,7 +21,8 @@ bool at_most_one(const Json& value) {
   return is_off(value) || (value.is_number() && value.get<double>() <= 1);
 }
 
-constexpr std::string_view kNoLatents = "a job has no latent attention (MLA)";
+constexpr std::string_view kNoLatents =
+    "it is not known what latent attention models of this type have";
 // Other model types have a key that switches these on (models/presets/architectures).
 constexpr std::string_view kNoExperts =
     "it is not known which layers of models of this type have a mixture of experts";
@@ -31,7 +32,8 @@ constexpr std::string_view kNoBias =
     "it is not known which layers of models of this type have biases";
 constexpr std::string_view kOneAfterOther =
     "it is not known what the MLP of models of this type reads beside attention";
-constexpr std::string_view kNoCaps = "a job does not cap or clip scores, logits or projections";
+constexpr std::string_view kNoCaps =
+    "it is not known that models of this type cap or clip scores, logits or projections";
 constexpr std::string_view kOnlyAttention =
     "every layer of a job has attention, no state space and no linear attention";
 constexpr std::string_view kOneSide = "a job is an encoder or a decoder, without cross-attention";

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "imports/expert_shape.h"
@@ -27,6 +29,17 @@ void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
   job.kv_heads = job.heads;
   const std::string& grouped = known.key("kv_heads");
   if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
+  if (const std::string& rank = known.key("latent_kv_rank"); !rank.empty()) {
+    Latent& latent = job.latent.emplace();
+    const std::string& of_queries = known.key("latent_q_rank");
+    if (fields.has(of_queries)) latent.q_rank = fields.size(of_queries);
+    latent.kv_rank = fields.size(rank);
+    latent.nope = fields.size(known.key("latent_nope"));
+    latent.rope = fields.size(known.key("latent_rope"));
+    const std::string& of_values = known.key("latent_value");
+    latent.value = fields.has(of_values) ? fields.size(of_values) : latent.nope;
+    return;
+  }
   // Falcon's first architecture states as many heads of keys as of queries, and has one.
   const bool newer = switched(fields, known, "own_norm").value_or(false);
   if (fields.boolean("multi_query") && !newer) job.kv_heads = 1;
@@ -81,6 +94,13 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.out_bias = read("out_bias", known.always.out_bias);
   job.mlp_bias = read("mlp_bias", known.always.mlp_bias);
   job.qk_norm = read("qk_norm", known.always.qk_norm);
+  job.qk_norm_across_heads = known.always.qk_norm_across_heads;
+  job.head_bias = known.always.head_bias;
+  for (const auto& [size, cap] :
+       {std::pair("score_cap", &job.score_cap), std::pair("logit_cap", &job.logit_cap)}) {
+    const std::string& key = known.key(size);
+    if (!key.empty() && fields.has(key)) *cap = fields.number(key, 0, 1e6);
+  }
   if (!read("parallel_mlp", false)) return;
   bool own_norm = read("own_norm", !known.switches.contains("own_norm"));
   const std::string& norms = known.key("parallel_norms");
@@ -102,35 +122,86 @@ void note_angles(ConfigFields& fields, const std::string& key, Imported& importe
                   type.empty() ? printable(value.dump()) : printable(type)));
 }
 
-/// A Windowed says how many of the layers have a window, whatever its width is.
-enum class Windowed : std::uint8_t { none, some, all };
+/// Whether the layers with a window see chunks as long.
+bool sees_chunks(ConfigFields& fields) {
+  if (!fields.has("layer_types")) return false;
+  const Json& types = fields.raw("layer_types");
+  return types.is_array() && std::ranges::find(types, "chunked_attention") != types.end();
+}
 
-Windowed windowed_of_types(ConfigFields& fields) {
+/// Reads the layers that have a window of a list of types.
+std::vector<bool> windowed_of_types(ConfigFields& fields, std::int64_t layers) {
   const Json& types = fields.raw("layer_types");
   if (!types.is_array()) fields.fail("layer_types", "a list is required");
-  std::size_t full = 0;
+  std::vector<bool> windowed;
   for (const Json& type : types) {
     const bool known =
         type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
     if (!known) fields.fail("layer_types", "every layer of a job has attention");
-    full += type == "full_attention";
+    windowed.push_back(type != "full_attention");
   }
-  return full == types.size() ? Windowed::none : full == 0 ? Windowed::all : Windowed::some;
+  if (sees_chunks(fields) && std::ranges::find(types, "sliding_attention") != types.end())
+    fields.fail("layer_types", "layers of a job have windows or chunks, and not both");
+  if (std::int64_t(windowed.size()) != layers)
+    fields.fail("layer_types", fmt::format("a type for each of the {} layers is required", layers));
+  return windowed;
 }
 
-Windowed windowed(ConfigFields& fields, const Architecture& known, std::int64_t layers) {
-  Windowed found = known.key("window").empty() ? Windowed::some : Windowed::all;
-  if (fields.has("layer_types")) found = windowed_of_types(fields);
+/// A Windows says which layers have a window, whatever its width is. Nothing: some, and it is not
+/// known which.
+using Windows = std::optional<std::vector<bool>>;
+
+Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t layers) {
+  const auto n = std::size_t(layers);
+  Windows found;
+  if (!known.key("window").empty()) found.emplace(n, true);
+  const std::string& period = known.key("window_period");
+  if (!period.empty() && fields.has(period)) {
+    const auto length = std::size_t(fields.size(period));
+    for (std::size_t i = length - 1; i < n; i += length) (*found)[i] = false;
+  }
+  if (fields.has("layer_types")) found = windowed_of_types(fields, layers);
   if (fields.has("use_sliding_window")) {
-    if (!fields.boolean("use_sliding_window")) found = Windowed::none;
+    const bool uses = fields.boolean("use_sliding_window");
+    if (!uses) found.emplace(n, false);
     // The layers from this one on have the window.
-    if (fields.has("max_window_layers") &&
-        fields.number("max_window_layers", 0, 1e9) >= static_cast<double>(layers))
-      found = Windowed::none;
+    if (uses && fields.has("max_window_layers")) {
+      const double first = fields.number("max_window_layers", 0, 1e9);
+      found.emplace(n);
+      for (std::size_t i = 0; i < n; ++i) (*found)[i] = double(i) >= first;
+    }
   }
   for (const char* key : {"max_window_layers", "sliding_window", "attention_chunk_size"})
     fields.mark_read(key);
   return found;
+}
+
+/// Returns the shortest list that gives all layers when it is repeated.
+std::vector<bool> shortest_period(const std::vector<bool>& layers) {
+  for (std::size_t period = 1; period < layers.size(); ++period) {
+    bool repeats = true;
+    for (std::size_t i = period; i < layers.size(); ++i)
+      repeats = repeats && layers[i] == layers[i % period];
+    if (repeats) return {layers.begin(), layers.begin() + std::ptrdiff_t(period)};
+  }
+  return layers;
+}
+
+/// Reads the base of rotary embeddings, of layers with and without a window where they differ.
+void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& job) {
+  if (rope.has("rope_theta")) job.rotary_base = rope.number("rope_theta", 1, 1e12);
+  if (rope.has("partial_rotary_factor"))
+    job.rotary_fraction = rope.number("partial_rotary_factor", 0, 1);
+  for (const auto& [name, member] : value.items()) {
+    if (!member.is_object()) continue;
+    const bool windowed = name == "sliding_attention";
+    if (!windowed && name != "full_attention")
+      rope.fail(name, "layers with a window and others may differ, and no others");
+    JsonObject own(member, fields.file(), json_pointer(rope.pointer(), name));
+    if (own.has("rope_theta")) {
+      (windowed ? job.window_rotary_base : job.rotary_base) = own.number("rope_theta", 1, 1e12);
+    }
+  }
 }
 
 }  // namespace
@@ -190,35 +261,41 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
 }
 
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
-  const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction");
-  double base = fields.has(base_key) ? fields.number(base_key, 1, 1e12) : 10000;
-  double part = fields.has(part_key) ? fields.number(part_key, 0, 1) : 1;
+  Job& job = *imported.job;
+  const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction"),
+                    &of_windows = known.key("window_rotary_base");
+  if (fields.has(base_key)) job.rotary_base = fields.number(base_key, 1, 1e12);
+  if (fields.has(part_key)) job.rotary_fraction = fields.number(part_key, 0, 1);
+  if (!of_windows.empty() && fields.has(of_windows))
+    job.window_rotary_base = fields.number(of_windows, 1, 1e12);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!fields.has(key)) continue;
     const Json& value = fields.raw(key);
     if (!value.is_object()) fields.fail(key, "an object is required");
     JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
-    for (const auto& [name, member] : value.items()) {
-      if (member.is_object()) rope.fail(name, "all layers of a job have one rotary_base");
-    }
-    if (rope.has("rope_theta")) base = rope.number("rope_theta", 1, 1e12);
-    if (rope.has("partial_rotary_factor")) part = rope.number("partial_rotary_factor", 0, 1);
+    read_bases(fields, rope, value, job);
     note_angles(fields, key, imported);
   }
-  imported.job->rotary_base = base;
-  imported.job->rotary_fraction = part;
 }
 
 void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
-  const Windowed layers = windowed(fields, known, job.layers);
-  if (layers == Windowed::none) return;
+  const Windows layers = windowed(fields, known, job.layers);
+  const double base = std::exchange(job.window_rotary_base, 0);
+  if (layers && std::ranges::find(*layers, true) == layers->end()) return;
   for (const char* key : {"sliding_window", "attention_chunk_size"}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
-    if (layers == Windowed::all && key == known.key("window")) job.window = window;
+    const bool chunks = sees_chunks(fields);
+    if (layers && key == std::string_view(chunks ? "attention_chunk_size" : "sliding_window")) {
+      job.window = window;
+      job.window_chunks = chunks;
+      job.window_pattern = shortest_period(*layers);
+      if (job.window_pattern == std::vector{true}) job.window_pattern.clear();
+      if (base != job.rotary_base) job.window_rotary_base = base;
+    }
     if (window >= job.sequence || job.window > 0) continue;
-    fields.fail(key, fmt::format("a window of a job is of all layers, and this model has layers "
-                                 "that see all {} tokens; --sequence {} or less fits in the window",
+    fields.fail(key, fmt::format("it is not known which layers of models of this type see all {} "
+                                 "tokens; --sequence {} or less fits in the window",
                                  job.sequence, window));
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "graph/op_table.h"
@@ -81,6 +82,13 @@ Verdict check_borders(const Graph& graph) {
       continue;
     }
     const bool last = i + 1 == graph.blocks.size() || graph.blocks[i + 1].variant_of;
+    const bool ascends = std::ranges::adjacent_find(block.layers, std::ranges::greater_equal()) ==
+                         block.layers.end();
+    if (!block.layers.empty() &&
+        (block.kind != BlockKind::layer || std::int64_t(block.layers.size()) != block.count ||
+         block.layers.front() < 0 || !ascends)) {
+      return Verdict::no("block " + block.name + " does not list its layers in order");
+    }
     if (block.count < 1) return Verdict::no("block " + block.name + " has no instances");
     if (i > 0 && !block.input) return Verdict::no("block " + block.name + " has no input");
     if (!last && !block.output) return Verdict::no("block " + block.name + " has no output");

@@ -11,7 +11,11 @@ namespace plimsoll {
 BlockBuilder::BlockBuilder(Graph& graph, const Job& job, std::int64_t micro_batch, std::string name,
                            BlockKind kind, std::int64_t count)
     : graph_(graph), job_(job), micro_batch_(micro_batch), block_(graph.blocks.size()) {
-  graph.blocks.push_back({std::move(name), kind, count, {}, {}, {}, {}});
+  Block block;
+  block.name = std::move(name);
+  block.kind = kind;
+  block.count = count;
+  graph.blocks.push_back(std::move(block));
 }
 
 TensorId BlockBuilder::tensor(const std::string& name, Shape shape, DType dtype) {
@@ -64,9 +68,11 @@ TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x, double ep
   return y;
 }
 
-TensorId BlockBuilder::rms_norm(const std::string& name, TensorId x, double epsilon) {
-  const Shape rows = shape(x), each(rows.begin(), rows.end() - 1);
-  const TensorId gamma = parameter(name + ".gamma", {rows.back()}, Init::ones, 0, {});
+TensorId BlockBuilder::rms_norm(const std::string& name, TensorId x, double epsilon,
+                                std::size_t dims) {
+  const Shape rows = shape(x), each(rows.begin(), rows.end() - std::ptrdiff_t(dims)),
+              row(rows.end() - std::ptrdiff_t(dims), rows.end());
+  const TensorId gamma = parameter(name + ".gamma", {elements(row)}, Init::ones, 0, {});
   const TensorId y = tensor(name + ".y", rows), rstd = tensor(name + ".rstd", each);
   op(OpKind::rms_norm, {x, gamma}, {y, rstd}, NormParams{epsilon});
   return y;
@@ -118,13 +124,14 @@ TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   return y;
 }
 
-TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string& name) {
+TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string& name,
+                               const Attention& kind) {
   const TensorId y = tensor(name, shape(x));
   op(OpKind::rotary, {x}, {y},
      RotaryParams{.sequence = job_.sequence,
                   .rotated = parts,
-                  .width = job_.rotary_fraction == 1 ? 0 : rotary_width(job_),
-                  .base = job_.rotary_base});
+                  .width = rotary_width(job_) == shape(x).back() ? 0 : rotary_width(job_),
+                  .base = kind.rotary_base});
   return y;
 }
 
@@ -138,7 +145,7 @@ BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind)
   const std::int64_t depth = width_of_head(kind);
   TensorId qkv =
       linear("qkv", x, {.out = {3, kind.heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
-  if (kind.rotary) qkv = rotated(qkv, 2, "rotated");
+  if (kind.rotary) qkv = rotated(qkv, 2, "rotated", kind);
   const Shape heads = {micro_batch_, kind.heads, job_.sequence, depth};
   const Heads split{tensor("q", heads), tensor("k", heads), tensor("v", heads)};
   op(OpKind::split_heads, {qkv}, {split.q, split.k, split.v},
@@ -155,8 +162,8 @@ BlockBuilder::Heads BlockBuilder::split_grouped(TensorId x, const Attention& kin
   TensorId pair =
       linear("kv_projection", x, {.out = {2, kv, depth}, .split_dim = 2, .bias = kind.qkv_bias});
   if (kind.rotary) {
-    q = rotated(q, 1, "rotated");
-    pair = rotated(pair, 1, "rotated_kv");
+    q = rotated(q, 1, "rotated", kind);
+    pair = rotated(pair, 1, "rotated_kv", kind);
   }
   const Shape keys = {micro_batch_, kv, s, depth};
   const Heads split{tensor("q", {micro_batch_, kv, kind.heads / kv * s, depth}), tensor("k", keys),
@@ -172,17 +179,24 @@ TensorId BlockBuilder::heads_of(TensorId x, const std::string& name, const Shape
   return heads;
 }
 
-/// Queries and keys are normed head by head before they are turned. Values are not, so that each of
-/// the three has a linear layer: backward keeps queries and keys of before the norm, and values
-/// once. Frameworks that compute one product and split it behind move as many bytes.
+/// Norms each head, or with one statistic all heads of a token at once.
+TensorId BlockBuilder::normed_heads(TensorId x, const std::string& name, const Attention& kind) {
+  return rms_norm(name + "_norm", x, *kind.qk_norm_epsilon,
+                  kind.qk_norm_across_heads ? shape(x).size() - 1 : 1);
+}
+
+/// Queries and keys are normed head by head, or all heads at once (OLMo 2), before they are turned.
+/// Values are not, so that each of the three has a linear layer: backward keeps queries and keys of
+/// before the norm, and values once. Frameworks that compute one product and split it behind move
+/// as many bytes.
 BlockBuilder::Heads BlockBuilder::split_normed(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
   const auto part = [&](const std::string& name, std::int64_t heads, bool is_normed) {
     TensorId y = linear(name + "_projection", x,
                         {.out = {1, heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
     if (!is_normed) return y;
-    y = rms_norm(name + "_norm", y, *kind.qk_norm_epsilon);
-    return kind.rotary ? rotated(y, 1, "rotated_" + name) : y;
+    y = normed_heads(y, name, kind);
+    return kind.rotary ? rotated(y, 1, "rotated_" + name, kind) : y;
   };
   const TensorId q = part("q", kind.heads, true), k = part("k", kv, true), v = part("v", kv, false);
   const Shape queries = {micro_batch_, kv, kind.heads / kv * s, depth};
@@ -190,28 +204,62 @@ BlockBuilder::Heads BlockBuilder::split_normed(TensorId x, const Attention& kind
   return {heads_of(q, "q", queries), heads_of(k, "k", keys), heads_of(v, "v", keys)};
 }
 
+/// Multi-head latent attention in the form of training: keys and values of all heads are built
+/// (DeepSeek-V2, arXiv 2405.04434, section 2.1 and appendix C). The columns that are turned come
+/// first in each head, an order that random weights do not know. The shared rope key is a product
+/// of its own; frameworks append its columns to the product of the latent.
+BlockBuilder::Heads BlockBuilder::split_latent(TensorId x, const Attention& kind) {
+  const Latent& latent = *job_.latent;
+  const std::int64_t heads = kind.heads, s = job_.sequence, width = latent.nope + latent.rope;
+  const auto narrow = [&](const std::string& name, std::int64_t rank) {
+    const TensorId y = linear(name + "_down", x, {.out = {rank}, .bias = false});
+    return rms_norm(name + "_latent", y, kind.latent_epsilon);
+  };
+  const Linear of_queries = {.out = {1, heads, width}, .split_dim = 2, .bias = false};
+  TensorId q = latent.q_rank > 0 ? linear("q_up", narrow("q", latent.q_rank), of_queries)
+                                 : linear("q_projection", x, of_queries);
+  q = rotated(q, 1, "rotated_q", kind);
+  const TensorId kv_latent = narrow("kv", latent.kv_rank);
+  const TensorId rope = rotated(linear("rope_key", x, {.out = {1, 1, latent.rope}, .bias = false}),
+                                1, "rotated_key", kind);
+  const TensorId kv =
+      linear("kv_up", kv_latent,
+             {.out = {1, heads, latent.nope + latent.value}, .split_dim = 2, .bias = false});
+  const TensorId k = tensor("key", {tokens(), 1, heads, width}),
+                 v = tensor("value", {tokens(), 1, heads, latent.value});
+  op(OpKind::share_rope_key, {kv, rope}, {k, v});
+  return {heads_of(q, "q", {micro_batch_, heads, s, width}),
+          heads_of(k, "k", {micro_batch_, heads, s, width}),
+          heads_of(v, "v", {micro_batch_, heads, s, latent.value})};
+}
+
 BlockBuilder::Heads BlockBuilder::split(TensorId x, const Attention& kind) {
+  if (job_.latent) return split_latent(x, kind);
   if (kind.qk_norm_epsilon) return split_normed(x, kind);
   return kind.kv_heads == kind.heads ? split_fused(x, kind) : split_grouped(x, kind);
 }
 
 TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   const Heads heads = split(x, kind);
-  const std::int64_t depth = width_of_head(kind);
   AttentionParams params;
   params.sequence = job_.sequence;
-  params.scale = 1.0 / std::sqrt(double(depth));
+  params.scale = 1.0 / std::sqrt(double(shape(heads.q).back()));
   params.causal = kind.causal;
-  if (job_.window < job_.sequence) params.window = job_.window;
+  if (kind.window < job_.sequence) params.window = kind.window;
+  params.chunks = kind.chunks && params.window > 0;
+  params.soft_cap = kind.score_cap;
   if (job_.dropout > 0) {
     const DropoutParams draws = next_dropout();
     params.dropout = draws.rate;
     params.seed = draws.seed;
     params.site = draws.site;
   }
-  const TensorId context = tensor("context", shape(heads.q));
+  Shape rows = shape(heads.q);
+  rows.back() = shape(heads.v).back();
+  const std::int64_t columns = kind.heads * rows.back();
+  const TensorId context = tensor("context", rows);
   op(OpKind::attention, {heads.q, heads.k, heads.v}, {context}, params);
-  const TensorId merged = tensor("merged", {tokens(), kind.heads * depth});
+  const TensorId merged = tensor("merged", {tokens(), columns});
   op(OpKind::merge_heads, {context}, {merged}, AttentionParams{.sequence = job_.sequence});
   return linear(
       "projection", merged,
@@ -222,9 +270,15 @@ TensorId BlockBuilder::logits(TensorId y, std::optional<TensorId> tied_to) {
   const std::int64_t hidden = shape(y)[1];
   const TensorId weight = parameter("weight", {job_.vocab, hidden}, Init::normal, kInitStddev, 0);
   graph_.at(weight).tied_to = tied_to;
-  const TensorId logits = tensor("logits", {shape(y)[0], job_.vocab});
-  op(OpKind::matmul, {y, weight}, {logits}, MatmulParams{.transpose_b = true});
-  return logits;
+  const Shape rows = {shape(y)[0], job_.vocab};
+  std::vector<TensorId> inputs = {y, weight};
+  if (job_.head_bias) inputs.push_back(parameter("bias", {job_.vocab}, Init::zeros, 0, 0));
+  const TensorId logits = tensor("logits", rows);
+  op(OpKind::matmul, std::move(inputs), {logits}, MatmulParams{.transpose_b = true});
+  if (job_.logit_cap == 0) return logits;
+  const TensorId capped = tensor("capped", rows);
+  op(OpKind::soft_cap, {logits}, {capped}, CapParams{job_.logit_cap});
+  return capped;
 }
 
 void BlockBuilder::loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count) {

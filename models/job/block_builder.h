@@ -40,8 +40,8 @@ class BlockBuilder {
           OpParams params = {});
 
   TensorId layer_norm(const std::string& name, TensorId x, double epsilon);
-  /// Norms the rows of the last dimension.
-  TensorId rms_norm(const std::string& name, TensorId x, double epsilon);
+  /// Norms rows of the last `dims` dimensions.
+  TensorId rms_norm(const std::string& name, TensorId x, double epsilon, std::size_t dims = 1);
 
   struct Linear {
     Shape out;  ///< y = x W + b with x [n, k], W [k, out...]
@@ -64,14 +64,21 @@ class BlockBuilder {
     std::int64_t head_width = 0;  ///< columns of a head; 0: hidden / heads
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
     std::optional<double> qk_norm_epsilon = {};  ///< of norms of each head's query and key
+    bool qk_norm_across_heads = false;
     double out_stddev = kInitStddev;
+    double rotary_base = 10000;
+    std::int64_t window = 0;  ///< as in AttentionParams
+    bool chunks = false;
+    double score_cap = 0;          ///< of scores; 0: none
+    double latent_epsilon = 1e-5;  ///< of norms of latents, where the job has them
   };
   /// Adds projection(attention(query, key and value of x)).
   TensorId attention(TensorId x, const Attention& kind);
 
   /// Adds the cross entropy of logits against `targets`, of which the global batch has `count`.
   void loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count);
-  /// Adds logits = y table^T. The table is a parameter of its own or that of the embedding.
+  /// Adds logits = y table^T, with a bias and a soft cap where the job has them. The table is a
+  /// parameter of its own or that of the embedding.
   TensorId logits(TensorId y, std::optional<TensorId> tied_to);
 
  private:
@@ -82,7 +89,9 @@ class BlockBuilder {
   Heads split_fused(TensorId x, const Attention& kind);
   Heads split_grouped(TensorId x, const Attention& kind);
   Heads split_normed(TensorId x, const Attention& kind);
-  TensorId rotated(TensorId x, std::int64_t parts, const std::string& name);
+  Heads split_latent(TensorId x, const Attention& kind);
+  TensorId normed_heads(TensorId x, const std::string& name, const Attention& kind);
+  TensorId rotated(TensorId x, std::int64_t parts, const std::string& name, const Attention& kind);
   /// Adds heads [b,heads,rows,d] of a value [n,1,heads,d].
   TensorId heads_of(TensorId x, const std::string& name, const Shape& shape);
   DropoutParams next_dropout();

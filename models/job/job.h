@@ -106,6 +106,17 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
+/// Latent attention (MLA; DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys with
+/// values, come from narrow latents. A head's query and key are nope + rope columns wide.
+struct Latent {
+  std::int64_t q_rank = 0;  ///< width of the queries' latent; 0: they are projected at once
+  std::int64_t kv_rank = 0;
+  std::int64_t nope = 0;   ///< columns of a head's query and key that are not turned
+  std::int64_t rope = 0;   ///< those that are turned; all heads share a key's
+  std::int64_t value = 0;  ///< columns of a head's value
+  bool operator==(const Latent&) const = default;
+};
+
 struct Job {
   std::string name;
   Family family = Family::gpt;
@@ -128,7 +139,16 @@ struct Job {
   bool mlp_bias = false;       ///< of the MLP's layers
   /// RMS norms of each head's query and key, with one weight for all heads (Qwen3).
   bool qk_norm = false;
-  std::int64_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
+  bool qk_norm_across_heads = false;  ///< qk_norm over all heads at once, with as wide a weight
+  std::int64_t window = 0;     ///< keys that a query sees, its own among them; 0: all before it
+  bool window_chunks = false;  ///< tokens see their chunk of `window` tokens (Llama 4)
+  /// Which layers have the window: layer i where element i mod size is true. Empty: all of them.
+  std::vector<bool> window_pattern = {};
+  double window_rotary_base = 0;  ///< rotary_base of layers with the window; 0: as the others
+  double score_cap = 0;           ///< soft cap of attention scores (Gemma 2); 0: none
+  double logit_cap = 0;           ///< soft cap of logits
+  std::optional<Latent> latent = {};
+  bool head_bias = false;  ///< of the logits' layer
   double rotary_base = 10000;
   double rotary_fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
   Activation activation = Activation::swiglu;
@@ -176,8 +196,12 @@ void check_job(const Job& job, const std::string& file);
 /// what each family computes.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
 
-/// Returns the columns of an attention head.
+/// Returns the columns of an attention head's query and key.
 std::int64_t head_width(const Job& job);
+/// Returns the columns of its value.
+std::int64_t value_width(const Job& job);
+/// Returns whether a layer has the window.
+bool has_window(const Job& job, std::int64_t layer);
 /// Returns how many of them rotary embeddings turn (family llama).
 std::int64_t rotary_width(const Job& job);
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/job/attention_json.h"
 #include "models/job/experts_json.h"
 #include "models/job/job.h"
 #include "models/job/job_limits.h"
@@ -55,24 +56,6 @@ void check_sizes(const Job& job, const std::string& file) {
   check_rules(rules, file);
 }
 
-/// Rotary embeddings turn pairs of a head's columns.
-void check_rotary(const Job& job, const std::string& file) {
-  const std::int64_t head = head_width(job);
-  if (head % 2 != 0) {
-    refuse(file, job.head_size > 0 ? "/head_size" : "/heads",
-           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
-                       head));
-  }
-  const double turned = double(head) * job.rotary_fraction;
-  const bool whole = std::abs(turned - std::round(turned)) < 1e-6;
-  if (!whole || turned < 1.5 || turned > double(head) || std::llround(turned) % 2 != 0) {
-    refuse(file, "/rotary_fraction",
-           fmt::format("found {}; it is {:g} of the {} columns of a head, and an even number of "
-                       "them from 2 on is required",
-                       job.rotary_fraction, turned, head));
-  }
-}
-
 /// The norms and inputs of a llama layer that exclude each other.
 void check_layer(const Job& job, const std::string& file) {
   if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
@@ -111,7 +94,7 @@ void check_branch(const Job& job, const std::string& file) {
 }
 
 void check_attention(const Job& job, const std::string& file) {
-  if (job.head_size == 0 && job.hidden % job.heads != 0) {
+  if (job.head_size == 0 && !job.latent && job.hidden % job.heads != 0) {
     const char* or_size = job.family == Family::llama ? ", or head_size states their width" : "";
     refuse(file, "/heads",
            fmt::format("found {} heads; they must divide hidden {}{}", job.heads, job.hidden,
@@ -127,7 +110,7 @@ void check_attention(const Job& job, const std::string& file) {
     refuse(file, "/kv_heads",
            fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
   }
-  if (job.family == Family::llama) check_rotary(job, file);
+  if (job.family == Family::llama) check_llama_attention(job, file);
 }
 
 void check_masked(const Job& job, const std::string& file) {
@@ -153,11 +136,14 @@ void check_totals(const Job& job, const std::string& file) {
   const double narrow = static_cast<double>(branch.hidden),
                branch_layers = static_cast<double>(branch.layers),
                branch_ffn = static_cast<double>(branch.ffn_hidden);
-  const double heads = static_cast<double>(job.heads * head_width(job));
+  double heads = static_cast<double>(job.heads * std::max(head_width(job), value_width(job)));
+  if (job.latent) heads += static_cast<double>(job.latent->q_rank + job.latent->kv_rank);
+  const Latent latent = job.latent.value_or(Latent{});
+  const double of_latents = static_cast<double>(latent.q_rank + latent.kv_rank) * 2 * heads;
   const Experts experts = job.experts.value_or(Experts{});
   const double expert_ffn = static_cast<double>(experts.ffn_hidden),
                chosen = static_cast<double>(experts.chosen);
-  const double parameters = layers * (4 * hidden * heads + 3 * hidden * ffn) +
+  const double parameters = layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
                             layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
                             hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
@@ -186,19 +172,7 @@ void read_choice(JsonObject& object, const char* key,
 }
 
 void read_llama(JsonObject& object, Job& job) {
-  if (object.has("head_size")) {
-    job.head_size = object.integer("head_size", 1, kMostHeadSize);
-    // The width that heads have anyway is not stated again.
-    if (job.head_size * job.heads == job.hidden) job.head_size = 0;
-  }
-  for (const auto& [key, value] :
-       {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
-        std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm)}) {
-    if (object.has(key)) *value = object.boolean(key);
-  }
-  if (object.has("window")) job.window = object.integer("window", 1, kMostSequence);
-  if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
-  if (object.has("rotary_fraction")) job.rotary_fraction = object.number("rotary_fraction", 0, 1);
+  read_attention(object, job);
   read_choice(object, "activation", kActivations, job.activation);
   read_choice(object, "norm", kNorms, job.norm);
   read_choice(object, "norm_place", kNormPlaces, job.norm_place);
@@ -236,16 +210,8 @@ void write_choice(Json& value, const char* key, const std::array<std::string_vie
   if (choice != Enumeration{}) value[key] = words[static_cast<std::size_t>(choice)];
 }
 
-/// Files of before a key existed keep their bytes: what has its default is not written.
 void write_llama(const Job& job, Json& value) {
-  if (job.head_size > 0) value["head_size"] = job.head_size;
-  value["qkv_bias"] = job.qkv_bias;
-  if (job.out_bias) value["out_bias"] = true;
-  if (job.mlp_bias) value["mlp_bias"] = true;
-  if (job.qk_norm) value["qk_norm"] = true;
-  if (job.window > 0) value["window"] = job.window;
-  value["rotary_base"] = job.rotary_base;
-  if (job.rotary_fraction != 1) value["rotary_fraction"] = job.rotary_fraction;
+  write_attention(job, value);
   write_choice(value, "activation", kActivations, job.activation);
   write_choice(value, "norm", kNorms, job.norm);
   write_choice(value, "norm_place", kNormPlaces, job.norm_place);

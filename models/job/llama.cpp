@@ -11,10 +11,15 @@
 // attention and MLP in parallel, a part of each head turned: GPT-NeoX (arXiv 2204.06745, section
 //   2.1); in parallel behind one norm: Falcon (arXiv 2311.16867, section 4)
 // a mixture of experts in place of the MLP: experts.cpp
+// a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
+//   section 2)
+// latent attention: DeepSeek-V2 (arXiv 2405.04434, section 2.1)
 #include <cmath>
+#include <span>
 
 #include "base/error.h"
 #include "models/job/block_builder.h"
+#include "models/job/layer_forms.h"
 
 namespace plimsoll {
 
@@ -50,7 +55,8 @@ TensorId branch(BlockBuilder& block, const Job& job, const std::string& norm_nam
   return job.norm_place == NormPlace::before ? y : norm(block, job, norm_name, y);
 }
 
-Attended attend(BlockBuilder& block, const Job& job, TensorId x, double out_stddev) {
+Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, TensorId x,
+                double out_stddev) {
   const TensorId read = job.norm_place == NormPlace::after ? x : norm(block, job, "norm1", x);
   BlockBuilder::Attention kind = {.heads = job.heads,
                                   .kv_heads = job.kv_heads,
@@ -59,24 +65,28 @@ Attended attend(BlockBuilder& block, const Job& job, TensorId x, double out_stdd
                                   .qkv_bias = job.qkv_bias,
                                   .out_bias = job.out_bias,
                                   .rotary = true,
-                                  .out_stddev = out_stddev};
+                                  .qk_norm_across_heads = job.qk_norm_across_heads,
+                                  .out_stddev = out_stddev,
+                                  .rotary_base = job.rotary_base,
+                                  .window = form.windowed ? job.window : 0,
+                                  .chunks = job.window_chunks,
+                                  .score_cap = job.score_cap,
+                                  .latent_epsilon = kEpsilon};
+  if (form.windowed && job.window_rotary_base > 0) kind.rotary_base = job.window_rotary_base;
   if (job.qk_norm) kind.qk_norm_epsilon = kEpsilon;
   const TensorId attended = branch(block, job, "attention_norm", block.attention(read, kind));
   return {read, block.dropout("attended", attended)};
 }
 
-/// Layers of one kind: with one MLP, or with a mixture of experts.
-struct LayerKind {
-  const char* block;
-  std::int64_t count;
-  bool experts;
-};
-
-void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const LayerKind& kind) {
-  BlockBuilder block(graph, job, micro_batch, kind.block, BlockKind::layer, kind.count);
+/// Layers of one form, among `forms` of the job.
+void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const FormLayers& layers,
+                  std::span<const FormLayers> forms) {
+  BlockBuilder block(graph, job, micro_batch, block_name(layers.form, forms), BlockKind::layer,
+                     std::int64_t(layers.layers.size()));
+  if (alternate(forms)) block.definition().layers = layers.layers;
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
-  const Attended attention = attend(block, job, x, out_stddev);
+  const Attended attention = attend(block, job, layers.form, x, out_stddev);
   const TensorId middle = block.add("middle", x, attention.branch);
   TensorId read = job.mlp_input == MlpInput::own_norm ? x : middle;
   if (job.mlp_input == MlpInput::shared_norm) {
@@ -89,7 +99,7 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
         "down", active_mlp(block, read, "", job.ffn_hidden),
         {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
   };
-  const TensorId down = kind.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
+  const TensorId down = layers.form.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
   const TensorId fed = branch(block, job, "mlp_norm", down);
   block.output(block.add("output", middle, block.dropout("fed", fed)));
 }
@@ -140,10 +150,8 @@ TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
 Graph build_llama(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
   const TensorId word = build_embedding(graph, job, micro_batch);
-  const std::int64_t dense = job.experts ? job.experts->dense_layers : job.layers;
-  if (dense > 0) build_layers(graph, job, micro_batch, {"layer", dense, false});
-  if (dense < job.layers)
-    build_layers(graph, job, micro_batch, {"expert_layer", job.layers - dense, true});
+  const std::vector<FormLayers> forms = layer_forms(job);
+  for (const FormLayers& layers : forms) build_layers(graph, job, micro_batch, layers, forms);
   build_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }

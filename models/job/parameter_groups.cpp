@@ -33,11 +33,16 @@ std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
 
 using Kinds = std::map<TensorId, std::string_view>;
 
+/// Whether a match names a block. Layers of several kinds are also named together.
+bool is_named(const Block& block, std::string_view match) {
+  return block.name == match || (!block.layers.empty() && match == "layer");
+}
+
 bool is_matched(const Graph& graph, const Kinds& kinds, TensorId id, std::string_view match) {
   const Tensor& tensor = graph.at(id);
   if (tensor.role != TensorRole::parameter || !tensor.block) return false;
   const auto kind = kinds.find(tensor.tied_to.value_or(id));
-  return tensor.name == match || graph.at(*tensor.block).name == match ||
+  return tensor.name == match || is_named(graph.at(*tensor.block), match) ||
          (kind != kinds.end() && kind->second == match);
 }
 
@@ -76,7 +81,7 @@ std::optional<std::string> unmatched_group(const Graph& graph, std::string_view 
     if (match == kind) return std::nullopt;
   }
   for (const Block& block : graph.blocks) {
-    if (match == block.name) return std::nullopt;
+    if (is_named(block, match)) return std::nullopt;
     known += ", " + block.name;
   }
   for (const Tensor& tensor : graph.tensors) {

@@ -22,10 +22,21 @@ Graph build_forward(const Job& job, std::int64_t micro_batch) {
 }
 
 std::int64_t head_width(const Job& job) {
+  if (job.latent) return job.latent->nope + job.latent->rope;
   return job.head_size > 0 ? job.head_size : job.hidden / job.heads;
 }
 
+std::int64_t value_width(const Job& job) {
+  return job.latent ? job.latent->value : head_width(job);
+}
+
+bool has_window(const Job& job, std::int64_t layer) {
+  const std::vector<bool>& pattern = job.window_pattern;
+  return job.window > 0 && (pattern.empty() || pattern[std::size_t(layer) % pattern.size()]);
+}
+
 std::int64_t rotary_width(const Job& job) {
+  if (job.latent) return job.latent->rope;
   return std::llround(double(head_width(job)) * job.rotary_fraction);
 }
 
@@ -61,7 +72,9 @@ Flops forward_matmul_flops_per_sequence(const Job& job) {
     } else if (op.kind == OpKind::grouped_matmul) {
       one = flops(op, graph.tensors).value();
     } else if (op.kind == OpKind::attention) {  // q k^T and p v
-      one = 4.0 * double(elements(graph.at(op.inputs[0]).shape)) * double(job.sequence) *
+      const std::int64_t columns =
+          elements(graph.at(op.inputs[0]).shape) + elements(graph.at(op.outputs[0]).shape);
+      one = 2.0 * double(columns) * double(job.sequence) *
             share_in_window(std::get<AttentionParams>(op.params));
     }
     total += double(graph.at(*op.block).count) * one;

@@ -23,10 +23,10 @@ BlockOps ops_of(const Graph& graph, BlockId block) {
   return found;
 }
 
-/// Returns whether an op is in the attention core: the products, the softmax and its dropout
-/// between query, key, value and the context.
+/// Returns whether an op is in the attention core: the products, the cap of scores, the softmax and
+/// its dropout between query, key, value and the context.
 bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op& op) {
-  if (op.kind == OpKind::softmax) return true;
+  if (op.kind == OpKind::softmax || op.kind == OpKind::soft_cap) return true;
   if (op.kind == OpKind::dropout || op.kind == OpKind::masked_dropout) {
     return std::any_of(ops.begin(), ops.end(), [&](const Op& other) {
       return other.kind == OpKind::softmax && other.outputs[0] == op.inputs[0];

@@ -190,7 +190,7 @@ class KernelSelector {
     const auto params = std::get<AttentionParams>(op.params);
     Shape square = graph_.at(q).shape;
     square.back() = params.sequence;
-    const TensorId scores = derived(context, ".scores", square);
+    TensorId scores = derived(context, ".scores", square);
     TensorId probabilities = derived(context, ".probabilities", square);
     Op step = op;
     const auto emit = [&](OpKind kind, std::vector<TensorId> inputs, TensorId output,
@@ -203,9 +203,16 @@ class KernelSelector {
     };
     emit(OpKind::matmul, {q, k}, scores,
          MatmulParams{.batch_dims = 2, .transpose_b = true, .scale = params.scale});
+    if (params.soft_cap > 0) {
+      const TensorId capped = derived(context, ".capped", square);
+      emit(OpKind::soft_cap, {scores}, capped, CapParams{params.soft_cap});
+      scores = capped;
+    }
     emit(OpKind::softmax, {scores}, probabilities,
-         AttentionParams{
-             .sequence = params.sequence, .causal = params.causal, .window = params.window});
+         AttentionParams{.sequence = params.sequence,
+                         .causal = params.causal,
+                         .window = params.window,
+                         .chunks = params.chunks});
     if (params.dropout > 0) {
       const TensorId dropped = derived(context, ".dropped", square);
       emit(OpKind::dropout, {probabilities}, dropped,

@@ -14,7 +14,8 @@ namespace {
 /// sums of all tokens arise, and own_part where a whole value is there already.
 class TokenSplitter {
  public:
-  /// `experts_apart`: what experts read and give is left whole for expert_parallel, which splits it.
+  /// `experts_apart`: what experts read and give is left whole for expert_parallel, which splits
+  /// it.
   TokenSplitter(Graph& graph, std::int64_t degree, bool experts_apart)
       : graph_(graph), degree_(degree), experts_apart_(experts_apart) {}
 
@@ -95,7 +96,7 @@ class TokenSplitter {
   /// Ops that need to know which token of its sequence each row is.
   bool needs_whole(OpKind kind) const {
     return kind == OpKind::position_add || kind == OpKind::token_type_add ||
-           kind == OpKind::gather_rows || kind == OpKind::place_choices ||
+           kind == OpKind::gather_rows || kind == OpKind::place_choices || kind == OpKind::rotary ||
            (experts_apart_ && kind == OpKind::dispatch_rows);
   }
 

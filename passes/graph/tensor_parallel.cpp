@@ -199,6 +199,12 @@ class Splitter {
       case OpKind::combine_rows:  // of what each rank has a part
         if (experts_apart_) break;
         return emit_partial(std::move(op), Reduction::sum);
+      case OpKind::share_rope_key:  // [n,1,a,c], [n,1,1,p] -> [n,1,a,d], [n,1,a,e]
+        if (split_of(op.inputs[0])) {
+          op.inputs[1] = copied(op, op.inputs[1]);
+          for (TensorId id : op.outputs) split_activation(id, 2);
+        }
+        break;
       case OpKind::rms_norm:  // of heads [n,1,a,d] that are split: rstd [n,1,a]
         split_head_norm(op);
         break;

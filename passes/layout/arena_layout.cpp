@@ -31,16 +31,12 @@ BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
 void add_part(const Graph& graph, const Strategy& strategy,
               std::span<const std::int64_t> layers_per_part, std::int64_t part,
               std::vector<Instance>& into) {
-  const std::vector<BlockRange> ranges = blocks_of_part(block_shapes(graph), layers_per_part, part);
   const auto before = layers_per_part.begin() + part;
   const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
-  for (std::size_t b = 0; b < ranges.size(); ++b) {
-    for (std::int64_t i = 0; i < ranges[b].count; ++i) {
-      const std::int64_t number = ranges[b].number + i;
-      const bool again =
-          graph.blocks[b].kind == BlockKind::layer && recomputes(strategy, number - first, number);
-      into.push_back({block_of_layer(graph, BlockId(b), again), ranges[b].first + i, 0});
-    }
+  for (const BlockInstance& one : instances_of_part(block_shapes(graph), layers_per_part, part)) {
+    const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
+                       recomputes(strategy, one.number - first, one.number);
+    into.push_back({block_of_layer(graph, BlockId(one.block), again), one.layer, 0});
   }
 }
 

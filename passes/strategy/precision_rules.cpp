@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
@@ -84,8 +86,15 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
   const std::int64_t queries = job.heads * head_width(job) / strategy.mp;
   const std::int64_t keys = std::max(job.kv_heads / strategy.mp, std::int64_t{1}) * head_width(job);
-  for (const std::int64_t size :
-       {job.hidden, queries, keys, job.ffn_hidden / strategy.mp, tokens}) {
+  std::vector<std::int64_t> sizes = {job.hidden, queries, keys, job.ffn_hidden / strategy.mp,
+                                     tokens};
+  if (job.latent) {
+    const Latent& latent = *job.latent;
+    const std::int64_t heads = job.heads / strategy.mp;
+    sizes.insert(sizes.end(), {latent.q_rank, latent.kv_rank, latent.rope, heads * latent.value,
+                               heads * (latent.nope + latent.value)});
+  }
+  for (const std::int64_t size : sizes) {
     if (size % kRow == 0) continue;
     return Verdict::no(fmt::format(
         "fp8 needs products of multiples of {}; a rank has one of {} in its layers", kRow, size));

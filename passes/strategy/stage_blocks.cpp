@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "base/json.h"
@@ -101,7 +102,7 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
 std::vector<BlockShape> block_shapes(const Graph& graph) {
   std::vector<BlockShape> shapes;
   for (const Block& block : graph.blocks)
-    shapes.push_back({block.kind, block.count, block.variant_of.has_value()});
+    shapes.push_back({block.kind, block.count, block.variant_of.has_value(), block.layers});
   return shapes;
 }
 
@@ -126,6 +127,15 @@ std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
         range.count = part == 0;
         break;
       case BlockKind::layer:
+        if (!block.layers.empty()) {
+          const auto place = [&](std::int64_t layer) {
+            return std::ranges::lower_bound(block.layers, layer) - block.layers.begin();
+          };
+          range.first = place(first);
+          range.count = place(last) - range.first;
+          numbered = std::max(numbered, block.layers.back() + 1);
+          break;
+        }
         range.first = std::clamp<std::int64_t>(first - numbered, 0, block.count);
         range.count = std::clamp<std::int64_t>(last - numbered, 0, block.count) - range.first;
         range.number = numbered + range.first;
@@ -143,6 +153,35 @@ std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
   return ranges;
 }
 
+bool layers_alternate(std::span<const BlockShape> blocks) {
+  return std::ranges::any_of(blocks, [](const BlockShape& block) { return !block.layers.empty(); });
+}
+
+std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,
+                                             std::span<const std::int64_t> layers_per_part,
+                                             std::int64_t part) {
+  const std::vector<BlockRange> ranges = blocks_of_part(blocks, layers_per_part, part);
+  std::vector<BlockInstance> instances;
+  std::optional<std::size_t> alternating;  // where the first of these layers is
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    const BlockShape& block = blocks[b];
+    if (!block.layers.empty() && !alternating) alternating = instances.size();
+    for (std::int64_t i = ranges[b].first; i < ranges[b].first + ranges[b].count; ++i) {
+      const std::int64_t layer = block.layers.empty() ? ranges[b].number + i - ranges[b].first
+                                                      : block.layers[std::size_t(i)];
+      instances.push_back({b, block.layers.empty() ? i : layer, layer});
+    }
+    const bool more = b + 1 < ranges.size() && !blocks[b + 1].layers.empty();
+    if (!alternating || more) continue;
+    std::sort(instances.begin() + std::ptrdiff_t(*alternating), instances.end(),
+              [](const BlockInstance& one, const BlockInstance& other) {
+                return one.number < other.number;
+              });
+    alternating.reset();
+  }
+  return instances;
+}
+
 std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,
                                                            const Strategy& strategy) {
   const std::vector<BlockShape> blocks = block_shapes(job);
@@ -154,6 +193,19 @@ std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,
     const auto stage =
         std::size_t(place_of(strategy.schedule, strategy.pp, std::int64_t(part)).stage);
     for (std::size_t b = 0; b < blocks.size(); ++b) stages[stage][b] += ranges[b].count;
+  }
+  return stages;
+}
+
+std::vector<std::vector<std::int64_t>> contents_per_stage(const Job& job,
+                                                          const Strategy& strategy) {
+  auto stages = instances_per_stage(job, strategy);
+  const std::vector<BlockShape> blocks = block_shapes(job);
+  if (!layers_alternate(blocks)) return stages;
+  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
+  for (std::size_t part = 0; part < layers.size(); ++part) {
+    for (const BlockInstance& one : instances_of_part(blocks, layers, std::int64_t(part)))
+      stages[part % stages.size()].push_back(std::int64_t(one.block));
   }
   return stages;
 }

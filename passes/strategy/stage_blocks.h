@@ -17,13 +17,17 @@ struct BlockShape {
   std::int64_t count = 1;
   /// whether it replaces another block in some layers and has no instances of its own
   bool variant = false;
+  std::vector<std::int64_t> layers = {};  ///< as in Block
   bool operator==(const BlockShape&) const = default;
 };
 std::vector<BlockShape> block_shapes(const Graph& graph);
 std::vector<BlockShape> block_shapes(const Job& job);
 
-/// A BlockRange has instances [first, first + count) of one block. For layers, `number` is the
-/// index of the first one among the layers of all blocks.
+/// Returns whether the blocks' layers lie between each other's.
+bool layers_alternate(std::span<const BlockShape> blocks);
+
+/// A BlockRange has instances [first, first + count) of one block. For layers that do not
+/// alternate, `number` is the index of the first one among the layers of all blocks.
 struct BlockRange {
   std::int64_t first = 0, count = 0, number = 0;
   bool operator==(const BlockRange&) const = default;
@@ -43,8 +47,22 @@ std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
 /// saying what is required.
 std::vector<std::int64_t> layers_of_layout(std::string_view text);
 
+/// A BlockInstance is one instance of a block. Of layers, `number` is the index among all layers.
+/// `layer` names the instance's parameters: the index within its block, and of layers that
+/// alternate the index among all layers.
+struct BlockInstance {
+  std::size_t block = 0;
+  std::int64_t layer = 0, number = 0;
+};
+/// Returns the instances on one part in the order of the model.
+std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,
+                                             std::span<const std::int64_t> layers_per_part,
+                                             std::int64_t part);
+
 /// Returns, by stage and block, how many instances the stage's parts have together.
 std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,
                                                            const Strategy& strategy);
+/// Returns, by stage, numbers that are equal where stages have the same blocks in the same order.
+std::vector<std::vector<std::int64_t>> contents_per_stage(const Job& job, const Strategy& strategy);
 
 }  // namespace plimsoll

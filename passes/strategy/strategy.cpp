@@ -56,6 +56,10 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
         fmt::format("mp {} neither divides the {} kv_heads nor is a multiple of them", strategy.mp,
                     job.kv_heads));
   }
+  if (job.qk_norm_across_heads && strategy.mp > 1) {
+    return Verdict::no(fmt::format(
+        "qk_norm_across_heads norms all heads at once; mp {} splits them", strategy.mp));
+  }
   if (job.ffn_hidden % strategy.mp != 0) {
     return Verdict::no(
         fmt::format("mp {} does not divide ffn_hidden {}", strategy.mp, job.ffn_hidden));
@@ -82,6 +86,7 @@ Verdict context_is_legal(const Job& job, const Strategy& strategy) {
   if (job.family != Family::gpt && job.family != Family::llama) {
     return Verdict::no("cp: only decoders share sequences between ranks");
   }
+  if (job.latent) return Verdict::no("cp: keys and values of latent attention differ in width");
   const std::int64_t parts = 2 * strategy.cp * (strategy.sequence_parallel ? strategy.mp : 1);
   if (job.sequence % parts != 0) {
     return Verdict::no(fmt::format("cp {}: the sequence of {} is not {} equal parts", strategy.cp,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "models/job/layer_forms.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
@@ -16,10 +17,10 @@
 namespace plimsoll {
 namespace {
 
-/// Whether each stage has the same blocks in plain 1F1B. Chunks of trunk and branch mix
+/// Whether each stage has the same blocks in plain 1F1B. Chunks of layers that differ mix
 /// differently.
 bool keeps_blocks_by_stage(const Job& job, const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule) || !job.branch ||
+  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule) || !layers_differ(job) ||
          instances_per_stage(job, strategy) ==
              instances_per_stage(job, as_plain_pipeline(job, strategy));
 }

@@ -277,7 +277,7 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
     }
     return total;
   };
-  const auto instances = instances_per_stage(job, strategy);
+  const auto instances = contents_per_stage(job, strategy);
   std::vector<LastingBytes> totals;
   for (std::size_t stage = 0; stage < instances.size(); ++stage) {
     const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);

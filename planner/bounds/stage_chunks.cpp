@@ -24,6 +24,14 @@ Chunk chunk_of(const Strategy& strategy, const MicroBatchFacts& facts,
   const std::int64_t first =
       std::accumulate(layers.begin(), layers.begin() + part, std::int64_t{0});
   Chunk chunk;
+  if (layers_alternate(shapes)) {
+    for (const BlockInstance& one : instances_of_part(shapes, layers, part)) {
+      const std::optional<std::size_t> variant = facts.blocks[one.block].recomputing;
+      const bool again = variant && recomputes(strategy, one.number - first, one.number);
+      add_run(chunk, again ? *variant : one.block, 1);
+    }
+    return chunk;
+  }
   for (std::size_t b = 0; b < ranges.size(); ++b) {
     const std::optional<std::size_t> variant = facts.blocks[b].recomputing;
     if (!variant) {

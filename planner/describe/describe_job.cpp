@@ -58,7 +58,9 @@ std::string norm_words(const Job& job) {
       words += "behind attention and MLP";
       break;
   }
-  return words + (job.qk_norm ? "; RMS norms of each head's query and key" : "");
+  if (!job.qk_norm) return words;
+  return words + (job.qk_norm_across_heads ? "; RMS norms of all heads' queries and keys"
+                                           : "; RMS norms of each head's query and key");
 }
 
 std::string mlp_words(const Job& job) {
@@ -79,6 +81,7 @@ std::string bias_words(const Job& job) {
   if (job.qkv_bias) of.push_back("query, key and value");
   if (job.out_bias) of.push_back("the projection behind attention");
   if (job.mlp_bias) of.push_back("the MLP");
+  if (job.head_bias) of.push_back("the logits");
   return of.empty() ? "none" : fmt::format("of {}", fmt::join(of, "; "));
 }
 
@@ -100,7 +103,23 @@ void add_llama(const Job& job, Section& shape) {
   shape.add("MLP", mlp_words(job));
   if (job.experts) shape.add("experts", expert_words(job), job.experts->count);
   shape.add("biases", bias_words(job));
-  if (job.window > 0) shape.add_count("window", job.window);
+  if (job.latent) {
+    const Latent& latent = *job.latent;
+    const std::string queries =
+        latent.q_rank > 0 ? fmt::format("queries of {}, ", latent.q_rank) : std::string();
+    shape.add("latents",
+              fmt::format("{}keys and values of {}; a head's value has {} columns", queries,
+                          latent.kv_rank, latent.value),
+              latent.kv_rank);
+  }
+  if (job.window > 0) shape.add_count(job.window_chunks ? "chunk" : "window", job.window);
+  if (!job.window_pattern.empty()) {
+    std::int64_t windowed = 0;
+    for (std::int64_t i = 0; i < job.layers; ++i) windowed += has_window(job, i);
+    shape.add_count("layers with the window", windowed);
+  }
+  if (job.score_cap > 0) shape.add("score cap", fmt::format("{:g}", job.score_cap));
+  if (job.logit_cap > 0) shape.add("logit cap", fmt::format("{:g}", job.logit_cap));
   shape.add("rotary",
             fmt::format("{} of {} columns of a head, base {:g}", rotary_width(job), head_width(job),
                         job.rotary_base),

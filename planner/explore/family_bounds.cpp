@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/job/layer_forms.h"
 #include "passes/strategy/pipeline_order.h"
 #include "simulator/simulate.h"
 
@@ -109,7 +110,8 @@ FamilySummary summary_of(const FamilyBound& bound) {
 }
 
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
-  return !target_.job.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
+  return !layers_differ(target_.job) && !classes_by_owner(strategy) &&
+         strategy.flatten == Flatten::fused;
 }
 
 FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const {

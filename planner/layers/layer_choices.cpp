@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/parallel.h"
+#include "models/job/layer_forms.h"
 #include "planner/bounds/shape_costs.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
@@ -236,7 +237,7 @@ class LayerSearch {
         best_(best) {}
 
   std::vector<Candidate> run(std::span<const std::size_t> families) {
-    if (target_.job.branch || (!freedom_.cuts && !freedom_.by_stage)) return {};
+    if (layers_differ(target_.job) || (!freedom_.cuts && !freedom_.by_stage)) return {};
     std::vector<Cuts> all(families.size());
     for_each_index(families.size(), request_.threads, [&](std::size_t i) {
       if (!stopped()) all[i] = cuts_of(families[i]);

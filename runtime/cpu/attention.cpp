@@ -27,13 +27,15 @@ dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& requ
 }
 
 /// Copies `rows` rows of scores from row `first` on, with minus infinity above the diagonal of each
-/// sequence x sequence matrix, and where a key is not among the last `window`.
+/// sequence x sequence matrix, and where a key is not among the last `window`, or not in the chunk
+/// of `window` keys.
 void mask_unseen(const float* scores, float* masked, std::int64_t first, std::int64_t rows,
-                 std::int64_t sequence, std::int64_t window) {
+                 std::int64_t sequence, std::int64_t window, bool chunks) {
   constexpr float kUnseen = -std::numeric_limits<float>::infinity();
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t visible = (first + row) % sequence + 1;
-    const std::int64_t begin = std::max<std::int64_t>(visible - window, 0);
+    const std::int64_t begin =
+        chunks ? (visible - 1) / window * window : std::max<std::int64_t>(visible - window, 0);
     float* to = masked + row * sequence;
     if (masked != scores) {
       std::memcpy(to + begin, scores + row * sequence + begin,
@@ -97,7 +99,7 @@ void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part,
 KernelPointer prepare_softmax(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
   const auto& params = request.params<AttentionParams>();
-  const bool causal = params.causal;
+  const bool causal = params.causal, chunks = params.chunks;
   const std::int64_t window = params.window > 0 ? params.window : blocks.columns;
   Scratch scratch(request);
   const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
@@ -112,7 +114,7 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       const float* from = scores.read(in[0], first, count);
       float* block = p.target(out[0], first);
-      if (causal) mask_unseen(from, block, first, count, blocks.columns, window);
+      if (causal) mask_unseen(from, block, first, count, blocks.columns, window, chunks);
       Primitive& rows = softmax.for_rows(count);
       rows.set(DNNL_ARG_SRC, causal ? block : from);
       rows.set(DNNL_ARG_DST, block);

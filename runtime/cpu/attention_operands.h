@@ -27,6 +27,7 @@ struct PartPlace {
 struct AttentionOperands {
   SequencePart queries, keys;
   std::int64_t batch, heads, groups, depth;
+  std::int64_t value_depth;  ///< columns of a head's value
   DType type;
   PartPlace q, k, v;
   AttentionParams params;
@@ -38,13 +39,15 @@ struct AttentionOperands {
     type = request.input(first).dtype;
     heads = q_shape[2];
     depth = q_shape[3];
+    value_depth = request.input(first + operands - 1).shape[3];
     groups = heads / k_shape[2];
     batch = k_shape[0] / params.sequence;
     const std::int64_t query_width = heads * depth, key_width = k_shape[2] * depth;
     q = {first, q_shape[1] * query_width, 0};
     const std::int64_t parts = k_shape[1];
     k = {operands == 1 ? first : first + 1, parts * key_width, operands == 1 ? query_width : 0};
-    v = {operands == 3 ? first + 2 : k.operand, k.stride, operands == 3 ? 0 : k.offset + key_width};
+    v = operands == 3 ? PartPlace{first + 2, k_shape[2] * value_depth, 0}
+                      : PartPlace{k.operand, k.stride, k.offset + key_width};
     const Tensor& of_keys = request.input(operands == 1 ? first : first + 1);
     const AttentionParts parts_of =
         attention_parts(request.context, params, request.input(first), of_keys);
@@ -55,16 +58,25 @@ struct AttentionOperands {
   /// Returns the keys that the queries of a range see.
   RowRange keys_of(RowRange range) const {
     if (!params.causal) return {0, keys.tokens};
-    const std::int64_t last = queries.position(range.end - 1);
-    return {params.window > 0 ? keys.before(queries.position(range.begin) - params.window + 1) : 0,
-            keys.before(last + 1)};
+    const std::int64_t first = queries.position(range.begin),
+                       last = queries.position(range.end - 1);
+    return {params.window > 0 ? keys.before(first_seen(first)) : 0, keys.before(last + 1)};
   }
   /// Returns the queries that see a range of keys.
   RowRange queries_of(RowRange range) const {
     if (!params.causal) return {0, queries.tokens};
     const std::int64_t last = keys.position(range.end - 1);
     return {queries.before(keys.position(range.begin)),
-            params.window > 0 ? queries.before(last + params.window) : queries.tokens};
+            params.window > 0 ? queries.before(end_of_seeing(last)) : queries.tokens};
+  }
+  /// With a window: the first position that one at `position` sees, and the end of those that see
+  /// it.
+  std::int64_t first_seen(std::int64_t position) const {
+    return params.chunks ? position / params.window * params.window : position - params.window + 1;
+  }
+  std::int64_t end_of_seeing(std::int64_t position) const {
+    return params.chunks ? (position / params.window + 1) * params.window
+                         : position + params.window;
   }
   /// Returns the keys of `tile` that one query sees, counted from the tile's first.
   RowRange seen(std::int64_t query, RowRange tile) const {

@@ -1,6 +1,7 @@
-// GELU, squared ReLU, add, bias add (oneDNN), fill and cast.
+// GELU, squared ReLU, soft caps, add, bias add (oneDNN), fill and cast.
 // Squared ReLU: So et al. 2021, "Primer", arXiv 2109.08668, section 4.1.
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
@@ -219,6 +220,42 @@ KernelPointer prepare_cast(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       from_f32(to, x.read(in[0], first, count), out[0] + first * element_bytes(to), count);
+    });
+  });
+}
+
+KernelPointer prepare_soft_cap(const KernelRequest& request) {
+  const RowBlocks blocks =
+      RowBlocks::for_type(request.output(0).dtype, request.output_elements(0), 1);
+  const auto limit = float(request.params<CapParams>().limit);
+  Scratch scratch(request);
+  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      const float* from = x.read(in[0], first, count);
+      float* to = y.target(out[0], first);
+      for (std::int64_t i = 0; i < count; ++i) to[i] = limit * std::tanh(from[i] / limit);
+      y.store(out[0], first, count);
+    });
+  });
+}
+
+KernelPointer prepare_soft_cap_backward(const KernelRequest& request) {
+  const RowBlocks blocks =
+      RowBlocks::for_type(request.output(0).dtype, request.output_elements(0), 1);
+  const auto limit = float(request.params<CapParams>().limit);
+  Scratch scratch(request);
+  const Rows dy(request.input(0), blocks, scratch), y(request.input(1), blocks, scratch),
+      dx(request.output(0), blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      const float *slope = dy.read(in[0], first, count), *capped = y.read(in[1], first, count);
+      float* to = dx.target(out[0], first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float share = capped[i] / limit;
+        to[i] = slope[i] * (1 - share * share);
+      }
+      dx.store(out[0], first, count);
     });
   });
 }

@@ -67,6 +67,20 @@ PLIMSOLL_VECTORIZE void slopes(const float* p, float* dp, float delta, std::int6
   for (std::int64_t i = 0; i < count; ++i) dp[i] = p[i] * (dp[i] - delta);
 }
 
+/// Scaled scores x become cap tanh(x / cap), and are divided by the scale again.
+void cap_scores(float* scores, std::int64_t count, float scale, float cap) {
+  for (std::int64_t i = 0; i < count; ++i)
+    scores[i] = cap * std::tanh(scores[i] * scale / cap) / scale;
+}
+
+/// ds is multiplied by the slope of the cap: 1 - (x / cap)^2 of capped scores x.
+void cap_slopes(const float* scores, float* ds, std::int64_t count, float scale, float cap) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float share = scores[i] * scale / cap;
+    ds[i] *= 1 - share * share;
+  }
+}
+
 /// A tile of rows of one head as dense f32.
 struct Tile {
   std::int64_t rows, depth;
@@ -149,7 +163,7 @@ struct Tiles {
   AttentionOperands s;
   std::int64_t rows, columns;  ///< of a tile of scores
   Tile q, k, v, scores;
-  Product score;  ///< queries, or slopes of y, times keys, or values, transposed
+  Product score;  ///< queries times keys transposed
 
   Tiles(const KernelRequest& request, std::size_t first, std::size_t operands, Scratch& scratch)
       : s(request, first, operands),
@@ -157,7 +171,7 @@ struct Tiles {
         columns(std::min(kKeys, s.keys.tokens)),
         q(rows, s.depth, scratch),
         k(columns, s.depth, scratch),
-        v(columns, s.depth, scratch),
+        v(columns, s.value_depth, scratch),
         scores(rows, columns, scratch),
         score(request, scratch, rows, s.depth, columns, false, true, false) {}
 
@@ -192,11 +206,11 @@ class FlashAttention final : public Kernel {
  private:
   FlashAttention(const KernelRequest& request, Scratch scratch)
       : t_(request, 0, request.op.inputs.size(), scratch),
-        y_(t_.rows, t_.s.depth, scratch),
+        y_(t_.rows, t_.s.value_depth, scratch),
         most_(scratch.take_floats(t_.rows)),
         sum_(scratch.take_floats(t_.rows)),
         dropout_(request, t_.s, t_.columns, scratch),
-        value_(request, scratch, t_.rows, t_.columns, t_.s.depth, false, false, true),
+        value_(request, scratch, t_.rows, t_.columns, t_.s.value_depth, false, false, true),
         flops_(plimsoll::flops(request.op, request.tensors)) {}
 
   void run_tile(Addresses in, Addresses out, const RunPosition& position, std::int64_t batch,
@@ -220,10 +234,10 @@ class FlashAttention final : public Kernel {
     });
     auto* const sums = reinterpret_cast<float*>(out[1]) + t_.statistic(batch, head, tile.begin);
     for (std::int64_t i = 0; i < tile.count(); ++i) {
-      if (sum_[i] > 0) multiply(y_.row(i), 1 / sum_[i], s.depth);
+      if (sum_[i] > 0) multiply(y_.row(i), 1 / sum_[i], s.value_depth);
       sums[i] = sum_[i] > 0 ? most_[i] + std::log(sum_[i]) : kUnseen;
     }
-    const PartPlace to{0, s.heads * s.depth, 0};
+    const PartPlace to{0, s.heads * s.value_depth, 0};
     y_.store(out[0], s.type, to, s.queries, batch, head, tile);
   }
 
@@ -234,11 +248,13 @@ class FlashAttention final : public Kernel {
     std::fill(row, row + seen.begin, 0.0f);
     std::fill(row + seen.end, row + t_.columns, 0.0f);
     if (seen.count() == 0) return;
+    if (t_.s.params.soft_cap > 0)
+      cap_scores(row + seen.begin, seen.count(), scale, float(t_.s.params.soft_cap));
     const float most = std::max(most_[i], scale * largest(row + seen.begin, seen.count()));
     const float shrink = std::exp(most_[i] - most);
     sum_[i] = sum_[i] * shrink + exponentials(row + seen.begin, seen.count(), scale, most);
     most_[i] = most;
-    multiply(y_.row(i), shrink, t_.s.depth);
+    multiply(y_.row(i), shrink, t_.s.value_depth);
   }
 
   Tiles t_;
@@ -275,15 +291,18 @@ class FlashAttentionBackward final : public Kernel {
   FlashAttentionBackward(const KernelRequest& request, Scratch scratch)
       : operands_(request.op.inputs.size() - 3),
         t_(request, 1, operands_, scratch),
-        dy_(t_.rows, t_.s.depth, scratch),
-        y_(t_.rows, t_.s.depth, scratch),
+        dy_(t_.rows, t_.s.value_depth, scratch),
+        y_(t_.rows, t_.s.value_depth, scratch),
         dp_(t_.rows, t_.columns, scratch),
         dq_(t_.rows, t_.s.depth, scratch),
         dk_(t_.columns, t_.s.depth, scratch),
-        dv_(t_.columns, t_.s.depth, scratch),
+        dv_(t_.columns, t_.s.value_depth, scratch),
+        capped_(t_.s.params.soft_cap > 0 ? scratch.take_floats(t_.columns) : nullptr),
         delta_(scratch.take_floats(t_.rows)),
         dropout_(request, t_.s, t_.columns, scratch),
+        slope_(request, scratch, t_.rows, t_.s.value_depth, t_.columns, false, true, false),
         to_keys_(request, scratch, t_.columns, t_.rows, t_.s.depth, true, false, true),
+        to_values_(request, scratch, t_.columns, t_.rows, t_.s.value_depth, true, false, true),
         to_queries_(request, scratch, t_.rows, t_.columns, t_.s.depth, false, false, true),
         flops_(plimsoll::flops(request.op, request.tensors)) {}
 
@@ -297,7 +316,7 @@ class FlashAttentionBackward final : public Kernel {
       each_tile(s.queries_of(keys), t_.rows, [&](RowRange tile) {
         load_slopes(in, batch, head, tile);
         make_slopes(in, position, batch, head, tile, keys);
-        to_keys_.run(t_.scores.values, dy_.values, dv_.values);
+        to_values_.run(t_.scores.values, dy_.values, dv_.values);
         to_keys_.run(dp_.values, t_.q.values, dk_.values);
       });
     }
@@ -323,13 +342,13 @@ class FlashAttentionBackward final : public Kernel {
   /// Loads q and dy of a tile, and sums delta = dy y over a head.
   void load_slopes(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
     const AttentionOperands& s = t_.s;
-    const PartPlace of_y{0, s.heads * s.depth, 0};
+    const PartPlace of_y{0, s.heads * s.value_depth, 0};
     t_.load_queries(in, batch, head, tile);
     dy_.load(in[0], s.type, of_y, s.queries, batch, head, tile);
     y_.load(in[1 + operands_], s.type, of_y, s.queries, batch, head, tile);
     for (std::int64_t i = 0; i < t_.rows; ++i) {
       double sum = 0;
-      for (std::int64_t j = 0; j < s.depth; ++j)
+      for (std::int64_t j = 0; j < s.value_depth; ++j)
         sum += double(dy_.row(i)[j]) * double(y_.row(i)[j]);
       delta_[i] = float(sum);
     }
@@ -341,7 +360,7 @@ class FlashAttentionBackward final : public Kernel {
     const AttentionOperands& s = t_.s;
     const auto* sums = reinterpret_cast<const float*>(in[2 + operands_]);
     t_.score.run(t_.q.values, t_.k.values, t_.scores.values);
-    t_.score.run(dy_.values, t_.v.values, dp_.values);
+    slope_.run(dy_.values, t_.v.values, dp_.values);
     for (std::int64_t i = 0; i < t_.rows; ++i) {
       const std::int64_t query = tile.begin + i;
       const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
@@ -351,10 +370,15 @@ class FlashAttentionBackward final : public Kernel {
         std::fill(row + seen.end, row + t_.columns, 0.0f);
       }
       if (seen.count() == 0) continue;
-      exponentials(p + seen.begin, seen.count(), float(s.params.scale),
-                   sums[t_.statistic(batch, head, query)]);
+      const auto scale = float(s.params.scale), cap = float(s.params.soft_cap);
+      if (cap > 0) {
+        cap_scores(p + seen.begin, seen.count(), scale, cap);
+        std::copy(p + seen.begin, p + seen.end, capped_);
+      }
+      exponentials(p + seen.begin, seen.count(), scale, sums[t_.statistic(batch, head, query)]);
       if (dropout_.draws()) dropout_.apply(s, position, batch, head, query, keys, seen, dp);
       slopes(p + seen.begin, dp + seen.begin, delta_[i], seen.count());
+      if (cap > 0) cap_slopes(capped_, dp + seen.begin, seen.count(), scale, cap);
       if (dropout_.draws()) dropout_.apply(s, position, batch, head, query, keys, seen, p);
     }
   }
@@ -362,9 +386,9 @@ class FlashAttentionBackward final : public Kernel {
   std::size_t operands_;
   Tiles t_;
   Tile dy_, y_, dp_, dq_, dk_, dv_;
-  float* delta_;
+  float *capped_, *delta_;
   ScoreDropout dropout_;
-  Product to_keys_, to_queries_;
+  Product slope_, to_keys_, to_values_, to_queries_;
   Flops flops_;
 };
 

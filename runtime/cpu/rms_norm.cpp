@@ -46,16 +46,16 @@ PLIMSOLL_VECTORIZE void differentiate(const float* dy, const float* x, const flo
   }
 }
 
-/// The rows of the last dimension, one at a time.
-RowBlocks rows_of(const Tensor& x) {
-  const std::int64_t columns = x.shape.back();
+/// Rows as long as gamma, one at a time.
+RowBlocks rows_of(const Tensor& x, const Tensor& gamma) {
+  const std::int64_t columns = elements(gamma.shape);
   return {elements(x.shape) / columns, columns, 1};
 }
 
 }  // namespace
 
 KernelPointer prepare_rms_norm(const KernelRequest& request) {
-  const RowBlocks blocks = rows_of(request.input(0));
+  const RowBlocks blocks = rows_of(request.input(0), request.input(1));
   const auto epsilon = float(request.params<NormParams>().epsilon);
   Scratch scratch(request);
   const Rows x(request.input(0), blocks, scratch), gamma = whole_row(request.input(1), scratch),
@@ -75,7 +75,7 @@ KernelPointer prepare_rms_norm(const KernelRequest& request) {
 }
 
 KernelPointer prepare_rms_norm_backward(const KernelRequest& request) {
-  const RowBlocks blocks = rows_of(request.input(1));
+  const RowBlocks blocks = rows_of(request.input(1), request.input(2));
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
       gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),

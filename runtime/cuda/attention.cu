@@ -14,21 +14,22 @@ namespace {
 
 constexpr int kQueries = 128, kKeys = 64;  // rows of the tiles
 
-template <int kDepth>
-constexpr int kForwardElements = (kQueries + 4 * kKeys) * kDepth;
+template <int kDepth, int kValue>
+constexpr int kForwardElements = (kQueries + 2 * kKeys) * kDepth + 2 * kKeys* kValue;
 
 /// A block has 128 queries of one head, and a warp 32 of them. It walks over the keys that they
 /// see. Tiles of keys and values are copied while the tiles before are multiplied.
-template <class T, int kDepth>
+template <class T, int kDepth, int kValue>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward(AttentionShape s, const T* q, const T* k, const T* v, T* y,
                       float* log_sum_exp) {
   using Queries = Tile<T, kQueries, kDepth>;
   using Keys = Tile<T, kKeys, kDepth>;
+  using Values = Tile<T, kKeys, kValue>;
   constexpr int kTiles = 2, kSteps = kDepth / 16;
   T* queries = dynamic_shared<T>();
   const auto keys = [&](int i) {
-    return queries + Queries::kElements + i % 2 * 2 * Keys::kElements;
+    return queries + Queries::kElements + i % 2 * (Keys::kElements + Values::kElements);
   };
   const auto values = [&](int i) { return keys(i) + Keys::kElements; };
 
@@ -40,9 +41,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int end = s.key_end(first + last_row);
   const int rounds = (end + kKeys - 1) / kKeys, skipped = s.first_key(first) / kKeys;
   const auto start = [&](int i) {
-    const auto at = [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); };
-    Keys::start(keys(i), k, s.key_count() - i * kKeys, s.depth, at);
-    Keys::start(values(i), v, s.key_count() - i * kKeys, s.depth, at);
+    Keys::start(keys(i), k, s.key_count() - i * kKeys, s.depth,
+                [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); });
+    Values::start(values(i), v, s.key_count() - i * kKeys, s.value_depth,
+                  [&](int row) { return s.value_at(batch, i * kKeys + row, key_head); });
     commit_copies();
   };
   // The keys that each row of the thread sees: a range, which may be empty.
@@ -60,7 +62,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   Queries::start(queries, q, rows, s.depth,
                  [&](int row) { return s.query_at(batch, first + row, head); });
   start(skipped);
-  float out[kTiles][kDepth / 8][4] = {};
+  float out[kTiles][kValue / 8][4] = {};
   float most[kTiles][2], sum[kTiles][2] = {};
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) most[m][0] = most[m][1] = kMinusInfinity;
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
         }
         sum[m][half] = sum[m][half] * shrink + total;
 #pragma unroll
-        for (int n = 0; n < kDepth / 8; ++n) {
+        for (int n = 0; n < kValue / 8; ++n) {
           out[m][n][2 * half] *= shrink;
           out[m][n][2 * half + 1] *= shrink;
         }
@@ -143,9 +145,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
       for (int m = 0; m < kTiles; ++m)
         as_left<T>(a[m], scores[m][2 * step], scores[m][2 * step + 1]);
 #pragma unroll
-      for (int n = 0; n < kDepth / 16; ++n) {
+      for (int n = 0; n < kValue / 16; ++n) {
         std::uint32_t b[4];
-        Keys::right(b, values(i), 16 * step, n);
+        Values::right(b, values(i), 16 * step, n);
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
           multiply_add<T>(out[m][2 * n], a[m], b[0], b[1]);
@@ -162,10 +164,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
     // A row that sees no key of this part has the result 0, and minus infinity.
     const float of_low = low > 0 ? 1 / low : 0, of_high = high > 0 ? 1 / high : 0;
 #pragma unroll
-    for (int n = 0; n < kDepth / 8; ++n) {
+    for (int n = 0; n < kValue / 8; ++n) {
       store_result(
-          y, [&](int row) { return s.y_at(batch, first + row, head); }, rows, s.depth, own + 16 * m,
-          8 * n, out[m][n], of_low, of_high);
+          y, [&](int row) { return s.y_at(batch, first + row, head); }, rows, s.value_depth,
+          own + 16 * m, 8 * n, out[m][n], of_low, of_high);
     }
     const int row = own + 16 * m + lane / 4;
     if (lane % 4 != 0) continue;
@@ -175,23 +177,29 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 }
 
-template <class Function>
-void with_fast_kernel(DType type, int depth, Function f) {
-  if (type == DType::bf16) {
-    depth <= 64 ? f(bf16{}, attention_forward<bf16, 64>, kForwardElements<64>)
-                : f(bf16{}, attention_forward<bf16, 128>, kForwardElements<128>);
+template <class T, class Function>
+void with_kernel_of(const AttentionShape& s, Function f) {
+  if (s.depth > 128) {
+    f(T{}, attention_forward<T, 192, 128>, kForwardElements<192, 128>);
+  } else if (s.depth > 64) {
+    f(T{}, attention_forward<T, 128, 128>, kForwardElements<128, 128>);
   } else {
-    depth <= 64 ? f(f16{}, attention_forward<f16, 64>, kForwardElements<64>)
-                : f(f16{}, attention_forward<f16, 128>, kForwardElements<128>);
+    f(T{}, attention_forward<T, 64, 64>, kForwardElements<64, 64>);
   }
 }
 
+template <class Function>
+void with_fast_kernel(DType type, const AttentionShape& s, Function f) {
+  type == DType::bf16 ? with_kernel_of<bf16>(s, f) : with_kernel_of<f16>(s, f);
+}
+
 /// The queries, keys and values of an op: in one operand [n,3,a,d]; in [n,1,a,d] and [n,2,kv,d]; or
-/// in three, of which keys and values are [n,1,kv,d].
+/// in three, of which keys are [n,1,kv,d] and values [n,1,kv,e].
 AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size_t operands) {
   const auto& params = request.params<AttentionParams>();
   const Shape& q = request.input(first).shape;
   const Shape& keys = operands == 1 ? q : request.input(first + 1).shape;
+  const Shape& values = request.input(first + operands - 1).shape;
   AttentionShape s = {};
   const Tensor& of_keys = request.input(operands == 1 ? first : first + 1);
   const AttentionParts parts =
@@ -201,13 +209,17 @@ AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size
   s.batch = int(parts.keys.batch);
   s.heads = int(q[2]);
   s.depth = int(q[3]);
+  s.value_depth = int(values[3]);
   s.groups = int(q[2] / keys[2]);
   s.query_stride = q[1] * q[2] * q[3];
   s.key_stride = keys[1] * keys[2] * keys[3];
-  s.y_stride = q[2] * q[3];
+  s.value_stride = values[1] * values[2] * values[3];
+  s.y_stride = q[2] * values[3];
   s.scale = float(params.scale);
   s.causal = params.causal;
   s.window = int(params.window);
+  s.soft_cap = float(params.soft_cap);
+  s.chunks = params.chunks;
   return s;
 }
 
@@ -224,19 +236,22 @@ struct Packed {
 
 }  // namespace
 
-bool attention_is_fast(DType type, int depth) {
-  return (type == DType::bf16 || type == DType::f16) && depth <= 128 && depth % 8 == 0;
+bool attention_is_fast(DType type, const AttentionShape& s) {
+  const bool narrow = s.depth <= 128 && s.value_depth == s.depth;
+  const bool latent = s.depth > 128 && s.depth <= 192 && s.value_depth <= 128;
+  return (type == DType::bf16 || type == DType::f16) && s.depth % 8 == 0 &&
+         s.value_depth % 8 == 0 && (narrow || latent) && s.soft_cap == 0;
 }
 
-void prepare_fast_attention(DType type, int depth) {
-  with_fast_kernel(type, depth, [](auto, auto kernel, int elements) {
+void prepare_fast_attention(DType type, const AttentionShape& s) {
+  with_fast_kernel(type, s, [](auto, auto kernel, int elements) {
     allow_shared(kernel, std::size_t(elements) * 2);
   });
 }
 
 void fast_attention(const CudaDevice& device, DType type, const AttentionShape& s,
                     const AttentionData& data) {
-  with_fast_kernel(type, s.depth, [&](auto zero, auto kernel, int elements) {
+  with_fast_kernel(type, s, [&](auto zero, auto kernel, int elements) {
     using T = decltype(zero);
     const dim3 grid(unsigned((s.query_count() + kQueries - 1) / kQueries), unsigned(s.heads),
                     unsigned(s.batch));
@@ -251,8 +266,8 @@ CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
   const AttentionShape s = shape_of(request, 0, request.op.inputs.size());
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
-  const bool fast = attention_is_fast(type, s.depth);
-  if (fast) prepare_fast_attention(type, s.depth);
+  const bool fast = attention_is_fast(type, s);
+  if (fast) prepare_fast_attention(type, s);
   prepare_plain_attention(type);  // also for addresses that tensor cores cannot read
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
     const Packed from(in, s, element);
@@ -277,8 +292,8 @@ CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   const AttentionShape s = shape_of(request, 1, operands);
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
-  const bool fast = attention_is_fast(type, s.depth);
-  if (fast) prepare_fast_attention_backward(type, s.depth);
+  const bool fast = attention_is_fast(type, s);
+  if (fast) prepare_fast_attention_backward(type, s);
   prepare_plain_attention_backward(type);
   DeviceScratch scratch(request);
   float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.query_count());

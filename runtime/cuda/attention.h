@@ -12,24 +12,29 @@
 
 namespace plimsoll {
 
-/// Queries are [n, ., a, d] and keys and values [n, ., kv, d] for b sequences. Strides are in
-/// elements from token to token. Queries and keys may be parts of the sequences, in the order of
-/// their positions (runtime/sequence_part.h), so what a query sees is a range of keys.
+/// Queries are [n, ., a, d], keys [n, ., kv, d] and values [n, ., kv, e] for b sequences. Strides
+/// are in elements from token to token. Queries and keys may be parts of the sequences, in the
+/// order of their positions (runtime/sequence_part.h), so what a query sees is a range of keys.
 struct AttentionShape {
   SequencePart queries, keys;
-  /// `heads`: of queries; `groups`: queries per key head; `depth`: width of a head
-  int batch, heads, groups, depth;
-  std::int64_t query_stride, key_stride, y_stride;
+  /// `heads`: of queries; `groups`: queries per key head; `depth`: width of a head's query and key;
+  /// `value_depth`: of its value
+  int batch, heads, groups, depth, value_depth;
+  std::int64_t query_stride, key_stride, value_stride, y_stride;
   float scale;
   bool causal;
-  int window;  ///< of causal attention: the keys that a query sees, its own among them; 0: all
+  int window;      ///< of causal attention: the keys that a query sees, its own among them; 0: all
+  float soft_cap;  ///< of scaled scores; 0: none
+  bool chunks;     ///< a query sees no key of another chunk of `window` tokens
 
   int key_heads() const { return heads / groups; }
   __host__ __device__ int query_count() const { return int(queries.tokens); }
   __host__ __device__ int key_count() const { return int(keys.tokens); }
   /// The keys [first_key, key_end) that a query sees.
   __device__ int first_key(int query) const {
-    return causal && window > 0 ? int(keys.before(queries.position(query) - window + 1)) : 0;
+    if (!causal || window == 0) return 0;
+    const std::int64_t position = queries.position(query);
+    return int(keys.before(chunks ? position / window * window : position - window + 1));
   }
   __device__ int key_end(int query) const {
     return causal ? int(keys.before(queries.position(query) + 1)) : key_count();
@@ -39,7 +44,9 @@ struct AttentionShape {
     return causal ? int(queries.before(keys.position(key))) : 0;
   }
   __device__ int query_end(int key) const {
-    return causal && window > 0 ? int(queries.before(keys.position(key) + window)) : query_count();
+    if (!causal || window == 0) return query_count();
+    const std::int64_t position = keys.position(key);
+    return int(queries.before(chunks ? (position / window + 1) * window : position + window));
   }
   /// Offsets of the heads of tokens, in elements.
   __device__ std::int64_t query_at(int sequence, int query, int head) const {
@@ -48,8 +55,11 @@ struct AttentionShape {
   __device__ std::int64_t key_at(int sequence, int key, int key_head) const {
     return keys.row(sequence, key) * key_stride + std::int64_t(key_head) * depth;
   }
+  __device__ std::int64_t value_at(int sequence, int key, int key_head) const {
+    return keys.row(sequence, key) * value_stride + std::int64_t(key_head) * value_depth;
+  }
   __device__ std::int64_t y_at(int sequence, int query, int head) const {
-    return queries.row(sequence, query) * y_stride + std::int64_t(head) * depth;
+    return queries.row(sequence, query) * y_stride + std::int64_t(head) * value_depth;
   }
 };
 
@@ -64,11 +74,13 @@ struct AttentionData {
   void *dq, *dk, *dv;
 };
 
-/// The fast kernels use tensor cores. They need bf16 or f16, heads of up to 128 elements, and
-/// 16-byte aligned addresses (attention.cu, attention_backward.cu).
-bool attention_is_fast(DType type, int depth);
-void prepare_fast_attention(DType type, int depth);
-void prepare_fast_attention_backward(DType type, int depth);
+/// The fast kernels use tensor cores. They need bf16 or f16, scores without a cap, and 16-byte
+/// aligned addresses. Queries, keys and values have one width of up to 128 elements; or queries and
+/// keys have up to 192 and values up to 128, as in latent attention (attention.cu,
+/// attention_backward.cu).
+bool attention_is_fast(DType type, const AttentionShape& shape);
+void prepare_fast_attention(DType type, const AttentionShape& shape);
+void prepare_fast_attention_backward(DType type, const AttentionShape& shape);
 void fast_attention(const CudaDevice& device, DType type, const AttentionShape& shape,
                     const AttentionData& data);
 void fast_attention_backward(const CudaDevice& device, DType type, const AttentionShape& shape,

@@ -10,22 +10,22 @@ namespace plimsoll {
 
 namespace {
 
-/// Sizes of the tiles depend on the width of a head, since the accumulators in registers grow with
-/// it.
-template <int kDepth>
+/// Sizes of the tiles depend on the widths of a head's key and value, since the accumulators in
+/// registers grow with them.
+template <int kDepth, int kValue>
 struct KeySide {                                       // gradients of keys and values
   static constexpr int kTiles = kDepth == 64 ? 2 : 1;  // of 16 keys, per warp
   static constexpr int kKeys = 16 * kTiles * kAttentionWarps;
   static constexpr int kQueries = kDepth == 64 ? 32 : 64;
-  static constexpr int kElements = (2 * kKeys + 4 * kQueries) * kDepth;
+  static constexpr int kElements = (kKeys + 2 * kQueries) * (kDepth + kValue);
   static constexpr std::size_t kBytes = kElements * 2 + 4 * kQueries * sizeof(float);
 };
-template <int kDepth>
+template <int kDepth, int kValue>
 struct QuerySide {  // gradients of queries
-  static constexpr int kTiles = 2;
+  static constexpr int kTiles = kDepth > 128 ? 1 : 2;
   static constexpr int kQueries = 16 * kTiles * kAttentionWarps;
   static constexpr int kKeys = kDepth == 64 ? 64 : 32;
-  static constexpr int kElements = (2 * kQueries + 4 * kKeys) * kDepth;
+  static constexpr int kElements = (kQueries + 2 * kKeys) * (kDepth + kValue);
   static constexpr std::size_t kBytes = kElements * 2;
 };
 
@@ -39,17 +39,19 @@ struct Pointers {
 /// A block has some keys of one head, and a warp 16 or 32 of them. It walks over the queries of the
 /// heads that share them. With p = exp(scores - log_sum_exp) and ds = p (dp - delta), all of them
 /// transposed here, dv = p dy and dk = ds q scale.
-template <class T, int kDepth>
+template <class T, int kDepth, int kValue>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_key_gradients(AttentionShape s, Pointers<T> a) {
-  using Side = KeySide<kDepth>;
+  using Side = KeySide<kDepth, kValue>;
   using Keys = Tile<T, Side::kKeys, kDepth>;
+  using Values = Tile<T, Side::kKeys, kValue>;
   using Queries = Tile<T, Side::kQueries, kDepth>;
-  constexpr int kTiles = Side::kTiles, kQueries = Side::kQueries, kSteps = kDepth / 16;
+  using Rises = Tile<T, Side::kQueries, kValue>;  // of slopes
+  constexpr int kTiles = Side::kTiles, kQueries = Side::kQueries;
   T* keys = dynamic_shared<T>();
   T* values = keys + Keys::kElements;
   const auto queries = [&](int i) {
-    return values + Keys::kElements + i % 2 * 2 * Queries::kElements;
+    return values + Values::kElements + i % 2 * (Queries::kElements + Rises::kElements);
   };
   const auto slopes = [&](int i) { return queries(i) + Queries::kElements; };
   auto* statistics = reinterpret_cast<float*>(dynamic_shared<T>() + Side::kElements);
@@ -63,7 +65,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int last_key = key_rows < Side::kKeys ? key_rows - 1 : Side::kKeys - 1;
   const auto at_keys = [&](int row) { return s.key_at(batch, first + row, key_head); };
   Keys::start(keys, a.k, key_rows, s.depth, at_keys);
-  Keys::start(values, a.v, key_rows, s.depth, at_keys);
+  const auto at_values = [&](int row) { return s.value_at(batch, first + row, key_head); };
+  Values::start(values, a.v, key_rows, s.value_depth, at_values);
   // The queries that see each row of the thread: a range, which may be empty.
   int from_query[kTiles][2], to_query[kTiles][2];
 #pragma unroll
@@ -87,8 +90,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const int rows = s.query_count() - at;
     Queries::start(queries(i), a.q, rows, s.depth,
                    [&](int row) { return s.query_at(batch, at + row, head); });
-    Queries::start(slopes(i), a.dy, rows, s.depth,
-                   [&](int row) { return s.y_at(batch, at + row, head); });
+    Rises::start(slopes(i), a.dy, rows, s.value_depth,
+                 [&](int row) { return s.y_at(batch, at + row, head); });
     commit_copies();
     const std::int64_t row = (std::int64_t(batch) * s.heads + head) * s.query_count() + at;
     if (int(threadIdx.x) < kQueries) {  // behind the end: p = exp(-infinity)
@@ -99,7 +102,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   };
 
   if (rounds > 0) start(0);
-  float dk[kTiles][kDepth / 8][4] = {}, dv[kTiles][kDepth / 8][4] = {};
+  float dk[kTiles][kDepth / 8][4] = {}, dv[kTiles][kValue / 8][4] = {};
   const float scale = s.scale * kLog2E;
   for (int i = 0; i < rounds; ++i) {
     wait_for_copies();
@@ -109,13 +112,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
     for (int part = 0; part < kQueries / 32; ++part) {  // 32 queries at a time
       float p[kTiles][4][4] = {}, dp[kTiles][4][4] = {};
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        std::uint32_t of_keys[kTiles][4], of_values[kTiles][4];
+      for (int step = 0; step < kDepth / 16; ++step) {
+        std::uint32_t of_keys[kTiles][4];
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-          Keys::left(of_keys[m], keys, own + 16 * m, step);
-          Keys::left(of_values[m], values, own + 16 * m, step);
-        }
+        for (int m = 0; m < kTiles; ++m) Keys::left(of_keys[m], keys, own + 16 * m, step);
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           std::uint32_t b[4];
@@ -125,7 +125,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
             multiply_add<T>(p[m][2 * n], of_keys[m], b[0], b[1]);
             multiply_add<T>(p[m][2 * n + 1], of_keys[m], b[2], b[3]);
           }
-          Queries::right_transposed(b, slopes(i), 32 * part + 16 * n, step);
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < kValue / 16; ++step) {
+        std::uint32_t of_values[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) Values::left(of_values[m], values, own + 16 * m, step);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          std::uint32_t b[4];
+          Rises::right_transposed(b, slopes(i), 32 * part + 16 * n, step);
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
             multiply_add<T>(dp[m][2 * n], of_values[m], b[0], b[1]);
@@ -158,14 +168,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
           as_left<T>(of_ds[m], dp[m][2 * step], dp[m][2 * step + 1]);
         }
 #pragma unroll
-        for (int n = 0; n < kDepth / 16; ++n) {
+        for (int n = 0; n < kValue / 16; ++n) {
           std::uint32_t b[4];
-          Queries::right(b, slopes(i), 32 * part + 16 * step, n);
+          Rises::right(b, slopes(i), 32 * part + 16 * step, n);
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
             multiply_add<T>(dv[m][2 * n], of_p[m], b[0], b[1]);
             multiply_add<T>(dv[m][2 * n + 1], of_p[m], b[2], b[3]);
           }
+        }
+#pragma unroll
+        for (int n = 0; n < kDepth / 16; ++n) {
+          std::uint32_t b[4];
           Queries::right(b, queries(i), 32 * part + 16 * step, n);
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
@@ -178,28 +192,31 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
+    const int row = own + 16 * m;
 #pragma unroll
-    for (int n = 0; n < kDepth / 8; ++n) {
-      const int row = own + 16 * m;
+    for (int n = 0; n < kDepth / 8; ++n)
       store_result(a.dk, at_keys, key_rows, s.depth, row, 8 * n, dk[m][n], s.scale, s.scale);
-      store_result(a.dv, at_keys, key_rows, s.depth, row, 8 * n, dv[m][n], 1.0f, 1.0f);
-    }
+#pragma unroll
+    for (int n = 0; n < kValue / 8; ++n)
+      store_result(a.dv, at_values, key_rows, s.value_depth, row, 8 * n, dv[m][n], 1.0f, 1.0f);
   }
 }
 
-/// A block has 128 queries of one head, a warp 32 of them, and walks over the keys that they see:
-/// dq = ds k scale.
-template <class T, int kDepth>
+/// A block has 64 or 128 queries of one head, a warp 16 or 32 of them, and walks over the keys that
+/// they see: dq = ds k scale.
+template <class T, int kDepth, int kValue>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_query_gradients(AttentionShape s, Pointers<T> a) {
-  using Side = QuerySide<kDepth>;
+  using Side = QuerySide<kDepth, kValue>;
   using Queries = Tile<T, Side::kQueries, kDepth>;
+  using Rises = Tile<T, Side::kQueries, kValue>;  // of slopes
   using Keys = Tile<T, Side::kKeys, kDepth>;
-  constexpr int kTiles = Side::kTiles, kKeys = Side::kKeys, kSteps = kDepth / 16;
+  using Values = Tile<T, Side::kKeys, kValue>;
+  constexpr int kTiles = Side::kTiles, kKeys = Side::kKeys;
   T* queries = dynamic_shared<T>();
   T* slopes = queries + Queries::kElements;
   const auto keys = [&](int i) {
-    return slopes + Queries::kElements + i % 2 * 2 * Keys::kElements;
+    return slopes + Rises::kElements + i % 2 * (Keys::kElements + Values::kElements);
   };
   const auto values = [&](int i) { return keys(i) + Keys::kElements; };
 
@@ -210,12 +227,13 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int last_row = rows < Side::kQueries ? rows - 1 : Side::kQueries - 1;
   const auto at_queries = [&](int row) { return s.query_at(batch, first + row, head); };
   Queries::start(queries, a.q, rows, s.depth, at_queries);
-  Queries::start(slopes, a.dy, rows, s.depth,
-                 [&](int row) { return s.y_at(batch, first + row, head); });
+  Rises::start(slopes, a.dy, rows, s.value_depth,
+               [&](int row) { return s.y_at(batch, first + row, head); });
   const auto start = [&](int i) {
-    const auto at = [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); };
-    Keys::start(keys(i), a.k, s.key_count() - i * kKeys, s.depth, at);
-    Keys::start(values(i), a.v, s.key_count() - i * kKeys, s.depth, at);
+    Keys::start(keys(i), a.k, s.key_count() - i * kKeys, s.depth,
+                [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); });
+    Values::start(values(i), a.v, s.key_count() - i * kKeys, s.value_depth,
+                  [&](int row) { return s.value_at(batch, i * kKeys + row, key_head); });
     commit_copies();
   };
   const int skipped = s.first_key(first) / kKeys;  // tiles of keys that none of them sees
@@ -247,13 +265,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
     for (int part = 0; part < kKeys / 32; ++part) {  // 32 keys at a time
       float p[kTiles][4][4] = {}, dp[kTiles][4][4] = {};
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        std::uint32_t of_queries[kTiles][4], of_slopes[kTiles][4];
+      for (int step = 0; step < kDepth / 16; ++step) {
+        std::uint32_t of_queries[kTiles][4];
 #pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-          Queries::left(of_queries[m], queries, own + 16 * m, step);
-          Queries::left(of_slopes[m], slopes, own + 16 * m, step);
-        }
+        for (int m = 0; m < kTiles; ++m) Queries::left(of_queries[m], queries, own + 16 * m, step);
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           std::uint32_t b[4];
@@ -263,7 +278,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
             multiply_add<T>(p[m][2 * n], of_queries[m], b[0], b[1]);
             multiply_add<T>(p[m][2 * n + 1], of_queries[m], b[2], b[3]);
           }
-          Keys::right_transposed(b, values(i), 32 * part + 16 * n, step);
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < kValue / 16; ++step) {
+        std::uint32_t of_slopes[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) Rises::left(of_slopes[m], slopes, own + 16 * m, step);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          std::uint32_t b[4];
+          Values::right_transposed(b, values(i), 32 * part + 16 * n, step);
 #pragma unroll
           for (int m = 0; m < kTiles; ++m) {
             multiply_add<T>(dp[m][2 * n], of_slopes[m], b[0], b[1]);
@@ -312,14 +337,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 }
 
-template <class T, int kDepth>
+template <class T, int kDepth, int kValue>
 void allow() {
-  allow_shared(attention_key_gradients<T, kDepth>, KeySide<kDepth>::kBytes);
-  allow_shared(attention_query_gradients<T, kDepth>, QuerySide<kDepth>::kBytes);
+  allow_shared(attention_key_gradients<T, kDepth, kValue>, KeySide<kDepth, kValue>::kBytes);
+  allow_shared(attention_query_gradients<T, kDepth, kValue>, QuerySide<kDepth, kValue>::kBytes);
 }
 
-template <class T, int kDepth>
+template <class T, int kDepth, int kValue>
 void start(const CudaDevice& device, const AttentionShape& s, const AttentionData& d) {
+  using OfKeys = KeySide<kDepth, kValue>;
+  using OfQueries = QuerySide<kDepth, kValue>;
   const Pointers<T> pointers{static_cast<const T*>(d.q),
                              static_cast<const T*>(d.k),
                              static_cast<const T*>(d.v),
@@ -332,27 +359,33 @@ void start(const CudaDevice& device, const AttentionShape& s, const AttentionDat
   const auto grid = [&](int count, int rows, int heads) {
     return dim3(unsigned((count + rows - 1) / rows), unsigned(heads), unsigned(s.batch));
   };
-  launch(device.stream, grid(s.key_count(), KeySide<kDepth>::kKeys, s.key_heads()),
-         kAttentionThreads, KeySide<kDepth>::kBytes, attention_key_gradients<T, kDepth>, s,
-         pointers);
-  launch(device.stream, grid(s.query_count(), QuerySide<kDepth>::kQueries, s.heads),
-         kAttentionThreads, QuerySide<kDepth>::kBytes, attention_query_gradients<T, kDepth>, s,
-         pointers);
+  launch(device.stream, grid(s.key_count(), OfKeys::kKeys, s.key_heads()), kAttentionThreads,
+         OfKeys::kBytes, attention_key_gradients<T, kDepth, kValue>, s, pointers);
+  launch(device.stream, grid(s.query_count(), OfQueries::kQueries, s.heads), kAttentionThreads,
+         OfQueries::kBytes, attention_query_gradients<T, kDepth, kValue>, s, pointers);
+}
+
+template <class T>
+void allow_for(const AttentionShape& s) {
+  s.depth > 128 ? allow<T, 192, 128>() : s.depth > 64 ? allow<T, 128, 128>() : allow<T, 64, 64>();
+}
+
+template <class T>
+void start_for(const CudaDevice& device, const AttentionShape& s, const AttentionData& d) {
+  s.depth > 128  ? start<T, 192, 128>(device, s, d)
+  : s.depth > 64 ? start<T, 128, 128>(device, s, d)
+                 : start<T, 64, 64>(device, s, d);
 }
 
 }  // namespace
 
-void prepare_fast_attention_backward(DType type, int depth) {
-  if (type == DType::bf16) return depth <= 64 ? allow<bf16, 64>() : allow<bf16, 128>();
-  return depth <= 64 ? allow<f16, 64>() : allow<f16, 128>();
+void prepare_fast_attention_backward(DType type, const AttentionShape& s) {
+  type == DType::bf16 ? allow_for<bf16>(s) : allow_for<f16>(s);
 }
 
 void fast_attention_backward(const CudaDevice& device, DType type, const AttentionShape& s,
                              const AttentionData& data) {
-  if (type == DType::bf16) {
-    return s.depth <= 64 ? start<bf16, 64>(device, s, data) : start<bf16, 128>(device, s, data);
-  }
-  return s.depth <= 64 ? start<f16, 64>(device, s, data) : start<f16, 128>(device, s, data);
+  type == DType::bf16 ? start_for<bf16>(device, s, data) : start_for<f16>(device, s, data);
 }
 
 }  // namespace plimsoll

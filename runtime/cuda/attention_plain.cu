@@ -41,6 +41,12 @@ __device__ float row_max(float value) {
   return value;
 }
 
+/// A score of the product of a query and a key.
+__device__ float score_of(const AttentionShape& s, float product) {
+  const float score = product * s.scale;
+  return s.soft_cap > 0 ? s.soft_cap * tanhf(score / s.soft_cap) : score;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     plain_forward(AttentionShape s, const T* q, const T* k, const T* v, T* y, float* log_sum_exp) {
@@ -55,12 +61,13 @@ __global__ void __launch_bounds__(kThreads)
   const int from_key = s.first_key(own), to_key = s.key_end(own);
   for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
-    const auto from = [&](int i) { return s.key_at(batch, at + i, head / s.groups); };
-    load_tile(keys, k, s.key_count() - at, s.depth, from);
-    load_tile(values, v, s.key_count() - at, s.depth, from);
+    load_tile(keys, k, s.key_count() - at, s.depth,
+              [&](int i) { return s.key_at(batch, at + i, head / s.groups); });
+    load_tile(values, v, s.key_count() - at, s.value_depth,
+              [&](int i) { return s.value_at(batch, at + i, head / s.groups); });
     __syncthreads();
     const bool seen = at + c >= from_key && at + c < to_key;
-    const float score = dot(queries + r * kStride, keys + c * kStride, s.depth) * s.scale;
+    const float score = score_of(s, dot(queries + r * kStride, keys + c * kStride, s.depth));
     const float now = fmaxf(most, row_max(seen ? score : kMinusInfinity));
     // With a window a row may see nothing of the first tiles.
     const float base = now == kMinusInfinity ? 0 : now;
@@ -72,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const int column = c + kRows * i;
-      if (column >= s.depth) continue;
+      if (column >= s.value_depth) continue;
       out[i] *= shrink;
       for (int j = 0; j < kRows; ++j)
         out[i] += p[r * (kRows + 1) + j] * values[j * kStride + column];
@@ -84,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   const float share = sum > 0 ? 1 / sum : 0;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    if (c + kRows * i < s.depth) to[c + kRows * i] = from_float<T>(out[i] * share);
+    if (c + kRows * i < s.value_depth) to[c + kRows * i] = from_float<T>(out[i] * share);
   }
   if (c == 0) {
     log_sum_exp[(std::int64_t(batch) * s.heads + head) * s.query_count() + row] =
@@ -92,8 +99,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// p and ds = p (dp - delta) of query `row` and key `column`, from tiles in which they have these
-/// rows.
+/// p and ds = p (dp - delta), times the slope of a cap, of query `row` and key `column`, from tiles
+/// in which they have these rows.
 struct Slopes {
   float p, ds;
   __device__ Slopes(const AttentionShape& s, const AttentionData& d, std::int64_t statistics,
@@ -102,8 +109,10 @@ struct Slopes {
       : p(0), ds(0) {
     const bool there = row < s.query_count() && column < s.key_count();
     if (!there || column < s.first_key(row) || column >= s.key_end(row)) return;
-    p = expf(dot(query, key, s.depth) * s.scale - d.log_sum_exp[statistics + row]);
-    ds = p * (dot(slope, value, s.depth) - d.delta[statistics + row]);
+    const float score = score_of(s, dot(query, key, s.depth));
+    p = expf(score - d.log_sum_exp[statistics + row]);
+    ds = p * (dot(slope, value, s.value_depth) - d.delta[statistics + row]);
+    if (s.soft_cap > 0) ds *= 1 - score * score / (s.soft_cap * s.soft_cap);
   }
 };
 
@@ -116,8 +125,9 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
   const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows;
   const int rows = s.key_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
   const auto at_keys = [&](int i) { return s.key_at(batch, first + i, key_head); };
+  const auto at_values = [&](int i) { return s.value_at(batch, first + i, key_head); };
   load_tile(keys, static_cast<const T*>(d.k), rows, s.depth, at_keys);
-  load_tile(values, static_cast<const T*>(d.v), rows, s.depth, at_keys);
+  load_tile(values, static_cast<const T*>(d.v), rows, s.value_depth, at_values);
   float dk[kPerThread] = {}, dv[kPerThread] = {};
   for (int member = 0; member < s.groups; ++member) {
     const int head = key_head * s.groups + member;
@@ -127,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
       __syncthreads();
       load_tile(queries, static_cast<const T*>(d.q), s.query_count() - at, s.depth,
                 [&](int i) { return s.query_at(batch, at + i, head); });
-      load_tile(slopes, static_cast<const T*>(d.dy), s.query_count() - at, s.depth,
+      load_tile(slopes, static_cast<const T*>(d.dy), s.query_count() - at, s.value_depth,
                 [&](int i) { return s.y_at(batch, at + i, head); });
       __syncthreads();
       const Slopes mine(s, d, statistics, at + c, first + r, queries + c * kStride,
@@ -138,11 +148,10 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
 #pragma unroll
       for (int i = 0; i < kPerThread; ++i) {
         const int column = c + kRows * i;
-        if (column >= s.depth) continue;
-        for (int j = 0; j < kRows; ++j) {
+        for (int j = 0; j < kRows && column < s.value_depth; ++j)
           dv[i] += p[r * (kRows + 1) + j] * slopes[j * kStride + column];
+        for (int j = 0; j < kRows && column < s.depth; ++j)
           dk[i] += ds[r * (kRows + 1) + j] * queries[j * kStride + column];
-        }
       }
     }
   }
@@ -150,10 +159,9 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int column = c + kRows * i;
-    if (column >= s.depth) continue;
-    const std::int64_t to = at_keys(r) + column;
-    static_cast<T*>(d.dk)[to] = from_float<T>(dk[i] * s.scale);
-    static_cast<T*>(d.dv)[to] = from_float<T>(dv[i]);
+    if (column < s.depth)
+      static_cast<T*>(d.dk)[at_keys(r) + column] = from_float<T>(dk[i] * s.scale);
+    if (column < s.value_depth) static_cast<T*>(d.dv)[at_values(r) + column] = from_float<T>(dv[i]);
   }
 }
 
@@ -169,15 +177,16 @@ __global__ void __launch_bounds__(kThreads)
   const int rows = s.query_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
   load_tile(queries, static_cast<const T*>(d.q), rows, s.depth,
             [&](int i) { return s.query_at(batch, first + i, head); });
-  load_tile(slopes, static_cast<const T*>(d.dy), rows, s.depth,
+  load_tile(slopes, static_cast<const T*>(d.dy), rows, s.value_depth,
             [&](int i) { return s.y_at(batch, first + i, head); });
   float dq[kPerThread] = {};
   const int end = s.key_end(last);
   for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
-    const auto from = [&](int i) { return s.key_at(batch, at + i, head / s.groups); };
-    load_tile(keys, static_cast<const T*>(d.k), s.key_count() - at, s.depth, from);
-    load_tile(values, static_cast<const T*>(d.v), s.key_count() - at, s.depth, from);
+    load_tile(keys, static_cast<const T*>(d.k), s.key_count() - at, s.depth,
+              [&](int i) { return s.key_at(batch, at + i, head / s.groups); });
+    load_tile(values, static_cast<const T*>(d.v), s.key_count() - at, s.value_depth,
+              [&](int i) { return s.value_at(batch, at + i, head / s.groups); });
     __syncthreads();
     const Slopes mine(s, d, statistics, first + r, at + c, queries + r * kStride,
                       slopes + r * kStride, keys + c * kStride, values + c * kStride);
@@ -210,7 +219,8 @@ __global__ void sum_delta(AttentionShape s, std::int64_t rows, const T* dy, cons
     const int batch = int(row / s.heads / s.queries.tokens);
     const std::int64_t at = s.y_at(batch, query, head);
     float sum = 0;
-    for (int i = lane; i < s.depth; i += 32) sum += to_float(dy[at + i]) * to_float(y[at + i]);
+    for (int i = lane; i < s.value_depth; i += 32)
+      sum += to_float(dy[at + i]) * to_float(y[at + i]);
     sum = warp_sum(sum);
     if (lane == 0) delta[(std::int64_t(batch) * s.heads + head) * s.query_count() + query] = sum;
   }

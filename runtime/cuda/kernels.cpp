@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/kernel_table.h"
@@ -36,7 +37,9 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
     case OpKind::rms_norm:
     case OpKind::layer_norm_backward:
     case OpKind::rms_norm_backward: {
-      const std::int64_t width = shape(0).back();
+      const bool backward =
+          op.kind == OpKind::layer_norm_backward || op.kind == OpKind::rms_norm_backward;
+      const std::int64_t width = elements(shape(backward ? 2 : 1));  // of the weight
       const std::int64_t most = width % 8 == 0 ? kWidestNorm : kWidestUnalignedNorm;
       if (width <= most) break;
       return Verdict::no(
@@ -45,7 +48,10 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
     case OpKind::flash_attention:
     case OpKind::flash_attention_backward: {
       const std::size_t queries = op.kind == OpKind::flash_attention ? 0 : 1;
-      const std::int64_t width = shape(queries)[3];
+      const std::size_t values =
+          op.kind == OpKind::flash_attention ? op.inputs.size() - 1 : op.inputs.size() - 3;
+      const std::int64_t value = shape(values)[3];
+      const std::int64_t width = value % 8 != 0 ? value : std::max(shape(queries)[3], value);
       if (width % 8 != 0 || width > kWidestHead) {
         return Verdict::no(
             fmt::format("flash attention of the cuda backend has heads of a multiple of 8 up to {} "

@@ -65,7 +65,7 @@ template <bool kCentered>
 CudaKernelPointer prepare(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& shape = request.input(0).shape;
-  const std::int64_t columns = shape.back(), rows = elements(shape) / columns;
+  const std::int64_t columns = elements(request.input(1).shape), rows = elements(shape) / columns;
   const DType type = request.input(0).dtype;
   const auto epsilon = float(request.params<NormParams>().epsilon);
   const int threads = norm_threads(columns);

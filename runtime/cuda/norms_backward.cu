@@ -88,7 +88,7 @@ template <bool kCentered>
 CudaKernelPointer prepare(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& shape = request.input(1).shape;
-  const std::int64_t columns = shape.back(), rows = elements(shape) / columns;
+  const std::int64_t columns = elements(request.input(2).shape), rows = elements(shape) / columns;
   const DType type = request.input(1).dtype;
   const DType scale_type = request.output(1).dtype;
   const DType shift_type = request.output(kCentered ? 2 : 1).dtype;

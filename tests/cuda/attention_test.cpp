@@ -83,7 +83,9 @@ TEST(FlashAttention, IsTheProductOfItsParts) {
 
 TEST(FlashAttention, BackwardEqualsDifferencesOfForward) {
   for (const AttentionSizes& sizes :
-       {AttentionSizes{1, 5, 2, 2, 8}, AttentionSizes{2, 4, 4, 2, 8, false}}) {
+       {AttentionSizes{1, 5, 2, 2, 8}, AttentionSizes{2, 4, 4, 2, 8, false},
+        AttentionSizes{1, 5, 2, 2, 16, true, 0, true, 8},
+        AttentionSizes{1, 6, 2, 1, 8, true, 0, false, 0, 0.75}}) {
     const std::vector<OpCase> cases = flash_attention_cases(sizes);
     OpCase forward = cases[0];
     const OpCase& backward = cases[1];

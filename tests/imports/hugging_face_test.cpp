@@ -72,10 +72,10 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"mixtral", R"({"num_local_experts": 8})",
        "/num_local_experts: found 8; a job has one MLP in each layer, no mixture of experts"},
       {"deepseek_v3", R"({"kv_lora_rank": 512})",
-       "/kv_lora_rank: found 512; a job has no latent attention (MLA)"},
-      {"olmo2", "{}",
-       "/model_type: found \"olmo2\"; this model norms whole queries and keys, over all heads; "
-       "norms of a job are of each head"},
+       "/kv_lora_rank: found 512; it is not known what latent attention models of this type have"},
+      {"cohere", "{}",
+       "/model_type: found \"cohere\"; this model has layer norms without biases; layer norms of a "
+       "job have them"},
       {"stablelm", R"({"qk_layernorm": true})",
        "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
        "type have"},
@@ -109,8 +109,9 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"llama", R"({"layer_types": ["full_attention", "linear_attention"]})",
        "/layer_types: found [\"full_attention\",\"linear_attention\"]; every layer of a job has "
        "attention"},
-      {"llama", R"({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}})",
-       "/rope_parameters/full_attention: found an object of 1 members; all layers of a job have one rotary_base"},
+      {"llama", R"({"rope_parameters": {"chunked_attention": {"rope_theta": 1e6}}})",
+       "/rope_parameters/chunked_attention: found an object of 1 members; layers with a window and "
+       "others may differ, and no others"},
       {"ernie", R"({"use_task_id": true})",
        "/use_task_id: found true; a bert job has tables of words, positions and token types alone"},
   };
@@ -127,7 +128,7 @@ TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
   for (const std::string& name : supported_architectures()) {
     EXPECT_NE(message.find(name), message.npos) << name;
   }
-  EXPECT_EQ(message.find("olmo2"), message.npos);
+  EXPECT_EQ(message.find("cohere"), message.npos);
   const std::string none = fault(config(R"({"model_type": "LEFT OUT"})"));
   EXPECT_TRUE(none.starts_with("/architectures: found neither model_type nor architectures"))
       << none;
@@ -169,35 +170,59 @@ TEST(HuggingFace, FamilyForcesAnArchitecture) {
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
   EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
-  given.family = "olmo2";
+  given.family = "cohere";
   EXPECT_THROW(read_config("{}", "llama", given), UsageError);
 }
 
-TEST(HuggingFace, AWindowIsOfAllLayersOrNoTokenReachesBehindIt) {
+TEST(HuggingFace, AWindowIsOfKnownLayersOrNoTokenReachesBehindIt) {
   ImportGiven given;
   given.sequence = 64;
   EXPECT_EQ(read_config(R"({"sliding_window": 63})", "mistral", given).job->window, 63);
   EXPECT_EQ(read_config(R"({"sliding_window": null})", "mistral", given).job->window, 0);
   EXPECT_EQ(fault(config(R"({"sliding_window": 64})", "llama"), given), "");
-  EXPECT_EQ(fault(config(R"({"sliding_window": 63})", "llama"), given),
-            "/sliding_window: found 63; a window of a job is of all layers, and this model has "
-            "layers that see all 64 tokens; --sequence 63 or less fits in the window");
+  EXPECT_EQ(
+      fault(config(R"({"sliding_window": 63})", "llama"), given),
+      "/sliding_window: found 63; it is not known which layers of models of this type see all "
+      "64 tokens; --sequence 63 or less fits in the window");
+  EXPECT_NE(fault(config(R"({"attention_chunk_size": 63})", "mistral"), given), "");
   // Qwen2 has its window in no layer, or in those from max_window_layers on.
   EXPECT_EQ(fault(config(R"({"sliding_window": 16})", "qwen2")), "");
+  using Pattern = std::vector<bool>;
   const auto from_layer = [](const char* layer) {
-    return fault(config(fmt::format(R"({{"sliding_window": 16, "use_sliding_window": true,
-                                         "max_window_layers": {}}})",
-                                    layer),
-                        "qwen2"));
+    const Job job = *read_config(fmt::format(R"({{"sliding_window": 16, "use_sliding_window": true,
+                                                  "max_window_layers": {}}})",
+                                             layer),
+                                 "qwen2")
+                         .job;
+    return std::pair(job.window, job.window_pattern);
   };
-  EXPECT_EQ(from_layer("2"), "");
-  EXPECT_NE(from_layer("1"), "");
+  EXPECT_EQ(from_layer("2"), std::pair(std::int64_t{0}, Pattern{}));
+  EXPECT_EQ(from_layer("1"), std::pair(std::int64_t{16}, Pattern{false, true}));
+  EXPECT_EQ(from_layer("0"), std::pair(std::int64_t{16}, Pattern{}));
   const auto second_layer = [](const char* type) {
-    return fault(config(
-        fmt::format(R"({{"sliding_window": 16, "layer_types": ["full_attention", "{}"]}})", type)));
+    return *read_config(fmt::format(R"({{"sliding_window": 16,
+                                         "layer_types": ["full_attention", "{}"]}})",
+                                    type))
+                .job;
   };
-  EXPECT_EQ(second_layer("full_attention"), "");
-  EXPECT_NE(second_layer("sliding_attention"), "");
+  EXPECT_EQ(second_layer("full_attention").window, 0);
+  EXPECT_EQ(second_layer("sliding_attention").window, 16);
+  EXPECT_EQ(second_layer("sliding_attention").window_pattern, (Pattern{false, true}));
+  EXPECT_NE(fault(config(R"({"layer_types": ["full_attention"]})")), "");
+  const Job chunks = *read_config(R"({"attention_chunk_size": 16, "layer_types":
+      ["chunked_attention", "full_attention"]})")
+                          .job;
+  EXPECT_TRUE(chunks.window_chunks);
+  EXPECT_EQ(chunks.window, 16);
+  EXPECT_NE(fault(config(R"({"sliding_window": 16, "layer_types":
+      ["chunked_attention", "sliding_attention"]})")),
+            "");
+  const Job angles = *read_config(R"({"rope_parameters": {
+      "full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 5000}},
+      "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]})")
+                          .job;
+  EXPECT_EQ(angles.rotary_base, 1e6);
+  EXPECT_EQ(angles.window_rotary_base, 5000);
   // The library's own window holds where a file leaves the key out.
   EXPECT_EQ(read_config("{}", "mistral", given).job->window, 4096);
 }

@@ -257,7 +257,8 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: at line 1: pretrain_bert.py: pretrain_gpt.py trains the "
        "decoders that jobs describe"},
       {"\\\n--multi-latent-attention",
-       "train.sh: at line 2: --multi-latent-attention: jobs have no latent attention"},
+       "train.sh: at line 2: --multi-latent-attention: latent attention is not read from flags; a "
+       "job file states it"},
       {"--hidden-size $(cat size)",
        "train.sh: at line 1: --hidden-size $(...): a command substitution is not evaluated"},
       {"--global-batch-size $BATCH",

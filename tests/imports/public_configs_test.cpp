@@ -34,6 +34,7 @@ std::vector<Public> public_configs() {
   for (const Json& row : list) {
     Public config{row.at("file"), row.at("parameters"), {}};
     if (row.contains("sequence")) config.given.sequence = row.at("sequence");
+    if (row.contains("dropout")) config.given.dropout = row.at("dropout");
     all.push_back(std::move(config));
   }
   return all;
@@ -125,6 +126,25 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("starcoder2-7b.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.1.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.3.json").window, 0);
+}
+
+TEST(PublicConfigs, WindowsOfSomeLayersAndCapsAreRead) {
+  const auto job = [](const char* file) { return *import_file(kData / file).job; };
+  const Job gemma2 = job("gemma-2-9b.json"), gemma3 = job("gemma-3-27b-text.json");
+  EXPECT_EQ(gemma2.window, 4096);
+  EXPECT_EQ(gemma2.window_pattern, (std::vector{true, false}));
+  EXPECT_EQ(gemma2.window_rotary_base, 0);
+  EXPECT_EQ(gemma2.score_cap, 50);
+  EXPECT_EQ(gemma2.logit_cap, 30);
+  EXPECT_EQ(gemma2.norm_place, NormPlace::around);
+  EXPECT_EQ(gemma3.window, 1024);
+  EXPECT_EQ(gemma3.window_pattern, (std::vector{true, true, true, true, true, false}));
+  EXPECT_EQ(gemma3.window_rotary_base, 10000);
+  EXPECT_EQ(gemma3.rotary_base, 1e6);
+  EXPECT_EQ(gemma3.score_cap, 0);
+  const Job olmo = job("olmo-2-32b.json");
+  EXPECT_TRUE(olmo.qk_norm && olmo.qk_norm_across_heads);
+  EXPECT_EQ(olmo.norm_place, NormPlace::after);
 }
 
 /// Presets of this project have the same shapes by another way.

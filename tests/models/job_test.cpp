@@ -17,6 +17,16 @@ const std::filesystem::path kPresets =
 const std::filesystem::path kNano =
     std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json";
 
+/// Projections of attention in one layer, with the norms of latents.
+std::int64_t latent_by_hand(std::int64_t h, std::int64_t heads, const Latent& latent) {
+  const std::int64_t width = latent.nope + latent.rope;
+  const std::int64_t queries =
+      latent.q_rank > 0 ? h * latent.q_rank + latent.q_rank + latent.q_rank * heads * width
+                        : h * heads * width;
+  return queries + h * (latent.kv_rank + latent.rope) + latent.kv_rank +
+         latent.kv_rank * heads * (latent.nope + latent.value) + heads * latent.value * h;
+}
+
 /// Weights by hand, as the papers count them. Grouped queries: kv_heads of them.
 std::int64_t llama_by_hand(const Job& job) {
   const std::int64_t h = job.hidden, d = job.head_size > 0 ? job.head_size : h / job.heads,
@@ -29,9 +39,14 @@ std::int64_t llama_by_hand(const Job& job) {
   const std::int64_t norm = job.norm == NormKind::layer_norm ? 2 * h : h;
   std::int64_t norms = job.norm_place == NormPlace::around ? 4 : 2;
   if (job.mlp_input == MlpInput::shared_norm) norms = 1;
-  const std::int64_t layer = 2 * h * q + 2 * h * kv + biases + (ups + 1) * h * f + norms * norm +
-                             (job.qk_norm ? 2 * d : 0);
-  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + norm;
+  const std::int64_t attention =
+      job.latent ? latent_by_hand(h, job.heads, *job.latent) : 2 * h * q + 2 * h * kv;
+  const std::int64_t layer = attention + biases + (ups + 1) * h * f + norms * norm +
+                             (!job.qk_norm               ? 0
+                              : job.qk_norm_across_heads ? q + kv
+                                                         : 2 * d);
+  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + norm +
+         (job.head_bias ? job.vocab : 0);
 }
 
 /// Post-norm layer: query, key, value and output, feed-forward, two norms.
@@ -135,6 +150,14 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"gpt-neox-20b", 20'554'567'680},
       {"falcon-40b", 41'303'293'952},
       {"starcoder2-7b", 7'173'923'840},
+      {"gemma2-9b", 9'241'705'984},
+      {"gemma2-27b", 27'227'128'320},
+      {"gemma3-27b", 27'009'346'304},
+      {"olmo2-7b", 7'298'617'344},
+      {"olmo2-13b", 13'716'198'400},
+      {"olmo2-32b", 32'234'279'936},
+      {"phi2", 2'779'683'840},
+      {"minicpm3-4b", 4'073'875'968},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {
@@ -148,6 +171,69 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
     EXPECT_EQ(parameter_count(build_forward(job, 1)), preset.parameters) << preset.name;
     EXPECT_EQ(parse_job(job_text(job), "again"), job) << preset.name;
   }
+}
+
+// Attention of DeepSeek-V3 and of DeepSeek-V2-Lite, whose queries have no latent: by the sums of
+// arXiv 2405.04434 over the released sizes, with one dense layer.
+TEST(Job, LatentAttentionHasTheParametersOfDeepSeek) {
+  Job job = read_job("minicpm3-4b");
+  job.layers = 1;
+  job.hidden = 7168, job.heads = job.kv_heads = 128, job.ffn_hidden = 18432;
+  job.vocab = 129280, job.tied_embeddings = false;
+  job.latent = Latent{1536, 512, 128, 64, 128};
+  EXPECT_EQ(refusal(job), "");
+  EXPECT_EQ(head_width(job), 192);
+  EXPECT_EQ(value_width(job), 128);
+  const std::int64_t tables = std::int64_t{2} * 129280 * 7168 + 7168;
+  const std::int64_t mlp = std::int64_t{3} * 7168 * 18432 + 2 * 7168;
+  EXPECT_EQ(parameter_count(build_forward(job, 1)) - tables - mlp, 187'107'328);
+  job.hidden = 2048, job.heads = job.kv_heads = 16;
+  job.latent = Latent{0, 512, 128, 64, 128};
+  EXPECT_EQ(parameters_by_hand(job), parameter_count(build_forward(job, 1)));
+  EXPECT_EQ(parse_job(job_text(job), "again"), job);
+}
+
+TEST(Job, LatentAttentionHasSizesOfItsOwn) {
+  const auto with = [](void (*change)(Job&)) {
+    Job job = read_job("minicpm3-4b");
+    change(job);
+    return refusal(job);
+  };
+  EXPECT_EQ(with([](Job& job) { job.kv_heads = 8; }),
+            "f: at /kv_heads: a job with latent attention has a key and a value of every head");
+  EXPECT_EQ(
+      with([](Job& job) { job.qk_norm = true; }),
+      "f: at /qk_norm: a job with latent attention has norms of its latents, and none of heads");
+  EXPECT_EQ(with([](Job& job) { job.latent->rope = 3; }),
+            "f: at /latent/rope: found 3; rotary embeddings turn pairs and need an even width");
+  EXPECT_NE(with([](Job& job) { job.latent->value = 0; }), "");
+}
+
+TEST(Job, SomeLayersHaveTheWindow) {
+  Job job = read_job("gemma3-27b");
+  job.layers = 8;
+  const Graph graph = build_forward(job, 1);
+  ASSERT_EQ(graph.blocks.size(), 4u);
+  EXPECT_EQ(graph.blocks[1].name, "windowed_layer");
+  EXPECT_EQ(graph.blocks[1].layers, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 6, 7}));
+  EXPECT_EQ(graph.blocks[2].name, "full_layer");
+  EXPECT_EQ(graph.blocks[2].layers, std::vector<std::int64_t>{5});
+  std::vector<std::int64_t> windows;
+  std::vector<double> bases;
+  for (const Op& op : graph.ops) {
+    if (op.kind == OpKind::attention)
+      windows.push_back(std::get<AttentionParams>(op.params).window);
+    if (op.kind == OpKind::rotary) bases.push_back(std::get<RotaryParams>(op.params).base);
+  }
+  EXPECT_EQ(windows, (std::vector<std::int64_t>{1024, 0}));
+  EXPECT_EQ(bases, (std::vector<double>{10000, 10000, 1e6, 1e6}));
+  // A match of all layers, and one of a kind.
+  EXPECT_FALSE(unmatched_group(graph, "layer"));
+  EXPECT_FALSE(unmatched_group(graph, "full_layer"));
+  EXPECT_TRUE(unmatched_group(graph, "moe_layer"));
+  job.window = 0;
+  EXPECT_EQ(refusal(job),
+            "f: at /window_pattern: it says which layers have a window, and there is none");
 }
 
 // --group-query-attention of Megatron-LM: keys and values of fewer heads, with biases.

@@ -56,6 +56,31 @@ TEST(StageBlocks, VariantsHaveNoInstances) {
   EXPECT_EQ(ranges_of(blocks, Layers{2, 3}, 1), (Ranges{{0, 0}, {2, 3}, {0, 1}, {0, 0}}));
 }
 
+// Layers of two kinds, as in x o x x o x: a part's run in the order of the model.
+TEST(StageBlocks, LayersOfSeveralKindsAlternate) {
+  const std::vector<BlockShape> blocks = {{BlockKind::embedding, 1},
+                                          {BlockKind::layer, 4, false, {0, 2, 3, 5}},
+                                          {BlockKind::layer, 2, false, {1, 4}},
+                                          {BlockKind::head, 1}};
+  EXPECT_TRUE(layers_alternate(blocks));
+  EXPECT_FALSE(layers_alternate(kBranched));
+  EXPECT_EQ(ranges_of(blocks, Layers{2, 4}, 0), (Ranges{{0, 1}, {0, 1}, {0, 1}, {0, 0}}));
+  EXPECT_EQ(ranges_of(blocks, Layers{2, 4}, 1), (Ranges{{0, 0}, {1, 3}, {1, 1}, {0, 1}}));
+  using Instances = std::vector<std::pair<std::size_t, std::int64_t>>;
+  const auto instances = [&](const Layers& layers, std::int64_t part) {
+    Instances found;
+    for (const BlockInstance& one : instances_of_part(blocks, layers, part)) {
+      found.emplace_back(one.block, one.layer);
+      if (blocks[one.block].kind == BlockKind::layer) EXPECT_EQ(one.layer, one.number);
+    }
+    return found;
+  };
+  EXPECT_EQ(instances({6}, 0),
+            (Instances{{0, 0}, {1, 0}, {2, 1}, {1, 2}, {1, 3}, {2, 4}, {1, 5}, {3, 0}}));
+  EXPECT_EQ(instances({2, 4}, 0), (Instances{{0, 0}, {1, 0}, {2, 1}}));
+  EXPECT_EQ(instances({2, 2, 2}, 1), (Instances{{1, 2}, {1, 3}}));
+}
+
 TEST(StageBlocks, EveryInstanceIsOnOnePart) {
   for (const Layers& layers :
        {Layers{7}, Layers{1, 6}, Layers{2, 2, 3}, Layers{1, 1, 1, 1, 1, 1, 1}}) {

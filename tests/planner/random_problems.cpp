@@ -34,8 +34,16 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   job.activation = one_of(random, {Activation::swiglu, Activation::geglu, Activation::gelu});
   job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
   job.window = one_of<std::int64_t>(random, {0, 0, 5});
+  if (job.window > 0 && coin()) job.window_pattern = {true, true, false};
   job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm});
   if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
+  job.score_cap = one_of(random, {0.0, 2.0});
+  job.head_bias = coin();
+  if (random() % 4 != 0) return;
+  job.kv_heads = job.heads;
+  job.head_size = 0;
+  job.qkv_bias = job.out_bias = job.qk_norm = false;
+  job.latent = Latent{one_of<std::int64_t>(random, {0, 12}), 8, 4, 2, 6};
 }
 
 Job random_job(std::mt19937_64& random) {

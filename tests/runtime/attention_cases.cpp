@@ -12,15 +12,21 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   AttentionParams params{.sequence = z.sequence, .scale = 1 / std::sqrt(double(z.depth))};
   params.causal = z.causal;
   params.window = z.window;
+  params.soft_cap = z.soft_cap;
+  params.chunks = z.chunks;
+  const std::int64_t value_depth = z.value_depth > 0 ? z.value_depth : z.depth;
   const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
                              "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +
                              (z.causal ? "" : "_both_directions") + (z.apart ? "_apart" : "") +
-                             (z.window > 0 ? "_w" + std::to_string(z.window) : "");
+                             (z.window > 0 ? "_w" + std::to_string(z.window) : "") +
+                             (z.value_depth > 0 ? "_v" + std::to_string(z.value_depth) : "") +
+                             (z.soft_cap > 0 ? "_capped" : "") + (z.chunks ? "_chunks" : "");
   std::vector<Operand> inputs, gradients;
   if (z.apart) {
     const Shape q = {tokens, 1, z.heads, z.depth}, key = {tokens, 1, z.key_heads, z.depth};
-    inputs = {normal("q", q, 1), normal("k", key, 2), normal("v", key, 4)};
-    gradients = {blank("dq", q), blank("dk", key), blank("dv", key)};
+    const Shape value = {tokens, 1, z.key_heads, value_depth};
+    inputs = {normal("q", q, 1), normal("k", key, 2), normal("v", value, 4)};
+    gradients = {blank("dq", q), blank("dk", key), blank("dv", value)};
   } else if (z.heads == z.key_heads) {
     const Shape qkv = {tokens, 3, z.heads, z.depth};
     inputs = {normal("qkv", qkv, 1)};
@@ -30,7 +36,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
     inputs = {normal("q", q, 1), normal("kv", kv, 2)};
     gradients = {blank("dq", q), blank("dkv", kv)};
   }
-  const Shape y = {tokens, z.heads * z.depth};
+  const Shape y = {tokens, z.heads * value_depth};
   const OpCase forward =
       make_case("flash_attention" + suffix, OpKind::flash_attention, params, inputs,
                 {blank("y", y), blank("log_sum_exp", {z.batch, z.heads, z.sequence})});
@@ -60,6 +66,12 @@ std::vector<OpCase> attention_cases() {
            {1, 66, 1, 1, 128, false},
            {1, 20, 2, 2, 136},
            {1, 17, 2, 1, 256},
+           {1, 140, 2, 2, 192, true, 0, true, 128},
+           {1, 70, 2, 1, 136, true, 30, true, 72},
+           {1, 21, 2, 1, 16, true, 6, true, 24},
+           {2, 19, 2, 1, 64, true, 0, false, 0, 1.5},
+           {1, 300, 2, 1, 64, true, 70, false, 0, 0, true},
+           {1, 23, 2, 2, 136, true, 7, false, 0, 0, true},
        }) {
     for (OpCase& c : flash_attention_cases(sizes)) {
       for (const DType type : {DType::bf16, DType::f16}) {

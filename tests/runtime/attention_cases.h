@@ -11,8 +11,11 @@ namespace plimsoll {
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_heads, depth;
   bool causal = true;
-  std::int64_t window = 0;  ///< keys that a query sees; 0: all before it
-  bool apart = false;       ///< keys and values are operands of their own
+  std::int64_t window = 0;       ///< keys that a query sees; 0: all before it
+  bool apart = false;            ///< keys and values are operands of their own
+  std::int64_t value_depth = 0;  ///< of those that are apart; 0: as keys
+  double soft_cap = 0;
+  bool chunks = false;  ///< of the window's length
 };
 
 /// Forward, then backward fed with what the reference makes of it. Of one packed operand where

@@ -52,7 +52,8 @@ class Heads {
         operands_(o.c.op.inputs.size() - (backward ? 3 : 0)),
         heads(o.in_dim(first_, 2)),
         key_heads(operands_ == 1 ? heads : o.in_dim(first_ + 1, 2)),
-        depth(o.in_dim(first_, 3)) {
+        depth(o.in_dim(first_, 3)),
+        value_depth(o.in_dim(first_ + operands_ - 1, 3)) {
     const auto& params = o.params<AttentionParams>();
     const std::size_t key_rows = o.in_dim(operands_ == 1 ? first_ : first_ + 1, 0);
     const std::size_t query_rows = o.in_dim(first_, 0);
@@ -70,7 +71,7 @@ class Heads {
   }
   /// Part 0: keys, 1: values.
   std::size_t key(std::size_t part, std::size_t token, std::size_t head, std::size_t i) const {
-    if (operands_ == 3) return (token * key_heads + head) * depth + i;
+    if (operands_ == 3) return (token * key_heads + head) * (part == 0 ? depth : value_depth) + i;
     const std::size_t parts = operands_ == 1 ? 3 : 2, before = operands_ == 1 ? 1 : 0;
     return ((token * parts + before + part) * key_heads + head) * depth + i;
   }
@@ -79,7 +80,7 @@ class Heads {
     return operands_ == 1 ? 0 : operands_ == 2 ? 1 : 1 + part;
   }
   std::size_t y(std::size_t token, std::size_t head, std::size_t i) const {
-    return (token * heads + head) * depth + i;
+    return (token * heads + head) * value_depth + i;
   }
   /// `index` is the query's place among those of its sequence.
   std::size_t statistic(std::size_t b, std::size_t head, std::size_t index) const {
@@ -90,12 +91,12 @@ class Heads {
   std::size_t first_, operands_;
 
  public:
-  std::size_t heads, key_heads, depth;
+  std::size_t heads, key_heads, depth, value_depth;
   std::vector<std::vector<Token>> queries, keys;  ///< by sequence
 };
 
-/// visit(row of the query, head, row of the key, key head, statistic, scaled score) of what is
-/// seen.
+/// visit(row of the query, head, row of the key, key head, statistic, scaled and capped score) of
+/// what is seen.
 template <class Visit>
 void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const Numbers& k,
                     Visit visit) {
@@ -107,12 +108,18 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
         const Token& from = h.queries[b][i];
         for (const Token& to : h.keys[b]) {
           if (params.causal && to.position > from.position) continue;
-          if (params.window > 0 && from.position - to.position >= std::size_t(params.window))
+          if (params.window > 0 && !params.chunks &&
+              from.position - to.position >= std::size_t(params.window))
+            continue;
+          if (params.chunks && from.position / std::size_t(params.window) !=
+                                   to.position / std::size_t(params.window))
             continue;
           double score = 0;
           for (std::size_t d = 0; d < h.depth; ++d)
             score += q[h.query(from.row, a, d)] * k[h.key(0, to.row, group, d)];
-          visit(from.row, a, to.row, group, h.statistic(b, a, i), params.scale * score);
+          score *= params.scale;
+          if (params.soft_cap > 0) score = params.soft_cap * std::tanh(score / params.soft_cap);
+          visit(from.row, a, to.row, group, h.statistic(b, a, i), score);
         }
       }
     }
@@ -130,14 +137,14 @@ void forward(const Operands& o) {
                  [&](std::size_t from, std::size_t a, std::size_t to, std::size_t group,
                      std::size_t at, double score) {
                    sums[at] += std::exp(score);
-                   for (std::size_t d = 0; d < h.depth; ++d)
+                   for (std::size_t d = 0; d < h.value_depth; ++d)
                      y[h.y(from, a, d)] += std::exp(score) * v[h.key(1, to, group, d)];
                  });
   for (std::size_t b = 0; b < h.queries.size(); ++b) {
     for (std::size_t a = 0; a < h.heads; ++a) {
       for (std::size_t i = 0; i < h.queries[b].size(); ++i) {
         double& sum = sums[h.statistic(b, a, i)];
-        for (std::size_t d = 0; d < h.depth && sum > 0; ++d)
+        for (std::size_t d = 0; d < h.value_depth && sum > 0; ++d)
           y[h.y(h.queries[b][i].row, a, d)] /= sum;
         sum = std::log(sum);
       }
@@ -152,19 +159,20 @@ void backward(const Operands& o) {
   const Numbers &y = o.in(inputs - 2), &sums = o.in(inputs - 1);
   for (TensorId id : o.c.op.outputs) o.values[id.index()].assign(o.values[id.index()].size(), 0);
   Numbers &dq = o.out(0), &dk = o.out(h.gradient(0)), &dv = o.out(h.gradient(1));
-  const double scale = o.params<AttentionParams>().scale;
+  const auto& params = o.params<AttentionParams>();
   for_each_score(o, h, q, k,
                  [&](std::size_t from, std::size_t a, std::size_t to, std::size_t group,
                      std::size_t at, double score) {
                    const double p = std::exp(score - sums[at]);
                    double dp = 0, delta = 0;
-                   for (std::size_t d = 0; d < h.depth; ++d) {
+                   for (std::size_t d = 0; d < h.value_depth; ++d) {
                      const double slope = dy[h.y(from, a, d)];
                      dp += slope * v[h.key(1, to, group, d)];
                      delta += slope * y[h.y(from, a, d)];
                      dv[h.key(1, to, group, d)] += p * slope;
                    }
-                   const double ds = scale * p * (dp - delta);
+                   const double capped = params.soft_cap > 0 ? score / params.soft_cap : 0;
+                   const double ds = params.scale * p * (dp - delta) * (1 - capped * capped);
                    for (std::size_t d = 0; d < h.depth; ++d) {
                      dq[h.query(from, a, d)] += ds * k[h.key(0, to, group, d)];
                      dk[h.key(0, to, group, d)] += ds * q[h.query(from, a, d)];

@@ -30,6 +30,11 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
                             {blank("y", wide)}));
   cases.push_back(make_case("squared_relu_backward", OpKind::squared_relu_backward, {},
                             {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
+  const CapParams cap{1.5};
+  cases.push_back(
+      make_case("soft_cap", OpKind::soft_cap, cap, {normal("x", wide, 1, 2)}, {blank("y", wide)}));
+  cases.push_back(make_case("soft_cap_backward", OpKind::soft_cap_backward, cap,
+                            {normal("dy", wide, 2), result(cases.back(), 0)}, {blank("dx", wide)}));
   cases.push_back(
       make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
   cases.push_back(make_case("own_part", OpKind::own_part, {},
@@ -197,6 +202,16 @@ constexpr OpReference kReferences[] = {
     {OpKind::swiglu_backward, gated_backward<silu, silu_slope>},
     {OpKind::geglu, gated<gelu>},
     {OpKind::geglu_backward, gated_backward<gelu, gelu_slope>},
+    {OpKind::soft_cap,
+     [](const Operands& o) {
+       const double limit = o.params<CapParams>().limit;
+       each(o, [&](std::size_t i) { return limit * std::tanh(o.in(0)[i] / limit); });
+     }},
+    {OpKind::soft_cap_backward,
+     [](const Operands& o) {
+       const double limit = o.params<CapParams>().limit;
+       each(o, [&](std::size_t i) { return o.in(0)[i] * (1 - std::pow(o.in(1)[i] / limit, 2)); });
+     }},
     {OpKind::add,
      [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; }); }},
     {OpKind::own_part, own_part},

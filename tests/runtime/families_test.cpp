@@ -204,7 +204,20 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   gemma.norm_place = NormPlace::around;
   gemma.qk_norm = true;
   gemma.window = 5;
-  for (const Job& job : {qwen, neox, falcon, gemma}) {
+  Job deepseek = family_job("llama-nano", 0.1);
+  deepseek.kv_heads = deepseek.heads;
+  deepseek.latent = Latent{12, 10, 6, 4, 8};
+  Job lite = deepseek;  // queries without a latent
+  lite.latent->q_rank = 0;
+  Job gemma2 = gemma;  // windows in some layers, with other angles
+  gemma2.window_pattern = {true, true, false};
+  gemma2.window_rotary_base = 100;
+  gemma2.dropout = 0.1;
+  gemma2.window_chunks = true;
+  gemma2.score_cap = 0.5;
+  gemma2.logit_cap = 2;
+  gemma2.head_bias = true;
+  for (const Job& job : {qwen, neox, falcon, gemma, gemma2, deepseek, lite}) {
     SCOPED_TRACE(job_text(job));
     const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
     const TrainResult expected = train_job(serial, job);
@@ -214,6 +227,21 @@ TEST(Llama, DescendantsTrainTheSameModel) {
       expect_predicted_bytes(programs, found.measured);
       expect_same_training(serial, expected, programs, found);
     }
+  }
+}
+
+// All heads are normed at once, so no rank has some of them.
+TEST(Llama, NormsOfWholeQueriesTrainTheSameModel) {
+  Job olmo = family_job("llama-nano", 0);
+  olmo.qk_norm = olmo.qk_norm_across_heads = true;
+  olmo.norm_place = NormPlace::after;
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), olmo);
+  const TrainResult expected = train_job(serial, olmo);
+  for (const char* text : {"pp=2,dp=2", "sharding_degree=2,sharding_stage=3"}) {
+    const auto programs = nano_programs(nano_strategy(text, 2, Recompute::full), olmo);
+    const TrainResult found = train_job(programs, olmo);
+    expect_predicted_bytes(programs, found.measured);
+    expect_same_training(serial, expected, programs, found);
   }
 }
 

@@ -58,11 +58,15 @@ void add_softmax(Cases& cases, const OpSizes& z) {
     const char* name;
     bool causal;
     std::int64_t window = 0;
+    bool chunks = false;
   };
   for (const Form& form : {Form{"/grouped", true}, Form{"/both_directions", false},
-                           Form{"/window", true, z.sequence / 2}, Form{"/two_keys", true, 2}}) {
-    const AttentionParams params{
-        .sequence = z.sequence, .causal = form.causal, .window = form.window};
+                           Form{"/window", true, z.sequence / 2}, Form{"/two_keys", true, 2},
+                           Form{"/chunks", true, 2, true}}) {
+    const AttentionParams params{.sequence = z.sequence,
+                                 .causal = form.causal,
+                                 .window = form.window,
+                                 .chunks = form.chunks};
     const std::string suffix = form.name;
     cases.push_back(make_case("softmax" + suffix, OpKind::softmax, params,
                               {normal("scores", scores, 1, 3)}, {blank("p", scores)}));
@@ -87,6 +91,62 @@ void add_rotary(Cases& cases, const OpSizes& z) {
                                 {normal("x", shape, 1)}, {blank("y", shape)}));
     }
   }
+}
+
+/// The shared key and the heads' parts are as wide as packs of the kernels, or not.
+void add_shared_keys(Cases& cases, const OpSizes& z) {
+  struct Form {
+    const char* name;
+    std::int64_t rope, nope, value;
+  };
+  for (const Form& f : {Form{"", z.depth, 2 * z.depth, z.depth}, Form{"/odd", 2, 5, 3}}) {
+    const auto shape = [&](std::int64_t heads, std::int64_t columns) {
+      return Shape{z.tokens(), 1, heads, columns};
+    };
+    const Shape kv = shape(z.heads, f.nope + f.value), rope = shape(1, f.rope);
+    const Shape k = shape(z.heads, f.rope + f.nope), v = shape(z.heads, f.value);
+    const std::string suffix = f.name;
+    cases.push_back(make_case("share_rope_key" + suffix, OpKind::share_rope_key, {},
+                              {normal("kv", kv, 1), normal("rope", rope, 2)},
+                              {blank("k", k), blank("v", v)}));
+    cases.push_back(make_case("share_rope_key_backward" + suffix, OpKind::share_rope_key_backward,
+                              {}, {normal("dk", k, 1), normal("dv", v, 2)},
+                              {blank("dkv", kv), blank("drope", rope)}));
+  }
+}
+
+/// visit(element of a key, element of kv or of the rope key, whether it is of the rope key), then
+/// the same for values.
+template <class Visit>
+void for_each_shared(const Shape& k, const Shape& v, const Shape& rope, Visit visit) {
+  const auto rows = std::size_t(k[0]), heads = std::size_t(k[2]);
+  const auto key = std::size_t(k[3]), value = std::size_t(v[3]), shared = std::size_t(rope[3]);
+  const std::size_t joined = key - shared + value;
+  for (std::size_t head = 0; head < rows * heads; ++head) {
+    for (std::size_t i = 0; i < key; ++i) {
+      const bool is_shared = i < shared;
+      visit(true, head * key + i,
+            is_shared ? head / heads * shared + i : head * joined + i - shared, is_shared);
+    }
+    for (std::size_t i = 0; i < value; ++i)
+      visit(false, head * value + i, head * joined + key - shared + i, false);
+  }
+}
+
+void share_rope_key(const Operands& o) {
+  for_each_shared(o.c.output(0).shape, o.c.output(1).shape, o.c.input(1).shape,
+                  [&](bool key, std::size_t to, std::size_t from, bool shared) {
+                    o.out(key ? 0 : 1)[to] = o.in(shared ? 1 : 0)[from];
+                  });
+}
+
+void share_rope_key_backward(const Operands& o) {
+  o.out(1).assign(o.out(1).size(), 0);
+  for_each_shared(o.c.input(0).shape, o.c.input(1).shape, o.c.output(1).shape,
+                  [&](bool key, std::size_t from, std::size_t to, bool shared) {
+                    const double slope = o.in(key ? 0 : 1)[from];
+                    shared ? o.out(1)[to] += slope : o.out(0)[to] = slope;
+                  });
 }
 
 /// Index into tokens [b,s,parts,a,d] of element (b,a,s,d) of part `part`; heads may be grouped:
@@ -130,7 +190,8 @@ void softmax(const Operands& o) {
   const std::size_t window = params.window > 0 ? std::size_t(params.window) : s;
   for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
     const std::size_t seen = params.causal ? row % s + 1 : s;
-    const std::size_t begin = seen > window ? seen - window : 0;
+    std::size_t begin = seen > window ? seen - window : 0;
+    if (params.chunks) begin = (seen - 1) / window * window;
     double sum = 0;
     for (std::size_t j = begin; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
     for (std::size_t j = 0; j < s; ++j) {
@@ -179,6 +240,8 @@ constexpr OpReference kReferences[] = {
     {OpKind::softmax_backward, softmax_backward},
     {OpKind::rotary, [](const Operands& o) { rotary(o, 1); }},
     {OpKind::rotary_backward, [](const Operands& o) { rotary(o, -1); }},
+    {OpKind::share_rope_key, share_rope_key},
+    {OpKind::share_rope_key_backward, share_rope_key_backward},
 };
 
 void add_cases(Cases& cases, const OpSizes& sizes) {
@@ -186,6 +249,7 @@ void add_cases(Cases& cases, const OpSizes& sizes) {
   add_heads(cases, sizes);
   add_softmax(cases, sizes);
   add_rotary(cases, sizes);
+  add_shared_keys(cases, sizes);
 }
 
 }  // namespace

@@ -28,17 +28,21 @@ void add_norms(Cases& cases, const OpSizes& z) {
       {blank("dx", x), normal("dgamma", row, 5)}));
 }
 
-/// RMS norms of queries and keys, head by head.
+/// RMS norms of queries and keys, head by head or of all heads at once.
 void add_head_norms(Cases& cases, const OpSizes& z) {
-  const Shape x = {z.tokens(), 1, z.heads, z.depth}, each = {z.tokens(), 1, z.heads},
-              row = {z.depth};
-  cases.push_back(make_case("rms_norm/heads", OpKind::rms_norm, NormParams{},
-                            {normal("x", x, 1, 2), normal("gamma", row, 2)},
-                            {blank("y", x), blank("rstd", each)}));
-  cases.push_back(make_case(
-      "rms_norm_backward/heads", OpKind::rms_norm_backward, NormParams{},
-      {normal("dy", x, 4), normal("x", x, 1, 2), normal("gamma", row, 2), result(cases.back(), 1)},
-      {blank("dx", x), normal("dgamma", row, 5)}));
+  const Shape x = {z.tokens(), 1, z.heads, z.depth};
+  for (const bool across : {false, true}) {
+    const Shape each = across ? Shape{z.tokens()} : Shape{z.tokens(), 1, z.heads};
+    const Shape row = {across ? z.hidden() : z.depth};
+    const std::string suffix = across ? "/all_heads" : "/heads";
+    cases.push_back(make_case("rms_norm" + suffix, OpKind::rms_norm, NormParams{},
+                              {normal("x", x, 1, 2), normal("gamma", row, 2)},
+                              {blank("y", x), blank("rstd", each)}));
+    cases.push_back(make_case("rms_norm_backward" + suffix, OpKind::rms_norm_backward, NormParams{},
+                              {normal("dy", x, 4), normal("x", x, 1, 2), normal("gamma", row, 2),
+                               result(cases.back(), 1)},
+                              {blank("dx", x), normal("dgamma", row, 5)}));
+  }
 }
 
 void layer_norm(const Operands& o) {

@@ -82,8 +82,9 @@ ForwardOf forward_of(OpKind kind, const RuleStep& step) {
 }
 
 bool has_own_test(OpKind kind) {
-  return kind == OpKind::softmax_backward || kind == OpKind::cross_entropy_backward ||
-         kind == OpKind::dropout || kind == OpKind::balance_experts_backward;
+  return kind == OpKind::softmax_backward || kind == OpKind::soft_cap_backward ||
+         kind == OpKind::cross_entropy_backward || kind == OpKind::dropout ||
+         kind == OpKind::balance_experts_backward;
 }
 
 /// By op of a backward rule: the first forward op that has it in its rule.
@@ -196,17 +197,15 @@ INSTANTIATE_TEST_SUITE_P(Table, Backward, testing::ValuesIn(cases_where([](const
                          })),
                          case_name);
 
-// Its backward reads the forward op's output, so the case is built from scores.
-TEST(SoftmaxBackward, EqualsDifferencesOfForward) {
-  const auto cases = cases_where([](const OpCase& c) {
-    return c.op.kind == OpKind::softmax || c.op.kind == OpKind::softmax_backward;
-  });
-  ASSERT_EQ(cases.size(),
-            10u);  // causal, grouped, both ways, two windows: each forward, then backward
+// Its backward reads the forward op's output, so the case is built from the forward op's input.
+void expect_gradients_by_outputs(OpKind kind, OpKind gradient, std::size_t pairs) {
+  const auto cases =
+      cases_where([&](const OpCase& c) { return c.op.kind == kind || c.op.kind == gradient; });
+  ASSERT_EQ(cases.size(), 2 * pairs);  // each forward, then backward
   for (std::size_t i = 0; i < cases.size(); i += 2) {
     OpCase forward = cases[i];
     const OpCase& backward = cases[i + 1];
-    ASSERT_EQ(backward.op.kind, OpKind::softmax_backward);
+    ASSERT_EQ(backward.op.kind, gradient);
     const auto loss = [&] {
       Values values = forward.before;
       run_reference(forward, values);
@@ -215,6 +214,15 @@ TEST(SoftmaxBackward, EqualsDifferencesOfForward) {
     expect_near(gradients_by_backend(backward)[0], differences(forward.before[0], loss),
                 backward.name);
   }
+}
+
+TEST(SoftmaxBackward, EqualsDifferencesOfForward) {
+  // causal, grouped, both ways, two windows, chunks
+  expect_gradients_by_outputs(OpKind::softmax, OpKind::softmax_backward, 6);
+}
+
+TEST(SoftCapBackward, EqualsDifferencesOfForward) {
+  expect_gradients_by_outputs(OpKind::soft_cap, OpKind::soft_cap_backward, 1);
 }
 
 // Its backward is the op itself.

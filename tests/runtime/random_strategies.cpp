@@ -17,6 +17,17 @@ namespace {
 
 // ---- jobs ----
 
+/// Latent attention has fields of its own in place of those of heads.
+void draw_latent(Random& random, Job& job) {
+  job.kv_heads = job.heads;
+  job.head_size = 0;
+  job.qkv_bias = job.out_bias = job.qk_norm = job.qk_norm_across_heads = false;
+  job.rotary_fraction = 1;
+  job.latent = Latent{one_of<std::int64_t>(random, {0, 6, 12}),
+                      one_of<std::int64_t>(random, {5, 8}), one_of<std::int64_t>(random, {3, 4}),
+                      one_of<std::int64_t>(random, {2, 4}), one_of<std::int64_t>(random, {3, 8})};
+}
+
 /// Draws the fields in which families differ. Heads are an even number of elements wide.
 void draw_family(Random& random, Job& job) {
   job.family = one_of(random, {Family::gpt, Family::llama, Family::bert, Family::ernie});
@@ -40,6 +51,17 @@ void draw_family(Random& random, Job& job) {
     if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
     if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
     job.window = one_of<std::int64_t>(random, {0, 0, 3, 7});
+    job.window_chunks = job.window > 0 && random() % 4 == 0;
+    if (job.window > 0 && coin(random)) {
+      job.window_pattern = one_of<std::vector<bool>>(
+          random, {{true, false}, {false, true, true}, {false}, {true, true, true, false}});
+      if (coin(random)) job.window_rotary_base = 100;
+    }
+    job.qk_norm_across_heads = job.qk_norm && random() % 4 == 0;
+    job.head_bias = coin(random);
+    job.score_cap = one_of(random, {0.0, 0.0, 2.0});
+    job.logit_cap = one_of(random, {0.0, 0.0, 3.0});
+    if (random() % 4 == 0) draw_latent(random, job);
   }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
