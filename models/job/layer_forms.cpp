@@ -46,4 +46,9 @@ bool layers_differ(const Job& job) {
   return false;
 }
 
+bool weights_differ(const Job& job) {
+  const std::int64_t dense = job.experts ? job.experts->dense_layers : 0;
+  return job.branch || (dense > 0 && dense < job.layers);
+}
+
 }  // namespace plimsoll

@@ -33,5 +33,7 @@ bool alternate(std::span<const FormLayers> forms);
 std::string block_name(const LayerForm& form, std::span<const FormLayers> forms);
 /// Returns whether a job's layers are not all alike: of several forms, or of trunk and branch.
 bool layers_differ(const Job& job);
+/// Returns whether they differ in their parameters.
+bool weights_differ(const Job& job);
 
 }  // namespace plimsoll

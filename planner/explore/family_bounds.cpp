@@ -20,7 +20,7 @@ double ps(Picoseconds time) { return double(time.count()); }
 
 }  // namespace
 
-/// Picoseconds and bytes of one micro-batch in the blocks of a model whose layers are alike.
+/// Picoseconds and bytes of one micro-batch in the blocks of a model, at the least of its layers.
 struct FamilyBounds::Work {
   double forward = 0, backward = 0, kept = 0;                 ///< of a layer that keeps all
   double repeats_forward = 0, repeats = 0, repeats_kept = 0;  ///< of one that recomputes
@@ -28,7 +28,7 @@ struct FamilyBounds::Work {
   double head_forward = 0, head_backward = 0;
   double after_output = 0;    ///< the most that a forward goes on after its output is written
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
-  bool known = false;         ///< false: layers are of several kinds
+  bool known = false;         ///< false: a trunk and a branch
 
   /// Returns bytes of micro-batches of so many sequences, from those of one and of two. Each tensor
   /// grows by as much with every sequence, or not at all, except for rounding.
@@ -49,7 +49,7 @@ struct FamilyBounds::Work {
   /// With `times_alone` all bytes are 0.
   explicit Work(const MicroBatchFacts& facts, bool times_alone = false) {
     const auto time = [](const CallFacts& call) { return ps(call.span); };
-    std::size_t layers = 0;
+    bool any_layer = false, any_join = false;
     for (const BlockFacts& block : facts.blocks) {
       after_output = std::max(after_output, ps(block.forward.span) - ps(block.forward.sends));
       after_gradient = std::max(after_gradient, ps(block.backward.span) - ps(block.backward.sends));
@@ -61,17 +61,22 @@ struct FamilyBounds::Work {
           embedding_backward += back;
           embedding_kept += double(block.kept.count());
           break;
-        case BlockKind::layer: {
-          ++layers;
+        case BlockKind::layer: {  // the least of layers of several kinds
           const BlockFacts& again = block.recomputing ? facts.blocks[*block.recomputing] : block;
-          forward = time(block.forward), backward = back, kept = double(block.kept.count());
-          repeats_forward = time(again.forward);
-          repeats = time(again.backward) + time(again.weights);
-          repeats_kept = double(again.kept.count());
+          const auto least = [&](double& known_least, double value) {
+            known_least = any_layer ? std::min(known_least, value) : value;
+          };
+          least(forward, time(block.forward));
+          least(backward, back);
+          least(kept, double(block.kept.count()));
+          least(repeats_forward, time(again.forward));
+          least(repeats, time(again.backward) + time(again.weights));
+          least(repeats_kept, double(again.kept.count()));
+          any_layer = true;
           break;
         }
         case BlockKind::join:
-          ++layers;
+          any_join = true;
           break;
         case BlockKind::head:
           head_forward += time(block.forward);
@@ -80,7 +85,7 @@ struct FamilyBounds::Work {
       }
     }
     if (times_alone) kept = repeats_kept = embedding_kept = 0;
-    known = layers == 1;
+    known = any_layer && !any_join;
   }
 };
 
@@ -110,7 +115,7 @@ FamilySummary summary_of(const FamilyBound& bound) {
 }
 
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
-  return !layers_differ(target_.job) && !classes_by_owner(strategy) &&
+  return !weights_differ(target_.job) && !classes_by_owner(strategy) &&
          strategy.flatten == Flatten::fused;
 }
 

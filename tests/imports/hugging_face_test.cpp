@@ -184,7 +184,7 @@ TEST(HuggingFace, AWindowIsOfKnownLayersOrNoTokenReachesBehindIt) {
       fault(config(R"({"sliding_window": 63})", "llama"), given),
       "/sliding_window: found 63; it is not known which layers of models of this type see all "
       "64 tokens; --sequence 63 or less fits in the window");
-  EXPECT_NE(fault(config(R"({"attention_chunk_size": 63})", "mistral"), given), "");
+  EXPECT_NE(fault(config(R"({"attention_chunk_size": 63})", "llama"), given), "");
   // Qwen2 has its window in no layer, or in those from max_window_layers on.
   EXPECT_EQ(fault(config(R"({"sliding_window": 16})", "qwen2")), "");
   using Pattern = std::vector<bool>;

@@ -71,7 +71,9 @@ TEST(StageBlocks, LayersOfSeveralKindsAlternate) {
     Instances found;
     for (const BlockInstance& one : instances_of_part(blocks, layers, part)) {
       found.emplace_back(one.block, one.layer);
-      if (blocks[one.block].kind == BlockKind::layer) EXPECT_EQ(one.layer, one.number);
+      if (blocks[one.block].kind == BlockKind::layer) {
+        EXPECT_EQ(one.layer, one.number);
+      }
     }
     return found;
   };
