@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "passes/strategy/pipeline_order.h"
 
@@ -204,8 +205,10 @@ std::vector<std::vector<std::int64_t>> contents_per_stage(const Job& job,
   if (!layers_alternate(blocks)) return stages;
   const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
   for (std::size_t part = 0; part < layers.size(); ++part) {
+    const auto stage =
+        std::size_t(place_of(strategy.schedule, strategy.pp, std::int64_t(part)).stage);
     for (const BlockInstance& one : instances_of_part(blocks, layers, std::int64_t(part)))
-      stages[part % stages.size()].push_back(std::int64_t(one.block));
+      stages[stage].push_back(std::int64_t(one.block));
   }
   return stages;
 }
