@@ -111,7 +111,7 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
   EXPECT_EQ(split("Et*3|t*4|t*3L"), "3+4+3");
   EXPECT_EQ(split("E|(tt|)*3t|L"), "0+3x2+1+0");
   EXPECT_EQ(split("Et|t,t||tL"), "1+2+0+1");
-  // What is exported reads back.
+  // Exported layouts read back.
   for (const char* text : {"3+4+3", "0+3x2+1+0", "1+2+0+1", "9"}) {
     FlagFields fields = {{"layers", "9"}, {"pp", "1"}, {"layer_split", text}};
     EXPECT_EQ(split(*layout_of(fields)), text);

@@ -100,5 +100,40 @@ TEST(NewerRuns, WithoutAWordOnRecomputeBothWaysArePredicted) {
   EXPECT_EQ(target.strategies.size(), 2u);
 }
 
+TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
+  Json row = plain_row();
+  set_source(row, "arXiv:2401.10241v1 (Zero Bubble Pipeline Parallelism)", "Table 4");
+  row["framework"] = "megatron-lm (zero-bubble fork)";
+  row["precision"] = "fp16 or bf16 (not stated)";
+  row["needs"] = {"vocabulary unknown", "zero-bubble"};
+  row["model"].erase("vocab");
+  row["parallel"] = {{"tp", 1}, {"pp", 8}, {"dp", 1}};
+  row["model"]["layers"] = 22;
+  row["batch"] = {{"micro", 1}, {"global", 24}};
+  row["hardware"]["gpus"] = 8;
+  row["recompute"] = "none";
+  row["attention"] = "flash";
+  const auto with = [&](const std::string& schedule) {
+    row["schedule"] = schedule;
+    return target_of(row);
+  };
+  const PublishedTarget plain = with("1F1B");
+  ASSERT_EQ(plain.missing, "");
+  EXPECT_EQ(plain.strategies.at(0).schedule, Schedule::one_f_one_b);
+  EXPECT_EQ(layers_per_part(plain.job, plain.strategies.at(0)),
+            (std::vector<std::int64_t>{2, 3, 3, 3, 3, 3, 3, 2}));
+  EXPECT_GT(plain.job.clip_norm, 0);
+  EXPECT_EQ(with("ZB-1p").strategies.at(0).schedule, Schedule::zb_h1);
+  // Its optimizer does not wait for the norm, unless the row says so.
+  const PublishedTarget two = with("ZB-2p");
+  EXPECT_EQ(two.strategies.at(0).schedule, Schedule::zb_h2);
+  EXPECT_EQ(two.job.clip_norm, 0);
+  EXPECT_GT(with("ZB-2p, optimizer step synchronised by all-reduce").job.clip_norm, 0);
+  // Other programs have no such schedule.
+  set_source(row, "github:somebody/runs", "page");
+  row["model"]["vocab"] = 32000;
+  EXPECT_EQ(with("ZB-1p").missing, "zero-bubble");
+}
+
 }  // namespace
 }  // namespace plimsoll
