@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "passes/flags/flag_parts.h"
+
 namespace plimsoll {
 namespace {
 
