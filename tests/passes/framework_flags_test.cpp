@@ -30,8 +30,7 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=4,layer_split=3+4+2+0"),
             "--pipeline-model-parallel-layout 'Et*3|t*4|t*2|L'");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=2,virtual_stages=2,layer_split=4+0+3+2"),
-            "--pipeline-model-parallel-layout 'Et*4||t*3|t*2L' "
-            "--num-virtual-stages-per-pipeline-rank 2");
+            "--pipeline-model-parallel-layout 'Et*4||t*3|t*2L'");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=2,dp=2,rank_order=mp-cp-pp-sharding-dp"),
             "--use-tp-pp-dp-mapping");
   EXPECT_EQ(flags("megatron-lm", DType::f16, "gradient_type=computed"), "");
