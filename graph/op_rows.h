@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// These are the values of OpRow::check, in op_checks.cpp, attention_checks.cpp and
-// expert_checks.cpp. Each says why the op cannot run on these tensors, or yes.
+// These are the values of OpRow::check, in op_checks.cpp and layer_checks.cpp. Each says why the op
+// cannot run on these tensors, or yes.
 /// Accepts operands that all have one size and dtype.
 Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
 Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
