@@ -140,7 +140,7 @@ std::optional<Estimate> CostModel::measured_local(const Op& op,
 }
 
 // Attention on cores is products and exponentials of f32 tiles, which are left out where no query
-// sees a key. Backward walks over the tiles twice (runtime/cpu/flash_attention.cpp).
+// sees a key. Backward walks over the tiles twice (runtime/cpu/attention/flash_attention.cpp).
 std::optional<Estimate> CostModel::tiled_attention(const Op& op,
                                                    std::span<const Tensor> tensors) const {
   constexpr std::int64_t kQueries = 64, kKeys = 128;

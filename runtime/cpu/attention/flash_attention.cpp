@@ -8,11 +8,11 @@
 #include <memory>
 
 #include "graph/op_table.h"
-#include "runtime/cpu/attention_operands.h"
+#include "runtime/cpu/attention/attention_operands.h"
+#include "runtime/cpu/attention/score_dropout.h"
 #include "runtime/cpu/fast_exp.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
-#include "runtime/cpu/score_dropout.h"
 #include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"
 

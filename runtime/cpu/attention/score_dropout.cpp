@@ -1,5 +1,5 @@
 // Rows of scores are dropped a tile at a time.
-#include "runtime/cpu/score_dropout.h"
+#include "runtime/cpu/attention/score_dropout.h"
 
 #include <algorithm>
 

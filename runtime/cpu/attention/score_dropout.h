@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "runtime/batch_place.h"
-#include "runtime/cpu/attention_operands.h"
+#include "runtime/cpu/attention/attention_operands.h"
 #include "runtime/cpu/kernels.h"
 
 namespace plimsoll {
