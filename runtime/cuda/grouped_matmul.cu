@@ -106,6 +106,12 @@ __global__ void gradient_plain(ExpertShape shape, const T* x, const T* dy, const
 template <class T>
 using SquareTile = Tile<T, kTile, kTile>;
 
+/// Starts to copy rows that are `stride` elements apart.
+template <class T>
+__device__ void start_rows(T* tile, const T* from, std::int64_t stride, int rows, int depth) {
+  SquareTile<T>::start(tile, from, rows, depth, [=](int row) { return row * stride; });
+}
+
 /// Loads the transposed rows [step * 16, + 16) and columns [row, row + 16) as a left matrix.
 template <class T>
 __device__ void left_transposed(std::uint32_t (&a)[4], T* tile, int row, int step) {
@@ -179,11 +185,11 @@ __global__ void rows_by_tiles(ExpertShape shape, const T* x, const T* weights,
   Sums sums;
   for (std::int64_t from = 0; from < k; from += kTile) {
     const int inner = part_of(k, from);
-    SquareTile<T>::start(a, x + tile.begin * k + from, k, rows, inner);
+    start_rows(a, x + tile.begin * k + from, k, rows, inner);
     if constexpr (kTransposed) {
-      SquareTile<T>::start(b, w + column * k + from, k, part_of(n, column), inner);
+      start_rows(b, w + column * k + from, k, part_of(n, column), inner);
     } else {
-      SquareTile<T>::start(b, w + from * n + column, n, inner, part_of(n, column));
+      start_rows(b, w + from * n + column, n, inner, part_of(n, column));
     }
     commit_copies();
     wait_for_copies();
@@ -208,10 +214,9 @@ __global__ void gradient_by_tiles(ExpertShape shape, const T* x, const T* dy,
   Sums sums;
   for (std::int64_t from = begin; from < end; from += kTile) {
     const int inner = part_of(end, from);
-    SquareTile<T>::start(a, x + from * shape.height + row, shape.height, inner,
-                         part_of(shape.height, row));
-    SquareTile<T>::start(b, dy + from * shape.width + column, shape.width, inner,
-                         part_of(shape.width, column));
+    start_rows(a, x + from * shape.height + row, shape.height, inner, part_of(shape.height, row));
+    start_rows(b, dy + from * shape.width + column, shape.width, inner,
+               part_of(shape.width, column));
     commit_copies();
     wait_for_copies();
     __syncthreads();

@@ -53,8 +53,8 @@ TEST(GradientRule, AccumulatesIntoGradientsOfParametersOnly) {
       if (!step.kind) continue;
       for (std::size_t g = 0; g < step.gradients().size(); ++g) {
         const std::string_view name = forward.inputs[step.gradients()[g]].name;
-        const bool parameter =
-            name == "table" || name == "gamma" || name == "beta" || name == "bias";
+        const bool parameter = name == "table" || name == "gamma" || name == "beta" ||
+                               name == "bias" || name == "weight";
         EXPECT_EQ(row(*step.kind).operands.outputs[g].accumulates, parameter)
             << to_text(OpKind(i)) << ": " << name;
       }

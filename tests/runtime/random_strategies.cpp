@@ -30,7 +30,8 @@ void draw_latent(Random& random, Job& job) {
 
 /// Draws the fields in which families differ. Heads are an even number of elements wide.
 void draw_family(Random& random, Job& job) {
-  job.family = one_of(random, {Family::gpt, Family::llama, Family::bert, Family::ernie});
+  job.family =
+      one_of(random, {Family::gpt, Family::llama, Family::llama, Family::bert, Family::ernie});
   if (job.family == Family::llama || (job.family == Family::gpt && coin(random))) {
     do job.kv_heads = std::int64_t(1 + random() % std::uint64_t(job.heads));
     while (job.heads % job.kv_heads != 0);
@@ -76,7 +77,7 @@ void draw_family(Random& random, Job& job) {
 /// In most layers of some jobs there are experts, whose choices are dropped or not.
 void draw_experts(Random& random, Job& job) {
   const bool gated = job.activation == Activation::swiglu || job.activation == Activation::geglu;
-  if (job.family != Family::llama || !gated || coin(random)) return;
+  if (job.family != Family::llama || !gated) return;
   job.mlp_bias = false;
   Experts experts;
   experts.count = one_of<std::int64_t>(random, {2, 4, 6, 8});
@@ -222,12 +223,31 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) {
        if (!draw.job.experts) return;
        Strategy& strategy = draw.strategy;
-       strategy.ep = one_of<std::int64_t>(random, {1, 2, 2, 3, 4, 8});
-       strategy.etp = one_of<std::int64_t>(random, {0, 0, 1, 2});
+       const Grid grid = grid_of(strategy);
+       std::int64_t folded = 1;
+       for (const Axis axis : grid.folded()) folded *= grid[axis];
+       const auto divides = [&](std::int64_t degree, std::int64_t whole) {
+         return folded % degree == 0 && whole % degree == 0;
+       };
+       strategy.ep = strategy.etp = 1;
+       for (const std::int64_t degree : {2, 3, 4, 6, 8}) {
+         if (divides(degree, draw.job.experts->count) && random() % 3 != 0) strategy.ep = degree;
+         const bool shares = strategy.ep == 1 && divides(degree, draw.job.experts->ffn_hidden);
+         if (shares && coin(random)) strategy.etp = degree;
+       }
+       if (coin(random) && strategy.etp == 1) strategy.etp = 0;
        strategy.expert_dispatch =
            one_of(random, {ExpertDispatch::all_to_all, ExpertDispatch::all_gather});
        strategy.expert_rows_percent = 100 * strategy.ep;  // room for whatever the router chooses
-       if (strategy.mp > 1) strategy.sequence_parallel = true;
+       const Strategy usual;                              // what goes with it
+       strategy.sequence_parallel = strategy.mp > 1;
+       strategy.rank_order = usual.rank_order;
+       strategy.grad_reduction = usual.grad_reduction;
+       strategy.flatten = usual.flatten;
+       strategy.sharding_owner = usual.sharding_owner;
+       strategy.collective_fusion = usual.collective_fusion;
+       strategy.param_bucket_bytes = usual.param_bucket_bytes;
+       if (strategy.sharding_stage > 1) strategy.sharding_stage = 1;
      }},
     {"split_boundary",
      [](Random& random, Draw& draw) { draw.strategy.split_boundary = random() % 4 != 0; }},
