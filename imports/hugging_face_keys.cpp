@@ -25,7 +25,7 @@ constexpr std::string_view kNoLatents =
     "it is not known what latent attention models of this type have";
 // Other model types have a key that switches these on (models/presets/architectures).
 constexpr std::string_view kNoExperts =
-    "it is not known which layers of models of this type have a mixture of experts";
+    "it is not known which layers of models of this type have experts";
 constexpr std::string_view kNoQkNorm =
     "it is not known which norms of queries and keys models of this type have";
 constexpr std::string_view kNoBias =

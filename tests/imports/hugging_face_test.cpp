@@ -70,8 +70,8 @@ struct Refusal {
 TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
   const Refusal refusals[] = {
       {"llama", R"({"num_local_experts": 8})",
-       "/num_local_experts: found 8; it is not known which layers of models of this type have a "
-       "mixture of experts"},
+       "/num_local_experts: found 8; it is not known which layers of models of this type have "
+       "experts"},
       {"deepseek_v3", R"({"kv_lora_rank": 512})",
        "/kv_lora_rank: found 512; it is not known what latent attention models of this type have"},
       {"cohere", "{}",

@@ -252,7 +252,9 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
       {"--tensor-model-paralel-size 4",
        "train.sh: at line 1: --tensor-model-paralel-size 4: no such flag is known; did you mean "
        "--tensor-model-parallel-size?"},
-      {"--num-experts 8", "train.sh: at line 1: --num-experts 8: jobs have no experts"},
+      {"--num-experts 8",
+       "train.sh: at line 1: --num-experts 8: flags of experts are not read "
+       "yet; a job file states them"},
       {"a/pretrain_bert.py",
        "train.sh: at line 1: pretrain_bert.py: pretrain_gpt.py trains the "
        "decoders that jobs describe"},
