@@ -102,6 +102,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const bool within = lane % unsigned(width) + delta < unsigned(width);
   return cuda_on_cpu::lane_value<T>(all, within ? lane + delta : lane);
 }
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const std::byte* all = cuda_on_cpu::meet_warp(mask, &predicate, sizeof(predicate));
   unsigned result = 0;
