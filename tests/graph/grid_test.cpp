@@ -9,7 +9,7 @@ namespace {
 
 Grid grid_2_2_3() {  // mp 2, dp 2, pp 3
   Grid grid;
-  grid.degree = {2, 1, 1, 2, 3};
+  grid.degree = {2, 1, 1, 2, 3, 1, 1, 1};
   return grid;
 }
 
@@ -32,7 +32,7 @@ TEST(Grid, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
 
 TEST(Grid, RunsOfMpAreConsecutiveRanksOfIt) {
   Grid grid;
-  grid.degree = {6, 1, 1, 2, 1};
+  grid.degree = {6, 1, 1, 2, 1, 1, 1, 1};
   Group pairs{{Axis::mp}};
   pairs.mp_run = 2;
   EXPECT_EQ(members(grid, pairs, 3), (std::vector<std::int64_t>{2, 3}));

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Golden {
-  std::string comment, pass, strategy, framework, precision, fp32, changed, input, output;
+  std::string comment, job, pass, strategy, framework, precision, fp32, changed, input, output;
 };
 
 Golden read_golden(const fs::path& path) {
@@ -38,6 +38,7 @@ Golden read_golden(const fs::path& path) {
       const std::string key = line.substr(0, space),
                         value = line.substr(std::min(space + 1, line.size()));
       if (key == "#") golden.comment = value;
+      if (key == "job") golden.job = value;
       if (key == "pass") golden.pass = value;
       if (key == "strategy") golden.strategy = value;
       if (key == "framework") golden.framework = value;
@@ -50,8 +51,9 @@ Golden read_golden(const fs::path& path) {
 }
 
 void write_golden(const fs::path& path, const Golden& golden) {
-  std::ofstream(path) << "# " << golden.comment << "\npass " << golden.pass << "\nstrategy "
-                      << golden.strategy << "\n"
+  std::ofstream(path) << "# " << golden.comment << "\n"
+                      << (golden.job.empty() ? "" : "job " + golden.job + "\n") << "pass "
+                      << golden.pass << "\nstrategy " << golden.strategy << "\n"
                       << (golden.framework.empty() ? "" : "framework " + golden.framework + "\n")
                       << (golden.precision.empty() ? "" : "precision " + golden.precision + "\n")
                       << (golden.fp32.empty() ? "" : "fp32 " + golden.fp32 + "\n") << "changed "
@@ -65,7 +67,8 @@ class PassGolden : public testing::TestWithParam<std::string> {};
 TEST_P(PassGolden, RewritesInputToOutput) {
   const fs::path path = fs::path(PLIMSOLL_SOURCE_DIR) / "tests/golden/passes" / GetParam();
   const Golden golden = read_golden(path);
-  Job job = read_job(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+  const std::string name = golden.job.empty() ? "gpt-nano" : golden.job;
+  Job job = read_job(fs::path(PLIMSOLL_SOURCE_DIR) / "tests" / (name + ".json"));
   if (golden.precision == "bf16") job.precision = DType::bf16;
   if (!golden.fp32.empty()) job.fp32_parameters = {golden.fp32};
   const Strategy strategy = parse_strategy(golden.strategy);

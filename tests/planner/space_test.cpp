@@ -96,7 +96,9 @@ TEST(Space, EveryStrategyIsLegalAndDistinct) {
   for (const Strategy& strategy : space.legal) {
     EXPECT_TRUE(legal(nano_job(), strategy, 4)) << strategy_summary(strategy);
     EXPECT_TRUE(seen.insert(strategy_summary(strategy)).second) << strategy_summary(strategy);
-    if (strategy.cp == 1) EXPECT_EQ(strategy.sharding_stage > 0, strategy.sharding_degree > 1);
+    if (strategy.cp == 1) {
+      EXPECT_EQ(strategy.sharding_stage > 0, strategy.sharding_degree > 1);
+    }
   }
 }
 

@@ -369,7 +369,7 @@ TEST(Communication, GroupsOfAGridLieAsTheirRanksDo) {
   const CostModel costs = datasheet();
   // By grid: dp pairs {0,2} {1,3} within the node of 4, pipeline neighbours 0 -> 4 beyond.
   Grid grid;
-  grid.degree = {2, 1, 1, 2, 2};
+  grid.degree = {2, 1, 1, 2, 2, 1, 1, 1};
   const Case reduce = collective(OpKind::all_reduce, 1'000), send = collective(OpKind::send, 1'000);
   expect(costs.communication(reduce.op, reduce.tensors, grid), 40 + 0.2, Provenance::datasheet);
   expect(costs.communication(send.op, send.tensors, grid), 401, Provenance::datasheet);

@@ -48,7 +48,7 @@ class HandStage {
  public:
   HandStage(const Shape& shape, const Cost& cost, std::int64_t stage) : shape_(shape) {
     program_.name = "stage" + std::to_string(stage);
-    program_.grid.degree = {1, 1, 1, 1, shape.stages};
+    program_.grid.degree = {1, 1, 1, 1, shape.stages, 1, 1, 1};
     program_.stage = stage;
     program_.micro_batches = shape.micro_batches;
     // By ActionKind.

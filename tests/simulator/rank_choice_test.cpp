@@ -148,7 +148,7 @@ TEST(FoldedLowered, RanksStartFromTheKindOfTheirDevice) {
 RC_GTEST_PROP(FoldedRandom, EqualsUnfolded, ()) {
   HandJob job;
   const std::int64_t stages = *rc::gen::inRange(1, 5);
-  job.grid.degree = {*rc::gen::inRange(1, 5), 1, 1, *rc::gen::inRange(1, 5), stages};
+  job.grid.degree = {*rc::gen::inRange(1, 5), 1, 1, *rc::gen::inRange(1, 5), stages, 1, 1, 1};
   if (*rc::gen::arbitrary<bool>()) {
     job.grid.order = {Axis::dp, Axis::cp, Axis::pp, Axis::sharding, Axis::mp};
   }
@@ -205,7 +205,7 @@ Calibration random_processes() {
 RC_GTEST_PROP(FoldedRandom, EqualsUnfoldedForProcesses, ()) {
   HandJob job;
   const std::int64_t stages = *rc::gen::inRange(1, 4);
-  job.grid.degree = {*rc::gen::inRange(1, 4), 1, 1, *rc::gen::inRange(1, 5), stages};
+  job.grid.degree = {*rc::gen::inRange(1, 4), 1, 1, *rc::gen::inRange(1, 5), stages, 1, 1, 1};
   for (std::int64_t i = 0; i < stages; ++i) job.layers.push_back(*rc::gen::inRange(1, 4));
   job.micro_batches = *rc::gen::inRange(1, 6);
   const auto programs = hand_pipeline(job);

@@ -158,7 +158,7 @@ TEST(ShortenedStep, IsAsLongAsTheStepWithAllItsTimes) {
 // Groups within a node repeat themselves faster than those across nodes, and meet at the end only.
 TEST(ShortenedStep, HasNoAnswerWhereRanksHaveRhythmsOfTheirOwn) {
   HandJob job;
-  job.grid.degree = {2, 1, 1, 3, 1};
+  job.grid.degree = {2, 1, 1, 3, 1, 1, 1, 1};
   job.layers = {1};
   job.micro_batches = 40;
   job.elements = 64;
@@ -172,7 +172,7 @@ TEST(ShortenedStep, HasNoAnswerWhereRanksHaveRhythmsOfTheirOwn) {
 RC_GTEST_PROP(ShortenedStepRandom, EndsWhenTheWholeStepDoes, ()) {
   HandJob job;
   const std::int64_t stages = *rc::gen::inRange(1, 6);
-  job.grid.degree = {*rc::gen::inRange(1, 4), 1, 1, *rc::gen::inRange(1, 4), stages};
+  job.grid.degree = {*rc::gen::inRange(1, 4), 1, 1, *rc::gen::inRange(1, 4), stages, 1, 1, 1};
   for (std::int64_t i = 0; i < stages; ++i) job.layers.push_back(*rc::gen::inRange(1, 5));
   job.micro_batches = *rc::gen::inRange(40, 160);
   job.elements = *rc::gen::element(64, 256, 4096);

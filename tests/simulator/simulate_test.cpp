@@ -18,7 +18,7 @@ namespace {
 
 Grid grid_of(std::int64_t mp, std::int64_t dp, std::int64_t pp) {
   Grid grid;
-  grid.degree = {mp, 1, 1, dp, pp};
+  grid.degree = {mp, 1, 1, dp, pp, 1, 1, 1};
   return grid;
 }
 

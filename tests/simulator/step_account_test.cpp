@@ -80,7 +80,7 @@ TEST(MeasuredShares, OfKernelsAreByTheirTime) {
 TEST(MeasuredShares, OfCommunicationsSayWhatTheyLeaveOpen) {
   HandJob job = ten_gelus();
   job.layers = {1, 1};
-  job.grid.degree = {1, 1, 1, 1, 2};
+  job.grid.degree = {1, 1, 1, 1, 2, 1, 1, 1};
   Calibration calibration;
   calibration.communicator = CommunicatorKind::nccl;
   CollectivePoint point;
