@@ -46,7 +46,7 @@ struct Grid {
   /// Returns the axes that experts number once more: mp, cp and sharding, or with one rank of
   /// sharding mp, cp and dp.
   std::array<Axis, 3> folded() const;
-  /// Of the axes that `order` has; experts' coordinates follow from them.
+  /// The rank follows from the axes in `order`, and so do coordinates of experts.
   Coordinates coordinates(std::int64_t rank) const;
   std::int64_t rank(const Coordinates& at) const;
   bool operator==(const Grid&) const = default;

@@ -143,8 +143,8 @@ struct RouteParams {  // route, route_backward
 struct BalanceParams {  // balance_experts and its backward
   std::int64_t sequence = 0;
   bool sigmoid = false;  ///< of the router's scores, as in RouteParams
-  /// Of the auxiliary loss of a sequence, divided by the sequences of the global batch: the mean
-  /// over experts of (its share of the choices) x (its mean score), times experts squared.
+  /// The factor of a sequence's auxiliary loss, over the sequences of the global batch. The loss is
+  /// the mean over experts of (share of the choices) x (mean score), times experts squared.
   double balance_weight = 0;
   double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
   bool operator==(const BalanceParams&) const = default;

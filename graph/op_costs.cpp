@@ -16,7 +16,7 @@ const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
   return tensors[op.outputs[i].index()];
 }
 
-/// Of the rows of experts only those that are expected to be used move.
+/// Rows of experts move as far as they are expected to be used.
 std::int64_t moved(const Tensor& tensor) {
   const std::int64_t bytes = bytes_of(tensor).count();
   return tensor.filled == 1 ? bytes : std::int64_t(double(bytes) * tensor.filled);

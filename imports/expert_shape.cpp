@@ -10,7 +10,7 @@ namespace plimsoll {
 
 namespace {
 
-/// What an architecture's file may name a key for: the keys of `experts` in a job, and the number
+/// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
 /// of shared experts, each as wide as the others.
 constexpr std::string_view kKnown[] = {
     "count",        "chosen",     "ffn_hidden", "shared_experts", "shared_ffn_hidden",

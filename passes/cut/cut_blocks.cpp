@@ -368,10 +368,10 @@ class RoutineBuilder {
   std::vector<bool> in_frame_;        // by local index
 };
 
-/// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind those of
-/// experts with a grid of their own come behind the others. Within each of these,
-/// parameters with partial gradients come last, by group, so that gradients that are summed
-/// together lie together.
+/// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind those
+/// of experts with a grid of their own come behind the others. Within each of these, parameters
+/// with partial gradients come last, by group, so that gradients that are summed together lie
+/// together.
 void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
                     std::int64_t resident, CutBlock& cut) {
   using Kind = std::tuple<bool, bool, std::optional<Group>>;

@@ -130,7 +130,7 @@ class ExpertSplitter {
     return out_.emplace_back(std::move(op));
   }
 
-  /// What this rank has of a value that sequence_parallel gathered.
+  /// Returns the part that this rank has of a value that sequence_parallel gathered.
   TensorId own(TensorId id) const {
     const auto found = gathered_.find(id);
     return found == gathered_.end() ? id : found->second;
@@ -251,7 +251,7 @@ class ExpertSplitter {
   TensorId compute_sent(const ExpertOps& ops) {
     const Op &place = *ops.place, &dispatch = *ops.dispatch;
     const TensorId x = own(dispatch.inputs[0]), weights = own(dispatch.inputs[2]);
-    // What a capacity drops depends on whole sequences.
+    // A capacity drops choices of whole sequences.
     const TensorId chosen = capacity_ > 0 ? place.inputs[0] : own(place.inputs[0]);
     const std::int64_t tokens = graph_.at(x).shape[0], k = experts_.chosen, ep = strategy_.ep;
     const Placed placed = push_place(place, chosen, {tokens, k}, tokens * k, 1);

@@ -106,7 +106,7 @@ bool mixed_precision(Graph& graph, const PassContext& context) {
   if (type == DType::f32) return false;
   std::vector<bool> stays(graph.tensors.size());
   for (const Op& op : graph.ops) {
-    // What is communicated keeps its type.
+    // Values that are communicated keep their type.
     const bool same = communicates(op.kind) || op.kind == OpKind::reduce_from_group ||
                       op.kind == OpKind::copy_to_group || op.kind == OpKind::own_part;
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {

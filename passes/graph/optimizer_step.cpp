@@ -55,8 +55,8 @@ class StepBuilder {
     if (!scale) return;
     const TensorId factor = add_element(Scalar::loss_scale, "loss_scale");
     for (Op& op : graph_.ops) {  // the losses' gradients are where backward starts
-      const bool begins = op.kind == OpKind::cross_entropy_backward ||
-                          op.kind == OpKind::balance_experts_backward;
+      const bool begins =
+          op.kind == OpKind::cross_entropy_backward || op.kind == OpKind::balance_experts_backward;
       if (begins) op.inputs.push_back(factor);
     }
   }
@@ -166,7 +166,7 @@ class StepBuilder {
     if (context_.strategy.mp > 1) axes.push_back(Axis::mp);
     if (context_.strategy.pp > 1) axes.push_back(Axis::pp);
     if (!experts_apart(context_.strategy) || context_.strategy.sharding_stage > 0) return axes;
-    // Of experts, the replicas of other parameters have different ones.
+    // Replicas of other parameters have different experts.
     if (context_.strategy.cp > 1) axes.push_back(Axis::cp);
     if (context_.strategy.dp > 1) axes.push_back(Axis::dp);
     return axes;

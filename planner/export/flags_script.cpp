@@ -7,11 +7,11 @@
 #include <algorithm>
 
 #include "graph/program.h"
-#include "passes/pipeline.h"
 #include "passes/flags/flag_document.h"
 #include "passes/flags/flag_fields.h"
 #include "passes/flags/flag_reader.h"
 #include "passes/flags/framework_flags.h"
+#include "passes/pipeline.h"
 
 namespace plimsoll {
 namespace {

@@ -83,7 +83,7 @@ class Router {
     for (std::int64_t j = 0; j < chosen_; ++j) weights[j] *= factor;
   }
 
-  /// What the chosen scores are multiplied by, whose sum this is.
+  /// Returns the factor of chosen scores that have this sum.
   float factor_of(float sum) const {
     return float(params_.scale) / (params_.normalized ? sum : 1.0f);
   }
@@ -172,7 +172,7 @@ KernelPointer prepare_balance_experts(const KernelRequest&) {
   return make_kernel([](Addresses, Addresses, const RunPosition&) {});
 }
 
-// Of a sequence with counts c_e, scores q_te whose sum over experts is 1 (sigmoids are divided by
+// Take a sequence with counts c_e, scores q_te whose sum over experts is 1 (sigmoids are divided by
 // theirs), s tokens and k = sum of c_e / s: the auxiliary loss is E sum_e c_e/(k s) mean_t q_te.
 KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   const auto params = request.params<BalanceParams>();

@@ -183,7 +183,8 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before, std:
   }
 }
 
-/// What place_choices works on. Choices [begin, end) are of the tokens that get rows here.
+/// A Placing is the work of place_choices. Choices [begin, end) are of the tokens that get rows
+/// here.
 struct Placing {
   std::int64_t sequences, of_sequence;  ///< choices of one
   std::int64_t experts, first, count;   ///< all; those of this rank

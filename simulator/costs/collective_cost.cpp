@@ -203,8 +203,8 @@ Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
                       const GroupSpread& spread) {
   const Seconds fixed =
       cluster.efficiency ? cluster.efficiency->levels[spread.level].fixed_time : Seconds(0);
-  const bool exchanges = kind == OpKind::all_to_all || kind == OpKind::exchange_rows ||
-                         kind == OpKind::return_rows;
+  const bool exchanges =
+      kind == OpKind::all_to_all || kind == OpKind::exchange_rows || kind == OpKind::return_rows;
   if (exchanges) return exchange(payload, cluster, spread, fixed);
   if (kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift) {
     return {payload / reached(cluster, spread.level, 1),

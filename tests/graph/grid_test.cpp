@@ -58,7 +58,8 @@ TEST(Grid, GroupTextRoundTrips) {
 
 RC_GTEST_PROP(Grid, RanksAndCoordinatesAreInverse, ()) {
   Grid grid;
-  for (std::size_t i = 0; i < kRankAxes; ++i) grid.degree[i] = *rc::gen::inRange<std::int64_t>(1, 5);
+  for (std::size_t i = 0; i < kRankAxes; ++i)
+    grid.degree[i] = *rc::gen::inRange<std::int64_t>(1, 5);
   for (std::size_t i = kRankAxes; i-- > 1;)
     std::swap(grid.order[i], grid.order[*rc::gen::inRange<std::size_t>(0, i + 1)]);
   const std::int64_t rank = *rc::gen::inRange<std::int64_t>(0, grid.world_size());

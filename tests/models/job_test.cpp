@@ -145,6 +145,12 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"smollm-1.7b", 1'711'376'384},
       {"qwen3-8b", 8'190'735'360},
       {"qwen3-32b", 32'762'123'264},
+      {"mixtral-8x7b", 46'702'792'704},
+      {"mixtral-8x22b", 140'620'634'112},
+      {"qwen3-30b-a3b", 30'532'122'624},
+      {"qwen3-235b-a22b", 235'093'634'560},
+      {"glm-4.5", 352'797'814'784},
+      {"ernie-4.5-21b-a3b", 21'825'436'160},
       {"mistral-nemo-12b", 12'247'782'400},
       {"gemma-7b", 8'537'680'896},
       {"gpt-neox-20b", 20'554'567'680},
@@ -246,6 +252,19 @@ TEST(Job, GptMayHaveFewerKeysAndValues) {
   EXPECT_EQ(parameter_count(build_forward(job, 1)), parameters_by_hand(job));
   // With hidden 64 and 4 heads, keys and values have 48 columns fewer each in each of 4 layers.
   EXPECT_EQ(whole - parameter_count(build_forward(job, 1)), 4 * 2 * 48 * (64 + 1));
+}
+
+// Published as active parameters: arXiv 2401.04088 (12.9 billion), the model cards of Mixtral 8x22B
+// (39) and Qwen3 (3.3 and 22), arXiv 2508.06471 (32, without the table).
+TEST(JobPresets, OneTokenReadsFewerParametersWhereThereAreExperts) {
+  const std::pair<const char*, std::int64_t> presets[] = {
+      {"mixtral-8x7b", 12'879'925'248}, {"mixtral-8x22b", 39'152'031'744},
+      {"qwen3-30b-a3b", 3'353'032'704}, {"qwen3-235b-a22b", 22'190'763'520},
+      {"glm-4.5", 33'632'251'904},      {"ernie-4.5-21b-a3b", 3'352'148'480},
+      {"llama3-8b", 8'030'261'248},
+  };
+  for (const auto& [name, active] : presets)
+    EXPECT_EQ(active_parameter_count(read_job(name)), active) << name;
 }
 
 TEST(JobPresets, MinisAreSmallEnoughToTrainHere) {
