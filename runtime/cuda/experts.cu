@@ -236,6 +236,19 @@ __global__ void give_rows(Placing p, const std::int32_t* chosen, const std::int3
   walk(p, chosen, own > 0 && own < p.count ? ends[own - 1] : 0, rows, nullptr);
 }
 
+/// Where the rows of each expert end that all ranks give it together.
+__global__ void sum_ends(std::int64_t ranks, std::int64_t experts, const std::int32_t* all_ends,
+                         std::int32_t* ends) {
+  std::int32_t row = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const std::int32_t* from = all_ends + rank * experts + e;
+      row += *from - (e > 0 ? from[-1] : 0);
+    }
+    ends[e] = row;
+  }
+}
+
 /// A block writes the row of one choice at a time.
 template <class T>
 __global__ void scatter_rows(std::int64_t choices, std::int64_t each, std::int64_t columns,
@@ -394,6 +407,15 @@ CudaKernelPointer prepare_place_choices(const CudaRequest& request) {
            output_at<float>(out, 2));
     launch(device.stream, 1, 1, 0, add_up, placing, numbers, ends);
     launch(device.stream, experts, kWarp, 0, give_rows, placing, ids, ends,
+           output_at<std::int32_t>(out, 0));
+  });
+}
+
+CudaKernelPointer prepare_received_ends(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t ranks = request.input(0).shape[0], experts = request.input(0).shape[1];
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch(device.stream, 1, 1, 0, sum_ends, ranks, experts, input_at<std::int32_t>(in, 0),
            output_at<std::int32_t>(out, 0));
   });
 }

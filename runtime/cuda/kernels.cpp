@@ -12,8 +12,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Rows of experts are exchanged by ranks with host memory only.
-constexpr std::array kLacking = {OpKind::received_ends};
+constexpr std::array<OpKind, 0> kLacking = {};
 
 constexpr std::array<CudaPrepare, kOpKinds> kPrepare = {{
 #define PLIMSOLL_OP(op, ...) has_kernel(OpKind::op, kLacking) ? prepare_##op : nullptr,
@@ -63,6 +62,7 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
       break;
     }
     case OpKind::place_choices:
+    case OpKind::received_ends:  // rows are exchanged by ranks with host memory only
       if (std::get<PlaceParams>(op.params).parts > 1)
         return Verdict::no("the cuda backend has all experts on each rank");
       break;

@@ -45,7 +45,14 @@ std::int64_t llama_by_hand(const Job& job) {
                              (!job.qk_norm               ? 0
                               : job.qk_norm_across_heads ? q + kv
                                                          : 2 * d);
-  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + norm +
+  std::int64_t layers = job.layers * layer;
+  if (job.experts) {  // in place of most layers' MLPs: the router, and three matrices of each
+                      // expert
+    const Experts& experts = *job.experts;
+    const std::int64_t wide = experts.count * experts.ffn_hidden + experts.shared_ffn_hidden;
+    layers += (job.layers - experts.dense_layers) * (h * experts.count + 3 * h * wide - 3 * h * f);
+  }
+  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + layers + norm +
          (job.head_bias ? job.vocab : 0);
 }
 

@@ -80,6 +80,12 @@ void add_rows(Cases& cases, const OpSizes& z) {
   for (const auto& [name, capacity] : {std::pair("all", 0), std::pair("dropped", 2)}) {
     const OpCase place = place_case(z, name, capacity);
     cases.push_back(place);
+    Operand all_ends = whole_numbers(result(place, 1));  // of two ranks that give as many
+    all_ends.shape = {2, kExperts};
+    all_ends.values.insert(all_ends.values.end(), all_ends.values.begin(), all_ends.values.end());
+    cases.push_back(make_case(std::string("received_ends/") + name, OpKind::received_ends,
+                              PlaceParams{.rows = 2 * m}, {all_ends},
+                              {whole_numbers(blank("own_ends", {kExperts}))}));
     const Operand rows = whole_numbers(result(place, 0)), ends = whole_numbers(result(place, 1));
     const Operand x = normal("x", {n, h}, 2), y = normal("y", {m, h}, 3);
     const std::string suffix = std::string("/") + name;
@@ -234,6 +240,16 @@ void place(const Operands& o) {
   }
 }
 
+void received_ends(const Operands& o) {
+  const std::size_t ranks = o.in_dim(0, 0), experts = o.in_dim(0, 1);
+  double row = 0;
+  for (std::size_t e = 0; e < experts; ++e) {
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      row += o.in(0)[rank * experts + e] - (e > 0 ? o.in(0)[rank * experts + e - 1] : 0);
+    o.out(0)[e] = row;
+  }
+}
+
 /// Calls visit(token, choice, row) for each choice that has a row.
 template <class Visit>
 void each_row(const Operands& o, std::size_t rows, Visit visit) {
@@ -321,6 +337,7 @@ constexpr OpReference kReferences[] = {
     {OpKind::balance_experts, [](const Operands&) {}},
     {OpKind::balance_experts_backward, balance_backward},
     {OpKind::place_choices, place},
+    {OpKind::received_ends, received_ends},
     {OpKind::dispatch_rows, dispatch},
     {OpKind::dispatch_rows_backward, dispatch_backward},
     {OpKind::combine_rows, [](const Operands& o) { sum_rows(o, 1); }},
