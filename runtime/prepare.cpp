@@ -111,8 +111,9 @@ class Preparer {
         }
       }
     }
+    const Bytes element = bytes_of(prepared.operand.dtype);
     prepared.traffic = traffic_of(program_.grid, program_.grid.rank(context_.at), op,
-                                  prepared.operand.elements, bytes_of(prepared.operand.dtype));
+                                  bytes_moved(op, tensors).count() / element.count(), element);
     result_.communications.push_back(std::uint32_t(result_.ops.size()));
   }
 

@@ -81,6 +81,7 @@ class CastInserter {
     copy.name = graph_.at(from).name + "." + std::string(to_text(type));
     copy.dtype = type;
     copy.shape = graph_.at(from).shape;
+    copy.filled = graph_.at(from).filled;
     copy.block = reader.block;
     Op cast;
     cast.kind = OpKind::cast;

@@ -10,14 +10,16 @@ namespace plimsoll {
 namespace {
 
 /// kCount divides `columns`. Causal: columns above the row's position in its sequence give 0, and
-/// so do those that are not among the last `window` ones up to it.
+/// so do those that are not among the last `window` ones up to it, or with `chunks` not in its
+/// chunk of so many.
 template <int kCount, class T>
 __global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, std::int64_t window,
-                        const T* scores, T* p) {
+                        bool chunks, const T* scores, T* p) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* from = scores + row * columns;
     const std::int64_t visible = causal ? row % columns + 1 : columns;
-    const std::int64_t begin = causal && visible > window ? visible - window : 0;
+    const std::int64_t of_window = visible > window ? visible - window : 0;
+    const std::int64_t begin = !causal ? 0 : chunks ? (visible - 1) / window * window : of_window;
     float most = kMinusInfinity;
     for (std::int64_t at = threadIdx.x * kCount; at < visible; at += blockDim.x * kCount) {
       float values[kCount];
@@ -91,6 +93,7 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
   const auto& params = request.params<AttentionParams>();
   const bool causal = params.causal;
   const std::int64_t window = params.window > 0 ? params.window : columns;
+  const bool chunks = params.chunks;
   const DType type = request.input(0).dtype;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
@@ -100,7 +103,8 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
       const bool wide = aligned({scores, p}, columns * std::int64_t(sizeof(T)));
       const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
       launch(device.stream, size.blocks, size.threads, 0,
-             wide ? softmax<kPack<T>, T> : softmax<1, T>, rows, columns, causal, window, scores, p);
+             wide ? softmax<kPack<T>, T> : softmax<1, T>, rows, columns, causal, window, chunks,
+             scores, p);
     });
   });
 }

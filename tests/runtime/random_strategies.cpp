@@ -91,7 +91,7 @@ void draw_experts(Random& random, Job& job) {
   experts.dense_layers =
       std::int64_t(random() % std::uint64_t(std::min<std::int64_t>(job.layers, 3)));
   experts.score = one_of(random, {RouterScore::softmax, RouterScore::sigmoid});
-  experts.normalized = coin(random);
+  experts.normalized = experts.chosen > 1 && coin(random);  // one weight of 1 has no gradient
   experts.scale = one_of(random, {1.0, 2.5});
   experts.capacity = one_of(random, {0.0, 0.0, 0.75, 1.5});
   experts.balance_loss = one_of(random, {0.0, 0.01});
@@ -133,6 +133,8 @@ Job draw_job(Random& random) {
   job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
   // A norm behind a branch enlarges its gradients as much as it enlarges the branch, whose initial
   // values are small. No loss scale then keeps all gradients within the range of fp16.
+  // Behind all branches the next steps enlarge roundings of bf16, too.
+  if (job.norm_place == NormPlace::after) job.precision = DType::f32;
   if (job.norm_place != NormPlace::before && job.precision == DType::f16)
     job.precision = DType::bf16;
   draw_experts(random, job);

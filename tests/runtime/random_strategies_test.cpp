@@ -95,7 +95,7 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
 /// Returns the FLOPs of products of a step over all ranks, by the published formula: backward has
 /// twice the forward. Ranks of mp pad the vocabulary to a multiple. They copy key and value heads
 /// where there are too few, and each multiplies by the parameters that are not split: the pooler,
-/// and the join of trunk and branch.
+/// the join of trunk and branch, routers, and the latents of attention.
 Flops model_flops(Job job, const Strategy& strategy) {
   job.vocab = (job.vocab + strategy.mp - 1) / strategy.mp * strategy.mp;
   if (job.kv_heads < strategy.mp) job.kv_heads = strategy.mp;
@@ -110,6 +110,11 @@ Flops model_flops(Job job, const Strategy& strategy) {
   if (job.experts && !strategy.sequence_parallel) {  // the router
     const std::int64_t layers = job.layers - job.experts->dense_layers;
     whole += Flops(2.0 * double(job.sequence * job.hidden * job.experts->count * layers));
+  }
+  if (job.latent && !strategy.sequence_parallel) {  // what all heads share
+    const Latent& latent = *job.latent;
+    const std::int64_t columns = latent.q_rank + latent.kv_rank + latent.rope;
+    whole += Flops(2.0 * double(job.sequence * job.hidden * columns * job.layers));
   }
   forward += whole * double(strategy.mp - 1);
   return 3.0 * forward * double(job.global_batch);
@@ -144,7 +149,10 @@ void expect_predicted_flops(const std::vector<Program>& programs, const Draw& dr
   if (!parts) whole.window = 0;  // kernels that keep scores compute all of them
   const Flops model = model_flops(whole, drawn.strategy) + (parts ? scores_again(whole) : Flops(0));
   // Scores within a window, and expected rows of a rank, are no whole numbers.
-  if (parts || experts_apart(drawn.strategy)) {
+  const bool some_layers = parts && (!whole.window_pattern.empty() || whole.window_chunks);
+  if (some_layers) {
+    once = model;  // the formula of scores has one window
+  } else if (parts || experts_apart(drawn.strategy)) {
     EXPECT_NEAR(once / model, 1, 1e-9);
     once = model;
   } else {
