@@ -116,6 +116,9 @@ class TokenSplitter {
   }
 
   void rewrite(Op op, const std::vector<Op>& ops) {
+    for (TensorId& id : op.inputs) {
+      if (const auto found = combined_.find(id); found != combined_.end()) id = found->second;
+    }
     if (op.kind == OpKind::reduce_from_group && scatters(op, ops)) {
       op.kind = OpKind::reduce_scatter;
       split(op.outputs[0]);
@@ -134,6 +137,12 @@ class TokenSplitter {
         }
       }
       for (TensorId id : op.outputs) split(id);
+    }
+    if (experts_apart_ && op.kind == OpKind::combine_rows) {
+      const TensorId whole = op.outputs[0];
+      out_.push_back(op);
+      combined_[whole] = part_of(op, whole);
+      return;
     }
     out_.push_back(std::move(op));
   }
@@ -160,6 +169,7 @@ class TokenSplitter {
   std::vector<Op> out_;
   std::set<TensorId> split_;
   std::map<TensorId, TensorId> parts_, wholes_;
+  std::map<TensorId, TensorId> combined_;  ///< parts of what experts give, which all ops read
 };
 
 }  // namespace

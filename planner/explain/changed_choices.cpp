@@ -14,8 +14,11 @@ namespace {
 
 std::int64_t parts_of(const Strategy& strategy) { return strategy.pp * strategy.virtual_stages; }
 
-/// Gives the ranks that mp, pp and cp leave to sharding_degree and dp.
+/// Gives the ranks that mp, pp and cp leave to sharding_degree and dp. Where they leave no whole
+/// number and cp was not asked for, sequences are not shared.
 void fill_data_degrees(const Fixed& choices, std::int64_t devices, Strategy& strategy) {
+  const bool fits = devices % (strategy.mp * strategy.pp * strategy.cp) == 0;
+  if (!fits && !is_fixed(choices, "cp")) strategy.cp = 1;
   const std::int64_t model = strategy.mp * strategy.pp * strategy.cp;
   if (model > devices || devices % model != 0) return;
   const std::int64_t data = devices / model;
