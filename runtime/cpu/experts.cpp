@@ -294,85 +294,64 @@ KernelPointer prepare_received_ends(const KernelRequest& request) {
   });
 }
 
-KernelPointer prepare_dispatch_rows(const KernelRequest& request) {
-  const Choices choices(request.input(1));
-  const auto size = std::size_t(bytes_of(request.input(0)).count() / choices.tokens);
-  const std::int64_t all = request.output(0).shape[0];
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    std::int64_t used = 0;
-    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
-      const std::int64_t row = ids(in, 1)[i];
-      if (row < 0) continue;
-      std::memcpy(out[0] + row * std::int64_t(size), in[0] + i / choices.each * std::int64_t(size),
-                  size);
-      floats_out(out, 1)[row] = floats(in, 2)[i];
-      ++used;  // rows have no gaps
-    }
-    std::memset(out[0] + used * std::int64_t(size), 0, std::size_t(all - used) * size);
-    std::fill(floats_out(out, 1) + used, floats_out(out, 1) + all, 0.0f);
-  });
-}
-
 namespace {
 
-/// x = the sum over a token's rows of y, in the order of its choices.
-void sum_rows(const Choices& choices, const std::int32_t* rows, std::int64_t columns, float* sum,
-              const Rows& y, const std::byte* from, const Rows& x, std::byte* to) {
-  for (std::int64_t i = 0; i < choices.tokens; ++i) {
-    std::fill_n(sum, columns, 0.0f);
-    for (std::int64_t j = 0; j < choices.each; ++j) {
-      const std::int64_t row = rows[i * choices.each + j];
-      if (row >= 0) add_rows(sum, y.read(from, row, 1), sum, columns);
-    }
-    std::copy_n(sum, columns, x.target(to, i));
-    x.store(to, i, 1);
-  }
-}
-
-}  // namespace
-
-KernelPointer prepare_dispatch_rows_backward(const KernelRequest& request) {
-  const Choices choices(request.input(2));
-  const std::int64_t columns = request.input(0).shape[1], all = request.input(0).shape[0];
-  Scratch scratch(request);
-  const Rows dy(request.input(0), {all, columns, 1}, scratch),
-      dx(request.output(0), {choices.tokens, columns, 1}, scratch);
-  float* sum = scratch.take_floats(columns);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    sum_rows(choices, ids(in, 2), columns, sum, dy, in[0], dx, out[0]);
-    for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
-      const std::int64_t row = ids(in, 2)[i];
-      floats_out(out, 1)[i] = row < 0 ? 0 : floats(in, 1)[row];
-    }
-  });
-}
-
-KernelPointer prepare_combine_rows(const KernelRequest& request) {
+/// Copies each token, and its weight where there is one, to the rows of its choices. Rows that no
+/// choice has are 0. Rows have no gaps.
+KernelPointer prepare_scatter(const KernelRequest& request) {
   const Choices choices(request.input(1));
-  const std::int64_t columns = request.input(0).shape[1], all = request.input(0).shape[0];
-  Scratch scratch(request);
-  const Rows y(request.input(0), {all, columns, 1}, scratch),
-      x(request.output(0), {choices.tokens, columns, 1}, scratch);
-  float* sum = scratch.take_floats(columns);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    sum_rows(choices, ids(in, 1), columns, sum, y, in[0], x, out[0]);
-  });
-}
-
-KernelPointer prepare_combine_rows_backward(const KernelRequest& request) {
-  const Choices choices(request.input(1));
-  const auto size = bytes_of(request.input(0)).count() / choices.tokens;
+  const std::int64_t size = bytes_of(request.input(0)).count() / choices.tokens;
   const std::int64_t all = request.output(0).shape[0];
+  const bool weighted = request.op.outputs.size() > 1;
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     std::int64_t used = 0;
     for (std::int64_t i = 0; i < choices.tokens * choices.each; ++i) {
       const std::int64_t row = ids(in, 1)[i];
       if (row < 0) continue;
       std::memcpy(out[0] + row * size, in[0] + i / choices.each * size, std::size_t(size));
+      if (weighted) floats_out(out, 1)[row] = floats(in, 2)[i];
       ++used;
     }
     std::memset(out[0] + used * size, 0, std::size_t((all - used) * size));
+    if (weighted) std::fill(floats_out(out, 1) + used, floats_out(out, 1) + all, 0.0f);
   });
+}
+
+/// Sums each token's rows in the order of its choices, and brings their weights back where there
+/// are some. The rows of choices are input `rows_at`.
+KernelPointer prepare_sum(const KernelRequest& request, std::size_t rows_at) {
+  const Choices choices(request.input(rows_at));
+  const std::int64_t columns = request.input(0).shape[1], all = request.input(0).shape[0];
+  const bool weighted = request.op.outputs.size() > 1;
+  Scratch scratch(request);
+  const Rows y(request.input(0), {all, columns, 1}, scratch),
+      x(request.output(0), {choices.tokens, columns, 1}, scratch);
+  float* sum = scratch.take_floats(columns);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < choices.tokens; ++i) {
+      std::fill_n(sum, columns, 0.0f);
+      for (std::int64_t j = i * choices.each; j < (i + 1) * choices.each; ++j) {
+        const std::int64_t row = ids(in, rows_at)[j];
+        if (row >= 0) add_rows(sum, y.read(in[0], row, 1), sum, columns);
+        if (weighted) floats_out(out, 1)[j] = row < 0 ? 0 : floats(in, 1)[row];
+      }
+      std::copy_n(sum, columns, x.target(out[0], i));
+      x.store(out[0], i, 1);
+    }
+  });
+}
+
+}  // namespace
+
+KernelPointer prepare_dispatch_rows(const KernelRequest& request) {
+  return prepare_scatter(request);
+}
+KernelPointer prepare_combine_rows_backward(const KernelRequest& request) {
+  return prepare_scatter(request);
+}
+KernelPointer prepare_combine_rows(const KernelRequest& request) { return prepare_sum(request, 1); }
+KernelPointer prepare_dispatch_rows_backward(const KernelRequest& request) {
+  return prepare_sum(request, 2);
 }
 
 }  // namespace plimsoll
