@@ -25,59 +25,7 @@ constexpr std::string_view kModules = "modules:";
 constexpr std::string_view kTexts[] = {"name",       "family",        "precision",
                                        "activation", "norm",          "norm_place",
                                        "mlp_input",  "experts.score", "optimizer.kind"};
-/// Keys of job files that flags may state.
-constexpr std::string_view kJobKeys[] = {"name",
-                                         "family",
-                                         "layers",
-                                         "hidden",
-                                         "heads",
-                                         "kv_heads",
-                                         "ffn_hidden",
-                                         "vocab",
-                                         "sequence",
-                                         "tied_embeddings",
-                                         "head_size",
-                                         "qkv_bias",
-                                         "out_bias",
-                                         "mlp_bias",
-                                         "qk_norm",
-                                         "window",
-                                         "rotary_base",
-                                         "rotary_fraction",
-                                         "activation",
-                                         "norm",
-                                         "norm_place",
-                                         "mlp_input",
-                                         "experts.count",
-                                         "experts.chosen",
-                                         "experts.ffn_hidden",
-                                         "experts.shared_ffn_hidden",
-                                         "experts.dense_layers",
-                                         "experts.score",
-                                         "experts.normalized",
-                                         "experts.scale",
-                                         "experts.groups",
-                                         "experts.top_groups",
-                                         "experts.group_best",
-                                         "experts.capacity",
-                                         "experts.balance_loss",
-                                         "experts.z_loss",
-                                         "global_batch",
-                                         "precision",
-                                         "optimizer.kind",
-                                         "optimizer.learning_rate",
-                                         "optimizer.momentum",
-                                         "optimizer.beta1",
-                                         "optimizer.beta2",
-                                         "optimizer.epsilon",
-                                         "optimizer.weight_decay",
-                                         "loss_scale.initial",
-                                         "loss_scale.growth_interval",
-                                         "clip_norm",
-                                         "dropout",
-                                         "seed"};
-
-/// Some of these keys say what the model is.
+/// Keys of job files that flags may state and that say what the model is.
 constexpr std::string_view kModelKeys[] = {"name",
                                            "family",
                                            "layers",
@@ -113,6 +61,23 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.capacity",
                                            "experts.balance_loss",
                                            "experts.z_loss"};
+
+/// The other keys of job files that flags may state: they say how the model is trained.
+constexpr std::string_view kTrainingKeys[] = {"sequence",
+                                              "global_batch",
+                                              "precision",
+                                              "optimizer.kind",
+                                              "optimizer.learning_rate",
+                                              "optimizer.momentum",
+                                              "optimizer.beta1",
+                                              "optimizer.beta2",
+                                              "optimizer.epsilon",
+                                              "optimizer.weight_decay",
+                                              "loss_scale.initial",
+                                              "loss_scale.growth_interval",
+                                              "clip_norm",
+                                              "dropout",
+                                              "seed"};
 
 template <class Range>
 bool has(const Range& keys, std::string_view key) {
@@ -231,7 +196,8 @@ void set_key(Json& json, std::string_view key, const FlagFields& fields) {
 
 Job job_of(const FlagFields& fields, const std::string& file) {
   Json json = Json::object();
-  for (const std::string_view key : kJobKeys) set_key(json, key, fields);
+  for (const std::string_view key : kModelKeys) set_key(json, key, fields);
+  for (const std::string_view key : kTrainingKeys) set_key(json, key, fields);
   return parse_job(json.dump(), file);
 }
 
@@ -240,9 +206,7 @@ Job job_over(const Job& job, const FlagFields& fields, const std::string& file) 
   const auto kind = fields.find("optimizer.kind");
   if (kind != fields.end() && json["optimizer"].value("kind", kind->second) != kind->second)
     json.erase("optimizer");
-  for (const std::string_view key : kJobKeys) {
-    if (!has(kModelKeys, key)) set_key(json, key, fields);
-  }
+  for (const std::string_view key : kTrainingKeys) set_key(json, key, fields);
   return parse_job(json.dump(), file);
 }
 
