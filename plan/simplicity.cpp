@@ -11,15 +11,15 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNoChoices = {
-    "mp", "pp", "cp", "dp", "sharding_degree", "micro_batch", "grad_bucket_bytes"};
+constexpr std::array<std::string_view, 8> kNoChoices = {
+    "mp", "pp", "cp", "dp", "ep", "sharding_degree", "micro_batch", "grad_bucket_bytes"};
 
 }  // namespace
 
 Simplicity simplicity_of(const Strategy& strategy) {
   Simplicity simplicity;
-  for (const std::int64_t degree :
-       {strategy.mp, strategy.pp, strategy.cp, strategy.dp, strategy.sharding_degree}) {
+  for (const std::int64_t degree : {strategy.mp, strategy.pp, strategy.cp, strategy.dp,
+                                    strategy.sharding_degree, strategy.ep}) {
     simplicity.degrees += degree > 1;
   }
   for (const StrategyField& field : differing_fields(strategy, Strategy{})) {

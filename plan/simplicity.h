@@ -10,7 +10,7 @@ namespace plimsoll {
 
 /// A Simplicity is compared field by field, in this order; less is simpler.
 struct Simplicity {
-  std::int64_t degrees = 0;  ///< how many of mp, pp, cp, dp and sharding_degree are above 1
+  std::int64_t degrees = 0;  ///< how many of mp, pp, cp, dp, sharding_degree and ep are above 1
   /// The number of other choices that are not the default. Sizes that every plan has (micro_batch,
   /// bytes of gradient buckets) do not count.
   std::int64_t choices = 0;

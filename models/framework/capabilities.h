@@ -57,6 +57,13 @@ inline constexpr std::string_view kFp8s[] = {"none", "delayed", "current", "tens
 enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 inline constexpr std::string_view kContextExchanges[] = {"ring", "all_gather", "all_to_all"};
 
+/// An ExpertDispatch says how tokens reach the ranks of their experts.
+enum class ExpertDispatch : std::uint8_t {
+  all_to_all,  ///< each row goes to the rank of its expert
+  all_gather,  ///< all ranks get all tokens, and the sums of their rows are scattered
+};
+inline constexpr std::string_view kExpertDispatches[] = {"all_to_all", "all_gather"};
+
 /// A GradientType is a type of gradients: f32, or the job's precision.
 enum class GradientType : std::uint8_t { f32, computed };
 inline constexpr std::string_view kGradientTypes[] = {"f32", "computed"};
@@ -153,6 +160,12 @@ struct Capabilities {
   /// How ranks may share the tokens of a sequence (Strategy::cp). Where the set is empty, they
   /// cannot.
   Sourced<SetOf<ContextExchange>> context_exchange;
+  /// How tokens may reach experts on other ranks (Strategy::ep). Where the set is empty, every rank
+  /// has all experts.
+  Sourced<SetOf<ExpertDispatch>> expert_dispatch;
+  /// Whether another number of ranks may share each expert than share the other layers
+  /// (Strategy::etp).
+  Sourced<bool> expert_tensor_parallel{false};
   Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
 
   // Precision of gradients and of the optimizer's state.

@@ -14,6 +14,7 @@ Words words_of(Recompute) { return kRecomputes; }
 Words words_of(RecomputedLayers) { return kRecomputedLayers; }
 Words words_of(Fp8) { return kFp8s; }
 Words words_of(ContextExchange) { return kContextExchanges; }
+Words words_of(ExpertDispatch) { return kExpertDispatches; }
 Words words_of(GradientType) { return kGradientTypes; }
 Words words_of(MasterType) { return kMasterTypes; }
 Words words_of(MomentType) { return kMomentTypes; }
@@ -44,6 +45,8 @@ void for_each_capability(Can& can, Visit visit) {
   visit("recompute", can.recompute);
   visit("recomputed_layers", can.recomputed_layers);
   visit("context_exchange", can.context_exchange);
+  visit("expert_dispatch", can.expert_dispatch);
+  visit("expert_tensor_parallel", can.expert_tensor_parallel);
   visit("fp8", can.fp8);
   visit("gradient_types", can.gradient_types);
   visit("computed_by_default", can.computed_by_default);

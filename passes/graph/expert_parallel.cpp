@@ -170,18 +170,21 @@ class ExpertSplitter {
     std::int64_t rows = 0;
     double filled = 1;
   };
-  /// `choices` are those of all tokens from which the rank gets rows.
-  RowLimit row_limit(std::int64_t choices, std::int64_t tokens) const {
-    const std::int64_t ep = strategy_.ep;
+  /// `tokens` are those from which the rank gets rows. Limits are rounded up for one sequence of
+  /// the micro-batch, so that rows grow by as many with each: bounds of the search extend few
+  /// sequences to many (planner/bounds/micro_batch_program.h).
+  RowLimit row_limit(std::int64_t tokens) const {
+    const std::int64_t ep = strategy_.ep, of_each = tokens / strategy_.micro_batch;
+    const std::int64_t choices = of_each * experts_.chosen;
     const std::int64_t even = (choices + ep - 1) / ep;
     std::int64_t rows = choices;
     if (ep > 1) rows = std::min(rows, (even * strategy_.expert_rows_percent + 99) / 100);
     if (capacity_ > 0) {
-      const std::int64_t sequences = (tokens + sequence_ - 1) / sequence_;
+      const std::int64_t sequences = (of_each + sequence_ - 1) / sequence_;
       rows = std::min(rows, experts_.count / ep * sequences * capacity_);
     }
     const double used = double(choices) / double(ep) * (ep > 1 ? experts_.load : 1);
-    return {rows, std::min(1.0, used / double(rows))};
+    return {rows * strategy_.micro_batch, std::min(1.0, used / double(rows))};
   }
 
   /// Lets a value [m,...] of the experts have these rows.
@@ -224,7 +227,7 @@ class ExpertSplitter {
                    all_weights = alone ? weights : all(dispatch, weights),
                    all_chosen = alone ? chosen : all(place, chosen);
     const std::int64_t tokens = graph_.at(all_x).shape[0], k = experts_.chosen;
-    const RowLimit limit = row_limit(tokens * k, tokens);
+    const RowLimit limit = row_limit(tokens);
     const Placed placed = push_place(place, all_chosen, {tokens, k}, limit.rows, strategy_.ep);
     const TensorId routed = dispatch.outputs[0], row_weights = dispatch.outputs[1];
     resize(routed, limit);
@@ -263,7 +266,7 @@ class ExpertSplitter {
     const CollectiveParams params{group()};
     const TensorId all_ends = add_like(placed.ends, ".of_group", {ep, experts_.count});
     push(place, OpKind::all_gather, {placed.ends}, {all_ends}, params);
-    const RowLimit limit = row_limit(tokens * k * ep, tokens * ep);
+    const RowLimit limit = row_limit(tokens * ep);
     const auto exchanged = [&](TensorId from) {
       const TensorId to = add_like(from, ".received", graph_.at(from).shape);
       resize(to, limit);

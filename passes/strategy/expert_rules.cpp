@@ -7,6 +7,19 @@ namespace plimsoll {
 
 namespace {
 
+/// Returns the tokens of the ranks of etp and ep.
+std::int64_t gathered_tokens(const Job& job, const Strategy& strategy) {
+  return strategy.micro_batch * job.sequence / strategy.mp * experts_tensor_parallel(strategy) *
+         strategy.ep;
+}
+
+/// Whether a capacity finds whole sequences among the tokens that it counts.
+bool has_whole_sequences(const Job& job, const Strategy& strategy) {
+  const bool gathers = strategy.expert_dispatch == ExpertDispatch::all_gather || strategy.ep == 1;
+  return job.experts->capacity == 0 || !experts_apart(strategy) || !gathers ||
+         gathered_tokens(job, strategy) % job.sequence == 0;
+}
+
 Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   const Experts& experts = *job.experts;
   const std::int64_t etp = experts_tensor_parallel(strategy);
@@ -27,12 +40,10 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   if (etp > 1 && strategy.ep > 1) return Verdict::no("etp above 1 is not built beside ep above 1");
   if (strategy.mp > 1 && !strategy.sequence_parallel)
     return Verdict::no("experts have ranks of their own; with mp that needs sequence_parallel");
-  const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.mp;
-  const bool gathers = strategy.expert_dispatch == ExpertDispatch::all_gather || strategy.ep == 1;
-  if (experts.capacity > 0 && gathers && tokens * etp * strategy.ep % job.sequence != 0) {
+  if (!has_whole_sequences(job, strategy)) {
     return Verdict::no(
         fmt::format("capacity: the {} tokens of etp x ep ranks are not whole sequences of {}",
-                    tokens * etp * strategy.ep, job.sequence));
+                    gathered_tokens(job, strategy), job.sequence));
   }
   if (strategy.sharding_stage > 1)
     return Verdict::no("experts on ranks of their own are not built with sharding stages 2 and 3");
@@ -69,6 +80,15 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
   if (strategy.cp > 1) return Verdict::no("cp is not built for a mixture of experts");
   if (strategy.fp8 != Fp8::none) return Verdict::no("fp8 is not built for a mixture of experts");
   return Verdict::yes();
+}
+
+std::int64_t fewest_sequences(const Job& job, const Strategy& strategy) {
+  if (!job.experts) return 1;
+  Strategy fewer = strategy;
+  for (fewer.micro_batch = 1; fewer.micro_batch < strategy.micro_batch; ++fewer.micro_batch) {
+    if (strategy.micro_batch % fewer.micro_batch == 0 && has_whole_sequences(job, fewer)) break;
+  }
+  return fewer.micro_batch;
 }
 
 }  // namespace plimsoll

@@ -78,6 +78,26 @@ Verdict context_is_possible(const Framework& framework, const Strategy& strategy
   return Verdict::yes();
 }
 
+Verdict experts_are_possible(const Framework& framework, const Strategy& strategy) {
+  const auto& dispatches = framework.can.expert_dispatch;
+  const auto& apart = framework.can.expert_tensor_parallel;
+  if (strategy.ep > 1 && dispatches.value.empty()) {
+    return refuse(field_is(strategy, "ep"), framework, "has all experts on each rank",
+                  dispatches.source);
+  }
+  if (strategy.ep > 1 && !dispatches.value.has(strategy.expert_dispatch)) {
+    return refuse(field_is(strategy, "expert_dispatch"), framework, "sends tokens otherwise",
+                  dispatches.source);
+  }
+  const std::int64_t usual = strategy.ep > 1 ? 1 : strategy.mp;
+  if (experts_tensor_parallel(strategy) != usual && !apart.value) {
+    return refuse(field_is(strategy, "etp"), framework,
+                  usual == 1 ? "has whole experts" : "splits experts as it splits other layers",
+                  apart.source);
+  }
+  return Verdict::yes();
+}
+
 Verdict sharding_is_possible(const Framework& framework, const Strategy& strategy) {
   if (strategy.sharding_stage == 0) return Verdict::yes();
   const Capabilities& can = framework.can;
@@ -262,6 +282,7 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   if (Verdict verdict = degrees_are_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = order_is_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = context_is_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = experts_are_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = gathers_are_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = pipeline_is_possible(framework, strategy); !verdict) return verdict;

@@ -67,12 +67,6 @@ enum class ParameterGather : std::uint8_t {
   segment,  ///< owner mode: once per segment of the step
 };
 
-/// An ExpertDispatch says how tokens reach the ranks of their experts.
-enum class ExpertDispatch : std::uint8_t {
-  all_to_all,  ///< each row goes to the rank of its expert
-  all_gather,  ///< all ranks get all tokens, and the sums of their rows are scattered
-};
-
 struct Strategy {
   std::int64_t mp = 1, pp = 1, dp = 1;
   std::int64_t sharding_degree = 1;

@@ -107,7 +107,7 @@ const std::vector<ChoiceField> kChoices = {
     choice_field<&Strategy::moment_type>("moment_type", kMomentTypes),
     choice_field<&Strategy::fp8>("fp8", kFp8s),
     choice_field<&Strategy::context_exchange>("context_exchange", kContextExchanges),
-    choice_field<&Strategy::expert_dispatch>("expert_dispatch", {"all_to_all", "all_gather"}),
+    choice_field<&Strategy::expert_dispatch>("expert_dispatch", kExpertDispatches),
     choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
 };
 

@@ -7,6 +7,7 @@
 #include "passes/cut/program_builder.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/expert_rules.h"
 #include "planner/bounds/ring_rounds.h"
 
 namespace plimsoll {
@@ -237,6 +238,12 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
   grid.degree[std::size_t(Axis::mp)] = plain.mp;
   grid.degree[std::size_t(Axis::cp)] = plain.cp;
   grid.degree[std::size_t(Axis::dp)] = target_.devices / (plain.mp * plain.cp);
+  if (experts_apart(plain)) {  // neighbours, as in any grid of the usual order
+    const std::int64_t etp = experts_tensor_parallel(plain);
+    grid.degree[std::size_t(Axis::etp)] = etp;
+    grid.degree[std::size_t(Axis::ep)] = plain.ep;
+    grid.degree[std::size_t(Axis::edp)] = target_.devices / (etp * plain.ep);
+  }
   Cut result{lower_graph({job, plain, target_.framework()}, {}, Proof::none), {}, {}};
   result.cut = cut_blocks(result.graph, arena_alignment(job, plain), backward_cut(plain));
   result.all = micro_batch_program(result.graph, result.cut, grid);
@@ -294,11 +301,12 @@ std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plai
 }
 
 MicroBatchProgram FactsCache::sequences_of(const Strategy& plain) const {
-  const auto one = few_sequences(plain, 1);
-  if (plain.micro_batch == 1) return *one;
-  const auto two = few_sequences(plain, 2);
-  if (plain.micro_batch == 2) return *two;
-  auto all = extended(*one, *two, plain.micro_batch);
+  const std::int64_t fewest = fewest_sequences(target_.job, plain);
+  const auto one = few_sequences(plain, fewest);
+  if (plain.micro_batch == fewest) return *one;
+  const auto two = few_sequences(plain, 2 * fewest);
+  if (plain.micro_batch == 2 * fewest) return *two;
+  auto all = extended(*one, *two, plain.micro_batch / fewest);
   return all ? *std::move(all) : cut(plain).all;
 }
 

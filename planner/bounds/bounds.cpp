@@ -11,6 +11,7 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/stage_blocks.h"
 #include "planner/bounds/pipeline_step.h"
 
@@ -111,7 +112,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
     plain.sequence_parallel = false;
   }
-  plain.micro_batch = 1;
+  plain.micro_batch = fewest_sequences(target_.job, plain);
   plain.recompute = Recompute::none;
   plain.recompute_layers = 0;
   plain.recompute_list.clear();
@@ -156,7 +157,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 
 MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   Strategy alike = strategy;
-  alike.micro_batch = 1;
+  alike.micro_batch = fewest_sequences(target_.job, alike);
   alike.recompute = Recompute::none;
   alike.recompute_layers = 0;
   alike.recompute_list.clear();

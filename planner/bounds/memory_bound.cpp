@@ -8,6 +8,7 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_blocks.h"
 
@@ -302,7 +303,7 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassCon
   plain.pp = std::min<std::int64_t>(plain.pp, 3);
   plain.layer_split.assign(std::size_t(plain.pp), layers);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
-  plain.micro_batch = 1;
+  plain.micro_batch = fewest_sequences(context.job, plain);
   plain.recompute = Recompute::none;
   plain.recompute_layers = 0;
   plain.recompute_list.clear();

@@ -7,6 +7,7 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/expert_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -40,13 +41,13 @@ Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {
 
 MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts& costs) {
   Strategy small = whole.strategy;
-  small.micro_batch = 1;
+  small.micro_batch = fewest_sequences(whole.job, small);
   small.recompute = Recompute::none;
   small.recompute_layers = 0;
   small.recompute_list.clear();
   const std::int64_t m = std::min(micro_batches(whole.job, whole.strategy), kEveryKind);
   Job few = whole.job;
-  few.global_batch = m * small.dp * small.sharding_degree;
+  few.global_batch = m * small.micro_batch * small.dp * small.sharding_degree;
   const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(few, small);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "models/job/layer_forms.h"
+#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "simulator/simulate.h"
 
@@ -119,14 +121,27 @@ bool FamilyBounds::has_lines(const Strategy& strategy) const {
          strategy.flatten == Flatten::fused;
 }
 
+/// Returns the least number of shards, or of replicas, that experts can be shared out over.
+std::int64_t expert_unit(const Strategy& strategy) {
+  if (!experts_apart(strategy)) return 1;
+  const std::int64_t ranks = experts_tensor_parallel(strategy) * strategy.ep;
+  return ranks / std::gcd(ranks, strategy.mp);
+}
+
+/// Returns the number of replicas whose bytes are those of any more.
+std::int64_t few_replicas(const Strategy& strategy) {
+  return std::min(strategy.dp * strategy.cp, 2 * expert_unit(strategy));
+}
+
 FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const {
   Samples samples;
   for (std::size_t s = 0; s < kShards.size(); ++s) {
     for (std::size_t n = 0; n < kLayers.size(); ++n) {
       Strategy plain = as_plain_pipeline(target_.job, strategy);
-      plain.dp = std::min<std::int64_t>(strategy.dp * strategy.cp, 2);
+      plain.dp = few_replicas(strategy);
       plain.cp = 1;
-      plain.sharding_degree = optimizer_shards(strategy) > 1 ? kShards[s] : 1;
+      plain.sharding_degree =
+          optimizer_shards(strategy) > 1 ? kShards[s] * expert_unit(strategy) : 1;
       if (plain.sharding_degree == 1) plain.sharding_stage = 0;
       plain.split_boundary = plain.sequence_parallel = false;
       samples[s][n] = persistent_bytes_of(kLayers[n], context_of(target_, plain));
@@ -140,8 +155,10 @@ std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strateg
                 strategy.sharding_stage,
                 std::min<std::int64_t>(strategy.pp, 3),
                 optimizer_shards(strategy) > 1,
-                strategy.dp * strategy.cp > 1,
-                strategy.keep_gathered};
+                few_replicas(strategy),
+                strategy.keep_gathered,
+                strategy.ep,
+                strategy.etp};
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = samples_.find(key); known != samples_.end()) return known->second;
@@ -152,20 +169,23 @@ std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strateg
 }
 
 /// Returns lower bounds through two samples each. Bytes are whole + part / shards for any number of
-/// layers, and a + b x layers for any number of shards, each with an error by rounding.
+/// layers, and a + b x layers for any number of shards, each with an error by rounding. Experts on
+/// ranks of their own have a fixed multiple of these shards, so that the same holds for them.
 FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
   const std::shared_ptr<const Samples> known = samples(strategy);
   const std::int64_t shards = optimizer_shards(strategy);
-  const double rounding = rounding_of(shards) + 4 * rounding_of(kShards.back());
+  const auto unit = double(expert_unit(strategy)), fewer = unit * double(kShards[0]),
+             more = unit * double(kShards[1]);
+  const double rounding =
+      rounding_of(shards) + 4 * rounding_of(kShards.back() * expert_unit(strategy));
   const auto line = [&](std::size_t stage, Bytes LastingBytes::*bytes) {
     std::array<double, 2> of_layers = {};
     for (std::size_t n = 0; n < kLayers.size(); ++n) {
       const auto sample = [&](std::size_t s) {
         return double(((*known)[s][n][stage].*bytes).count());
       };
-      const double part = (sample(0) - sample(1)) * double(kShards[0] * kShards[1]) /
-                          double(kShards[1] - kShards[0]);
-      const double whole = sample(0) - part / double(kShards[0]);
+      const double part = (sample(0) - sample(1)) * fewer * more / (more - fewer);
+      const double whole = sample(0) - part / fewer;
       of_layers[n] = shards > 1 ? whole + part / double(shards) : sample(0);
     }
     const auto [few, many] = of_layers;
@@ -295,15 +315,16 @@ class FamilyBounds::Family {
 
   /// Whether micro-batches may fit. Larger ones need not be lowered to see that they do not.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
-    if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
+    const std::int64_t fewest = fewest_sequences(all_.target_.job, family_.base);
+    if (family_.base.micro_batch <= 2 * fewest || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
     std::optional<Work>& work = extended_[splits_backward(leanest.schedule)];
     if (!work) {
       Strategy one = leanest, two = leanest;
-      one.micro_batch = 1;
-      two.micro_batch = 2;
+      one.micro_batch = fewest;
+      two.micro_batch = 2 * fewest;
       work = Work::extended(Work(*all_.bounds_.work(one)), Work(*all_.bounds_.work(two)),
-                            family_.base.micro_batch);
+                            family_.base.micro_batch / fewest);
     }
     if (!work->known) return true;
     return line_of(0).framework.at(layers_of(group, 0)) +

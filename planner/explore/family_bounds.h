@@ -75,7 +75,8 @@ class FamilyBounds {
   class Family;
 
   bool has_lines(const Strategy& strategy) const;
-  /// Bytes between steps, by stage, of small models with so many shards and layers per stage.
+  /// Bytes between steps, by stage, of small models with so many layers per stage, and so many
+  /// times the fewest shards.
   static constexpr std::array<std::int64_t, 2> kShards = {2, 4}, kLayers = {1, 9};
   using Samples = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;
 
@@ -85,7 +86,8 @@ class FamilyBounds {
 
   const Target target_;
   const Bounds& bounds_;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool,
+                         std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Samples>> samples_;
 };

@@ -33,19 +33,20 @@ std::optional<Candidate> try_plan(const FirstPlanRequest& request, const Strateg
 /// Returns the index of the leanest family for each number of ranks that hold one copy of the
 /// model.
 std::vector<std::size_t> leanest_families(const StrategyList& legal, const Cluster& cluster) {
-  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>> order;
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::size_t>>
+      order;
   const std::span<const StrategyFamily> families = legal.families();
   for (std::size_t f = 0; f < families.size(); ++f) {
     const Strategy& s = families[f].base;
     if (s.recompute != Recompute::full && s.recompute != Recompute::none) continue;
     if (s.mp > cluster.devices_per_node || s.cp > 1) continue;
-    order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none),
+    order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none), -s.ep,
                        -s.sharding_degree * 4 - s.sharding_stage, f);
   }
   std::sort(order.begin(), order.end());
   std::vector<std::size_t> leanest;
   std::int64_t before = 0;
-  for (const auto& [ranks, batch, sharded, f] : order) {
+  for (const auto& [ranks, batch, experts, sharded, f] : order) {
     if (ranks != before) leanest.push_back(f);
     before = ranks;
   }

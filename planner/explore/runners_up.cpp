@@ -56,7 +56,7 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
 bool same_but_switches(const Strategy& a, const Strategy& b) {
   const auto split_of = [](const Strategy& s) {
     return std::tuple(s.mp, s.pp, s.cp, s.dp * s.sharding_degree, s.sharding_stage, s.micro_batch,
-                      s.recompute, s.schedule);
+                      s.recompute, s.schedule, s.ep, s.etp);
   };
   return split_of(a) == split_of(b);
 }

@@ -31,6 +31,7 @@ bool has_effect(const Strategy& strategy, std::string_view key) {
   if (key == "sequence_parallel") return strategy.mp > 1;
   if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
   if (key == "context_exchange") return strategy.cp > 1;
+  if (key == "expert_dispatch") return strategy.ep > 1;
   if (key == "prefetch_depth" || key == "keep_gathered") return strategy.sharding_stage == 3;
   return true;
 }
@@ -40,6 +41,7 @@ std::optional<std::int64_t> number_of(const Strategy& strategy, std::string_view
     if (strategy.recompute == Recompute::none) return 0;
     return strategy.recompute_layers == 0 ? kAllLayers : strategy.recompute_layers;
   }
+  if (key == "etp") return experts_tensor_parallel(strategy);
   return field_number(strategy, key);
 }
 

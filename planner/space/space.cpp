@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "planner/space/arrangements.h"
+#include "planner/space/expert_splits.h"
 
 namespace plimsoll {
 namespace {
@@ -175,12 +176,20 @@ class Choices {
     std::vector<Strategy> all = {strategy};
     if (strategy.cp > 1 && !is_fixed(fixed_, "context_exchange"))
       all.front().context_exchange = exchanges().front();
-    if (strategy.mp > 1) multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
+    if (strategy.mp > 1 && experts_apart(strategy)) {  // they need it
+      if (!is_fixed(fixed_, "sequence_parallel")) all.front().sequence_parallel = true;
+    } else if (strategy.mp > 1) {
+      multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
+    }
     if (strategy.cp > 1) multiply(all, [&](const Strategy& s) { return with_exchanges(s); });
     if (strategy.sharding_stage == 3) {
       multiply(all, [&](const Strategy& s) { return with_gathers(s); });
     }
     return all;
+  }
+
+  std::vector<Strategy> with_experts_split(const Strategy& grid) const {
+    return expert_splits(job_, framework_, grid, fixed_, limits_);
   }
 
   /// Returns bucket sizes. They matter only where gradients are reduced between ranks, in buckets.
@@ -352,17 +361,7 @@ class Enumeration {
       if (orders.tried.empty()) continue;
       grid.rank_order = orders.tried.front();
       const std::size_t first = space_.legal.families().size();
-      for (std::int64_t stage : choices_.sharding_stages(grid)) {
-        Strategy staged = grid;
-        staged.sharding_stage = stage;
-        for (std::int64_t micro_batch : choices_.micro_batches(grid)) {
-          staged.micro_batch = micro_batch;
-          for (Recompute recompute : choices_.recomputes()) {
-            staged.recompute = recompute;
-            add_switches(staged);
-          }
-        }
-      }
+      for (const Strategy& split : choices_.with_experts_split(grid)) add_grid(split);
       add_orders(first, orders);
     }
     set_reason();
@@ -370,8 +369,22 @@ class Enumeration {
   }
 
  private:
-  /// Adds a grid's families, from `first` on, in the other rank orders, which no other rule looks
-  /// at.
+  void add_grid(const Strategy& grid) {
+    for (std::int64_t stage : choices_.sharding_stages(grid)) {
+      Strategy staged = grid;
+      staged.sharding_stage = stage;
+      for (std::int64_t micro_batch : choices_.micro_batches(grid)) {
+        staged.micro_batch = micro_batch;
+        for (Recompute recompute : choices_.recomputes()) {
+          staged.recompute = recompute;
+          add_switches(staged);
+        }
+      }
+    }
+  }
+
+  /// Adds a grid's families, from `first` on, in the other rank orders. Only experts on ranks of
+  /// their own have a rule for them.
   void add_orders(std::size_t first, const RankOrders& orders) {
     const std::size_t last = space_.legal.families().size();
     if (first == last) return;
@@ -379,6 +392,7 @@ class Enumeration {
       for (std::size_t f = first; f < last; ++f) {
         StrategyFamily family = space_.legal.families()[f];
         family.base.rank_order = orders.tried[i];
+        if (experts_apart(family.base) && !choices_.verdict(family.base)) continue;
         space_.enumerated += std::int64_t(family.count());
         space_.legal.add(std::move(family));
       }

@@ -99,6 +99,7 @@ struct Space {
 /// Returns all legal strategies that vary these choices:
 ///
 ///   - cp, mp, pp, dp, sharding degree and micro-batch, over all divisors;
+///   - how experts are shared out (expert_splits.h);
 ///   - sharding stages, recompute forms and exchanges of cp that the framework has;
 ///   - the number of layers of a chunk that are recomputed;
 ///   - the number of virtual stages, with an even cut or with the model's ends counted as layers;

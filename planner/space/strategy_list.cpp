@@ -12,24 +12,27 @@ constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{6
     kMostBucket{std::int64_t{1} << 30};
 
 /// The fields that each choice of the search sets. A field that no search varies is its own choice.
-constexpr std::array<std::string_view, 18> kSearched = {"mp",
-                                                        "pp",
-                                                        "dp",
-                                                        "cp",
-                                                        "sharding_degree",
-                                                        "sharding_stage",
-                                                        "micro_batch",
-                                                        "schedule",
-                                                        "recompute",
-                                                        "grad_bucket_bytes",
-                                                        "virtual_stages",
-                                                        "embedding_as_layers",
-                                                        "loss_as_layers",
-                                                        "recompute_layers",
-                                                        "sequence_parallel",
-                                                        "split_boundary",
-                                                        "context_exchange",
-                                                        "rank_order"};
+constexpr std::string_view kSearched[] = {"mp",
+                                          "pp",
+                                          "dp",
+                                          "cp",
+                                          "ep",
+                                          "etp",
+                                          "expert_dispatch",
+                                          "sharding_degree",
+                                          "sharding_stage",
+                                          "micro_batch",
+                                          "schedule",
+                                          "recompute",
+                                          "grad_bucket_bytes",
+                                          "virtual_stages",
+                                          "embedding_as_layers",
+                                          "loss_as_layers",
+                                          "recompute_layers",
+                                          "sequence_parallel",
+                                          "split_boundary",
+                                          "context_exchange",
+                                          "rank_order"};
 /// Fields that are searched in sharding stage 3 only.
 constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
 /// Fields that are chosen by stage (layer_choices.h).
@@ -82,7 +85,7 @@ std::vector<std::string_view> not_searched() {
   std::vector<std::string_view> keys;
   for (const std::string_view key : strategy_keys()) {
     const auto has = [&](const auto& list) {
-      return std::find(list.begin(), list.end(), key) != list.end();
+      return std::ranges::find(list, key) != std::ranges::end(list);
     };
     if (!has(kSearched) && !has(kGathers) && !has(kByStage)) keys.push_back(key);
   }

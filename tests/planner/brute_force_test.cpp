@@ -110,6 +110,47 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
   EXPECT_GT(on_front, 10);
 }
 
+/// Draws a problem whose job has experts, and whose framework can share them out.
+Problem problem_with_experts(std::mt19937_64& random) {
+  while (true) {
+    Problem problem = random_llama_problem(random);
+    if (!problem.job.experts || problem.framework.can.expert_dispatch.value.empty()) continue;
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = 4;
+    problem.job.layers = std::min<std::int64_t>(problem.job.layers, 3);
+    problem.job.global_batch = 4;
+    return problem;
+  }
+}
+
+TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
+  std::mt19937_64 random(12);
+  std::int64_t planned = 0, apart = 0;
+  for (int i = 0; i < problems_to_draw(8); ++i) {
+    Problem problem = problem_with_experts(random);
+    if (i % 2 == 1) {  // memory decides
+      const Target roomy = problem.target();
+      const Space space = enumerate(SearchRequest{roomy});
+      ASSERT_FALSE(space.legal.empty());
+      const Strategy strategy = space.legal[random() % space.legal.size()];
+      const Footprint footprint = lay_out(roomy, strategy, Proof::structure);
+      problem.cluster.device.memory =
+          largest(footprint.stages, &StagePrediction::arena) + outside_program(roomy, strategy);
+      for (OtherDevices& others : problem.cluster.other_devices)
+        others.device.memory = problem.cluster.device.memory;
+    }
+    const SearchRequest request = request_of(problem);
+    const std::string expected = outcome(request, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
+                                                                          << describe(problem);
+    if (expected[0] != '{') continue;
+    ++planned;
+    apart += experts_apart(parse_plan(expected, "FILE").strategy);
+  }
+  EXPECT_GT(planned, 3);
+  EXPECT_GT(apart, 0);
+}
+
 TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
   std::mt19937_64 random(11);
   const int problems = problems_to_draw(30);

@@ -21,6 +21,24 @@ double spread(std::mt19937_64& random, double low, double decades) {
   return low * std::pow(10, decades * double(random() % 1000) / 1000);
 }
 
+/// A mixture of experts, small enough that some ranks get no rows.
+void draw_experts(std::mt19937_64& random, Job& job) {
+  const auto coin = [&] { return random() % 2 == 0; };
+  job.activation = one_of(random, {Activation::swiglu, Activation::geglu});
+  job.mlp_bias = false;
+  Experts experts;
+  experts.count = one_of<std::int64_t>(random, {4, 6, 8, 16});
+  experts.chosen = one_of<std::int64_t>(random, {1, 2, 3});
+  experts.ffn_hidden = one_of<std::int64_t>(random, {4, 12, 24});
+  experts.shared_ffn_hidden = one_of<std::int64_t>(random, {0, 8, 24});
+  if (job.layers > 2 && coin()) experts.dense_layers = 1;
+  experts.score = coin() ? RouterScore::softmax : RouterScore::sigmoid;
+  experts.capacity = one_of(random, {0.0, 0.0, 1.3});
+  experts.load = one_of(random, {1.0, 1.1, 1.7});
+  experts.balance_loss = one_of(random, {0.0, 0.01});
+  job.experts = experts;
+}
+
 /// The choices in which descendants of LLaMA differ.
 void draw_llama(std::mt19937_64& random, Job& job) {
   const auto coin = [&] { return random() % 2 == 0; };
@@ -39,6 +57,7 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
   job.score_cap = one_of(random, {0.0, 2.0});
   job.head_bias = coin();
+  if (random() % 3 == 0) draw_experts(random, job);
   if (random() % 4 != 0) return;
   job.kv_heads = job.heads;
   job.head_size = 0;
@@ -202,6 +221,9 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
   });
   keep_if_legal([&](Strategy& s) {
     s.sharding_owner = one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy});
+  });
+  keep_if_legal([&](Strategy& s) {
+    s.expert_rows_percent = one_of<std::int64_t>(random, {100, 133, 1000});
   });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });

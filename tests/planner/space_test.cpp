@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "tests/predict/fixtures.h"
@@ -71,6 +72,46 @@ TEST(Space, SwitchesThatAFrameworkLacksAreNotTried) {
   }
   EXPECT_TRUE(interleaves);
   EXPECT_TRUE(splits);
+}
+
+Job job_with_experts() {  // 4 of them
+  return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "expert-nano.json");
+}
+
+/// The ways in which strategies share out experts: "ep etp dispatch".
+std::set<std::string> ways_to_share_experts(const Space& space) {
+  std::set<std::string> ways;
+  for (const Strategy& s : space.legal) {
+    ways.insert(field_text(s, "ep") + " " + field_text(s, "etp") + " " +
+                field_text(s, "expert_dispatch"));
+  }
+  return ways;
+}
+
+TEST(Space, ExpertsAreSharedOutInAllWaysOfTheFramework) {
+  const Job job = job_with_experts();
+  const auto ways = [&](const char* framework, const Fixed& fixed, const Limits& limits = {}) {
+    return ways_to_share_experts(
+        enumerate(job, framework_by_name(framework), 8, fixed, {}, limits));
+  };
+  using Ways = std::set<std::string>;
+  EXPECT_EQ(ways("megatron-lm", {{"mp", "1"}, {"pp", "1"}, {"dp", "8"}}),
+            (Ways{"1 0 all_to_all", "2 0 all_to_all", "2 0 all_gather", "4 0 all_to_all",
+                  "4 0 all_gather"}));
+  // Each mp rank has a part of each expert, or all of each.
+  EXPECT_EQ(ways("megatron-lm", {{"mp", "2"}, {"ep", "1"}}),
+            (Ways{"1 0 all_to_all", "1 1 all_to_all"}));
+  EXPECT_EQ(ways("torchtitan", {{"mp", "1"}, {"ep", "2"}}), (Ways{"2 0 all_to_all"}));
+  EXPECT_EQ(ways("megatron-lm-2021", {{"mp", "1"}}), (Ways{"1 0 all_to_all"}));
+  EXPECT_EQ(ways("megatron-lm", {{"mp", "1"}, {"expert_dispatch", "all_gather"}},
+                 {make_limit(LimitKind::most, "ep", "2")}),
+            (Ways{"1 0 all_gather", "2 0 all_gather"}));
+}
+
+TEST(Space, ExpertsOnOtherRanksNeedTheirTokensSplit) {
+  for (const Strategy& s :
+       enumerate(job_with_experts(), framework_by_name("megatron-lm"), 4, {}).legal)
+    EXPECT_TRUE(!experts_apart(s) || s.mp == 1 || s.sequence_parallel) << strategy_summary(s);
 }
 
 TEST(Space, FixedSwitchesStay) {

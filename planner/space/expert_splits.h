@@ -1,0 +1,26 @@
+// Expert splits: the ways to share out a job's experts over the ranks of a stage.
+#pragma once
+
+#include <vector>
+
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+#include "planner/space/limits.h"
+
+namespace plimsoll {
+
+/// Returns the strategy with each way to share out experts that is tried. The first is the usual
+/// one. Keys of `fixed` keep the strategy's values, and values outside `limits` are left out.
+///
+///   - ep: every number of ranks that divides the experts and the ranks of a stage that may share
+///     them out (Grid::folded);
+///   - etp: experts are whole, or as many ranks share each as share the other layers (mp);
+///   - expert_dispatch, with ep above 1: all that the framework has.
+///
+/// A job without experts has one way. So has a framework that cannot share them out.
+std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
+                                    const Strategy& strategy, const Fixed& fixed,
+                                    const Limits& limits);
+
+}  // namespace plimsoll
