@@ -9,6 +9,7 @@
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
+#include "published/published_job.h"
 #include "published/stated_row.h"
 
 namespace plimsoll {
@@ -44,6 +45,35 @@ void read_hardware(JsonObject hardware, PublishedRun& run) {
   run.gpus_per_node = maybe_integer(hardware, "gpus_per_node");
 }
 
+Latent latent_of(JsonObject mla) {
+  Latent latent;
+  latent.q_rank = maybe_integer(mla, "q_lora_rank").value_or(0);
+  latent.kv_rank = mla.integer("kv_lora_rank", 1, kMostInteger);
+  latent.nope = mla.integer("qk_nope_head_dim", 1, kMostInteger);
+  latent.rope = mla.integer("qk_rope_head_dim", 1, kMostInteger);
+  latent.value = mla.integer("v_head_dim", 1, kMostInteger);
+  return latent;
+}
+
+Experts experts_of(JsonObject& model) {
+  Experts experts;
+  experts.count = model.integer("experts", 2, kMostInteger);
+  experts.chosen = model.integer("top_k", 1, kMostInteger);
+  experts.ffn_hidden = maybe_integer(model, "expert_ffn_hidden")
+                           .value_or(maybe_integer(model, "ffn_hidden").value_or(0));
+  if (model.has("shared_expert_ffn_hidden"))
+    experts.shared_ffn_hidden = model.integer("shared_expert_ffn_hidden", 0, kMostInteger);
+  if (model.has("dense_layers"))
+    experts.dense_layers = model.integer("dense_layers", 0, kMostInteger);
+  return experts;
+}
+
+/// How tokens are shared out. Without a word on balance a job's usual load counts.
+void read_routing(JsonObject moe, Experts& experts) {
+  experts.capacity = maybe_number(moe, "capacity_factor").value_or(0);
+  if (maybe_boolean(moe, "balanced").value_or(false)) experts.load = 1;
+}
+
 void read_model(JsonObject model, PublishedRun& run) {
   run.model = model.text("name");
   run.hidden = maybe_integer(model, "hidden");
@@ -53,6 +83,11 @@ void read_model(JsonObject model, PublishedRun& run) {
   run.ffn_hidden = maybe_integer(model, "ffn_hidden");
   run.vocab = maybe_integer(model, "vocab");
   run.sequence = maybe_integer(model, "seq_len");
+  run.head_size = maybe_integer(model, "head_dim");
+  run.qk_norm = maybe_boolean(model, "qk_norm").value_or(false);
+  if (model.has("experts")) run.experts = experts_of(model);
+  if (model.has("mla")) run.latent = latent_of(model.object("mla"));
+  if (model.has("mtp_layers")) run.predicted_ahead = model.integer("mtp_layers", 0, kMostInteger);
 }
 
 std::int64_t degree(JsonObject& parallel, std::string_view key) {
@@ -75,6 +110,8 @@ void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.pp = degree(parallel, "pp");
   run.dp = degree(parallel, "dp");
   run.cp = degree(parallel, "cp");
+  run.ep = degree(parallel, "ep");
+  run.etp = maybe_integer(parallel, "etp").value_or(0);
   run.virtual_stages = maybe_integer(parallel, "vpp");
   if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
   run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
@@ -101,6 +138,11 @@ void read_measured(JsonObject& row, PublishedRun& run) {
   if (const auto derived = time_of(row, "derived_step_time_s"); derived && !run.step_time) {
     run.step_time = derived;
     run.step_time_derived = true;
+  }
+  if (const auto rate = maybe_number(measured, "tflops_per_gpu")) {
+    run.flops_rate = FlopsPerSecond(*rate * 1e12);
+  } else if (const auto share = maybe_number(measured, "mfu"); share && run.utilised_peak > 0) {
+    run.flops_rate = FlopsPerSecond(*share * run.utilised_peak);
   }
   constexpr std::string_view kUnits[] = {"GB", "GiB"};
   const bool binary =
@@ -179,6 +221,9 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.ends_as_layers = maybe_integer(stated, "ends_as_layers").value_or(0);
   if (stated.has("schedule")) run.schedule = Schedule(stated.choice("schedule", kSchedules));
   run.clip_norm = maybe_number(stated, "clip_norm");
+  run.counted_attention =
+      maybe_choice<CountedAttention>(stated, "counted_attention", kCountedAttentions);
+  run.utilised_peak = maybe_number(stated, "mfu_of_tflops").value_or(0) * 1e12;
   run.micro_is_local_batch = maybe_boolean(stated, "micro_is_local_batch").value_or(false);
   run.memory_of_last_rank = maybe_boolean(stated, "memory_of_last_rank").value_or(false);
   run.also_needs = maybe_text(stated, "needs");
@@ -203,9 +248,11 @@ PublishedRun read_row(JsonObject row) {
   run.framework_words = maybe_text(row, "framework");
   run.shards_within_node = maybe_text(row, "sharding") == "HSDP";
   run.finetuning = maybe_text(row, "finetuning");
+  if (run.experts && row.has("moe")) read_routing(row.object("moe"), *run.experts);
   if (row.has("needs")) run.needs = row.texts("needs");
   if (row.has("stated")) read_stated(row.object("stated"), run);
   read_measured(row, run);
+  derive_step_time(run);
   return run;
 }
 

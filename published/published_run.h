@@ -1,6 +1,7 @@
 // A published run is one measured training step that somebody published, as a stated row says it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -35,6 +36,10 @@ enum class StatedRecompute : std::uint8_t {
 inline constexpr std::string_view kStatedRecomputes[] = {"unknown", "none",   "selective",
                                                          "full",    "per_op", "layers"};
 
+/// A CountedAttention says which scores of causal attention a source counts in a rate of FLOP/s.
+enum class CountedAttention : std::uint8_t { whole, seen };
+inline constexpr std::array<std::string_view, 2> kCountedAttentions = {"whole", "seen"};
+
 /// A Rack is a node that joins the trays of a rack; sources count the trays.
 struct Rack {
   std::int64_t devices = 0;
@@ -59,6 +64,11 @@ struct PublishedRun {
   // Model.
   std::string model;
   std::optional<std::int64_t> hidden, layers, heads, kv_heads, ffn_hidden, vocab, sequence;
+  std::optional<std::int64_t> head_size;
+  std::optional<Experts> experts;
+  std::optional<Latent> latent;
+  bool qk_norm = false;
+  std::int64_t predicted_ahead = 0;  ///< multi-token prediction modules
   Family architecture = Family::gpt;
   std::optional<Activation> activation;  ///< where it is not the family's usual one
   std::optional<NormKind> norm;
@@ -69,7 +79,8 @@ struct PublishedRun {
   std::optional<DType> precision;   ///< type of matmuls, except in layers that are in FP8
 
   // Parallelism.
-  std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
+  std::int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
+  std::int64_t etp = 0;  ///< ranks that share each expert; 0: not stated
   std::optional<std::int64_t> virtual_stages, zero_stage;
   std::optional<bool> sequence_parallel;
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
@@ -115,6 +126,11 @@ struct PublishedRun {
   // The next fields are measured.
   std::optional<Seconds> step_time;  ///< printed by the source, else derived from its throughput
   bool step_time_derived = false;
+  /// The rate that the source prints, and how it counts the FLOPs of attention: where both are
+  /// stated and a step time is not, it is derived of them.
+  std::optional<FlopsPerSecond> flops_rate;
+  double utilised_peak = 0;  ///< FLOP/s of a device of which the source prints the share; 0: none
+  std::optional<CountedAttention> counted_attention;
   std::optional<Bytes> memory_allocated, memory_reserved, memory_device;
   /// Whether memory is that of the last rank, and not that of the rank with most memory.
   bool memory_of_last_rank = false;

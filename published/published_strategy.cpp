@@ -2,6 +2,7 @@
 #include "published/published_strategy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "passes/strategy/pipeline_order.h"
@@ -82,6 +83,10 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.mp = run.tp;
   strategy.pp = run.pp;
   strategy.cp = run.cp;
+  strategy.ep = run.ep;
+  strategy.etp = run.etp;
+  // Frameworks allocate the rows that come.
+  if (run.experts) strategy.expert_rows_percent = std::llround(100 * run.experts->load);
   strategy.schedule = run.schedule;
   strategy.virtual_stages = is_placed_as_v(run.schedule) ? 2 : run.virtual_stages.value_or(1);
   shard(run, strategy);

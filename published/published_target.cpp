@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "models/presets/presets.h"
+#include "published/published_job.h"
 #include "published/published_strategy.h"
 
 namespace plimsoll {
@@ -39,19 +40,29 @@ Cluster cluster_of(const PublishedRun& run) {
   return cluster;
 }
 
+/// Whether a predictor of this kind has what a row needs.
+bool is_met(std::string_view need, const PublishedRun& run) {
+  if (need == "vocabulary unknown") return run.vocab.has_value();
+  if (need == "moe") return run.experts.has_value();
+  if (need == "zero-bubble")
+    return run.framework && run.framework->can.schedules.value.has(Schedule::zb_h1);
+  // Where a row does not say whether layers were repeated, or how large micro-batches were, all
+  // ways to run are predicted.
+  return need == "fp8" || need == "cp" || need == "recompute unknown" ||
+         need == "micro-batch unknown";
+}
+
 /// The need of a predictor of this kind that a row does not meet; empty: all is there.
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
     // Both ways to run are predicted where a row does not say whether layers were repeated.
-    const bool known = (need == "vocabulary unknown" && run.vocab) || need == "recompute unknown" ||
-                       (need == "zero-bubble" && run.framework &&
-                        run.framework->can.schedules.value.has(Schedule::zb_h1));
-    if (need != "fp8" && need != "cp" && !known) return need;
+    if (!is_met(need, run)) return need;
   }
   if (!run.hidden || !run.layers || !run.heads) return "model size";
   if (!run.vocab) return "vocabulary";
   if (!run.sequence) return "sequence";
   if (!run.also_needs.empty()) return run.also_needs;
+  if (run.predicted_ahead > 0) return "multi-token prediction";
   if (!run.finetuning.empty()) return "finetuning";
   if (!run.precision) return "precision " + run.precision_words;
   if (!run.framework) return "framework " + run.framework_words;
@@ -59,28 +70,6 @@ std::string missing_of(const PublishedRun& run) {
     return "partition: a cut of the model's parts into pp stages";
   if (run.cluster.empty()) return "gpu " + run.gpu;
   return "";
-}
-
-Job job_of(const PublishedRun& run, std::int64_t global_batch) {
-  Job job;
-  job.name = "published";
-  job.family = run.architecture;
-  if (run.activation) job.activation = *run.activation;
-  if (run.norm) job.norm = *run.norm;
-  job.layers = *run.layers;
-  job.hidden = *run.hidden;
-  job.heads = *run.heads;
-  job.kv_heads = run.kv_heads.value_or(job.heads);
-  job.ffn_hidden = run.ffn_hidden.value_or(4 * job.hidden);
-  job.vocab = *run.vocab;
-  job.sequence = *run.sequence;
-  job.global_batch = global_batch;
-  job.precision = *run.precision;
-  job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
-  job.dropout = run.dropout;
-  if (run.clip_norm) job.clip_norm = *run.clip_norm;
-  if (job.precision == DType::f16) job.loss_scale = LossScale{};
-  return job;
 }
 
 /// Returns the preset, changed by the facts that the run's source states.
@@ -128,7 +117,7 @@ bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibrati
 
 /// Returns whether a job of these sizes is allowed.
 bool find_job(const PublishedRun& run, std::int64_t global_batch, PublishedTarget& target) {
-  target.job = job_of(run, global_batch);
+  target.job = published_job(run, global_batch);
   if (run.pads_vocabulary)
     target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, run.tp);
   try {

@@ -1,0 +1,65 @@
+// Jobs of published runs, and the FLOPs that their sources count.
+#include "published/published_job.h"
+
+#include "base/json.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Returns the FLOPs of one sequence's forward pass as the source counts them.
+Flops counted_flops(const Job& job, CountedAttention attention) {
+  const Flops all = forward_matmul_flops_per_sequence(job);
+  if (attention == CountedAttention::whole) return all;
+  const double scores = 2.0 * double(job.layers * job.heads) *
+                        double(head_width(job) + value_width(job)) * double(job.sequence) *
+                        double(job.sequence);
+  return all - Flops(scores / 2);
+}
+
+}  // namespace
+
+Job published_job(const PublishedRun& run, std::int64_t global_batch) {
+  Job job;
+  job.name = "published";
+  job.family = run.architecture;
+  if (run.activation) job.activation = *run.activation;
+  if (run.norm) job.norm = *run.norm;
+  job.layers = *run.layers;
+  job.hidden = *run.hidden;
+  job.heads = *run.heads;
+  job.kv_heads = run.kv_heads.value_or(job.heads);
+  job.ffn_hidden = run.ffn_hidden.value_or(4 * job.hidden);
+  job.vocab = *run.vocab;
+  job.sequence = *run.sequence;
+  job.global_batch = global_batch;
+  job.precision = *run.precision;
+  const bool own_heads = run.head_size && *run.head_size * job.heads != job.hidden;
+  const bool plain_llama = job.family == Family::llama && !run.latent;
+  if (own_heads && plain_llama) job.head_size = *run.head_size;
+  job.qk_norm = run.qk_norm && plain_llama;
+  job.experts = run.experts;
+  job.latent = run.latent;
+  job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
+  job.dropout = run.dropout;
+  if (run.clip_norm) job.clip_norm = *run.clip_norm;
+  if (job.precision == DType::f16) job.loss_scale = LossScale{};
+  return job;
+}
+
+void derive_step_time(PublishedRun& run) {
+  const bool sized = run.hidden && run.layers && run.heads && run.vocab && run.sequence &&
+                     run.precision && run.global_batch && run.gpus > 0;
+  if (run.step_time || !run.flops_rate || !run.counted_attention || !sized) return;
+  const Job job = published_job(run, *run.global_batch);
+  try {
+    check_job(job, run.id);
+  } catch (const InputError&) {
+    return;  // published_target() says what is wrong
+  }
+  const Flops step = counted_flops(job, *run.counted_attention) * 3.0 * double(*run.global_batch);
+  run.step_time = step / (*run.flops_rate * double(run.gpus));
+  run.step_time_derived = true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,106 @@
+// Published runs of mixtures of experts: their jobs, their ranks, and step times of printed rates.
+#include <gtest/gtest.h>
+
+#include "tests/published/published_rows.h"
+
+namespace plimsoll {
+namespace {
+
+/// A row of a model as large as Qwen3-30B-A3B, which no rule knows by name.
+Json expert_row() {
+  return parse_json(R"({"id": "test/1", "source": {"repo_or_doc": "doc", "path_or_issue": "page"},
+    "hardware": {"gpu": "H100-80GB SXM", "gpus": 16, "gpus_per_node": 8},
+    "model": {"name": "some experts", "hidden": 2048, "layers": 48, "heads": 32, "kv_heads": 4,
+              "ffn_hidden": 6144, "vocab": 151936, "seq_len": 4096, "head_dim": 128,
+              "qk_norm": true, "experts": 128, "top_k": 8, "expert_ffn_hidden": 768,
+              "shared_expert_ffn_hidden": null, "dense_layers": 0},
+    "parallel": {"tp": 2, "pp": 1, "dp": 8, "ep": 8, "etp": 1, "zero_stage": 1,
+                 "sequence_parallel": true},
+    "batch": {"micro": 1, "global": 64}, "precision": "bf16", "recompute": "none",
+    "attention": "flash", "measured": {"step_time_s": 3.5}, "framework": "megatron-core",
+    "needs": ["moe", "micro-batch unknown"], "moe": {"balanced": true}})",
+                    "row.json");
+}
+
+TEST(ExpertRuns, JobsAndStrategiesAreOfTheRowsFields) {
+  const PublishedTarget target = target_of(expert_row(), own_numbers());
+  ASSERT_EQ(target.missing, "");
+  ASSERT_TRUE(target.job.experts);
+  EXPECT_EQ(target.job.experts->count, 128);
+  EXPECT_EQ(target.job.experts->chosen, 8);
+  EXPECT_EQ(target.job.experts->ffn_hidden, 768);
+  EXPECT_EQ(target.job.experts->load, 1);
+  EXPECT_EQ(target.job.head_size, 128);
+  EXPECT_TRUE(target.job.qk_norm);
+  EXPECT_EQ(target.job.family, Family::llama);
+  EXPECT_EQ(target.strategies.at(0).ep, 8);
+  EXPECT_EQ(target.strategies.at(0).etp, 1);
+  EXPECT_EQ(target.strategies.at(0).expert_rows_percent, 100);
+}
+
+TEST(ExpertRuns, ExpertsAreSharedAsOtherLayersWhereNothingIsStated) {
+  Json row = expert_row();
+  row["parallel"]["etp"] = nullptr;
+  EXPECT_EQ(run_of(row).etp, 2);
+  row["framework"] = "megatron-bridge";
+  EXPECT_EQ(run_of(row).etp, 1);
+}
+
+TEST(ExpertRuns, RoutingIsEvenWhereItIsForcedOrCapped) {
+  Json row = expert_row();
+  row["moe"] = {{"balanced", false}};
+  EXPECT_GT(run_of(row).experts->load, 1);
+  row["moe"] = {{"balanced", nullptr}, {"capacity_factor", 1.0}};
+  EXPECT_EQ(run_of(row).experts->load, 1);
+  EXPECT_EQ(run_of(row).experts->capacity, 1);
+  row["moe"]["capacity_factor"] = 1.5;
+  EXPECT_GT(run_of(row).experts->load, 1);
+}
+
+TEST(ExpertRuns, LatentAttentionIsRead) {
+  Json row = expert_row();
+  row["model"]["mla"] = {{"q_lora_rank", 1536},
+                         {"kv_lora_rank", 512},
+                         {"qk_nope_head_dim", 128},
+                         {"qk_rope_head_dim", 64},
+                         {"v_head_dim", 128}};
+  row["model"]["kv_heads"] = 32;
+  const PublishedTarget target = target_of(row, own_numbers());
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.job.latent, (Latent{1536, 512, 128, 64, 128}));
+}
+
+TEST(ExpertRuns, WhatIsNotBuiltIsNamed) {
+  Json row = expert_row();
+  row["moe"]["a2a_overlap"] = true;
+  EXPECT_EQ(target_of(row).missing, "overlap of expert exchanges");
+  Json without = expert_row();
+  without["model"]["experts"] = nullptr;
+  EXPECT_EQ(target_of(without).missing, "moe");
+}
+
+/// 6 x (layers + head) FLOPs of each token, and scores as `share` of all.
+double flops_per_token(double share) {
+  const double h = 2048, attention = 2 * h * 4096 + 2 * h * 512, router = h * 128;
+  const double experts = 8 * 3 * h * 768, scores = share * 2 * 4096 * 4096;
+  return 6 * (48 * (attention + router + experts + scores) + 151936 * h);
+}
+
+TEST(ExpertRuns, RatesGiveStepTimesWhereTheirCountIsStated) {
+  Json row = expert_row();
+  row["measured"] = {{"tflops_per_gpu", 200}};
+  EXPECT_FALSE(run_of(row).step_time);
+  row["stated"] = {{"counted_attention", "seen"}};
+  const double tokens = 64 * 4096, rate = 16 * 200e12;
+  ASSERT_TRUE(run_of(row).step_time);
+  EXPECT_TRUE(run_of(row).step_time_derived);
+  EXPECT_NEAR(run_of(row).step_time->value(), tokens * flops_per_token(0.5) / rate, 1e-6);
+  row["measured"] = {{"mfu", 0.2}};
+  row["stated"] = {{"counted_attention", "whole"}, {"mfu_of_tflops", 1000}};
+  EXPECT_NEAR(run_of(row).step_time->value(), tokens * flops_per_token(1) / rate, 1e-6);
+  row["batch"]["global"] = nullptr;
+  EXPECT_FALSE(run_of(row).step_time);
+}
+
+}  // namespace
+}  // namespace plimsoll
