@@ -47,6 +47,11 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "norm",
                                            "norm_place",
                                            "mlp_input",
+                                           "latent.q_rank",
+                                           "latent.kv_rank",
+                                           "latent.nope",
+                                           "latent.rope",
+                                           "latent.value",
                                            "experts.count",
                                            "experts.chosen",
                                            "experts.ffn_hidden",
@@ -90,6 +95,25 @@ std::string text_of_json(const Json& value) {
   return value.dump();
 }
 
+/// Adds what files leave out of experts and of latent attention.
+void add_usual(const Job& job, FlagFields& fields) {
+  if (job.latent) {
+    fields.erase("head_size");
+    fields["latent.q_rank"] = fmt::format("{}", job.latent->q_rank);
+  }
+  if (!job.experts) return;
+  const Experts& experts = *job.experts;
+  fields["experts.shared_ffn_hidden"] = fmt::format("{}", experts.shared_ffn_hidden);
+  fields["experts.dense_layers"] = fmt::format("{}", experts.dense_layers);
+  fields["experts.scale"] = fmt::format("{}", experts.scale);
+  fields["experts.groups"] = fmt::format("{}", experts.groups);
+  fields["experts.top_groups"] = fmt::format("{}", experts.top_groups);
+  fields["experts.group_best"] = fmt::format("{}", experts.group_best);
+  fields["experts.capacity"] = fmt::format("{}", experts.capacity);
+  fields["experts.balance_loss"] = fmt::format("{}", experts.balance_loss);
+  fields["experts.z_loss"] = fmt::format("{}", experts.z_loss);
+}
+
 void add_json(FlagFields& fields, const std::string& prefix, const Json& object) {
   for (const auto& [key, value] : object.items()) {
     if (value.is_object()) {
@@ -113,9 +137,9 @@ std::string framework_text(const Value& value) {
 
 /// Returns whether a key's values are true and false.
 bool is_boolean(std::string_view key) {
-  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias", "out_bias",
-                                            "mlp_bias",        "qk_norm",  "experts.normalized",
-                                            "precision_aware"};
+  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias",    "out_bias",
+                                            "mlp_bias",        "qk_norm",     "experts.normalized",
+                                            "precision_aware", "has_experts", "has_latent"};
   if (has(kBooleans, key)) return true;
   bool boolean = false;
   for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {
@@ -159,6 +183,7 @@ FlagFields fields_of_job(const Job& job) {
     fields["norm_place"] = kNormPlaces[std::size_t(job.norm_place)];
     fields["mlp_input"] = kMlpInputs[std::size_t(job.mlp_input)];
   }
+  add_usual(job, fields);
   return fields;
 }
 
@@ -182,6 +207,7 @@ namespace {
 void set_key(Json& json, std::string_view key, const FlagFields& fields) {
   const auto field = fields.find(key);
   if (field == fields.end()) return;
+  if (key == "latent.q_rank" && field->second == "0") return;  // files leave it out
   const std::size_t dot = key.find('.');
   Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
   const std::string name(dot == key.npos ? key : key.substr(dot + 1));

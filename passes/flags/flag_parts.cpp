@@ -8,16 +8,12 @@
 #include <stdexcept>
 
 #include "base/json.h"
+#include "models/job/job_limits.h"
 #include "passes/flags/flag_quantities.h"
 #include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
-
-/// The most layers that a layout may name (docs/reference/job.md).
-constexpr std::int64_t kMostLayers = 100'000;
-
-std::string decimal(std::int64_t value) { return fmt::format("{}", value); }
 
 /// The parts of a model and what its layers are spread by.
 struct Parts {
@@ -71,6 +67,8 @@ ModuleNames module_names(std::string_view text) {
 }
 
 }  // namespace
+
+std::string decimal(std::int64_t value) { return fmt::format("{}", value); }
 
 /// Megatron-LM spreads layers, with one for each end of the model that counts as a layer, where
 /// parts divide them.

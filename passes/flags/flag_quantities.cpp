@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "models/settings/settings_quantities.h"
+#include "passes/flags/flag_experts.h"
 #include "passes/flags/flag_parts.h"
 
 namespace plimsoll {
@@ -238,6 +239,7 @@ std::optional<std::string> derived_value(const FlagFields& fields, std::string_v
   for (const FlagQuantity& quantity : kQuantities) {
     if (quantity.key == key) return quantity.value(fields);
   }
+  if (auto value = expert_value(fields, key)) return value;
   return settings_value(fields, key);
 }
 
@@ -258,6 +260,7 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
       throw std::invalid_argument("the activation is " + fields.find("activation")->second);
     return StatedFields{{"gated", std::string(text)}};
   }
+  if (auto states = fields_of_experts(fields, key, text)) return states;
   return fields_of_setting(fields, key, text);
 }
 

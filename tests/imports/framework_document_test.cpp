@@ -140,7 +140,7 @@ TEST(FrameworkDocument, FaultsNameLineKeyAndWhatIsAllowed) {
   const Fault faults[] = {
       {with(kTorchtitan, "flavor = \"70B\"", "flavor = \"71B\""),
        "train.toml: at line 7: model.name+model.flavor llama3 71B: one of llama3 8B, llama3 70B, "
-       "llama3 405B, llama3 debugmodel is required"},
+       "llama3 405B, llama3 debugmodel, qwen3 30B-A3B, qwen3 235B-A22B is required"},
       {kTorchtitan,
        "train.toml: at line 22: parallelism.data_parallel_shard_degree -1: the ranks that are left "
        "follow from --devices, which is required",

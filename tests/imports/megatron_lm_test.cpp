@@ -253,14 +253,14 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: at line 1: --tensor-model-paralel-size 4: no such flag is known; did you mean "
        "--tensor-model-parallel-size?"},
       {"--num-experts 8",
-       "train.sh: at line 1: --num-experts 8: flags of experts are not read "
-       "yet; a job file states them"},
+       "train.sh: at line 1: --num-experts 8: it states family llama; no --position-embedding-type "
+       "or --use-rotary-position-embeddings states gpt"},
       {"a/pretrain_bert.py",
        "train.sh: at line 1: pretrain_bert.py: pretrain_gpt.py trains the "
        "decoders that jobs describe"},
       {"\\\n--multi-latent-attention",
-       "train.sh: at line 2: --multi-latent-attention: latent attention is not read from flags; a "
-       "job file states it"},
+       "train.sh: at line 2: --multi-latent-attention: it states family llama; no "
+       "--position-embedding-type or --use-rotary-position-embeddings states gpt"},
       {"--hidden-size $(cat size)",
        "train.sh: at line 1: --hidden-size $(...): a command substitution is not evaluated"},
       {"--global-batch-size $BATCH",
