@@ -18,8 +18,14 @@
 // scale_for_fsdp in torchtitan docs/float8.md). With tensor parallelism it gathers in 8 bits, with
 // scaling by rows in 16. Rows and columns of a tensor have other scales, so each direction is a
 // cast of its own.
+//
+// Products of experts (Transformer Engine pytorch/module/grouped_linear.py) are the same three for
+// each weight, on the rows of all experts. The router's product stays wide (Megatron-LM
+// core/transformer/moe/router.py, gating).
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
@@ -30,6 +36,11 @@ namespace plimsoll {
 namespace {
 
 enum class Product : std::uint8_t { none, output, input_gradient, weight_gradient };
+
+bool is_grouped(const Op& op) {
+  return op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_matmul_backward ||
+         op.kind == OpKind::grouped_weight_gradient;
+}
 
 Shape transposed(const Shape& shape) { return {elements(shape) / shape[0], shape[0]}; }
 
@@ -52,6 +63,9 @@ class Fp8Rewriter {
         weights_[op.outputs[0].index()] = true;
       for (TensorId id : op.inputs) readers_[id].push_back(&op);
       if (op.outputs.size() > 0) writer_[op.outputs[0]] = &op;
+    }
+    for (const Op& op : graph.ops) {
+      if (op.kind == OpKind::route) find_router(op);
     }
   }
 
@@ -79,12 +93,37 @@ class Fp8Rewriter {
  private:
   /// The role of a product in a linear layer of a layer's block, if the op belongs to one.
   Product product_of(const Op& op) const {
-    if (op.kind != OpKind::matmul || !op.block || graph_.at(*op.block).kind != BlockKind::layer)
+    const bool multiplies = op.kind == OpKind::matmul || is_grouped(op);
+    if (!multiplies || !op.block || graph_.at(*op.block).kind != BlockKind::layer || routes(op))
       return Product::none;
     if (op.phase == Phase::backward && graph_.at(op.outputs[0]).gradient_of)
       return Product::weight_gradient;
     if (!weights_[op.inputs[1].index()]) return Product::none;
     return op.phase == Phase::forward ? Product::output : Product::input_gradient;
+  }
+
+  /// Finds the weight whose product `route` reads, as it is and as the parameter of which it is a
+  /// cast.
+  void find_router(const Op& route) {
+    const auto uncast = [&](TensorId id) {
+      const auto writer = writer_.find(id);
+      return writer != writer_.end() && writer->second->kind == OpKind::cast
+                 ? writer->second->inputs[0]
+                 : id;
+    };
+    const auto product = writer_.find(uncast(route.inputs[0]));
+    if (product == writer_.end() || product->second->kind != OpKind::matmul) return;
+    const TensorId weight = product->second->inputs[1];
+    routers_.insert({weight, uncast(weight)});
+  }
+
+  /// Whether the product is the router's, or gives its gradients.
+  bool routes(const Op& op) const {
+    return std::ranges::any_of(op.inputs, [&](TensorId id) { return routers_.contains(id); }) ||
+           std::ranges::any_of(op.outputs, [&](TensorId id) {
+             const auto& of = graph_.at(id).gradient_of;
+             return of && routers_.contains(*of);
+           });
   }
 
   bool only_products_read(TensorId id) const {
@@ -248,7 +287,44 @@ class Fp8Rewriter {
     return *wanted;
   }
 
+  // ---- experts ----
+
+  /// A copy in 8 bits as x lies. The copy that backward reads is as large, and is the same here.
+  TensorId rows_of(const Op& near, TensorId x, DType type) {
+    Copies& copies = copies_[x];
+    if (copies.row) return *copies.row;
+    const TensorId row = row_copy(x, type);
+    graph_.at(row).filled = graph_.at(x).filled;
+    push(near, OpKind::quantize, scaled(near, x, false), {row});
+    return *(copies.row = row);
+  }
+
+  TensorId experts_weight(const Op& near, TensorId w) {
+    Copies& copies = copies_[w];
+    if (copies.row) return *copies.row;
+    if (narrow_parameters_ && only_products_read(w)) {
+      graph_.at(w).dtype = DType::e4m3;
+      return *(copies.row = w);
+    }
+    copies.row = row_copy(w, DType::e4m3);
+    push(near, OpKind::quantize, scaled(near, w, false), {*copies.row});
+    if (!once_per_step_) return *std::exchange(copies.row, std::nullopt);
+    graph_.at(*copies.row).role = TensorRole::workspace;
+    if (const auto maximum = maxima_.find({near.phase, w}); maximum != maxima_.end())
+      graph_.at(maximum->second).role = TensorRole::workspace;
+    return *copies.row;
+  }
+
+  void rewrite_experts(Op op, Product product) {
+    const bool forward = product == Product::output, of_weight = product == Product::weight_gradient;
+    const TensorId a = op.inputs[0], b = op.inputs[1];
+    op.inputs[0] = rows_of(op, a, forward || of_weight ? DType::e4m3 : type_of(Phase::backward));
+    op.inputs[1] = of_weight ? rows_of(op, b, type_of(Phase::backward)) : experts_weight(op, b);
+    out_.push_back(std::move(op));
+  }
+
   void rewrite(Op op, Product product) {
+    if (is_grouped(op)) return rewrite_experts(std::move(op), product);
     auto& params = std::get<MatmulParams>(op.params);
     INVARIANT(params.batch_dims == 0, "linear layers have no batch dimensions");
     const TensorId a = op.inputs[0], b = op.inputs[1];
@@ -274,6 +350,7 @@ class Fp8Rewriter {
   std::vector<bool> weights_;     // by tensor: a parameter or its cast
   std::map<TensorId, std::vector<const Op*>> readers_;
   std::map<TensorId, const Op*> writer_;  // of a first output
+  std::set<TensorId> routers_;            // weights
   std::map<TensorId, Copies> copies_;
   std::map<std::pair<Phase, TensorId>, TensorId> maxima_;
   std::map<std::string, std::size_t> names_;

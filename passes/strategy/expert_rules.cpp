@@ -78,7 +78,6 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
                                    strategy.mp, experts.ffn_hidden, experts.shared_ffn_hidden));
   }
   if (strategy.cp > 1) return Verdict::no("cp is not built for a mixture of experts");
-  if (strategy.fp8 != Fp8::none) return Verdict::no("fp8 is not built for a mixture of experts");
   return Verdict::yes();
 }
 
