@@ -21,10 +21,6 @@ std::int64_t Grid::world_size() const {
   return product;
 }
 
-std::array<Axis, 3> Grid::folded() const {
-  return {Axis::mp, Axis::cp, (*this)[Axis::sharding] > 1 ? Axis::sharding : Axis::dp};
-}
-
 namespace {
 
 constexpr std::array kExpertAxes = {Axis::etp, Axis::ep, Axis::edp};

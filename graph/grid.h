@@ -43,9 +43,10 @@ struct Grid {
 
   std::int64_t operator[](Axis axis) const { return degree[std::size_t(axis)]; }
   std::int64_t world_size() const;
-  /// Returns the axes that experts number once more: mp, cp and sharding, or with one rank of
-  /// sharding mp, cp and dp.
-  std::array<Axis, 3> folded() const;
+  /// Returns the axes that experts number once more: those of the ranks of a stage.
+  static constexpr std::array<Axis, 4> folded() {
+    return {Axis::mp, Axis::cp, Axis::sharding, Axis::dp};
+  }
   /// The rank follows from the axes in `order`, and so do coordinates of experts.
   Coordinates coordinates(std::int64_t rank) const;
   std::int64_t rank(const Coordinates& at) const;

@@ -246,23 +246,28 @@ Verdict check_balance(const Op& op, Tensors tensors) {
              : Verdict::no("y is not like the weights");
 }
 
+Verdict check_limit(const Op& op, Tensors tensors) {
+  const auto& params = std::get<LimitParams>(op.params);
+  const Shape &experts = input_shape(op, tensors, 0), &counts = output_shape(op, tensors, 0);
+  if (!is_matrix(experts) || params.sequence < 1 || experts[0] % params.sequence != 0)
+    return Verdict::no("the tokens are not whole sequences");
+  if (!is_matrix(counts) || counts[0] != experts[0] / params.sequence)
+    return Verdict::no("counts are not [b,e]");
+  if (params.capacity < 0 || params.ranks < 1) return Verdict::no("capacity or ranks are negative");
+  if (op.outputs.size() == 1) return Verdict::yes();
+  const Shape& kept = output_shape(op, tensors, 1);
+  if (!is_matrix(kept) || kept[1] != experts[1] || experts[0] % (kept[0] * params.ranks) != 0)
+    return Verdict::no("kept choices are not those of a rank's tokens");
+  return Verdict::yes();
+}
+
 Verdict check_place(const Op& op, Tensors tensors) {
   const auto& params = std::get<PlaceParams>(op.params);
-  const Shape& experts = input_shape(op, tensors, 0);
-  const Shape &rows = output_shape(op, tensors, 0), &ends = output_shape(op, tensors, 1),
-              &counts = output_shape(op, tensors, 2);
-  if (!is_matrix(experts) || !is_matrix(rows) || rows[1] != experts[1] ||
-      experts[0] % rows[0] != 0) {
-    return Verdict::no("rows are not those of the experts, or of a part of the tokens");
-  }
-  if (params.sequence < 1 || experts[0] % params.sequence != 0)
-    return Verdict::no("the tokens are not whole sequences");
-  if (params.parts < 1 || !is_matrix(counts) || counts[0] != experts[0] / params.sequence ||
-      counts[1] != elements(ends) * params.parts) {
-    return Verdict::no("counts are not [b,e], or ends are not of a part of the experts");
-  }
-  return params.capacity >= 0 && params.rows >= 1 ? Verdict::yes()
-                                                  : Verdict::no("capacity or rows are negative");
+  const Shape &experts = input_shape(op, tensors, 0), &rows = output_shape(op, tensors, 0);
+  if (!is_matrix(experts) || rows != experts)
+    return Verdict::no("rows are not those of the experts");
+  return params.parts >= 1 && params.rows >= 1 ? Verdict::yes()
+                                               : Verdict::no("parts or rows are not positive");
 }
 
 Verdict check_received(const Op& op, Tensors tensors) {

@@ -149,11 +149,16 @@ struct BalanceParams {  // balance_experts and its backward
   double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
   bool operator==(const BalanceParams&) const = default;
 };
-struct PlaceParams {  // place_choices, received_ends
+struct LimitParams {  // limit_choices
   std::int64_t sequence = 0;
   std::int64_t capacity = 0;  ///< rows that a sequence has at an expert; 0: as many as it chose
-  std::int64_t parts = 1;     ///< this rank has 1/parts of the experts: those at its ep coordinate
-  std::int64_t rows = 0;      ///< the most that its experts may have together
+  /// The tokens are those of so many ranks of cp, one after the other (runtime/sequence_part.h).
+  std::int64_t ranks = 1;
+  bool operator==(const LimitParams&) const = default;
+};
+struct PlaceParams {       // place_choices, received_ends
+  std::int64_t parts = 1;  ///< this rank has 1/parts of the experts: those at its ep coordinate
+  std::int64_t rows = 0;   ///< the most that its experts may have together
   bool operator==(const PlaceParams&) const = default;
 };
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
@@ -219,7 +224,7 @@ using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
                  FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
-                 RouteParams, BalanceParams, PlaceParams, CapParams>;
+                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of

@@ -58,6 +58,7 @@ Verdict check_route(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
 Verdict check_received(const Op& op, std::span<const Tensor> tensors);
 Verdict check_exchange(const Op& op, std::span<const Tensor> tensors);
+Verdict check_limit(const Op& op, std::span<const Tensor> tensors);
 Verdict check_place(const Op& op, std::span<const Tensor> tensors);
 Verdict check_dispatch(const Op& op, std::span<const Tensor> tensors);
 Verdict check_combine(const Op& op, std::span<const Tensor> tensors);

@@ -83,9 +83,13 @@ void fields(BalanceParams& p, Visit&& visit) {
   visit("z_weight", p.z_weight);
 }
 template <class Visit>
-void fields(PlaceParams& p, Visit&& visit) {
+void fields(LimitParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
   visit("capacity", p.capacity);
+  visit("ranks", p.ranks);
+}
+template <class Visit>
+void fields(PlaceParams& p, Visit&& visit) {
   visit("parts", p.parts);
   visit("rows", p.rows);
 }

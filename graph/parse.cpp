@@ -140,12 +140,17 @@ template <class Layout>  // Tensor or Segment
 void parse_layout(Line& line, Layout& layout) {
   if (const auto text = line.take("split")) {
     const auto parts = split(*text, ':');
-    if (parts.size() < 3 || parts.size() > 5) {
-      line.fail("expected split=dim:axis:degree, then :copies, then :padding where there are any");
+    if (parts.size() < 3 || parts.size() > 6) {
+      line.fail(
+          "expected split=dim:axis:degree, then :copies, :padding and :experts where there are "
+          "any");
     }
-    layout.split = Split{line.integer(parts[0]), line.known(axis_from(parts[1]), parts[1]),
-                         line.integer(parts[2]), parts.size() > 3 ? line.integer(parts[3]) : 1,
-                         parts.size() > 4 ? line.integer(parts[4]) : 0};
+    layout.split = Split{line.integer(parts[0]),
+                         line.known(axis_from(parts[1]), parts[1]),
+                         line.integer(parts[2]),
+                         parts.size() > 3 ? line.integer(parts[3]) : 1,
+                         parts.size() > 4 ? line.integer(parts[4]) : 0,
+                         parts.size() > 5 ? line.integer(parts[5]) : 1};
   }
   if (const auto text = line.take("init")) layout.init = line.known(init_from(*text), *text);
   if (const auto text = line.take("stddev")) layout.init_stddev = line.number<double>(*text);

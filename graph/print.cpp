@@ -54,8 +54,10 @@ std::string layout_text(const Layout& layout) {
   std::string text;
   if (const auto& split = layout.split) {
     text += fmt::format(" split={}:{}:{}", split->dim, to_text(split->axis), split->degree);
-    if (split->copies != 1 || split->padding != 0) text += fmt::format(":{}", split->copies);
-    if (split->padding != 0) text += fmt::format(":{}", split->padding);
+    const bool twice = split->experts != 1, padded = split->padding != 0;
+    if (split->copies != 1 || padded || twice) text += fmt::format(":{}", split->copies);
+    if (padded || twice) text += fmt::format(":{}", split->padding);
+    if (twice) text += fmt::format(":{}", split->experts);
   }
   if (layout.init != Init::none) text += fmt::format(" init={}", to_text(layout.init));
   if (layout.init_stddev != 0) text += fmt::format(" stddev={}", layout.init_stddev);

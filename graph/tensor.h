@@ -50,6 +50,9 @@ struct Split {
   /// The number of the whole's last indices along `dim` that are padding. They are zeros and never
   /// read. Only parameters with `dim` 0 have padding.
   std::int64_t padding = 0;
+  /// Weights of experts may be split twice: `shape[0]` is then, beside the split along another
+  /// dimension, 1/experts of the whole along ep.
+  std::int64_t experts = 1;
   bool operator==(const Split&) const = default;
 };
 
@@ -57,6 +60,9 @@ struct Split {
 inline std::int64_t part_index(const Split& split, const Coordinates& at) {
   return at[std::size_t(split.axis)] / split.copies;
 }
+
+/// Returns the number of parts of which the whole tensor is made.
+inline std::int64_t parts_of(const Split& split) { return split.degree * split.experts; }
 
 using BlockId = Id<struct BlockTag>;
 using TensorId = Id<struct TensorTag>;

@@ -47,7 +47,7 @@ double normal_at(std::uint64_t key, std::int64_t layer, std::int64_t index) {
 /// The elements of the whole tensor, without its padding: these come first.
 std::int64_t real_elements(const Shape& local, const std::optional<Split>& split) {
   const std::int64_t all = elements(local);
-  return split ? all * split->degree - all / local[0] * split->padding : all;
+  return split ? all * parts_of(*split) - all / local[0] * split->padding : all;
 }
 
 /// `values`: elements of the segment from `first` on. Padding is zero, so that norms of whole
@@ -102,13 +102,18 @@ double standard_normal(std::int64_t seed, std::string_view parameter, std::int64
 
 std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
                           const Coordinates& at, std::int64_t index) {
-  if (!split || split->degree == 1) return index;
+  if (!split || parts_of(*split) == 1) return index;
   std::int64_t inner = 1;
   for (std::size_t d = std::size_t(split->dim) + 1; d < local.size(); ++d) inner *= local[d];
   const std::int64_t extent = local[std::size_t(split->dim)];
   const std::int64_t outer_index = index / (extent * inner);
   const std::int64_t along = index / inner % extent + extent * part_index(*split, at);
-  return (outer_index * extent * split->degree + along) * inner + index % inner;
+  const std::int64_t of_part =
+      (outer_index * extent * split->degree + along) * inner + index % inner;
+  // Experts are the outermost dimension.
+  return split->experts == 1
+             ? of_part
+             : of_part + at[std::size_t(Axis::ep)] * elements(local) * split->degree;
 }
 
 std::vector<TypedRange> parameter_ranges(const Program& program, Bytes arena) {

@@ -62,7 +62,7 @@ Verdict check_tensor(const Tensor& tensor) {
   }
   if (tensor.split &&
       (tensor.split->dim < 0 || tensor.split->dim >= std::int64_t(tensor.shape.size()) ||
-       tensor.split->degree < 1 || tensor.split->copies < 1)) {
+       tensor.split->degree < 1 || tensor.split->copies < 1 || tensor.split->experts < 1)) {
     return Verdict::no("tensor " + tensor.name + " is split along a dimension it does not have");
   }
   if (tensor.split && (tensor.split->padding < 0 || tensor.split->padding >= tensor.split->degree ||

@@ -42,12 +42,22 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
                        .groups = experts.groups,
                        .top_groups = experts.top_groups,
                        .group_best = experts.group_best});
+  const bool has_losses = experts.balance_loss > 0 || experts.z_loss > 0;
+  TensorId kept = chosen, counts;
+  if (has_losses || capacity > 0) {
+    counts = block.tensor("counts", {block.micro_batch(), experts.count});
+    std::vector<TensorId> outputs = {counts};
+    if (capacity > 0) {
+      kept = block.tensor("kept", {n, experts.chosen}, DType::i32);
+      outputs.push_back(kept);
+    }
+    block.op(OpKind::limit_choices, {chosen}, outputs,
+             LimitParams{.sequence = s, .capacity = capacity});
+  }
   const TensorId rows = block.tensor("rows", {n, experts.chosen}, DType::i32),
-                 ends = block.tensor("ends", {experts.count}, DType::i32),
-                 counts = block.tensor("counts", {block.micro_batch(), experts.count});
-  block.op(OpKind::place_choices, {chosen}, {rows, ends, counts},
-           PlaceParams{.sequence = s, .capacity = capacity, .rows = most_rows});
-  if (experts.balance_loss > 0 || experts.z_loss > 0) {
+                 ends = block.tensor("ends", {experts.count}, DType::i32);
+  block.op(OpKind::place_choices, {kept}, {rows, ends}, PlaceParams{.rows = most_rows});
+  if (has_losses) {
     const double sequences = double(job.global_batch);
     const TensorId balanced = block.tensor("balanced", {n, experts.chosen});
     block.op(OpKind::balance_experts, {weights, logits, counts}, {balanced},

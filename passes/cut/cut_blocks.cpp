@@ -373,7 +373,7 @@ class RoutineBuilder {
 /// with partial gradients come last, by group, so that gradients that are summed together lie
 /// together.
 void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
-                    std::int64_t resident, CutBlock& cut) {
+                    const ResidentParameters& resident, CutBlock& cut) {
   using Kind = std::tuple<bool, bool, std::optional<Group>>;
   std::map<Kind, std::vector<TensorId>> by_group;
   for (std::size_t i = graph.tensors.size(); i-- > 0;) {
@@ -381,7 +381,7 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
     if (tensor.role != TensorRole::parameter || tensor.arena || tensor.tied_to ||
         tensor.block != block)
       continue;
-    const bool stays = elements(tensor.shape) <= resident;
+    const bool stays = resident.has(tensor);
     by_group[{stays, is_of_experts(tensor), tensor.gradient_group}].push_back(TensorId(i));
   }
   for (const auto& [key, parameters] : by_group) {
@@ -416,7 +416,7 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
 }  // namespace
 
 CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
-                   BackwardCut backward_cut, std::int64_t resident, bool scattered,
+                   BackwardCut backward_cut, const ResidentParameters& resident, bool scattered,
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite) {
   CutBlock target;
   const BlockId home = graph.at(block).variant_of.value_or(block);
@@ -459,7 +459,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
 }
 
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,
-                    std::int64_t resident, bool scattered) {
+                    const ResidentParameters& resident, bool scattered) {
   CutGraph cut;
   scattered = scattered || mixes_types(graph);
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {

@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "graph/program.h"
+#include "passes/strategy/sharding_rules.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -67,17 +68,17 @@ struct CutGraph {
 };
 
 /// Every parameter starts at, and is padded to, a multiple of `alignment` elements, so that any run
-/// of parameters splits evenly into aligned shards. Parameters of up to `resident` elements stay
+/// of parameters splits evenly into aligned shards. The `resident` parameters stay
 /// whole in sharding stage 3 and get a slot of their own, resident_parameters. With `scattered`,
 /// the parameters of a block do not lie together, so each parameter and each gradient has a slot of
 /// its own. They have slots of their own also where their types differ.
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
-                    BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0,
-                    bool scattered = false);
+                    BackwardCut backward = BackwardCut::whole,
+                    const ResidentParameters& resident = {}, bool scattered = false);
 /// Cuts one block of the graph. `rewrite` changes the ops of a routine before they are cut. Saved
 /// tensors that no op then names are left out.
 CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment, BackwardCut backward,
-                   std::int64_t resident, bool scattered,
+                   const ResidentParameters& resident, bool scattered,
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite = {});
 /// Returns the kind of backward that a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);

@@ -1,4 +1,7 @@
 // The first half of context parallelism: each rank of a group of cp has a part of every sequence.
+#include <algorithm>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -13,21 +16,74 @@ void divide(std::int64_t& extent, std::int64_t degree, const std::string& name) 
   extent /= degree;
 }
 
+bool is_gated(OpKind kind) { return kind == OpKind::swiglu || kind == OpKind::geglu; }
+
+/// Gives rows of experts their number. With a capacity each rank may keep all that is kept, of
+/// which it is expected to have its share.
+void resize_rows(Graph& graph, TensorId id, std::int64_t most, std::int64_t degree) {
+  Tensor& rows = graph.at(id);
+  rows.filled = double(rows.shape[0]) / double(degree) / double(std::min(most, rows.shape[0]));
+  rows.shape[0] = std::min(most, rows.shape[0]);
+}
+
+/// Counts and limits of choices are those of whole sequences, so these ops get the choices of all
+/// ranks that share them.
+void gather_choices(Graph& graph, std::int64_t degree) {
+  std::vector<Op> ops;
+  for (Op& op : graph.ops) {
+    if (op.kind == OpKind::limit_choices) {
+      Tensor all = graph.at(op.inputs[0]);
+      all.name += ".of_sequences";
+      all.shape[0] *= degree;
+      Op gather;
+      gather.kind = OpKind::all_gather;
+      gather.block = op.block;
+      gather.stream = Stream::context;
+      gather.inputs = {op.inputs[0]};
+      gather.outputs = {graph.add(std::move(all))};
+      gather.params = CollectiveParams{Group{{Axis::cp}}};
+      op.inputs = gather.outputs;
+      std::get<LimitParams>(op.params).ranks = degree;
+      ops.push_back(std::move(gather));
+    }
+    ops.push_back(std::move(op));
+  }
+  graph.ops = std::move(ops);
+}
+
 }  // namespace
 
 bool context_parallel(Graph& graph, const PassContext& context) {
   const std::int64_t degree = context.strategy.cp;
   if (degree == 1) return false;
   graph.grid.degree[std::size_t(Axis::cp)] = degree;
-  std::vector<std::size_t> tokens(graph.tensors.size());  // the dimension; mostly rows
+  // The dimension of tokens, mostly rows; or none.
+  std::vector<std::optional<std::size_t>> tokens(graph.tensors.size(), 0);
+  std::set<TensorId> rows;  // of experts
   for (const Op& op : graph.ops) {
-    if (op.kind == OpKind::flash_attention) tokens[op.outputs[1].index()] = 2;  // [b,a,s]
+    if (op.kind == OpKind::flash_attention) tokens[op.outputs[1].index()] = 2;    // [b,a,s]
+    if (op.kind == OpKind::limit_choices) tokens[op.outputs[0].index()].reset();  // [b,e]
+    if (op.kind == OpKind::place_choices) tokens[op.outputs[1].index()].reset();  // [e]
+    const bool of_rows = op.kind == OpKind::dispatch_rows || op.kind == OpKind::grouped_matmul ||
+                         (is_gated(op.kind) && op.inputs.size() == 2);
+    if (of_rows) rows.insert(op.outputs.begin(), op.outputs.end());
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     Tensor& tensor = graph.tensors[i];
     if (!tensor.block || tensor.role != TensorRole::activation) continue;
-    divide(tensor.shape[tokens[i]], degree, tensor.name);
+    if (tokens[i] && !rows.contains(TensorId(i)))
+      divide(tensor.shape[*tokens[i]], degree, tensor.name);
   }
+  for (Op& op : graph.ops) {
+    auto* place = std::get_if<PlaceParams>(&op.params);
+    if (place == nullptr) continue;
+    const std::int64_t choices = elements(graph.at(op.inputs[0]).shape);
+    for (const TensorId id : rows) {
+      if (graph.at(id).block == op.block) resize_rows(graph, id, choices, degree);
+    }
+    place->rows = std::min(place->rows, choices);
+  }
+  gather_choices(graph, degree);
   for (Op& op : graph.ops) {
     INVARIANT(op.kind != OpKind::softmax, "scores in memory need whole sequences");
     if (auto* data = std::get_if<DataParams>(&op.params)) divide(data->sequence, degree, "data");

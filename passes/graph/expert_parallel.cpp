@@ -9,7 +9,12 @@
 // MoEAllGatherTokenDispatcher).
 // all_to_all: each rank sorts its choices by expert and sends each row to the rank of its expert,
 // and the results back (GShard, Lepikhin et al. 2020, arXiv 2006.16668, section 3.2; Megatron-LM's
-// MoEAlltoAllTokenDispatcher). Ranks tell each other before how many rows come.
+// MoEAlltoAllTokenDispatcher). Ranks tell each other before how many rows come. Beside it the ranks
+// of etp get each other's tokens first, and scatter the sums last.
+//
+// With overlap_shared_experts the shared experts' first product is issued behind the exchange of
+// rows, and the second one behind the exchange back (Megatron-LM
+// core/transformer/moe/shared_experts.py).
 //
 // How many rows a rank gets depends on the router. Its memory has a limit
 // (Strategy::expert_rows_percent), and a capacity limits it, too.
@@ -38,7 +43,7 @@ class ExpertSplitter {
         strategy_(context.strategy),
         experts_(*context.job.experts),
         capacity_(expert_capacity(context.job)),
-        sequence_(context.job.sequence),
+        micro_batch_(context.strategy.micro_batch),
         etp_(experts_tensor_parallel(context.strategy)) {}
 
   void run() {
@@ -49,7 +54,11 @@ class ExpertSplitter {
     for (const Op& op : ops_) {
       if (op.kind == OpKind::all_gather) gathered_.emplace(op.outputs[0], op.inputs[0]);
     }
-    for (std::size_t b = 0; b < graph_.blocks.size(); ++b) rewrite(BlockId(b));
+    for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
+      const std::size_t begin = out_.size();
+      rewrite(BlockId(b));
+      if (strategy_.overlap_shared_experts) overlap_shared(begin);
+    }
     for (const Op& op : ops_) {
       if (!op.block) out_.push_back(op);
     }
@@ -79,10 +88,10 @@ class ExpertSplitter {
     std::map<TensorId, TensorId> renamed;  // what own_part took of the combined rows
     for (const Op& op : ops_) {
       if (op.block != block) continue;
-      const bool taken = has_experts && (&op == experts.up || &op == experts.activation ||
-                                         &op == experts.down || &op == experts.dispatch);
+      const bool taken =
+          has_experts && (&op == experts.place || &op == experts.up || &op == experts.activation ||
+                          &op == experts.down || &op == experts.dispatch);
       if (taken) continue;
-      if (has_experts && &op == experts.place && !counts_are_read(op)) continue;
       if (has_experts && &op == experts.combine) {
         renamed[op.outputs[0]] = compute(experts);
         continue;
@@ -91,6 +100,9 @@ class ExpertSplitter {
         renamed[op.outputs[0]] = renamed.at(op.inputs[0]);
         continue;
       }
+      // A rank needs the kept choices of its own tokens alone.
+      if (op.kind == OpKind::limit_choices && op.outputs.size() > 1)
+        graph_.at(op.outputs[1]).shape[0] = graph_.at(own(experts.dispatch->inputs[0])).shape[0];
       Op& copy = out_.emplace_back(op);
       for (TensorId& id : copy.inputs) {
         if (const auto found = renamed.find(id); found != renamed.end()) id = found->second;
@@ -101,10 +113,54 @@ class ExpertSplitter {
       definition.output = renamed.at(*definition.output);
   }
 
-  bool counts_are_read(const Op& place) const {
-    return std::ranges::any_of(ops_, [&](const Op& op) {
-      return std::ranges::find(op.inputs, place.outputs[2]) != op.inputs.end();
-    });
+  // ---- shared experts ----
+
+  /// Moves the shared experts of a block, whose ops begin at `begin`, behind the communications
+  /// that bring rows to experts and back.
+  void overlap_shared(std::size_t begin) {
+    const auto first = out_.begin() + std::ptrdiff_t(begin);
+    const auto is_kind = [](OpKind kind) {
+      return [kind](const Op& op) { return op.kind == kind; };
+    };
+    const auto experts = std::find_if(first, out_.end(), is_kind(OpKind::grouped_matmul));
+    const auto combine = std::find_if(first, out_.end(), is_kind(OpKind::combine_rows));
+    if (experts == out_.end()) return;
+    std::vector<Op> before(first, experts), between(experts, combine), behind, up, down;
+    const std::set<TensorId> shared = shared_values(combine);
+    for (auto op = combine; op != out_.end(); ++op) {
+      if (!shared.contains(op->outputs[0])) {
+        behind.push_back(*op);
+        continue;
+      }
+      const bool activated = std::ranges::any_of(up, [](const Op& one) {
+        return one.kind == OpKind::swiglu || one.kind == OpKind::geglu;
+      });
+      (activated ? down : up).push_back(*op);
+    }
+    // all_gather: what goes back are sums, behind combine_rows.
+    if (behind.size() > 1 && behind[1].kind == OpKind::reduce_scatter &&
+        behind[1].stream == Stream::experts && between.back().kind != OpKind::return_rows) {
+      between.insert(between.end(), behind.begin(), behind.begin() + 2);
+      behind.erase(behind.begin(), behind.begin() + 2);
+    }
+    // Ops behind the exchange, such as received_ends, wait for it.
+    auto last = before.end();
+    while (last != before.begin() && std::prev(last)->stream != Stream::experts) --last;
+    before.insert(last, up.begin(), up.end());
+    out_.erase(first, out_.end());
+    for (const auto* ops : {&before, &between, &down, &behind})
+      out_.insert(out_.end(), ops->begin(), ops->end());
+  }
+
+  /// Returns what is computed behind `combine` without the experts' sums.
+  std::set<TensorId> shared_values(std::vector<Op>::const_iterator combine) const {
+    std::set<TensorId> mixed = {combine->outputs[0]}, shared;
+    for (auto op = combine + 1; op != out_.end(); ++op) {
+      const bool reads =
+          std::ranges::any_of(op->inputs, [&](TensorId id) { return mixed.contains(id); });
+      (reads ? mixed : shared).insert(op->outputs.begin(), op->outputs.end());
+    }
+    return shared;
   }
 
   // ---- pieces ----
@@ -136,18 +192,12 @@ class ExpertSplitter {
     return found == gathered_.end() ? id : found->second;
   }
 
-  Group group() const {
-    Group result;
-    if (etp_ > 1) result.axes.add(Axis::etp);
-    if (strategy_.ep > 1) result.axes.add(Axis::ep);
-    return result;
-  }
-
-  TensorId all(const Op& near, TensorId id) {
+  /// A value of all ranks of a group.
+  TensorId all(const Op& near, TensorId id, const Group& group) {
     Shape shape = graph_.at(id).shape;
-    shape[0] *= etp_ * strategy_.ep;
+    shape[0] *= size(graph_.grid, group);
     const TensorId whole = add_like(id, ".of_group", std::move(shape));
-    push(near, OpKind::all_gather, {id}, {whole}, CollectiveParams{group()});
+    push(near, OpKind::all_gather, {id}, {whole}, CollectiveParams{group});
     return whole;
   }
 
@@ -155,36 +205,44 @@ class ExpertSplitter {
   void split_parameter(TensorId id, std::int64_t dim) {
     Tensor& weight = graph_.at(id);
     weight.split.reset();
+    const std::int64_t ep = strategy_.ep;
+    weight.shape[std::size_t(dim)] /= etp_;
+    weight.shape[0] /= ep;
     if (etp_ > 1) {
-      weight.shape[std::size_t(dim)] /= etp_;
-      weight.split = Split{dim, Axis::etp, etp_};
-    } else if (strategy_.ep > 1) {
-      weight.shape[0] /= strategy_.ep;
-      weight.split = Split{0, Axis::ep, strategy_.ep};
+      weight.split = Split{dim, Axis::etp, etp_, 1, 0, ep};
+    } else if (ep > 1) {
+      weight.split = Split{0, Axis::ep, ep};
     }
     if (graph_.grid[Axis::edp] > 1) weight.gradient_group = Group{{Axis::edp}};
   }
 
+  struct Placed {
+    TensorId rows, ends;
+  };
   /// Rows for which a rank has memory, and how many of them are used.
   struct RowLimit {
     std::int64_t rows = 0;
     double filled = 1;
   };
-  /// `tokens` are those from which the rank gets rows. Limits are rounded up for one sequence of
-  /// the micro-batch, so that rows grow by as many with each: bounds of the search extend few
-  /// sequences to many (planner/bounds/micro_batch_program.h).
-  RowLimit row_limit(std::int64_t tokens) const {
-    const std::int64_t ep = strategy_.ep, of_each = tokens / strategy_.micro_batch;
-    const std::int64_t choices = of_each * experts_.chosen;
-    const std::int64_t even = (choices + ep - 1) / ep;
-    std::int64_t rows = choices;
+  /// `choices` are those of all tokens from which the rank gets rows. Limits are rounded up for one
+  /// sequence of the micro-batch, so that rows grow by as many with each: bounds of the search
+  /// extend few sequences to many (planner/bounds/micro_batch_program.h).
+  RowLimit row_limit(std::int64_t choices) const {
+    const std::int64_t ep = strategy_.ep, of_each = choices / micro_batch_;
+    const std::int64_t even = (of_each + ep - 1) / ep;
+    std::int64_t rows = of_each;
     if (ep > 1) rows = std::min(rows, (even * strategy_.expert_rows_percent + 99) / 100);
-    if (capacity_ > 0) {
-      const std::int64_t sequences = (of_each + sequence_ - 1) / sequence_;
-      rows = std::min(rows, experts_.count / ep * sequences * capacity_);
-    }
-    const double used = double(choices) / double(ep) * (ep > 1 ? experts_.load : 1);
-    return {rows * strategy_.micro_batch, std::min(1.0, used / double(rows))};
+    if (capacity_ > 0) rows = std::min(rows, experts_.count / ep * sequences() * capacity_);
+    const double used = double(of_each) / double(ep) * (ep > 1 ? experts_.load : 1);
+    return {rows * micro_batch_, std::min(1.0, used / double(rows))};
+  }
+
+  /// Returns, for each of a micro-batch, the most sequences of which the ranks of etp and ep have
+  /// tokens together. Ranks of mp and cp have tokens of the same ones.
+  std::int64_t sequences() const {
+    const std::int64_t ranks = etp_ * strategy_.ep, alike = strategy_.mp * strategy_.cp;
+    if (ranks % alike == 0) return ranks / alike;
+    return alike % ranks == 0 ? 1 : ranks / alike + 2;
   }
 
   /// Lets a value [m,...] of the experts have these rows.
@@ -212,77 +270,76 @@ class ExpertSplitter {
     out_.back().inputs[2] = ends;
   }
 
-  /// Emits the experts of a layer. Returns their sums for this rank's tokens.
+  /// Emits the experts of a layer. Returns their sums for this rank's tokens. Some ranks around
+  /// work on all their tokens together; with all_to_all they are those of etp.
   TensorId compute(const ExpertOps& ops) {
-    const bool sends = strategy_.expert_dispatch == ExpertDispatch::all_to_all && strategy_.ep > 1;
-    return sends ? compute_sent(ops) : compute_gathered(ops);
-  }
-
-  TensorId compute_gathered(const ExpertOps& ops) {
     const Op &place = *ops.place, &dispatch = *ops.dispatch;
-    const bool alone = etp_ * strategy_.ep == 1;
-    const TensorId x = own(dispatch.inputs[0]), weights = own(dispatch.inputs[2]),
-                   chosen = own(place.inputs[0]);
-    const TensorId all_x = alone ? x : all(dispatch, x),
-                   all_weights = alone ? weights : all(dispatch, weights),
-                   all_chosen = alone ? chosen : all(place, chosen);
-    const std::int64_t tokens = graph_.at(all_x).shape[0], k = experts_.chosen;
-    const RowLimit limit = row_limit(tokens);
-    const Placed placed = push_place(place, all_chosen, {tokens, k}, limit.rows, strategy_.ep);
-    const TensorId routed = dispatch.outputs[0], row_weights = dispatch.outputs[1];
-    resize(routed, limit);
-    resize(row_weights, limit);
+    const std::int64_t ep = strategy_.ep, k = experts_.chosen;
+    const bool sends = strategy_.expert_dispatch == ExpertDispatch::all_to_all && ep > 1;
+    Group around;
+    if (etp_ > 1) around.axes.add(Axis::etp);
+    if (ep > 1 && !sends) around.axes.add(Axis::ep);
+    const bool alone = around.axes.empty();
+    const auto of_all = [&](const Op& near, TensorId id) {
+      return alone ? own(id) : all(near, own(id), around);
+    };
+    const TensorId x = of_all(dispatch, dispatch.inputs[0]),
+                   weights = of_all(dispatch, dispatch.inputs[2]),
+                   chosen = of_all(place, place.inputs[0]);
+    const std::int64_t choices = graph_.at(x).shape[0] * k;
+    const RowLimit limit = row_limit(choices * (sends ? ep : 1));
+    const RowLimit given = sends ? RowLimit{choices, 1} : limit;
+    const Placed placed = push_place(place, chosen, given.rows, sends ? 1 : ep);
     // Each rank gives a part of the gradients of the tokens and weights.
     const auto copied = [&](TensorId id) {
       if (alone) return id;
       const TensorId copy = add_like(id, ".copied", graph_.at(id).shape);
-      push(dispatch, OpKind::copy_to_group, {id}, {copy}, CollectiveParams{group()});
+      push(dispatch, OpKind::copy_to_group, {id}, {copy}, CollectiveParams{around});
       return copy;
     };
-    const TensorId copied_x = copied(all_x), copied_weights = copied(all_weights);
+    const TensorId copied_x = copied(x), copied_weights = copied(weights);
+    const TensorId routed = dispatch.outputs[0], row_weights = dispatch.outputs[1];
+    resize(routed, given);
+    resize(row_weights, given);
     push(dispatch, OpKind::dispatch_rows, {copied_x, placed.rows, copied_weights},
          {routed, row_weights});
-    multiply(ops, routed, row_weights, placed.ends, limit);
-    const TensorId mixed = add_sums(ops, x);
-    const TensorId sums = alone ? mixed : add_like(mixed, ".partial", graph_.at(all_x).shape);
-    push(*ops.combine, OpKind::combine_rows, {ops.down->outputs[0], placed.rows}, {sums});
+    TensorId computed = ops.down->outputs[0];
+    if (sends) {
+      computed = compute_elsewhere(ops, placed, limit);
+    } else {
+      multiply(ops, routed, row_weights, placed.ends, limit);
+    }
+    const TensorId mixed = add_sums(ops, own(dispatch.inputs[0]));
+    const TensorId sums = alone ? mixed : add_like(mixed, ".partial", graph_.at(x).shape);
+    push(*ops.combine, OpKind::combine_rows, {computed, placed.rows}, {sums});
     if (!alone)
-      push(*ops.combine, OpKind::reduce_scatter, {sums}, {mixed}, CollectiveParams{group()});
+      push(*ops.combine, OpKind::reduce_scatter, {sums}, {mixed}, CollectiveParams{around});
     return mixed;
   }
 
-  TensorId compute_sent(const ExpertOps& ops) {
+  /// Sends rows to the ranks of their experts, and returns what these sent back.
+  TensorId compute_elsewhere(const ExpertOps& ops, const Placed& placed, const RowLimit& limit) {
     const Op &place = *ops.place, &dispatch = *ops.dispatch;
-    const TensorId x = own(dispatch.inputs[0]), weights = own(dispatch.inputs[2]);
-    // A capacity drops choices of whole sequences.
-    const TensorId chosen = capacity_ > 0 ? place.inputs[0] : own(place.inputs[0]);
-    const std::int64_t tokens = graph_.at(x).shape[0], k = experts_.chosen, ep = strategy_.ep;
-    const Placed placed = push_place(place, chosen, {tokens, k}, tokens * k, 1);
-    const TensorId routed = dispatch.outputs[0], row_weights = dispatch.outputs[1];
-    const RowLimit sent{tokens * k, 1};
-    resize(routed, sent);
-    resize(row_weights, sent);
-    push(dispatch, OpKind::dispatch_rows, {x, placed.rows, weights}, {routed, row_weights});
-    const CollectiveParams params{group()};
+    const Group group{{Axis::ep}};
+    const CollectiveParams params{group};
+    const std::int64_t ep = strategy_.ep;
     const TensorId all_ends = add_like(placed.ends, ".of_group", {ep, experts_.count});
     push(place, OpKind::all_gather, {placed.ends}, {all_ends}, params);
-    const RowLimit limit = row_limit(tokens * ep);
     const auto exchanged = [&](TensorId from) {
       const TensorId to = add_like(from, ".received", graph_.at(from).shape);
       resize(to, limit);
       push(dispatch, OpKind::exchange_rows, {from, all_ends}, {to}, params);
       return to;
     };
-    const TensorId received_weights = exchanged(row_weights), received = exchanged(routed);
+    const TensorId routed = dispatch.outputs[0];
+    const TensorId received_weights = exchanged(dispatch.outputs[1]), received = exchanged(routed);
     const TensorId ends = add_like(placed.ends, ".received", {experts_.count / ep});
     push(place, OpKind::received_ends, {all_ends}, {ends},
-         PlaceParams{.sequence = sequence_, .parts = ep, .rows = limit.rows});
+         PlaceParams{.parts = ep, .rows = limit.rows});
     multiply(ops, received, received_weights, ends, limit);
     const TensorId returned = add_like(routed, ".returned", graph_.at(routed).shape);
     push(*ops.combine, OpKind::return_rows, {ops.down->outputs[0], all_ends}, {returned}, params);
-    const TensorId mixed = add_sums(ops, x);
-    push(*ops.combine, OpKind::combine_rows, {returned, placed.rows}, {mixed});
-    return mixed;
+    return returned;
   }
 
   /// The experts' sums for the tokens of x.
@@ -292,24 +349,12 @@ class ExpertSplitter {
     return sums;
   }
 
-  struct Placed {
-    TensorId rows, ends;
-  };
-  /// Rows of 1/parts of the experts. `shape` is that of the rows, of all tokens or of a part.
-  Placed push_place(const Op& place, TensorId chosen, Shape shape, std::int64_t most,
-                    std::int64_t parts) {
-    const std::int64_t tokens = graph_.at(chosen).shape[0];
-    const bool whole = tokens % sequence_ == 0;
-    INVARIANT(whole || capacity_ == 0, "a capacity is one of whole sequences");
-    const std::int64_t sequence = whole ? sequence_ : tokens;
-    const bool of_part = shape[0] < tokens;
-    const Placed placed{add_like(place.outputs[0], ".own", std::move(shape)),
+  /// Rows of 1/parts of the experts.
+  Placed push_place(const Op& place, TensorId chosen, std::int64_t most, std::int64_t parts) {
+    const Placed placed{add_like(place.outputs[0], ".own", graph_.at(chosen).shape),
                         add_like(place.outputs[1], ".own", {experts_.count / parts})};
-    if (of_part)
-      graph_.at(placed.rows).split = Split{0, Axis::mp, tokens / graph_.at(placed.rows).shape[0]};
-    const TensorId counts = add_like(place.outputs[2], ".own", {tokens / sequence, experts_.count});
-    push(place, OpKind::place_choices, {chosen}, {placed.rows, placed.ends, counts},
-         PlaceParams{.sequence = sequence, .capacity = capacity_, .parts = parts, .rows = most});
+    push(place, OpKind::place_choices, {chosen}, {placed.rows, placed.ends},
+         PlaceParams{.parts = parts, .rows = most});
     return placed;
   }
 
@@ -328,7 +373,7 @@ class ExpertSplitter {
   Graph& graph_;
   const Strategy& strategy_;
   const Experts& experts_;
-  std::int64_t capacity_, sequence_, etp_;
+  std::int64_t capacity_, micro_batch_, etp_;
   std::vector<Op> ops_, out_;
   std::map<TensorId, TensorId> gathered_;  // the part, by the whole
 };

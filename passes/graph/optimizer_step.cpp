@@ -165,9 +165,9 @@ class StepBuilder {
     std::vector<Axis> axes;
     if (context_.strategy.mp > 1) axes.push_back(Axis::mp);
     if (context_.strategy.pp > 1) axes.push_back(Axis::pp);
-    if (!experts_apart(context_.strategy) || context_.strategy.sharding_stage > 0) return axes;
-    // Replicas of other parameters have different experts.
-    if (context_.strategy.cp > 1) axes.push_back(Axis::cp);
+    if (!experts_apart(context_.strategy)) return axes;
+    // Replicas of other parameters have different experts, or different parts of them.
+    if (context_.strategy.cp > 1 && context_.strategy.sharding_stage == 0) axes.push_back(Axis::cp);
     if (context_.strategy.dp > 1) axes.push_back(Axis::dp);
     return axes;
   }

@@ -96,7 +96,9 @@ class TokenSplitter {
   /// Ops that need to know which token of its sequence each row is.
   bool needs_whole(OpKind kind) const {
     return kind == OpKind::position_add || kind == OpKind::token_type_add ||
-           kind == OpKind::gather_rows || kind == OpKind::place_choices || kind == OpKind::rotary ||
+           kind == OpKind::gather_rows || kind == OpKind::place_choices ||
+           kind == OpKind::limit_choices || kind == OpKind::rotary ||
+           kind == OpKind::all_gather ||  // of choices over cp
            (experts_apart_ && kind == OpKind::dispatch_rows);
   }
 

@@ -53,16 +53,17 @@ void add_instances(const Graph& graph, const PassContext& context, std::int64_t 
 }
 
 /// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Those
-/// are the ranks of mp. Where experts have a grid of their own, they are all ranks of a stage; of
-/// shards each has its part.
+/// are the ranks of mp. Where experts have a grid of their own, they are all ranks of a stage that
+/// have no part of their own of what is sharded.
 std::int64_t copies_of(const Tensor& parameter, const Strategy& strategy) {
   const auto& split = parameter.split;
   const bool is_split = split && split->degree > 1;
   const std::int64_t of_mp = is_split ? split->copies : strategy.mp;
   if (!experts_apart(strategy)) return of_mp;
-  if (strategy.sharding_stage > 0) return is_of_experts(parameter) ? 1 : of_mp;
+  const bool sharded = strategy.sharding_stage > 0;
   const Grid grid = grid_of(strategy);
-  return is_of_experts(parameter) ? grid[Axis::edp] : of_mp * grid[Axis::cp] * grid[Axis::dp];
+  if (is_of_experts(parameter)) return sharded ? 1 : grid[Axis::edp];
+  return of_mp * grid[Axis::dp] * (sharded ? 1 : grid[Axis::cp]);
 }
 
 Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int64_t offset,

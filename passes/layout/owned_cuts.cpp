@@ -75,7 +75,7 @@ OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext&
     const auto [found, fresh] = cuts_.try_emplace({block, std::move(key)});
     if (fresh) {
       found->second = cut_block(
-          graph, block, alignment, backward_cut(strategy), resident_limit(strategy), true,
+          graph, block, alignment, backward_cut(strategy), resident_parameters(strategy), true,
           [&](std::vector<Op> ops) { return at_rank(graph, std::move(ops), owners, *owner); });
     }
     of_.push_back(&found->second);

@@ -39,9 +39,9 @@ bool GradientReductions::is_kept(std::size_t bucket) const {
 
 std::int64_t GradientReductions::kept_elements(std::size_t bucket) const {
   if (!is_kept(bucket)) return 0;
-  const std::int64_t parts =
-      shards_gradients(context_.strategy) ? build_.program.sharding_degree : 1;
-  return layout_.buckets[bucket].elements / parts;
+  const Bucket& range = layout_.buckets[bucket];
+  const bool parts = shards_gradients(context_.strategy);
+  return range.elements / (parts ? shards(build_.program, range) : 1);
 }
 
 /// Returns the elements from the start of a part's buffer to an element of the arenas, if the part
@@ -161,8 +161,9 @@ std::vector<Wait> GradientReductions::writers(const Contribution& contribution, 
 
 std::size_t GradientReductions::reduce_range(const Op& op, const Part& part, const Range& range,
                                              std::int64_t micro_batch, std::vector<Wait> waits,
-                                             std::optional<std::int64_t> root) {
+                                             std::optional<std::int64_t> root, bool experts) {
   CollectiveParams params = std::get<CollectiveParams>(op.params);
+  if (experts) params.group = Group{{Axis::edp}};
   std::string name = fmt::format("{}.{}", to_text(op.kind), to_text(params.group));
   if (root) {
     params.root = *root;
@@ -248,8 +249,13 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
       if (is_coalesced(context_.strategy, layout_, bucket)) {
         waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
       }
-      contribution.reductions.push_back(
-          reduce_range(*op_, part, range, micro_batch, std::move(waits), bucket.owner));
+      const bool alone = bucket.experts && shards(build_.program, bucket) == 1;
+      if (!alone) {
+        waits = {{reduce_range(*op_, part, range, micro_batch, std::move(waits), bucket.owner,
+                               bucket.experts),
+                  {}}};
+      }
+      contribution.reduced.push_back(std::move(waits));
     }
   }
 }
@@ -257,20 +263,20 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
 void GradientReductions::add_oldest() {
   const Contribution contribution = std::move(pending_.front());
   pending_.pop_front();
-  auto reduction = contribution.reductions.begin();
+  auto reduced = contribution.reduced.begin();
   for (const Part& part : contribution.parts) {
     std::vector<Wait> sent;  // to owners
     std::optional<std::size_t> last;
     for (const std::size_t b : part.buckets) {
       if (is_kept(b)) {
-        last = added_[b] = add(part, b, {{*reduction, {}}}, contribution.micro_batch);
+        last = added_[b] = add(part, b, *reduced, contribution.micro_batch);
         // To the tied parameter's another call adds too, or another stage.
         const bool tied = layout_.tied_base && layout_.buckets[b].begin == *layout_.tied_base;
         if (contribution.last && !tied) reduce_over_replicas(b, {{added_[b], {}}});
       } else {
-        sent.push_back({*reduction, {}});
+        sent.insert(sent.end(), reduced->begin(), reduced->end());
       }
-      ++reduction;
+      ++reduced;
     }
     if (last) {
       std::vector<Wait>& waits = build_.program.calls[*last].waits;
@@ -288,7 +294,9 @@ void GradientReductions::add_oldest() {
 std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                                     std::int64_t micro_batch) {
   const Bytes element = bytes_of(kGradientType);
-  const bool sharded = build_.program.sharding_degree > 1 && shards_gradients(context_.strategy);
+  const bool experts = layout_.buckets[bucket].experts;
+  const bool sharded =
+      shards(build_.program, layout_.buckets[bucket]) > 1 && shards_gradients(context_.strategy);
   const std::int64_t kept = kept_elements(bucket);
   RangeRoutine sum("add_gradients", OpKind::add);
   const TensorId total = sum.range("total", SlotKind::gradient_arena, kept, kGradientType);
@@ -297,7 +305,7 @@ std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::v
   sum.routine.ops[0].outputs = {total};
   const Binding into{arenas_.gradients, kept_at(bucket) * element, {}};
   const Binding from{part.buffer, *place_in(part, layout_.buckets[bucket].begin) * element,
-                     sharded ? kept * element : Bytes(0)};
+                     sharded ? kept * element : Bytes(0), experts ? Axis::edp : Axis::sharding};
   const std::size_t call = build_.add_call(build_.shared_routine(sum.routine), {}, micro_batch,
                                            {into, from}, std::move(waits));
   build_.extend(part.buffer, call + 1);
@@ -331,7 +339,8 @@ void GradientReductions::reduce_kept_bucket(std::size_t bucket, const Op& op,
 
 void GradientReductions::reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits) {
   finished_[bucket] = true;
-  if (replicas_ != nullptr) reduce_kept_bucket(bucket, *replicas_, std::move(waits));
+  if (replicas_ != nullptr && !layout_.buckets[bucket].experts)
+    reduce_kept_bucket(bucket, *replicas_, std::move(waits));
 }
 
 std::vector<std::size_t> GradientReductions::finish() {

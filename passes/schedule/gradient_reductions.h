@@ -58,8 +58,8 @@ class GradientReductions {
   };
   struct Contribution {
     std::vector<Part> parts;
-    std::vector<std::size_t> calls;       ///< calls that wrote it
-    std::vector<std::size_t> reductions;  ///< reductions of its buckets, in order
+    std::vector<std::size_t> calls;          ///< calls that wrote it
+    std::vector<std::vector<Wait>> reduced;  ///< for each of its buckets, in order
     std::int64_t micro_batch = 0;
     bool last = false;
   };
@@ -93,7 +93,7 @@ class GradientReductions {
   Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
   std::size_t reduce_range(const Op& op, const Part& part, const Range& range,
                            std::int64_t micro_batch, std::vector<Wait> waits,
-                           std::optional<std::int64_t> root = {});
+                           std::optional<std::int64_t> root = {}, bool experts = false);
   std::size_t copy_together(const Part& part, const Range& range, std::int64_t micro_batch,
                             std::vector<Wait> waits);
   std::vector<Wait> writers(const Contribution& contribution, const Part& part,

@@ -32,7 +32,7 @@ ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& contex
   for (std::size_t g = 0; g < layout.gathers.size(); ++g) {
     const Bucket& bucket = layout.gathers[g];
     kept_at_.push_back(owned ? bucket.begin - owner_begin(layout, *bucket.owner) : kept);
-    kept += bucket.elements / optimizer_shards(context.strategy);
+    kept += bucket.elements / shards_of(context.strategy, bucket.experts);
     const std::size_t first = segments_in(layout, bucket).first;
     Group group;
     group.instance = layout.producer[first];
@@ -40,6 +40,7 @@ ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& contex
     // Ranges of elements of a copy are gathered for every use.
     group.resident = (owned || !group.copy) &&
                      layout.segments[first].elements <= resident_limit(context.strategy);
+    group.whole = bucket.experts && shards_of(context.strategy, true) == 1;
     groups_.push_back(group);
     if (group.resident) resident_.push_back(g);
   }
@@ -106,7 +107,8 @@ std::vector<std::size_t> ParameterGathers::groups_of(const ParameterUse& use) co
 void ParameterGathers::add_uses(const std::vector<ParameterUse>& calls) {
   std::vector<std::vector<std::size_t>> bundles(layout_.instances.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (!groups_[g].copy && !groups_[g].resident) bundles[groups_[g].instance].push_back(g);
+    if (!groups_[g].copy && !groups_[g].resident && !groups_[g].whole)
+      bundles[groups_[g].instance].push_back(g);
   }
   for (std::vector<std::size_t>& bundle : bundles) add_item(std::move(bundle));
   add_item(tied_ ? std::vector{*tied_} : std::vector<std::size_t>{});
@@ -180,10 +182,11 @@ std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, B
                                            std::optional<std::int64_t> micro_batch) {
   const Bucket& range = layout_.gathers[bucket];
   const DType type = layout_.parameter_type();
-  const std::int64_t kept = range.elements / optimizer_shards(context_.strategy);
-  const auto& group = std::get<CollectiveParams>(op_->params).group;
+  const std::int64_t kept = range.elements / shards_of(context_.strategy, range.experts);
+  CollectiveParams params = std::get<CollectiveParams>(op_->params);
+  if (range.experts) params.group = {{Axis::edp}};
   Routine routine;
-  routine.name = fmt::format("all_gather.{}.{}", to_text(group), to_text(use.phase));
+  routine.name = fmt::format("all_gather.{}.{}", to_text(params.group), to_text(use.phase));
   routine.phase = use.phase;
   const auto add = [&](const char* name, SlotKind slot, TensorRole role, std::int64_t elements) {
     Tensor tensor;
@@ -201,6 +204,7 @@ std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, B
   op.phase = use.phase;
   op.inputs = {TensorId(0)};
   op.outputs = {TensorId(1)};
+  op.params = params;
   routine.ops = {op};
   const Binding from{arenas_.parameters, kept_at_[bucket] * bytes_of(type), {}};
   return build_.add_call(build_.shared_routine(routine), {}, micro_batch, {from, into},
@@ -339,9 +343,13 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   };
   if (tied && tied_stays()) return resident(*tied_);
   if (slot.kind != SlotKind::resident_parameters) return {*items_[item].buffer, {}, {}};
-  const auto first = std::find_if(resident_.begin(), resident_.end(),
-                                  [&](std::size_t g) { return groups_[g].instance == instance; });
-  return resident(*first);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].instance != instance) continue;
+    if (groups_[g].whole)
+      return {arenas_.parameters, kept_at_[g] * bytes_of(layout_.parameter_type()), {}};
+    if (groups_[g].resident) return resident(g);
+  }
+  INVARIANT(false, "no parameters of an instance stay whole");
 }
 
 // ---- kept parameters ----

@@ -71,7 +71,8 @@ class ParameterGathers {
   struct Group {
     std::size_t instance = 0;  ///< the instance whose bundle it is part of
     bool copy = false;         ///< a tied parameter's copy, which is in no bundle of this stage
-    bool resident = false;     ///< stays whole
+    bool resident = false;     ///< stays whole, in memory beside the rank's part
+    bool whole = false;        ///< no other rank has a part of it
   };
   /// An Item is parameters that are gathered and freed together: an instance's bundle, the tied
   /// parameter by itself, or the parameters that a segment reads.

@@ -292,6 +292,7 @@ void StepCollectives::reduce_sharded_over_replicas() {
   const bool parts = first->kind == OpKind::reduce_scatter;
   for (const auto& [index, reduction] : bucket_reduction_) {
     const Bucket& bucket = layout_.buckets[index];
+    if (bucket.experts) continue;  // their shards are those of all replicas
     if (!parts && bucket.owner != build_.program.owner) continue;
     reductions_.push_back(
         bucket_call(*op, bucket, arenas_.gradients, layout_.gradients, parts, {{reduction, {}}}));

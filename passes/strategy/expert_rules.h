@@ -16,8 +16,5 @@ namespace plimsoll {
 /// - What is not built is refused: cp, products in 8 bits, and with a grid of their own sharding,
 ///   etp beside ep, other rank orders, LAMB, and optimizers that are not flat.
 Verdict experts_are_legal(const Job& job, const Strategy& strategy);
-/// Returns the smallest divisor of a legal micro-batch that keeps these rules, too: 1 unless a
-/// capacity needs whole sequences of more.
-std::int64_t fewest_sequences(const Job& job, const Strategy& strategy);
 
 }  // namespace plimsoll

@@ -11,6 +11,16 @@ std::int64_t resident_limit(const Strategy& strategy) {
   return shards_parameters(strategy) ? strategy.persistence_threshold : 0;
 }
 
+ResidentParameters resident_parameters(const Strategy& strategy) {
+  const bool alone = experts_apart(strategy) && shards_of(strategy, true) == 1;
+  return {resident_limit(strategy), shards_parameters(strategy) && alone};
+}
+
+std::int64_t shards_of(const Strategy& strategy, bool experts) {
+  const std::int64_t shards = optimizer_shards(strategy);
+  return experts && shards > 1 ? grid_of(strategy)[Axis::edp] : shards;
+}
+
 bool overlaps_grad_reduce(const PassContext& context) {
   return context.framework.overlap_grad_reduce && context.strategy.overlap_grad_reduce;
 }

@@ -11,9 +11,19 @@ namespace plimsoll {
 bool shards_gradients(const Strategy& strategy);
 /// Returns whether parameters are kept as shards and gathered where they are used (stage 3).
 bool shards_parameters(const Strategy& strategy);
-/// Returns the number of elements up to which parameters stay whole. cut_blocks needs nothing else
-/// of the strategy.
+/// Returns the number of elements up to which parameters stay whole.
 std::int64_t resident_limit(const Strategy& strategy);
+/// The parameters that stay whole in stage 3. cut_blocks needs nothing else of the strategy.
+struct ResidentParameters {
+  std::int64_t limit = 0;  ///< they have up to so many elements
+  bool experts = false;    ///< those of experts do, since each of them is on one rank alone
+  bool has(const Tensor& parameter) const {
+    return elements(parameter.shape) <= limit || (experts && is_of_experts(parameter));
+  }
+};
+ResidentParameters resident_parameters(const Strategy& strategy);
+/// Returns the number of ranks that each have a part of what is kept as shards.
+std::int64_t shards_of(const Strategy& strategy, bool experts);
 /// Returns whether the strategy asks for the overlap and the framework can do it.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);

@@ -106,6 +106,8 @@ struct Strategy {
   /// Where experts are on several ranks, those of a rank have memory for so many rows, in percent
   /// of even routing. A step in which they get more ends with an error.
   std::int64_t expert_rows_percent = 200;
+  /// Whether shared experts compute while tokens travel to experts and back.
+  bool overlap_shared_experts = false;
   std::int64_t recompute_layers = 0;  ///< the first layers of each chunk are recomputed; 0 = all
   /// only these layers are recomputed, counted over the model
   std::vector<std::int64_t> recompute_list;

@@ -69,6 +69,7 @@ constexpr SwitchField kSwitches[] = {
     {"overlap_param_gather", &Strategy::overlap_param_gather},
     {"keep_gathered", &Strategy::keep_gathered},
     {"fp8_parameters", &Strategy::fp8_parameters},
+    {"overlap_shared_experts", &Strategy::overlap_shared_experts},
 };
 
 /// A field with a word for each enumerator, in their order.
@@ -150,6 +151,7 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "etp",
                                       "expert_dispatch",
                                       "expert_rows_percent",
+                                      "overlap_shared_experts",
                                       "recompute_layers",
                                       "recompute_list",
                                       "cast_placement",

@@ -7,7 +7,6 @@
 #include "passes/cut/program_builder.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
-#include "passes/strategy/expert_rules.h"
 #include "planner/bounds/ring_rounds.h"
 
 namespace plimsoll {
@@ -301,12 +300,11 @@ std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plai
 }
 
 MicroBatchProgram FactsCache::sequences_of(const Strategy& plain) const {
-  const std::int64_t fewest = fewest_sequences(target_.job, plain);
-  const auto one = few_sequences(plain, fewest);
-  if (plain.micro_batch == fewest) return *one;
-  const auto two = few_sequences(plain, 2 * fewest);
-  if (plain.micro_batch == 2 * fewest) return *two;
-  auto all = extended(*one, *two, plain.micro_batch / fewest);
+  const auto one = few_sequences(plain, 1);
+  if (plain.micro_batch == 1) return *one;
+  const auto two = few_sequences(plain, 2);
+  if (plain.micro_batch == 2) return *two;
+  auto all = extended(*one, *two, plain.micro_batch);
   return all ? *std::move(all) : cut(plain).all;
 }
 

@@ -11,7 +11,6 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
-#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/stage_blocks.h"
 #include "planner/bounds/pipeline_step.h"
 
@@ -47,7 +46,7 @@ struct Lowered {
       : job(fewest_micro_batches(target.job, strategy)),
         graph(lower_graph({job, strategy, target.framework()}, {}, Proof::none)),
         alignment(arena_alignment(target.job, strategy)),
-        cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_limit(strategy),
+        cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_parameters(strategy),
                        scatters_bundles(strategy))) {}
 };
 
@@ -112,7 +111,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
     plain.sequence_parallel = false;
   }
-  plain.micro_batch = fewest_sequences(target_.job, plain);
+  plain.micro_batch = 1;
   plain.recompute = Recompute::none;
   plain.recompute_layers = 0;
   plain.recompute_list.clear();
@@ -157,7 +156,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 
 MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   Strategy alike = strategy;
-  alike.micro_batch = fewest_sequences(target_.job, alike);
+  alike.micro_batch = 1;
   alike.recompute = Recompute::none;
   alike.recompute_layers = 0;
   alike.recompute_list.clear();

@@ -8,7 +8,6 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
-#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_blocks.h"
 
@@ -264,8 +263,8 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
-                                  scatters_bundles(strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole,
+                                  resident_parameters(strategy), scatters_bundles(strategy));
   const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
     const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
     LastingBytes total;
@@ -303,7 +302,7 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassCon
   plain.pp = std::min<std::int64_t>(plain.pp, 3);
   plain.layer_split.assign(std::size_t(plain.pp), layers);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
-  plain.micro_batch = fewest_sequences(context.job, plain);
+  plain.micro_batch = 1;
   plain.recompute = Recompute::none;
   plain.recompute_layers = 0;
   plain.recompute_list.clear();

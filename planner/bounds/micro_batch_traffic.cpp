@@ -7,7 +7,6 @@
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
-#include "passes/strategy/expert_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -41,17 +40,17 @@ Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {
 
 MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts& costs) {
   Strategy small = whole.strategy;
-  small.micro_batch = fewest_sequences(whole.job, small);
+  small.micro_batch = 1;
   small.recompute = Recompute::none;
   small.recompute_layers = 0;
   small.recompute_list.clear();
   const std::int64_t m = std::min(micro_batches(whole.job, whole.strategy), kEveryKind);
   Job few = whole.job;
-  few.global_batch = m * small.micro_batch * small.dp * small.sharding_degree;
+  few.global_batch = m * small.dp * small.sharding_degree;
   const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(few, small);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(small),
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_parameters(small),
                                   scatters_bundles(small));
   const Program program = schedule_stage(graph, cut, context, 0, alignment);
   const CostedProgram costed = cost_of(program, costs);

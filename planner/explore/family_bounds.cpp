@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "models/job/layer_forms.h"
-#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "simulator/simulate.h"
 
@@ -121,15 +120,19 @@ bool FamilyBounds::has_lines(const Strategy& strategy) const {
          strategy.flatten == Flatten::fused;
 }
 
-/// Returns the least number of shards, or of replicas, that experts can be shared out over.
+/// Returns the least number of shards, or without shards of replicas, over which experts can be
+/// shared out.
 std::int64_t expert_unit(const Strategy& strategy) {
   if (!experts_apart(strategy)) return 1;
   const std::int64_t ranks = experts_tensor_parallel(strategy) * strategy.ep;
-  return ranks / std::gcd(ranks, strategy.mp);
+  const std::int64_t beside = optimizer_shards(strategy) > 1 ? strategy.dp : 1;
+  return ranks / std::gcd(ranks, strategy.mp * beside);
 }
 
-/// Returns the number of replicas whose bytes are those of any more.
+/// Returns a number of replicas with the same bytes. Beside shards, experts are sharded over
+/// replicas, too.
 std::int64_t few_replicas(const Strategy& strategy) {
+  if (experts_apart(strategy) && optimizer_shards(strategy) > 1) return strategy.dp;
   return std::min(strategy.dp * strategy.cp, 2 * expert_unit(strategy));
 }
 
@@ -315,16 +318,15 @@ class FamilyBounds::Family {
 
   /// Whether micro-batches may fit. Larger ones need not be lowered to see that they do not.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
-    const std::int64_t fewest = fewest_sequences(all_.target_.job, family_.base);
-    if (family_.base.micro_batch <= 2 * fewest || all_.takes_long(family_)) return true;
+    if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
     std::optional<Work>& work = extended_[splits_backward(leanest.schedule)];
     if (!work) {
       Strategy one = leanest, two = leanest;
-      one.micro_batch = fewest;
-      two.micro_batch = 2 * fewest;
+      one.micro_batch = 1;
+      two.micro_batch = 2;
       work = Work::extended(Work(*all_.bounds_.work(one)), Work(*all_.bounds_.work(two)),
-                            family_.base.micro_batch / fewest);
+                            family_.base.micro_batch);
     }
     if (!work->known) return true;
     return line_of(0).framework.at(layers_of(group, 0)) +

@@ -7,7 +7,6 @@
 
 #include "base/parallel.h"
 #include "models/job/layer_forms.h"
-#include "passes/strategy/expert_rules.h"
 #include "planner/bounds/shape_costs.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
@@ -27,7 +26,7 @@ class LastingCache {
   LastingLines of(const Strategy& strategy) {
     Strategy plain = strategy;
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
-    plain.micro_batch = fewest_sequences(target_.job, plain);
+    plain.micro_batch = 1;
     plain.recompute = Recompute::none;
     plain.rank_order = Strategy().rank_order;
     const std::string key = strategy_text(plain);

@@ -9,9 +9,8 @@ namespace {
 std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& framework,
                                            const Strategy& strategy) {
   if (!job.experts || framework.can.expert_dispatch.value.empty()) return {1};
-  const Grid grid = grid_of(strategy);
-  std::int64_t ranks = 1;
-  for (const Axis axis : grid.folded()) ranks *= grid[axis];
+  const std::int64_t ranks =
+      strategy.mp * strategy.cp * strategy.sharding_degree * strategy.dp;  // of a stage
   const std::int64_t most = std::gcd(ranks, job.experts->count);
   std::vector<std::int64_t> numbers;
   for (std::int64_t ep = 1; ep <= most; ++ep) {

@@ -13,8 +13,7 @@ namespace plimsoll {
 /// Returns the strategy with each way to share out experts that is tried. The first is the usual
 /// one. Keys of `fixed` keep the strategy's values, and values outside `limits` are left out.
 ///
-///   - ep: every number of ranks that divides the experts and the ranks of a stage that may share
-///     them out (Grid::folded);
+///   - ep: every number of ranks that divides the experts and the ranks of a stage;
 ///   - etp: experts are whole, or as many ranks share each as share the other layers (mp);
 ///   - expert_dispatch, with ep above 1: all that the framework has.
 ///

@@ -17,6 +17,7 @@
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/sequence_part.h"
 
 namespace plimsoll {
 
@@ -179,6 +180,8 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1];
   const auto& split = request.input(0).split;
   const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
+  // The tokens of a sequence on the ranks of mp; ranks of cp have others.
+  const std::int64_t of_sequence = tokens * (split ? split->degree : 1) / request.input(1).shape[0];
   Scratch scratch(request);
   const Rows logits(request.input(0), {tokens, experts, 1}, scratch),
       slopes(request.output(0), {tokens, experts, 1}, scratch);
@@ -187,7 +190,7 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const float loss_scale = scaled ? floats(in, 2)[0] : 1;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      const float* counts = floats(in, 1) + (before + i) / params.sequence * experts;
+      const float* counts = floats(in, 1) + (before + i) / of_sequence * experts;
       const float* row = logits.read(in[0], i, 1);
       float* slope = slopes.target(out[0], i);
       score(params.sigmoid, row, scores, experts);
@@ -228,50 +231,70 @@ struct OwnExperts {
 
 }  // namespace
 
+KernelPointer prepare_limit_choices(const KernelRequest& request) {
+  const Choices choices(request.input(0));
+  const auto params = request.params<LimitParams>();
+  const std::int64_t experts = request.output(0).shape[1], each = choices.each;
+  const bool keeps = request.op.outputs.size() > 1;
+  // This rank's tokens: those of its rank of cp, of which ranks of mp have a part each.
+  const std::int64_t own = keeps ? request.output(1).shape[0] : 0;
+  const std::int64_t of_mp = keeps ? choices.tokens / params.ranks / own : 1;
+  const Coordinates& at = request.context.at;
+  const std::int64_t part = params.ranks > 1 ? at[std::size_t(Axis::cp)] : 0;
+  const std::int64_t begin = (part * of_mp + (of_mp > 1 ? at[std::size_t(Axis::mp)] : 0)) * own;
+  const SequencePart all{.tokens = params.sequence,
+                         .ranks = params.ranks,
+                         .rank = -1,
+                         .batch = choices.tokens / params.sequence};
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const std::int32_t* chosen = ids(in, 0);
+    float* counts = floats_out(out, 0);
+    auto* kept = keeps ? reinterpret_cast<std::int32_t*>(out[1]) : nullptr;
+    std::fill_n(counts, all.batch * experts, 0.0f);
+    for (std::int64_t b = 0; b < all.batch; ++b) {
+      float* of_sequence = counts + b * experts;
+      for (std::int64_t i = 0; i < params.sequence; ++i) {
+        const std::int64_t token = all.row(b, i);
+        for (std::int64_t j = 0; j < each; ++j) {
+          const std::int32_t e = chosen[token * each + j];
+          const bool fits = of_sequence[e]++ < float(params.capacity);
+          if (token >= begin && token < begin + own)
+            kept[(token - begin) * each + j] = fits ? e : -1;
+        }
+      }
+    }
+  });
+}
+
 KernelPointer prepare_place_choices(const KernelRequest& request) {
-  const Choices choices(request.input(0)), own(request.output(0));
-  const auto params = request.params<PlaceParams>();
-  const std::int64_t experts = request.output(2).shape[1];
-  const OwnExperts here(params, request.output_elements(1), request.context.at);
-  const std::int64_t sequences = choices.tokens / params.sequence;
-  const std::int64_t room = params.capacity > 0 ? params.capacity : choices.tokens * choices.each;
-  const auto& split = request.output(0).split;
-  const std::int64_t part =
-      split && own.tokens < choices.tokens ? part_index(*split, request.context.at) : 0;
-  const std::int64_t begin = part * own.tokens * own.each, end = begin + own.tokens * own.each;
+  const Choices choices(request.input(0));
+  const OwnExperts here(request.params<PlaceParams>(), request.output_elements(1),
+                        request.context.at);
   Scratch scratch(request);
-  const auto take = [&] {
-    return reinterpret_cast<std::int32_t*>(scratch.take(Bytes(4 * experts)));
-  };
-  std::int32_t *next = take(), *taken = take();  // rows by expert; those of the sequence
+  auto* next = reinterpret_cast<std::int32_t*>(scratch.take(Bytes(4 * here.count)));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
     const std::int32_t* chosen = ids(in, 0);
     auto *rows = reinterpret_cast<std::int32_t*>(out[0]),
          *ends = reinterpret_cast<std::int32_t*>(out[1]);
-    float* counts = floats_out(out, 2);
-    const std::int64_t of_sequence = params.sequence * choices.each;
     const std::int64_t all = choices.tokens * choices.each;
-    std::fill_n(counts, sequences * experts, 0.0f);
-    for (std::int64_t i = 0; i < all; ++i) counts[i / of_sequence * experts + chosen[i]] += 1;
-    // First how many rows each expert gets of the own tokens, then which.
-    std::fill_n(next, experts, 0);
-    for (const bool counting : {true, false}) {
-      for (std::int64_t i = 0; i < all; ++i) {
-        if (i % of_sequence == 0) std::fill_n(taken, experts, 0);
-        const std::int32_t e = chosen[i];
-        const bool kept = taken[e]++ < room, is_own = i >= begin && i < end;
-        if (!is_own) continue;
-        const bool placed = kept && e >= here.first && e < here.first + here.count;
-        if (!counting) rows[i - begin] = placed ? next[e] : -1;
-        if (placed) ++next[e];
-      }
-      if (!counting) break;
-      std::int64_t row = 0;
-      for (std::int64_t e = 0; e < here.count; ++e) {
-        const std::int64_t count = std::exchange(next[here.first + e], std::int32_t(row));
-        ends[e] = std::int32_t(row += count);
-      }
-      here.check(row, position);
+    const auto own = [&](std::int64_t i) -> std::int64_t {
+      const std::int64_t e = chosen[i] - here.first;
+      return chosen[i] >= 0 && e >= 0 && e < here.count ? e : -1;
+    };
+    // First how many rows each expert gets, then which.
+    std::fill_n(next, here.count, 0);
+    for (std::int64_t i = 0; i < all; ++i) {
+      if (const std::int64_t e = own(i); e >= 0) ++next[e];
+    }
+    std::int64_t row = 0;
+    for (std::int64_t e = 0; e < here.count; ++e) {
+      const std::int64_t count = std::exchange(next[e], std::int32_t(row));
+      ends[e] = std::int32_t(row += count);
+    }
+    here.check(row, position);
+    for (std::int64_t i = 0; i < all; ++i) {
+      const std::int64_t e = own(i);
+      rows[i] = e >= 0 ? next[e]++ : -1;
     }
   });
 }

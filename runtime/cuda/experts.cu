@@ -5,6 +5,7 @@
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/cuda/storage.h"
+#include "runtime/sequence_part.h"
 
 namespace plimsoll {
 
@@ -146,14 +147,15 @@ __global__ void route_backward(RouteParams params, std::int64_t tokens, std::int
 }
 
 template <class T>
-__global__ void balance_backward(BalanceParams params, std::int64_t before, std::int64_t tokens,
+__global__ void balance_backward(BalanceParams params, std::int64_t before,
+                                 std::int64_t of_sequence, std::int64_t tokens,
                                  std::int64_t experts, const T* logits, const float* all_counts,
                                  const float* loss_scale, T* dlogits) {
   float* scores = dynamic_shared<float>();
   float* slopes = scores + experts;
   const float scale = loss_scale == nullptr ? 1 : *loss_scale;
   for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
-    const float* counts = all_counts + (before + token) / params.sequence * experts;
+    const float* counts = all_counts + (before + token) / of_sequence * experts;
     const T* row = logits + token * experts;
     const float z = score(params.sigmoid, row, experts, scores);
     float choices = 0, sum = 0, product = 0;
@@ -183,57 +185,75 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before, std:
   }
 }
 
-/// A Placing is the work of place_choices. Choices [begin, end) are of the tokens that get rows
-/// here.
-struct Placing {
-  std::int64_t sequences, of_sequence;  ///< choices of one
-  std::int64_t experts, first, count;   ///< all; those of this rank
-  std::int64_t room, begin, end;
+/// A Limiting is the work of limit_choices. Tokens [begin, begin + own) are this rank's.
+struct Limiting {
+  SequencePart all;
+  std::int64_t each, experts, capacity, begin, own;
 };
 
-/// Walks over the choices of expert blockIdx.x. Writes rows from `row` on where `rows` is given,
-/// and returns the number of rows.
-__device__ std::int64_t walk(const Placing& p, const std::int32_t* chosen, std::int64_t row,
-                             std::int32_t* rows, float* counts) {
-  const std::int64_t expert = blockIdx.x, first = row;
-  const bool here = expert >= p.first && expert < p.first + p.count;
+/// A warp counts the choices of expert blockIdx.x in the order of a sequence's tokens.
+__global__ void limit(Limiting p, const std::int32_t* chosen, float* counts, std::int32_t* kept) {
+  const std::int64_t expert = blockIdx.x, choices = p.all.tokens * p.each;
   const unsigned before_lane = (1u << threadIdx.x) - 1;
-  for (std::int64_t b = 0; b < p.sequences; ++b) {
+  for (std::int64_t b = 0; b < p.all.batch; ++b) {
     std::int64_t taken = 0;
-    for (std::int64_t from = 0; from < p.of_sequence; from += kWarp) {
-      const std::int64_t i = b * p.of_sequence + from + threadIdx.x;
-      const bool hit = from + threadIdx.x < p.of_sequence && chosen[i] == expert;
+    for (std::int64_t from = 0; from < choices; from += kWarp) {
+      const std::int64_t i = from + threadIdx.x;
+      const std::int64_t token = p.all.row(b, i < choices ? i / p.each : 0);
+      const bool hit = i < choices && chosen[token * p.each + i % p.each] == expert;
       const unsigned hits = __ballot_sync(kFullWarp, hit);
-      const bool own = hit && i >= p.begin && i < p.end;
-      const bool placed = own && here && taken + __popc(hits & before_lane) < p.room;
-      const unsigned all_placed = __ballot_sync(kFullWarp, placed);
-      if (rows != nullptr && own) {
-        rows[i - p.begin] =
-            placed ? std::int32_t(row + __popc(all_placed & before_lane)) : std::int32_t(-1);
+      if (hit && token >= p.begin && token < p.begin + p.own) {
+        const bool fits = taken + __popc(hits & before_lane) < p.capacity;
+        kept[(token - p.begin) * p.each + i % p.each] =
+            fits ? std::int32_t(expert) : std::int32_t(-1);
       }
-      row += __popc(all_placed);
       taken += __popc(hits);
     }
-    if (counts != nullptr && threadIdx.x == 0) counts[b * p.experts + expert] = float(taken);
+    if (threadIdx.x == 0) counts[b * p.experts + expert] = float(taken);
+  }
+}
+
+/// A Placing is the work of place_choices.
+struct Placing {
+  std::int64_t choices, first, count;  ///< count: the experts of this rank
+};
+
+/// Walks over the choices of expert blockIdx.x of this rank. Writes rows from `row` on where `rows`
+/// is given, and returns the number of rows.
+__device__ std::int64_t walk(const Placing& p, const std::int32_t* chosen, std::int64_t row,
+                             std::int32_t* rows) {
+  const std::int64_t expert = p.first + blockIdx.x, first = row;
+  const unsigned before_lane = (1u << threadIdx.x) - 1;
+  for (std::int64_t from = 0; from < p.choices; from += kWarp) {
+    const std::int64_t i = from + threadIdx.x;
+    const bool hit = i < p.choices && chosen[i] == expert;
+    const unsigned hits = __ballot_sync(kFullWarp, hit);
+    if (rows != nullptr && hit) rows[i] = std::int32_t(row + __popc(hits & before_lane));
+    row += __popc(hits);
   }
   return row - first;
 }
 
-__global__ void count_rows(Placing p, const std::int32_t* chosen, std::int32_t* numbers,
-                           float* counts) {
-  const std::int64_t rows = walk(p, chosen, 0, nullptr, counts);
+/// Choices that get no row keep -1.
+__global__ void drop_all(Placing p, std::int32_t* rows) {
+  const std::int64_t first = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (std::int64_t i = first; i < p.choices; i += std::int64_t(gridDim.x) * blockDim.x)
+    rows[i] = -1;
+}
+
+__global__ void count_rows(Placing p, const std::int32_t* chosen, std::int32_t* numbers) {
+  const std::int64_t rows = walk(p, chosen, 0, nullptr);
   if (threadIdx.x == 0) numbers[blockIdx.x] = std::int32_t(rows);
 }
 
 __global__ void add_up(Placing p, const std::int32_t* numbers, std::int32_t* ends) {
   std::int32_t end = 0;
-  for (std::int64_t e = 0; e < p.count; ++e) ends[e] = end += numbers[p.first + e];
+  for (std::int64_t e = 0; e < p.count; ++e) ends[e] = end += numbers[e];
 }
 
 __global__ void give_rows(Placing p, const std::int32_t* chosen, const std::int32_t* ends,
                           std::int32_t* rows) {
-  const std::int64_t own = std::int64_t(blockIdx.x) - p.first;
-  walk(p, chosen, own > 0 && own < p.count ? ends[own - 1] : 0, rows, nullptr);
+  walk(p, chosen, blockIdx.x > 0 ? ends[blockIdx.x - 1] : 0, rows);
 }
 
 /// Where the rows of each expert end that all ranks give it together.
@@ -369,6 +389,7 @@ CudaKernelPointer prepare_balance_experts_backward(const CudaRequest& request) {
   const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1];
   const auto& split = request.input(0).split;
   const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
+  const std::int64_t of_sequence = tokens * (split ? split->degree : 1) / request.input(1).shape[0];
   const auto shared = std::size_t(2 * experts) * sizeof(float);
   const bool scaled = request.op.inputs.size() > 2;
   const DType type = request.input(0).dtype;
@@ -376,38 +397,54 @@ CudaKernelPointer prepare_balance_experts_backward(const CudaRequest& request) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
       launch(device.stream, warps_for(device, tokens), kWarp, shared, balance_backward<T>, params,
-             before, tokens, experts, input_at<T>(in, 0), input_at<float>(in, 1),
+             before, of_sequence, tokens, experts, input_at<T>(in, 0), input_at<float>(in, 1),
              scaled ? input_at<float>(in, 2) : nullptr, output_at<T>(out, 0));
     });
   });
 }
 
+CudaKernelPointer prepare_limit_choices(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<LimitParams>();
+  const Shape& chosen = request.input(0).shape;
+  const bool keeps = request.op.outputs.size() > 1;
+  const std::int64_t own = keeps ? request.output(1).shape[0] : 0;
+  const std::int64_t of_mp = keeps ? chosen[0] / params.ranks / own : 1;
+  const Coordinates& at = request.context.at;
+  const std::int64_t part = params.ranks > 1 ? at[std::size_t(Axis::cp)] : 0;
+  const Limiting limiting{
+      .all = {.tokens = params.sequence,
+              .ranks = params.ranks,
+              .rank = -1,
+              .batch = chosen[0] / params.sequence},
+      .each = chosen[1],
+      .experts = request.output(0).shape[1],
+      .capacity = params.capacity,
+      .begin = (part * of_mp + (of_mp > 1 ? at[std::size_t(Axis::mp)] : 0)) * own,
+      .own = own};
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch(device.stream, unsigned(limiting.experts), kWarp, 0, limit, limiting,
+           input_at<std::int32_t>(in, 0), output_at<float>(out, 0),
+           keeps ? output_at<std::int32_t>(out, 1) : nullptr);
+  });
+}
+
 CudaKernelPointer prepare_place_choices(const CudaRequest& request) {
   const CudaDevice& device = request.device;
-  const auto params = request.params<PlaceParams>();
-  const Shape &chosen = request.input(0).shape, &own = request.output(0).shape;
-  const std::int64_t all = chosen[0] * chosen[1], mine = own[0] * own[1];
-  const auto& split = request.output(0).split;
-  const std::int64_t part = split && mine < all ? part_index(*split, request.context.at) : 0;
-  const Placing placing{.sequences = chosen[0] / params.sequence,
-                        .of_sequence = params.sequence * chosen[1],
-                        .experts = request.output(2).shape[1],
-                        .first = 0,
-                        .count = request.output_elements(1),
-                        .room = params.capacity > 0 ? params.capacity : all,
-                        .begin = part * mine,
-                        .end = (part + 1) * mine};
+  const Shape& chosen = request.input(0).shape;
+  const Placing placing{
+      .choices = chosen[0] * chosen[1], .first = 0, .count = request.output_elements(1)};
   DeviceScratch scratch(request);
-  auto* numbers = scratch.take_values<std::int32_t>(placing.experts);
+  auto* numbers = scratch.take_values<std::int32_t>(placing.count);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     const auto* ids = input_at<std::int32_t>(in, 0);
-    auto* ends = output_at<std::int32_t>(out, 1);
-    const auto experts = unsigned(placing.experts);
-    launch(device.stream, experts, kWarp, 0, count_rows, placing, ids, numbers,
-           output_at<float>(out, 2));
+    auto *rows = output_at<std::int32_t>(out, 0), *ends = output_at<std::int32_t>(out, 1);
+    const auto experts = unsigned(placing.count);
+    // Choices that were dropped have no row.
+    launch(device.stream, experts, kWarp, 0, drop_all, placing, rows);
+    launch(device.stream, experts, kWarp, 0, count_rows, placing, ids, numbers);
     launch(device.stream, 1, 1, 0, add_up, placing, numbers, ends);
-    launch(device.stream, experts, kWarp, 0, give_rows, placing, ids, ends,
-           output_at<std::int32_t>(out, 0));
+    launch(device.stream, experts, kWarp, 0, give_rows, placing, ids, ends, rows);
   });
 }
 

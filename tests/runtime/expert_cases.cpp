@@ -24,15 +24,34 @@ OpCase route_case(const OpSizes& z, const std::string& name, RouteParams params)
                    {blank("weights", chosen), whole_numbers(blank("experts", chosen))});
 }
 
+OpCase limit_case(const OpSizes& z, const std::string& name, std::int64_t capacity) {
+  std::vector<Operand> outputs = {blank("counts", {z.batch, kExperts})};
+  if (capacity > 0) outputs.push_back(whole_numbers(blank("kept", {z.tokens(), kChosen})));
+  return make_case("limit_choices/" + name, OpKind::limit_choices,
+                   LimitParams{.sequence = z.sequence, .capacity = capacity},
+                   {whole_numbers(result(route_case(z, "choices", {}), 1))}, outputs);
+}
+
+/// Two sequences of four tokens are shared by two ranks of cp, of which this is the second.
+OpCase shared_limit_case(const OpSizes& z) {
+  Operand chosen = whole_numbers(result(route_case(z, "choices", {}), 1));
+  chosen.shape[0] = 8;
+  chosen.values.resize(8 * kChosen);
+  OpCase made =
+      make_case("limit_choices/ranks_of_cp", OpKind::limit_choices,
+                LimitParams{.sequence = 4, .capacity = 1, .ranks = 2}, {chosen},
+                {blank("counts", {2, kExperts}), whole_numbers(blank("kept", {4, kChosen}))});
+  made.at[std::size_t(Axis::cp)] = 1;
+  return made;
+}
+
 OpCase place_case(const OpSizes& z, const std::string& name, std::int64_t capacity) {
-  const OpCase route = route_case(z, "choices", {});
-  const Shape chosen = {z.tokens(), kChosen};
-  return make_case(
-      "place_choices/" + name, OpKind::place_choices,
-      PlaceParams{.sequence = z.sequence, .capacity = capacity, .rows = z.tokens() * kChosen},
-      {whole_numbers(result(route, 1))},
-      {whole_numbers(blank("rows", chosen)), whole_numbers(blank("ends", {kExperts})),
-       blank("counts", {z.batch, kExperts})});
+  const Operand chosen = capacity > 0 ? result(limit_case(z, name, capacity), 1)
+                                      : result(route_case(z, "choices", {}), 1);
+  return make_case("place_choices/" + name, OpKind::place_choices,
+                   PlaceParams{.rows = z.tokens() * kChosen}, {whole_numbers(chosen)},
+                   {whole_numbers(blank("rows", {z.tokens(), kChosen})),
+                    whole_numbers(blank("ends", {kExperts}))});
 }
 
 void add_routers(Cases& cases, const OpSizes& z) {
@@ -57,7 +76,7 @@ void add_routers(Cases& cases, const OpSizes& z) {
 
 void add_balance(Cases& cases, const OpSizes& z) {
   const Operand loss_scale{"loss_scale", {1}, {4}};
-  const Operand counts = result(place_case(z, "all", 0), 2);
+  const Operand counts = result(limit_case(z, "all", 0), 0);
   const Operand logits = normal("logits", {z.tokens(), kExperts}, 1);
   for (const bool sigmoid : {false, true}) {
     const std::string name = sigmoid ? "sigmoid" : "softmax";
@@ -76,9 +95,11 @@ void add_balance(Cases& cases, const OpSizes& z) {
 
 /// The rows of experts, of which some are not used where some choices are dropped.
 void add_rows(Cases& cases, const OpSizes& z) {
+  cases.push_back(shared_limit_case(z));
   const std::int64_t n = z.tokens(), m = n * kChosen, h = z.hidden(), f = z.ffn;
   for (const auto& [name, capacity] : {std::pair("all", 0), std::pair("dropped", 2)}) {
     const OpCase place = place_case(z, name, capacity);
+    cases.push_back(limit_case(z, name, capacity));
     cases.push_back(place);
     Operand all_ends = whole_numbers(result(place, 1));  // of two ranks that give as many
     all_ends.shape = {2, kExperts};
@@ -221,20 +242,39 @@ void balance_backward(const Operands& o) {
   }
 }
 
+/// Rank r of cp has chunk r and chunk 2 cp - 1 - r of each sequence, and its rows of all sequences
+/// come together.
+void limit(const Operands& o) {
+  const auto& params = o.params<LimitParams>();
+  const std::size_t n = o.in_dim(0, 0), k = o.in_dim(0, 1), e = o.out_dim(0, 1);
+  const auto s = std::size_t(params.sequence), ranks = std::size_t(params.ranks);
+  const std::size_t own = n / ranks, chunk = ranks > 1 ? s / (2 * ranks) : s;
+  std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
+  std::vector<std::pair<std::size_t, std::size_t>> tokens;  // place in the batch, row
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t rank = i / own, b = i % own / (s / ranks), t = i % (s / ranks);
+    const std::size_t of = t < chunk ? rank : 2 * ranks - 1 - rank;
+    tokens.emplace_back(b * s + of * chunk + t % chunk, i);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  const std::size_t first = o.c.at[std::size_t(Axis::cp)] * own;
+  for (const auto& [place, row] : tokens) {
+    for (std::size_t j = 0; j < k; ++j) {
+      const double expert = o.in(0)[row * k + j];
+      const bool fits = o.out(0)[place / s * e + std::size_t(expert)]++ < double(params.capacity);
+      if (params.capacity > 0 && row / own == first / own)
+        o.out(1)[(row - first) * k + j] = fits ? expert : -1;
+    }
+  }
+}
+
 void place(const Operands& o) {
-  const auto& params = o.params<PlaceParams>();
   const std::size_t n = o.in_dim(0, 0), k = o.in_dim(0, 1), e = o.out(1).size();
-  const auto s = std::size_t(params.sequence);
-  std::fill(o.out(2).begin(), o.out(2).end(), 0.0);
   std::fill(o.out(0).begin(), o.out(0).end(), -1.0);
   double row = 0;
   for (std::size_t expert = 0; expert < e; ++expert) {
-    for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = 0; j < k; ++j) {
-        if (std::size_t(o.in(0)[i * k + j]) != expert) continue;
-        const double taken = o.out(2)[i / s * e + expert]++;
-        if (params.capacity == 0 || taken < double(params.capacity)) o.out(0)[i * k + j] = row++;
-      }
+    for (std::size_t i = 0; i < n * k; ++i) {
+      if (o.in(0)[i] == double(expert)) o.out(0)[i] = row++;
     }
     o.out(1)[expert] = row;
   }
@@ -336,6 +376,7 @@ constexpr OpReference kReferences[] = {
     {OpKind::route_backward, route_backward},
     {OpKind::balance_experts, [](const Operands&) {}},
     {OpKind::balance_experts_backward, balance_backward},
+    {OpKind::limit_choices, limit},
     {OpKind::place_choices, place},
     {OpKind::received_ends, received_ends},
     {OpKind::dispatch_rows, dispatch},

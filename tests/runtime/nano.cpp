@@ -98,7 +98,7 @@ WholeTensors put_together(const std::vector<Program>& programs,
       const auto name = std::make_pair(segment.parameter, segment.layer);
       std::vector<float>& tensor = whole[name];
       std::vector<bool>& seen = known[name];
-      tensor.resize(std::size_t(segment.elements * (segment.split ? segment.split->degree : 1)));
+      tensor.resize(std::size_t(segment.elements * (segment.split ? parts_of(*segment.split) : 1)));
       seen.resize(tensor.size());
       double largest = 0;
       for (const float value : tensor) largest = std::max(largest, std::abs(double(value)));

@@ -227,14 +227,14 @@ const Switch kSwitches[] = {
        Strategy& strategy = draw.strategy;
        const Grid grid = grid_of(strategy);
        std::int64_t folded = 1;
-       for (const Axis axis : grid.folded()) folded *= grid[axis];
-       const auto divides = [&](std::int64_t degree, std::int64_t whole) {
-         return folded % degree == 0 && whole % degree == 0;
-       };
+       for (const Axis axis : Grid::folded()) folded *= grid[axis];
        strategy.ep = strategy.etp = 1;
        for (const std::int64_t degree : {2, 3, 4, 6, 8}) {
-         if (divides(degree, draw.job.experts->count) && random() % 3 != 0) strategy.ep = degree;
-         const bool shares = strategy.ep == 1 && divides(degree, draw.job.experts->ffn_hidden);
+         const bool holds =
+             folded % (degree * strategy.etp) == 0 && draw.job.experts->count % degree == 0;
+         if (holds && random() % 3 != 0) strategy.ep = degree;
+         const bool shares =
+             folded % (degree * strategy.ep) == 0 && draw.job.experts->ffn_hidden % degree == 0;
          if (shares && coin(random)) strategy.etp = degree;
        }
        if (coin(random) && strategy.etp == 1) strategy.etp = 0;
@@ -249,7 +249,11 @@ const Switch kSwitches[] = {
        strategy.sharding_owner = usual.sharding_owner;
        strategy.collective_fusion = usual.collective_fusion;
        strategy.param_bucket_bytes = usual.param_bucket_bytes;
-       if (strategy.sharding_stage > 1) strategy.sharding_stage = 1;
+       strategy.overlap_shared_experts = coin(random);
+       const bool travel = strategy.ep * experts_tensor_parallel(strategy) > 1;
+       if (draw.job.experts->shared_ffn_hidden == 0 || !experts_apart(strategy) || !travel)
+         strategy.overlap_shared_experts = false;
+       if (!is_legal(draw)) strategy.persistence_threshold = usual.persistence_threshold;
      }},
     {"split_boundary",
      [](Random& random, Draw& draw) { draw.strategy.split_boundary = random() % 4 != 0; }},
