@@ -88,6 +88,7 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
   if (params.key_ranks < 1 || params.round < 0 || (params.key_ranks > 1 && params.round > 0))
     return Verdict::no("the keys are not those of one rank of a ring, or of all");
   if (params.soft_cap < 0) return Verdict::no("soft_cap is below 0");
+  if (params.alibi_heads < 0) return Verdict::no("alibi_heads is below 0");
   if (backward && op.outputs.size() != packed) {
     return Verdict::no("there is not one gradient per input");
   }
@@ -100,7 +101,54 @@ Verdict check_softmax(const Op& op, Tensors tensors) {
     return Verdict::no("scores are not [b,a,s,s]");
   }
   if (has_wrong_window(op)) return Verdict::no("window is not one of causal attention");
-  return elementwise(op, tensors);
+  if (std::get<AttentionParams>(op.params).alibi_heads < 0)
+    return Verdict::no("alibi_heads is below 0");
+  const Tensor &p = out(op, tensors, 0), &of = in(op, tensors, 0);
+  if (elements(p.shape) != elements(scores) || p.dtype != of.dtype)
+    return Verdict::no("scores and probabilities differ in size or dtype");
+  const bool sunk = op.kind == OpKind::softmax && op.inputs.size() == 2;
+  if (sunk && elements(in(op, tensors, 1).shape) != scores[1] * (scores[2] / scores[3]))
+    return Verdict::no("there is not one sink for each head");
+  return op.kind == OpKind::softmax ? Verdict::yes() : elementwise(op, tensors);
+}
+
+Verdict check_softmax_sinks(const Op& op, Tensors tensors) {
+  const Shape& dp = in(op, tensors, 0).shape;
+  if (dp.size() != 4 || dp != in(op, tensors, 1).shape || dp[2] % dp[3] != 0)
+    return Verdict::no("probabilities and their gradient are not [b,a,s,s]");
+  return elements(out(op, tensors, 0).shape) == dp[1] * (dp[2] / dp[3])
+             ? Verdict::yes()
+             : Verdict::no("there is not one sink for each head");
+}
+
+namespace {
+
+/// y [n,a*d] and sums [b,a,s] are of the heads that have these sinks [a].
+Verdict sinks_fit(const Shape& y, const Tensor& sums, const Shape& sinks) {
+  const std::int64_t heads = elements(sinks);
+  if (y.size() != 2 || heads < 1 || y[1] % heads != 0 || elements(sums.shape) != y[0] * heads ||
+      sums.dtype != DType::f32) {
+    return Verdict::no("y and sums are not [n,a*d] and f32 [b,a,s] for sinks [a]");
+  }
+  return Verdict::yes();
+}
+
+}  // namespace
+
+Verdict check_add_sinks(const Op& op, Tensors tensors) {
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (x.shape != y.shape || x.dtype != y.dtype) return Verdict::no("y is not like x");
+  if (in(op, tensors, 1).shape != out(op, tensors, 1).shape)
+    return Verdict::no("the sums differ in shape");
+  return sinks_fit(x.shape, in(op, tensors, 1), in(op, tensors, 2).shape);
+}
+
+Verdict check_sinks_gradient(const Op& op, Tensors tensors) {
+  const Shape& y = in(op, tensors, 1).shape;
+  if (in(op, tensors, 0).shape != y) return Verdict::no("dy is not like y");
+  if (elements(in(op, tensors, 3).shape) != elements(out(op, tensors, 0).shape))
+    return Verdict::no("there is not one gradient for each sink");
+  return sinks_fit(y, in(op, tensors, 2), in(op, tensors, 3).shape);
 }
 
 /// qkv [n,3,a,d], q [n,1,a,d] and kv [n,2,a,d]: the packed one is what is split or joined.
@@ -329,6 +377,37 @@ Verdict check_grouped(const Op& op, Tensors tensors) {
     return Verdict::no("x and y are not [m,h] and [m,f] for a weight [e,h,f]");
   }
   return Verdict::yes();
+}
+
+Verdict check_grouped_bias(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::grouped_bias_backward;
+  const Shape &x = input_shape(op, tensors, 0), &bias = input_shape(op, tensors, 1);
+  if (bias.size() < 2 || elements(input_shape(op, tensors, 2)) != bias[0])
+    return Verdict::no("the bias is not [e,f] for ends [e]");
+  if (x.size() < 2 || columns(x) != elements(bias) / bias[0])
+    return Verdict::no("rows and bias differ in columns");
+  const bool weighted = op.inputs.size() == 4;
+  if (weighted && elements(input_shape(op, tensors, 3)) != x[0])
+    return Verdict::no("there is not one weight for each row");
+  if (std::get<GroupedBiasParams>(op.params).ranks < 1)
+    return Verdict::no("ranks are not positive");
+  if (!backward) {
+    return output_shape(op, tensors, 0) == x ? Verdict::yes() : Verdict::no("y is not like x");
+  }
+  if (elements(output_shape(op, tensors, 0)) != elements(bias))
+    return Verdict::no("dbias is not like the bias");
+  return weighted == (op.outputs.size() == 2) ? Verdict::yes()
+                                              : Verdict::no("weights have a gradient");
+}
+
+Verdict check_scale_rows(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::scale_rows_backward;
+  const Shape &x = input_shape(op, tensors, backward ? 1 : 0), &y = output_shape(op, tensors, 0);
+  if (!is_matrix(x) || y != x || input_shape(op, tensors, 0) != x)
+    return Verdict::no("x and y are not rows [m,h]");
+  return elements(input_shape(op, tensors, backward ? 2 : 1)) == x[0]
+             ? Verdict::yes()
+             : Verdict::no("there is not one weight for each row");
 }
 
 }  // namespace plimsoll

@@ -95,6 +95,9 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   double soft_cap = 0;
   /// The sequence is cut into chunks as long as the window, and a query sees none of another chunk.
   bool chunks = false;
+  /// softmax, (flash_)attention: the scores of a head of so many in the model have ALiBi, a linear
+  /// bias by distance (runtime/sequence_part.h); 0: none
+  std::int64_t alibi_heads = 0;
   bool operator==(const AttentionParams&) const = default;
 };
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
@@ -161,6 +164,11 @@ struct PlaceParams {       // place_choices, received_ends
   std::int64_t rows = 0;   ///< the most that its experts may have together
   bool operator==(const PlaceParams&) const = default;
 };
+struct GroupedBiasParams {  // grouped_bias_add and its backward
+  /// Ranks that have partial sums of the rows, of which each adds its part of the bias.
+  std::int64_t ranks = 1;
+  bool operator==(const GroupedBiasParams&) const = default;
+};
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
   Group group;
   Reduction reduction = Reduction::sum;
@@ -224,7 +232,8 @@ using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
                  FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
-                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams>;
+                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams,
+                 GroupedBiasParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of

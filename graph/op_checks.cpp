@@ -228,6 +228,8 @@ Verdict check_layer_norm(const Op& op, Tensors tensors) {
     return Verdict::no("gamma does not match the rows of x");
   const Tensor& mean = backward ? in(op, tensors, 3) : out(op, tensors, 1);
   if (elements(mean.shape) != x[0]) return Verdict::no("mean does not have one element per row");
+  if (!backward && op.inputs.size() == 3 && elements(in(op, tensors, 2).shape) != x[1])
+    return Verdict::no("beta does not match the rows of x");
   return Verdict::yes();
 }
 
@@ -329,8 +331,12 @@ Verdict check_token_types(const Op& op, Tensors tensors) {
 Verdict check_rms_norm(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::rms_norm_backward;
   const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
-  const std::int64_t row = elements(in(op, tensors, backward ? 2 : 1).shape);
-  const Tensor& rstd = backward ? in(op, tensors, 3) : out(op, tensors, 1);
+  const bool weighted = op.inputs.size() == (backward ? 4u : 2u);
+  if (backward && weighted != (op.outputs.size() == 2))
+    return Verdict::no("gamma has a gradient where there is one");
+  if (x.empty()) return Verdict::no("x has no rows");
+  const std::int64_t row = weighted ? elements(in(op, tensors, backward ? 2 : 1).shape) : x.back();
+  const Tensor& rstd = backward ? in(op, tensors, weighted ? 3 : 2) : out(op, tensors, 1);
   std::int64_t columns = 1;  // of some last dimensions of x
   for (std::size_t d = x.size(); d > 1 && columns < row; --d) columns *= x[d - 1];
   if (x.size() < 2 || columns != row) return Verdict::no("gamma does not match the rows of x");

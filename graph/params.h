@@ -35,6 +35,7 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("round", p.round);
   visit("soft_cap", p.soft_cap);
   visit("chunks", p.chunks);
+  visit("alibi_heads", p.alibi_heads);
 }
 template <class Visit>
 void fields(CapParams& p, Visit&& visit) {
@@ -92,6 +93,10 @@ template <class Visit>
 void fields(PlaceParams& p, Visit&& visit) {
   visit("parts", p.parts);
   visit("rows", p.rows);
+}
+template <class Visit>
+void fields(GroupedBiasParams& p, Visit&& visit) {
+  visit("ranks", p.ranks);
 }
 template <class Visit>
 void fields(CollectiveParams& p, Visit&& visit) {

@@ -12,8 +12,9 @@ bool has_rows(OpKind kind) { return row(kind).rows != OpRows::none; }
 std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
   if (!has_rows(op.kind)) return 0;
   // The weight of an RMS norm may be as long as several dimensions of the values.
-  if (op.kind == OpKind::rms_norm) return elements(tensors[op.inputs[1].index()].shape);
-  if (op.kind == OpKind::rms_norm_backward) return elements(tensors[op.inputs[2].index()].shape);
+  const bool normed = op.kind == OpKind::rms_norm && op.inputs.size() == 2;
+  const bool normed_back = op.kind == OpKind::rms_norm_backward && op.inputs.size() == 4;
+  if (normed || normed_back) return elements(tensors[op.inputs[normed ? 1 : 2].index()].shape);
   const Tensor* widest = nullptr;
   const auto consider = [&](TensorId id) {
     const Tensor& tensor = tensors[id.index()];

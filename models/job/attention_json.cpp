@@ -63,6 +63,8 @@ void check_latent(const Job& job, const std::string& file) {
   without(job.qkv_bias, "/qkv_bias", "no biases in attention");
   without(job.out_bias, "/out_bias", "no biases in attention");
   without(job.qk_norm, "/qk_norm", "norms of its latents, and none of heads");
+  without(job.qk_l2_norm, "/qk_l2_norm", "norms of its latents, and none of heads");
+  without(job.alibi, "/alibi", "columns that are turned");
   without(job.rotary_fraction != 1, "/rotary_fraction", "the columns that are turned in latent");
 }
 
@@ -85,6 +87,16 @@ void check_rotary(const Job& job, const std::string& file) {
   }
 }
 
+/// Nothing is turned.
+void check_alibi(const Job& job, const std::string& file) {
+  if (job.rotary_fraction != 1)
+    refuse_key(file, "/rotary_fraction", "a job with alibi has no rotary embeddings");
+  if (job.window_rotary_base > 0)
+    refuse_key(file, "/window_rotary_base", "a job with alibi has no rotary embeddings");
+  if (job.rotary_base != Job().rotary_base)
+    refuse_key(file, "/rotary_base", "a job with alibi has no rotary embeddings");
+}
+
 void check_windows(const Job& job, const std::string& file) {
   if (!job.window_pattern.empty() && job.window == 0)
     refuse_key(file, "/window_pattern", "it says which layers have a window, and there is none");
@@ -97,6 +109,19 @@ void check_windows(const Job& job, const std::string& file) {
 
 }  // namespace
 
+std::vector<bool> layer_pattern_from(JsonObject& object, const char* key) {
+  std::vector<bool> pattern;
+  for (const std::int64_t chosen : object.integers(key, 0, 1)) pattern.push_back(chosen == 1);
+  if (pattern.empty()) object.fail(key, "at least one layer is required");
+  return pattern;
+}
+
+Json layer_pattern_json(const std::vector<bool>& pattern) {
+  Json json = Json::array();
+  for (const bool chosen : pattern) json.push_back(chosen ? 1 : 0);
+  return json;
+}
+
 void read_attention(JsonObject& object, Job& job) {
   if (object.has("head_size")) {
     job.head_size = object.integer("head_size", 1, kMostHeadSize);
@@ -107,7 +132,9 @@ void read_attention(JsonObject& object, Job& job) {
        {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
         std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm),
         std::pair("qk_norm_across_heads", &job.qk_norm_across_heads),
-        std::pair("head_bias", &job.head_bias), std::pair("window_chunks", &job.window_chunks)}) {
+        std::pair("qk_l2_norm", &job.qk_l2_norm), std::pair("sinks", &job.sinks),
+        std::pair("alibi", &job.alibi), std::pair("head_bias", &job.head_bias),
+        std::pair("window_chunks", &job.window_chunks)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
   for (const auto& [key, value] :
@@ -117,9 +144,7 @@ void read_attention(JsonObject& object, Job& job) {
   if (object.has("latent")) job.latent = latent_from(object.object("latent"));
   if (object.has("window")) job.window = object.integer("window", 1, kMostSequence);
   if (object.has("window_pattern")) {
-    for (const std::int64_t windowed : object.integers("window_pattern", 0, 1))
-      job.window_pattern.push_back(windowed == 1);
-    if (job.window_pattern.empty()) object.fail("window_pattern", "at least one layer is required");
+    job.window_pattern = layer_pattern_from(object, "window_pattern");
   }
   if (object.has("window_rotary_base"))
     job.window_rotary_base = object.number("window_rotary_base", 1, kMostBase);
@@ -135,27 +160,34 @@ void write_attention(const Job& job, Json& value) {
   if (job.mlp_bias) value["mlp_bias"] = true;
   if (job.qk_norm) value["qk_norm"] = true;
   if (job.qk_norm_across_heads) value["qk_norm_across_heads"] = true;
+  if (job.qk_l2_norm) value["qk_l2_norm"] = true;
+  if (job.sinks) value["sinks"] = true;
+  if (job.alibi) value["alibi"] = true;
   if (job.head_bias) value["head_bias"] = true;
   if (job.score_cap > 0) value["score_cap"] = job.score_cap;
   if (job.logit_cap > 0) value["logit_cap"] = job.logit_cap;
   if (job.latent) value["latent"] = latent_json(*job.latent);
   if (job.window > 0) value["window"] = job.window;
   if (job.window_chunks) value["window_chunks"] = true;
-  if (!job.window_pattern.empty()) {
-    Json pattern = Json::array();
-    for (const bool windowed : job.window_pattern) pattern.push_back(windowed ? 1 : 0);
-    value["window_pattern"] = std::move(pattern);
-  }
+  if (!job.window_pattern.empty()) value["window_pattern"] = layer_pattern_json(job.window_pattern);
   if (job.window_rotary_base > 0) value["window_rotary_base"] = job.window_rotary_base;
-  value["rotary_base"] = job.rotary_base;
+  if (!job.alibi) value["rotary_base"] = job.rotary_base;
   if (job.rotary_fraction != 1) value["rotary_fraction"] = job.rotary_fraction;
 }
 
 void check_llama_attention(const Job& job, const std::string& file) {
-  job.latent ? check_latent(job, file) : check_rotary(job, file);
+  if (job.latent) {
+    check_latent(job, file);
+  } else if (job.alibi) {
+    check_alibi(job, file);
+  } else {
+    check_rotary(job, file);
+  }
   check_windows(job, file);
   if (job.qk_norm_across_heads && !job.qk_norm)
     refuse_key(file, "/qk_norm_across_heads", "it is how qk_norm norms, which is not on");
+  if (job.qk_l2_norm && job.qk_norm)
+    refuse_key(file, "/qk_l2_norm", "it is a norm without a weight, and qk_norm has one");
 }
 
 }  // namespace plimsoll

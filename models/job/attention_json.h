@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "models/job/job.h"
@@ -14,5 +15,9 @@ void read_attention(JsonObject& object, Job& job);
 void write_attention(const Job& job, Json& value);
 /// Checks sizes and what excludes each other. Throws InputError at `file`.
 void check_llama_attention(const Job& job, const std::string& file);
+
+/// Reads a list of 1 and 0 that says which layers of a period have something.
+std::vector<bool> layer_pattern_from(JsonObject& object, const char* key);
+Json layer_pattern_json(const std::vector<bool>& pattern);
 
 }  // namespace plimsoll

@@ -58,13 +58,13 @@ void BlockBuilder::op(OpKind kind, std::vector<TensorId> inputs, std::vector<Ten
   graph_.ops.push_back(std::move(op));
 }
 
-TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x, double epsilon) {
+TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x, double epsilon, bool bias) {
   const Shape rows = shape(x);
-  const TensorId gamma = parameter(name + ".gamma", {rows[1]}, Init::ones, 0, {});
-  const TensorId beta = parameter(name + ".beta", {rows[1]}, Init::zeros, 0, {});
+  std::vector<TensorId> inputs = {x, parameter(name + ".gamma", {rows[1]}, Init::ones, 0, {})};
+  if (bias) inputs.push_back(parameter(name + ".beta", {rows[1]}, Init::zeros, 0, {}));
   const TensorId y = tensor(name + ".y", rows);
   const TensorId mean = tensor(name + ".mean", {rows[0]}), rstd = tensor(name + ".rstd", {rows[0]});
-  op(OpKind::layer_norm, {x, gamma, beta}, {y, mean, rstd}, NormParams{epsilon});
+  op(OpKind::layer_norm, std::move(inputs), {y, mean, rstd}, NormParams{epsilon});
   return y;
 }
 
@@ -75,6 +75,14 @@ TensorId BlockBuilder::rms_norm(const std::string& name, TensorId x, double epsi
   const TensorId gamma = parameter(name + ".gamma", {elements(row)}, Init::ones, 0, {});
   const TensorId y = tensor(name + ".y", rows), rstd = tensor(name + ".rstd", each);
   op(OpKind::rms_norm, {x, gamma}, {y, rstd}, NormParams{epsilon});
+  return y;
+}
+
+TensorId BlockBuilder::plain_norm(const std::string& name, TensorId x, double epsilon) {
+  const Shape rows = shape(x);
+  const TensorId y = tensor(name + ".y", rows),
+                 rstd = tensor(name + ".rstd", {rows.begin(), rows.end() - 1});
+  op(OpKind::rms_norm, {x}, {y, rstd}, NormParams{epsilon});
   return y;
 }
 
@@ -181,6 +189,7 @@ TensorId BlockBuilder::heads_of(TensorId x, const std::string& name, const Shape
 
 /// Norms each head, or with one statistic all heads of a token at once.
 TensorId BlockBuilder::normed_heads(TensorId x, const std::string& name, const Attention& kind) {
+  if (!kind.qk_norm_weight) return plain_norm(name + "_norm", x, *kind.qk_norm_epsilon);
   return rms_norm(name + "_norm", x, *kind.qk_norm_epsilon,
                   kind.qk_norm_across_heads ? shape(x).size() - 1 : 1);
 }
@@ -248,6 +257,7 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   if (kind.window < job_.sequence) params.window = kind.window;
   params.chunks = kind.chunks && params.window > 0;
   params.soft_cap = kind.score_cap;
+  if (kind.alibi) params.alibi_heads = kind.heads;
   if (job_.dropout > 0) {
     const DropoutParams draws = next_dropout();
     params.dropout = draws.rate;
@@ -258,7 +268,9 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   rows.back() = shape(heads.v).back();
   const std::int64_t columns = kind.heads * rows.back();
   const TensorId context = tensor("context", rows);
-  op(OpKind::attention, {heads.q, heads.k, heads.v}, {context}, params);
+  std::vector<TensorId> inputs = {heads.q, heads.k, heads.v};
+  if (kind.sinks) inputs.push_back(parameter("sinks", {kind.heads}, Init::zeros, 0, 0));
+  op(OpKind::attention, std::move(inputs), {context}, params);
   const TensorId merged = tensor("merged", {tokens(), columns});
   op(OpKind::merge_heads, {context}, {merged}, AttentionParams{.sequence = job_.sequence});
   return linear(

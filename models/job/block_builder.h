@@ -39,9 +39,11 @@ class BlockBuilder {
   void op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
           OpParams params = {});
 
-  TensorId layer_norm(const std::string& name, TensorId x, double epsilon);
+  TensorId layer_norm(const std::string& name, TensorId x, double epsilon, bool bias = true);
   /// Norms rows of the last `dims` dimensions.
   TensorId rms_norm(const std::string& name, TensorId x, double epsilon, std::size_t dims = 1);
+  /// Norms rows of the last dimension without a weight.
+  TensorId plain_norm(const std::string& name, TensorId x, double epsilon);
 
   struct Linear {
     Shape out;  ///< y = x W + b with x [n, k], W [k, out...]
@@ -64,7 +66,8 @@ class BlockBuilder {
     std::int64_t head_width = 0;  ///< columns of a head; 0: hidden / heads
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
     std::optional<double> qk_norm_epsilon = {};  ///< of norms of each head's query and key
-    bool qk_norm_across_heads = false;
+    bool qk_norm_across_heads = false, qk_norm_weight = true;
+    bool sinks = false, alibi = false;
     double out_stddev = kInitStddev;
     double rotary_base = 10000;
     std::int64_t window = 0;  ///< as in AttentionParams
@@ -105,8 +108,9 @@ class BlockBuilder {
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.
 TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev);
 /// Adds an MLP up to what its last layer reads. The names of its layers begin with `prefix`.
+/// `weights` multiply the rows of a gated MLP, where there are some.
 TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
-                    std::int64_t ffn_hidden);
+                    std::int64_t ffn_hidden, std::optional<TensorId> weights = std::nullopt);
 
 /// These build the graphs of the families. Each family's file has the sources of its shape.
 Graph build_gpt(const Job& job, std::int64_t micro_batch);

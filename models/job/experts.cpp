@@ -7,12 +7,17 @@
 // section
 //   2.1.2); groups by their best expert: DeepSeek-V2 (arXiv 2405.04434, section 2.2.2)
 // weights that are not normalised: Qwen2-57B-A14B (arXiv 2407.10671, section 2.2.2)
+// biases of experts and router: GPT-OSS (arXiv 2508.10925, section 2.1)
+// a sigmoid gate of the shared MLP: Qwen2-57B-A14B (transformers, models/qwen2_moe)
+// weights that multiply what experts read: Llama 4 (transformers, models/llama4)
 // capacity: GShard (arXiv 2006.16668, section 2.2), by sequence here, so that it does not depend on
 //   micro-batches or on the ranks of data parallelism which choices are dropped
 //
 // The weight of a choice multiplies what the expert's last layer reads. Its sum is the same, since
 // that layer is linear, and backward need not keep what the experts gave (Megatron-LM
-// megatron/core/transformer/moe/experts.py).
+// megatron/core/transformer/moe/experts.py). A bias of the last layer is multiplied as it is added.
+// The gate of the shared MLP is likewise a weight of what its last layer reads: that of a router
+// with one expert.
 #include <algorithm>
 
 #include "models/job/block_builder.h"
@@ -31,7 +36,8 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   const Job& job = block.job();
   const Experts& experts = *job.experts;
   const std::int64_t n = block.tokens(), s = job.sequence;
-  const TensorId logits = block.linear("router", x, {.out = {experts.count}, .bias = false});
+  const TensorId logits =
+      block.linear("router", x, {.out = {experts.count}, .bias = experts.router_bias});
   TensorId weights = block.tensor("weights", {n, experts.chosen});
   const TensorId chosen = block.tensor("chosen", {n, experts.chosen}, DType::i32);
   const bool sigmoid = experts.score == RouterScore::sigmoid;
@@ -70,6 +76,32 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   return {weights, rows, ends};
 }
 
+/// Adds the bias of each row's expert, times the weight of the row.
+TensorId add_bias(BlockBuilder& block, const std::string& layer, TensorId x, Shape bias,
+                  std::optional<std::int64_t> split_dim, TensorId ends,
+                  std::optional<TensorId> weights) {
+  const TensorId y = block.tensor(layer + ".biased", block.shape(x));
+  std::vector<TensorId> inputs = {
+      x, block.parameter(layer + ".bias", std::move(bias), Init::zeros, 0, split_dim), ends};
+  if (weights) inputs.push_back(*weights);
+  block.op(OpKind::grouped_bias_add, std::move(inputs), {y}, GroupedBiasParams{});
+  return y;
+}
+
+TensorId shared_mlp(BlockBuilder& block, TensorId x, double out_stddev) {
+  const Experts& experts = *block.job().experts;
+  std::optional<TensorId> weights;
+  if (experts.shared_gate) {
+    const TensorId logits = block.linear("shared.gate", x, {.out = {1}, .bias = false});
+    weights = block.tensor("shared.weights", {block.tokens(), 1});
+    const TensorId chosen = block.tensor("shared.chosen", {block.tokens(), 1}, DType::i32);
+    block.op(OpKind::route, {logits}, {*weights, chosen}, RouteParams{.sigmoid = true});
+  }
+  return block.linear(
+      "shared.down", active_mlp(block, x, "shared.", experts.shared_ffn_hidden, weights),
+      {.out = {block.job().hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+}
+
 }  // namespace
 
 TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) {
@@ -83,25 +115,38 @@ TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) 
   const TensorId routed = block.tensor("routed", {m, h}),
                  row_weights = block.tensor("row_weights", {m});
   block.op(OpKind::dispatch_rows, {x, choices.rows, choices.weights}, {routed, row_weights});
+  TensorId read = routed;
+  if (experts.scaled_input) {
+    read = block.tensor("scaled", {m, h});
+    block.op(OpKind::scale_rows, {routed, row_weights}, {read});
+  }
+  std::optional<TensorId> of_output;
+  if (!experts.scaled_input) of_output = row_weights;
 
   const TensorId up = block.parameter("experts.gate_up.weight", {experts.count, h, 2, f},
                                       Init::normal, kInitStddev, 3);
-  const TensorId gates = block.tensor("experts.gate_up.y", {m, 2, f}),
-                 product = block.tensor("experts.product", {m, f}),
-                 computed = block.tensor("experts.down.y", {m, h});
-  block.op(OpKind::grouped_matmul, {routed, up, choices.ends}, {gates});
+  TensorId gates = block.tensor("experts.gate_up.y", {m, 2, f}),
+           computed = block.tensor("experts.down.y", {m, h});
+  const TensorId product = block.tensor("experts.product", {m, f});
+  block.op(OpKind::grouped_matmul, {read, up, choices.ends}, {gates});
+  if (experts.bias) {
+    gates = add_bias(block, "experts.gate_up", gates, {experts.count, 2, f}, 2, choices.ends, {});
+  }
   const OpKind activation = job.activation == Activation::geglu ? OpKind::geglu : OpKind::swiglu;
-  block.op(activation, {gates, row_weights}, {product});
+  std::vector<TensorId> activated = {gates};
+  if (of_output) activated.push_back(*of_output);
+  block.op(activation, std::move(activated), {product});
   const TensorId down =
       block.parameter("experts.down.weight", {experts.count, f, h}, Init::normal, out_stddev, 1);
   block.op(OpKind::grouped_matmul, {product, down, choices.ends}, {computed});
+  if (experts.bias) {
+    computed =
+        add_bias(block, "experts.down", computed, {experts.count, h}, {}, choices.ends, of_output);
+  }
   const TensorId mixed = block.tensor("experts.y", {n, h});
   block.op(OpKind::combine_rows, {computed, choices.rows}, {mixed});
   if (experts.shared_ffn_hidden == 0) return mixed;
-  const TensorId shared =
-      block.linear("shared.down", active_mlp(block, x, "shared.", experts.shared_ffn_hidden),
-                   {.out = {h}, .stddev = out_stddev, .split_dim = 0, .bias = false});
-  return block.add("mixed", mixed, shared);
+  return block.add("mixed", mixed, shared_mlp(block, x, out_stddev));
 }
 
 }  // namespace plimsoll

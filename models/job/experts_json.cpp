@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "models/job/attention_json.h"
 #include "models/job/job_limits.h"
 #include "models/job/job_words.h"
 
@@ -22,6 +23,12 @@ void number(JsonObject& object, const char* key, double& value) {
   if (object.has(key)) value = object.number(key, 0, kMostFactor);
 }
 
+std::int64_t layers_with_experts(const Job& job) {
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < job.layers; ++layer) count += has_experts(job, layer);
+  return count;
+}
+
 struct ExpertRule {
   bool kept;
   const char* pointer;
@@ -38,6 +45,13 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   integer(object, "ffn_hidden", experts.ffn_hidden, 1, kMostFfn);
   integer(object, "shared_ffn_hidden", experts.shared_ffn_hidden, 0, kMostFfn);
   integer(object, "dense_layers", experts.dense_layers, 0, kMostLayers);
+  if (object.has("pattern")) experts.pattern = layer_pattern_from(object, "pattern");
+  for (const auto& [key, value] :
+       {std::pair("shared_gate", &experts.shared_gate), std::pair("bias", &experts.bias),
+        std::pair("router_bias", &experts.router_bias),
+        std::pair("scaled_input", &experts.scaled_input)}) {
+    if (object.has(key)) *value = object.boolean(key);
+  }
   if (object.has("score"))
     experts.score = static_cast<RouterScore>(object.choice("score", kRouterScores));
   if (object.has("normalized")) experts.normalized = object.boolean("normalized");
@@ -57,7 +71,12 @@ Json experts_json(const Experts& experts) {
   Json json = {
       {"count", experts.count}, {"chosen", experts.chosen}, {"ffn_hidden", experts.ffn_hidden}};
   if (experts.shared_ffn_hidden > 0) json["shared_ffn_hidden"] = experts.shared_ffn_hidden;
+  if (experts.shared_gate) json["shared_gate"] = true;
   if (experts.dense_layers > 0) json["dense_layers"] = experts.dense_layers;
+  if (!experts.pattern.empty()) json["pattern"] = layer_pattern_json(experts.pattern);
+  if (experts.bias) json["bias"] = true;
+  if (experts.router_bias) json["router_bias"] = true;
+  if (experts.scaled_input) json["scaled_input"] = true;
   json["score"] = kRouterScores[static_cast<std::size_t>(experts.score)];
   json["normalized"] = experts.normalized;
   if (experts.scale != 1) json["scale"] = experts.scale;
@@ -81,10 +100,13 @@ void check_experts(const Job& job, const std::string& file) {
       {job.family == Family::llama, "/experts", "only family llama has experts"},
       {job.activation == Activation::swiglu || job.activation == Activation::geglu, "/activation",
        "experts are gated: \"swiglu\" or \"geglu\" is required"},
-      {!job.mlp_bias, "/mlp_bias", "found true; experts have no biases"},
+      {!job.mlp_bias, "/mlp_bias", "found true; experts.bias says whether experts have biases"},
       {experts.dense_layers < job.layers, "/experts/dense_layers",
        fmt::format("found {}; fewer than the {} layers are required", experts.dense_layers,
                    job.layers)},
+      {layers_with_experts(job) > 0, "/experts/pattern", "no layer has experts"},
+      {!experts.shared_gate || experts.shared_ffn_hidden > 0, "/experts/shared_gate",
+       "it is of a shared MLP, and shared_ffn_hidden is 0"},
       {experts.count % experts.groups == 0, "/experts/groups",
        fmt::format("found {}; it must divide the {} experts", experts.groups, experts.count)},
       {experts.top_groups <= experts.groups, "/experts/top_groups",

@@ -28,7 +28,7 @@ enum class Activation : std::uint8_t {
 };
 enum class NormKind : std::uint8_t {
   rms_norm,    ///< with a weight
-  layer_norm,  ///< with a weight and a bias (Nemotron-4)
+  layer_norm,  ///< with a weight and a bias (Nemotron-4), or without it (DBRX)
 };
 /// A NormPlace says where a llama layer has its norms.
 enum class NormPlace : std::uint8_t {
@@ -84,12 +84,18 @@ struct Branch {
 
 /// The MLPs of most layers of a llama job are a mixture of experts: a router chooses some of them
 /// for each token, and their outputs are summed by its weights (models/job/experts.cpp). Experts
-/// are gated MLPs without biases.
+/// are gated MLPs.
 struct Experts {
   std::int64_t count = 0, chosen = 0;  ///< in a layer; of them for one token
   std::int64_t ffn_hidden = 0;         ///< of one expert
   std::int64_t shared_ffn_hidden = 0;  ///< of an MLP that every token has beside; 0: none
+  bool shared_gate = false;            ///< its output is multiplied by a sigmoid (Qwen2-57B-A14B)
   std::int64_t dense_layers = 0;       ///< the first layers, which have one MLP
+  /// Which of the others have experts: layer i where element i mod size is true. Empty: all.
+  std::vector<bool> pattern = {};
+  bool bias = false;          ///< of the experts' layers (GPT-OSS)
+  bool router_bias = false;   ///< of the router
+  bool scaled_input = false;  ///< weights multiply what experts read (Llama 4), not their outputs
   RouterScore score = RouterScore::softmax;
   bool normalized = true;  ///< the weights of a token are divided by their sum
   double scale = 1;        ///< and multiplied by this
@@ -140,6 +146,10 @@ struct Job {
   /// RMS norms of each head's query and key, with one weight for all heads (Qwen3).
   bool qk_norm = false;
   bool qk_norm_across_heads = false;  ///< qk_norm over all heads at once, with as wide a weight
+  bool qk_l2_norm = false;            ///< each head's query and key is normed without a weight
+  bool sinks = false;  ///< a learned logit of each head in the softmax's sum (GPT-OSS)
+  /// Scores have a linear bias by distance, and nothing is turned (ALiBi, arXiv 2108.12409).
+  bool alibi = false;
   std::int64_t window = 0;     ///< keys that a query sees, its own among them; 0: all before it
   bool window_chunks = false;  ///< tokens see their chunk of `window` tokens (Llama 4)
   /// Which layers have the window: layer i where element i mod size is true. Empty: all of them.
@@ -153,6 +163,8 @@ struct Job {
   double rotary_fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
   Activation activation = Activation::swiglu;
   NormKind norm = NormKind::rms_norm;
+  bool norm_bias = true;        ///< of layer norms
+  bool embedding_norm = false;  ///< behind the embedding (BLOOM)
   NormPlace norm_place = NormPlace::before;
   MlpInput mlp_input = MlpInput::attended;
   std::optional<Experts> experts;
@@ -202,6 +214,8 @@ std::int64_t head_width(const Job& job);
 std::int64_t value_width(const Job& job);
 /// Returns whether a layer has the window.
 bool has_window(const Job& job, std::int64_t layer);
+/// Returns whether a layer has experts.
+bool has_experts(const Job& job, std::int64_t layer);
 /// Returns how many of them rotary embeddings turn (family llama).
 std::int64_t rotary_width(const Job& job);
 

@@ -58,6 +58,8 @@ void check_sizes(const Job& job, const std::string& file) {
 
 /// The norms and inputs of a llama layer that exclude each other.
 void check_layer(const Job& job, const std::string& file) {
+  if (!job.norm_bias && job.norm != NormKind::layer_norm)
+    refuse(file, "/norm_bias", "it is of layer norms; RMS norms have no bias");
   if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
     refuse(file, "/mlp_input",
            "found \"shared_norm\"; it needs norm_place \"before\", where attention has a norm");
@@ -175,6 +177,8 @@ void read_llama(JsonObject& object, Job& job) {
   read_attention(object, job);
   read_choice(object, "activation", kActivations, job.activation);
   read_choice(object, "norm", kNorms, job.norm);
+  if (object.has("norm_bias")) job.norm_bias = object.boolean("norm_bias");
+  if (object.has("embedding_norm")) job.embedding_norm = object.boolean("embedding_norm");
   read_choice(object, "norm_place", kNormPlaces, job.norm_place);
   read_choice(object, "mlp_input", kMlpInputs, job.mlp_input);
   if (object.has("experts")) job.experts = experts_from(object.object("experts"), job.ffn_hidden);
@@ -214,6 +218,8 @@ void write_llama(const Job& job, Json& value) {
   write_attention(job, value);
   write_choice(value, "activation", kActivations, job.activation);
   write_choice(value, "norm", kNorms, job.norm);
+  if (!job.norm_bias) value["norm_bias"] = false;
+  if (job.embedding_norm) value["embedding_norm"] = true;
   write_choice(value, "norm_place", kNormPlaces, job.norm_place);
   write_choice(value, "mlp_input", kMlpInputs, job.mlp_input);
   if (job.experts) value["experts"] = experts_json(*job.experts);

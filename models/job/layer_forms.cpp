@@ -8,8 +8,7 @@ namespace plimsoll {
 LayerForm form_of_layer(const Job& job, std::int64_t layer) {
   // A window as long as a sequence hides nothing.
   const bool counts = job.window < job.sequence || job.window_rotary_base > 0;
-  return {.windowed = counts && has_window(job, layer),
-          .experts = job.experts && layer >= job.experts->dense_layers};
+  return {.windowed = counts && has_window(job, layer), .experts = has_experts(job, layer)};
 }
 
 std::vector<FormLayers> layer_forms(const Job& job) {
@@ -47,8 +46,11 @@ bool layers_differ(const Job& job) {
 }
 
 bool weights_differ(const Job& job) {
-  const std::int64_t dense = job.experts ? job.experts->dense_layers : 0;
-  return job.branch || (dense > 0 && dense < job.layers);
+  if (job.branch) return true;
+  for (std::int64_t layer = 1; layer < job.layers; ++layer) {
+    if (has_experts(job, layer) != has_experts(job, 0)) return true;
+  }
+  return false;
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,8 @@
 // a mixture of experts in place of the MLP: experts.cpp
 // a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
 //   section 2)
+// sinks: GPT-OSS (arXiv 2508.10925, section 2.2); norms of queries and keys without weights: Llama
+// 4 ALiBi (arXiv 2108.12409) and a norm behind the embedding: BLOOM (arXiv 2211.05100, section 3.2)
 // latent attention: DeepSeek-V2 (arXiv 2405.04434, section 2.1)
 #include <cmath>
 #include <span>
@@ -29,7 +31,7 @@ constexpr double kEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
 
 TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, TensorId x) {
   return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kEpsilon)
-                                        : block.layer_norm(name, x, kEpsilon);
+                                        : block.layer_norm(name, x, kEpsilon, job.norm_bias);
 }
 
 TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
@@ -38,9 +40,10 @@ TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch)
       block.parameter("word", {job.vocab, job.hidden}, Init::normal, kInitStddev, 0);
   const TensorId ids = block.tensor("tokens", {block.tokens()}, DType::i32);
   block.op(OpKind::load_tokens, {}, {ids}, DataParams{job.sequence});
-  const TensorId x =
-      block.tensor(job.dropout > 0 ? "words" : "output", {block.tokens(), job.hidden});
+  const bool last = job.dropout == 0 && !job.embedding_norm;
+  TensorId x = block.tensor(last ? "output" : "words", {block.tokens(), job.hidden});
   block.op(OpKind::embedding, {ids, word}, {x}, VocabularyParams{.vocabulary = job.vocab});
+  if (job.embedding_norm) x = norm(block, job, "norm", x);
   block.output(block.dropout("output", x));
   return word;
 }
@@ -64,8 +67,11 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
                                   .head_width = head_width(job),
                                   .qkv_bias = job.qkv_bias,
                                   .out_bias = job.out_bias,
-                                  .rotary = true,
+                                  .rotary = !job.alibi,
                                   .qk_norm_across_heads = job.qk_norm_across_heads,
+                                  .qk_norm_weight = !job.qk_l2_norm,
+                                  .sinks = job.sinks,
+                                  .alibi = job.alibi,
                                   .out_stddev = out_stddev,
                                   .rotary_base = job.rotary_base,
                                   .window = form.windowed ? job.window : 0,
@@ -73,7 +79,7 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
                                   .score_cap = job.score_cap,
                                   .latent_epsilon = kEpsilon};
   if (form.windowed && job.window_rotary_base > 0) kind.rotary_base = job.window_rotary_base;
-  if (job.qk_norm) kind.qk_norm_epsilon = kEpsilon;
+  if (job.qk_norm || job.qk_l2_norm) kind.qk_norm_epsilon = kEpsilon;
   const TensorId attended = branch(block, job, "attention_norm", block.attention(read, kind));
   return {read, block.dropout("attended", attended)};
 }
@@ -119,11 +125,13 @@ void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId
 }  // namespace
 
 TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
-                    std::int64_t ffn_hidden) {
+                    std::int64_t ffn_hidden, std::optional<TensorId> weights) {
   const Job& job = block.job();
   const auto apply = [&](OpKind kind, const char* name, TensorId from) {
     const TensorId y = block.tensor(prefix + name, {block.tokens(), ffn_hidden});
-    block.op(kind, {from}, {y});
+    std::vector<TensorId> inputs = {from};
+    if (weights) inputs.push_back(*weights);
+    block.op(kind, std::move(inputs), {y});
     return y;
   };
   const auto up = [&] {

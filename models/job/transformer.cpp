@@ -35,6 +35,12 @@ bool has_window(const Job& job, std::int64_t layer) {
   return job.window > 0 && (pattern.empty() || pattern[std::size_t(layer) % pattern.size()]);
 }
 
+bool has_experts(const Job& job, std::int64_t layer) {
+  if (!job.experts || layer < job.experts->dense_layers) return false;
+  const std::vector<bool>& pattern = job.experts->pattern;
+  return pattern.empty() || pattern[std::size_t(layer) % pattern.size()];
+}
+
 std::int64_t rotary_width(const Job& job) {
   if (job.latent) return job.latent->rope;
   return std::llround(double(head_width(job)) * job.rotary_fraction);
@@ -44,7 +50,9 @@ std::int64_t active_parameter_count(const Job& job) {
   const Graph graph = build_forward(job, 1);
   std::int64_t idle = 0;
   for (const Op& op : graph.ops) {
-    if (op.kind != OpKind::grouped_matmul) continue;
+    const bool of_experts =
+        op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_bias_add;
+    if (!of_experts) continue;
     const std::int64_t all = elements(graph.at(op.inputs[1]).shape), count = job.experts->count;
     idle += graph.at(*op.block).count * all / count * (count - job.experts->chosen);
   }

@@ -40,6 +40,8 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "out_bias",
                                            "mlp_bias",
                                            "qk_norm",
+                                           "qk_l2_norm",
+                                           "sinks",
                                            "window",
                                            "rotary_base",
                                            "rotary_fraction",
@@ -56,6 +58,10 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.chosen",
                                            "experts.ffn_hidden",
                                            "experts.shared_ffn_hidden",
+                                           "experts.shared_gate",
+                                           "experts.bias",
+                                           "experts.router_bias",
+                                           "experts.scaled_input",
                                            "experts.dense_layers",
                                            "experts.score",
                                            "experts.normalized",
@@ -137,9 +143,24 @@ std::string framework_text(const Value& value) {
 
 /// Returns whether a key's values are true and false.
 bool is_boolean(std::string_view key) {
-  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias",    "out_bias",
-                                            "mlp_bias",        "qk_norm",     "experts.normalized",
-                                            "precision_aware", "has_experts", "has_latent"};
+  constexpr std::string_view kBooleans[] = {"tied_embeddings",
+                                            "qkv_bias",
+                                            "out_bias",
+                                            "mlp_bias",
+                                            "qk_norm",
+                                            "experts.normalized",
+                                            "experts.shared_gate",
+                                            "experts.bias",
+                                            "experts.router_bias",
+                                            "experts.scaled_input",
+                                            "qk_l2_norm",
+                                            "sinks",
+                                            "alibi",
+                                            "norm_bias",
+                                            "embedding_norm",
+                                            "precision_aware",
+                                            "has_experts",
+                                            "has_latent"};
   if (has(kBooleans, key)) return true;
   bool boolean = false;
   for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {
@@ -177,6 +198,17 @@ FlagFields fields_of_job(const Job& job) {
     fields["out_bias"] = job.out_bias ? "true" : "false";
     fields["mlp_bias"] = job.mlp_bias ? "true" : "false";
     fields["qk_norm"] = job.qk_norm ? "true" : "false";
+    fields["qk_l2_norm"] = job.qk_l2_norm ? "true" : "false";
+    fields["sinks"] = job.sinks ? "true" : "false";
+    if (job.experts) {
+      const Experts& experts = *job.experts;
+      for (const auto& [key, value] :
+           {std::pair("shared_gate", experts.shared_gate), std::pair("bias", experts.bias),
+            std::pair("router_bias", experts.router_bias),
+            std::pair("scaled_input", experts.scaled_input)}) {
+        fields[fmt::format("experts.{}", key)] = value ? "true" : "false";
+      }
+    }
     fields["rotary_fraction"] = fmt::format("{}", job.rotary_fraction);
     fields["activation"] = kActivations[std::size_t(job.activation)];
     fields["norm"] = kNorms[std::size_t(job.norm)];

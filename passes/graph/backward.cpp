@@ -23,6 +23,8 @@ class BlockBackward {
       const bool casts = op.kind == OpKind::cast;
       if (casts && graph_.at(op.inputs[0]).role == TensorRole::parameter)
         cast_of_.emplace(op.outputs[0], op.inputs[0]);
+      if (op.kind != OpKind::add_sinks) continue;
+      for (const std::size_t i : {0u, 1u}) with_sinks_.emplace(op.inputs[i], op.outputs[i]);
     }
     Block& definition = graph_.at(block_);
     if (definition.output) {
@@ -144,8 +146,10 @@ class BlockBackward {
     switch (operand.role) {
       case Role::input:
         return op.inputs[*index];
-      case Role::output:
-        return op.outputs[*index];
+      case Role::output: {
+        const auto sunk = with_sinks_.find(op.outputs[*index]);
+        return sunk == with_sinks_.end() ? op.outputs[*index] : sunk->second;
+      }
       case Role::input_gradient:
         return input_gradients[*index];
       case Role::output_gradient:
@@ -259,7 +263,8 @@ class BlockBackward {
   std::vector<Op>& out_;
   std::map<TensorId, std::vector<TensorId>> contributions_;
   std::map<TensorId, TensorId> parameter_gradients_;
-  std::map<TensorId, TensorId> cast_of_;  // parameter, by copy in the type that is computed in
+  std::map<TensorId, TensorId> with_sinks_;  // results of attention, by those without its sinks
+  std::map<TensorId, TensorId> cast_of_;     // parameter, by copy in the type that is computed in
   std::map<std::string, std::size_t> names_;
 };
 

@@ -47,6 +47,7 @@ class Exchanger {
       } else if (op.kind == OpKind::flash_attention_backward) {
         backward(op);
       } else {
+        if (op.kind == OpKind::add_sinks) keep_sunk(op);
         out_.push_back(op);
         continue;
       }
@@ -223,6 +224,12 @@ class Exchanger {
     push(op, op.kind, {all.q, all.kv}, {y, sums}).params = with_all_keys(op);
     all_heads(op, y, op.outputs[0]);
     return {all, y, sums};
+  }
+
+  /// Backward reads the results with sinks (graph/ops.def).
+  void keep_sunk(const Op& op) {
+    left_.emplace(op.outputs[0],
+                  SavedAttention{left_.at(op.inputs[0]).parts, op.outputs[0], op.outputs[1]});
   }
 
   // ---- backward ----

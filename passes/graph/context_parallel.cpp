@@ -61,12 +61,14 @@ bool context_parallel(Graph& graph, const PassContext& context) {
   std::vector<std::optional<std::size_t>> tokens(graph.tensors.size(), 0);
   std::set<TensorId> rows;  // of experts
   for (const Op& op : graph.ops) {
-    if (op.kind == OpKind::flash_attention) tokens[op.outputs[1].index()] = 2;    // [b,a,s]
+    if (op.kind == OpKind::flash_attention || op.kind == OpKind::add_sinks)
+      tokens[op.outputs[1].index()] = 2;                                          // [b,a,s]
     if (op.kind == OpKind::limit_choices) tokens[op.outputs[0].index()].reset();  // [b,e]
     if (op.kind == OpKind::place_choices) tokens[op.outputs[1].index()].reset();  // [e]
-    const bool of_rows = op.kind == OpKind::dispatch_rows || op.kind == OpKind::grouped_matmul ||
-                         (is_gated(op.kind) && op.inputs.size() == 2);
-    if (of_rows) rows.insert(op.outputs.begin(), op.outputs.end());
+    const bool reads_rows =
+        std::ranges::any_of(op.inputs, [&](TensorId id) { return rows.contains(id); });
+    if (op.kind == OpKind::dispatch_rows || (reads_rows && op.kind != OpKind::combine_rows))
+      rows.insert(op.outputs.begin(), op.outputs.end());
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     Tensor& tensor = graph.tensors[i];

@@ -32,8 +32,8 @@ namespace {
 
 /// The ops of one layer's experts.
 struct ExpertOps {
-  const Op *place = nullptr, *dispatch = nullptr, *up = nullptr, *activation = nullptr,
-           *down = nullptr, *combine = nullptr;
+  const Op *place = nullptr, *dispatch = nullptr, *combine = nullptr;
+  std::vector<const Op*> of_rows;  ///< the experts themselves: between dispatch and combine
 };
 
 class ExpertSplitter {
@@ -70,14 +70,19 @@ class ExpertSplitter {
  private:
   ExpertOps experts_of(BlockId block) const {
     ExpertOps found;
+    std::set<TensorId> rows;
     for (const Op& op : ops_) {
       if (op.block != block) continue;
       if (op.kind == OpKind::place_choices) found.place = &op;
       if (op.kind == OpKind::dispatch_rows) found.dispatch = &op;
-      if (op.kind == OpKind::combine_rows) found.combine = &op;
-      if (op.kind == OpKind::grouped_matmul) (found.up ? found.down : found.up) = &op;
-      const bool gated = op.kind == OpKind::swiglu || op.kind == OpKind::geglu;
-      if (gated && op.inputs.size() == 2) found.activation = &op;
+      const bool reads_rows =
+          std::ranges::any_of(op.inputs, [&](TensorId id) { return rows.contains(id); });
+      if (reads_rows && op.kind == OpKind::combine_rows) {
+        found.combine = &op;
+        continue;
+      }
+      if (reads_rows) found.of_rows.push_back(&op);
+      if (reads_rows || &op == found.dispatch) rows.insert(op.outputs.begin(), op.outputs.end());
     }
     return found;
   }
@@ -88,9 +93,9 @@ class ExpertSplitter {
     std::map<TensorId, TensorId> renamed;  // what own_part took of the combined rows
     for (const Op& op : ops_) {
       if (op.block != block) continue;
+      const bool of_rows = std::ranges::find(experts.of_rows, &op) != experts.of_rows.end();
       const bool taken =
-          has_experts && (&op == experts.place || &op == experts.up || &op == experts.activation ||
-                          &op == experts.down || &op == experts.dispatch);
+          has_experts && (of_rows || &op == experts.place || &op == experts.dispatch);
       if (taken) continue;
       if (has_experts && &op == experts.combine) {
         renamed[op.outputs[0]] = compute(experts);
@@ -256,18 +261,25 @@ class ExpertSplitter {
   /// The experts themselves, on rows that are there.
   void multiply(const ExpertOps& ops, TensorId rows, TensorId weights, TensorId ends,
                 const RowLimit& limit) {
-    split_parameter(ops.up->inputs[1], 3);
-    split_parameter(ops.down->inputs[1], 1);
-    for (const TensorId id : {ops.up->outputs[0], ops.activation->outputs[0], ops.down->outputs[0]})
-      resize(id, limit);
-    graph_.at(ops.up->outputs[0]).shape.back() /= etp_;
-    graph_.at(ops.activation->outputs[0]).shape.back() /= etp_;
-    out_.push_back(*ops.up);
-    out_.back().inputs = {rows, ops.up->inputs[1], ends};
-    out_.push_back(*ops.activation);
-    out_.back().inputs[1] = weights;
-    out_.push_back(*ops.down);
-    out_.back().inputs[2] = ends;
+    const std::map<TensorId, TensorId> renamed = {{ops.dispatch->outputs[0], rows},
+                                                  {ops.dispatch->outputs[1], weights},
+                                                  {ops.place->outputs[1], ends}};
+    for (const Op* op : ops.of_rows) {
+      Op& own = out_.emplace_back(*op);
+      const bool multiplies = op->kind == OpKind::grouped_matmul;
+      if (multiplies || op->kind == OpKind::grouped_bias_add) {
+        // [e,h,2,f] and [e,2,f] are split by columns, [e,f,h] by rows.
+        const std::size_t dims = graph_.at(op->inputs[1]).shape.size();
+        split_parameter(op->inputs[1], multiplies && dims == 3 ? 1 : std::int64_t(dims) - 1);
+      }
+      for (TensorId& id : own.inputs) {
+        if (const auto found = renamed.find(id); found != renamed.end()) id = found->second;
+      }
+      const TensorId y = op->outputs[0];
+      resize(y, limit);
+      const bool activates = op->kind == OpKind::swiglu || op->kind == OpKind::geglu;
+      if (activates || graph_.at(y).shape.size() == 3) graph_.at(y).shape.back() /= etp_;
+    }
   }
 
   /// Emits the experts of a layer. Returns their sums for this rank's tokens. Some ranks around
@@ -303,7 +315,7 @@ class ExpertSplitter {
     resize(row_weights, given);
     push(dispatch, OpKind::dispatch_rows, {copied_x, placed.rows, copied_weights},
          {routed, row_weights});
-    TensorId computed = ops.down->outputs[0];
+    TensorId computed = ops.combine->inputs[0];
     if (sends) {
       computed = compute_elsewhere(ops, placed, limit);
     } else {
@@ -338,7 +350,7 @@ class ExpertSplitter {
          PlaceParams{.parts = ep, .rows = limit.rows});
     multiply(ops, received, received_weights, ends, limit);
     const TensorId returned = add_like(routed, ".returned", graph_.at(routed).shape);
-    push(*ops.combine, OpKind::return_rows, {ops.down->outputs[0], all_ends}, {returned}, params);
+    push(*ops.combine, OpKind::return_rows, {ops.combine->inputs[0], all_ends}, {returned}, params);
     return returned;
   }
 

@@ -316,7 +316,8 @@ class Fp8Rewriter {
   }
 
   void rewrite_experts(Op op, Product product) {
-    const bool forward = product == Product::output, of_weight = product == Product::weight_gradient;
+    const bool forward = product == Product::output,
+               of_weight = product == Product::weight_gradient;
     const TensorId a = op.inputs[0], b = op.inputs[1];
     op.inputs[0] = rows_of(op, a, forward || of_weight ? DType::e4m3 : type_of(Phase::backward));
     op.inputs[1] = of_weight ? rows_of(op, b, type_of(Phase::backward)) : experts_weight(op, b);

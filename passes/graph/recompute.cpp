@@ -229,7 +229,7 @@ bool recompute(Graph& graph, const PassContext& context) {
     if (!op.block) ops.push_back(op);
   }
   graph.ops = std::move(ops);
-  if (context.strategy.recompute == Recompute::per_op) keep_for_repeated(graph);
+  if (context.strategy.recompute != Recompute::full) keep_for_repeated(graph);
   return changed;
 }
 

@@ -1,5 +1,6 @@
 // Abstract ops are replaced by the kernels of a framework.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
@@ -157,7 +158,8 @@ class KernelSelector {
   bool fuses(const Op& attention) {
     const Op* merge = only_reader(attention.outputs[0]);
     if (merge == nullptr || merge->kind != OpKind::merge_heads) return false;
-    return std::all_of(attention.inputs.begin(), attention.inputs.end(), [&](TensorId id) {
+    const auto heads = attention.inputs.begin();
+    return std::all_of(heads, heads + std::ptrdiff_t(kHeads), [&](TensorId id) {
       return only_reader(id) != nullptr && writer(id).kind == OpKind::split_heads;
     });
   }
@@ -175,13 +177,28 @@ class KernelSelector {
     Op flash = attention;
     flash.kind = OpKind::flash_attention;
     flash.inputs.clear();
-    for (const TensorId heads : attention.inputs) {  // whose linear layers may be one
-      const TensorId packed = writer(heads).inputs[0];
+    for (std::size_t i = 0; i < kHeads; ++i) {  // whose linear layers may be one
+      const TensorId packed = writer(attention.inputs[i]).inputs[0];
       if (flash.inputs.empty() || flash.inputs.back() != packed) flash.inputs.push_back(packed);
     }
     flash.outputs = {merge.outputs[0], sums};
+    if (attention.inputs.size() > kHeads) flash.outputs = add_sinks(attention, flash);
     ops_.push_back(std::move(flash));
+    if (sinks_) ops_.push_back(*std::exchange(sinks_, {}));
     taken_[std::size_t(&merge - graph_.ops.data())] = true;
+  }
+
+  /// Makes the op that adds the sinks to the results of a kernel. Returns what the kernel gives.
+  std::vector<TensorId> add_sinks(const Op& attention, const Op& flash) {
+    const TensorId y = flash.outputs[0], sums = flash.outputs[1];
+    const std::vector<TensorId> given = {derived(y, ".unsunk", graph_.at(y).shape),
+                                         derived(sums, ".unsunk", graph_.at(sums).shape)};
+    Op& op = sinks_.emplace(attention);
+    op.kind = OpKind::add_sinks;
+    op.inputs = {given[0], given[1], attention.inputs[kHeads]};
+    op.outputs = flash.outputs;
+    op.params = std::monostate{};
+    return given;
   }
 
   /// Unfused attention: scores and probabilities are materialised.
@@ -208,11 +225,14 @@ class KernelSelector {
       emit(OpKind::soft_cap, {scores}, capped, CapParams{params.soft_cap});
       scores = capped;
     }
-    emit(OpKind::softmax, {scores}, probabilities,
+    std::vector<TensorId> weighed = {scores};
+    if (op.inputs.size() > kHeads) weighed.push_back(op.inputs[kHeads]);
+    emit(OpKind::softmax, std::move(weighed), probabilities,
          AttentionParams{.sequence = params.sequence,
                          .causal = params.causal,
                          .window = params.window,
-                         .chunks = params.chunks});
+                         .chunks = params.chunks,
+                         .alibi_heads = params.alibi_heads});
     if (params.dropout > 0) {
       const TensorId dropped = derived(context, ".dropped", square);
       emit(OpKind::dropout, {probabilities}, dropped,
@@ -222,6 +242,8 @@ class KernelSelector {
     emit(OpKind::matmul, {probabilities, v}, context, MatmulParams{.batch_dims = 2});
   }
 
+  static constexpr std::size_t kHeads = 3;  // query, key and value, before sinks
+
   Graph& graph_;
   const Framework& framework_;
   bool keeps_scores_;
@@ -229,6 +251,7 @@ class KernelSelector {
   std::vector<std::size_t> writers_;               // op, by tensor
   std::vector<bool> taken_;                        // ops that another's kernel includes
   std::vector<Op> ops_;
+  std::optional<Op> sinks_;  // of the kernel that is next
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Parameters and activations are split over mp.
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "graph/op_table.h"
@@ -20,7 +21,9 @@ class Splitter {
   bool run() {
     std::vector<bool> apart(graph_.tensors.size());
     for (const Op& op : graph_.ops) {
-      if (experts_apart_ && op.kind == OpKind::grouped_matmul) apart[op.inputs[1].index()] = true;
+      const bool of_experts =
+          op.kind == OpKind::grouped_matmul || op.kind == OpKind::grouped_bias_add;
+      if (experts_apart_ && of_experts) apart[op.inputs[1].index()] = true;
     }
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       Tensor& tensor = graph_.tensors[i];
@@ -177,10 +180,26 @@ class Splitter {
           for (TensorId id : op.outputs) split_into_heads(id, from);
         }
         break;
-      case OpKind::merge_heads:
       case OpKind::swiglu:  // [n,2,f] -> [n,f]
       case OpKind::geglu:
+        if (split_of(op.inputs[0]) && op.inputs.size() > 1 && !of_rows_.contains(op.inputs[1]))
+          op.inputs[1] = copied(op, op.inputs[1]);
+        [[fallthrough]];
+      case OpKind::merge_heads:
         if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
+        break;
+      case OpKind::add_sinks:  // [n,a*d], [b,kv,g*s]
+        if (split_of(op.inputs[0])) {
+          for (std::size_t i : {0u, 1u}) {
+            graph_.at(op.outputs[i]).shape = graph_.at(op.inputs[i]).shape;
+            graph_.at(op.outputs[i]).split = graph_.at(op.inputs[i]).split;
+          }
+        }
+        break;
+      case OpKind::grouped_bias_add:  // to partial sums, of which each rank has the whole bias
+        if (!experts_apart_ && !split_of(op.inputs[0]))
+          std::get<GroupedBiasParams>(op.params).ranks = degree_;
+        split_as_input(op);
         break;
       case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,kv,g*s]
         if (split_of(op.inputs[0])) {
@@ -192,6 +211,7 @@ class Splitter {
         if (experts_apart_) break;
         op.inputs[0] = copied(op, op.inputs[0]);
         op.inputs[2] = copied(op, op.inputs[2]);
+        of_rows_.insert(op.outputs[1]);
         break;
       case OpKind::grouped_matmul:
         if (!experts_apart_) split_experts(op);
@@ -228,7 +248,7 @@ class Splitter {
     if (!split) return;
     const Shape& heads = graph_.at(op.inputs[0]).shape;
     INVARIANT(split->dim == 2 && heads.size() == 4, "heads are split whole");
-    graph_.at(op.inputs[1]).gradient_group = Group{{Axis::mp}};
+    if (op.inputs.size() > 1) graph_.at(op.inputs[1]).gradient_group = Group{{Axis::mp}};
     graph_.at(op.outputs[0]).shape = heads;
     graph_.at(op.outputs[1]).shape = {heads[0], heads[1], heads[2]};
     for (const TensorId id : op.outputs) graph_.at(id).split = split;
@@ -254,6 +274,7 @@ class Splitter {
   bool experts_apart_;
   std::vector<Op> out_;
   std::map<TensorId, TensorId> copies_;
+  std::set<TensorId> of_rows_;  // weights of experts' rows, which were copied as weights of choices
 };
 
 }  // namespace

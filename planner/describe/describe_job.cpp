@@ -58,6 +58,9 @@ std::string norm_words(const Job& job) {
       words += "behind attention and MLP";
       break;
   }
+  if (job.norm == NormKind::layer_norm && !job.norm_bias) words += ", without biases";
+  if (job.embedding_norm) words += "; behind the embedding";
+  if (job.qk_l2_norm) words += "; of each head's query and key, without weights";
   if (!job.qk_norm) return words;
   return words + (job.qk_norm_across_heads ? "; RMS norms of all heads' queries and keys"
                                            : "; RMS norms of each head's query and key");
@@ -81,6 +84,8 @@ std::string bias_words(const Job& job) {
   if (job.qkv_bias) of.push_back("query, key and value");
   if (job.out_bias) of.push_back("the projection behind attention");
   if (job.mlp_bias) of.push_back("the MLP");
+  if (job.experts && job.experts->bias) of.push_back("the experts");
+  if (job.experts && job.experts->router_bias) of.push_back("the router");
   if (job.head_bias) of.push_back("the logits");
   return of.empty() ? "none" : fmt::format("of {}", fmt::join(of, "; "));
 }
@@ -90,9 +95,16 @@ std::string expert_words(const Job& job) {
   std::string words = fmt::format("{} of {} for each token, {} wide", experts.chosen, experts.count,
                                   experts.ffn_hidden);
   if (experts.shared_ffn_hidden > 0)
-    words += fmt::format("; one of {} for all tokens", experts.shared_ffn_hidden);
+    words += fmt::format("; one of {} for all tokens{}", experts.shared_ffn_hidden,
+                         experts.shared_gate ? ", times a sigmoid" : "");
+  if (experts.scaled_input) words += "; weights multiply what they read";
   if (experts.dense_layers > 0)
     words += fmt::format("; none in the first {} layers", experts.dense_layers);
+  if (!experts.pattern.empty()) {
+    std::int64_t layers = 0;
+    for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
+    words += fmt::format("; in {} layers", layers);
+  }
   if (experts.capacity > 0)
     words += fmt::format("; at most {} rows of a sequence at each", expert_capacity(job));
   return words;
@@ -120,6 +132,11 @@ void add_llama(const Job& job, Section& shape) {
   }
   if (job.score_cap > 0) shape.add("score cap", fmt::format("{:g}", job.score_cap));
   if (job.logit_cap > 0) shape.add("logit cap", fmt::format("{:g}", job.logit_cap));
+  if (job.sinks) shape.add("sinks", "a logit of each head in the sum of its softmax");
+  if (job.alibi) {
+    shape.add("positions", "ALiBi, a linear bias of scores by distance");
+    return;
+  }
   shape.add("rotary",
             fmt::format("{} of {} columns of a head, base {:g}", rotary_width(job), head_width(job),
                         job.rotary_base),

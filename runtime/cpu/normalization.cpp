@@ -3,6 +3,7 @@
 // oneDNN keeps the variance where the op keeps rstd = 1 / sqrt(variance + epsilon), so n numbers
 // are converted on each side.
 #include <cmath>
+#include <optional>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
@@ -13,7 +14,10 @@ namespace plimsoll {
 
 namespace {
 
-const auto kAffine = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+dnnl::normalization_flags affine(bool shifts) {
+  const auto scale = dnnl::normalization_flags::use_scale;
+  return shifts ? scale | dnnl::normalization_flags::use_shift : scale;
+}
 
 struct NormShape {
   std::int64_t rows, columns;
@@ -23,9 +27,10 @@ struct NormShape {
 };
 
 dnnl::layer_normalization_forward::primitive_desc describe_forward(const KernelRequest& request,
-                                                                   const NormShape& shape) {
+                                                                   const NormShape& shape,
+                                                                   bool shifts) {
   return {{dnnl::prop_kind::forward_training, shape.data(), shape.statistics(),
-           float(request.params<NormParams>().epsilon), kAffine},
+           float(request.params<NormParams>().epsilon), affine(shifts)},
           scratchpad_attributes(),
           request.library.engine};
 }
@@ -36,15 +41,17 @@ KernelPointer prepare_layer_norm(const KernelRequest& request) {
   const Shape& shape = request.input(0).shape;
   const RowBlocks blocks = RowBlocks::for_type(request.input(0).dtype, shape[0], shape[1]);
   Scratch scratch(request);
+  const bool shifts = request.op.inputs.size() > 2;
   const Rows x(request.input(0), blocks, scratch), gamma = whole_row(request.input(1), scratch),
-                                                   beta = whole_row(request.input(2), scratch),
                                                    y(request.output(0), blocks, scratch);
+  std::optional<Rows> beta;
+  if (shifts) beta.emplace(whole_row(request.input(2), scratch));
   BlockPrimitive norm(blocks, [&](std::int64_t rows) {
     const NormShape block{rows, blocks.columns};
-    Primitive result(request.library, describe_forward(request, block), scratch);
+    Primitive result(request.library, describe_forward(request, block, shifts), scratch);
     result.declare(DNNL_ARG_SRC, block.data());
     result.declare(DNNL_ARG_SCALE, block.affine());
-    result.declare(DNNL_ARG_SHIFT, block.affine());
+    if (shifts) result.declare(DNNL_ARG_SHIFT, block.affine());
     result.declare(DNNL_ARG_DST, block.data());
     result.declare(DNNL_ARG_MEAN, block.statistics());
     result.declare(DNNL_ARG_VARIANCE, block.statistics());
@@ -53,7 +60,7 @@ KernelPointer prepare_layer_norm(const KernelRequest& request) {
   const auto epsilon = float(request.params<NormParams>().epsilon);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     norm.set(DNNL_ARG_SCALE, gamma.read(in[1], 0, 1));
-    norm.set(DNNL_ARG_SHIFT, beta.read(in[2], 0, 1));
+    if (beta) norm.set(DNNL_ARG_SHIFT, beta->read(in[2], 0, 1));
     float *mean = floats_out(out, 1), *rstd = floats_out(out, 2);
     blocks.each([&](std::int64_t first, std::int64_t count) {
       Primitive& block = norm.for_rows(count);
@@ -75,8 +82,10 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
       gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),
-      scale_sum = whole_row(request.output(1), scratch),
-      shift_sum = whole_row(request.output(2), scratch);
+      scale_sum = whole_row(request.output(1), scratch);
+  const bool shifts = request.op.outputs.size() > 2;
+  std::optional<Rows> shift_sum;
+  if (shifts) shift_sum.emplace(whole_row(request.output(2), scratch));
   // oneDNN overwrites what the op adds to, so these two go through scratch memory.
   float* dgamma = scratch.take_floats(blocks.columns);
   float* dbeta = scratch.take_floats(blocks.columns);
@@ -86,17 +95,20 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
     const NormShape block{rows, blocks.columns};
     const dnnl::layer_normalization_backward::primitive_desc descriptor(
         {dnnl::prop_kind::backward, block.data(), block.data(), block.statistics(), epsilon,
-         kAffine},
-        scratchpad_attributes(), request.library.engine, describe_forward(request, block));
+         affine(shifts)},
+        scratchpad_attributes(), request.library.engine, describe_forward(request, block, shifts));
     Primitive result(request.library, descriptor, scratch);
     for (int argument : {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC})
       result.declare(argument, block.data());
     for (int argument : {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE})
       result.declare(argument, block.statistics());
-    for (int argument : {DNNL_ARG_SCALE, DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT})
+    for (int argument : {DNNL_ARG_SCALE, DNNL_ARG_DIFF_SCALE})
+      result.declare(argument, block.affine());
+    result.set(DNNL_ARG_DIFF_SCALE, dgamma);
+    if (!shifts) return result;
+    for (int argument : {DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SHIFT})
       result.declare(argument, block.affine());
     result.set(DNNL_ARG_SHIFT, shift);  // required by oneDNN 2.6, its values are not used
-    result.set(DNNL_ARG_DIFF_SCALE, dgamma);
     result.set(DNNL_ARG_DIFF_SHIFT, dbeta);
     return result;
   });
@@ -106,7 +118,7 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
       variance[i] = 1.0f / (rstd[i] * rstd[i]) - epsilon;
     norm.set(DNNL_ARG_SCALE, gamma.read(in[2], 0, 1));
     scale_sum.read(out[1], 0, 1);
-    shift_sum.read(out[2], 0, 1);
+    if (shift_sum) shift_sum->read(out[2], 0, 1);
     blocks.each([&](std::int64_t first, std::int64_t count) {
       Primitive& block = norm.for_rows(count);
       block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
@@ -117,10 +129,11 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
       block.execute();
       dx.store(out[0], first, count);
       add_rows(scale_sum.target(out[1], 0), dgamma, scale_sum.target(out[1], 0), blocks.columns);
-      add_rows(shift_sum.target(out[2], 0), dbeta, shift_sum.target(out[2], 0), blocks.columns);
+      if (!shift_sum) return;
+      add_rows(shift_sum->target(out[2], 0), dbeta, shift_sum->target(out[2], 0), blocks.columns);
     });
     scale_sum.store(out[1], 0, 1);
-    shift_sum.store(out[2], 0, 1);
+    if (shift_sum) shift_sum->store(out[2], 0, 1);
   });
 }
 

@@ -2,6 +2,7 @@
 // x^2 + epsilon), row by row.
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
@@ -46,23 +47,46 @@ PLIMSOLL_VECTORIZE void differentiate(const float* dy, const float* x, const flo
   }
 }
 
-/// Rows as long as gamma, one at a time.
-RowBlocks rows_of(const Tensor& x, const Tensor& gamma) {
-  const std::int64_t columns = elements(gamma.shape);
+/// Rows as long as gamma, or as the last dimension without one.
+RowBlocks rows_of(const Tensor& x, const Tensor* gamma) {
+  const std::int64_t columns = gamma != nullptr ? elements(gamma->shape) : x.shape.back();
   return {elements(x.shape) / columns, columns, 1};
 }
+
+/// The weight of a norm as f32: ones where it has none.
+class Weight {
+ public:
+  Weight(const Tensor* gamma, std::int64_t columns, Scratch& scratch) : columns_(columns) {
+    if (gamma != nullptr) {
+      row_.emplace(whole_row(*gamma, scratch));
+    } else {
+      ones_ = scratch.take_floats(columns);
+    }
+  }
+  const float* read(Addresses in, std::size_t i) const {
+    if (row_) return row_->read(in[i], 0, 1);
+    std::fill_n(ones_, columns_, 1.0f);
+    return ones_;
+  }
+
+ private:
+  std::int64_t columns_;
+  std::optional<Rows> row_;
+  float* ones_ = nullptr;
+};
 
 }  // namespace
 
 KernelPointer prepare_rms_norm(const KernelRequest& request) {
-  const RowBlocks blocks = rows_of(request.input(0), request.input(1));
+  const Tensor* weight = request.op.inputs.size() > 1 ? &request.input(1) : nullptr;
+  const RowBlocks blocks = rows_of(request.input(0), weight);
   const auto epsilon = float(request.params<NormParams>().epsilon);
   Scratch scratch(request);
-  const Rows x(request.input(0), blocks, scratch), gamma = whole_row(request.input(1), scratch),
-                                                   y(request.output(0), blocks, scratch);
+  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
+  const Weight gamma(weight, blocks.columns, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const std::int64_t columns = blocks.columns;
-    const float* scale = gamma.read(in[1], 0, 1);
+    const float* scale = gamma.read(in, 1);
     for (std::int64_t row = 0; row < blocks.rows; ++row) {
       const float* values = x.read(in[0], row, 1);
       const float squares = dot(values, values, columns);
@@ -75,25 +99,29 @@ KernelPointer prepare_rms_norm(const KernelRequest& request) {
 }
 
 KernelPointer prepare_rms_norm_backward(const KernelRequest& request) {
-  const RowBlocks blocks = rows_of(request.input(1), request.input(2));
+  const bool weighted = request.op.inputs.size() > 3;
+  const Tensor* weight = weighted ? &request.input(2) : nullptr;
+  const RowBlocks blocks = rows_of(request.input(1), weight);
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),
-      dgamma = whole_row(request.output(1), scratch);
+      dx(request.output(0), blocks, scratch);
+  const Weight gamma(weight, blocks.columns, scratch);
+  float* sums = scratch.take_floats(blocks.columns);
+  std::optional<Rows> dgamma;
+  if (weighted) dgamma.emplace(whole_row(request.output(1), scratch));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const std::int64_t columns = blocks.columns;
-    const float* scale = gamma.read(in[2], 0, 1);
-    dgamma.read(out[1], 0, 1);
+    const float* scale = gamma.read(in, 2);
+    std::fill_n(sums, columns, 0.0f);
     for (std::int64_t row = 0; row < blocks.rows; ++row) {
       const float *slopes = dy.read(in[0], row, 1), *values = x.read(in[1], row, 1);
-      const float rstd = floats(in, 3)[row];
+      const float rstd = floats(in, weighted ? 3 : 2)[row];
       const float slope =
           rstd * rstd * rstd * dot3(slopes, scale, values, columns) / float(columns);
-      differentiate(slopes, values, scale, rstd, slope, dx.target(out[0], row),
-                    dgamma.target(out[1], 0), columns);
+      differentiate(slopes, values, scale, rstd, slope, dx.target(out[0], row), sums, columns);
       dx.store(out[0], row, 1);
     }
-    dgamma.store(out[1], 0, 1);
+    if (dgamma) dgamma->add(out[1], 0, sums, 1);
   });
 }
 

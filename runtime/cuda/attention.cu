@@ -220,6 +220,8 @@ AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size
   s.window = int(params.window);
   s.soft_cap = float(params.soft_cap);
   s.chunks = params.chunks;
+  s.alibi_heads = int(params.alibi_heads);
+  s.first_head = int(request.context.at[std::size_t(Axis::mp)]) * s.heads;
   return s;
 }
 
@@ -240,7 +242,7 @@ bool attention_is_fast(DType type, const AttentionShape& s) {
   const bool narrow = s.depth <= 128 && s.value_depth == s.depth;
   const bool latent = s.depth > 128 && s.depth <= 192 && s.value_depth <= 128;
   return (type == DType::bf16 || type == DType::f16) && s.depth % 8 == 0 &&
-         s.value_depth % 8 == 0 && (narrow || latent) && s.soft_cap == 0;
+         s.value_depth % 8 == 0 && (narrow || latent) && s.soft_cap == 0 && s.alibi_heads == 0;
 }
 
 void prepare_fast_attention(DType type, const AttentionShape& s) {

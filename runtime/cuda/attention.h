@@ -26,6 +26,7 @@ struct AttentionShape {
   int window;      ///< of causal attention: the keys that a query sees, its own among them; 0: all
   float soft_cap;  ///< of scaled scores; 0: none
   bool chunks;     ///< a query sees no key of another chunk of `window` tokens
+  int alibi_heads, first_head;  ///< of the model, 0 without ALiBi; of this rank
 
   int key_heads() const { return heads / groups; }
   __host__ __device__ int query_count() const { return int(queries.tokens); }
@@ -35,6 +36,13 @@ struct AttentionShape {
     if (!causal || window == 0) return 0;
     const std::int64_t position = queries.position(query);
     return int(keys.before(chunks ? position / window * window : position - window + 1));
+  }
+  /// Returns the bias of the score of a query and a key, for the slope of the head.
+  __device__ float distance_bias(float slope, int query, int key) const {
+    return slope == 0 ? 0 : slope * float(keys.position(key) - queries.position(query));
+  }
+  __device__ float slope(int head) const {
+    return alibi_heads == 0 ? 0 : alibi_slope(first_head + head, alibi_heads);
   }
   __device__ int key_end(int query) const {
     return causal ? int(keys.before(queries.position(query) + 1)) : key_count();
@@ -74,9 +82,9 @@ struct AttentionData {
   void *dq, *dk, *dv;
 };
 
-/// The fast kernels use tensor cores. They need bf16 or f16, scores without a cap, and 16-byte
-/// aligned addresses. Queries, keys and values have one width of up to 128 elements; or queries and
-/// keys have up to 192 and values up to 128, as in latent attention (attention.cu,
+/// The fast kernels use tensor cores. They need bf16 or f16, scores without a cap and ALiBi,
+/// and 16-byte aligned addresses. Queries, keys and values have one width of up to 128 elements; or
+/// queries and keys have up to 192 and values up to 128, as in latent attention (attention.cu,
 /// attention_backward.cu).
 bool attention_is_fast(DType type, const AttentionShape& shape);
 void prepare_fast_attention(DType type, const AttentionShape& shape);

@@ -38,7 +38,10 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
     case OpKind::rms_norm_backward: {
       const bool backward =
           op.kind == OpKind::layer_norm_backward || op.kind == OpKind::rms_norm_backward;
-      const std::int64_t width = elements(shape(backward ? 2 : 1));  // of the weight
+      const std::size_t weight = backward ? 2 : 1, least = backward ? 4 : 2;
+      const bool weighted = op.kind == OpKind::layer_norm ||
+                            op.kind == OpKind::layer_norm_backward || op.inputs.size() == least;
+      const std::int64_t width = weighted ? elements(shape(weight)) : shape(weight - 1).back();
       const std::int64_t most = width % 8 == 0 ? kWidestNorm : kWidestUnalignedNorm;
       if (width <= most) break;
       return Verdict::no(

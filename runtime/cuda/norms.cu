@@ -10,7 +10,8 @@ namespace plimsoll {
 
 namespace {
 
-/// kCentered: layer norm. Thread t has the packs t, t + blockDim.x, ...
+/// kCentered: layer norm. Null gamma is 1, and null beta 0. Thread t has the packs t, t +
+/// blockDim.x, ...
 template <bool kCentered, int kCount, class T>
 __global__ void __launch_bounds__(1024)
     norm(std::int64_t rows, std::int64_t columns, float epsilon, const T* x, const T* gamma,
@@ -22,8 +23,9 @@ __global__ void __launch_bounds__(1024)
     const std::int64_t at = (threadIdx.x + p * blockDim.x) * kCount;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {  // may lie unaligned in the arena of parameters
-      scale[p][i] = at + i < columns ? to_float(gamma[at + i]) : 0;
-      shift[p][i] = kCentered && at + i < columns ? to_float(beta[at + i]) : 0;
+      const bool there = at + i < columns;
+      scale[p][i] = !there ? 0 : gamma == nullptr ? 1 : to_float(gamma[at + i]);
+      shift[p][i] = there && beta != nullptr ? to_float(beta[at + i]) : 0;
     }
   }
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -65,7 +67,9 @@ template <bool kCentered>
 CudaKernelPointer prepare(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& shape = request.input(0).shape;
-  const std::int64_t columns = elements(request.input(1).shape), rows = elements(shape) / columns;
+  const std::size_t inputs = request.op.inputs.size();
+  const std::int64_t columns = inputs > 1 ? elements(request.input(1).shape) : shape.back(),
+                     rows = elements(shape) / columns;
   const DType type = request.input(0).dtype;
   const auto epsilon = float(request.params<NormParams>().epsilon);
   const int threads = norm_threads(columns);
@@ -75,13 +79,14 @@ CudaKernelPointer prepare(const CudaRequest& request) {
       using T = decltype(zero);
       const T* x = input_at<T>(in, 0);
       T* y = output_at<T>(out, 0);
-      const T* beta = kCentered ? input_at<T>(in, 2) : nullptr;
+      const T* gamma = inputs > 1 ? input_at<T>(in, 1) : nullptr;
+      const T* beta = inputs > 2 ? input_at<T>(in, 2) : nullptr;
       float* means = kCentered ? output_at<float>(out, 1) : nullptr;
       float* rstds = output_at<float>(out, kCentered ? 2 : 1);
       const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
       launch(device.stream, blocks, threads, 0,
              wide ? norm<kCentered, kPack<T>, T> : norm<kCentered, 1, T>, rows, columns, epsilon, x,
-             input_at<T>(in, 1), beta, y, means, rstds);
+             gamma, beta, y, means, rstds);
     });
   });
 }

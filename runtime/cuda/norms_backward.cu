@@ -18,7 +18,7 @@ struct NormGradients {
   const void *dy, *x, *gamma;
   const float *means, *rstds;
   void* dx;
-  float *scales, *shifts;  ///< [gridDim.x, columns]
+  float *scales, *shifts;  ///< [gridDim.x, columns]; null where there is no gamma or beta
 };
 
 /// With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - n mean(g n)), the first mean
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward(NormGradients a) {
         normal[p][i] = (normal[p][i] - mean) * rstd;
         scales[p][i] += dy[p][i] * normal[p][i];
         if (kCentered) shifts[p][i] += dy[p][i];
-        dy[p][i] *= to_float(gamma[at + i]);
+        if (gamma != nullptr) dy[p][i] *= to_float(gamma[at + i]);
         sum += dy[p][i];
         product += dy[p][i] * normal[p][i];
       }
@@ -68,8 +68,9 @@ __global__ void __launch_bounds__(kMostThreads) norm_backward(NormGradients a) {
     if (at >= a.columns) continue;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      a.scales[blockIdx.x * a.columns + at + i] = scales[p][i];
-      if (kCentered) a.shifts[blockIdx.x * a.columns + at + i] = shifts[p][i];
+      if (a.scales != nullptr) a.scales[blockIdx.x * a.columns + at + i] = scales[p][i];
+      if (kCentered && a.shifts != nullptr)
+        a.shifts[blockIdx.x * a.columns + at + i] = shifts[p][i];
     }
   }
 }
@@ -88,26 +89,29 @@ template <bool kCentered>
 CudaKernelPointer prepare(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& shape = request.input(1).shape;
-  const std::int64_t columns = elements(request.input(2).shape), rows = elements(shape) / columns;
+  const std::size_t outputs = request.op.outputs.size(), statistics = request.op.inputs.size() - 1;
+  const bool scaled = outputs > 1, shifted = outputs > 2;
+  const std::int64_t columns = scaled ? elements(request.input(2).shape) : shape.back(),
+                     rows = elements(shape) / columns;
   const DType type = request.input(1).dtype;
-  const DType scale_type = request.output(1).dtype;
-  const DType shift_type = request.output(kCentered ? 2 : 1).dtype;
+  const DType scale_type = request.output(scaled ? 1 : 0).dtype;
+  const DType shift_type = request.output(shifted ? 2 : 0).dtype;
   const int threads = norm_threads(columns);
   DeviceScratch scratch(request);
   // Each block's sums are written and read again: they stay a small part of what is moved.
   const std::int64_t fitting = scratch.left() / (2 * columns * std::int64_t(sizeof(float)) + 512);
   const std::int64_t resident = device.multiprocessors * std::max(1, 512 / threads);
   const unsigned blocks = norm_blocks(rows, std::min({resident, fitting, (rows + 7) / 8}));
-  float* scales = scratch.take_values<float>(blocks * columns);
-  float* shifts = kCentered ? scratch.take_values<float>(blocks * columns) : nullptr;
+  float* scales = scaled ? scratch.take_values<float>(blocks * columns) : nullptr;
+  float* shifts = shifted ? scratch.take_values<float>(blocks * columns) : nullptr;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     const NormGradients arguments{rows,
                                   columns,
                                   in[0],
                                   in[1],
-                                  in[2],
+                                  scaled ? in[2] : nullptr,
                                   kCentered ? input_at<float>(in, 3) : nullptr,
-                                  input_at<float>(in, kCentered ? 4 : 3),
+                                  input_at<float>(in, statistics),
                                   out[0],
                                   scales,
                                   shifts};
@@ -115,7 +119,8 @@ CudaKernelPointer prepare(const CudaRequest& request) {
       launch_backward<kCentered, decltype(zero)>(device, blocks, arguments);
     });
     const PartialSums of_scale{scales, scale_type, out[1]};
-    if (kCentered) {
+    if (!scaled) return;
+    if (shifted) {
       add_partial_sums(device, blocks, columns,
                        std::array{of_scale, PartialSums{shifts, shift_type, out[2]}});
     } else {

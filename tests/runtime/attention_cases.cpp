@@ -14,13 +14,15 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   params.window = z.window;
   params.soft_cap = z.soft_cap;
   params.chunks = z.chunks;
+  params.alibi_heads = z.alibi_heads;
   const std::int64_t value_depth = z.value_depth > 0 ? z.value_depth : z.depth;
   const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
                              "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +
                              (z.causal ? "" : "_both_directions") + (z.apart ? "_apart" : "") +
                              (z.window > 0 ? "_w" + std::to_string(z.window) : "") +
                              (z.value_depth > 0 ? "_v" + std::to_string(z.value_depth) : "") +
-                             (z.soft_cap > 0 ? "_capped" : "") + (z.chunks ? "_chunks" : "");
+                             (z.soft_cap > 0 ? "_capped" : "") + (z.chunks ? "_chunks" : "") +
+                             (z.alibi_heads > 0 ? "_alibi" : "");
   std::vector<Operand> inputs, gradients;
   if (z.apart) {
     const Shape q = {tokens, 1, z.heads, z.depth}, key = {tokens, 1, z.key_heads, z.depth};
@@ -44,8 +46,12 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   backward.insert(backward.end(), inputs.begin(), inputs.end());
   backward.push_back(result(forward, 0));
   backward.push_back(result(forward, 1));
-  return {forward, make_case("flash_attention_backward" + suffix, OpKind::flash_attention_backward,
-                             params, backward, gradients)};
+  std::vector<OpCase> cases = {
+      forward, make_case("flash_attention_backward" + suffix, OpKind::flash_attention_backward,
+                         params, backward, gradients)};
+  for (OpCase& c : cases)  // the second half of the heads
+    c.at[std::size_t(Axis::mp)] = z.alibi_heads > z.heads ? 1 : 0;
+  return cases;
 }
 
 std::vector<OpCase> attention_cases() {
@@ -72,6 +78,8 @@ std::vector<OpCase> attention_cases() {
            {2, 19, 2, 1, 64, true, 0, false, 0, 1.5},
            {1, 300, 2, 1, 64, true, 70, false, 0, 0, true},
            {1, 23, 2, 2, 136, true, 7, false, 0, 0, true},
+           {2, 70, 4, 2, 64, true, 0, false, 0, 0, false, 8},
+           {1, 150, 6, 6, 8, true, 30, false, 0, 0, false, 6},
        }) {
     for (OpCase& c : flash_attention_cases(sizes)) {
       for (const DType type : {DType::bf16, DType::f16}) {

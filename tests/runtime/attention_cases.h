@@ -16,6 +16,7 @@ struct AttentionSizes {
   std::int64_t value_depth = 0;  ///< of those that are apart; 0: as keys
   double soft_cap = 0;
   bool chunks = false;  ///< of the window's length
+  std::int64_t alibi_heads = 0;
 };
 
 /// Forward, then backward fed with what the reference makes of it. Of one packed operand where

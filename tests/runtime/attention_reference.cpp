@@ -119,6 +119,11 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
             score += q[h.query(from.row, a, d)] * k[h.key(0, to.row, group, d)];
           score *= params.scale;
           if (params.soft_cap > 0) score = params.soft_cap * std::tanh(score / params.soft_cap);
+          if (params.alibi_heads > 0) {
+            const auto heads = std::size_t(params.alibi_heads);
+            const std::size_t head = std::size_t(o.c.at[std::size_t(Axis::mp)]) * h.heads + a;
+            score -= alibi_slope_by_hand(head, heads) * double(from.position - to.position);
+          }
           visit(from.row, a, to.row, group, h.statistic(b, a, i), score);
         }
       }

@@ -132,6 +132,36 @@ void add_rows(Cases& cases, const OpSizes& z) {
   }
 }
 
+/// Biases of experts, of all or of two partial sums, and rows times their weights.
+void add_weighted_rows(Cases& cases, const OpSizes& z) {
+  const std::int64_t m = z.tokens() * kChosen, h = z.hidden(), f = z.ffn;
+  const Operand ends = whole_numbers(result(place_case(z, "dropped", 2), 1));
+  const Operand weights = normal("weights", {m}, 4);
+  for (const bool weighted : {false, true}) {
+    const std::string suffix = weighted ? "/weighted" : "/plain";
+    const Shape rows = weighted ? Shape{m, h} : Shape{m, 2, f};
+    const Shape bias = weighted ? Shape{kExperts, h} : Shape{kExperts, 2, f};
+    const GroupedBiasParams params{.ranks = weighted ? 2 : 1};
+    std::vector<Operand> inputs = {normal("x", rows, 1), normal("bias", bias, 2), ends};
+    std::vector<Operand> gradients = {normal("dbias", bias, 5)};
+    if (weighted) {
+      inputs.push_back(weights);
+      gradients.push_back(blank("dweights", {m}));
+    }
+    cases.push_back(make_case("grouped_bias_add" + suffix, OpKind::grouped_bias_add, params, inputs,
+                              {blank("y", rows)}));
+    inputs[0] = normal("dy", rows, 6);
+    cases.push_back(make_case("grouped_bias_backward" + suffix, OpKind::grouped_bias_backward,
+                              params, inputs, gradients));
+  }
+  const Operand x = normal("x", {m, h}, 1);
+  cases.push_back(
+      make_case("scale_rows", OpKind::scale_rows, {}, {x, weights}, {blank("y", {m, h})}));
+  cases.push_back(make_case("scale_rows_backward", OpKind::scale_rows_backward, {},
+                            {normal("dy", {m, h}, 2), x, weights},
+                            {blank("dx", {m, h}), blank("dweights", {m})}));
+}
+
 double score(bool sigmoid, const Numbers& logits, std::size_t first, std::size_t count,
              std::size_t e) {
   if (sigmoid) return 1 / (1 + std::exp(-logits[first + e]));
@@ -371,6 +401,45 @@ void grouped_gradient(const Operands& o) {
   });
 }
 
+void grouped_bias(const Operands& o) {
+  const std::size_t f = o.in(1).size() / o.in_dim(1, 0);
+  const double ranks = double(o.params<GroupedBiasParams>().ranks);
+  o.out(0) = o.in(0);
+  each_expert_row(o, [&](std::size_t expert, std::size_t row) {
+    const double weight = o.c.op.inputs.size() > 3 ? o.in(3)[row] : 1;
+    for (std::size_t j = 0; j < f; ++j)
+      o.out(0)[row * f + j] += weight * o.in(1)[expert * f + j] / ranks;
+  });
+}
+
+/// The gradient of the bias is that of all ranks together, each of which has the whole of it.
+void grouped_bias_backward(const Operands& o) {
+  const std::size_t f = o.in(1).size() / o.in_dim(1, 0);
+  const bool weighted = o.c.op.inputs.size() > 3;
+  if (weighted) std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
+  each_expert_row(o, [&](std::size_t expert, std::size_t row) {
+    for (std::size_t j = 0; j < f; ++j) {
+      const double slope = o.in(0)[row * f + j];
+      o.out(0)[expert * f + j] += slope * (weighted ? o.in(3)[row] : 1);
+      if (weighted) {
+        o.out(1)[row] +=
+            slope * o.in(1)[expert * f + j] / double(o.params<GroupedBiasParams>().ranks);
+      }
+    }
+  });
+}
+
+void scale_rows(const Operands& o) {
+  const bool backward = o.c.op.kind == OpKind::scale_rows_backward;
+  const Numbers &x = o.in(backward ? 1 : 0), &weights = o.in(backward ? 2 : 1);
+  const std::size_t h = o.in_dim(0, 1);
+  if (backward) std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    o.out(0)[i] = o.in(0)[i] * weights[i / h];
+    if (backward) o.out(1)[i / h] += o.in(0)[i] * x[i];
+  }
+}
+
 constexpr OpReference kReferences[] = {
     {OpKind::route, route},
     {OpKind::route_backward, route_backward},
@@ -386,12 +455,17 @@ constexpr OpReference kReferences[] = {
     {OpKind::grouped_matmul, grouped},
     {OpKind::grouped_matmul_backward, grouped},
     {OpKind::grouped_weight_gradient, grouped_gradient},
+    {OpKind::grouped_bias_add, grouped_bias},
+    {OpKind::grouped_bias_backward, grouped_bias_backward},
+    {OpKind::scale_rows, scale_rows},
+    {OpKind::scale_rows_backward, scale_rows},
 };
 
 void add_cases(Cases& cases, const OpSizes& sizes) {
   add_routers(cases, sizes);
   add_balance(cases, sizes);
   add_rows(cases, sizes);
+  add_weighted_rows(cases, sizes);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Cases and references of the ops on heads: splitting, merging, rotary embeddings, softmax.
 #include <cmath>
+#include <utility>
 
 #include "tests/runtime/op_families.h"
 
@@ -59,21 +60,51 @@ void add_softmax(Cases& cases, const OpSizes& z) {
     bool causal;
     std::int64_t window = 0;
     bool chunks = false;
+    std::int64_t alibi_heads = 0;
+    bool sinks = false;
   };
-  for (const Form& form : {Form{"/grouped", true}, Form{"/both_directions", false},
-                           Form{"/window", true, z.sequence / 2}, Form{"/two_keys", true, 2},
-                           Form{"/chunks", true, 2, true}}) {
+  for (const Form& form :
+       {Form{"/grouped", true}, Form{"/both_directions", false},
+        Form{"/window", true, z.sequence / 2}, Form{"/two_keys", true, 2},
+        Form{"/chunks", true, 2, true}, Form{"/alibi", true, 0, false, 4 * z.heads},
+        Form{"/sinks", true, 0, false, 0, true},
+        Form{"/window_sinks", true, 2, false, 3 * z.heads, true}}) {
     const AttentionParams params{.sequence = z.sequence,
                                  .causal = form.causal,
                                  .window = form.window,
-                                 .chunks = form.chunks};
+                                 .chunks = form.chunks,
+                                 .alibi_heads = form.alibi_heads};
     const std::string suffix = form.name;
-    cases.push_back(make_case("softmax" + suffix, OpKind::softmax, params,
-                              {normal("scores", scores, 1, 3)}, {blank("p", scores)}));
+    std::vector<Operand> inputs = {normal("scores", scores, 1, 3)};
+    if (form.sinks) inputs.push_back(normal("sinks", {2 * z.heads}, 5));
+    cases.push_back(
+        make_case("softmax" + suffix, OpKind::softmax, params, inputs, {blank("p", scores)}));
+    if (form.alibi_heads > 2 * z.heads) cases.back().at[std::size_t(Axis::mp)] = 1;
+    if (form.sinks) {
+      cases.push_back(make_case("softmax_sinks_gradient" + suffix, OpKind::softmax_sinks_gradient,
+                                {}, {normal("dp", scores, 2), result(cases.back(), 0)},
+                                {normal("dsinks", {2 * z.heads}, 6)}));
+      std::swap(cases.back(), cases[cases.size() - 2]);
+    }
     cases.push_back(make_case("softmax_backward" + suffix, OpKind::softmax_backward, params,
                               {normal("dp", scores, 2), result(cases.back(), 0)},
                               {blank("dscores", scores)}));
   }
+}
+
+/// Results of attention, before and behind its sinks.
+void add_sinks(Cases& cases, const OpSizes& z) {
+  const Shape y = {z.tokens(), z.hidden()}, sums = {z.batch, z.heads, z.sequence},
+              sinks = {z.heads};
+  const OpCase forward =
+      make_case("add_sinks", OpKind::add_sinks, {},
+                {normal("x", y, 1), normal("sums", sums, 2, 2), normal("sinks", sinks, 3, 2)},
+                {blank("y", y), blank("total_sums", sums)});
+  cases.push_back(forward);
+  cases.push_back(make_case(
+      "sinks_gradient", OpKind::sinks_gradient, {},
+      {normal("dy", y, 4), result(forward, 0), result(forward, 1), normal("sinks", sinks, 3, 2)},
+      {normal("dsinks", sinks, 5)}));
 }
 
 void add_rotary(Cases& cases, const OpSizes& z) {
@@ -186,17 +217,24 @@ void merge_heads(const Operands& o, std::size_t parts) {
 
 void softmax(const Operands& o) {
   const auto s = std::size_t(o.c.input(0).shape.back());
+  const std::size_t heads = o.in_dim(0, 1) * (o.in_dim(0, 2) / s);
+  const auto of_model = std::size_t(o.params<AttentionParams>().alibi_heads);
+  const std::size_t first_head = std::size_t(o.c.at[std::size_t(Axis::mp)]) * heads;
   const auto& params = o.params<AttentionParams>();
   const std::size_t window = params.window > 0 ? std::size_t(params.window) : s;
   for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
     const std::size_t seen = params.causal ? row % s + 1 : s;
     std::size_t begin = seen > window ? seen - window : 0;
     if (params.chunks) begin = (seen - 1) / window * window;
-    double sum = 0;
-    for (std::size_t j = begin; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
-    for (std::size_t j = 0; j < s; ++j) {
-      o.out(0)[row * s + j] = j >= begin && j < seen ? std::exp(o.in(0)[row * s + j]) / sum : 0;
-    }
+    const std::size_t head = row / s % heads;
+    const double slope = of_model > 0 ? alibi_slope_by_hand(first_head + head, of_model) : 0;
+    const auto value = [&](std::size_t j) {
+      return std::exp(o.in(0)[row * s + j] - slope * (double(row % s) - double(j)));
+    };
+    double sum = o.c.op.inputs.size() > 1 ? std::exp(o.in(1)[head]) : 0;
+    for (std::size_t j = begin; j < seen; ++j) sum += value(j);
+    for (std::size_t j = 0; j < s; ++j)
+      o.out(0)[row * s + j] = j >= begin && j < seen ? value(j) / sum : 0;
   }
 }
 
@@ -210,6 +248,44 @@ void softmax_backward(const Operands& o) {
       o.out(0)[row * s + j] = p[row * s + j] * (dp[row * s + j] - dot);
     }
   }
+}
+
+/// From the probability that each row leaves to its sink.
+void softmax_sinks_gradient(const Operands& o) {
+  const auto s = std::size_t(o.c.input(0).shape.back());
+  for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
+    double left = 1, dot = 0;
+    for (std::size_t j = row * s; j < (row + 1) * s; ++j) {
+      left -= o.in(1)[j];
+      dot += o.in(0)[j] * o.in(1)[j];
+    }
+    o.out(0)[row / s % o.out(0).size()] -= left * dot;
+  }
+}
+
+/// visit(statistic, head, element of y).
+template <class Visit>
+void each_sunk(const Operands& o, std::size_t y, std::size_t sums, Visit visit) {
+  const auto heads = std::size_t(elements(o.c.input(sums + 1).shape)), s = o.in_dim(sums, 2);
+  const std::size_t depth = o.in_dim(y, 1) / heads;
+  for (std::size_t i = 0; i < o.in(y).size(); ++i) {
+    const std::size_t token = i / depth / heads, head = i / depth % heads;
+    visit((token / s * heads + head) * s + token % s, head, i);
+  }
+}
+
+void add_sinks_reference(const Operands& o) {
+  each_sunk(o, 0, 1, [&](std::size_t at, std::size_t head, std::size_t i) {
+    const double sum = std::exp(o.in(1)[at]), total = sum + std::exp(o.in(2)[head]);
+    o.out(0)[i] = o.in(0)[i] * sum / total;
+    o.out(1)[at] = std::log(total);
+  });
+}
+
+void sinks_gradient(const Operands& o) {
+  each_sunk(o, 1, 2, [&](std::size_t at, std::size_t head, std::size_t i) {
+    o.out(0)[head] -= std::exp(o.in(3)[head] - o.in(2)[at]) * o.in(0)[i] * o.in(1)[i];
+  });
 }
 
 /// Pairs (i, i + w/2) of the rotated parts as complex numbers, turned by `direction` x angle.
@@ -238,6 +314,9 @@ constexpr OpReference kReferences[] = {
     {OpKind::merge_heads_backward, [](const Operands& o) { split_heads(o, 1); }},
     {OpKind::softmax, softmax},
     {OpKind::softmax_backward, softmax_backward},
+    {OpKind::softmax_sinks_gradient, softmax_sinks_gradient},
+    {OpKind::add_sinks, add_sinks_reference},
+    {OpKind::sinks_gradient, sinks_gradient},
     {OpKind::rotary, [](const Operands& o) { rotary(o, 1); }},
     {OpKind::rotary_backward, [](const Operands& o) { rotary(o, -1); }},
     {OpKind::share_rope_key, share_rope_key},
@@ -248,11 +327,20 @@ void add_cases(Cases& cases, const OpSizes& sizes) {
   add_whole_heads(cases, sizes);
   add_heads(cases, sizes);
   add_softmax(cases, sizes);
+  add_sinks(cases, sizes);
   add_rotary(cases, sizes);
   add_shared_keys(cases, sizes);
 }
 
 }  // namespace
+
+double alibi_slope_by_hand(std::size_t head, std::size_t heads) {
+  std::size_t power = heads;
+  while ((power & (power - 1)) != 0) --power;
+  const double ratio = std::pow(2.0, -8.0 / double(power));
+  if (head < power) return std::pow(ratio, double(head + 1));
+  return std::sqrt(ratio) * std::pow(ratio, double(head - power));
+}
 
 const OpFamily kHeadOps = {add_cases, kReferences};
 

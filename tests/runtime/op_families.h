@@ -51,6 +51,10 @@ extern const OpFamily kDataOps;         // data_cases.cpp
 extern const OpFamily kLossOps;         // loss_cases.cpp
 extern const OpFamily kExpertOps;       // expert_cases.cpp
 
+/// The slope of ALiBi, by the ratio of one slope to the next, as Press et al. 2022 state it for a
+/// power of 2 (head_cases.cpp).
+double alibi_slope_by_hand(std::size_t head, std::size_t heads);
+
 /// The reference of flash attention; false for any other.
 bool run_attention_reference(const Operands& o);
 

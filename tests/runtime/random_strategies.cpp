@@ -21,7 +21,7 @@ namespace {
 void draw_latent(Random& random, Job& job) {
   job.kv_heads = job.heads;
   job.head_size = 0;
-  job.qkv_bias = job.out_bias = job.qk_norm = job.qk_norm_across_heads = false;
+  job.qkv_bias = job.out_bias = job.qk_norm = job.qk_norm_across_heads = job.qk_l2_norm = false;
   job.rotary_fraction = 1;
   job.latent = Latent{one_of<std::int64_t>(random, {0, 6, 12}),
                       one_of<std::int64_t>(random, {5, 8}), one_of<std::int64_t>(random, {3, 4}),
@@ -62,7 +62,17 @@ void draw_family(Random& random, Job& job) {
     job.head_bias = coin(random);
     job.score_cap = one_of(random, {0.0, 0.0, 2.0});
     job.logit_cap = one_of(random, {0.0, 0.0, 3.0});
-    if (random() % 4 == 0) draw_latent(random, job);
+    job.qk_l2_norm = !job.qk_norm && random() % 4 == 0;
+    job.sinks = random() % 3 == 0;
+    job.norm_bias = job.norm == NormKind::rms_norm || coin(random);
+    job.embedding_norm = random() % 4 == 0;
+    if (random() % 4 == 0) {
+      draw_latent(random, job);
+    } else if (random() % 4 == 0) {
+      job.alibi = true;
+      job.rotary_fraction = 1;
+      job.window_rotary_base = 0;
+    }
   }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
@@ -90,6 +100,12 @@ void draw_experts(Random& random, Job& job) {
   if (coin(random)) experts.shared_ffn_hidden = job.heads * 4;
   experts.dense_layers =
       std::int64_t(random() % std::uint64_t(std::min<std::int64_t>(job.layers, 3)));
+  experts.shared_gate = experts.shared_ffn_hidden > 0 && coin(random);
+  experts.bias = coin(random);
+  experts.router_bias = coin(random);
+  experts.scaled_input = random() % 3 == 0;
+  if (job.layers > experts.dense_layers + 1)  // two layers in a row, of which one has experts
+    experts.pattern = one_of<std::vector<bool>>(random, {{}, {true, false}, {false, true}});
   experts.score = one_of(random, {RouterScore::softmax, RouterScore::sigmoid});
   experts.normalized = experts.chosen > 1 && coin(random);  // one weight of 1 has no gradient
   experts.scale = one_of(random, {1.0, 2.5});
@@ -233,8 +249,8 @@ const Switch kSwitches[] = {
          const bool holds =
              folded % (degree * strategy.etp) == 0 && draw.job.experts->count % degree == 0;
          if (holds && random() % 3 != 0) strategy.ep = degree;
-         const bool shares =
-             folded % (degree * strategy.ep) == 0 && draw.job.experts->ffn_hidden % degree == 0;
+         const bool shares = !draw.job.experts->bias && folded % (degree * strategy.ep) == 0 &&
+                             draw.job.experts->ffn_hidden % degree == 0;
          if (shares && coin(random)) strategy.etp = degree;
        }
        if (coin(random) && strategy.etp == 1) strategy.etp = 0;

@@ -107,9 +107,11 @@ Flops model_flops(Job job, const Strategy& strategy) {
   }
   if (job.branch && !strategy.sequence_parallel)  // else each joins its own tokens
     whole += Flops(2.0 * double(job.sequence * job.hidden * job.branch->hidden));
-  if (job.experts && !strategy.sequence_parallel) {  // the router
-    const std::int64_t layers = job.layers - job.experts->dense_layers;
-    whole += Flops(2.0 * double(job.sequence * job.hidden * job.experts->count * layers));
+  if (job.experts && !strategy.sequence_parallel) {  // the router, and a gate
+    std::int64_t layers = 0;
+    for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
+    const std::int64_t columns = job.experts->count + (job.experts->shared_gate ? 1 : 0);
+    whole += Flops(2.0 * double(job.sequence * job.hidden * columns * layers));
   }
   if (job.latent && !strategy.sequence_parallel) {  // what all heads share
     const Latent& latent = *job.latent;

@@ -28,6 +28,7 @@ struct AttentionOperands {
   SequencePart queries, keys;
   std::int64_t batch, heads, groups, depth;
   std::int64_t value_depth;  ///< columns of a head's value
+  std::int64_t first_head;   ///< of this rank, among those of the model
   DType type;
   PartPlace q, k, v;
   AttentionParams params;
@@ -40,6 +41,7 @@ struct AttentionOperands {
     heads = q_shape[2];
     depth = q_shape[3];
     value_depth = request.input(first + operands - 1).shape[3];
+    first_head = request.context.at[std::size_t(Axis::mp)] * heads;
     groups = heads / k_shape[2];
     batch = k_shape[0] / params.sequence;
     const std::int64_t query_width = heads * depth, key_width = k_shape[2] * depth;

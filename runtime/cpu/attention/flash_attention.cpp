@@ -81,6 +81,17 @@ void cap_slopes(const float* scores, float* ds, std::int64_t count, float scale,
   }
 }
 
+/// Adds the bias by distance to the scores of one query, which are not scaled yet. `seen` counts
+/// from the first of `keys`.
+void add_distances(const AttentionOperands& s, std::int64_t head, std::int64_t query, RowRange keys,
+                   RowRange seen, float* scores) {
+  const float slope = alibi_slope(s.first_head + head, s.params.alibi_heads);
+  const std::int64_t at = s.queries.position(query);
+  for (std::int64_t i = seen.begin; i < seen.end; ++i) {
+    scores[i] += slope * float(s.keys.position(keys.begin + i) - at) / float(s.params.scale);
+  }
+}
+
 /// A tile of rows of one head as dense f32.
 struct Tile {
   std::int64_t rows, depth;
@@ -226,7 +237,7 @@ class FlashAttention final : public Kernel {
       for (std::int64_t i = 0; i < t_.rows; ++i) {
         const std::int64_t query = tile.begin + i;
         const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
-        weigh(i, seen);
+        weigh(i, head, query, keys, seen);
         if (dropout_.draws())
           dropout_.apply(s, position, batch, head, query, keys, seen, t_.scores.row(i));
       }
@@ -242,7 +253,7 @@ class FlashAttention final : public Kernel {
   }
 
   /// Makes the scores of a row probabilities up to a factor, which the row has so far.
-  void weigh(std::int64_t i, RowRange seen) {
+  void weigh(std::int64_t i, std::int64_t head, std::int64_t query, RowRange keys, RowRange seen) {
     float* const row = t_.scores.row(i);
     const auto scale = float(t_.s.params.scale);
     std::fill(row, row + seen.begin, 0.0f);
@@ -250,6 +261,7 @@ class FlashAttention final : public Kernel {
     if (seen.count() == 0) return;
     if (t_.s.params.soft_cap > 0)
       cap_scores(row + seen.begin, seen.count(), scale, float(t_.s.params.soft_cap));
+    if (t_.s.params.alibi_heads > 0) add_distances(t_.s, head, query, keys, seen, row);
     const float most = std::max(most_[i], scale * largest(row + seen.begin, seen.count()));
     const float shrink = std::exp(most_[i] - most);
     sum_[i] = sum_[i] * shrink + exponentials(row + seen.begin, seen.count(), scale, most);
@@ -375,6 +387,7 @@ class FlashAttentionBackward final : public Kernel {
         cap_scores(p + seen.begin, seen.count(), scale, cap);
         std::copy(p + seen.begin, p + seen.end, capped_);
       }
+      if (s.params.alibi_heads > 0) add_distances(s, head, query, keys, seen, p);
       exponentials(p + seen.begin, seen.count(), scale, sums[t_.statistic(batch, head, query)]);
       if (dropout_.draws()) dropout_.apply(s, position, batch, head, query, keys, seen, dp);
       slopes(p + seen.begin, dp + seen.begin, delta_[i], seen.count());

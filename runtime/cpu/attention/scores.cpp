@@ -1,13 +1,16 @@
 // Attention on the CPU has softmax (own causal mask, oneDNN softmax) and copies between
 // [n,parts,a,d] and [b,a,s,d].
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/sequence_part.h"
 
 namespace plimsoll {
 
@@ -45,6 +48,54 @@ void mask_unseen(const float* scores, float* masked, std::int64_t first, std::in
     fill_floats(to + visible, sequence - visible, kUnseen);
   }
 }
+
+/// HeadBiases are added to the scores of heads, and to the sums of their exponentials.
+class HeadBiases {
+ public:
+  HeadBiases(const KernelRequest& request, std::int64_t most_rows, Scratch& scratch)
+      : sequence_(request.input(0).shape.back()),
+        heads_(request.input(0).shape[1] * (request.input(0).shape[2] / sequence_)),
+        first_(request.context.at[std::size_t(Axis::mp)] * heads_),
+        alibi_heads_(request.params<AttentionParams>().alibi_heads) {
+    if (request.op.inputs.size() < 2) return;
+    sinks_.emplace(whole_row(request.input(1), scratch));
+    sums_ = scratch.take_floats(most_rows);
+  }
+
+  bool has_alibi() const { return alibi_heads_ > 0; }
+  /// Adds slope (j - i) to score j of the row of query i.
+  void add_distances(float* scores, std::int64_t first, std::int64_t rows) const {
+    for (std::int64_t row = first; row < first + rows; ++row, scores += sequence_) {
+      const float slope = alibi_slope(first_ + row / sequence_ % heads_, alibi_heads_);
+      for (std::int64_t j = 0; j < sequence_; ++j) scores[j] += slope * float(j - row % sequence_);
+    }
+  }
+  /// Keeps the log-sum-exp of each row of scores.
+  void sum(const float* scores, std::int64_t rows) const {
+    if (!sinks_) return;
+    for (std::int64_t row = 0; row < rows; ++row, scores += sequence_) {
+      const float most = *std::max_element(scores, scores + sequence_);
+      float sum = 0;
+      for (std::int64_t j = 0; j < sequence_; ++j) sum += std::exp(scores[j] - most);
+      sums_[row] = most + std::log(sum);
+    }
+  }
+  /// Gives the sink its share of the probabilities of each row.
+  void sink(Addresses in, float* p, std::int64_t first, std::int64_t rows) const {
+    if (!sinks_) return;
+    const float* logits = sinks_->read(in[1], 0, 1);
+    for (std::int64_t row = 0; row < rows; ++row, p += sequence_) {
+      const float logit = logits[(first + row) / sequence_ % heads_];
+      const float share = 1 / (1 + std::exp(logit - sums_[row]));
+      for (std::int64_t j = 0; j < sequence_; ++j) p[j] *= share;
+    }
+  }
+
+ private:
+  std::int64_t sequence_, heads_, first_, alibi_heads_;
+  std::optional<Rows> sinks_;
+  float* sums_ = nullptr;
+};
 
 /// Sizes of heads [b,a,s,d], or of grouped ones [b,kv,g*s,d], the same memory with a = kv*g.
 struct Heads {
@@ -103,6 +154,7 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
   const std::int64_t window = params.window > 0 ? params.window : blocks.columns;
   Scratch scratch(request);
   const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
+  const HeadBiases biases(request, blocks.block, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
     const auto layout = dense({rows, blocks.columns});
     Primitive block(request.library, describe_softmax(request, layout), scratch);
@@ -114,11 +166,19 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       const float* from = scores.read(in[0], first, count);
       float* block = p.target(out[0], first);
-      if (causal) mask_unseen(from, block, first, count, blocks.columns, window, chunks);
+      if (causal) {
+        mask_unseen(from, block, first, count, blocks.columns, window, chunks);
+      } else if (biases.has_alibi() && block != from) {
+        std::copy_n(from, count * blocks.columns, block);
+      }
+      if (biases.has_alibi()) biases.add_distances(block, first, count);
+      const float* masked = causal || biases.has_alibi() ? block : from;
+      biases.sum(masked, count);
       Primitive& rows = softmax.for_rows(count);
-      rows.set(DNNL_ARG_SRC, causal ? block : from);
+      rows.set(DNNL_ARG_SRC, masked);
       rows.set(DNNL_ARG_DST, block);
       rows.execute();
+      biases.sink(in, block, first, count);
       p.store(out[0], first, count);
     });
   });
