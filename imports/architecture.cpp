@@ -53,8 +53,8 @@ void read_keys(JsonObject object, Keys& into) {
 }
 
 void read_switches(JsonObject object, Keys& into) {
-  constexpr std::string_view kKnown[] = {"qkv_bias", "out_bias",     "mlp_bias",
-                                         "qk_norm",  "parallel_mlp", "own_norm"};
+  constexpr std::string_view kKnown[] = {"qkv_bias",   "out_bias",     "mlp_bias", "qk_norm",
+                                         "qk_l2_norm", "parallel_mlp", "own_norm", "alibi"};
   for (const std::string& what : object.keys()) {
     if (std::ranges::find(kKnown, what) == std::end(kKnown))
       object.fail(what, "it is no switch of a model");
@@ -68,6 +68,8 @@ void read_always(JsonObject object, Job& job) {
        {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
         std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm),
         std::pair("qk_norm_across_heads", &job.qk_norm_across_heads),
+        std::pair("sinks", &job.sinks), std::pair("norm_bias", &job.norm_bias),
+        std::pair("embedding_norm", &job.embedding_norm), std::pair("alibi", &job.alibi),
         std::pair("head_bias", &job.head_bias)}) {
     if (object.has(key)) *value = object.boolean(key);
   }

@@ -15,9 +15,14 @@ constexpr std::int64_t kMostSize = std::int64_t{1} << 30;
 
 Json overlaid(const Json& stated, const Json& defaults) {
   Json values = defaults;
-  for (const auto& [key, value] : stated.items()) values[key] = value;
+  for (const auto& [key, value] : stated.items()) {
+    const bool both = value.is_object() && values.contains(key) && values[key].is_object();
+    values[key] = both ? overlaid(value, Json(values[key])) : value;
+  }
   return values;
 }
+
+const Json kNoMembers = Json::object();
 
 }  // namespace
 
@@ -32,46 +37,79 @@ ConfigFields::ConfigFields(const Json& stated, const Json& defaults, std::string
       values_(overlaid(stated, defaults)),
       object_(values_, std::move(file), std::move(pointer)) {}
 
+ConfigFields::Member ConfigFields::member(const std::string& key) const {
+  const std::size_t slash = key.find('/');
+  if (slash == key.npos) return {object_, key};
+  const std::string outer = key.substr(0, slash);
+  const auto found = values_.find(outer);
+  const bool there = found != values_.end() && found->is_object();
+  return {JsonObject(there ? *found : kNoMembers, file(), json_pointer(pointer(), outer)),
+          key.substr(slash + 1)};
+}
+
+bool ConfigFields::is_stated(const std::string& key) const {
+  const std::size_t slash = key.find('/');
+  const auto found = stated_.find(key.substr(0, slash));
+  if (found == stated_.end() || slash == key.npos) return found != stated_.end();
+  return found->is_object() && found->contains(key.substr(slash + 1));
+}
+
+std::string ConfigFields::place(const std::string& key) const {
+  const Member own = member(key);
+  return json_pointer(own.object.pointer(), own.name);
+}
+
 bool ConfigFields::has(const std::string& key) {
-  read_.insert(key);
-  return object_.has(key);
+  mark_read(key);
+  Member own = member(key);
+  return own.object.has(own.name);
 }
 
 std::int64_t ConfigFields::size(const std::string& key) {
-  read_.insert(key);
-  const std::int64_t value = object_.integer(key, 1, kMostSize);
+  mark_read(key);
+  Member own = member(key);
+  const std::int64_t value = own.object.integer(own.name, 1, kMostSize);
   const std::string words = fmt::format("{} {}", key, value);
-  if (!stated_.contains(key) && std::ranges::find(assumed_, words) == assumed_.end())
+  if (!is_stated(key) && std::ranges::find(assumed_, words) == assumed_.end())
     assumed_.push_back(words);
   return value;
 }
 
 double ConfigFields::number(const std::string& key, double least, double most) {
-  read_.insert(key);
-  return object_.number(key, least, most);
+  mark_read(key);
+  Member own = member(key);
+  return own.object.number(own.name, least, most);
 }
 
 double ConfigFields::dropout(const std::string& key) {
   return !key.empty() && has(key) ? number(key, 0, 1) : 0;
 }
 
-bool ConfigFields::boolean(const std::string& key) { return has(key) && object_.boolean(key); }
+bool ConfigFields::boolean(const std::string& key) {
+  if (!has(key)) return false;
+  Member own = member(key);
+  return own.object.boolean(own.name);
+}
 
 std::string ConfigFields::text(const std::string& key) {
-  read_.insert(key);
-  return object_.text(key);
+  mark_read(key);
+  Member own = member(key);
+  return own.object.text(own.name);
 }
 
 const Json& ConfigFields::raw(const std::string& key) {
-  read_.insert(key);
-  return object_.raw(key);
+  mark_read(key);
+  const std::size_t slash = key.find('/');
+  return slash == key.npos ? object_.raw(key)
+                           : values_.at(key.substr(0, slash)).at(key.substr(slash + 1));
 }
 
 void ConfigFields::fail(const std::string& key, std::string_view message) const {
-  const auto found = values_.find(key);
-  const std::string value = found == values_.end() ? "nothing" : printable(found->dump());
-  throw InputError(file(), json_pointer(pointer(), key),
-                   fmt::format("found {}; {}", value, message));
+  const std::size_t slash = key.find('/');
+  const Json outer = slash == key.npos ? values_ : values_.value(key.substr(0, slash), kNoMembers);
+  const auto found = outer.find(key.substr(slash == key.npos ? 0 : slash + 1));
+  const std::string value = found == outer.end() ? "nothing" : printable(found->dump());
+  throw InputError(file(), place(key), fmt::format("found {}; {}", value, message));
 }
 
 }  // namespace plimsoll

@@ -15,7 +15,8 @@ namespace plimsoll {
 std::string text_at(const Json& object, const char* key);
 
 /// Getters throw InputError as those of JsonObject do. A key whose value is null is absent, and
-/// hides the library's value. Each key that was asked for counts as read.
+/// hides the library's value. Each key that was asked for counts as read. A key OUTER/INNER is the
+/// member INNER of the object OUTER.
 class ConfigFields {
  public:
   /// `stated` is an object of the file at `pointer`; `defaults` an object, too.
@@ -31,18 +32,28 @@ class ConfigFields {
   bool boolean(const std::string& key);  ///< false where it is absent
   std::string text(const std::string& key);
   const Json& raw(const std::string& key);
-  void mark_read(const std::string& key) { read_.insert(key); }
+  void mark_read(const std::string& key) { read_.insert(key.substr(0, key.find('/'))); }
   bool is_read(const std::string& key) const { return read_.contains(key); }
 
   /// Throws InputError: "found VALUE; MESSAGE".
   [[noreturn]] void fail(const std::string& key, std::string_view message) const;
   const std::string& file() const { return object_.file(); }
   const std::string& pointer() const { return object_.pointer(); }
+  /// Returns the place of a key.
+  std::string place(const std::string& key) const;
   /// Returns those of the sizes that were read and that only the library states, as "key value".
   const std::vector<std::string>& assumed() const { return assumed_; }
   const Json& stated() const { return stated_; }
 
  private:
+  /// A key's object, and its name there.
+  struct Member {
+    JsonObject object;
+    std::string name;
+  };
+  Member member(const std::string& key) const;
+  bool is_stated(const std::string& key) const;
+
   const Json& stated_;
   Json values_;
   JsonObject object_;

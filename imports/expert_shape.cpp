@@ -3,7 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
+#include "imports/model_shape.h"
 #include "models/job/job_words.h"
 
 namespace plimsoll {
@@ -12,9 +17,39 @@ namespace {
 
 /// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
 /// of shared experts, each as wide as the others.
+/// Further ones say which layers have experts: every so many-th one, those of a list, or those that
+/// are not in a list.
 constexpr std::string_view kKnown[] = {
-    "count",        "chosen",     "ffn_hidden", "shared_experts", "shared_ffn_hidden",
-    "dense_layers", "normalized", "scale",      "groups",         "top_groups"};
+    "count",        "chosen",     "ffn_hidden",   "shared_experts", "shared_ffn_hidden",
+    "dense_layers", "normalized", "scale",        "groups",         "top_groups",
+    "every",        "in_layers",  "not_in_layers"};
+
+/// Whether each layer has experts.
+std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
+                                      std::int64_t layers) {
+  std::vector<bool> found(std::size_t(layers), true);
+  const auto key_of = [&](const char* what) {
+    const auto key = known.keys.find(what);
+    return key != known.keys.end() && fields.has(key->second) ? key->second : std::string();
+  };
+  if (const std::string every = key_of("every"); !every.empty()) {
+    const auto period = std::size_t(fields.size(every));
+    for (std::size_t i = 0; i < found.size(); ++i) found[i] = (i + 1) % period == 0;
+  }
+  for (const bool listed : {true, false}) {
+    const std::string key = key_of(listed ? "in_layers" : "not_in_layers");
+    if (key.empty() || fields.raw(key).empty()) continue;
+    const Json& list = fields.raw(key);
+    if (!list.is_array()) fields.fail(key, "a list of layers is required");
+    if (listed) found.assign(found.size(), false);
+    for (const Json& layer : list) {
+      if (!layer.is_number_integer() || layer < 0 || layer >= layers)
+        fields.fail(key, fmt::format("layers from 0 to {} are required", layers - 1));
+      found[std::size_t(layer)] = listed;
+    }
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -29,6 +64,12 @@ ExpertKeys expert_keys_from(JsonObject object) {
   if (object.has("score"))
     known.always.score = static_cast<RouterScore>(object.choice("score", kRouterScores));
   if (object.has("normalized")) known.always.normalized = object.boolean("normalized");
+  for (const auto& [key, value] :
+       {std::pair("shared_gate", &known.always.shared_gate), std::pair("bias", &known.always.bias),
+        std::pair("router_bias", &known.always.router_bias),
+        std::pair("scaled_input", &known.always.scaled_input)}) {
+    if (object.has(key)) *value = object.boolean(key);
+  }
   if (object.has("group_best")) known.always.group_best = object.integer("group_best", 1, 1 << 16);
   if (object.has("requires")) known.required = object.raw("requires");
   object.finish();
@@ -65,6 +106,8 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
     experts.normalized = fields.boolean(key->second);
   if (const auto key = known.keys.find("scale"); key != known.keys.end() && fields.has(key->second))
     experts.scale = fields.number(key->second, 0, 1e6);
+  experts.pattern = shortest_period(layers_with_experts(fields, known, job.layers));
+  if (experts.pattern == std::vector{true}) experts.pattern.clear();
   if (experts.count > 1) job.experts = experts;
 }
 

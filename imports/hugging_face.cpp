@@ -247,7 +247,7 @@ void check_at_keys(const Job& job, const ConfigFields& fields, const Architectur
     const std::string size = pointer.empty() ? "" : pointer.substr(1);
     const auto key = known.keys.find(size);
     if (key != known.keys.end())
-      throw InputError(fields.file(), json_pointer(fields.pointer(), key->second), message);
+      throw InputError(fields.file(), fields.place(key->second), message);
     throw InputError(fields.file(), fields.pointer(),
                      size.empty() ? message : fmt::format("{} of the job: {}", size, message));
   }

@@ -21,6 +21,8 @@ bool at_most_one(const Json& value) {
   return is_off(value) || (value.is_number() && value.get<double>() <= 1);
 }
 
+bool is_four(const Json& value) { return value.is_null() || value == 4; }
+
 constexpr std::string_view kNoLatents =
     "it is not known what latent attention models of this type have";
 // Other model types have a key that switches these on (models/presets/architectures).
@@ -60,7 +62,9 @@ constexpr KeyRule kRules[] = {
     {"use_parallel_residual", is_off, kOneAfterOther},
     {"parallel_attn", is_off, kOneAfterOther},
     {"use_bidirectional_attention", is_off, "a job says by its family whether attention is causal"},
-    {"alibi", is_off, "a job has learned positions or rotary embeddings, no ALiBi"},
+    {"alibi", is_off, "it is not known that models of this type have ALiBi"},
+    {"expansion_ratio", is_four, "the MLP of a job is four times as wide as hidden, or has a key"},
+    {"apply_residual_connection_post_layernorm", is_off, "a job adds what the norm read"},
     {"attn_logit_softcapping", is_off, kNoCaps},
     {"final_logit_softcapping", is_off, kNoCaps},
     {"clip_qkv", is_off, kNoCaps},
@@ -81,6 +85,7 @@ constexpr KeyRule kRules[] = {
 constexpr NotedKey kNoted[] = {
     {"no_rope_layer_interval", is_off,
      "layers without rotary embeddings have them in a job: parameters are the same"},
+    {"swiglu_limit", is_off, "it clamps what the activation reads; a job leaves that out"},
     {"auto_map", is_off, "code beside the file is not followed; the shape is the model_type's"},
     {"quantization_config", is_off, "it says how weights are stored; training has --precision"},
     {"vision_config", is_off, "the model for pictures is left out"},

@@ -14,6 +14,9 @@
 #include "models/job/job_words.h"
 
 namespace plimsoll {
+
+using std::literals::operator""sv;
+
 namespace {
 
 /// Whether the file switches something on, where the architecture has a key for it.
@@ -86,6 +89,9 @@ void read_activation(ConfigFields& fields, const Architecture& known, Job& job) 
 void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.norm = known.always.norm;
   job.norm_place = known.always.norm_place;
+  job.norm_bias = known.always.norm_bias;
+  job.embedding_norm = known.always.embedding_norm;
+  job.sinks = known.always.sinks;
   job.mlp_input = known.always.mlp_input;
   const auto read = [&](std::string_view what, bool always) {
     return switched(fields, known, what).value_or(always);
@@ -94,6 +100,8 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.out_bias = read("out_bias", known.always.out_bias);
   job.mlp_bias = read("mlp_bias", known.always.mlp_bias);
   job.qk_norm = read("qk_norm", known.always.qk_norm);
+  job.qk_l2_norm = read("qk_l2_norm", false);
+  job.alibi = read("alibi", known.always.alibi);
   job.qk_norm_across_heads = known.always.qk_norm_across_heads;
   job.head_bias = known.always.head_bias;
   for (const auto& [size, cap] :
@@ -122,15 +130,18 @@ void note_angles(ConfigFields& fields, const std::string& key, Imported& importe
                   type.empty() ? printable(value.dump()) : printable(type)));
 }
 
+constexpr std::string_view kChunkSize = "attention_chunk_size";
+
 /// Whether the layers with a window see chunks as long.
-bool sees_chunks(ConfigFields& fields) {
-  if (!fields.has("layer_types")) return false;
+bool sees_chunks(ConfigFields& fields, const Architecture& known) {
+  if (!fields.has("layer_types")) return known.key("window") == kChunkSize;
   const Json& types = fields.raw("layer_types");
   return types.is_array() && std::ranges::find(types, "chunked_attention") != types.end();
 }
 
 /// Reads the layers that have a window of a list of types.
-std::vector<bool> windowed_of_types(ConfigFields& fields, std::int64_t layers) {
+std::vector<bool> windowed_of_types(ConfigFields& fields, const Architecture& architecture,
+                                    std::int64_t layers) {
   const Json& types = fields.raw("layer_types");
   if (!types.is_array()) fields.fail("layer_types", "a list is required");
   std::vector<bool> windowed;
@@ -140,7 +151,8 @@ std::vector<bool> windowed_of_types(ConfigFields& fields, std::int64_t layers) {
     if (!known) fields.fail("layer_types", "every layer of a job has attention");
     windowed.push_back(type != "full_attention");
   }
-  if (sees_chunks(fields) && std::ranges::find(types, "sliding_attention") != types.end())
+  if (sees_chunks(fields, architecture) &&
+      std::ranges::find(types, "sliding_attention") != types.end())
     fields.fail("layer_types", "layers of a job have windows or chunks, and not both");
   if (std::int64_t(windowed.size()) != layers)
     fields.fail("layer_types", fmt::format("a type for each of the {} layers is required", layers));
@@ -160,7 +172,7 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
     const auto length = std::size_t(fields.size(period));
     for (std::size_t i = length - 1; i < n; i += length) (*found)[i] = false;
   }
-  if (fields.has("layer_types")) found = windowed_of_types(fields, layers);
+  if (fields.has("layer_types")) found = windowed_of_types(fields, known, layers);
   if (fields.has("use_sliding_window")) {
     const bool uses = fields.boolean("use_sliding_window");
     if (!uses) found.emplace(n, false);
@@ -171,20 +183,9 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
       for (std::size_t i = 0; i < n; ++i) (*found)[i] = double(i) >= first;
     }
   }
-  for (const char* key : {"max_window_layers", "sliding_window", "attention_chunk_size"})
-    fields.mark_read(key);
+  for (const std::string_view key : {"max_window_layers"sv, "sliding_window"sv, kChunkSize})
+    fields.mark_read(std::string(key));
   return found;
-}
-
-/// Returns the shortest list that gives all layers when it is repeated.
-std::vector<bool> shortest_period(const std::vector<bool>& layers) {
-  for (std::size_t period = 1; period < layers.size(); ++period) {
-    bool repeats = true;
-    for (std::size_t i = period; i < layers.size(); ++i)
-      repeats = repeats && layers[i] == layers[i % period];
-    if (repeats) return {layers.begin(), layers.begin() + std::ptrdiff_t(period)};
-  }
-  return layers;
 }
 
 /// Reads the base of rotary embeddings, of layers with and without a window where they differ.
@@ -205,6 +206,16 @@ void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& 
 }
 
 }  // namespace
+
+std::vector<bool> shortest_period(const std::vector<bool>& layers) {
+  for (std::size_t period = 1; period < layers.size(); ++period) {
+    bool repeats = true;
+    for (std::size_t i = period; i < layers.size(); ++i)
+      repeats = repeats && layers[i] == layers[i % period];
+    if (repeats) return {layers.begin(), layers.begin() + std::ptrdiff_t(period)};
+  }
+  return layers;
+}
 
 Architecture with_aliases(ConfigFields& fields, const Architecture& model) {
   Architecture known = model;
@@ -262,6 +273,11 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
 
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
   Job& job = *imported.job;
+  if (job.alibi) {
+    for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"})
+      fields.mark_read(key);
+    return;
+  }
   const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction"),
                     &of_windows = known.key("window_rotary_base");
   if (fields.has(base_key)) job.rotary_base = fields.number(base_key, 1, 1e12);
@@ -282,11 +298,11 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
   const Windows layers = windowed(fields, known, job.layers);
   const double base = std::exchange(job.window_rotary_base, 0);
   if (layers && std::ranges::find(*layers, true) == layers->end()) return;
-  for (const char* key : {"sliding_window", "attention_chunk_size"}) {
+  for (const std::string key : {std::string("sliding_window"), std::string(kChunkSize)}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
-    const bool chunks = sees_chunks(fields);
-    if (layers && key == std::string_view(chunks ? "attention_chunk_size" : "sliding_window")) {
+    const bool chunks = sees_chunks(fields, known);
+    if (layers && (key == kChunkSize) == chunks) {
       job.window = window;
       job.window_chunks = chunks;
       job.window_pattern = shortest_period(*layers);
