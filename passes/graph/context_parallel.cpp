@@ -16,8 +16,6 @@ void divide(std::int64_t& extent, std::int64_t degree, const std::string& name) 
   extent /= degree;
 }
 
-bool is_gated(OpKind kind) { return kind == OpKind::swiglu || kind == OpKind::geglu; }
-
 /// Gives rows of experts their number. With a capacity each rank may keep all that is kept, of
 /// which it is expected to have its share.
 void resize_rows(Graph& graph, TensorId id, std::int64_t most, std::int64_t degree) {
