@@ -74,9 +74,17 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
        "experts"},
       {"deepseek_v3", R"({"kv_lora_rank": 512})",
        "/kv_lora_rank: found 512; it is not known what latent attention models of this type have"},
-      {"cohere", "{}",
-       "/model_type: found \"cohere\"; this model has layer norms without biases; layer norms of a "
-       "job have them"},
+      {"olmo", "{}",
+       "/model_type: found \"olmo\"; this model has norms without weights; a job's norms have them"},
+      {"cohere", R"({"use_qk_norm": true})",
+       "/use_qk_norm: found true; it is not known which norms of queries and keys models of this "
+       "type have"},
+      {"mpt", R"({"hidden_act": "gelu", "expansion_ratio": 2})",
+       "/expansion_ratio: found 2; the MLP of a job is four times as wide as hidden, or has a key"},
+      {"mpt", R"({"d_model": 64, "n_layers": 2, "n_heads": 4, "attn_config": {"kv_n_heads": 0}})",
+       "/attn_config/kv_n_heads: found 0; an integer from 1 to 1073741824 is required"},
+      {"llama4", R"({"interleave_moe_layer_step": 1, "moe_layers": [9]})",
+       "/moe_layers: found [9]; layers from 0 to 1 are required"},
       {"stablelm", R"({"qk_layernorm": true})",
        "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
        "type have"},
@@ -129,7 +137,7 @@ TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
   for (const std::string& name : supported_architectures()) {
     EXPECT_NE(message.find(name), message.npos) << name;
   }
-  EXPECT_EQ(message.find("cohere"), message.npos);
+  EXPECT_EQ(message.find("olmo,"), message.npos);
   const std::string none = fault(config(R"({"model_type": "LEFT OUT"})"));
   EXPECT_TRUE(none.starts_with("/architectures: found neither model_type nor architectures"))
       << none;
@@ -171,7 +179,7 @@ TEST(HuggingFace, FamilyForcesAnArchitecture) {
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
   EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
-  given.family = "cohere";
+  given.family = "olmo";
   EXPECT_THROW(read_config("{}", "llama", given), UsageError);
 }
 

@@ -5,6 +5,7 @@
 // of each is in data/parameters.json.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -127,6 +128,42 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("starcoder2-7b.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.1.json").window, 4096);
   EXPECT_EQ(job("mistral-7b-v0.3.json").window, 0);
+}
+
+TEST(PublicConfigs, SinksAlibiAndPlainNormsAreRead) {
+  const auto job = [](const char* file) { return *import_file(kData / file).job; };
+  const Job oss = job("gpt-oss-20b.json"), scout = job("llama-4-scout.json"),
+            dbrx = job("dbrx.json"), bloom = job("bloom.json");
+  EXPECT_TRUE(oss.sinks && oss.qkv_bias && oss.out_bias);
+  EXPECT_TRUE(oss.experts->bias && oss.experts->router_bias);
+  EXPECT_EQ(oss.window_pattern, (std::vector{true, false}));
+  EXPECT_TRUE(scout.qk_l2_norm && scout.window_chunks && scout.experts->scaled_input);
+  EXPECT_EQ(scout.window_pattern, (std::vector{true, true, true, false}));
+  EXPECT_EQ(dbrx.norm, NormKind::layer_norm);
+  EXPECT_EQ(dbrx.rotary_base, 500000);
+  EXPECT_FALSE(dbrx.norm_bias);
+  EXPECT_TRUE(bloom.alibi && bloom.embedding_norm && bloom.mlp_bias);
+  EXPECT_TRUE(job("falcon-rw-1b.json").alibi);
+  EXPECT_TRUE(job("mpt-7b.json").alibi && !job("mpt-7b.json").norm_bias);
+  EXPECT_FALSE(job("falcon-7b.json").alibi);
+}
+
+TEST(PublicConfigs, SomeLayersHaveExperts) {
+  const auto experts = [](const std::string& changes) {
+    const std::filesystem::path scratch = std::filesystem::path(testing::TempDir()) / "moe.json";
+    Json config = read_json(kData / "qwen1.5-moe-a2.7b.json");
+    config.update(Json::parse(changes));
+    write_file_atomically(scratch, config.dump());
+    return *import_file(scratch).job->experts;
+  };
+  EXPECT_EQ(import_file(kData / "llama-4-maverick.json").job->experts->pattern,
+            (std::vector{false, true}));
+  EXPECT_TRUE(experts("{}").pattern.empty() && experts("{}").shared_gate);
+  EXPECT_EQ(experts(R"({"decoder_sparse_step": 3})").pattern, (std::vector{false, false, true}));
+  const std::vector<bool> listed = experts(R"({"mlp_only_layers": [0, 5]})").pattern;
+  ASSERT_EQ(listed.size(), 24u);
+  EXPECT_EQ(std::ranges::count(listed, false), 2);
+  EXPECT_FALSE(listed[0] || listed[5]);
 }
 
 TEST(PublicConfigs, WindowsOfSomeLayersAndCapsAreRead) {
