@@ -264,6 +264,8 @@ Verdict check_route(const Op& op, Tensors tensors) {
   const Shape& experts = backward ? input_shape(op, tensors, 2) : output_shape(op, tensors, 1);
   if (!is_matrix(logits) || !is_matrix(weights) || weights != experts || weights[0] != logits[0])
     return Verdict::no("weights and experts are not [n,k] for logits [n,e]");
+  if (!backward && op.inputs.size() == 2 && elements(input_shape(op, tensors, 1)) != logits[1])
+    return Verdict::no("the bias is not one number for each expert");
   const std::int64_t most = logits[1], groups = params.groups;
   if (groups < 1 || most % groups != 0) return Verdict::no("groups do not divide the experts");
   const std::int64_t each = most / groups;
@@ -274,6 +276,26 @@ Verdict check_route(const Op& op, Tensors tensors) {
   if (weights[1] < 1 || weights[1] > params.top_groups * each)
     return Verdict::no("a token chooses more experts than there are");
   return Verdict::yes();
+}
+
+Verdict check_count_choices(const Op& op, Tensors tensors) {
+  return is_matrix(input_shape(op, tensors, 0)) && output_shape(op, tensors, 0).size() == 1
+             ? Verdict::yes()
+             : Verdict::no("experts are not [n,k], or the load is not [e]");
+}
+
+Verdict check_join_tokens(const Op& op, Tensors tensors) {
+  const bool joins = op.kind == OpKind::join_tokens;
+  const auto part = [&](std::size_t i) -> const Shape& {
+    return joins ? input_shape(op, tensors, i) : output_shape(op, tensors, i);
+  };
+  const Shape &a = part(0), &b = part(1),
+              &whole = joins ? output_shape(op, tensors, 0) : input_shape(op, tensors, 0);
+  if (a.empty() || b.empty() || elements(a) % b[0] != 0)
+    return Verdict::no("a does not have as many values for each row of b");
+  return elements(whole) == elements(a) + elements(b)
+             ? Verdict::yes()
+             : Verdict::no("the whole is not as large as its parts");
 }
 
 Verdict check_balance(const Op& op, Tensors tensors) {

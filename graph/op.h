@@ -105,6 +105,10 @@ struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cro
   std::int64_t vocabulary = 0;    ///< real global rows; columns at or above are masked
   std::int64_t split_degree = 1;  ///< mp degree of the vocabulary; first = mp coordinate * v
   double loss_weight = 1;  ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
+  /// token_loss, cross_entropy_backward: each token has so many rows, one behind another. Rows but
+  /// the first are predictions of MTP modules, whose loss counts by depth_weight.
+  std::int64_t depths = 1;
+  double depth_weight = 1;
   bool operator==(const VocabularyParams&) const = default;
 };
 struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropout_add
@@ -129,6 +133,9 @@ struct DataParams {  // load_*, token_type_add*
   /// load_masked_* only: the predicted positions per sequence, the real rows of the vocabulary (the
   /// last one is the mask token), and the seed of the predictions.
   std::int64_t predicted = 0, vocabulary = 0, seed = 0;
+  /// load_targets only: each position has `depths` targets, one behind another. The first is so
+  /// many tokens ahead.
+  std::int64_t ahead = 1, depths = 1;
   bool operator==(const DataParams&) const = default;
 };
 /// How a router scores experts and chooses among them. Scores are softmax(logits), or
@@ -151,6 +158,12 @@ struct BalanceParams {  // balance_experts and its backward
   double balance_weight = 0;
   double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
   bool operator==(const BalanceParams&) const = default;
+};
+/// A step moves the bias of an expert by `step`: up where it was chosen less often than `even`
+/// times, and down where more often.
+struct SelectionParams {  // move_selection_bias
+  double step = 0, even = 0;
+  bool operator==(const SelectionParams&) const = default;
 };
 struct LimitParams {  // limit_choices
   std::int64_t sequence = 0;
@@ -232,8 +245,8 @@ using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
                  FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
-                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams,
-                 GroupedBiasParams>;
+                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams, GroupedBiasParams,
+                 SelectionParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of

@@ -58,6 +58,8 @@ Verdict check_share_rope_key(const Op& op, std::span<const Tensor> tensors);
 Verdict check_soft_cap(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_route(const Op& op, std::span<const Tensor> tensors);
+Verdict check_count_choices(const Op& op, std::span<const Tensor> tensors);
+Verdict check_join_tokens(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
 Verdict check_received(const Op& op, std::span<const Tensor> tensors);
 Verdict check_exchange(const Op& op, std::span<const Tensor> tensors);

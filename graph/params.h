@@ -59,6 +59,8 @@ void fields(VocabularyParams& p, Visit&& visit) {
   visit("vocabulary", p.vocabulary);
   visit("split_degree", p.split_degree);
   visit("loss_weight", p.loss_weight);
+  visit("depths", p.depths);
+  visit("depth_weight", p.depth_weight);
 }
 template <class Visit>
 void fields(DataParams& p, Visit&& visit) {
@@ -66,6 +68,8 @@ void fields(DataParams& p, Visit&& visit) {
   visit("predicted", p.predicted);
   visit("vocabulary", p.vocabulary);
   visit("seed", p.seed);
+  visit("ahead", p.ahead);
+  visit("depths", p.depths);
 }
 template <class Visit>
 void fields(RouteParams& p, Visit&& visit) {
@@ -82,6 +86,11 @@ void fields(BalanceParams& p, Visit&& visit) {
   visit("sigmoid", p.sigmoid);
   visit("balance_weight", p.balance_weight);
   visit("z_weight", p.z_weight);
+}
+template <class Visit>
+void fields(SelectionParams& p, Visit&& visit) {
+  visit("step", p.step);
+  visit("even", p.even);
 }
 template <class Visit>
 void fields(LimitParams& p, Visit&& visit) {

@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 25> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 27> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -31,7 +31,9 @@ constexpr std::array<std::string_view, 25> kSlotKinds = {"parameters",
                                                          "tensor_norms",
                                                          "squares",
                                                          "scaled_gradients",
-                                                         "payload"};
+                                                         "payload",
+                                                         "selection_bias",
+                                                         "expert_load"};
 }  // namespace
 
 MemoryPeak memory_peak(const Program& program) {

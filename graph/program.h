@@ -61,6 +61,8 @@ enum class SlotKind : std::uint8_t {
   squares,           ///< as large as the gradient arena
   scaled_gradients,  ///< as large as the gradient arena
   payload,           ///< the operand of a send, receive or bucket collective
+  selection_bias,    ///< of this block instance's router
+  expert_load,       ///< how often the step's tokens chose each of its experts
 };
 
 struct Slot {

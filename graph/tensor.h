@@ -87,7 +87,7 @@ struct Tensor {
   /// this rank holds or owns.
   bool arena = false;
   /// For a parameter: the ranks that each compute only a part of its gradient. They sum the parts
-  /// once per step.
+  /// once per step. Of experts' load: the ranks that each count some of the tokens.
   std::optional<Group> gradient_group;
   /// For rows of experts, whose number depends on data: the share of `shape` that the fullest rank
   /// is expected to use. Memory has all of it; ops move and compute this share.

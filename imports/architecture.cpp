@@ -37,6 +37,7 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"latent_value", ""},
       {"score_cap", ""},
       {"logit_cap", ""},
+      {"mtp_depths", ""},
       {"parallel_norms", ""},  // before attention and an MLP beside it
       {"rotary_fraction", "partial_rotary_factor"},
   };

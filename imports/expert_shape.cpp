@@ -20,9 +20,9 @@ namespace {
 /// Further ones say which layers have experts: every so many-th one, those of a list, or those that
 /// are not in a list.
 constexpr std::string_view kKnown[] = {
-    "count",        "chosen",     "ffn_hidden",   "shared_experts", "shared_ffn_hidden",
-    "dense_layers", "normalized", "scale",        "groups",         "top_groups",
-    "every",        "in_layers",  "not_in_layers"};
+    "count",        "chosen",     "ffn_hidden",    "shared_experts", "shared_ffn_hidden",
+    "dense_layers", "normalized", "scale",         "groups",         "top_groups",
+    "every",        "in_layers",  "not_in_layers", "balance_loss"};
 
 /// Whether each layer has experts.
 std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
@@ -71,6 +71,8 @@ ExpertKeys expert_keys_from(JsonObject object) {
     if (object.has(key)) *value = object.boolean(key);
   }
   if (object.has("group_best")) known.always.group_best = object.integer("group_best", 1, 1 << 16);
+  if (object.has("selection_bias"))
+    known.always.selection_bias = object.number("selection_bias", 0, 1e6);
   if (object.has("requires")) known.required = object.raw("requires");
   object.finish();
   return known;
@@ -79,7 +81,7 @@ ExpertKeys expert_keys_from(JsonObject object) {
 void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   for (const auto& [key, value] : known.required.items()) {
     if (fields.has(key) && fields.raw(key) != value) {
-      fields.fail(key, fmt::format("{} is required: the layers behind the dense ones have experts",
+      fields.fail(key, fmt::format("{} is required: so are the experts of models of this type",
                                    value.dump()));
     }
   }
@@ -104,8 +106,13 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   if (experts.groups == 1) experts.group_best = 1;
   if (const auto key = known.keys.find("normalized"); key != known.keys.end())
     experts.normalized = fields.boolean(key->second);
-  if (const auto key = known.keys.find("scale"); key != known.keys.end() && fields.has(key->second))
-    experts.scale = fields.number(key->second, 0, 1e6);
+  const auto factor = [&](const char* what, double& value) {
+    const auto key = known.keys.find(what);
+    if (key != known.keys.end() && fields.has(key->second))
+      value = fields.number(key->second, 0, 1e6);
+  };
+  factor("scale", experts.scale);
+  factor("balance_loss", experts.balance_loss);
   experts.pattern = shortest_period(layers_with_experts(fields, known, job.layers));
   if (experts.pattern == std::vector{true}) experts.pattern.clear();
   if (experts.count > 1) job.experts = experts;

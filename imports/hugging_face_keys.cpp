@@ -39,7 +39,8 @@ constexpr std::string_view kNoCaps =
 constexpr std::string_view kOnlyAttention =
     "every layer of a job has attention, no state space and no linear attention";
 constexpr std::string_view kOneSide = "a job is an encoder or a decoder, without cross-attention";
-constexpr std::string_view kNoMtp = "a job predicts one token, it has no MTP modules";
+constexpr std::string_view kNoMtp =
+    "it is not known what the MTP modules of models of this type are";
 
 constexpr KeyRule kRules[] = {
     {"num_local_experts", at_most_one, kNoExperts},
@@ -105,8 +106,8 @@ constexpr std::string_view kSilent[] = {
     "norm_epsilon", "no_rope_layers", "rope_local_base_freq", "sliding_window_pattern",
     "original_max_position_embeddings", "reorder_and_upcast_attn", "rms_norm_eps",
     "scale_attention_softmax_in_fp32", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
-    // what the class of the model says already
-    "hidden_activation", "mlp_type", "norm_type",
+    // what the class of the model says already, and how a rank counts
+    "ep_size", "hidden_activation", "mlp_type", "norm_type", "topk_method",
     // other tasks than training on tokens
     "classifier_dropout", "finetuning_task", "id2label", "label2id", "num_labels", "problem_type",
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",

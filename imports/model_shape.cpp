@@ -245,6 +245,9 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
   read_activation(fields, known, job);
   if (job.family == Family::llama) read_layer(fields, known, job);
   if (known.experts) read_experts(fields, *known.experts, job);
+  const std::string& depths = known.key("mtp_depths");
+  if (!depths.empty() && fields.has(depths) && fields.number(depths, 0, 64) > 0)
+    job.mtp.emplace().depths = fields.size(depths);
   if (job.family == Family::bert) {
     const std::string& types = known.key("token_types");
     job.token_types = fields.has(types) ? fields.size(types) : 0;

@@ -28,6 +28,10 @@ class SequenceReader {
   const std::byte* sequence(std::int64_t step, std::int64_t index) const {
     return text_.bytes.data() + start(step, index);
   }
+  /// Returns the text's last byte, counted from the start of the sequence.
+  std::int64_t last(std::int64_t step, std::int64_t index) const {
+    return std::int64_t(text_.bytes.size()) - 1 - start(step, index);
+  }
   /// Returns how many values start() has: it is (step * global_batch + index) * sequence mod
   /// starts.
   std::int64_t starts() const { return starts_; }

@@ -27,8 +27,14 @@ TensorId BlockBuilder::tensor(const std::string& name, Shape shape, DType dtype)
   return graph_.add(std::move(tensor));
 }
 
-TensorId BlockBuilder::input(std::int64_t hidden) {
-  const TensorId x = tensor("input", {tokens(), hidden});
+TensorId BlockBuilder::state(const std::string& name, Shape shape) {
+  const TensorId id = tensor(name, std::move(shape));
+  graph_.at(id).role = TensorRole::scalar;
+  return id;
+}
+
+TensorId BlockBuilder::input(std::int64_t hidden, std::int64_t rows) {
+  const TensorId x = tensor("input", {rows * tokens(), hidden});
   definition().input = x;
   return x;
 }
@@ -295,7 +301,11 @@ TensorId BlockBuilder::logits(TensorId y, std::optional<TensorId> tied_to) {
 
 void BlockBuilder::loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count) {
   const std::int64_t rows = shape(logits)[0];
-  const VocabularyParams params{job_.vocab, 1, 1.0 / double(count)};
+  VocabularyParams params{job_.vocab, 1, 1.0 / double(count)};
+  if (job_.mtp) {
+    params.depths = 1 + job_.mtp->depths;
+    params.depth_weight = job_.mtp->loss_weight / double(job_.mtp->depths);
+  }
   const TensorId max = tensor("max", {rows}), stats = tensor("stats", {rows, 2});
   const TensorId log_sum_exp = tensor("log_sum_exp", {rows});
   op(OpKind::logits_max, {logits}, {max}, params);

@@ -29,8 +29,12 @@ class BlockBuilder {
   const Shape& shape(TensorId id) const { return graph_.at(id).shape; }
 
   TensorId tensor(const std::string& name, Shape shape, DType dtype = DType::f32);
-  /// Adds the activation that the previous block hands over, `hidden` wide.
-  TensorId input(std::int64_t hidden);
+  /// Adds f32 values that a rank keeps from step to step for each instance of the block, and that
+  /// no gradient reaches.
+  TensorId state(const std::string& name, Shape shape);
+  /// Adds the activation that the previous block hands over, `hidden` wide, with `rows` rows for
+  /// each token.
+  TensorId input(std::int64_t hidden, std::int64_t rows = 1);
   void output(TensorId id);
 
   /// Adds a parameter. `split_dim` is the dimension that tensor parallelism splits, if any.
@@ -79,6 +83,7 @@ class BlockBuilder {
   TensorId attention(TensorId x, const Attention& kind);
 
   /// Adds the cross entropy of logits against `targets`, of which the global batch has `count`.
+  /// Where the job has MTP modules, each token has a row of logits for each of them, too.
   void loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count);
   /// Adds logits = y table^T, with a bias and a soft cap where the job has them. The table is a
   /// parameter of its own or that of the embedding.

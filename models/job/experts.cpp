@@ -6,6 +6,7 @@
 // sigmoid scores, groups of experts, a factor of the weights: DeepSeek-V3 (arXiv 2412.19437,
 // section
 //   2.1.2); groups by their best expert: DeepSeek-V2 (arXiv 2405.04434, section 2.2.2)
+// a bias for choosing, which steps move against the load: Wang et al. 2024 (arXiv 2408.15664)
 // weights that are not normalised: Qwen2-57B-A14B (arXiv 2407.10671, section 2.2.2)
 // biases of experts and router: GPT-OSS (arXiv 2508.10925, section 2.1)
 // a sigmoid gate of the shared MLP: Qwen2-57B-A14B (transformers, models/qwen2_moe)
@@ -19,6 +20,7 @@
 // The gate of the shared MLP is likewise a weight of what its last layer reads: that of a router
 // with one expert.
 #include <algorithm>
+#include <utility>
 
 #include "models/job/block_builder.h"
 
@@ -41,13 +43,17 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   TensorId weights = block.tensor("weights", {n, experts.chosen});
   const TensorId chosen = block.tensor("chosen", {n, experts.chosen}, DType::i32);
   const bool sigmoid = experts.score == RouterScore::sigmoid;
-  block.op(OpKind::route, {logits}, {weights, chosen},
+  std::vector<TensorId> scored = {logits};
+  if (experts.selection_bias > 0) scored.push_back(block.state("bias", {experts.count}));
+  block.op(OpKind::route, std::move(scored), {weights, chosen},
            RouteParams{.sigmoid = sigmoid,
                        .normalized = experts.normalized,
                        .scale = experts.scale,
                        .groups = experts.groups,
                        .top_groups = experts.top_groups,
                        .group_best = experts.group_best});
+  if (experts.selection_bias > 0)
+    block.op(OpKind::count_choices, {chosen}, {block.state("load", {experts.count})});
   const bool has_losses = experts.balance_loss > 0 || experts.z_loss > 0;
   TensorId kept = chosen, counts;
   if (has_losses || capacity > 0) {

@@ -1,4 +1,4 @@
-// The experts of a job file: keys, limits, canonical form.
+// The experts and MTP modules of a job file: keys, limits, canonical form.
 #include "models/job/experts_json.h"
 
 #include <fmt/format.h>
@@ -63,6 +63,7 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   if (object.has("load")) experts.load = object.number("load", 1, kMostFactor);
   number(object, "balance_loss", experts.balance_loss);
   number(object, "z_loss", experts.z_loss);
+  number(object, "selection_bias", experts.selection_bias);
   object.finish();
   return experts;
 }
@@ -89,6 +90,7 @@ Json experts_json(const Experts& experts) {
   if (experts.load != Experts().load) json["load"] = experts.load;
   if (experts.balance_loss > 0) json["balance_loss"] = experts.balance_loss;
   if (experts.z_loss > 0) json["z_loss"] = experts.z_loss;
+  if (experts.selection_bias > 0) json["selection_bias"] = experts.selection_bias;
   return json;
 }
 
@@ -120,6 +122,23 @@ void check_experts(const Job& job, const std::string& file) {
   for (const ExpertRule& rule : rules) {
     if (!rule.kept) throw InputError(file, rule.pointer, rule.message);
   }
+}
+
+MultiToken mtp_from(JsonObject object) {
+  MultiToken mtp;
+  integer(object, "depths", mtp.depths, 1, kMostDepths);
+  number(object, "loss_weight", mtp.loss_weight);
+  object.finish();
+  return mtp;
+}
+
+Json mtp_json(const MultiToken& mtp) {
+  return {{"depths", mtp.depths}, {"loss_weight", mtp.loss_weight}};
+}
+
+void check_mtp(const Job& job, const std::string& file) {
+  if (job.mtp && job.family != Family::llama)
+    throw InputError(file, "/mtp", "only family llama has MTP modules");
 }
 
 }  // namespace plimsoll

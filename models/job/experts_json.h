@@ -1,4 +1,4 @@
-// The mixture of experts of a job file is read, written and checked here.
+// The mixture of experts and the MTP modules of a job file are read, written and checked here.
 #pragma once
 
 #include <string>
@@ -13,5 +13,9 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden);
 Json experts_json(const Experts& experts);
 /// Checks the limits of files and the rules between experts and the rest of a job that has them.
 void check_experts(const Job& job, const std::string& file);
+
+MultiToken mtp_from(JsonObject object);
+Json mtp_json(const MultiToken& mtp);
+void check_mtp(const Job& job, const std::string& file);
 
 }  // namespace plimsoll

@@ -109,6 +109,9 @@ struct Experts {
   /// experts: predictions are of such a step.
   double load = 1.1;
   double balance_loss = 0, z_loss = 0;  ///< factors of the router's losses; 0: none
+  /// A step adds this to the selection bias of an expert, or takes it from there (Wang et al. 2024,
+  /// arXiv 2408.15664); 0: there are no such biases.
+  double selection_bias = 0;
   bool operator==(const Experts&) const = default;
 };
 
@@ -121,6 +124,14 @@ struct Latent {
   std::int64_t rope = 0;   ///< those that are turned; all heads share a key's
   std::int64_t value = 0;  ///< columns of a head's value
   bool operator==(const Latent&) const = default;
+};
+
+/// Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): modules behind the layers,
+/// each of which predicts one token further. A module has a layer, and shares embedding and head.
+struct MultiToken {
+  std::int64_t depths = 1;   ///< modules
+  double loss_weight = 0.1;  ///< of the mean of their losses
+  bool operator==(const MultiToken&) const = default;
 };
 
 struct Job {
@@ -168,6 +179,7 @@ struct Job {
   NormPlace norm_place = NormPlace::before;
   MlpInput mlp_input = MlpInput::attended;
   std::optional<Experts> experts;
+  std::optional<MultiToken> mtp = {};
 
   std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
   /// bert: a dense layer of hidden x hidden before the logits. It is as large as BERT's pooler,
@@ -204,8 +216,9 @@ void check_job(const Job& job, const std::string& file);
 /// Returns the forward pass of one micro-batch of `micro_batch` sequences, op by op, with abstract
 /// ops (linear, attention). The blocks are embedding x 1, layer x L and head x 1. With a branch
 /// they are embedding, layer x L, join, branch_layer x M and head. With experts, the layers that
-/// have them are block expert_layer, behind the dense ones. gpt.cpp, llama.cpp and bert.cpp say
-/// what each family computes.
+/// have them are block expert_layer, behind the dense ones. MTP modules are blocks mtp1, mtp2 and
+/// so on, of kind layer, each once before the head. gpt.cpp, llama.cpp and bert.cpp say what each
+/// family computes.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
 
 /// Returns the columns of an attention head's query and key.
@@ -222,11 +235,17 @@ std::int64_t rotary_width(const Job& job);
 /// Returns the parameters that compute one token: of each layer's experts, those that are chosen.
 std::int64_t active_parameter_count(const Job& job);
 
+/// Returns the parameters of MTP modules, which share tables with the rest of the model.
+std::int64_t mtp_parameter_count(const Job& job);
+
 /// Returns the rows that a sequence may have at an expert, or 0 where all choices are computed.
 std::int64_t expert_capacity(const Job& job);
 
-/// Returns the layers of trunk and branch together, which pipeline stages and layer lists count.
+/// Returns the layers of trunk and branch, and the MTP modules, together. Pipeline stages and layer
+/// lists count them.
 std::int64_t total_layers(const Job& job);
+/// Returns how many of them are spread over the stages. MTP modules come on top, on the last one.
+std::int64_t dealt_layers(const Job& job);
 
 /// Returns the positions of a sequence that a masked language model predicts: a share of
 /// mask_probability, rounded, and at least one.

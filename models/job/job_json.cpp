@@ -131,7 +131,9 @@ void check_masked(const Job& job, const std::string& file) {
 /// Sizes that are fine one by one can still overflow byte counts together.
 void check_totals(const Job& job, const std::string& file) {
   const double hidden = static_cast<double>(job.hidden), ffn = static_cast<double>(job.ffn_hidden);
-  const double layers = static_cast<double>(job.layers), vocab = static_cast<double>(job.vocab);
+  const std::int64_t depths = job.mtp ? job.mtp->depths : 0;
+  const double layers = static_cast<double>(job.layers + depths),
+               vocab = static_cast<double>(job.vocab);
   const double sequence = static_cast<double>(job.sequence);
   const double tokens = sequence * static_cast<double>(job.global_batch);
   const Branch branch = job.branch.value_or(Branch{});
@@ -145,7 +147,9 @@ void check_totals(const Job& job, const std::string& file) {
   const Experts experts = job.experts.value_or(Experts{});
   const double expert_ffn = static_cast<double>(experts.ffn_hidden),
                chosen = static_cast<double>(experts.chosen);
-  const double parameters = layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
+  const double modules = static_cast<double>(depths);
+  const double parameters = modules * 2 * hidden * hidden +
+                            layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
                             layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
                             hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
@@ -159,7 +163,7 @@ void check_totals(const Job& job, const std::string& file) {
   const double per_branch_layer =
       static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
   const double activations =
-      tokens * (layers * per_layer + branch_layers * per_branch_layer + vocab);
+      tokens * (layers * per_layer + branch_layers * per_branch_layer + (1 + modules) * vocab);
   if (activations > kMostActivations) {
     refuse(file, "",
            fmt::format("a step of {:.3g} activation elements; at most 2^54 are supported",
@@ -182,6 +186,7 @@ void read_llama(JsonObject& object, Job& job) {
   read_choice(object, "norm_place", kNormPlaces, job.norm_place);
   read_choice(object, "mlp_input", kMlpInputs, job.mlp_input);
   if (object.has("experts")) job.experts = experts_from(object.object("experts"), job.ffn_hidden);
+  if (object.has("mtp")) job.mtp = mtp_from(object.object("mtp"));
 }
 
 /// The keys that only some families have.
@@ -223,6 +228,7 @@ void write_llama(const Job& job, Json& value) {
   write_choice(value, "norm_place", kNormPlaces, job.norm_place);
   write_choice(value, "mlp_input", kMlpInputs, job.mlp_input);
   if (job.experts) value["experts"] = experts_json(*job.experts);
+  if (job.mtp) value["mtp"] = mtp_json(*job.mtp);
 }
 
 void write_family(const Job& job, Json& value) {
@@ -255,6 +261,7 @@ void check_job(const Job& job, const std::string& file) {
   check_attention(job, file);
   check_layer(job, file);
   check_experts(job, file);
+  check_mtp(job, file);
   check_totals(job, file);
   check_optimizer(job, file);
   check_branch(job, file);

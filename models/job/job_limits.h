@@ -12,6 +12,7 @@ inline constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostHeads = std::int64_t{1} << 16;
 inline constexpr std::int64_t kMostHeadSize = std::int64_t{1} << 16;
 inline constexpr std::int64_t kMostExperts = std::int64_t{1} << 16;
+inline constexpr std::int64_t kMostDepths = 64;
 inline constexpr std::int64_t kMostFfn = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMostVocab = std::int64_t{1} << 24;
 inline constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;

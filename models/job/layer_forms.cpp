@@ -37,7 +37,7 @@ std::string block_name(const LayerForm& form, std::span<const FormLayers> forms)
 }
 
 bool layers_differ(const Job& job) {
-  if (job.branch) return true;
+  if (job.branch || job.mtp) return true;
   const LayerForm first = form_of_layer(job, 0);
   for (std::int64_t layer = 1; layer < job.layers; ++layer) {
     if (form_of_layer(job, layer) != first) return true;
@@ -46,7 +46,7 @@ bool layers_differ(const Job& job) {
 }
 
 bool weights_differ(const Job& job) {
-  if (job.branch) return true;
+  if (job.branch || job.mtp) return true;
   for (std::int64_t layer = 1; layer < job.layers; ++layer) {
     if (has_experts(job, layer) != has_experts(job, 0)) return true;
   }

@@ -31,7 +31,8 @@ bool alternate(std::span<const FormLayers> forms);
 /// Returns the name of the block of a form among the forms of a job: "layer" or "expert_layer",
 /// with "windowed_" or "full_" before it where only some layers have the window.
 std::string block_name(const LayerForm& form, std::span<const FormLayers> forms);
-/// Returns whether a job's layers are not all alike: of several forms, or of trunk and branch.
+/// Returns whether a job's layers are not all alike: of several forms, of trunk and branch, or with
+/// MTP modules behind them.
 bool layers_differ(const Job& job);
 /// Returns whether they differ in their parameters.
 bool weights_differ(const Job& job);

@@ -16,6 +16,14 @@
 // sinks: GPT-OSS (arXiv 2508.10925, section 2.2); norms of queries and keys without weights: Llama
 // 4 ALiBi (arXiv 2108.12409) and a norm behind the embedding: BLOOM (arXiv 2211.05100, section 3.2)
 // latent attention: DeepSeek-V2 (arXiv 2405.04434, section 2.1)
+//
+// MTP modules: DeepSeek-V3 (arXiv 2412.19437, section 2.2), in Megatron-LM's form
+// (core/transformer/multi_token_prediction.py). A module hands on what it got and its own states,
+// side by side for each token, so that blocks stay a chain. The first one has the norm behind the
+// layers. The head then has one product, and the loss counts each depth by its weight. Every
+// position of a sequence is predicted at each depth, since the text goes on behind the sequence.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <span>
 
@@ -84,15 +92,10 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
   return {read, block.dropout("attended", attended)};
 }
 
-/// Layers of one form, among `forms` of the job.
-void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const FormLayers& layers,
-                  std::span<const FormLayers> forms) {
-  BlockBuilder block(graph, job, micro_batch, block_name(layers.form, forms), BlockKind::layer,
-                     std::int64_t(layers.layers.size()));
-  if (alternate(forms)) block.definition().layers = layers.layers;
+/// Adds a layer that reads x. Returns the sum of its last branch.
+TensorId build_layer(BlockBuilder& block, const Job& job, const LayerForm& form, TensorId x) {
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
-  const TensorId x = block.input(job.hidden);
-  const Attended attention = attend(block, job, layers.form, x, out_stddev);
+  const Attended attention = attend(block, job, form, x, out_stddev);
   const TensorId middle = block.add("middle", x, attention.branch);
   TensorId read = job.mlp_input == MlpInput::own_norm ? x : middle;
   if (job.mlp_input == MlpInput::shared_norm) {
@@ -105,18 +108,67 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
         "down", active_mlp(block, read, "", job.ffn_hidden),
         {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
   };
-  const TensorId down = layers.form.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
+  const TensorId down = form.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
   const TensorId fed = branch(block, job, "mlp_norm", down);
-  block.output(block.add("output", middle, block.dropout("fed", fed)));
+  return block.add("output", middle, block.dropout("fed", fed));
+}
+
+/// Layers of one form, among `forms` of the job.
+void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const FormLayers& layers,
+                  std::span<const FormLayers> forms) {
+  BlockBuilder block(graph, job, micro_batch, block_name(layers.form, forms), BlockKind::layer,
+                     std::int64_t(layers.layers.size()));
+  if (alternate(forms)) block.definition().layers = layers.layers;
+  block.output(build_layer(block, job, layers.form, block.input(job.hidden)));
+}
+
+/// Module `depth`, counted from 1, is like the last layer.
+void build_module(Graph& graph, const Job& job, std::int64_t micro_batch, std::int64_t depth,
+                  TensorId word, bool alternates) {
+  BlockBuilder block(graph, job, micro_batch, fmt::format("mtp{}", depth), BlockKind::layer);
+  const std::int64_t n = block.tokens(), h = job.hidden;
+  if (alternates) block.definition().layers = {job.layers + depth - 1};
+  const TensorId states = block.input(h, depth);
+  TensorId before = states, last = states;
+  if (depth == 1) {
+    last = norm(block, job, "norm", states);
+  } else {
+    before = block.tensor("before", {(depth - 1) * n, h});
+    last = block.tensor("last", {n, h});
+    block.op(OpKind::part_tokens, {states}, {before, last});
+  }
+  const TensorId table = block.parameter("word", {job.vocab, h}, Init::normal, kInitStddev, 0);
+  graph.at(table).tied_to = word;
+  const TensorId ids = block.tensor("tokens", {n}, DType::i32),
+                 words = block.tensor("words", {n, h});
+  block.op(OpKind::load_targets, {}, {ids}, DataParams{.sequence = job.sequence, .ahead = depth});
+  block.op(OpKind::embedding, {ids, table}, {words}, VocabularyParams{.vocabulary = job.vocab});
+  const TensorId next = norm(block, job, "embedding_norm", block.dropout("embedded", words)),
+                 hidden = norm(block, job, "hidden_norm", last),
+                 joined = block.tensor("joined", {n, 2 * h});
+  block.op(OpKind::join_tokens, {next, hidden}, {joined});
+  const TensorId x = block.linear("joint", joined, {.out = {h}, .bias = false});
+  const TensorId y = build_layer(block, job, form_of_layer(job, job.layers - 1), x);
+  const auto join = [&](const char* name, TensorId a, TensorId b, Shape shape) {
+    const TensorId whole = block.tensor(name, std::move(shape));
+    block.op(OpKind::join_tokens, {a, b}, {whole});
+    return whole;
+  };
+  const TensorId own = norm(block, job, "final_norm", y);
+  if (depth == 1) return block.output(join("states", last, own, {2 * n, h}));
+  const TensorId pair = join("pair", last, own, {n, 2 * h});
+  block.output(join("states", before, pair, {(depth + 1) * n, h}));
 }
 
 void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
                 TensorId scalars) {
   BlockBuilder block(graph, job, micro_batch, "head", BlockKind::head);
-  const TensorId x = block.input(job.hidden);
-  const TensorId targets = block.tensor("targets", {block.tokens()}, DType::i32);
-  block.op(OpKind::load_targets, {}, {targets}, DataParams{job.sequence});
-  const TensorId y = norm(block, job, "norm", x);
+  const std::int64_t depths = 1 + (job.mtp ? job.mtp->depths : 0);
+  const TensorId x = block.input(job.hidden, depths);
+  const TensorId targets = block.tensor("targets", {depths * block.tokens()}, DType::i32);
+  block.op(OpKind::load_targets, {}, {targets},
+           DataParams{.sequence = job.sequence, .depths = depths});
+  const TensorId y = job.mtp ? x : norm(block, job, "norm", x);
   std::optional<TensorId> tied;
   if (job.tied_embeddings) tied = word;
   block.loss(block.logits(y, tied), targets, scalars, job.global_batch * job.sequence);
@@ -160,6 +212,8 @@ Graph build_llama(const Job& job, std::int64_t micro_batch) {
   const TensorId word = build_embedding(graph, job, micro_batch);
   const std::vector<FormLayers> forms = layer_forms(job);
   for (const FormLayers& layers : forms) build_layers(graph, job, micro_batch, layers, forms);
+  for (std::int64_t depth = 1; job.mtp && depth <= job.mtp->depths; ++depth)
+    build_module(graph, job, micro_batch, depth, word, alternate(forms));
   build_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }

@@ -59,6 +59,13 @@ std::int64_t active_parameter_count(const Job& job) {
   return parameter_count(graph) - idle;
 }
 
+std::int64_t mtp_parameter_count(const Job& job) {
+  if (!job.mtp) return 0;
+  Job without = job;
+  without.mtp.reset();
+  return parameter_count(build_forward(job, 1)) - parameter_count(build_forward(without, 1));
+}
+
 std::int64_t expert_capacity(const Job& job) {
   if (!job.experts || job.experts->capacity == 0) return 0;
   const double even = double(job.sequence * job.experts->chosen) / double(job.experts->count);
@@ -66,6 +73,10 @@ std::int64_t expert_capacity(const Job& job) {
 }
 
 std::int64_t total_layers(const Job& job) {
+  return dealt_layers(job) + (job.mtp ? job.mtp->depths : 0);
+}
+
+std::int64_t dealt_layers(const Job& job) {
   return job.layers + (job.branch ? job.branch->layers : 0);
 }
 

@@ -113,6 +113,9 @@ class RoutineBuilder {
   /// Returns the slot of a tensor, and nothing for a frame temporary.
   std::optional<CrossingPlace> crossing_place(TensorId global) const {
     const Tensor& tensor = graph_.at(global);
+    if (tensor.role == TensorRole::scalar && tensor.block)
+      return CrossingPlace{is_counted(global) ? SlotKind::expert_load : SlotKind::selection_bias,
+                           {}};
     if (tensor.role == TensorRole::scalar) {
       return CrossingPlace{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
     }
@@ -163,6 +166,12 @@ class RoutineBuilder {
     };
     const bool found = std::any_of(graph_.ops.begin(), graph_.ops.end(), second);
     return found ? SlotKind::second_moment_arena : SlotKind::first_moment_arena;
+  }
+
+  bool is_counted(TensorId global) const {
+    return std::ranges::any_of(graph_.ops, [&](const Op& op) {
+      return op.kind == OpKind::count_choices && op.outputs[0] == global;
+    });
   }
 
   /// Returns the slot of an arena that exists during the update only, by the op that writes it.

@@ -22,6 +22,11 @@ inline constexpr DType kGradientType = DType::f32;
 /// then waits for the latest call that computed.
 bool begins_elsewhere(const Routine& routine);
 
+/// Adds further waits.
+inline void append(std::vector<Wait>& waits, const std::vector<Wait>& more) {
+  waits.insert(waits.end(), more.begin(), more.end());
+}
+
 class ProgramBuilder {
  public:
   Program program;

@@ -71,7 +71,10 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.group_best",
                                            "experts.capacity",
                                            "experts.balance_loss",
-                                           "experts.z_loss"};
+                                           "experts.z_loss",
+                                           "experts.selection_bias",
+                                           "mtp.depths",
+                                           "mtp.loss_weight"};
 
 /// The other keys of job files that flags may state: they say how the model is trained.
 constexpr std::string_view kTrainingKeys[] = {"sequence",

@@ -26,6 +26,8 @@ std::optional<Parts> parts_of(const FlagFields& fields) {
   if (layers == fields.end()) return std::nullopt;
   Parts parts;
   parts.job.layers = integer_from(layers->second).value_or(0);
+  if (const auto depths = fields.find("mtp.depths"); depths != fields.end())
+    parts.job.mtp = MultiToken{.depths = integer_from(depths->second).value_or(0)};
   for (const std::string_view key :
        {"pp", "virtual_stages", "layer_split", "embedding_as_layers", "loss_as_layers"}) {
     const auto field = fields.find(key);
@@ -94,7 +96,10 @@ std::optional<std::string> layout_of(const FlagFields& fields) {
   std::string layout = "E";
   for (std::size_t part = 0; part < layers.size(); ++part) {
     if (part > 0) layout += "|";
-    if (layers[part] > 0) layout += "t*" + decimal(layers[part]);
+    const bool last = part + 1 == layers.size();
+    const std::int64_t modules = last ? total_layers(parts->job) - dealt_layers(parts->job) : 0;
+    if (layers[part] > modules) layout += "t*" + decimal(layers[part] - modules);
+    if (modules > 0) layout += "m*" + decimal(modules);
   }
   return layout + "L";
 }

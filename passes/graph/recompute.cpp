@@ -65,6 +65,12 @@ std::vector<bool> kept_by_op(const Graph& graph, const std::vector<Op>& forward,
   return kept;
 }
 
+/// Returns whether an op adds to state of the block, which it must do once.
+bool counts(const Graph& graph, const Op& op) {
+  const Tensor& output = graph.at(op.outputs[0]);
+  return output.role == TensorRole::scalar && output.block;
+}
+
 /// Returns, by forward op, whether backward may repeat it.
 std::vector<bool> repeatable(const Graph& graph, const std::vector<Op>& forward,
                              Recompute recompute, bool odd) {
@@ -75,7 +81,7 @@ std::vector<bool> repeatable(const Graph& graph, const std::vector<Op>& forward,
   }
   for (std::size_t i = 0; i < forward.size(); ++i) {
     if (recompute == Recompute::selective) may[i] = in_attention_core(graph, forward, forward[i]);
-    if (runs_once_per_step(graph, forward[i])) may[i] = false;
+    if (runs_once_per_step(graph, forward[i]) || counts(graph, forward[i])) may[i] = false;
   }
   return may;
 }
@@ -154,7 +160,7 @@ BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
   for (std::size_t i = 0; i < count; ++i) {
     Tensor tensor = graph.tensors[i];
     if (tensor.block != of || tensor.role == TensorRole::parameter || tensor.gradient_of ||
-        tensor.role == TensorRole::workspace)
+        tensor.role == TensorRole::workspace || tensor.role == TensorRole::scalar)
       continue;
     tensor.name += suffix;
     tensor.block = variant;

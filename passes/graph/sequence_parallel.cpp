@@ -134,11 +134,17 @@ class TokenSplitter {
         const bool whole = input_is_counts(op, id);
         if (role == TensorRole::parameter) {
           graph_.at(id).gradient_group = Group{{Axis::mp}};
-        } else if (!whole && !is_split(id)) {
+        } else if (!whole && role != TensorRole::scalar && !is_split(id)) {
           id = part_of(op, id);
         }
       }
-      for (TensorId id : op.outputs) split(id);
+      for (TensorId id : op.outputs) {
+        if (graph_.at(id).role == TensorRole::scalar) {  // each rank counts its own tokens
+          graph_.at(id).gradient_group = Group{{Axis::mp}};
+        } else {
+          split(id);
+        }
+      }
     }
     if (experts_apart_ && op.kind == OpKind::combine_rows) {
       const TensorId whole = op.outputs[0];

@@ -35,7 +35,7 @@ TensorId add_step_arena(Graph& graph, std::string name, TensorRole role, std::in
 TensorId find_scalars(const Graph& graph) {
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
-    if (tensor.role == TensorRole::scalar && !tensor.element) return TensorId(i);
+    if (tensor.role == TensorRole::scalar && !tensor.element && !tensor.block) return TensorId(i);
   }
   INVARIANT(false, "a graph has step scalars");
 }

@@ -180,10 +180,17 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
     const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
     for (std::size_t e = 0; e < bundle.size(); ++e) add(bundle[e].parameter, i, e, 1);
   }
-  // The stage of the head keeps a copy; the first one counts it in the norm.
+  // The stage of the head keeps a copy; the first one counts it in the norm. Of several instances
+  // that read it, the first one adds to its gradient last.
   const auto is_tied = [&](const Placement& p) { return tied == p.parameter; };
   if (keeps_tied_copy && std::none_of(all.begin(), all.end(), is_tied)) {
-    add(*tied, layout.instances.size() - 1, {}, 0);
+    const auto reads = [&](const Instance& instance) {
+      return std::ranges::any_of(
+          cut.blocks[instance.block.index()].forward.slots,
+          [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; });
+    };
+    const auto first = std::ranges::find_if(layout.instances, reads);
+    add(*tied, std::size_t(first - layout.instances.begin()), {}, 0);
   }
   return all;
 }

@@ -17,6 +17,7 @@
 #include "passes/schedule/merged_gradients.h"
 #include "passes/schedule/parameter_gathers.h"
 #include "passes/schedule/persistent_buffers.h"
+#include "passes/schedule/selection_biases.h"
 #include "passes/schedule/stage_borders.h"
 #include "passes/schedule/stage_transfers.h"
 #include "passes/schedule/step_collectives.h"
@@ -49,7 +50,8 @@ class StageScheduler {
         borders_(graph, context, layout_, stage),
         transfers_(context, build_),
         cuts_(graph, cut, context, layout_, alignment, owner),
-        updates_(cut, context, layout_, arenas_, build_) {
+        updates_(cut, context, layout_, arenas_, build_),
+        selection_(graph, context, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
@@ -67,6 +69,7 @@ class StageScheduler {
         add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
     for (const Instance& instance : layout_.instances) add_routines(instance);
     add_weight_copies();
+    selection_.add_buffers();
     updates_.begin_step();
     const std::vector<Action> actions =
         pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
@@ -77,7 +80,10 @@ class StageScheduler {
     for (const StageTransfers::Incoming& comes : borders_.expected(program_.micro_batches))
       transfers_.expect(comes);
     run_actions(actions);
-    update(reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
+    const std::size_t updated = updates_.update(
+        reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
+    selection_.end_step();
+    collectives_.end_step(updated);
     transfers_.finish();
     return build_.finish();
   }
@@ -205,6 +211,9 @@ class StageScheduler {
         return {arenas_.weight_copies, weight_copies_[use.instance], {}};
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
+      case SlotKind::selection_bias:
+      case SlotKind::expert_load:
+        return selection_.binding(kind, use.instance);
       default:
         INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is bound by the schedule");
     }
@@ -233,14 +242,10 @@ class StageScheduler {
     }
   }
 
-  /// Updates the parameters once all gradients are summed.
-  void update(const std::vector<std::size_t>& reductions) {
-    collectives_.end_step(updates_.update(reductions));
-  }
-
   // ---- actions ----
 
   void add_routines(const Instance& instance) {
+    selection_.add_instance(cut_of(instance).forward);
     const auto [found, fresh] = block_routines_.try_emplace(&cut_of(instance));
     routines_.push_back(&found->second);
     if (!fresh) return;
@@ -358,10 +363,6 @@ class StageScheduler {
     }
   }
 
-  static void append(std::vector<Wait>& waits, const std::vector<Wait>& more) {
-    waits.insert(waits.end(), more.begin(), more.end());
-  }
-
   /// Returns the events for which the next call, which reads this border, waits. There are none
   /// where computation wrote it.
   std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
@@ -471,6 +472,7 @@ class StageScheduler {
   StageTransfers transfers_;
   OwnedCuts cuts_;
   UpdateCalls updates_;
+  SelectionBiases selection_;
   using BlockRoutines = std::array<std::optional<RoutineId>, 4>;  // by ActionKind
   std::map<const CutBlock*, BlockRoutines> block_routines_;       // looked up only
   std::vector<const BlockRoutines*> routines_;                    // by instance

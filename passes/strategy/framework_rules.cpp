@@ -294,14 +294,14 @@ Verdict legal(const Framework& framework, const Job& job, const Strategy& strate
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
   const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  if (!empty.value && total_layers(job) < parts) {
+  if (!empty.value && dealt_layers(job) < parts) {
     return refuse(fmt::format("pp {} x virtual_stages {} is more than the {} layers", strategy.pp,
-                              strategy.virtual_stages, total_layers(job)),
+                              strategy.virtual_stages, dealt_layers(job)),
                   framework, "has layers in each part", empty.source);
   }
-  if (uneven.value || total_layers(job) % parts == 0) return Verdict::yes();
+  if (uneven.value || dealt_layers(job) % parts == 0) return Verdict::yes();
   return refuse(fmt::format("pp {} x virtual_stages {} do not divide the {} layers", strategy.pp,
-                            strategy.virtual_stages, total_layers(job)),
+                            strategy.virtual_stages, dealt_layers(job)),
                 framework, "has as many layers in each part", uneven.source);
 }
 
@@ -331,7 +331,8 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
   const int split_over =
       int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
   if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
-  if (job.tied_embeddings && strategy.pp > 2 && stage_of_head(strategy) > 0) add(2);
+  const bool shares = job.tied_embeddings || job.mtp;  // the embedding, with the head or modules
+  if (shares && strategy.pp > 2 && stage_of_head(strategy) > 0) add(2);
   return total;
 }
 

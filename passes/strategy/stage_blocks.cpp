@@ -33,13 +33,9 @@ std::string written_out(std::string_view& text, int depth) {
       piece = written_out(text, depth + 1);
       if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
       text.remove_prefix(1);
-    } else if (c == 'm') {
+    } else if (std::string_view("EtmL|,").find(c) == std::string_view::npos) {
       throw std::invalid_argument(
-          "found m, multi-token prediction, which a job does not have; a layout of E, t, L and | "
-          "is required");
-    } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
-      throw std::invalid_argument(
-          fmt::format("found {}; a layout of E, t, L and | is required", printable({&c, 1})));
+          fmt::format("found {}; a layout of E, t, m, L and | is required", printable({&c, 1})));
     }
     if (!text.empty() && text.front() == '*') {
       text.remove_prefix(1);
@@ -68,12 +64,16 @@ std::vector<std::int64_t> layers_of_layout(std::string_view text) {
   std::string ends;
   for (const char c : layout) {
     if (c == '|') layers.push_back(0);
-    if (c == 't') ++layers.back();
+    if (c == 't' || c == 'm') ++layers.back();
     if (c == 'E' || c == 'L') ends += c;
   }
   const std::string_view whole = layout;
-  if (ends != "EL" || whole.find('E') > whole.find('t') || whole.rfind('L') < whole.rfind('t'))
+  if (ends != "EL" || whole.find('E') > whole.find_first_of("tm") ||
+      whole.rfind('L') < whole.find_last_of("tm")) {
     throw std::invalid_argument("a layout that begins with E and ends with L is required");
+  }
+  if (whole.find('m') < whole.rfind('t') && whole.find('t') != whole.npos)
+    throw std::invalid_argument("a layout with MTP modules m behind all layers t is required");
   return layers;
 }
 
@@ -81,12 +81,12 @@ std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strate
   if (!strategy.layer_split.empty()) return strategy.layer_split;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
   const std::int64_t total =
-      total_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
+      dealt_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
   INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
   std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
   for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
   layers.front() -= strategy.embedding_as_layers;
-  layers.back() -= strategy.loss_as_layers;
+  layers.back() += total_layers(job) - dealt_layers(job) - strategy.loss_as_layers;
   return layers;
 }
 

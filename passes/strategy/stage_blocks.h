@@ -42,9 +42,9 @@ std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
                                        std::int64_t part);
 
 /// Returns the layers of each part that a layout in Megatron-Core's words states:
-/// Et*3|t*4|(t|)*2L. E is the embedding, t a layer, L the loss, and | ends a part; `*3` repeats
-/// what stands before it, a letter or a (...); commas mean nothing. Throws std::invalid_argument
-/// saying what is required.
+/// Et*3|t*4|(t|)*2L. E is the embedding, t a layer, m an MTP module, which counts as a layer here,
+/// L the loss, and | ends a part; `*3` repeats what stands before it, a letter or a (...); commas
+/// mean nothing. Throws std::invalid_argument saying what is required.
 std::vector<std::int64_t> layers_of_layout(std::string_view text);
 
 /// A BlockInstance is one instance of a block. Of layers, `number` is the index among all layers.

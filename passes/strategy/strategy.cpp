@@ -164,7 +164,7 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
 /// Layers and what the model's ends count as, spread over the parts: every part has one of them.
 Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
-  const std::int64_t layers = total_layers(job), parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t layers = dealt_layers(job), parts = strategy.pp * strategy.virtual_stages;
   if (embedding < 0 || loss < 0 || embedding > layers || loss > layers) {
     return Verdict::no(
         fmt::format("embedding_as_layers is {} and loss_as_layers {}; they must be from 0 to the "
@@ -186,7 +186,8 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
                                    strategy.pp, strategy.virtual_stages, layers, ends));
   }
   const std::vector<std::int64_t> split = layers_per_part(job, strategy);
-  if (split.front() >= 0 && split.back() >= 0) return Verdict::yes();
+  const std::int64_t modules = total_layers(job) - layers;
+  if (split.front() >= 0 && split.back() >= modules) return Verdict::yes();
   return Verdict::no(fmt::format(
       "embedding_as_layers {} or loss_as_layers {} is more than a chunk's share", embedding, loss));
 }
@@ -194,8 +195,9 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t layers = total_layers(job);
   const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
-  if (strategy.pp > layers && strategy.layer_split.empty() && ends == 0) {
-    return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, layers));
+  if (strategy.pp > dealt_layers(job) && strategy.layer_split.empty() && ends == 0) {
+    return Verdict::no(
+        fmt::format("pp {} is more than the {} layers", strategy.pp, dealt_layers(job)));
   }
   if (strategy.virtual_stages < 1 || strategy.virtual_stages > kMostDegree) {
     return Verdict::no(fmt::format("virtual_stages is {}; it must be from 1 to {}",
@@ -223,6 +225,12 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   }
   if (sum != layers) {
     return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
+  }
+  if (job.mtp && split.back() < job.mtp->depths) {
+    return Verdict::no(fmt::format(
+        "layer_split gives the last chunk {} layers; it has the {} MTP modules, which share tables "
+        "with the head",
+        split.back(), job.mtp->depths));
   }
   const std::vector<std::int64_t> by_stage = layers_per_stage(job, strategy);
   for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {

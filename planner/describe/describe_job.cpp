@@ -114,6 +114,16 @@ void add_llama(const Job& job, Section& shape) {
   shape.add("norms", norm_words(job));
   shape.add("MLP", mlp_words(job));
   if (job.experts) shape.add("experts", expert_words(job), job.experts->count);
+  if (job.experts && job.experts->selection_bias > 0) {
+    shape.add("selection biases",
+              fmt::format("moved by {:g} in a step", job.experts->selection_bias),
+              job.experts->selection_bias);
+  }
+  if (job.mtp) {
+    shape.add("MTP modules",
+              fmt::format("{}, whose loss counts {:g}", job.mtp->depths, job.mtp->loss_weight),
+              job.mtp->depths);
+  }
   shape.add("biases", bias_words(job));
   if (job.latent) {
     const Latent& latent = *job.latent;
@@ -188,6 +198,10 @@ Section parameter_section(const Job& job) {
   const Graph graph = build_forward(job, 1);
   Section section{"parameters", "parameters"};
   section.add_count("all", parameter_count(graph));
+  if (job.mtp) {
+    section.add_count("without MTP modules", parameter_count(graph) - mtp_parameter_count(job));
+    section.add_count("in MTP modules", mtp_parameter_count(job));
+  }
   if (job.experts) section.add_count("of one token", active_parameter_count(job));
   const auto sum = [&](const auto& counts) {
     std::int64_t count = 0;

@@ -5,7 +5,8 @@
 // chosen logits alone, as in Mixtral, is the softmax over all, normalised over the chosen.
 // Auxiliary loss: of each sequence, so that it does not depend on how sequences are split into
 // micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al. 2021, arXiv 2101.03961,
-// section 2.2). z loss: Zoph et al. 2022, arXiv 2202.08906, section 3.1.
+// section 2.2). Selection bias: Wang et al. 2024, arXiv 2408.15664, algorithm 1. z loss: Zoph et
+// al. 2022, arXiv 2202.08906, section 3.1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,6 +63,7 @@ class Router {
         experts_(experts),
         chosen_(chosen),
         scores_(scratch.take_floats(experts)),
+        ranked_(scratch.take_floats(experts)),
         open_(scratch.take_floats(experts)),
         groups_(scratch.take_floats(params.groups)) {}
 
@@ -70,9 +72,12 @@ class Router {
     return scores_;
   }
 
-  void choose(const float* logits, float* weights, std::int32_t* chosen) const {
+  /// A bias, where there is one, counts in the choice and not in the weights.
+  void choose(const float* logits, const float* bias, float* weights, std::int32_t* chosen) const {
     scores(logits);
-    std::copy_n(scores_, experts_, open_);
+    for (std::int64_t e = 0; e < experts_; ++e)
+      ranked_[e] = scores_[e] + (bias == nullptr ? 0 : bias[e]);
+    std::copy_n(ranked_, experts_, open_);
     if (params_.top_groups < params_.groups) close_groups();
     float sum = 0;
     for (std::int64_t j = 0; j < chosen_; ++j) {
@@ -113,19 +118,20 @@ class Router {
     for (std::int64_t g = 0; g < params_.groups; ++g) {
       groups_[g] = 0;
       for (std::int64_t i = 0; i < params_.group_best; ++i) {
-        groups_[g] += scores_[g * each + take_highest(open_ + g * each, each)];
+        groups_[g] += ranked_[g * each + take_highest(open_ + g * each, each)];
       }
     }
     std::fill_n(open_, experts_, -INFINITY);
     for (std::int64_t i = 0; i < params_.top_groups; ++i) {
       const std::int64_t first = take_highest(groups_, params_.groups) * each;
-      std::copy_n(scores_ + first, each, open_ + first);
+      std::copy_n(ranked_ + first, each, open_ + first);
     }
   }
 
   RouteParams params_;
   std::int64_t experts_, chosen_;
-  float *scores_, *open_, *groups_;  ///< by expert; those that may still be chosen; by group
+  float *scores_, *ranked_;  ///< by expert; with the bias
+  float *open_, *groups_;    ///< those that may still be chosen; by group
 };
 
 /// The rows of token i among those of [n,k].
@@ -142,11 +148,34 @@ KernelPointer prepare_route(const KernelRequest& request) {
   Scratch scratch(request);
   const Rows logits(request.input(0), {choices.tokens, experts, 1}, scratch);
   const Router router(request.params<RouteParams>(), experts, choices.each, scratch);
+  const bool biased = request.op.inputs.size() > 1;
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     auto* chosen = reinterpret_cast<std::int32_t*>(out[1]);
+    const float* bias = biased ? floats(in, 1) : nullptr;
     for (std::int64_t i = 0; i < choices.tokens; ++i) {
-      router.choose(logits.read(in[0], i, 1), floats_out(out, 0) + i * choices.each,
+      router.choose(logits.read(in[0], i, 1), bias, floats_out(out, 0) + i * choices.each,
                     chosen + i * choices.each);
+    }
+  });
+}
+
+// Counts are exact up to 2^24, and stay at least as large beyond.
+KernelPointer prepare_count_choices(const KernelRequest& request) {
+  const std::int64_t choices = request.input_elements(0);
+  return make_kernel([choices](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < choices; ++i) floats_out(out, 0)[ids(in, 0)[i]] += 1;
+  });
+}
+
+KernelPointer prepare_move_selection_bias(const KernelRequest& request) {
+  const auto params = request.params<SelectionParams>();
+  const std::int64_t experts = request.input_elements(0);
+  const auto step = float(params.step), even = float(params.even);
+  return make_kernel([=](Addresses, Addresses out, const RunPosition&) {
+    float *load = floats_out(out, 0), *bias = floats_out(out, 1);
+    for (std::int64_t e = 0; e < experts; ++e) {
+      if (load[e] != even) bias[e] += load[e] < even ? step : -step;
+      load[e] = 0;
     }
   });
 }

@@ -168,24 +168,25 @@ KernelPointer prepare_logits_sum_exp(const KernelRequest& request) {
 
 KernelPointer prepare_token_loss(const KernelRequest& request) {
   const std::int64_t rows = request.input_elements(0);
-  const double weight = request.params<VocabularyParams>().loss_weight;
-  return make_kernel([rows, weight](Addresses in, Addresses out, const RunPosition&) {
+  const auto params = request.params<VocabularyParams>();
+  return make_kernel([rows, params](Addresses in, Addresses out, const RunPosition&) {
     const float *max = floats(in, 0), *stats = floats(in, 1);
     double loss = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       const double log_sum = std::log(double(stats[2 * row]));
       floats_out(out, 0)[row] = float(double(max[row]) + log_sum);
-      loss += log_sum - double(stats[2 * row + 1]);
+      const double share = row % params.depths == 0 ? 1 : params.depth_weight;
+      loss += share * (log_sum - double(stats[2 * row + 1]));
     }
     float* scalars = floats_out(out, 1);
     std::copy_n(floats(in, 2), scalars == floats(in, 2) ? 0 : kScalars, scalars);
-    scalars[std::size_t(Scalar::loss)] += float(weight * loss);
+    scalars[std::size_t(Scalar::loss)] += float(params.loss_weight * loss);
   });
 }
 
 KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
-  const auto loss_weight = float(request.params<VocabularyParams>().loss_weight);
+  const auto params = request.params<VocabularyParams>();
   const bool scales = request.op.inputs.size() > 3;
   Scratch scratch(request);
   const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.columns);
@@ -195,7 +196,9 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     const float* log_sum_exp = floats(in, 2);
     const std::int32_t* targets = ids(in, 1);
-    const float weight = scales ? loss_weight * floats(in, 3)[0] : loss_weight;
+    const float loss_scale = scales ? floats(in, 3)[0] : 1;
+    const float first_weight = float(params.loss_weight) * loss_scale,
+                depth_weight = float(params.loss_weight * params.depth_weight) * loss_scale;
     const std::int64_t padding = shard.columns - shard.real;
     const auto shift = [&](std::int64_t first, std::int64_t count) {
       const float* logits = logit_rows.read(in[0], first, count);
@@ -210,6 +213,7 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
       float* gradients = gradient_rows.target(out[0], first);
       for (std::int64_t i = 0; i < count; ++i) {
         float* gradient = gradients + i * shard.columns;
+        const float weight = (first + i) % params.depths == 0 ? first_weight : depth_weight;
         multiply(gradient, weight, shard.real);
         std::fill_n(gradient + shard.real, padding, 0.0f);
         const std::int64_t target = shard.local(targets[first + i]);

@@ -18,9 +18,14 @@ struct TextPlace {
   const std::uint8_t* text;
   std::int64_t global_batch, sequence, starts;
   std::int64_t first_micro_batch, micro_batch;  ///< of the rank; sequences per micro-batch
+  std::int64_t bytes;                           ///< of the text
 
   __device__ std::int64_t first(const RunPosition& position) const {
     return (first_micro_batch + position.micro_batch) * micro_batch;
+  }
+  /// The text's last byte, counted from the start of a sequence.
+  __device__ std::int64_t last(std::int64_t step, std::int64_t index) const {
+    return bytes - 1 - (step * global_batch + index) * sequence % starts;
   }
   __device__ const std::uint8_t* at(std::int64_t step, std::int64_t index) const {
     return text + (step * global_batch + index) * sequence % starts;
@@ -28,11 +33,15 @@ struct TextPlace {
 };
 
 __global__ void load_text(TextPlace place, SequencePart part, const RunPosition* position,
-                          std::int64_t shift, std::int32_t* ids) {
-  const std::int64_t sequence = blockIdx.x;
-  const std::uint8_t* from = place.at(position->step, place.first(*position) + sequence) + shift;
-  for (std::int64_t j = threadIdx.x; j < part.tokens; j += blockDim.x)
-    ids[sequence * part.tokens + j] = std::int32_t(from[part.position(j)]);
+                          std::int64_t ahead, std::int64_t depths, std::int32_t* ids) {
+  const std::int64_t sequence = place.first(*position) + blockIdx.x;
+  const std::uint8_t* from = place.at(position->step, sequence);
+  const std::int64_t last = place.last(position->step, sequence);
+  std::int32_t* own = ids + blockIdx.x * part.tokens * depths;
+  for (std::int64_t i = threadIdx.x; i < part.tokens * depths; i += blockDim.x) {
+    const std::int64_t at = part.position(i / depths) + ahead + i % depths;
+    own[i] = std::int32_t(from[at < last ? at : last]);
+  }
 }
 
 enum class Masked { tokens, positions, targets };
@@ -91,31 +100,38 @@ struct DeviceText {
     const SequenceReader reader(text, sequence);
     const BatchPlace batch(request.context);
     memory = upload(text.bytes);
-    place = {memory.as<const std::uint8_t>(),         text.global_batch, sequence, reader.starts(),
-             batch.batch_index * batch.micro_batches, batch.micro_batch};
+    place = {memory.as<const std::uint8_t>(),
+             text.global_batch,
+             sequence,
+             reader.starts(),
+             batch.batch_index * batch.micro_batches,
+             batch.micro_batch,
+             std::int64_t(text.bytes.size())};
   }
 };
 
-CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t shift) {
+CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,
+                               std::int64_t depths) {
   const CudaDevice& device = request.device;
   const SequencePart part = own_tokens(request.context, request.params<DataParams>().sequence);
   const auto text = std::make_shared<const DeviceText>(request, part.tokens * part.ranks);
-  INVARIANT(text->place.micro_batch * part.tokens == request.output_elements(0),
+  INVARIANT(text->place.micro_batch * part.tokens * depths == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
     launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_text, text->place,
-           part, device.position, shift, output_at<std::int32_t>(out, 0));
+           part, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
   });
 }
 
 }  // namespace
 
 CudaKernelPointer prepare_load_tokens(const CudaRequest& request) {
-  return prepare_load(request, 0);
+  return prepare_load(request, 0, 1);
 }
 
 CudaKernelPointer prepare_load_targets(const CudaRequest& request) {
-  return prepare_load(request, 1);
+  const auto& params = request.params<DataParams>();
+  return prepare_load(request, params.ahead, params.depths);
 }
 
 namespace {

@@ -75,13 +75,13 @@ __device__ void store_slopes(bool sigmoid, const float* scores, const float* slo
 }
 
 /// Leaves only the experts of the best groups open.
-__device__ void close_groups(const RouteParams& params, const float* scores, std::int64_t experts,
+__device__ void close_groups(const RouteParams& params, const float* ranked, std::int64_t experts,
                              float* open, float* groups) {
   const std::int64_t each = experts / params.groups;
   for (std::int64_t g = 0; g < params.groups; ++g) {
     float sum = 0;
     for (std::int64_t i = 0; i < params.group_best; ++i)
-      sum += scores[g * each + take_highest(open + g * each, each)];
+      sum += ranked[g * each + take_highest(open + g * each, each)];
     if (threadIdx.x == 0) groups[g] = sum;
   }
   __syncwarp();
@@ -89,21 +89,23 @@ __device__ void close_groups(const RouteParams& params, const float* scores, std
   __syncwarp();
   for (std::int64_t i = 0; i < params.top_groups; ++i) {
     const std::int64_t first = take_highest(groups, params.groups) * each;
-    for (std::int64_t e = threadIdx.x; e < each; e += kWarp) open[first + e] = scores[first + e];
+    for (std::int64_t e = threadIdx.x; e < each; e += kWarp) open[first + e] = ranked[first + e];
     __syncwarp();
   }
 }
 
 template <class T>
 __global__ void route(RouteParams params, std::int64_t tokens, std::int64_t experts,
-                      std::int64_t chosen, const T* logits, float* weights, std::int32_t* ids) {
+                      std::int64_t chosen, const T* logits, const float* bias, float* weights,
+                      std::int32_t* ids) {
   float* scores = dynamic_shared<float>();
-  float *open = scores + experts, *groups = open + experts;
+  float *ranked = scores + experts, *open = ranked + experts, *groups = open + experts;
   for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
     score(params.sigmoid, logits + token * experts, experts, scores);
-    for (std::int64_t i = threadIdx.x; i < experts; i += kWarp) open[i] = scores[i];
+    for (std::int64_t i = threadIdx.x; i < experts; i += kWarp)
+      ranked[i] = open[i] = scores[i] + (bias == nullptr ? 0 : bias[i]);
     __syncwarp();
-    if (params.top_groups < params.groups) close_groups(params, scores, experts, open, groups);
+    if (params.top_groups < params.groups) close_groups(params, ranked, experts, open, groups);
     float sum = 0;
     for (std::int64_t j = 0; j < chosen; ++j) {
       const std::int64_t expert = take_highest(open, experts);
@@ -182,6 +184,22 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
       dlogits[token * experts + e] = from_float<T>(slope + z_slope * expf(to_float(row[e]) - z));
     }
     __syncwarp();
+  }
+}
+
+/// A warp counts the choices of one expert.
+__global__ void count_choices(std::int64_t choices, const std::int32_t* chosen, float* load) {
+  float count = 0;
+  for (std::int64_t i = threadIdx.x; i < choices; i += kWarp) count += chosen[i] == blockIdx.x;
+  count = warp_sum(count);
+  if (threadIdx.x == 0) load[blockIdx.x] += count;
+}
+
+__global__ void move_selection_bias(std::int64_t experts, float step, float even, float* load,
+                                    float* bias) {
+  for (std::int64_t e = global_thread(); e < experts; e += global_threads()) {
+    if (load[e] != even) bias[e] += load[e] < even ? step : -step;
+    load[e] = 0;
   }
 }
 
@@ -349,15 +367,36 @@ CudaKernelPointer prepare_route(const CudaRequest& request) {
   const auto params = request.params<RouteParams>();
   const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1],
                      chosen = request.output(0).shape[1];
-  const auto shared = std::size_t(2 * experts + params.groups) * sizeof(float);
+  const auto shared = std::size_t(3 * experts + params.groups) * sizeof(float);
+  const bool biased = request.op.inputs.size() > 1;
   const DType type = request.input(0).dtype;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
       launch(device.stream, warps_for(device, tokens), kWarp, shared, route<T>, params, tokens,
-             experts, chosen, input_at<T>(in, 0), output_at<float>(out, 0),
-             output_at<std::int32_t>(out, 1));
+             experts, chosen, input_at<T>(in, 0), biased ? input_at<float>(in, 1) : nullptr,
+             output_at<float>(out, 0), output_at<std::int32_t>(out, 1));
     });
+  });
+}
+
+CudaKernelPointer prepare_count_choices(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t choices = request.input_elements(0), experts = request.output_elements(0);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch(device.stream, unsigned(experts), kWarp, 0, count_choices, choices,
+           input_at<std::int32_t>(in, 0), output_at<float>(out, 0));
+  });
+}
+
+CudaKernelPointer prepare_move_selection_bias(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto params = request.params<SelectionParams>();
+  const std::int64_t experts = request.input_elements(0);
+  return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
+    launch(device.stream, blocks_for(device, experts), kThreads, 0, move_selection_bias, experts,
+           float(params.step), float(params.even), output_at<float>(out, 0),
+           output_at<float>(out, 1));
   });
 }
 

@@ -65,27 +65,31 @@ __global__ void logits_sum_exp(LogitColumns shard, const T* logits, const float*
 }
 
 /// One block for all rows: the sum is in a fixed order.
-__global__ void token_loss(std::int64_t rows, double weight, const float* max, const float* stats,
-                           const float* scalars, float* log_sum_exp, float* updated) {
+__global__ void token_loss(std::int64_t rows, VocabularyParams params, const float* max,
+                           const float* stats, const float* scalars, float* log_sum_exp,
+                           float* updated) {
   double loss = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
     const double log_sum = log(double(stats[2 * row]));
     log_sum_exp[row] = float(double(max[row]) + log_sum);
-    loss += log_sum - double(stats[2 * row + 1]);
+    const double share = row % params.depths == 0 ? 1 : params.depth_weight;
+    loss += share * (log_sum - double(stats[2 * row + 1]));
   }
   loss = block_sum(loss);
   if (threadIdx.x >= kScalars) return;
   float scalar = scalars[threadIdx.x];
-  if (threadIdx.x == unsigned(Scalar::loss)) scalar += float(weight * loss);
+  if (threadIdx.x == unsigned(Scalar::loss)) scalar += float(params.loss_weight * loss);
   updated[threadIdx.x] = scalar;
 }
 
 /// dlogits = weight (exp(logits - log_sum_exp) - 1 at the target); 0 in padding.
 template <int kCount, class T>
-__global__ void cross_entropy_backward(LogitColumns shard, float loss_weight, const T* logits,
+__global__ void cross_entropy_backward(LogitColumns shard, VocabularyParams params, const T* logits,
                                        const std::int32_t* targets, const float* log_sum_exp,
                                        const float* loss_scale, T* dlogits) {
   const std::int64_t first = blockIdx.x * shard.columns;
+  const double share = blockIdx.x % params.depths == 0 ? 1 : params.depth_weight;
+  const float loss_weight = float(params.loss_weight * share);
   const float weight = loss_scale == nullptr ? loss_weight : loss_weight * *loss_scale;
   const float shift = log_sum_exp[blockIdx.x];
   const std::int64_t target = shard.local(targets[blockIdx.x]);
@@ -145,9 +149,9 @@ CudaKernelPointer prepare_logits_sum_exp(const CudaRequest& request) {
 CudaKernelPointer prepare_token_loss(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input_elements(0);
-  const double weight = request.params<VocabularyParams>().loss_weight;
+  const auto params = request.params<VocabularyParams>();
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    launch(device.stream, 1, 1024, 0, token_loss, rows, weight, input_at<float>(in, 0),
+    launch(device.stream, 1, 1024, 0, token_loss, rows, params, input_at<float>(in, 0),
            input_at<float>(in, 1), input_at<float>(in, 2), output_at<float>(out, 0),
            output_at<float>(out, 1));
   });
@@ -156,7 +160,7 @@ CudaKernelPointer prepare_token_loss(const CudaRequest& request) {
 CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LogitColumns shard = logit_columns(request);
-  const auto weight = float(request.params<VocabularyParams>().loss_weight);
+  const auto params = request.params<VocabularyParams>();
   const bool scales = request.op.inputs.size() > 3;
   const DType type = request.input(0).dtype;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
@@ -167,7 +171,7 @@ CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
       const bool wide = aligned({logits, dlogits}, shard.columns * std::int64_t(sizeof(T)));
       launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
              wide ? cross_entropy_backward<kPack<T>, T> : cross_entropy_backward<1, T>, shard,
-             weight, logits, input_at<std::int32_t>(in, 1), input_at<float>(in, 2),
+             params, logits, input_at<std::int32_t>(in, 1), input_at<float>(in, 2),
              scales ? input_at<float>(in, 3) : nullptr, dlogits);
     });
   });

@@ -72,7 +72,7 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"llama", R"({"num_local_experts": 8})",
        "/num_local_experts: found 8; it is not known which layers of models of this type have "
        "experts"},
-      {"deepseek_v3", R"({"kv_lora_rank": 512})",
+      {"llama", R"({"kv_lora_rank": 512})",
        "/kv_lora_rank: found 512; it is not known what latent attention models of this type have"},
       {"olmo", "{}",
        "/model_type: found \"olmo\"; this model has norms without weights; a job's norms have them"},
@@ -85,6 +85,11 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
        "/attn_config/kv_n_heads: found 0; an integer from 1 to 1073741824 is required"},
       {"llama4", R"({"interleave_moe_layer_step": 1, "moe_layers": [9]})",
        "/moe_layers: found [9]; layers from 0 to 1 are required"},
+      {"llama", R"({"num_nextn_predict_layers": 1})",
+       "/num_nextn_predict_layers: found 1; it is not known what the MTP modules of models of this "
+       "type are"},
+      {"deepseek_v3", R"({"num_key_value_heads": 4, "moe_layer_freq": 2})",
+       "/moe_layer_freq: found 2; 1 is required: so are the experts of models of this type"},
       {"stablelm", R"({"qk_layernorm": true})",
        "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
        "type have"},

@@ -34,7 +34,8 @@ std::vector<Public> public_configs() {
   std::vector<Public> all;
   for (const Json& row : list) {
     if (!row.contains("file")) continue;  // a preset without a config.json
-    Public config{row.at("file"), row.at("parameters"), {}};
+    const std::int64_t mtp = row.value("mtp", std::int64_t{0});
+    Public config{row.at("file"), row.at("parameters").get<std::int64_t>() + mtp, {}};
     if (row.contains("sequence")) config.given.sequence = row.at("sequence");
     if (row.contains("dropout")) config.given.dropout = row.at("dropout");
     all.push_back(std::move(config));

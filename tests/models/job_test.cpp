@@ -127,10 +127,45 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
     const Job job = read_job(kPresets / (name + ".json"));
     EXPECT_EQ(job.name, name);
     EXPECT_EQ(parameters_by_hand(job), count) << name;
-    EXPECT_EQ(parameter_count(build_forward(job, 1)), count) << name;
-    EXPECT_EQ(active_parameter_count(job), preset.value("active", count)) << name;
+    const std::int64_t mtp = preset.value("mtp", std::int64_t{0});  // counts are without it
+    EXPECT_EQ(mtp_parameter_count(job), mtp) << name;
+    EXPECT_EQ(parameter_count(build_forward(job, 1)), count + mtp) << name;
+    Job without_mtp = job;
+    without_mtp.mtp.reset();
+    EXPECT_EQ(active_parameter_count(without_mtp), preset.value("active", count)) << name;
     EXPECT_EQ(parse_job(job_text(job), "again"), job) << name;
   }
+}
+
+// A module has a layer, a product of 2 h by h and three norms of h columns. DeepSeek-V3:
+// README_WEIGHTS of the released model, with 11.5 billion; GLM-4.5: what its released file has
+// beside the model, two copied tables and 90 x 160 selection biases.
+TEST(JobPresets, MtpModulesHaveTheParametersOfReleasedFiles) {
+  EXPECT_EQ(mtp_parameter_count(read_job("deepseek-v3")), 11'610'067'968);
+  EXPECT_EQ(mtp_parameter_count(read_job("glm-4.5")), 3'988'069'632);
+  EXPECT_EQ(352'797'814'784 + 3'988'069'632 + std::int64_t{2} * 151'552 * 5'120 + 90 * 160,
+            358'337'791'296);
+  Job job = read_job("deepseek-v3");
+  job.mtp->depths = 3;
+  EXPECT_EQ(mtp_parameter_count(job), std::int64_t{3} * 11'610'067'968);
+  EXPECT_EQ(total_layers(job), 64);
+  EXPECT_EQ(parse_job(job_text(job), "again"), job);
+  job.mtp.reset();
+  EXPECT_EQ(mtp_parameter_count(job), 0);
+}
+
+TEST(Job, OnlyLlamaHasMtpModules) {
+  Job job = read_job(kNano);
+  job.mtp.emplace();
+  EXPECT_EQ(refusal(job), "f: at /mtp: only family llama has MTP modules");
+}
+
+// Their bytes are in Programs (tests/runtime); they are no parameters.
+TEST(Job, SelectionBiasesAreNoParameters) {
+  Job job = read_job("moonlight-16b-a3b");
+  const std::int64_t with = parameter_count(build_forward(job, 1));
+  job.experts->selection_bias = 0;
+  EXPECT_EQ(parameter_count(build_forward(job, 1)), with);
 }
 
 // Attention of DeepSeek-V3 and of DeepSeek-V2-Lite, whose queries have no latent: by the sums of

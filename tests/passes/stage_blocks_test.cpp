@@ -126,10 +126,13 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
     }
     return "";
   };
-  EXPECT_EQ(
-      refused("Et*3|t*4m|L"),
-      "layer_split=Et*3|t*4m|L: found m, multi-token prediction, which a job does not have; a "
-      "layout of E, t, L and | is required");
+  // An MTP module counts as a layer, behind the others.
+  EXPECT_EQ(split("Et*3|t*4|t*2mL"), "3+4+3");
+  FlagFields with_module = {
+      {"layers", "9"}, {"pp", "1"}, {"mtp.depths", "1"}, {"layer_split", "3+4+3"}};
+  EXPECT_EQ(layout_of(with_module), "Et*3|t*4|t*2m*1L");
+  EXPECT_EQ(refused("Et*3|mt*4|L"),
+            "layer_split=Et*3|mt*4|L: a layout with MTP modules m behind all layers t is required");
   EXPECT_EQ(refused("t*3|t*4L"),
             "layer_split=t*3|t*4L: a layout that begins with E and ends with L is required");
   EXPECT_EQ(refused("E(t|t*4L"), "layer_split=E(t|t*4L: a layout with a ) for each ( is required");

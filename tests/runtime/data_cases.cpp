@@ -1,6 +1,8 @@
 // Cases and references of the ops that load tokens, and of those that read or add rows of tables.
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <tuple>
 
 #include "runtime/philox.h"
 #include "tests/runtime/op_families.h"
@@ -12,9 +14,17 @@ namespace {
 using Cases = std::vector<OpCase>;
 
 void add_data_cases(Cases& cases, const OpSizes& z) {
-  for (OpKind kind : {OpKind::load_tokens, OpKind::load_targets}) {
-    OpCase c = make_case(std::string(to_text(kind)), kind, DataParams{z.sequence}, {},
-                         {{"ids", {z.tokens()}, {}, DType::i32}});
+  const std::tuple<std::string, OpKind, std::int64_t, std::int64_t> loads[] = {
+      {"load_tokens", OpKind::load_tokens, 1, 1},
+      {"load_targets", OpKind::load_targets, 1, 1},
+      {"load_targets/ahead", OpKind::load_targets, 2, 1},
+      {"load_targets/depths", OpKind::load_targets, 1, 3},
+      {"load_targets/behind_the_text", OpKind::load_targets, 6 * z.sequence, 2},
+  };
+  for (const auto& [name, kind, ahead, depths] : loads) {
+    OpCase c =
+        make_case(name, kind, DataParams{.sequence = z.sequence, .ahead = ahead, .depths = depths},
+                  {}, {{"ids", {depths * z.tokens()}, {}, DType::i32}});
     c.program.grid.degree[std::size_t(Axis::dp)] = 2;
     c.program.grid.degree[std::size_t(Axis::sharding)] = 2;
     c.program.micro_batch = z.batch;
@@ -84,7 +94,8 @@ void add_masked(Cases& cases, const OpSizes& z) {
                             {normal("dy", x, 1)}, {normal("dtable", table, 2)}));
 }
 
-void load_ids(const Operands& o, std::size_t shift) {
+/// `ahead`: of the first token of each position.
+void load_ids(const Operands& o, std::int64_t ahead, std::int64_t depths) {
   const OpCase& c = o.c;
   const Program& program = c.program;
   const std::int64_t sequence = o.params<DataParams>().sequence;
@@ -97,8 +108,10 @@ void load_ids(const Operands& o, std::size_t shift) {
         (replica * program.micro_batches + c.position.micro_batch) * program.micro_batch;
     const std::int64_t index = c.position.step * c.global_batch + first + i;
     const std::int64_t start = index * sequence % (std::int64_t(c.text.size()) - sequence - 1);
-    for (std::int64_t j = 0; j < sequence; ++j) {
-      ids[std::size_t(i * sequence + j)] = double(c.text[std::size_t(start + j) + shift]);
+    for (std::int64_t j = 0; j < sequence * depths; ++j) {
+      const std::int64_t at = start + j / depths + ahead + j % depths;
+      const std::int64_t last = std::int64_t(c.text.size()) - 1;
+      ids[std::size_t(i * sequence * depths + j)] = double(c.text[std::size_t(std::min(at, last))]);
     }
   }
 }
@@ -194,8 +207,11 @@ void load_masked(const Operands& o) {
 }
 
 constexpr OpReference kReferences[] = {
-    {OpKind::load_tokens, [](const Operands& o) { load_ids(o, 0); }},
-    {OpKind::load_targets, [](const Operands& o) { load_ids(o, 1); }},
+    {OpKind::load_tokens, [](const Operands& o) { load_ids(o, 0, 1); }},
+    {OpKind::load_targets,
+     [](const Operands& o) {
+       load_ids(o, o.params<DataParams>().ahead, o.params<DataParams>().depths);
+     }},
     {OpKind::load_masked_tokens, load_masked},
     {OpKind::load_masked_positions, load_masked},
     {OpKind::load_masked_targets, load_masked},

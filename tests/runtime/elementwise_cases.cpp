@@ -37,6 +37,16 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
                             {normal("dy", wide, 2), result(cases.back(), 0)}, {blank("dx", wide)}));
   cases.push_back(
       make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
+  // Two rows of a and one of b for each token; and both in one row.
+  const Shape rows = {2 * z.tokens(), z.hidden()};
+  for (const Shape& whole :
+       {Shape{3 * z.tokens(), z.hidden()}, Shape{z.tokens(), 3 * z.hidden()}}) {
+    const std::string suffix = whole[0] == z.tokens() ? "/columns" : "/rows";
+    cases.push_back(make_case("join_tokens" + suffix, OpKind::join_tokens, {},
+                              {normal("a", rows, 1), normal("b", x, 2)}, {blank("y", whole)}));
+    cases.push_back(make_case("part_tokens" + suffix, OpKind::part_tokens, {},
+                              {normal("y", whole, 1)}, {blank("a", rows), blank("b", x)}));
+  }
   cases.push_back(make_case("own_part", OpKind::own_part, {},
                             {normal("x", {3 * z.batch, z.ffn}, 1)},
                             {blank("y", {z.batch, z.ffn})}));
@@ -181,7 +191,34 @@ void own_part(const Operands& o) {
   each(o, [&](std::size_t i) { return o.in(0)[part * size + i]; });
 }
 
+/// Visits the values of a, then those of b, of each token: visit(of b, index, index in the whole).
+template <class Visit>
+void each_of_tokens(std::size_t tokens, std::size_t a, std::size_t b, Visit visit) {
+  for (std::size_t i = 0; i < tokens; ++i) {
+    for (std::size_t j = 0; j < a; ++j) visit(false, i * a + j, i * (a + b) + j);
+    for (std::size_t j = 0; j < b; ++j) visit(true, i * b + j, i * (a + b) + a + j);
+  }
+}
+
+void join_tokens(const Operands& o) {
+  const std::size_t n = o.in_dim(1, 0);
+  each_of_tokens(n, o.in(0).size() / n, o.in(1).size() / n,
+                 [&](bool b, std::size_t part, std::size_t whole) {
+                   o.out(0)[whole] = o.in(b ? 1 : 0)[part];
+                 });
+}
+
+void part_tokens(const Operands& o) {
+  const std::size_t n = o.out_dim(1, 0);
+  each_of_tokens(n, o.out(0).size() / n, o.out(1).size() / n,
+                 [&](bool b, std::size_t part, std::size_t whole) {
+                   o.out(b ? 1 : 0)[part] = o.in(0)[whole];
+                 });
+}
+
 constexpr OpReference kReferences[] = {
+    {OpKind::join_tokens, join_tokens},
+    {OpKind::part_tokens, part_tokens},
     {OpKind::bias_add, add_row},
     {OpKind::bias_gradient, sum_over_rows},
     {OpKind::gelu,

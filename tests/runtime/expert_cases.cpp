@@ -45,6 +45,14 @@ OpCase shared_limit_case(const OpSizes& z) {
   return made;
 }
 
+/// A bias that changes choices, and no weight of a choice.
+OpCase biased_case(const OpSizes& z, const std::string& name, RouteParams params) {
+  return make_case("route/biased_" + name, OpKind::route, params,
+                   {normal("logits", {z.tokens(), kExperts}, 1), normal("bias", {kExperts}, 4)},
+                   {blank("weights", {z.tokens(), kChosen}),
+                    whole_numbers(blank("experts", {z.tokens(), kChosen}))});
+}
+
 OpCase place_case(const OpSizes& z, const std::string& name, std::int64_t capacity) {
   const Operand chosen = capacity > 0 ? result(limit_case(z, name, capacity), 1)
                                       : result(route_case(z, "choices", {}), 1);
@@ -66,12 +74,23 @@ void add_routers(Cases& cases, const OpSizes& z) {
   for (const auto& [name, params] : routers) {
     const OpCase forward = route_case(z, name, params);
     cases.push_back(forward);
+    cases.push_back(biased_case(z, name, params));
     cases.push_back(
         make_case("route_backward/" + name, OpKind::route_backward, params,
                   {normal("dweights", {z.tokens(), kChosen}, 2),
                    normal("logits", {z.tokens(), kExperts}, 1), whole_numbers(result(forward, 1))},
                   {blank("dlogits", {z.tokens(), kExperts})}));
   }
+}
+
+void add_biases(Cases& cases, const OpSizes& z) {
+  const Operand chosen = whole_numbers(result(route_case(z, "choices", {}), 1));
+  cases.push_back(make_case("count_choices", OpKind::count_choices, {}, {chosen},
+                            {{"load", {kExperts}, {3, 0, 0, 1, 0, 0, 0, 5}}}));
+  const Operand load{"load", {6}, {0, 7, 8, 9, 20, 8}};
+  const Operand bias = normal("bias", {6}, 5);
+  cases.push_back(make_case("move_selection_bias", OpKind::move_selection_bias,
+                            SelectionParams{.step = 0.25, .even = 8}, {load, bias}, {load, bias}));
 }
 
 void add_balance(Cases& cases, const OpSizes& z) {
@@ -180,10 +199,10 @@ std::vector<std::size_t> highest(const Numbers& values, std::size_t count) {
   return order;
 }
 
-/// Scores of experts outside the best groups are -1.
+/// Scores of experts outside the best groups are -100.
 Numbers open_scores(const RouteParams& params, const Numbers& scores) {
   const std::size_t groups = std::size_t(params.groups), each = scores.size() / groups;
-  Numbers of_groups(groups, 0.0), open(scores.size(), -1.0);
+  Numbers of_groups(groups, 0.0), open(scores.size(), -100.0);
   for (std::size_t g = 0; g < groups; ++g) {
     const Numbers own(scores.begin() + std::ptrdiff_t(g * each),
                       scores.begin() + std::ptrdiff_t((g + 1) * each));
@@ -201,13 +220,28 @@ void route(const Operands& o) {
   for (std::size_t i = 0; i < o.in_dim(0, 0); ++i) {
     Numbers scores(e);
     for (std::size_t j = 0; j < e; ++j) scores[j] = score(params.sigmoid, o.in(0), i * e, e, j);
-    const auto chosen = highest(open_scores(params, scores), k);
+    Numbers ranked = scores;
+    for (std::size_t j = 0; j < e && o.c.op.inputs.size() > 1; ++j) ranked[j] += o.in(1)[j];
+    const auto chosen = highest(open_scores(params, ranked), k);
     double sum = 0;
     for (std::size_t j : chosen) sum += scores[j];
     for (std::size_t j = 0; j < k; ++j) {
       o.out(1)[i * k + j] = double(chosen[j]);
       o.out(0)[i * k + j] = params.scale * scores[chosen[j]] / (params.normalized ? sum : 1);
     }
+  }
+}
+
+void count_choices(const Operands& o) {
+  for (const double expert : o.in(0)) o.out(0)[std::size_t(expert)] += 1;
+}
+
+void move_bias(const Operands& o) {
+  const auto& params = o.params<SelectionParams>();
+  for (std::size_t e = 0; e < o.out(0).size(); ++e) {
+    const double load = o.in(0)[e];
+    o.out(1)[e] += params.step * double((load < params.even) - (load > params.even));
+    o.out(0)[e] = 0;
   }
 }
 
@@ -443,6 +477,8 @@ void scale_rows(const Operands& o) {
 constexpr OpReference kReferences[] = {
     {OpKind::route, route},
     {OpKind::route_backward, route_backward},
+    {OpKind::count_choices, count_choices},
+    {OpKind::move_selection_bias, move_bias},
     {OpKind::balance_experts, [](const Operands&) {}},
     {OpKind::balance_experts_backward, balance_backward},
     {OpKind::limit_choices, limit},
@@ -463,6 +499,7 @@ constexpr OpReference kReferences[] = {
 
 void add_cases(Cases& cases, const OpSizes& sizes) {
   add_routers(cases, sizes);
+  add_biases(cases, sizes);
   add_balance(cases, sizes);
   add_rows(cases, sizes);
   add_weighted_rows(cases, sizes);

@@ -27,6 +27,7 @@ Job expert_job(double capacity = 0) {
   experts.capacity = capacity;
   experts.balance_loss = 0.01;
   experts.z_loss = 0.001;
+  experts.selection_bias = 0.05;  // enough to change choices of the next step
   job.experts = experts;
   return job;
 }

@@ -52,6 +52,8 @@ void add_loss_cases(Cases& cases, const OpSizes& z) {
   const std::int64_t half = (z.vocabulary + 1) / 2;
   add_loss_chain(cases, z, "/half_0", {z.vocabulary, 2, weight}, half, 0);
   add_loss_chain(cases, z, "/half_1", {z.vocabulary, 2, weight}, half, 1);
+  const VocabularyParams depths{z.vocabulary, 1, weight, 2, 0.25};
+  add_loss_chain(cases, z, "/depths", depths, z.vocabulary, 0);
   // A shard of nothing but padding: its maximum is minus infinity, its sum and gradient 0.
   const VocabularyParams params{z.vocabulary, 2, weight};
   OpCase padding =
@@ -98,12 +100,16 @@ void logits_sum_exp(const Operands& o) {
   }
 }
 
+double weight_of_row(const Operands& o, std::size_t row) {
+  const auto& params = o.params<VocabularyParams>();
+  return params.loss_weight * (row % std::size_t(params.depths) == 0 ? 1 : params.depth_weight);
+}
+
 void token_loss(const Operands& o) {
   double loss = 0;
   for (std::size_t i = 0; i < o.in(0).size(); ++i) {
     o.out(0)[i] = o.in(0)[i] + std::log(o.in(1)[2 * i]);
-    loss +=
-        o.params<VocabularyParams>().loss_weight * (std::log(o.in(1)[2 * i]) - o.in(1)[2 * i + 1]);
+    loss += weight_of_row(o, i) * (std::log(o.in(1)[2 * i]) - o.in(1)[2 * i + 1]);
   }
   o.out(1)[std::size_t(Scalar::loss)] += loss;
 }
@@ -111,10 +117,10 @@ void token_loss(const Operands& o) {
 void cross_entropy_backward(const Operands& o) {
   const std::size_t n = o.in_dim(0, 0), v = o.in_dim(0, 1);
   const bool scales = o.c.op.inputs.size() == 4;
-  const double weight = o.params<VocabularyParams>().loss_weight * (scales ? o.in(3)[0] : 1);
   const Numbers logits = o.in(0);
   std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
   for (std::size_t i = 0; i < n; ++i) {
+    const double weight = weight_of_row(o, i) * (scales ? o.in(3)[0] : 1);
     for_each_logit(o, [&](std::size_t j, std::int64_t global) {
       const double hit = global == std::int64_t(o.in(1)[i]) ? 1 : 0;
       o.out(0)[i * v + j] = weight * (std::exp(logits[i * v + j] - o.in(2)[i]) - hit);

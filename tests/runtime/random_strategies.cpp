@@ -73,6 +73,8 @@ void draw_family(Random& random, Job& job) {
       job.rotary_fraction = 1;
       job.window_rotary_base = 0;
     }
+    if (random() % 4 == 0)
+      job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 1, 2}), one_of(random, {0.1, 0.6})};
   }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
@@ -112,6 +114,7 @@ void draw_experts(Random& random, Job& job) {
   experts.capacity = one_of(random, {0.0, 0.0, 0.75, 1.5});
   experts.balance_loss = one_of(random, {0.0, 0.01});
   experts.z_loss = one_of(random, {0.0, 0.001});
+  experts.selection_bias = one_of(random, {0.0, 0.02});
   experts.load = 1;  // then the FLOPs of a step are those of the model
   // With 16 bits, roundings decide between experts whose scores are nearly equal. So all are taken.
   if (job.precision != DType::f32) {

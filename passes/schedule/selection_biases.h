@@ -1,0 +1,42 @@
+// Routers' selection biases and the load of their experts are kept from step to step, and moved
+// once in each.
+#pragma once
+
+#include <vector>
+
+#include "passes/cut/program_builder.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/strategy/pass_context.h"
+
+namespace plimsoll {
+
+/// The biases of all routers of a stage lie in one buffer, and their experts' loads in another. So
+/// ranks with other tokens sum all loads at once, and one op moves all biases (Megatron-LM
+/// core/distributed/finalize_model_grads.py, _update_router_expert_bias).
+class SelectionBiases {
+ public:
+  SelectionBiases(const Graph& graph, const PassContext& context, ProgramBuilder& build)
+      : graph_(graph), context_(context), build_(build) {}
+
+  /// Adds memory for an instance with this forward routine, if its router has biases. To be called
+  /// for each instance in order.
+  void add_instance(const Routine& forward);
+  /// Adds the buffers, once all instances are known.
+  void add_buffers();
+  /// Returns the memory of a slot of an instance.
+  Binding binding(SlotKind kind, std::size_t instance) const;
+  /// Sums the step's loads and moves the biases. To be called when all forward calls are issued.
+  void end_step();
+
+ private:
+  Group group() const;
+
+  const Graph& graph_;
+  const PassContext& context_;
+  ProgramBuilder& build_;
+  std::vector<Bytes> offsets_;  ///< by instance
+  Bytes bytes_;                 ///< of all
+  BufferId biases_, loads_;
+};
+
+}  // namespace plimsoll
