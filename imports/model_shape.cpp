@@ -301,7 +301,7 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
   const Windows layers = windowed(fields, known, job.layers);
   const double base = std::exchange(job.window_rotary_base, 0);
   if (layers && std::ranges::find(*layers, true) == layers->end()) return;
-  for (const std::string key : {std::string("sliding_window"), std::string(kChunkSize)}) {
+  for (const std::string& key : {std::string("sliding_window"), std::string(kChunkSize)}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
     const bool chunks = sees_chunks(fields, known);

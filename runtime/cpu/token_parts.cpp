@@ -1,4 +1,5 @@
-// The values of a token from two operands are put side by side, or taken apart again.
+// The values of a token from two operands are put side by side, or taken apart again; a rank keeps
+// its rows of a tensor that every rank of its group holds whole.
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
@@ -38,6 +39,15 @@ KernelPointer prepare_part_tokens(const KernelRequest& request) {
       std::memcpy(out[0] + i * s.a, from, std::size_t(s.a));
       std::memcpy(out[1] + i * s.b, from + s.a, std::size_t(s.b));
     }
+  });
+}
+
+KernelPointer prepare_own_part(const KernelRequest& request) {
+  const Tensor& part = request.output(0);
+  const auto bytes = std::size_t(bytes_of(part).count());
+  const std::size_t begin = bytes * std::size_t(part_index(*part.split, request.context.at));
+  return make_kernel([bytes, begin](Addresses in, Addresses out, const RunPosition&) {
+    std::memcpy(out[0], in[0] + begin, bytes);
   });
 }
 

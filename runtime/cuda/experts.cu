@@ -287,79 +287,6 @@ __global__ void sum_ends(std::int64_t ranks, std::int64_t experts, const std::in
   }
 }
 
-/// A block writes the row of one choice at a time.
-template <class T>
-__global__ void scatter_rows(std::int64_t choices, std::int64_t each, std::int64_t columns,
-                             const std::int32_t* rows, const T* x, T* y, const float* weights,
-                             float* row_weights) {
-  for (std::int64_t i = blockIdx.x; i < choices; i += gridDim.x) {
-    const std::int64_t row = rows[i];
-    if (row < 0) continue;
-    for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-      y[row * columns + c] = x[i / each * columns + c];
-    if (weights != nullptr && threadIdx.x == 0) row_weights[row] = weights[i];
-  }
-}
-
-/// A block adds up the rows of one token at a time, in the order of its choices.
-template <class T>
-__global__ void sum_rows(std::int64_t tokens, std::int64_t each, std::int64_t columns,
-                         const std::int32_t* rows, const T* y, T* x, const float* row_weights,
-                         float* weights) {
-  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
-    const std::int32_t* own = rows + token * each;
-    for (std::int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
-      float sum = 0;
-      for (std::int64_t j = 0; j < each; ++j) {
-        if (own[j] >= 0) sum += to_float(y[own[j] * columns + c]);
-      }
-      x[token * columns + c] = from_float<T>(sum);
-    }
-    if (weights == nullptr) continue;
-    for (std::int64_t j = threadIdx.x; j < each; j += blockDim.x)
-      weights[token * each + j] = own[j] < 0 ? 0 : row_weights[own[j]];
-  }
-}
-
-CudaKernelPointer prepare_scatter(const CudaRequest& request) {
-  const CudaDevice& device = request.device;
-  const Shape& rows = request.input(1).shape;
-  const std::int64_t choices = rows[0] * rows[1], each = rows[1];
-  const std::int64_t columns = request.input(0).shape[1];
-  const bool weighted = request.op.outputs.size() > 1;
-  const auto bytes = std::size_t(bytes_of(request.output(0)).count());
-  const std::size_t weight_bytes = weighted ? std::size_t(bytes_of(request.output(1)).count()) : 0;
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    check(cudaMemsetAsync(out[0], 0, bytes, device.stream), "rows without a choice");
-    if (weighted) check(cudaMemsetAsync(out[1], 0, weight_bytes, device.stream), "their weights");
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, choices * kThreads), kThreads, 0, scatter_rows<T>,
-             choices, each, columns, input_at<std::int32_t>(in, 1), input_at<T>(in, 0),
-             output_at<T>(out, 0), weighted ? input_at<float>(in, 2) : nullptr,
-             weighted ? output_at<float>(out, 1) : nullptr);
-    });
-  });
-}
-
-CudaKernelPointer prepare_sum(const CudaRequest& request, std::size_t rows_at) {
-  const CudaDevice& device = request.device;
-  const Shape& rows = request.input(rows_at).shape;
-  const std::int64_t tokens = rows[0], each = rows[1], columns = request.input(0).shape[1];
-  const bool weighted = request.op.outputs.size() > 1;
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, tokens * kThreads), kThreads, 0, sum_rows<T>, tokens,
-             each, columns, input_at<std::int32_t>(in, rows_at), input_at<T>(in, 0),
-             output_at<T>(out, 0), weighted ? input_at<float>(in, 1) : nullptr,
-             weighted ? output_at<float>(out, 1) : nullptr);
-    });
-  });
-}
-
 }  // namespace
 
 CudaKernelPointer prepare_route(const CudaRequest& request) {
@@ -494,19 +421,6 @@ CudaKernelPointer prepare_received_ends(const CudaRequest& request) {
     launch(device.stream, 1, 1, 0, sum_ends, ranks, experts, input_at<std::int32_t>(in, 0),
            output_at<std::int32_t>(out, 0));
   });
-}
-
-CudaKernelPointer prepare_dispatch_rows(const CudaRequest& request) {
-  return prepare_scatter(request);
-}
-CudaKernelPointer prepare_combine_rows_backward(const CudaRequest& request) {
-  return prepare_scatter(request);
-}
-CudaKernelPointer prepare_combine_rows(const CudaRequest& request) {
-  return prepare_sum(request, 1);
-}
-CudaKernelPointer prepare_dispatch_rows_backward(const CudaRequest& request) {
-  return prepare_sum(request, 2);
 }
 
 }  // namespace plimsoll

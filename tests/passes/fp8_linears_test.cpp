@@ -226,7 +226,7 @@ TEST(Fp8Linears, ProductsOfHeadsAreMultiplesToo) {
   EXPECT_TRUE(bool(legal(job, fields("fp8=delayed"), 1)));
 }
 
-/// Of all ops of a kind in layers, the ones whose first operands both are of 8 bits, and all.
+/// Returns how many ops of a kind in layers have first operands of 8 bits, and how many there are.
 std::pair<int, int> narrow_ones(const Graph& graph, OpKind kind) {
   std::pair<int, int> found;
   for (const Op& op : graph.ops) {
@@ -240,7 +240,8 @@ std::pair<int, int> narrow_ones(const Graph& graph, OpKind kind) {
 TEST(Fp8Linears, ExpertsComputeInEightBitsAndTheirRouterDoesNot) {
   Job job = llama();
   job.experts = Experts{.count = 4, .chosen = 2, .ffn_hidden = f};
-  for (const char* text : {"fp8=delayed", "fp8=current", "sharding_degree=2,sharding_stage=1,ep=2,"
+  for (const char* text : {"fp8=delayed", "fp8=current",
+                           "sharding_degree=2,sharding_stage=1,ep=2,"
                            "fp8=delayed,fp8_parameters=true"}) {
     SCOPED_TRACE(text);
     const Graph graph = lower_graph({job, fields(text), framework_by_name("megatron-lm")});
@@ -248,8 +249,8 @@ TEST(Fp8Linears, ExpertsComputeInEightBitsAndTheirRouterDoesNot) {
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_matmul), Counts(2, 2));
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_matmul_backward), Counts(2, 2));
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_weight_gradient), Counts(2, 2));
-    // Of query, key and value together, of what is behind attention, and of the router: three
-    // products each.
+    // Three products each: of query, key and value together, of what is behind attention, and of
+    // the router.
     EXPECT_EQ(narrow_ones(graph, OpKind::matmul), Counts(6, 9));
   }
 }
