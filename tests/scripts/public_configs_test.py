@@ -49,7 +49,7 @@ def imported_jobs_have_the_counts_and_the_flops(folder):
             fewer = (config.get("n_positions", 1024) - sequence) * stated["hidden"]
         assert said["parameters"]["all"] == parameters - fewer, (row, said["parameters"])
         assert said["parameters"].get("of_one_token", parameters) in (read, parameters - fewer), (row, said["parameters"])
-        forward = said["work"]["flops_per_token"] * sequence / 3  # backward is twice that
+        forward = said["work"]["FLOPs_per_token"] * sequence / 3  # backward is twice that
         assert abs(forward / flops - 1) < 1e-12, (row["file"], forward, flops)
 
 
