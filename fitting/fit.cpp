@@ -208,11 +208,11 @@ std::string fit_text(const Fit& fit) {
   }
   for (const LayerPoint& layer : fitted.layers) {
     text += fmt::format(
-        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}: {:.3f} +- {:.1f} % with these "
+        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}{}: {:.3f} +- {:.1f} % with these "
         "numbers, {} runs\n",
         layer.shape.tokens, layer.shape.sequence, layer.shape.hidden, layer.shape.mp,
-        layer.shape.operand_bytes == 1 ? ", 8 bits" : "", layer.factor,
-        100 * kNormal90 * layer.deviation, layer.runs);
+        layer.shape.operand_bytes == 1 ? ", 8 bits" : "", layer.shape.routed > 0 ? ", experts" : "",
+        layer.factor, 100 * kNormal90 * layer.deviation, layer.runs);
   }
   return text + folds_text(fit.by_layout, "layouts") + folds_text(fit.by_size, "model sizes");
 }

@@ -23,8 +23,13 @@ Verdict legal(const Target& target, const Strategy& strategy) {
 
 LayerShape layer_shape(const Job& job, const Strategy& strategy) {
   const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
-  return {strategy.micro_batch * job.sequence / strategy.cp, job.sequence, job.hidden, strategy.mp,
-          operand};
+  const std::int64_t routed = job.experts ? job.experts->chosen * job.experts->ffn_hidden : 0;
+  return {strategy.micro_batch * job.sequence / strategy.cp,
+          job.sequence,
+          job.hidden,
+          strategy.mp,
+          operand,
+          routed};
 }
 
 CostModel costs_of(const Target& target, const Strategy& strategy) {

@@ -40,6 +40,7 @@ Job published_job(const PublishedRun& run, std::int64_t global_batch) {
   job.qk_norm = run.qk_norm && plain_llama;
   job.experts = run.experts;
   job.latent = run.latent;
+  if (run.predicted_ahead > 0) job.mtp = MultiToken{.depths = run.predicted_ahead};
   job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
   job.dropout = run.dropout;
   if (run.clip_norm) job.clip_norm = *run.clip_norm;

@@ -62,7 +62,6 @@ std::string missing_of(const PublishedRun& run) {
   if (!run.vocab) return "vocabulary";
   if (!run.sequence) return "sequence";
   if (!run.also_needs.empty()) return run.also_needs;
-  if (run.predicted_ahead > 0) return "multi-token prediction";
   if (!run.finetuning.empty()) return "finetuning";
   if (!run.precision) return "precision " + run.precision_words;
   if (!run.framework) return "framework " + run.framework_words;

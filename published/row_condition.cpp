@@ -54,16 +54,18 @@ RowCondition::RowCondition(const Json& json, const JsonObject& object, const std
 
 RowCondition::RowCondition(std::string_view member, const Json& json, const JsonObject& object,
                            const std::string& key) {
-  constexpr std::array<std::string_view, 6> kMembers = {
-      "not", "contains", "contains_letters", "starts_with", "least", "most"};
-  constexpr std::array kKinds = {Kind::none,        Kind::contains, Kind::contains_letters,
-                                 Kind::starts_with, Kind::least,    Kind::most};
+  constexpr std::array<std::string_view, 7> kMembers = {
+      "not", "has", "contains", "contains_letters", "starts_with", "least", "most"};
+  constexpr std::array kKinds = {
+      Kind::none,        Kind::has,   Kind::contains, Kind::contains_letters,
+      Kind::starts_with, Kind::least, Kind::most};
   const auto known = std::ranges::find(kMembers, member);
   if (known == kMembers.end()) {
-    object.fail(key, "a condition has not, contains, contains_letters, starts_with, least, most");
+    object.fail(key,
+                "a condition has not, has, contains, contains_letters, starts_with, least, most");
   }
   kind_ = kKinds[std::size_t(known - kMembers.begin())];
-  if (kind_ == Kind::none) {
+  if (kind_ == Kind::none || kind_ == Kind::has) {
     parts_.push_back(RowCondition(json, object, key));
   } else if (kind_ == Kind::least || kind_ == Kind::most) {
     if (!json.is_number()) object.fail(key, std::string(member) + " takes a number");
@@ -91,6 +93,9 @@ bool RowCondition::holds(const Json& value) const {
       return std::ranges::any_of(parts_, part_holds);
     case Kind::all:
       return std::ranges::all_of(parts_, part_holds);
+    case Kind::has:
+      return value.is_array() &&
+             std::ranges::any_of(value, [&](const Json& one) { return parts_[0].holds(one); });
     case Kind::none:
       return std::ranges::none_of(parts_, part_holds);
     case Kind::contains:

@@ -20,13 +20,25 @@ class RowCondition {
   ///   starts_with  a text
   ///   least, most  bounds of a number
   ///   not          a condition that does not hold
+  ///   has          a condition that holds for an element of a list
   /// Throws InputError at `key` of `object`.
   RowCondition(JsonObject& object, const std::string& key);
 
   bool holds(const Json& value) const;
 
  private:
-  enum class Kind { equal, any, all, none, contains, contains_letters, starts_with, least, most };
+  enum class Kind {
+    equal,
+    any,
+    all,
+    none,
+    has,
+    contains,
+    contains_letters,
+    starts_with,
+    least,
+    most
+  };
 
   RowCondition(const Json& json, const JsonObject& object, const std::string& key);
   RowCondition(std::string_view member, const Json& json, const JsonObject& object,

@@ -91,6 +91,7 @@ LayerPoint layer_from(JsonObject object) {
   point.shape.hidden = object.integer("hidden", 1, kMostInteger);
   point.shape.mp = object.integer("mp", 1, kMostInteger);
   point.shape.operand_bytes = object.integer("operand_bytes", 1, 4);
+  if (object.has("routed")) point.shape.routed = object.integer("routed", 0, kMostInteger);
   point.factor = object.number("factor", 0.01, 100);
   point.deviation = object.number("deviation", 0, 10);
   point.runs = object.integer("runs", 1, kMostInteger);
@@ -318,6 +319,7 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
                                 {"factor", point.factor},
                                 {"deviation", point.deviation},
                                 {"runs", point.runs}});
+    if (point.shape.routed > 0) object["layers"].back()["routed"] = point.shape.routed;
   }
   return json_text({{"fitted", object}});
 }

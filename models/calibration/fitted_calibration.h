@@ -47,9 +47,11 @@ struct FittedValue {
 /// A LayerShape is what the time of a layer depends on, beside the machine and the kind of layer.
 /// It has the tokens of a micro-batch on one rank (with cp, the rank's share), the length of
 /// sequences and the hidden size. It also has the number of ranks that share a layer, and the bytes
-/// of an element of its products' operands.
+/// of an element of its products' operands. Layers with experts are of other shapes than those
+/// without.
 struct LayerShape {
   std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1, operand_bytes = 2;
+  std::int64_t routed = 0;  ///< columns of the experts of one token together
   auto operator<=>(const LayerShape&) const = default;
 };
 

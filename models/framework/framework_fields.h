@@ -54,6 +54,8 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kParallelism, "receives_ahead"}, framework.receives_ahead);
   visit(FieldPlace{kParallelism, "async_tensor_parallel"}, framework.async_tensor_parallel);
   visit(FieldPlace{kKernels, "stores_dropout_masks"}, framework.stores_dropout_masks);
+  visit(FieldPlace{kParallelism, "sends_tokens_once_per_node"},
+        framework.sends_tokens_once_per_node);
   visit(FieldPlace{kParallelism, "sequence_parallel"}, framework.sequence_parallel);
   visit(FieldPlace{kParallelism, "gathers_tokens_again"}, framework.gathers_tokens_again);
   visit(FieldPlace{kParallelism, "keeps_unread"}, framework.keeps_unread);

@@ -8,11 +8,39 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "models/job/job_limits.h"
 #include "passes/flags/flag_quantities.h"
 
 namespace plimsoll {
 namespace {
+
+/// Layers of a pattern, of which the first ones are dense.
+std::string alternating(const std::vector<bool>& pattern, std::int64_t dense, std::int64_t layers) {
+  std::string list;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const bool has = layer >= dense && pattern[std::size_t(layer) % pattern.size()];
+    list += has ? ",1" : ",0";
+  }
+  return "[" + list.substr(1) + "]";
+}
+
+/// The shortest pattern that the layers repeat.
+std::vector<bool> repeated(const std::vector<bool>& layers) {
+  std::size_t size = 1;
+  const auto repeats = [&] {
+    for (std::size_t i = size; i < layers.size(); ++i) {
+      if (layers[i] != layers[i - size]) return false;
+    }
+    return true;
+  };
+  while (!repeats()) ++size;
+  return {layers.begin(), layers.begin() + std::ptrdiff_t(size)};
+}
+
+StatedFields pattern_fields(const std::vector<bool>& pattern) {
+  return {{"experts.dense_layers", "0"}, {"experts.pattern", Json(pattern).dump()}};
+}
 
 /// Megatron-LM megatron/training/arguments.py, moe_freq_type: an integer, or a Python expression of
 /// lists with * and +.
@@ -21,6 +49,8 @@ std::optional<std::string> expert_layers(const FlagFields& fields) {
   const auto dense = fields.find("experts.dense_layers");
   if (!layers || dense == fields.end()) return std::nullopt;
   const std::int64_t first = integer_from(dense->second).value_or(0);
+  const auto pattern = fields.find("experts.pattern");
+  if (pattern != fields.end()) return alternating(Json::parse(pattern->second), first, *layers);
   if (first == 0) return "1";
   return fmt::format("([0]*{}+[1]*{})", first, *layers - first);
 }
@@ -68,17 +98,20 @@ std::vector<bool> pattern_from(std::string_view text) {
 
 StatedFields dense_layers_from(const FlagFields& fields, std::string_view text) {
   if (const auto every = integer_from(text)) {
-    if (*every != 1)
-      throw std::invalid_argument("experts are in every layer behind the first dense ones");
-    return {{"experts.dense_layers", "0"}};
+    if (*every < 1 || *every > kMostLayers) refuse_pattern();
+    if (*every == 1) return {{"experts.dense_layers", "0"}};
+    std::vector<bool> pattern(static_cast<std::size_t>(*every));
+    pattern[0] = true;
+    return pattern_fields(pattern);
   }
   const std::vector<bool> layers = pattern_from(text);
   if (const auto all = count_of(fields, "layers"); all && *all != std::ssize(layers))
     throw std::invalid_argument(
         fmt::format("it has {} layers, and the model {}", layers.size(), *all));
   const auto first = std::ranges::find(layers, true);
-  if (first == layers.end() || std::find(first, layers.end(), false) != layers.end())
-    throw std::invalid_argument("experts are in every layer behind the first dense ones");
+  if (first == layers.end()) throw std::invalid_argument("no layer has experts");
+  if (std::find(first, layers.end(), false) != layers.end())
+    return pattern_fields(repeated(layers));
   return {{"experts.dense_layers", decimal(first - layers.begin())}};
 }
 

@@ -63,6 +63,7 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.router_bias",
                                            "experts.scaled_input",
                                            "experts.dense_layers",
+                                           "experts.pattern",
                                            "experts.score",
                                            "experts.normalized",
                                            "experts.scale",
@@ -110,6 +111,7 @@ void add_usual(const Job& job, FlagFields& fields) {
     fields.erase("head_size");
     fields["latent.q_rank"] = fmt::format("{}", job.latent->q_rank);
   }
+  if (job.family == Family::llama && !job.mtp) fields["mtp.depths"] = "0";
   if (!job.experts) return;
   const Experts& experts = *job.experts;
   fields["experts.shared_ffn_hidden"] = fmt::format("{}", experts.shared_ffn_hidden);
@@ -120,6 +122,7 @@ void add_usual(const Job& job, FlagFields& fields) {
   fields["experts.group_best"] = fmt::format("{}", experts.group_best);
   fields["experts.capacity"] = fmt::format("{}", experts.capacity);
   fields["experts.balance_loss"] = fmt::format("{}", experts.balance_loss);
+  fields["experts.selection_bias"] = fmt::format("{}", experts.selection_bias);
   fields["experts.z_loss"] = fmt::format("{}", experts.z_loss);
 }
 
@@ -242,7 +245,8 @@ namespace {
 void set_key(Json& json, std::string_view key, const FlagFields& fields) {
   const auto field = fields.find(key);
   if (field == fields.end()) return;
-  if (key == "latent.q_rank" && field->second == "0") return;  // files leave it out
+  const bool none = key == "latent.q_rank" || key == "mtp.depths";
+  if (none && field->second == "0") return;  // files leave it out
   const std::size_t dot = key.find('.');
   Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
   const std::string name(dot == key.npos ? key : key.substr(dot + 1));

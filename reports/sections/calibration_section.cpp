@@ -74,9 +74,9 @@ std::string residuals_html(const FittedCalibration& fitted) {
   for (const LayerPoint* point : layers) {
     const LayerShape& shape = point->shape;
     const double half = std::exp(kNormal95 * point->deviation);
-    const std::string label =
-        fmt::format("{} tokens of {}, hidden {}, mp {}{}", shape.tokens, shape.sequence,
-                    shape.hidden, shape.mp, shape.operand_bytes == 1 ? ", 8 bits" : "");
+    const std::string label = fmt::format(
+        "{} tokens of {}, hidden {}, mp {}{}{}", shape.tokens, shape.sequence, shape.hidden,
+        shape.mp, shape.operand_bytes == 1 ? ", 8 bits" : "", shape.routed > 0 ? ", experts" : "");
     if (factors.size() < kMostRows)
       factors.push_back({label, point->factor, point->factor / half, point->factor * half});
     rows.push_back({exact_cell(shape.tokens), exact_cell(shape.sequence), exact_cell(shape.hidden),

@@ -77,6 +77,11 @@ BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
   return BytesPerSecond(rate);
 }
 
+/// Whether a unit of the level is in one node.
+bool is_in_node(const Level& level, const Cluster& cluster) {
+  return 0 < level.devices && level.devices <= cluster.devices_per_node;
+}
+
 /// Returns the levels that join several units, from inner to outer.
 struct Crossings {
   std::array<Crossing, kMostLevels> at;
@@ -95,7 +100,7 @@ Crossings crossings(const Cluster& cluster, const GroupSpread& spread) {
     const Level& level = cluster.levels[l];
     result.at[result.count++] = {&level,
                                  l,
-                                 0 < level.devices && level.devices <= cluster.devices_per_node,
+                                 is_in_node(level, cluster),
                                  BytesPerSecond(level.bandwidth.value() * double(senders)),
                                  BytesPerSecond(rate.value() * double(senders)),
                                  double(inner - outer + 1),
@@ -141,6 +146,11 @@ Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
   return cost;
 }
 
+/// Returns the rows that cross to one of `nodes` nodes, relative to those at it.
+double crossing_share(double nodes, double rows) {
+  return nodes / rows * (1 - std::pow(1 - 1 / nodes, rows));
+}
+
 /// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data
 /// for ranks outside a unit leaves the unit. There is one step for each peer, over the level that
 /// joins the two (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
@@ -151,7 +161,10 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
   for (std::size_t l = 0; l <= spread.level; ++l) {
     const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
     if (inside >= n) continue;
-    const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n);
+    const bool joins_nodes = !is_in_node(cluster.levels[l], cluster);
+    const double rows = joins_nodes ? double(spread.rows_of_token) : 1;
+    const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n) *
+                         crossing_share(n / inside, rows);
     if (time > cost.bytes) cost.level = l;
     cost.bytes = std::max(cost.bytes, time);
     const double reach = l == spread.level ? n : double(spread.fewest[l]);

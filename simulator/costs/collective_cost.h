@@ -23,6 +23,8 @@ struct GroupSpread {
   /// Nodes that hold some of the ranks, and the groups like this one (itself included) that
   /// communicate on one of these nodes at once (CollectivePoint::groups_per_node).
   std::int64_t nodes = 1, at_once = 1;
+  /// Rows of experts: so many of a token's rows travel as one to each node.
+  std::int64_t rows_of_token = 1;
   auto operator<=>(const GroupSpread&) const = default;
 };
 
@@ -45,7 +47,9 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 ///    innermost level, and log2 g in others. A level that reduces in its switch carries S (1 + 1/g)
 ///    for both rounds together.
 ///  - A ring shift is a transfer over the group's slowest hop. In an all-to-all each rank sends S/n
-///    to each other rank over its own links, at all levels at once.
+///    to each other rank over its own links, at all levels at once. Where k rows of a token travel
+///    as one to each of N nodes, 1 - (1 - 1/N)^k of N/k of the rows cross between nodes: as many
+///    nodes have one or more of k rows, if each row is at any node.
 Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
                                 const GroupSpread& spread);
 

@@ -96,6 +96,12 @@ CostModel::Kernels CostModel::kernels(std::size_t kind) const {
   return {others.device, others.efficiency};
 }
 
+CostModel CostModel::with_rows_of_token(std::int64_t rows) const {
+  CostModel changed = *this;
+  changed.rows_of_token_ = rows;
+  return changed;
+}
+
 CostModel CostModel::with_layer_factor(double factor) const {
   CostModel scaled = *this;
   scaled.layer_factor_ = factor;
@@ -272,7 +278,9 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
     measured->whole.of_calibration = true;
     return measured->whole;
   }
-  return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, spread);
+  GroupSpread own = spread;
+  if (framework_.sends_tokens_once_per_node) own.rows_of_token = rows_of_token_;
+  return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,

@@ -35,6 +35,8 @@ class CostModel {
   /// Returns this model with local ops and dispatch that take `factor` times as long, except for
   /// those that were measured.
   CostModel with_layer_factor(double factor) const;
+  /// Returns this model for jobs that have so many rows of experts for each token.
+  CostModel with_rows_of_token(std::int64_t rows) const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
   const std::optional<Calibration>& calibration() const { return calibration_; }
 
@@ -126,6 +128,7 @@ class CostModel {
 
   Cluster cluster_;
   std::optional<FittedCalibration> fitted_;
+  std::int64_t rows_of_token_ = 1;
   double layer_factor_ = 1;
   std::optional<Calibration> calibration_;
   Framework framework_;

@@ -14,11 +14,12 @@ double distance(const LayerShape& a, const LayerShape& b) {
     return logarithm * logarithm;
   };
   return apart(a.tokens, b.tokens, kLayerTokens) + apart(a.sequence, b.sequence, kLayerWidth) +
-         apart(a.hidden, b.hidden, kLayerWidth) + apart(a.mp, b.mp, kLayerWidth);
+         apart(a.hidden, b.hidden, kLayerWidth) + apart(a.mp, b.mp, kLayerWidth) +
+         (a.routed > 0 ? apart(a.routed, b.routed, kLayerWidth) : 0);
 }
 
 double shared(const LayerShape& a, const LayerShape& b) {
-  if (a.operand_bytes != b.operand_bytes) return 0;
+  if (a.operand_bytes != b.operand_bytes || (a.routed > 0) != (b.routed > 0)) return 0;
   return kSharedDeviation * kSharedDeviation * std::exp(-distance(a, b) / 2);
 }
 

@@ -30,7 +30,7 @@ std::string script_of(const Job& job, const Strategy& strategy, std::int64_t dev
   return text + "\n";
 }
 
-/// A job of the shapes of DeepSeek-V3, without what flags do not state.
+/// A job of the shapes of DeepSeek-V3.
 Job latent_job() {
   Job job = preset("qwen3-30b-a3b");
   job.head_size = 0;
@@ -47,7 +47,9 @@ Job latent_job() {
                         .groups = 8,
                         .top_groups = 4,
                         .group_best = 2,
-                        .balance_loss = 0.0001};
+                        .balance_loss = 0.0001,
+                        .selection_bias = 0.002};
+  job.mtp = MultiToken{.depths = 1, .loss_weight = 0.3};
   return job;
 }
 
@@ -72,6 +74,9 @@ TEST(ExpertFlags, AreReadAsTheyAreWritten) {
               32);
   expect_same(preset("glm-4.5"), "sharding_degree=16,sharding_stage=1,ep=16", 16);
   expect_same(latent_job(), "sharding_degree=64,sharding_stage=1,ep=64", 64);
+  Job alternating = preset("mixtral-8x7b");
+  alternating.experts->pattern = {false, true};
+  expect_same(alternating, "dp=8", 8);
   expect_same(preset("minicpm3-4b"), "mp=2,sharding_degree=4,sharding_stage=1", 8);
   Job capped = preset("mixtral-8x7b");
   capped.experts->capacity = 1.25;
@@ -92,6 +97,8 @@ TEST(ExpertFlags, PatternsOfLayersAreThoseOfPython) {
   EXPECT_EQ(read_experts("--moe-layer-freq " + list).dense_layers, 2);
   EXPECT_EQ(read_experts("--moe-layer-freq " + spelt).dense_layers, 2);
   EXPECT_EQ(read_experts("--moe-layer-freq 1").dense_layers, 0);
+  EXPECT_EQ(read_experts("--moe-layer-freq 2").pattern, (std::vector<bool>{true, false}));
+  EXPECT_EQ(read_experts("--moe-layer-freq '[0,1]*28'").pattern, (std::vector<bool>{false, true}));
 }
 
 TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
@@ -104,8 +111,8 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
     }
   };
   const std::pair<std::string, std::string> cases[] = {
-      {"--moe-layer-freq 2", "experts are in every layer behind the first dense ones"},
-      {"--moe-layer-freq '[0,1]*28'", "experts are in every layer behind the first dense ones"},
+      {"--moe-layer-freq 0", "a list of 0 and 1"},
+      {"--moe-layer-freq '[0]*56'", "no layer has experts"},
       {"--moe-layer-freq '[1]*40'", "it has 40 layers, and the model 56"},
       {"--moe-layer-freq '[1]*99999999999'", "a list of 0 and 1"},
       {"--moe-layer-freq '[2]*56'", "a list of 0 and 1"},
@@ -117,6 +124,16 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
     const std::string found = refusal(flags);
     EXPECT_NE(found.find(wanted), std::string::npos) << flags << ": " << found;
   }
+}
+
+TEST(ExpertFlags, TheDispatcherSaysHowOftenATokenTravels) {
+  std::string script = script_of(preset("mixtral-8x22b"), parse_strategy("dp=8,ep=8"), 8);
+  const auto once = [](const std::string& text) {
+    return read_framework_script(text, "train.sh").framework->sends_tokens_once_per_node;
+  };
+  EXPECT_FALSE(once(script));
+  script.replace(script.find("alltoall"), std::string("alltoall").size(), "flex");
+  EXPECT_TRUE(once(script));
 }
 
 TEST(ExpertFlags, ExpertsAreSharedAsOtherLayersWhereNothingElseIsSaid) {

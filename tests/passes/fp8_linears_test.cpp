@@ -226,7 +226,7 @@ TEST(Fp8Linears, ProductsOfHeadsAreMultiplesToo) {
   EXPECT_TRUE(bool(legal(job, fields("fp8=delayed"), 1)));
 }
 
-/// Returns how many ops of a kind in layers have first operands of 8 bits, and how many there are.
+/// Counts the ops of a kind in layers whose first operands both are of 8 bits, and all of them.
 std::pair<int, int> narrow_ones(const Graph& graph, OpKind kind) {
   std::pair<int, int> found;
   for (const Op& op : graph.ops) {
@@ -249,8 +249,8 @@ TEST(Fp8Linears, ExpertsComputeInEightBitsAndTheirRouterDoesNot) {
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_matmul), Counts(2, 2));
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_matmul_backward), Counts(2, 2));
     EXPECT_EQ(narrow_ones(graph, OpKind::grouped_weight_gradient), Counts(2, 2));
-    // Three products each: of query, key and value together, of what is behind attention, and of
-    // the router.
+    // There are three products of query, key and value together, of what is behind attention, and
+    // of the router.
     EXPECT_EQ(narrow_ones(graph, OpKind::matmul), Counts(6, 9));
   }
 }

@@ -57,6 +57,15 @@ TEST(ExpertRuns, RoutingIsEvenWhereItIsForcedOrCapped) {
   EXPECT_GT(run_of(row).experts->load, 1);
 }
 
+TEST(ExpertRuns, DispatchersThatSendATokenOnceAreTold) {
+  Json row = expert_row();
+  EXPECT_FALSE(target_of(row).framework.sends_tokens_once_per_node);
+  row["moe"]["dispatcher"] = "DeepEP";
+  EXPECT_TRUE(target_of(row).framework.sends_tokens_once_per_node);
+  row["moe"]["dispatcher"] = "alltoall";
+  EXPECT_FALSE(target_of(row).framework.sends_tokens_once_per_node);
+}
+
 TEST(ExpertRuns, LatentAttentionIsRead) {
   Json row = expert_row();
   row["model"]["mla"] = {{"q_lora_rank", 1536},
@@ -74,6 +83,11 @@ TEST(ExpertRuns, WhatIsNotBuiltIsNamed) {
   Json row = expert_row();
   row["moe"]["a2a_overlap"] = true;
   EXPECT_EQ(target_of(row).missing, "overlap of expert exchanges");
+  row = expert_row();
+  row["recompute_modules"] = {"layernorm", "moe"};
+  EXPECT_EQ(target_of(row).missing, "recompute of mixtures of experts alone");
+  row["recompute_modules"] = {"layernorm", "moe_act"};
+  EXPECT_EQ(target_of(row, own_numbers()).missing, "");
   Json without = expert_row();
   without["model"]["experts"] = nullptr;
   EXPECT_EQ(target_of(without).missing, "moe");

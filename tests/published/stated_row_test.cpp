@@ -126,7 +126,7 @@ TEST(StatedRow, RulesThatNeedEachOtherAreRefused) {
 
 TEST(StatedRow, BadRulesAreRefused) {
   for (const std::string bad :
-       {R"({"when": {"a": {"has": "x"}}, "says": {"b": 1}, "source": "s"})",
+       {R"({"when": {"a": {"holds": "x"}}, "says": {"b": 1}, "source": "s"})",
         R"({"when": {"a": {"least": "x"}}, "says": {"b": 1}, "source": "s"})",
         R"({"when": {"a": {"contains": 1}}, "says": {"b": 1}, "source": "s"})",
         R"({"when": {"a": {}}, "says": {"b": 1}, "source": "s"})",

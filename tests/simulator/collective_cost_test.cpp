@@ -102,6 +102,21 @@ TEST(Collective, LatencyGrowsWithTheLogarithmOfNodes) {
               28 * 0.001 + 3 * 0.005, 1e-5);
 }
 
+TEST(Collective, ATokenMayCrossOnceToEachNode) {
+  const Cluster cluster = pods();
+  const auto exchanged = [&](const Ranks& ranks, std::int64_t rows) {
+    GroupSpread spread = spread_over(cluster.levels, ranks);
+    spread.rows_of_token = rows;
+    return modelled_communication(OpKind::exchange_rows, kGigabyte, cluster, spread).time.value();
+  };
+  const Ranks node = strided(0, 8, 1), nodes = strided(0, 32, 1);
+  EXPECT_EQ(exchanged(node, 8), exchanged(node, 1));
+  // 3/4 of the rows leave a node of four over a NIC of 10 GB/s. Of 8 rows of a token, 0.9 x 4
+  // nodes have one or more.
+  const double all = 0.75 / 10, latency = exchanged(nodes, 1) - all;
+  EXPECT_NEAR(exchanged(nodes, 8) - latency, all * 4 / 8 * (1 - std::pow(0.75, 8)), 1e-9);
+}
+
 TEST(Collective, AnExchangeTakesAStepForEachPeer) {
   const Cluster cluster = pods();
   const auto steps = [&](const Ranks& ranks) {

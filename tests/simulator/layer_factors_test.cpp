@@ -49,6 +49,17 @@ TEST(LayerFactors, OperandsOfAnotherWidthSayNothing) {
   EXPECT_EQ(layer_factor(points, narrow).factor, 1);
 }
 
+TEST(LayerFactors, LayersWithExpertsAreOfAnotherKind) {
+  LayerShape routed = kShape, wider = kShape;
+  routed.routed = 4096;
+  wider.routed = 4608;
+  const std::vector<LayerPoint> points = {{kShape, 1.2, 0.01, 5}};
+  EXPECT_EQ(layer_factor(points, routed).factor, 1);
+  const std::vector<LayerPoint> of_experts = {{routed, 1.2, 0.01, 5}};
+  EXPECT_EQ(layer_factor(of_experts, kShape).factor, 1);
+  EXPECT_GT(layer_factor(of_experts, wider).factor, 1.05);
+}
+
 TEST(LayerFactors, StayWithinThePointsAndOne) {
   std::vector<LayerPoint> points;
   for (const std::int64_t tokens : {1024, 2048, 4096, 8192}) {

@@ -1,0 +1,62 @@
+"""Published runs of mixtures of experts in what `planner validate --json` says: for the page accuracy (scripts/accuracy)."""
+
+import collections
+import json
+import statistics
+
+
+def models_of(files):
+    """Returns the model of each run that has experts, by the run's id."""
+    return {row["id"]: row["model"]["name"] for path in files.values() for row in json.loads(path.read_text())
+            if row["model"].get("experts")}
+
+
+def written(files, folder):
+    """Writes files of the runs with experts alone, and returns them as `files` are."""
+    found = {}
+    for name, path in files.items():
+        rows = [row for row in json.loads(path.read_text()) if row["model"].get("experts")]
+        if rows:
+            found[name] = folder / path.name
+            found[name].write_text(json.dumps(rows))
+    return found
+
+
+def holds(row):
+    predicted, measured = row["predicted"], row["measured"]["step_time_s"]
+    return predicted["step_time_low_s"] <= measured <= predicted["step_time_high_s"]
+
+
+def memory_errors(rows):
+    """Relative errors of allocated memory, where it was measured."""
+    pairs = [(row["predicted"]["memory_allocated_bytes"], row["measured"]["memory_allocated_bytes"]) for row in rows]
+    return [100 * (predicted / measured - 1) for predicted, measured in pairs if measured]
+
+
+def table_row(document, model, rows):
+    errors = [row["time_error_pct"] for row in rows]
+    memory = memory_errors(rows)
+    return {"document": document, "model": model, "rows": len(rows), "signed": statistics.mean(errors),
+            "mean": statistics.mean(map(abs, errors)), "median": statistics.median(map(abs, errors)),
+            "worst": max(errors, key=abs), "held": 100 * statistics.mean(map(holds, rows)),
+            "memory": statistics.mean(map(abs, memory)) if memory else None}
+
+
+def expert_rows(files, rows):
+    """Step times by document and model, then of all."""
+    models = models_of(files)
+    of = collections.defaultdict(list)
+    for row in rows:
+        if row["id"] in models and "time_error_pct" in row:
+            of[row["source"].split("@")[0].split(" ")[0].removeprefix("github:"), models[row["id"]]].append(row)
+    found = [table_row(document, model, runs) for (document, model), runs in sorted(of.items())]
+    everything = [run for runs in of.values() for run in runs]
+    return [*found, table_row("all", "", everything)] if everything else []
+
+
+def missing_rows(files, rows):
+    """Why runs are not predicted, and how many of them."""
+    models = models_of(files)
+    why = collections.Counter(row["missing"].removeprefix(row["id"] + ": ").split(":")[0] for row in rows
+                              if row["id"] in models and row.get("missing"))
+    return [{"why": reason, "rows": count} for reason, count in sorted(why.items(), key=lambda one: (-one[1], one[0]))]
