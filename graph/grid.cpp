@@ -66,7 +66,8 @@ namespace {
 /// Coordinates along one axis of the group's members; `at` is that of one of them.
 std::vector<std::int64_t> along(const Group& group, Axis axis, std::int64_t degree,
                                 std::int64_t at) {
-  if (axis == Axis::pp && group.pipeline_ends && degree > 1) return {0, degree - 1};
+  if (axis == Axis::pp && group.pipeline_ends > 0 && degree > 1)
+    return {0, degree - group.pipeline_ends};
   const bool run = axis == Axis::mp && group.mp_run > 0;
   const std::int64_t count = run ? group.mp_run : degree, first = run ? at / count * count : 0;
   std::vector<std::int64_t> found(static_cast<std::size_t>(count));
@@ -75,6 +76,11 @@ std::vector<std::int64_t> along(const Group& group, Axis axis, std::int64_t degr
 }
 
 }  // namespace
+
+bool has_stage(const Grid& grid, const Group& group, std::int64_t stage) {
+  const std::int64_t ends = group.pipeline_ends;
+  return ends == 0 || stage == 0 || stage == grid[Axis::pp] - ends;
+}
 
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank) {
   std::vector<Coordinates> found = {grid.coordinates(rank)};
@@ -131,25 +137,36 @@ std::string to_text(const Group& group) {
     if (!text.empty()) text += ',';
     text += kAxisNames[axis];
   }
-  if (group.pipeline_ends) text += ":ends";
+  if (group.pipeline_ends > 0) text += ":ends";
+  if (group.pipeline_ends > 1) text += std::to_string(group.pipeline_ends);
   if (group.mp_run > 0) text += ":run" + std::to_string(group.mp_run);
   return text.empty() ? "none" : text;
 }
 
+/// Takes a word and the number behind it off the end. Returns -1 where that is no number.
+static std::optional<std::int64_t> number_behind(std::string_view& text, std::string_view word) {
+  const std::size_t at = text.rfind(word);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = text.substr(at + word.size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  text = text.substr(0, at);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  return whole ? number : -1;
+}
+
 std::optional<Group> group_from(std::string_view text) {
   Group group;
-  if (const std::size_t run = text.rfind(":run"); run != std::string_view::npos) {
-    const std::string_view digits = text.substr(run + 4);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), group.mp_run);
-    if (error != std::errc{} || end != digits.data() + digits.size() || group.mp_run < 1) {
-      return std::nullopt;
-    }
-    text = text.substr(0, run);
+  if (const auto run = number_behind(text, ":run"); run) {
+    if (*run < 1) return std::nullopt;
+    group.mp_run = *run;
   }
   if (text.ends_with(":ends")) {
-    group.pipeline_ends = true;
+    group.pipeline_ends = 1;
     text.remove_suffix(5);
+  } else if (const auto ends = number_behind(text, ":ends"); ends) {
+    if (*ends < 2) return std::nullopt;
+    group.pipeline_ends = *ends;
   }
   if (text == "none") return group;
   while (!text.empty()) {

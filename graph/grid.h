@@ -56,8 +56,9 @@ struct Grid {
 /// A Group says which ranks take part in a collective.
 struct Group {
   AxisSet axes;
-  /// Only the first and the last stage of pp take part (tied embeddings).
-  bool pipeline_ends = false;
+  /// Not 0: only two stages of pp take part, the first one and the one so many before the end,
+  /// where 1 is the last one (tied tables).
+  std::int64_t pipeline_ends = 0;
   /// So many consecutive ranks of mp take part, counted from a multiple of this number. In
   /// grouped-query attention they hold the same key and value heads. 0: the whole axis.
   std::int64_t mp_run = 0;
@@ -73,12 +74,14 @@ std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t sta
 /// not folded. With pipeline_ends, `rank` must be one of them.
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank);
 std::int64_t size(const Grid& grid, const Group& group);
+/// Returns whether ranks of a stage take part.
+bool has_stage(const Grid& grid, const Group& group, std::int64_t stage);
 /// Returns the position of `rank` in members(...).
 std::int64_t index_in(const Grid& grid, const Group& group, std::int64_t rank);
 
 std::string_view to_text(Axis axis);
 std::optional<Axis> axis_from(std::string_view text);
-std::string to_text(const Group& group);  ///< "mp", "sharding,dp", "pp:ends", "mp:run2"
+std::string to_text(const Group& group);  ///< "mp", "sharding,dp", "pp:ends", "pp:ends2", "mp:run2"
 std::optional<Group> group_from(std::string_view text);
 
 }  // namespace plimsoll

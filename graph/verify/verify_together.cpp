@@ -170,8 +170,9 @@ class HappensBefore {
     }
     key.group = std::get<CollectiveParams>(op.params).group;
     const bool across = key.group.axes.has(Axis::pp);
+    const std::int64_t last = stages() - std::max<std::int64_t>(1, key.group.pipeline_ends);
     key.from = across ? 0 : program.stage;
-    key.to = across ? stages() - 1 : program.stage;
+    key.to = across ? last : program.stage;
     if (key.group.axes.has(Axis::sharding)) key.owner = 0;
     return key;
   }
@@ -180,7 +181,7 @@ class HappensBefore {
     if (key.transfer) return 2;
     std::int64_t sides = 1;
     if (key.group.axes.has(Axis::pp))
-      sides = key.group.pipeline_ends ? std::min<std::int64_t>(2, stages()) : stages();
+      sides = key.group.pipeline_ends > 0 ? std::min<std::int64_t>(2, stages()) : stages();
     return key.group.axes.has(Axis::sharding) ? sides * owners_ : sides;
   }
 

@@ -180,8 +180,8 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
     const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
     for (std::size_t e = 0; e < bundle.size(); ++e) add(bundle[e].parameter, i, e, 1);
   }
-  // The stage of the head keeps a copy; the first one counts it in the norm. Of several instances
-  // that read it, the first one adds to its gradient last.
+  // The stage that reads the tied table keeps a copy; the first one counts it in the norm. Of
+  // several instances that read it, the first one adds to its gradient last.
   const auto is_tied = [&](const Placement& p) { return tied == p.parameter; };
   if (keeps_tied_copy && std::none_of(all.begin(), all.end(), is_tied)) {
     const auto reads = [&](const Instance& instance) {
@@ -234,7 +234,8 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    std::vector<Placement>& all) {
   const Strategy& strategy = context.strategy;
   std::optional<std::pair<TensorId, std::int64_t>> fixed;
-  if (tied && shards_gradients(strategy) && stage > 0 && stage == stage_of_head(strategy)) {
+  if (tied && shards_gradients(strategy) && stage > 0 &&
+      stage == stage_of_tied_table(context.job, strategy)) {
     ArenaLayout first;
     add_instances(graph, context, 0, first);
     std::vector<Placement> before = placements(graph, cut, first, tied, false, alignment);
@@ -309,13 +310,14 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
   const Strategy& strategy = context.strategy;
   const bool owned = classes_by_owner(strategy);
   std::optional<TensorId> shared;
-  if (tied && stage_of_head(strategy) > 0) shared = *tied;
+  if (tied && stage_of_tied_table(context.job, strategy) > 0) shared = *tied;
   const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
   const auto limit = [&](Bytes bytes) {
     if (owned && strategy.collective_fusion == CollectiveFusion::none) return Bytes(0);
     return limited ? bytes : layout.gradients.offset(layout.elements);
   };
-  const bool alone = stage_of_head(strategy) > 0 || reduces_per_micro_batch(strategy);
+  const bool alone =
+      stage_of_tied_table(context.job, strategy) > 0 || reduces_per_micro_batch(strategy);
   const auto begins = [&](bool of_parameters) {
     std::vector<bool> result;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -379,7 +381,8 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<Placement> all =
-      placements(graph, cut, layout, tied, tied && stage == stage_of_head(strategy), alignment);
+      placements(graph, cut, layout, tied,
+                 tied && stage == stage_of_tied_table(context.job, strategy), alignment);
   const bool owned = classes_by_owner(strategy);
   if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
   gather_types(types, all);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "passes/cut/range_routine.h"
+#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 
@@ -349,8 +350,9 @@ std::vector<std::size_t> GradientReductions::finish() {
   // The update waits for what was sent last.
   for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
   given_up_waits_.clear();
-  const std::int64_t stage = build_.program.stage, head = stage_of_head(context_.strategy);
-  const bool shares = head > 0 && (stage == 0 || stage == head);
+  const std::int64_t stage = build_.program.stage,
+                     table = stage_of_tied_table(context_.job, context_.strategy);
+  const bool shares = table > 0 && (stage == 0 || stage == table);
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     if (finished_[b] || !is_kept(b)) continue;
     std::vector<Wait> waits = {{added_[b], {}}};
@@ -358,7 +360,8 @@ std::vector<std::size_t> GradientReductions::finish() {
       Op tied;
       tied.kind = OpKind::all_reduce;
       tied.stream = Stream::world;
-      tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
+      tied.params =
+          CollectiveParams{Group{{Axis::pp}, context_.strategy.pp - table}, Reduction::sum};
       reduce_kept_bucket(b, tied, waits);
       waits = {{reductions_.back(), {}}};
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/stage_blocks.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -332,7 +333,7 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
       int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
   if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
   const bool shares = job.tied_embeddings || job.mtp;  // the embedding, with the head or modules
-  if (shares && strategy.pp > 2 && stage_of_head(strategy) > 0) add(2);
+  if (shares && strategy.pp > 2 && stage_of_tied_table(job, strategy) > 0) add(2);
   return total;
 }
 

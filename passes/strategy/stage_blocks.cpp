@@ -100,6 +100,23 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
   return layers;
 }
 
+std::vector<std::int64_t> parts_of_modules(const Job& job,
+                                           std::span<const std::int64_t> layers_per_part) {
+  std::vector<std::int64_t> parts;
+  std::int64_t left = total_layers(job) - dealt_layers(job);
+  for (std::size_t part = layers_per_part.size(); left > 0 && part-- > 0;) {
+    if (layers_per_part[part] > 0) parts.push_back(std::int64_t(part));
+    left -= layers_per_part[part];
+  }
+  return parts;
+}
+
+std::int64_t stage_of_tied_table(const Job& job, const Strategy& strategy) {
+  if (!job.mtp) return stage_of_head(strategy);
+  const std::int64_t part = parts_of_modules(job, layers_per_part(job, strategy)).front();
+  return place_of(strategy.schedule, strategy.pp, part).stage;
+}
+
 std::vector<BlockShape> block_shapes(const Graph& graph) {
   std::vector<BlockShape> shapes;
   for (const Block& block : graph.blocks)

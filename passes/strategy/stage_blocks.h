@@ -41,6 +41,13 @@ std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
                                        std::span<const std::int64_t> layers_per_part,
                                        std::int64_t part);
 
+/// Returns the parts of the model that have MTP modules.
+std::vector<std::int64_t> parts_of_modules(const Job& job,
+                                           std::span<const std::int64_t> layers_per_part);
+/// Returns the stage that reads the embedding's table, too: that of the MTP modules, which legal
+/// strategies do not part, or that of the head.
+std::int64_t stage_of_tied_table(const Job& job, const Strategy& strategy);
+
 /// Returns the layers of each part that a layout in Megatron-Core's words states:
 /// Et*3|t*4|(t|)*2L. E is the embedding, t a layer, m an MTP module, which counts as a layer here,
 /// L the loss, and | ends a part; `*3` repeats what stands before it, a letter or a (...); commas

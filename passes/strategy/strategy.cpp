@@ -8,6 +8,7 @@
 #include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
+#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
@@ -192,6 +193,21 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
       "embedding_as_layers {} or loss_as_layers {} is more than a chunk's share", embedding, loss));
 }
 
+/// A stage with MTP modules has a copy of the embedding's table. Only one has a copy.
+Verdict modules_are_together(const Job& job, const Strategy& strategy) {
+  for (const std::int64_t part : parts_of_modules(job, strategy.layer_split)) {
+    const std::int64_t stage = place_of(strategy.schedule, strategy.pp, part).stage;
+    if (stage != stage_of_tied_table(job, strategy))
+      return Verdict::no("layer_split gives several stages MTP modules; they go on one stage");
+    if (job.tied_embeddings && stage != stage_of_head(strategy)) {
+      return Verdict::no(
+          "layer_split gives MTP modules to another stage than the head's; with tied_embeddings "
+          "both read the embedding's table");
+    }
+  }
+  return Verdict::yes();
+}
+
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t layers = total_layers(job);
   const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
@@ -226,12 +242,7 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   if (sum != layers) {
     return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
   }
-  if (job.mtp && split.back() < job.mtp->depths) {
-    return Verdict::no(fmt::format(
-        "layer_split gives the last chunk {} layers; it has the {} MTP modules, which share tables "
-        "with the head",
-        split.back(), job.mtp->depths));
-  }
+  if (Verdict verdict = modules_are_together(job, strategy); !verdict) return verdict;
   const std::vector<std::int64_t> by_stage = layers_per_stage(job, strategy);
   for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
     const bool end = parts > 1 && (stage == 0 || stage == stage_of_head(strategy));

@@ -91,13 +91,12 @@ std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group
     if (const auto known = groups_.find(key); known != groups_.end()) return known->second;
   }
   const std::int64_t ranks = grid.world_size();
-  const std::int64_t last_stage = grid[Axis::pp] - 1;
   std::set<GroupSpread> found;
   std::vector<bool> seen(std::size_t(ranks), false);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     if (seen[std::size_t(rank)]) continue;
     const std::int64_t stage = grid.coordinates(rank)[std::size_t(Axis::pp)];
-    if (group.pipeline_ends && stage != 0 && stage != last_stage) continue;
+    if (!has_stage(grid, group, stage)) continue;
     const std::vector<std::int64_t> instance = members(grid, group, rank);
     for (std::int64_t member : instance) seen[std::size_t(member)] = true;
     found.insert(costs_.spread(instance));

@@ -79,7 +79,7 @@ StepTail step_tail(const Program& program, std::int64_t last_calls, const LeastC
     tail.dispatch += dispatch_of(costed, id);
     for (std::size_t i : meetings_of(routine)) {
       const auto& group = std::get<CollectiveParams>(routine.ops[i].params).group;
-      tail.meetings.push_back({group.pipeline_ends, costed.durations[id.index()][i], {}});
+      tail.meetings.push_back({group.pipeline_ends > 0, costed.durations[id.index()][i], {}});
     }
   }
   for (std::size_t source = 0; source <= tail.meetings.size(); ++source) {

@@ -16,7 +16,7 @@ using PathsFrom = std::vector<Picoseconds>;
 
 /// A collective that ranks of several stages take part in.
 struct Meeting {
-  bool pipeline_ends = false;  ///< only the first and the last stage take part
+  bool pipeline_ends = false;  ///< only the two stages with a tied table take part
   Picoseconds duration;
   PathsFrom posted;
 };

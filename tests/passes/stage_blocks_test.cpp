@@ -138,5 +138,33 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
   EXPECT_EQ(refused("E(t|t*4L"), "layer_split=E(t|t*4L: a layout with a ) for each ( is required");
 }
 
+TEST(StageBlocks, MtpModulesComeOnTopOfTheLastPart) {
+  Job job = read_job("deepseek-v3");
+  Strategy strategy;
+  strategy.pp = 2;
+  strategy.loss_as_layers = 3;
+  EXPECT_EQ(layers_per_part(job, strategy), (Layers{32, 30}));
+  strategy.loss_as_layers = 0;
+  strategy.layer_split = {31, 31};
+  const auto reason = [&] {
+    const Verdict verdict = legal(job, strategy, strategy.pp);
+    return verdict ? std::string() : verdict.reason();
+  };
+  EXPECT_EQ(reason(), "");
+  EXPECT_EQ(stage_of_tied_table(job, strategy), 1);
+  // On another stage than the head, as Et*3|(tt|)*29m|L has them.
+  strategy.pp = 3;
+  strategy.layer_split = {31, 31, 0};
+  EXPECT_EQ(reason(), "");
+  EXPECT_EQ(stage_of_tied_table(job, strategy), 1);
+  job.tied_embeddings = true;
+  EXPECT_EQ(reason(),
+            "layer_split gives MTP modules to another stage than the head's; with tied_embeddings "
+            "both read the embedding's table");
+  job.mtp->depths = 2;
+  strategy.layer_split = {31, 31, 1};
+  EXPECT_EQ(reason(), "layer_split gives several stages MTP modules; they go on one stage");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -98,6 +98,8 @@ class MtpSplits : public testing::TestWithParam<std::tuple<bool, MtpSplit>> {};
 
 TEST_P(MtpSplits, TrainTheModelOfOneRank) {
   const auto& [tied, split] = GetParam();
+  const bool apart = std::string(split.fields).ends_with("+0");  // modules and head
+  if (tied && apart) GTEST_SKIP() << "both would read the table";
   const Job plain = mtp_job(2, tied), job = split.experts ? with_experts(plain) : plain;
   const auto one = nano_programs(nano_strategy("", 1, {}), job);
   const TrainResult expected = train_steps(one, job);
@@ -134,6 +136,9 @@ INSTANTIATE_TEST_SUITE_P(
                         MtpSplit{"pp=2,schedule=zb_h1", 4},
                         MtpSplit{"pp=2,virtual_stages=2,schedule=zb_v", 4},
                         MtpSplit{"pp=2,virtual_stages=2", 4}, MtpSplit{"cp=2"},
+                        MtpSplit{"pp=4,layer_split=1+3+2+0", 4},
+                        MtpSplit{"pp=3,sharding_degree=2,sharding_stage=2,layer_split=2+4+0", 2},
+                        MtpSplit{"pp=2,virtual_stages=2,schedule=zb_v,layer_split=2+2+2+0", 4},
                         MtpSplit{"dp=2,sharding_degree=2,sharding_stage=1"},
                         MtpSplit{"pp=2,sharding_degree=2,sharding_stage=2", 2},
                         MtpSplit{"sharding_degree=2,sharding_stage=3", 2, Recompute::full},

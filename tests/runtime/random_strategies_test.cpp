@@ -127,7 +127,7 @@ Flops model_flops(Job job, const Strategy& strategy) {
 Flops scores_again(const Job& job) {
   const AttentionParams params{.sequence = job.sequence, .window = job.window};
   const double scores = double(job.sequence * job.sequence) * share_in_window(params);
-  return Flops(double(job.layers * job.global_batch) * 2 * double(job.heads * head_width(job)) *
+  return Flops(double(total_layers(job) * job.global_batch) * 2 * double(job.heads * head_width(job)) *
                scores);
 }
 

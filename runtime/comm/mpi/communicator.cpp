@@ -153,9 +153,7 @@ void MpiCommunicator::make_group(const Group& group, Stream stream) {
   made->group = group;
   made->stream = stream;
   const std::int64_t rank = world_.index();
-  const std::int64_t stages = grid_[Axis::pp];
-  const std::int64_t stage = grid_.coordinates(rank)[std::size_t(Axis::pp)];
-  const bool inside = !group.pipeline_ends || stage == 0 || stage == stages - 1;
+  const bool inside = has_stage(grid_, group, grid_.coordinates(rank)[std::size_t(Axis::pp)]);
   if (inside) made->ranks = members(grid_, group, rank);
   const int color = inside ? int(made->ranks.front()) : MPI_UNDEFINED;
   check_mpi(MPI_Comm_split(world_.comm(), color, int(rank), &made->comm), "split the processes");

@@ -34,8 +34,7 @@ std::set<std::pair<Group, Stream>> groups_of(std::span<const Program> programs) 
 }
 
 std::vector<std::int64_t> part_of(const Grid& grid, const Group& group, std::int64_t rank) {
-  const std::int64_t stage = stage_of(grid, rank);
-  const bool inside = !group.pipeline_ends || stage == 0 || stage == grid[Axis::pp] - 1;
+  const bool inside = has_stage(grid, group, stage_of(grid, rank));
   return inside ? members(grid, group, rank) : std::vector<std::int64_t>();
 }
 
