@@ -106,10 +106,19 @@ void lengthen(Calibration& calibration, OpKind kind, double times) {
 
 }  // namespace
 
+Job with_measured_load(Job job, const Measured& measured) {
+  const std::optional<double> load = measured_load(measured);
+  if (job.experts && load) job.experts->load = *load;
+  return job;
+}
+
 Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) {
   INVARIANT(basis.measured.has_value(), "a refit corrects what was measured");
   const Calibration& calibration = *basis.measured;
-  const Evaluation before = predict_plan(plan, basis, calibration);
+  const Seconds planned = predict_plan(plan, basis, calibration).prediction.step_time;
+  Plan loaded = plan;
+  loaded.job = with_measured_load(plan.job, measured);
+  const Evaluation before = predict_plan(loaded, basis, calibration);
   ByPlace by_place;
   collect(before.timeline, &Durations::predicted, by_place);
   collect(measured.timeline, &Durations::measured, by_place);
@@ -145,7 +154,8 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
 
   Refit result;
   result.calibration = calibration;
-  result.before = before.prediction.step_time;
+  result.before = planned;
+  result.job = loaded.job;
   result.measured = measured.median_step_time;
   std::vector<FittedValue> values;
   if (predicted.empty()) {
@@ -180,7 +190,7 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
     result.calibration.versions.push_back(
         fmt::format("refitted by a run of {}: {}", measured.date, moved));
   }
-  result.after = predict_plan(plan, basis, result.calibration).prediction.step_time;
+  result.after = predict_plan(loaded, basis, result.calibration).prediction.step_time;
   return result;
 }
 
@@ -191,6 +201,8 @@ std::string refit_text(const Refit& refit) {
       "measured {}\n",
       to_text(refit.before), error(refit.before), to_text(refit.after), error(refit.after),
       to_text(refit.measured));
+  if (refit.job.experts)
+    text += fmt::format("  load of experts: {:.3f}\n", refit.job.experts->load);
   text += fmt::format("  {:26}{:>8}{:>11}{:>11}{:>8}  90 %\n", "term", "ops", "predicted",
                       "measured", "factor");
   for (const RefitTerm& term : refit.terms) {

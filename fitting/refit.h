@@ -32,6 +32,9 @@ struct Refit {
   std::vector<RefitTerm> terms;  ///< the kinds that ran, in order of OpKind
   /// step time: predicted by the old and by the new calibration; measured median
   Seconds before, after, measured;
+  /// The plan's job, with the load of its experts that was measured. The fit and `after` are for
+  /// this load.
+  Job job;
 };
 
 /// Takes each op of each routine as one measurement: the median of its durations in the traced
@@ -41,9 +44,15 @@ struct Refit {
 /// logarithm). A kind keeps its curve where the run does not narrow this by a tenth. Host time
 /// between ops has no term, since a traced step does not separate it from the cost of tracing.
 ///
+/// Where the run measured how rows were shared out among experts, the fit is for that load, so that
+/// curves are not charged for it.
+///
 /// `basis` is the one with which the plan was made; it must hold measurements. `versions` of the
 /// new calibration says which factors changed it.
 Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis);
+
+/// Returns the job with the load of its experts that a run measured, if it did.
+Job with_measured_load(Job job, const Measured& measured);
 
 std::string refit_text(const Refit& refit);
 /// Returns `comparison` (planner compare --json) with the key `refit`

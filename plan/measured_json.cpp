@@ -78,7 +78,38 @@ std::vector<std::vector<Traffic>> all_traffic_from(JsonObject& object, std::size
   return by_rank;
 }
 
+Json experts_json(const std::vector<MeasuredExperts>& experts) {
+  Json json = Json::array();
+  for (const MeasuredExperts& one : experts) {
+    json.push_back({{"layer", one.layer}, {"choices", one.choices}, {"dropped", one.dropped}});
+    if (one.load == 0) continue;
+    json.back()["load"] = one.load;
+    json.back()["highest_load"] = one.highest_load;
+  }
+  return json;
+}
+
+MeasuredExperts experts_from(JsonObject& object) {
+  MeasuredExperts one;
+  one.layer = object.integer("layer", 0, kMostJsonInteger);
+  one.choices = object.integer("choices", 0, kMostJsonInteger);
+  one.dropped = object.integer("dropped", 0, one.choices);
+  if (object.has("load")) {
+    one.load = object.number("load", 1, double(kMostJsonInteger));
+    one.highest_load = object.number("highest_load", 1, double(kMostJsonInteger));
+  }
+  object.finish();
+  return one;
+}
+
 }  // namespace
+
+std::optional<double> measured_load(const Measured& measured) {
+  double sum = 0;
+  for (const MeasuredExperts& one : measured.experts) sum += one.load;
+  if (sum == 0) return std::nullopt;
+  return sum / double(measured.experts.size());
+}
 
 std::string measured_text(const Measured& measured) {
   Json step_times = Json::array();
@@ -102,6 +133,7 @@ std::string measured_text(const Measured& measured) {
     json["loss_scales"] = numbers_json(measured.loss_scales);
     json["skipped_steps"] = measured.skipped_steps;
   }
+  if (!measured.experts.empty()) json["experts"] = experts_json(measured.experts);
   if (!measured.device.empty()) {
     json["device"] = measured.device;
     json["device_memory_before_bytes"] = measured.device_memory_before.count();
@@ -142,6 +174,10 @@ Measured parse_measured(std::string_view text, const std::string& file) {
     measured.device = object.text("device");
     measured.device_memory_before = byte_count(object, "device_memory_before_bytes");
     measured.device_memory = byte_count(object, "device_memory_bytes");
+  }
+  if (object.has("experts")) {
+    for (JsonObject& entry : object.objects("experts"))
+      measured.experts.push_back(experts_from(entry));
   }
   measured.timeline = timeline_from(object.object("timeline"));
   measured.traffic = all_traffic_from(object, measured.timeline.memory.size());

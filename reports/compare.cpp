@@ -274,6 +274,8 @@ Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
   comparison.ranks = compare_ranks(plan, measured, files);
   compare_times(plan, measured, comparison);
   comparison.traffic = compare_traffic(plan, measured);
+  comparison.experts = measured.experts;
+  if (plan.job.experts && plan.strategy.ep > 1) comparison.predicted_load = plan.job.experts->load;
   comparison.bytes_equal = !traffic_sentence(comparison) &&
                            std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
                                        [](const RankComparison& rank) { return equal(rank); });

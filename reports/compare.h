@@ -48,6 +48,10 @@ struct Comparison {
   std::vector<TrafficComparison> traffic;   ///< by rank and group
   std::vector<KindComparison> ops;          ///< kinds that occur on either side
   TimePair exposed_wait, exposed_transfer;  ///< per step, mean over ranks
+  /// Jobs with experts, where the run read what routers chose: each layer, and the load for which
+  /// times are predicted.
+  std::vector<MeasuredExperts> experts;
+  double predicted_load = 1;
   /// Whether peak memory, every class of memory and the bytes sent over each group are equal on
   /// every rank.
   bool bytes_equal = false;

@@ -23,6 +23,18 @@ Json rank_json(const RankComparison& rank) {
           {"by_class", std::move(by_class)}};
 }
 
+Json experts_json(const Comparison& comparison) {
+  if (comparison.experts.empty()) return nullptr;
+  Json layers = Json::array();
+  for (const MeasuredExperts& one : comparison.experts) {
+    layers.push_back({{"layer", one.layer},
+                      {"choices", one.choices},
+                      {"dropped", one.dropped},
+                      {"load", one.load > 0 ? Json(one.load) : Json(nullptr)}});
+  }
+  return {{"predicted_load", comparison.predicted_load}, {"layers", std::move(layers)}};
+}
+
 }  // namespace
 
 std::string comparison_json(const Comparison& comparison) {
@@ -57,7 +69,8 @@ std::string comparison_json(const Comparison& comparison) {
              {"transfer_s", seconds_json(comparison.exposed_transfer)}}},
            {"ops", std::move(ops)},
            {"ranks", std::move(ranks)},
-           {"traffic", std::move(traffic)}});
+           {"traffic", std::move(traffic)},
+           {"experts", experts_json(comparison)}});
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
 // The comparison as tables for a terminal.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reports/compare.h"
 #include "reports/numbers.h"
 
@@ -62,12 +64,26 @@ std::string traffic_table(const Comparison& comparison) {
   return text;
 }
 
+std::string experts_table(const Comparison& comparison) {
+  if (comparison.experts.empty()) return "";
+  std::string text = fmt::format("\n{:<8}{:<22}{:>18}{:>18}\n", "Layer", "Load of experts",
+                                 "predicted", "measured");
+  for (const MeasuredExperts& one : comparison.experts) {
+    const double dropped = double(one.dropped) / double(std::max<std::int64_t>(one.choices, 1));
+    text += fmt::format("  {:<6}{:<22}{:>18.3f}{:>18}  {} of choices dropped\n", one.layer,
+                        "fullest rank, mean", comparison.predicted_load,
+                        one.load > 0 ? fmt::format("{:.3f}", one.load) : "-", percent(dropped));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string comparison_text(const Comparison& comparison) {
   std::string text = comparison.verdict + "\n" + comparison.provenance + "\n\n" +
                      times_table(comparison) + "\n" + ops_table(comparison) + "\n" +
-                     bytes_table(comparison) + traffic_table(comparison);
+                     bytes_table(comparison) + traffic_table(comparison) +
+                     experts_table(comparison);
   if (!comparison.makes_timing_claim) {
     text += fmt::format("\nTimes are shown, not judged: {}.\n", comparison.no_claim_reason);
   }

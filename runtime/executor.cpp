@@ -102,6 +102,7 @@ struct Executor::State {
   void release(BufferId id);
   void record_memory();
   void record(const PreparedCall& call, const Op& op, const CommunicationTimes& times);
+  void record_rows(const PreparedCall& call, const PreparedOp& op);
   RankMemory memory() const;
 
   const ExecutorOptions options;
@@ -125,9 +126,10 @@ struct Executor::State {
   const char* routine = "";
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
-  DeviceTimes device_times;      ///< of the traced step
-  std::vector<Traffic> traffic;  ///< of the last traced step
-  PhaseFlops flops;              ///< of the same
+  DeviceTimes device_times;        ///< of the traced step
+  std::vector<Traffic> traffic;    ///< of the last traced step
+  PhaseFlops flops;                ///< of the same
+  std::vector<RoutedRows> routed;  ///< of the same
 };
 
 StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
@@ -135,6 +137,7 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   trace = into;
   if (trace != nullptr) {
     traffic.clear();
+    routed.clear();
     flops = {};
     if (device != nullptr) begin_device_trace();
   }
@@ -284,6 +287,26 @@ void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
   op.kernel->run(op.inputs, op.outputs, position);
   flops[std::size_t(op.op->phase)] += op.kernel->flops();
   record(call, *op.op, {begin, begin, now()});
+  record_rows(call, op);
+}
+
+/// Reads what a router's ops have just written.
+void Executor::State::record_rows(const PreparedCall& call, const PreparedOp& op) {
+  const bool forward = op.op->phase == Phase::forward;
+  const auto* limit = std::get_if<LimitParams>(&op.op->params);
+  const auto* place = std::get_if<PlaceParams>(&op.op->params);
+  if (!forward || (limit == nullptr && place == nullptr)) return;
+  const auto index = std::uint64_t(&call - prepared.calls.data());
+  if (routed.empty() || routed.back().call != index) routed.push_back({.call = index});
+  const TensorId written = limit != nullptr ? op.op->outputs[0] : op.op->outputs.back();
+  const std::int64_t count = elements(call.routine->tensors[written.index()].shape);
+  if (place != nullptr && place->parts > 1)
+    routed.back().rows = reinterpret_cast<const std::int32_t*>(op.outputs.back())[count - 1];
+  if (limit == nullptr || limit->capacity == 0) return;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float chosen = reinterpret_cast<const float*>(op.outputs[0])[i];
+    routed.back().dropped += std::max<std::int64_t>(0, std::int64_t(chosen) - limit->capacity);
+  }
 }
 
 void Executor::State::post(std::uint32_t index) {
@@ -406,6 +429,8 @@ RankMemory Executor::memory() const { return state_->memory(); }
 const std::vector<Traffic>& Executor::traffic() const { return state_->traffic; }
 
 const PhaseFlops& Executor::flops() const { return state_->flops; }
+
+const std::vector<RoutedRows>& Executor::routed() const { return state_->routed; }
 
 std::vector<float> Executor::gradients() const {
   return gradient_values(state_->program, state_->arena);

@@ -46,6 +46,14 @@ struct StepResult {
   std::int64_t skipped = 0;  ///< steps without update so far
 };
 
+/// A RoutedRows holds what one call's experts got. Ranks that are equal in mp and cp choose for the
+/// same tokens.
+struct RoutedRows {
+  std::uint64_t call = 0;    ///< index in Program::calls
+  std::int64_t dropped = 0;  ///< choices of the rank's whole sequences that found no room
+  std::int64_t rows = -1;    ///< rows at this rank's experts, where ranks share experts out
+};
+
 class Executor {
  public:
   /// Allocates the arena, builds kernels and initialises parameters. It is called on the thread
@@ -75,6 +83,9 @@ class Executor {
   const std::vector<Traffic>& traffic() const;
   /// Returns the FLOPs of the kernels in that step.
   const PhaseFlops& flops() const;
+  /// Returns the rows of experts in that step's forward, in order of calls. A device keeps them to
+  /// itself.
+  const std::vector<RoutedRows>& routed() const;
   /// Return copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;
   std::vector<float> parameters() const;

@@ -148,9 +148,9 @@ class ExpertSplitter {
       between.insert(between.end(), behind.begin(), behind.begin() + 2);
       behind.erase(behind.begin(), behind.begin() + 2);
     }
-    // Ops behind the exchange, such as received_ends, wait for it.
+    // Ops behind the last communication, such as received_ends, wait for it.
     auto last = before.end();
-    while (last != before.begin() && std::prev(last)->stream != Stream::experts) --last;
+    while (last != before.begin() && !communicates(std::prev(last)->kind)) --last;
     before.insert(last, up.begin(), up.end());
     out_.erase(first, out_.end());
     for (const auto* ops : {&before, &between, &down, &behind})

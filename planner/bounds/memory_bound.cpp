@@ -99,6 +99,7 @@ class ChunkCalls {
         strategy.persistence_threshold > 0 || classes_by_owner(strategy)) {
       return {};  // owners receive what others own only
     }
+    if (resident_parameters(strategy).experts) return {};  // some of a block's are not gathered
     const bool ahead =
         strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();
     return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());

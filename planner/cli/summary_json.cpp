@@ -5,6 +5,7 @@
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
+#include "predict/expert_memory.h"
 
 namespace plimsoll {
 namespace {
@@ -97,6 +98,19 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
   return line_text(json);
 }
 
+namespace {
+
+Json expert_memory_json(const std::optional<ExpertMemory>& memory) {
+  if (!memory) return nullptr;
+  return {{"rows_percent", memory->rows_percent},
+          {"most_percent", memory->most_percent},
+          {"balanced_peak_bytes", memory->balanced.count()},
+          {"peak_bytes", memory->stated.count()},
+          {"most_peak_bytes", memory->most.count()}};
+}
+
+}  // namespace
+
 std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
                             const Evaluation& evaluation, std::span<const StageMemory> memory) {
   const Target& target = loaded.target;
@@ -113,6 +127,7 @@ std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy
                     {"prediction", prediction_json(evaluation.prediction)},
                     {"step", step_json(evaluation)},
                     {"memory", std::move(stages)},
+                    {"expert_memory", expert_memory_json(expert_memory(target, strategy))},
                     {"outside_program_bytes", outside_program(target, strategy).count()},
                     {"reserve_bytes", target.reserve.count()},
                     {"simulated_ranks", ranks},

@@ -26,6 +26,7 @@ struct CompareOptions {
   /// Corrects the calibration that the plan was made with, and writes it to `output` where given.
   bool refit = false;
   std::string cluster, output;
+  std::string job_output;  ///< where the job goes with the load of experts that was measured
   std::vector<std::string> calibration;
 };
 
@@ -64,6 +65,7 @@ ExitCode run_compare(const CompareOptions& options) {
   std::vector<std::string> inputs = options.calibration;
   inputs.insert(inputs.end(), {options.plan, options.measured, options.cluster});
   check_output("-o", options.output, inputs);
+  check_output("--job-output", options.job_output, inputs);
   const Plan plan = read_legal_plan(options.plan);
   const Measured measured = read_measured(options.measured);
   const Comparison comparison =
@@ -76,6 +78,14 @@ ExitCode run_compare(const CompareOptions& options) {
       print_note(fmt::format("wrote {}\n", options.output));
     }
     text = options.json ? refit_json(text, found, options.output) : text + refit_text(found);
+  }
+  if (!options.job_output.empty()) {
+    if (!measured_load(measured)) {
+      throw UsageError(
+          "--job-output: the run did not measure a load of experts; that needs ep above 1");
+    }
+    write_file_atomically(options.job_output, job_text(with_measured_load(plan.job, measured)));
+    print_note(fmt::format("wrote {}\n", options.job_output));
   }
   print_result(text);
   if (comparison.bytes_equal && comparison.time_within) return ExitCode::ok;
@@ -104,6 +114,8 @@ void add_compare(CLI::App& app, Action& action) {
   command
       .add_option("-o,--output", options->output, "with --refit: write the new calibration here")
       ->needs(refit);
+  command.add_option("--job-output", options->job_output,
+                     "write the plan's job here, with the load of experts that was measured");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_compare(*options); }; });
 }

@@ -13,6 +13,7 @@
 #include "planner/commands/commands.h"
 #include "planner/refusal/least_changes.h"
 #include "planner/search/search.h"
+#include "predict/expert_memory.h"
 #include "reports/trace.h"
 
 namespace plimsoll {
@@ -27,11 +28,12 @@ struct SimulateOptions {
 std::string simulation_text(const LoadedTarget& loaded, const Strategy& strategy,
                             const Evaluation& evaluation, std::span<const StageMemory> memory,
                             bool oversubscribed) {
-  return fmt::format("{}\n{}{}{}\n{}{}{}", headline(loaded, oversubscribed),
-                     efficiency_line(loaded), describe_parameters(stated_job(loaded)),
-                     strategy_summary(strategy),
-                     describe_step(evaluation.prediction, !oversubscribed),
-                     describe(evaluation.parts), describe(memory, loaded.target.framework()));
+  const auto experts = expert_memory(loaded.target, strategy);
+  return fmt::format(
+      "{}\n{}{}{}\n{}{}{}{}", headline(loaded, oversubscribed), efficiency_line(loaded),
+      describe_parameters(stated_job(loaded)), strategy_summary(strategy),
+      describe_step(evaluation.prediction, !oversubscribed), describe(evaluation.parts),
+      describe(memory, loaded.target.framework()), experts ? describe(*experts) : "");
 }
 
 std::string why_unfit(const Filling& fullest) {

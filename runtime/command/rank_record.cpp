@@ -109,6 +109,7 @@ std::string to_bytes(const RankRecord& record) {
   writer.values(record.parameters.data(), record.parameters.size());
   writer.values(record.traffic.data(), record.traffic.size());
   writer.value(record.flops);
+  writer.values(record.routed.data(), record.routed.size());
   writer.value(record.resident);
   writer.values(record.device.data(), record.device.size());
   writer.value(record.device_memory_before);
@@ -130,6 +131,7 @@ RankRecord record_from(const std::string& bytes) {
   record.parameters = reader.values<std::vector<float>>();
   record.traffic = reader.values<std::vector<Traffic>>();
   record.flops = reader.value<PhaseFlops>();
+  record.routed = reader.values<std::vector<RoutedRows>>();
   record.resident = reader.value<Bytes>();
   record.device = reader.values<std::string>();
   record.device_memory_before = reader.value<Bytes>();

@@ -22,6 +22,7 @@ struct RankRecord {
   std::vector<float> gradients, parameters;  ///< when kept
   std::vector<Traffic> traffic;              ///< communications of the last step
   PhaseFlops flops = {};                     ///< FLOPs of the last step
+  std::vector<RoutedRows> routed;            ///< rows of experts in the last step
   Bytes resident;      ///< memory of its process; 0 where another rank of the process counts it
   std::string device;  ///< accelerators only, as in Measured
   Bytes device_memory_before, device_memory;

@@ -107,6 +107,17 @@ std::chrono::milliseconds deadline_of(double seconds) {
   return std::chrono::milliseconds(std::int64_t(count));
 }
 
+std::string experts_text(const std::vector<MeasuredExperts>& experts) {
+  if (experts.empty()) return "";
+  std::string text = "  layer   dropped choices  load of experts\n";
+  for (const MeasuredExperts& one : experts) {
+    text += fmt::format("{:7}  {:7} {:6.1f} %  {:>15}\n", one.layer, one.dropped,
+                        100 * double(one.dropped) / double(one.choices),
+                        one.load > 0 ? fmt::format("{:.3f}", one.load) : "all on a rank");
+  }
+  return text;
+}
+
 std::string summary(const Plan& plan, const Measured& measured) {
   std::string text =
       fmt::format("{}: {} on {} ranks, backend {}, {} steps\n", plan.job.name,
@@ -122,6 +133,7 @@ std::string summary(const Plan& plan, const Measured& measured) {
     text += fmt::format("{} of {} steps skipped: gradients overflowed at their loss scale\n",
                         measured.skipped_steps, measured.steps);
   }
+  text += experts_text(measured.experts);
   text += "  rank      peak bytes\n";
   for (const RankMemory& memory : measured.timeline.memory) {
     text += fmt::format("{:6}  {:14}\n", memory.rank, memory.peak.count());

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/command/measured_experts.h"
 #include "runtime/command/rank_record.h"
 #include "runtime/communicator.h"
 #include "runtime/executor.h"
@@ -113,6 +114,7 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
   }
   record.traffic = executor.traffic();
   record.flops = executor.flops();
+  record.routed = executor.routed();
   if (!options.keep_parameters) return;
   executor.gather_parameters();
   record.parameters = executor.parameters();
@@ -373,6 +375,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   std::vector<RankRecord> records = all_records(*run);
   if (records.empty()) return result;
   result.measured = measure(records, options.warm_up_steps, run->scales_loss);
+  result.measured.experts = measured_experts(programs, job, records);
   result.measured.backend = run->backends[0]->name();
   result.measured.communicator = run->communicators[0]->name();
   result.measured.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));

@@ -161,5 +161,16 @@ TEST_F(RefitTest, OpsThatAreTooShortDetermineNothing) {
   EXPECT_EQ(none.calibration.collectives, calibration_.collectives);
 }
 
+TEST(MeasuredLoad, GoesIntoTheJobAsTheMeanOverLayers) {
+  Job job = nano_job();
+  job.experts = Experts{.count = 4, .chosen = 2, .ffn_hidden = 16};
+  Measured measured;
+  EXPECT_EQ(with_measured_load(job, measured).experts->load, Experts().load);
+  measured.experts = {{.layer = 1, .choices = 64, .load = 1.25, .highest_load = 1.5},
+                      {.layer = 2, .choices = 64, .load = 1.75, .highest_load = 2}};
+  EXPECT_DOUBLE_EQ(with_measured_load(job, measured).experts->load, 1.5);
+  EXPECT_FALSE(with_measured_load(nano_job(), measured).experts);
+}
+
 }  // namespace
 }  // namespace plimsoll

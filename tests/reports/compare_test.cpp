@@ -69,6 +69,18 @@ TEST(Compare, SeesOneByteSentMore) {
       << comparison.verdict;
 }
 
+TEST(Compare, SetsTheLoadOfExpertsBesideThePredictedOne) {
+  const Plan plan = example_plan();
+  Measured measured = example_measured(plan);
+  EXPECT_NE(comparison_json(compare(plan, measured, 0.30)).find("\"experts\": null"),
+            std::string::npos);
+  measured.experts = {{.layer = 3, .choices = 200, .dropped = 5, .load = 1.25, .highest_load = 2}};
+  const Comparison comparison = compare(plan, measured, 0.30);
+  const std::string text = comparison_text(comparison), json = comparison_json(comparison);
+  EXPECT_NE(text.find("1.250  2.5 % of choices dropped"), std::string::npos) << text;
+  EXPECT_NE(json.find("\"dropped\": 5"), std::string::npos) << json;
+}
+
 TEST(Compare, MissesOutsideTheTolerance) {
   const Plan plan = example_plan();
   const Comparison comparison = compare(plan, example_measured(plan), 0.02);

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/cluster/cluster.h"
 #include "passes/pipeline.h"
+#include "plan/measured.h"
+#include "simulator/simulate.h"
 #include "tests/runtime/nano.h"
 
 namespace plimsoll {
@@ -120,6 +123,72 @@ INSTANTIATE_TEST_SUITE_P(
                "overlap_shared_experts=true"},
         Shared{"dp=2,ep=2,expert_dispatch=all_gather,overlap_shared_experts=true"}),
     [](const auto& info) { return "Case" + std::to_string(info.index); });
+
+std::vector<MeasuredExperts> measured_experts_of(const Job& job, const std::string& strategy,
+                                                 std::int64_t micro_batches) {
+  TrainOptions options;
+  options.steps = 2;
+  options.warm_up_steps = 0;
+  const auto programs = nano_programs(nano_strategy(strategy, micro_batches, {}), job);
+  Measured measured = train_nano(programs, options, job).measured;
+  const Measured read = parse_measured(measured_text(measured), "measured");
+  EXPECT_EQ(read.experts, measured.experts);
+  return measured.experts;
+}
+
+TEST(SharedExperts, CountDroppedChoicesAlikeOnAllRanks) {
+  const Job job = expert_job(0.75);
+  const auto one = measured_experts_of(job, "mp=1", 1);
+  ASSERT_EQ(one.size(), 2u);  // the first of three layers is dense
+  for (const char* strategy :
+       {"dp=2,ep=2,expert_rows_percent=200", "cp=2,mp=2,sequence_parallel=true",
+        "cp=2,dp=2,ep=4,expert_rows_percent=400", "pp=2,dp=2"}) {
+    SCOPED_TRACE(strategy);
+    const auto found = measured_experts_of(job, strategy, 2);
+    ASSERT_EQ(found.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(found[i].layer, std::int64_t(i) + 1);
+      EXPECT_EQ(found[i].choices, job.global_batch * job.sequence * 2);
+      EXPECT_GT(one[i].dropped, 0);
+      EXPECT_EQ(found[i].dropped, one[i].dropped);
+    }
+  }
+}
+
+TEST(SharedExperts, MeasureTheLoadOfTheFullestRank) {
+  const Job job = expert_job();
+  for (const MeasuredExperts& one :
+       measured_experts_of(job, "dp=4,ep=4,expert_rows_percent=400", 2)) {
+    EXPECT_GT(one.load, 1);
+    EXPECT_LT(one.load, 4);
+    EXPECT_GE(one.highest_load, one.load);
+    EXPECT_EQ(one.dropped, 0);
+  }
+  // One of two ranks with everything is the most that can be.
+  for (const MeasuredExperts& one : measured_experts_of(job, "dp=2", 2)) EXPECT_EQ(one.load, 0);
+}
+
+TEST(SharedExperts, AreComputedWhileRowsTravel) {
+  Job job = expert_job();
+  job.hidden = 1024;
+  job.heads = job.kv_heads = 8;
+  job.ffn_hidden = 4096;
+  job.sequence = 1024;
+  job.experts->ffn_hidden = 2048;
+  job.experts->shared_ffn_hidden = 2048;
+  job.precision = DType::bf16;
+  const Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                                       "/models/presets/clusters/dgx-a100-80gb.json");
+  const auto step_time = [&](const std::string& more) {
+    Strategy strategy = parse_strategy("dp=8,ep=8" + more);
+    const CostModel costs(cluster, std::nullopt, bundled_framework());
+    return simulate(lower({job, strategy, bundled_framework()}), costs, Folding::folded).step_time;
+  };
+  for (const char* dispatch : {"", ",expert_dispatch=all_gather"}) {
+    EXPECT_LT(step_time(std::string(dispatch) + ",overlap_shared_experts=true"),
+              step_time(dispatch));
+  }
+}
 
 TEST(SharedExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
   Job job = expert_job();
