@@ -1,6 +1,8 @@
 // Rows of experts are compared between the ranks that share the experts of a layer.
 #include "runtime/command/measured_experts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -12,12 +14,15 @@ namespace plimsoll {
 
 namespace {
 
-/// Returns the number in the model of the layer that a call is of.
+/// Returns the number in the model of the layer that a call is of. MTP modules follow the layers.
 std::int64_t layer_of(const Job& job, const Program& program, const Call& call) {
+  const std::string& routine = program.at(call.routine).name;
+  for (std::int64_t depth = 1; job.mtp && depth <= job.mtp->depths; ++depth) {
+    if (routine.starts_with(fmt::format("mtp{}.", depth))) return job.layers + depth - 1;
+  }
   const std::vector<FormLayers> forms = layer_forms(job);
   const std::int64_t index = call.layer.value_or(0);
   if (alternate(forms)) return index;
-  const std::string& routine = program.at(call.routine).name;
   for (const FormLayers& one : forms) {
     if (routine.starts_with(block_name(one.form, forms) + "."))
       return one.layers[std::size_t(index)];
