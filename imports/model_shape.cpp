@@ -15,8 +15,6 @@
 
 namespace plimsoll {
 
-using std::literals::operator""sv;
-
 namespace {
 
 /// Whether the file switches something on, where the architecture has a key for it.
@@ -130,7 +128,7 @@ void note_angles(ConfigFields& fields, const std::string& key, Imported& importe
                   type.empty() ? printable(value.dump()) : printable(type)));
 }
 
-constexpr std::string_view kChunkSize = "attention_chunk_size";
+constexpr const char* kChunkSize = "attention_chunk_size";
 
 /// Whether the layers with a window see chunks as long.
 bool sees_chunks(ConfigFields& fields, const Architecture& known) {
@@ -183,8 +181,7 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
       for (std::size_t i = 0; i < n; ++i) (*found)[i] = double(i) >= first;
     }
   }
-  for (const std::string_view key : {"max_window_layers"sv, "sliding_window"sv, kChunkSize})
-    fields.mark_read(std::string(key));
+  for (const char* key : {"max_window_layers", "sliding_window", kChunkSize}) fields.mark_read(key);
   return found;
 }
 

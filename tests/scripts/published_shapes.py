@@ -16,7 +16,8 @@ FLOPs are of the products of a forward pass, a multiply-add as 2. A share is of 
 
 GATED = {"llama", "mistral", "qwen2", "qwen2_vl", "phi3", "granite", "glm", "glm4", "stablelm", "internlm2", "exaone",
          "smollm3", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "mixtral", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
-         "olmo2", "minicpm3", "gpt_oss", "llama4", "llama4_text", "dbrx", "grok-1", "qwen2_moe", "cohere"}
+         "olmo2", "minicpm3", "gpt_oss", "llama4", "llama4_text", "dbrx", "grok-1", "qwen2_moe", "cohere",
+         "deepseek_v2", "deepseek_v3", "kimi_k2"}
 LEARNED = {"gpt2", "gpt_bigcode"}  # a table of positions, biases everywhere
 DEFAULTS = {"llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008}}
 # Norms: their number in a layer where it is not 2, and their vectors of h (a weight, a bias) where it is not one.
