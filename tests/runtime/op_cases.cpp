@@ -107,7 +107,7 @@ std::optional<OpCase> in_type(const OpCase& c, DType type, bool gradients) {
 std::vector<OpCase> op_cases(const OpSizes& sizes) {
   std::vector<OpCase> cases;
   for (const OpFamily* family : {&kDataOps, &kElementwiseOps, &kNormOps, &kMatmulOps, &kHeadOps,
-                                 &kContextOps, &kLossOps, &kExpertOps}) {
+                                 &kContextOps, &kLossOps, &kRouterOps, &kExpertOps}) {
     family->add_cases(cases, sizes);
   }
   for (OpCase& c : optimizer_cases(sizes)) cases.push_back(std::move(c));

@@ -49,6 +49,7 @@ extern const OpFamily kHeadOps;         // head_cases.cpp
 extern const OpFamily kContextOps;      // context_cases.cpp
 extern const OpFamily kDataOps;         // data_cases.cpp
 extern const OpFamily kLossOps;         // loss_cases.cpp
+extern const OpFamily kRouterOps;       // router_cases.cpp
 extern const OpFamily kExpertOps;       // expert_cases.cpp
 
 /// The slope of ALiBi, by the ratio of one slope to the next, as Press et al. 2022 state it for a

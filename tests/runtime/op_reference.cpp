@@ -54,7 +54,7 @@ void run_reference(const OpCase& c, Values& values) {
   const Operands o{c, values};
   if (run_attention_reference(o)) return;
   for (const OpFamily* family : {&kElementwiseOps, &kNormOps, &kMatmulOps, &kHeadOps, &kContextOps,
-                                 &kDataOps, &kLossOps, &kExpertOps}) {
+                                 &kDataOps, &kLossOps, &kRouterOps, &kExpertOps}) {
     for (const OpReference& reference : family->references) {
       if (reference.kind == c.op.kind) return reference.run(o);
     }

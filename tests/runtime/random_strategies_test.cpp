@@ -127,8 +127,8 @@ Flops model_flops(Job job, const Strategy& strategy) {
 Flops scores_again(const Job& job) {
   const AttentionParams params{.sequence = job.sequence, .window = job.window};
   const double scores = double(job.sequence * job.sequence) * share_in_window(params);
-  return Flops(double(total_layers(job) * job.global_batch) * 2 * double(job.heads * head_width(job)) *
-               scores);
+  return Flops(double(total_layers(job) * job.global_batch) * 2 *
+               double(job.heads * head_width(job)) * scores);
 }
 
 /// Multiplied as each rank's Program says, and beside what is repeated as the model says.
