@@ -391,8 +391,9 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   const auto arena = gradient_arena(graph);
   const DType summed = arena ? graph.at(*arena).dtype : kGradientType;
   for (const Placement& p : all) {
-    Segment segment = segment_of(graph, p.parameter, layout.instances[p.instance].layer,
-                                 layout.elements, strategy);
+    // A copy is of the one instance of its owner's block, whichever layer reads it.
+    const std::int64_t layer = p.entry ? layout.instances[p.instance].layer : 0;
+    Segment segment = segment_of(graph, p.parameter, layer, layout.elements, strategy);
     segment.group = attribute_group(groups, graph.at(p.parameter), context.job.optimizer);
     segment.norm_weight *= p.norm_share;
     if (owned) segment.owner = p.owner;

@@ -59,6 +59,18 @@ TEST(Mtp, CountsItsLossByItsWeight) {
   EXPECT_NEAR(added, 0.5 * std::log(double(job.vocab)), 0.1);  // untrained
 }
 
+// Layers that alternate are numbered through, and so are modules. The table that a module shares
+// is the embedding's all the same.
+TEST(Mtp, SharesTheTableBehindLayersThatAlternate) {
+  Job job = mtp_job(1, true);
+  job.window = 5;
+  job.window_pattern = {true, false};
+  const std::vector<double> one = losses_of_one_rank(job);
+  const auto two = train_steps(nano_programs(nano_strategy("pp=2", 2, {}), job), job);
+  for (std::size_t i = 0; i < one.size(); ++i)
+    EXPECT_NEAR(two.measured.losses[i], one[i], 1e-5 * one[i]) << i;
+}
+
 // A step of gradient descent against the gradient g lowers the loss of the same sequences by
 // rate |g|^2, but for what is of the second order, which two rates cancel.
 TEST(Mtp, HasTheGradientOfItsLoss) {
