@@ -39,13 +39,17 @@ bool has_fp8_parameters(const PublishedRun& run) {
          (run.fp8 == Fp8::delayed || run.fp8 == Fp8::current);
 }
 
-/// Returns the layers of each stage as the row states them. It is empty where the row does not
+/// Returns the layers of each stage, or of each of its chunks, as the row states them. It is empty where the row does not
 /// state them, or where they do not sum to the model's.
 std::vector<std::int64_t> stated_split(const PublishedRun& run) {
   std::vector<std::int64_t> split = run.layers_per_stage;
-  if (std::ssize(split) != run.pp || run.pp < 2) return {};
+  const std::int64_t chunks = run.pp * run.virtual_stages.value_or(1);
+  if ((std::ssize(split) != run.pp && std::ssize(split) != chunks) || run.pp < 2) return {};
   const std::int64_t sum = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-  if (sum == *run.layers) return split;
+  if (sum == *run.layers) {
+    split.back() += run.predicted_ahead;  // behind the layers
+    return split;
+  }
   if (sum != *run.layers + 2) return {};
   --split.front();
   --split.back();

@@ -79,6 +79,17 @@ TEST(ExpertRuns, LatentAttentionIsRead) {
   EXPECT_EQ(target.job.latent, (Latent{1536, 512, 128, 64, 128}));
 }
 
+TEST(ExpertRuns, ChunksHaveTheirLayersAndMtpModulesAreBehindTheLast) {
+  Json row = expert_row();
+  row["parallel"] = {{"tp", 1}, {"pp", 2}, {"vpp", 2}, {"dp", 8}, {"ep", 8}, {"zero_stage", 1}};
+  row["model"]["mtp_layers"] = 1;
+  row["layers_per_stage"] = {13, 13, 13, 9};
+  const PublishedTarget target = target_of(row, own_numbers());
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.job.mtp->depths, 1);
+  EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{13, 13, 13, 10}));
+}
+
 TEST(ExpertRuns, WhatIsNotBuiltIsNamed) {
   Json row = expert_row();
   row["moe"]["a2a_overlap"] = true;
