@@ -88,8 +88,8 @@ struct PublishedRun {
   /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.
   std::vector<std::int64_t> partition;
   std::optional<std::int64_t> parts_before_layers, parts_after_layers;
-  /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two more than the model has, the embedding and the
-  /// head count as a layer each. Empty: not stated.
+  /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two
+  /// more than the model has, the embedding and the head count as a layer each. Empty: not stated.
   std::vector<std::int64_t> layers_per_stage;
   /// The layers of the first and of the last stage, where the other stages share the rest.
   std::optional<std::int64_t> layers_of_ends;

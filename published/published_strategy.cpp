@@ -39,8 +39,8 @@ bool has_fp8_parameters(const PublishedRun& run) {
          (run.fp8 == Fp8::delayed || run.fp8 == Fp8::current);
 }
 
-/// Returns the layers of each stage, or of each of its chunks, as the row states them. It is empty where the row does not
-/// state them, or where they do not sum to the model's.
+/// Returns the layers of each stage, or of each of its chunks, as the row states them. It is empty
+/// where the row does not state them, or where they do not sum to the model's.
 std::vector<std::int64_t> stated_split(const PublishedRun& run) {
   std::vector<std::int64_t> split = run.layers_per_stage;
   const std::int64_t chunks = run.pp * run.virtual_stages.value_or(1);
