@@ -95,7 +95,7 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
 /// Returns the FLOPs of products of a step over all ranks, by the published formula: backward has
 /// twice the forward. Ranks of mp pad the vocabulary to a multiple. They copy key and value heads
 /// where there are too few, and each multiplies by the parameters that are not split: the pooler,
-/// the join of trunk and branch, routers, and the latents of attention.
+/// the join of trunk and branch, routers, the latents of attention, and what MTP modules join.
 Flops model_flops(Job job, const Strategy& strategy) {
   job.vocab = (job.vocab + strategy.mp - 1) / strategy.mp * strategy.mp;
   if (job.kv_heads < strategy.mp) job.kv_heads = strategy.mp;
@@ -110,14 +110,17 @@ Flops model_flops(Job job, const Strategy& strategy) {
   if (job.experts && !strategy.sequence_parallel) {  // the router, and a gate
     std::int64_t layers = 0;
     for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
+    if (job.mtp && has_experts(job, job.layers - 1)) layers += job.mtp->depths;
     const std::int64_t columns = job.experts->count + (job.experts->shared_gate ? 1 : 0);
     whole += Flops(2.0 * double(job.sequence * job.hidden * columns * layers));
   }
   if (job.latent && !strategy.sequence_parallel) {  // what all heads share
     const Latent& latent = *job.latent;
     const std::int64_t columns = latent.q_rank + latent.kv_rank + latent.rope;
-    whole += Flops(2.0 * double(job.sequence * job.hidden * columns * job.layers));
+    whole += Flops(2.0 * double(job.sequence * job.hidden * columns * total_layers(job)));
   }
+  if (job.mtp && !strategy.sequence_parallel)
+    whole += Flops(4.0 * double(job.sequence * job.hidden * job.hidden * job.mtp->depths));
   forward += whole * double(strategy.mp - 1);
   return 3.0 * forward * double(job.global_batch);
 }
