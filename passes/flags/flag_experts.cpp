@@ -16,10 +16,10 @@ namespace plimsoll {
 namespace {
 
 /// Layers of a pattern, of which the first ones are dense.
-std::string alternating(const std::vector<bool>& pattern, std::int64_t dense, std::int64_t layers) {
+std::string alternating(const Json& pattern, std::int64_t dense, std::int64_t layers) {
   std::string list;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const bool has = layer >= dense && pattern[std::size_t(layer) % pattern.size()];
+    const bool has = layer >= dense && pattern[std::size_t(layer) % pattern.size()] == 1;
     list += has ? ",1" : ",0";
   }
   return "[" + list.substr(1) + "]";
@@ -39,7 +39,9 @@ std::vector<bool> repeated(const std::vector<bool>& layers) {
 }
 
 StatedFields pattern_fields(const std::vector<bool>& pattern) {
-  return {{"experts.dense_layers", "0"}, {"experts.pattern", Json(pattern).dump()}};
+  Json layers = Json::array();
+  for (const bool has : pattern) layers.push_back(has ? 1 : 0);
+  return {{"experts.dense_layers", "0"}, {"experts.pattern", layers.dump()}};
 }
 
 /// Megatron-LM megatron/training/arguments.py, moe_freq_type: an integer, or a Python expression of
