@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/job/layer_forms.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/cut/program_builder.h"
 #include "passes/pipeline.h"
@@ -66,8 +67,8 @@ bool is_just(const Routine& routine, OpKind kind, Stream stream) {
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
   const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
-  Job few = context.job;  // what is sent does not depend on how many layers there are
-  if (!few.branch) few.layers = std::min<std::int64_t>(few.layers, 4);
+  Job few = context.job;  // what is sent does not depend on how many equal layers there are
+  if (!layers_differ(few)) few.layers = std::min<std::int64_t>(few.layers, 4);
   for (std::int64_t stage : {0, 1}) {
     const Program program = schedule_stage(graph, cut, {few, context.strategy, context.framework},
                                            stage, arena_alignment(context.job, context.strategy));

@@ -190,7 +190,8 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
 /// A warp counts the choices of one expert.
 __global__ void count_choices(std::int64_t choices, const std::int32_t* chosen, float* load) {
   float count = 0;
-  for (std::int64_t i = threadIdx.x; i < choices; i += kWarp) count += chosen[i] == blockIdx.x;
+  for (std::int64_t i = threadIdx.x; i < choices; i += kWarp)
+    count += chosen[i] == std::int32_t(blockIdx.x);
   count = warp_sum(count);
   if (threadIdx.x == 0) load[blockIdx.x] += count;
 }
