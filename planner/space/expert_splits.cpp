@@ -6,9 +6,14 @@
 namespace plimsoll {
 namespace {
 
+bool has_replicas_of_shards(const Strategy& strategy) {
+  return strategy.dp > 1 && strategy.sharding_degree > 1;
+}
+
 std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& framework,
                                            const Strategy& strategy) {
   if (!job.experts || framework.can.expert_dispatch.value.empty()) return {1};
+  if (has_replicas_of_shards(strategy)) return {1};
   const std::int64_t ranks =
       strategy.mp * strategy.cp * strategy.sharding_degree * strategy.dp;  // of a stage
   const std::int64_t most = std::gcd(ranks, job.experts->count);
@@ -23,17 +28,24 @@ std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& fram
 std::vector<std::int64_t> ranks_of_each(const Job& job, const Framework& framework,
                                         const Strategy& strategy) {
   std::vector<std::int64_t> ranks = {0};
-  const bool apart = job.experts && framework.can.expert_tensor_parallel.value;
+  const bool apart = job.experts && framework.can.expert_tensor_parallel.value &&
+                     !has_replicas_of_shards(strategy) && strategy.cp == 1;
   if (apart && strategy.mp > 1) ranks.push_back(strategy.ep > 1 ? strategy.mp : 1);
   return ranks;
 }
 
-std::vector<ExpertDispatch> dispatches(const Framework& framework, const Strategy& strategy) {
-  if (strategy.ep == 1) return {strategy.expert_dispatch};
+/// With more ranks than each token chooses experts, gathering all tokens moves more than sending
+/// each where it is wanted.
+std::vector<ExpertDispatch> dispatches(const Job& job, const Framework& framework,
+                                       const Strategy& strategy) {
+  if (!job.experts || strategy.ep == 1) return {strategy.expert_dispatch};
+  const auto& has = framework.can.expert_dispatch.value;
+  const bool few =
+      strategy.cp == 1 && strategy.ep * experts_tensor_parallel(strategy) <= job.experts->chosen;
   std::vector<ExpertDispatch> all;
-  for (const ExpertDispatch dispatch : {ExpertDispatch::all_to_all, ExpertDispatch::all_gather}) {
-    if (framework.can.expert_dispatch.value.has(dispatch)) all.push_back(dispatch);
-  }
+  if (has.has(ExpertDispatch::all_to_all)) all.push_back(ExpertDispatch::all_to_all);
+  if (has.has(ExpertDispatch::all_gather) && (few || all.empty()))
+    all.push_back(ExpertDispatch::all_gather);
   if (all.empty()) all.push_back(strategy.expert_dispatch);  // for legal() to refuse
   return all;
 }
@@ -58,7 +70,7 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
   vary("ep", &Strategy::ep, [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
   vary("etp", &Strategy::etp, [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
   vary("expert_dispatch", &Strategy::expert_dispatch,
-       [&](const Strategy& s) { return dispatches(framework, s); });
+       [&](const Strategy& s) { return dispatches(job, framework, s); });
   std::erase_if(splits, [&](const Strategy& split) {
     return !is_within(limits, split, "ep") || !is_within(limits, split, "etp") ||
            !is_within(limits, split, "expert_dispatch");

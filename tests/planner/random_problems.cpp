@@ -59,7 +59,7 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   job.score_cap = one_of(random, {0.0, 2.0});
   job.head_bias = coin();
   if (random() % 3 == 0) draw_experts(random, job);
-  if (random() % 4 == 0) job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 2}), 0.3};
+  if (random() % 5 == 0) job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 2}), 0.3};
   if (random() % 4 != 0) return;
   job.kv_heads = job.heads;
   job.head_size = 0;
@@ -271,9 +271,10 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
     strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 2, 3});
     if (random() % 2 == 0) strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
     if (random() % 4 == 0 && strategy.pp > 1 &&
-        strategy.pp * strategy.virtual_stages <= problem.job.layers) {
+        strategy.pp * strategy.virtual_stages <= total_layers(problem.job)) {
+      const Strategy even = strategy;
       strategy.embedding_as_layers = strategy.loss_as_layers = 0;
-      std::int64_t left = problem.job.layers;
+      std::int64_t left = total_layers(problem.job);
       const std::int64_t parts = strategy.pp * strategy.virtual_stages;
       for (std::int64_t part = 0; part < parts; ++part) {
         const std::int64_t others = parts - part - 1;
@@ -282,6 +283,7 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
         strategy.layer_split.push_back(layers);
         left -= layers;
       }
+      if (!legal(problem.job, strategy, problem.devices)) strategy = even;  // MTP modules apart
     }
     draw_beside_the_space(problem, random, strategy);
     strategies.push_back(strategy);

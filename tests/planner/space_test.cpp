@@ -96,11 +96,12 @@ TEST(Space, ExpertsAreSharedOutInAllWaysOfTheFramework) {
   };
   using Ways = std::set<std::string>;
   EXPECT_EQ(ways("megatron-lm", {{"mp", "1"}, {"pp", "1"}, {"dp", "8"}}),
-            (Ways{"1 0 all_to_all", "2 0 all_to_all", "2 0 all_gather", "4 0 all_to_all",
-                  "4 0 all_gather"}));
+            (Ways{"1 0 all_to_all", "2 0 all_to_all", "2 0 all_gather", "4 0 all_to_all"}));
   // Each mp rank has a part of each expert, or all of each.
   EXPECT_EQ(ways("megatron-lm", {{"mp", "2"}, {"ep", "1"}}),
             (Ways{"1 0 all_to_all", "1 1 all_to_all"}));
+  EXPECT_EQ(ways("megatron-lm", {{"mp", "1"}, {"pp", "1"}, {"dp", "2"}, {"sharding_degree", "4"}}),
+            (Ways{"1 0 all_to_all"}));
   EXPECT_EQ(ways("torchtitan", {{"mp", "1"}, {"ep", "2"}}), (Ways{"2 0 all_to_all"}));
   EXPECT_EQ(ways("megatron-lm-2021", {{"mp", "1"}}), (Ways{"1 0 all_to_all"}));
   EXPECT_EQ(ways("megatron-lm", {{"mp", "1"}, {"expert_dispatch", "all_gather"}},

@@ -89,7 +89,8 @@ std::optional<OpCase> in_type(const OpCase& c, DType type, bool gradients) {
     if (input_is_f32(c.op, i)) stays[c.op.inputs[i].index()] = true;
   }
   for (std::size_t i = 0; i < c.op.outputs.size(); ++i) {
-    const bool gradient = accumulates(c.op, i);
+    const bool counts = c.op.kind == OpKind::count_choices;  // which are no gradients
+    const bool gradient = accumulates(c.op, i) && !counts;
     if (gradients && gradient) any = true;
     if (output_is_f32(c.op, i) && !(gradients && gradient)) stays[c.op.outputs[i].index()] = true;
   }
