@@ -139,9 +139,10 @@ void read_measured(JsonObject& row, PublishedRun& run) {
     run.step_time = derived;
     run.step_time_derived = true;
   }
+  const auto share = maybe_number(measured, "mfu");
   if (const auto rate = maybe_number(measured, "tflops_per_gpu")) {
     run.flops_rate = FlopsPerSecond(*rate * 1e12);
-  } else if (const auto share = maybe_number(measured, "mfu"); share && run.utilised_peak > 0) {
+  } else if (share && run.utilised_peak > 0) {
     run.flops_rate = FlopsPerSecond(*share * run.utilised_peak);
   }
   constexpr std::string_view kUnits[] = {"GB", "GiB"};

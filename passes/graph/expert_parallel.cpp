@@ -44,7 +44,10 @@ class ExpertSplitter {
         experts_(*context.job.experts),
         capacity_(expert_capacity(context.job)),
         micro_batch_(context.strategy.micro_batch),
-        etp_(experts_tensor_parallel(context.strategy)) {}
+        etp_(experts_tensor_parallel(context.strategy)) {
+    const double choices = double(context.job.sequence * experts_.chosen);
+    if (capacity_ > 0) kept_ = std::min(1.0, double(experts_.count * capacity_) / choices);
+  }
 
   void run() {
     const Grid whole = grid_of(strategy_);
@@ -238,7 +241,7 @@ class ExpertSplitter {
     std::int64_t rows = of_each;
     if (ep > 1) rows = std::min(rows, (even * strategy_.expert_rows_percent + 99) / 100);
     if (capacity_ > 0) rows = std::min(rows, experts_.count / ep * sequences() * capacity_);
-    const double used = double(of_each) / double(ep) * (ep > 1 ? experts_.load : 1);
+    const double used = kept_ * double(of_each) / double(ep) * (ep > 1 ? experts_.load : 1);
     return {rows * micro_batch_, std::min(1.0, used / double(rows))};
   }
 
@@ -386,6 +389,7 @@ class ExpertSplitter {
   const Strategy& strategy_;
   const Experts& experts_;
   std::int64_t capacity_, micro_batch_, etp_;
+  double kept_ = 1;  // the share of choices that a capacity keeps with even routing
   std::vector<Op> ops_, out_;
   std::map<TensorId, TensorId> gathered_;  // the part, by the whole
 };

@@ -54,7 +54,7 @@ TEST(GradientRule, AccumulatesIntoGradientsOfParametersOnly) {
       for (std::size_t g = 0; g < step.gradients().size(); ++g) {
         const std::string_view name = forward.inputs[step.gradients()[g]].name;
         const bool parameter = name == "table" || name == "gamma" || name == "beta" ||
-                               name == "bias" || name == "weight";
+                               name == "bias" || name == "weight" || name == "sinks";
         EXPECT_EQ(row(*step.kind).operands.outputs[g].accumulates, parameter)
             << to_text(OpKind(i)) << ": " << name;
       }

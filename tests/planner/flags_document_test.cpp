@@ -83,7 +83,8 @@ TEST(FlagsDocument, ModelsWithoutANameAreRefused) {
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "plan.json: at /job: torchtitan names its models and has none of these sizes; "
-                 "known: llama3 8B, llama3 70B, llama3 405B, llama3 debugmodel");
+                 "known: llama3 8B, llama3 70B, llama3 405B, llama3 debugmodel, qwen3 "
+      "30B-A3B, qwen3 235B-A22B");
   }
 }
 

@@ -151,11 +151,9 @@ Job draw_job(Random& random) {
   job.seed = std::int64_t(random() % 1000);
   job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
   // A norm behind a branch enlarges its gradients as much as it enlarges the branch, whose initial
-  // values are small. No loss scale then keeps all gradients within the range of fp16.
-  // Behind all branches the next steps enlarge roundings of bf16, too.
-  if (job.norm_place == NormPlace::after) job.precision = DType::f32;
-  if (job.norm_place != NormPlace::before && job.precision == DType::f16)
-    job.precision = DType::bf16;
+  // values are small. No loss scale then keeps all gradients within the range of fp16, and
+  // roundings of bf16 are enlarged as much.
+  if (job.norm_place != NormPlace::before) job.precision = DType::f32;
   draw_experts(random, job);
   if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
   if (job.precision != DType::f32 && coin(random))
@@ -254,7 +252,7 @@ const Switch kSwitches[] = {
          if (holds && random() % 3 != 0) strategy.ep = degree;
          const bool shares = !draw.job.experts->bias && folded % (degree * strategy.ep) == 0 &&
                              draw.job.experts->ffn_hidden % degree == 0;
-         if (shares && coin(random)) strategy.etp = degree;
+         if (shares && random() % 3 != 0) strategy.etp = degree;
        }
        if (coin(random) && strategy.etp == 1) strategy.etp = 0;
        strategy.expert_dispatch =
