@@ -449,8 +449,12 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = context_is_legal(job, strategy); !verdict) return verdict;
-  if (job.mtp && strategy.cp > 1 && strategy.sharding_stage == 3)
-    return Verdict::no("sharding_stage 3 with cp above 1 is not built for MTP modules");
+  const bool by_micro_batch =
+      strategy.grad_reduction == GradReduction::per_micro_batch || strategy.sharding_stage > 1;
+  if (job.mtp && by_micro_batch && strategy.cp > 1) {
+    return Verdict::no(
+        "gradients that are reduced over cp in each micro-batch are not built for MTP modules");
+  }
   if (Verdict verdict = experts_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
