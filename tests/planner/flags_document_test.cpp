@@ -84,7 +84,7 @@ TEST(FlagsDocument, ModelsWithoutANameAreRefused) {
     EXPECT_STREQ(error.what(),
                  "plan.json: at /job: torchtitan names its models and has none of these sizes; "
                  "known: llama3 8B, llama3 70B, llama3 405B, llama3 debugmodel, qwen3 "
-      "30B-A3B, qwen3 235B-A22B");
+                 "30B-A3B, qwen3 235B-A22B");
   }
 }
 
