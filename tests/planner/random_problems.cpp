@@ -36,7 +36,6 @@ void draw_experts(std::mt19937_64& random, Job& job) {
   experts.capacity = one_of(random, {0.0, 0.0, 1.3});
   experts.load = one_of(random, {1.0, 1.1, 1.7});
   experts.balance_loss = one_of(random, {0.0, 0.01});
-  experts.selection_bias = one_of(random, {0.0, 0.001});
   job.experts = experts;
 }
 
@@ -59,7 +58,6 @@ void draw_llama(std::mt19937_64& random, Job& job) {
   job.score_cap = one_of(random, {0.0, 2.0});
   job.head_bias = coin();
   if (random() % 3 == 0) draw_experts(random, job);
-  if (random() % 5 == 0) job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 2}), 0.3};
   if (random() % 4 != 0) return;
   job.kv_heads = job.heads;
   job.head_size = 0;
