@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "imports/model_shape.h"
 #include "models/job/job_words.h"
+#include "models/job/layer_forms.h"
 
 namespace plimsoll {
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "imports/expert_shape.h"
 #include "models/job/job_words.h"
+#include "models/job/layer_forms.h"
 
 namespace plimsoll {
 
@@ -203,16 +204,6 @@ void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& 
 }
 
 }  // namespace
-
-std::vector<bool> shortest_period(const std::vector<bool>& layers) {
-  for (std::size_t period = 1; period < layers.size(); ++period) {
-    bool repeats = true;
-    for (std::size_t i = period; i < layers.size(); ++i)
-      repeats = repeats && layers[i] == layers[i % period];
-    if (repeats) return {layers.begin(), layers.begin() + std::ptrdiff_t(period)};
-  }
-  return layers;
-}
 
 Architecture with_aliases(ConfigFields& fields, const Architecture& model) {
   Architecture known = model;

@@ -3,8 +3,6 @@
 // states.
 #pragma once
 
-#include <vector>
-
 #include "imports/architecture.h"
 #include "imports/config_fields.h"
 #include "imports/imported.h"
@@ -14,8 +12,6 @@ namespace plimsoll {
 /// Returns the architecture with its keys as this file spells them: the library takes some sizes by
 /// two names. Both may be there where they are equal.
 Architecture with_aliases(ConfigFields& fields, const Architecture& model);
-/// Returns the shortest list that gives all layers when it is repeated.
-std::vector<bool> shortest_period(const std::vector<bool>& layers);
 /// Sets the family, the sizes and the choices of a layer.
 void read_shape(ConfigFields& fields, const Architecture& known, Job& job);
 /// Sets the dropout. Embeddings, attention and residual branches of a job drop out alike.

@@ -55,7 +55,6 @@ bool is_met(std::string_view need, const PublishedRun& run) {
 /// The need of a predictor of this kind that a row does not meet; empty: all is there.
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
-    // Both ways to run are predicted where a row does not say whether layers were repeated.
     if (!is_met(need, run)) return need;
   }
   if (!run.hidden || !run.layers || !run.heads) return "model size";

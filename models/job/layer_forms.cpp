@@ -5,6 +5,16 @@
 
 namespace plimsoll {
 
+std::vector<bool> shortest_period(const std::vector<bool>& layers) {
+  for (std::size_t period = 1; period < layers.size(); ++period) {
+    bool repeats = true;
+    for (std::size_t i = period; i < layers.size(); ++i)
+      repeats = repeats && layers[i] == layers[i % period];
+    if (repeats) return {layers.begin(), layers.begin() + std::ptrdiff_t(period)};
+  }
+  return layers;
+}
+
 LayerForm form_of_layer(const Job& job, std::int64_t layer) {
   // A window as long as a sequence hides nothing.
   const bool counts = job.window < job.sequence || job.window_rotary_base > 0;

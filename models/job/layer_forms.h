@@ -23,6 +23,10 @@ struct FormLayers {
   std::vector<std::int64_t> layers;
 };
 
+/// Returns the shortest pattern that gives all layers when it is repeated: `window_pattern` and
+/// `experts.pattern` of a job file.
+std::vector<bool> shortest_period(const std::vector<bool>& layers);
+
 LayerForm form_of_layer(const Job& job, std::int64_t layer);
 /// Returns the forms of a job's layers, in order of their first layers.
 std::vector<FormLayers> layer_forms(const Job& job);

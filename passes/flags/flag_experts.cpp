@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "models/job/job_limits.h"
+#include "models/job/layer_forms.h"
 #include "passes/flags/flag_quantities.h"
 
 namespace plimsoll {
@@ -23,19 +24,6 @@ std::string alternating(const Json& pattern, std::int64_t dense, std::int64_t la
     list += has ? ",1" : ",0";
   }
   return "[" + list.substr(1) + "]";
-}
-
-/// The shortest pattern that the layers repeat.
-std::vector<bool> repeated(const std::vector<bool>& layers) {
-  std::size_t size = 1;
-  const auto repeats = [&] {
-    for (std::size_t i = size; i < layers.size(); ++i) {
-      if (layers[i] != layers[i - size]) return false;
-    }
-    return true;
-  };
-  while (!repeats()) ++size;
-  return {layers.begin(), layers.begin() + std::ptrdiff_t(size)};
 }
 
 StatedFields pattern_fields(const std::vector<bool>& pattern) {
@@ -113,7 +101,7 @@ StatedFields dense_layers_from(const FlagFields& fields, std::string_view text) 
   const auto first = std::ranges::find(layers, true);
   if (first == layers.end()) throw std::invalid_argument("no layer has experts");
   if (std::find(first, layers.end(), false) != layers.end())
-    return pattern_fields(repeated(layers));
+    return pattern_fields(shortest_period(layers));
   return {{"experts.dense_layers", decimal(first - layers.begin())}};
 }
 

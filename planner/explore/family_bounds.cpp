@@ -103,6 +103,22 @@ std::pair<std::int64_t, std::int64_t> repeated_layers(const Strategy& strategy,
   return {all, all};
 }
 
+/// Returns the least number of shards, or without shards of replicas, over which experts can be
+/// shared out.
+std::int64_t expert_unit(const Strategy& strategy) {
+  if (!experts_apart(strategy)) return 1;
+  const std::int64_t ranks = experts_tensor_parallel(strategy) * strategy.ep;
+  const std::int64_t beside = optimizer_shards(strategy) > 1 ? strategy.dp : 1;
+  return ranks / std::gcd(ranks, strategy.mp * beside);
+}
+
+/// Returns a number of replicas with the same bytes. Beside shards, experts are sharded over
+/// replicas, too.
+std::int64_t few_replicas(const Strategy& strategy) {
+  if (experts_apart(strategy) && optimizer_shards(strategy) > 1) return strategy.dp;
+  return std::min(strategy.dp * strategy.cp, 2 * expert_unit(strategy));
+}
+
 }  // namespace
 
 FamilySummary summary_of(const FamilyBound& bound) {
@@ -118,22 +134,6 @@ FamilySummary summary_of(const FamilyBound& bound) {
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
   return !weights_differ(target_.job) && !classes_by_owner(strategy) &&
          strategy.flatten == Flatten::fused;
-}
-
-/// Returns the least number of shards, or without shards of replicas, over which experts can be
-/// shared out.
-std::int64_t expert_unit(const Strategy& strategy) {
-  if (!experts_apart(strategy)) return 1;
-  const std::int64_t ranks = experts_tensor_parallel(strategy) * strategy.ep;
-  const std::int64_t beside = optimizer_shards(strategy) > 1 ? strategy.dp : 1;
-  return ranks / std::gcd(ranks, strategy.mp * beside);
-}
-
-/// Returns a number of replicas with the same bytes. Beside shards, experts are sharded over
-/// replicas, too.
-std::int64_t few_replicas(const Strategy& strategy) {
-  if (experts_apart(strategy) && optimizer_shards(strategy) > 1) return strategy.dp;
-  return std::min(strategy.dp * strategy.cp, 2 * expert_unit(strategy));
 }
 
 FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const {

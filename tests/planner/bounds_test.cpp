@@ -72,8 +72,8 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
       ASSERT_LE(memory.arena, found.arena) << who;
       ASSERT_LE(memory.reserved, found.reserved) << who;
       ASSERT_LE(low, step) << who;
-      // Kernels that lose time beside transfers may lose more where these come earlier, so that this
-      // bound exceeds a step by up to 0.02 %.
+      // Kernels that lose time beside transfers may lose more where these come earlier, so that
+      // this bound exceeds a step by up to 0.02 %.
       ASSERT_LE(sharp, step * 1.0002) << who;
       ++checked;
       if (strategy.sharding_stage > 1 || strategy.grad_reduction != GradReduction::at_end) {
