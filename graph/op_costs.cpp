@@ -144,7 +144,8 @@ Flops grouped_matmul_flops(const Op& op, Tensors tensors) {
   const bool gradient = op.kind == OpKind::grouped_weight_gradient;
   const Shape& weight = (gradient ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
   const double rows = double(in(op, tensors, 0).shape[0]) * in(op, tensors, 0).filled;
-  return Flops(2 * rows * double(elements(weight) / weight[0]));
+  const std::int64_t of_one_expert = elements(weight) / weight[0];
+  return Flops(2 * rows * double(of_one_expert));
 }
 
 Flops flash_attention_flops(const Op& op, Tensors tensors) {

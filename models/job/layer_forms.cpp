@@ -55,12 +55,4 @@ bool layers_differ(const Job& job) {
   return false;
 }
 
-bool weights_differ(const Job& job) {
-  if (job.branch || job.mtp) return true;
-  for (std::int64_t layer = 1; layer < job.layers; ++layer) {
-    if (has_experts(job, layer) != has_experts(job, 0)) return true;
-  }
-  return false;
-}
-
 }  // namespace plimsoll

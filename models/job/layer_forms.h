@@ -38,7 +38,5 @@ std::string block_name(const LayerForm& form, std::span<const FormLayers> forms)
 /// Returns whether a job's layers are not all alike: of several forms, of trunk and branch, or with
 /// MTP modules behind them.
 bool layers_differ(const Job& job);
-/// Returns whether they differ in their parameters.
-bool weights_differ(const Job& job);
 
 }  // namespace plimsoll

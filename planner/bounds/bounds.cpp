@@ -19,8 +19,8 @@ namespace {
 
 /// Whether each stage has the same blocks in plain 1F1B. Chunks of layers that differ mix
 /// differently.
-bool keeps_blocks_by_stage(const Job& job, const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule) || !layers_differ(job) ||
+bool keeps_blocks(const Job& job, const Strategy& strategy) {
+  return strategy.virtual_stages == 1 || !layers_differ(job) ||
          instances_per_stage(job, strategy) ==
              instances_per_stage(job, as_plain_pipeline(job, strategy));
 }
@@ -99,10 +99,10 @@ Bounds::Bounds(const Target& target) : target_(target), costs_(target), facts_(t
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
   // In a V stages have other ends of the model.
-  const bool v = is_placed_as_v(strategy.schedule);
-  Strategy plain = v ? strategy : as_plain_pipeline(target_.job, strategy);
+  const bool plain_too = !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
+  Strategy plain = plain_too ? as_plain_pipeline(target_.job, strategy) : strategy;
   plain.layer_split =
-      v ? layers_per_part(target_.job, strategy) : layers_per_stage(target_.job, strategy);
+      plain_too ? layers_per_stage(target_.job, strategy) : layers_per_part(target_.job, strategy);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
   plain.rank_order = Strategy().rank_order;
@@ -135,7 +135,6 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
-  if (!keeps_blocks_by_stage(target_.job, strategy)) return {};
   const auto known = degrees(strategy);
   Bytes most;
   for (const LastingBytes& stage : *known) most = std::max(most, stage.framework);
@@ -147,10 +146,6 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
   const auto facts = facts_.without_transfers(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, strategy, *facts));
-  if (!keeps_blocks_by_stage(target_.job, strategy)) {
-    const Persistent none(std::size_t(strategy.pp));
-    return memory_bound(context_of(target_, strategy), *facts, kinds, none);
-  }
   return memory_bound(context_of(target_, strategy), *facts, kinds, *degrees(strategy));
 }
 

@@ -302,6 +302,7 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassCon
   Strategy plain = context.strategy;
   plain.pp = std::min<std::int64_t>(plain.pp, 3);
   plain.layer_split.assign(std::size_t(plain.pp), layers);
+  plain.layer_split.back() += total_layers(context.job) - dealt_layers(context.job);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.micro_batch = 1;
   plain.recompute = Recompute::none;

@@ -23,7 +23,7 @@ struct LastingBytes {
 /// They depend only on the degrees and on the form of sharding.
 std::vector<LastingBytes> persistent_bytes(const PassContext& context);
 /// Returns persistent_bytes() of a pipeline with so many layers on each stage and at most three
-/// stages: the first, a middle and the last one.
+/// stages: the first, a middle and the last one, which has the MTP modules beside its layers.
 std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassContext& context);
 
 /// Returns the bounds of all kinds of stages. Beside the bytes that live between steps

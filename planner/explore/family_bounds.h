@@ -6,10 +6,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <vector>
 
 #include "planner/bounds/bounds.h"
+#include "planner/explore/layer_kinds.h"
 #include "planner/space/space.h"
 
 namespace plimsoll {
@@ -47,7 +49,8 @@ FamilySummary summary_of(const FamilyBound& bound);
 /// holds for each order (pipeline_order.h). The bytes that live between steps come on top.
 class FamilyBounds {
  public:
-  FamilyBounds(const Target& target, const Bounds& bounds) : target_(target), bounds_(bounds) {}
+  FamilyBounds(const Target& target, const Bounds& bounds)
+      : target_(target), bounds_(bounds), layers_(target.job) {}
 
   /// Returns the bounds of a family whose framework may reserve `room` bytes on a device.
   FamilyBound of(const StrategyFamily& family, Bytes room) const;
@@ -61,31 +64,33 @@ class FamilyBounds {
   Bytes least_reserved(const StrategyFamily& family) const;
 
  private:
-  /// Bytes that live between steps on a stage of n layers are at least whole + n x layer.
+  /// Bytes that live between steps on a stage are at least `whole` and a part of each layer.
   struct Line {
-    double whole = 0, layer = 0;
-    double at(std::int64_t layers) const { return std::max(0.0, whole + layer * double(layers)); }
+    double whole = 0;
+    SumsOfLayers layers;
+    double at(std::span<const LayerRange> ranges) const;
   };
   struct StageLines {
     Line program, framework;  ///< of the LastingBytes fields with these names
   };
   /// Lines of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
-  struct Work;
   class Family;
 
   bool has_lines(const Strategy& strategy) const;
   /// Bytes between steps, by stage, of small models with so many layers per stage, and so many
-  /// times the fewest shards.
+  /// times the fewest shards. All layers of a small model have the weights of one kind.
   static constexpr std::array<std::int64_t, 2> kShards = {2, 4}, kLayers = {1, 9};
-  using Samples = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;
+  using Sample = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;  ///< by shards and layers
+  using Samples = std::vector<Sample>;                                     ///< by kind of weights
 
   Lines lines(const Strategy& strategy) const;
   std::shared_ptr<const Samples> samples(const Strategy& strategy) const;
-  Samples find_samples(const Strategy& strategy) const;
+  Sample find_sample(const Job& job, const Strategy& strategy) const;
 
   const Target target_;
   const Bounds& bounds_;
+  const LayerKinds layers_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool,
                          std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;

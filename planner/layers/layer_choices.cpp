@@ -212,7 +212,7 @@ bool in_space(const Job& job, const StrategyFamily& family, const Strategy& stra
   return std::ranges::any_of(family.arrangements->groups, [&](const ArrangementGroup& group) {
     const Arrangement& first = family.arrangements->all[group.first];
     return first.schedule == Schedule::one_f_one_b && first.virtual_stages == 1 &&
-           group.layers_per_part == layers;
+           std::ranges::equal(group.parts, layers, {}, &LayerRange::count);
   });
 }
 

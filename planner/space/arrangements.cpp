@@ -99,8 +99,14 @@ void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) 
 void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) const {
   ArrangementGroup group;
   group.first = found.all.size();
-  group.layers_per_part = layers_per_part(job_, layout);
-  group.most_layers = *std::max_element(group.layers_per_part.begin(), group.layers_per_part.end());
+  group.stages.resize(std::size_t(layout.pp));
+  for (const std::int64_t layers : layers_per_part(job_, layout)) {
+    const std::int64_t first = group.parts.empty() ? 0 : group.parts.back().last;
+    const PartPlace place = place_of(layout.schedule, layout.pp, std::int64_t(group.parts.size()));
+    group.parts.push_back({first, first + layers});
+    group.stages[std::size_t(place.stage)].push_back(group.parts.back());
+    group.most_layers = std::max(group.most_layers, layers);
+  }
   const auto add = [&](std::int64_t recompute_layers) {
     Strategy counted = layout;
     counted.recompute_layers = recompute_layers;

@@ -29,11 +29,18 @@ struct Arrangement {
 };
 void apply(const Arrangement& arrangement, Strategy& strategy);
 
+/// Layers [first, last) of a model, those of one part of the pipeline.
+struct LayerRange {
+  std::int64_t first = 0, last = 0;
+  std::int64_t count() const { return last - first; }
+};
+
 /// Arrangements that differ in recompute_layers only, fewest first.
 struct ArrangementGroup {
   std::size_t first = 0, count = 0;  ///< indices into Arrangements::all
-  std::vector<std::int64_t> layers_per_part;
-  std::int64_t most_layers = 0;  ///< of any part
+  std::vector<LayerRange> parts;
+  std::vector<std::vector<LayerRange>> stages;  ///< the parts by stage
+  std::int64_t most_layers = 0;                 ///< of any part
 };
 /// The arrangements that strategies of one pipeline degree choose from.
 struct Arrangements {

@@ -54,7 +54,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   std::mt19937_64 random(1);
   Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
   Slack sharded, sharded_peak;  // gradients reduced, or parameters gathered, per micro-batch
-  std::int64_t checked = 0, two_meetings = 0, loose = 0;
+  std::int64_t checked = 0, two_meetings = 0;
   while (checked < 10'000) {
     const bool llama = random() % 2 == 0;
     const Problem problem = llama ? random_llama_problem(random) : random_problem(random);
@@ -91,12 +91,6 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
                       strategy.flatten == Flatten::coalesced && problem.job.clip_norm > 0;
       // Copies that these forms make for the update are not counted.
       if (strategy.flatten != Flatten::fused || classes_by_owner(strategy)) continue;
-      // Chunks of layers that differ may lie so that the bound of a stage says little.
-      const bool chunks = strategy.virtual_stages > 1 || is_placed_as_v(strategy.schedule);
-      if (chunks && 2 * memory.peak < found.peak) {
-        ++loose;
-        continue;
-      }
       peak.add(double(memory.peak.count()), double(found.peak.count()));
       arena.add(double(memory.arena.count()), double(found.arena.count()));
     }
@@ -104,7 +98,6 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   // Stages meet for the norm and for the finite check, in one routine.
   EXPECT_GT(two_meetings, 10);
   // Loose bounds would cut nothing.
-  EXPECT_LT(loose, 100);
   EXPECT_LT(peak.mean(), 0.001);
   EXPECT_LT(arena.mean(), 0.02);
   // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently, and

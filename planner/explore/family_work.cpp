@@ -1,0 +1,63 @@
+// Adds up block facts layer by layer.
+#include "planner/explore/family_work.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+double ps(Picoseconds time) { return double(time.count()); }
+
+double kept_by(const MicroBatchFacts& facts, std::size_t block) {
+  return double(facts.blocks[block].kept.count());
+}
+
+/// Returns the time of a backward and of the gradients of its parameters.
+double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block.weights.span); }
+
+}  // namespace
+
+FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts)
+    : FamilyWork(layers, facts, [&](std::size_t block) { return kept_by(facts, block); }) {}
+
+FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& one,
+                       const MicroBatchFacts& two, std::int64_t sequences)
+    : FamilyWork(layers, one, [&](std::size_t block) {
+        constexpr double kRounding = 1 << 16;  // of all tensors of a block
+        const double few = kept_by(one, block), more = kept_by(two, block) - few - kRounding;
+        return few + std::max(0.0, more) * double(sequences - 1);
+      }) {}
+
+FamilyWork FamilyWork::times(const LayerKinds& layers, const MicroBatchFacts& facts) {
+  return {layers, facts, [](std::size_t) { return 0.0; }};
+}
+
+FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
+                       const KeptBytes& kept_bytes) {
+  for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+    const BlockFacts& block = facts.blocks[b];
+    after_output = std::max(after_output, ps(block.forward.span) - ps(block.forward.sends));
+    after_gradient = std::max(after_gradient, ps(block.backward.span) - ps(block.backward.sends));
+    if (block.shape.kind == BlockKind::embedding) {
+      embedding_forward += ps(block.forward.span);
+      embedding_backward += back(block);
+      embedding_kept += kept_bytes(b);
+    } else if (block.shape.kind == BlockKind::head) {
+      head_forward += ps(block.forward.span);
+      head_backward += back(block);
+    }
+    known = known && block.shape.kind != BlockKind::join;
+  }
+  for (std::int64_t layer = 0; layer < layers.size(); ++layer) {
+    const auto add = [&](Layers& to, std::size_t b) {
+      to.forward.add(ps(facts.blocks[b].forward.span));
+      to.backward.add(back(facts.blocks[b]));
+      to.kept.add(kept_bytes(b));
+    };
+    const std::size_t block = layers.block(layer);
+    add(keep, block);
+    add(repeat, facts.blocks[block].recomputing.value_or(block));
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,79 @@
+// Family bounds: at most what evaluate finds, for jobs whose layers are alike and for others.
+#include "planner/explore/family_bounds.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "predict/evaluate.h"
+#include "tests/planner/random_problems.h"
+
+namespace plimsoll {
+namespace {
+
+/// Draws a problem whose layers may differ: experts in some layers, windows, MTP modules. The
+/// layers are large beside the blocks to which buffers are rounded.
+Problem draw(std::mt19937_64& random) {
+  Problem problem = random_llama_problem(random);
+  Job& job = problem.job;
+  if (job.experts && job.experts->dense_layers == 0 && job.layers > 1 && random() % 2 == 0)
+    job.experts->pattern = {random() % 2 == 0, true};
+  if (job.experts && job.experts->pattern == std::vector<bool>{true, true})
+    job.experts->pattern.clear();
+  if (random() % 3 == 0) job.mtp = MultiToken{std::int64_t(1 + random() % 2), 0.3};
+  constexpr std::int64_t kLarger = 64;
+  job.hidden *= kLarger;
+  job.ffn_hidden *= kLarger;
+  if (job.experts) job.experts->ffn_hidden *= kLarger;
+  check_job(job, "random job");
+  return problem;
+}
+
+bool has(const FamilyBound& bound, std::size_t arrangement) {
+  return std::ranges::any_of(bound.groups, [&](const GroupBound& group) {
+    return group.first <= arrangement && arrangement < group.last;
+  });
+}
+
+TEST(FamilyBounds, AreAtMostWhatEvaluateFindsWhereLayersDiffer) {
+  std::mt19937_64 random(5);
+  std::int64_t checked = 0, differ = 0, sharp = 0, modules = 0;
+  while (checked < 3'000) {
+    const Problem problem = draw(random);
+    const Target target = problem.target();
+    const Bounds bounds(target);
+    const FamilyBounds families(target, bounds);
+    const Space space =
+        enumerate(problem.job, problem.framework, problem.devices, {}, units_of(problem.cluster));
+    for (int i = 0; i < 20 && !space.legal.empty(); ++i) {
+      const StrategyFamily& family =
+          space.legal.families()[random() % space.legal.families().size()];
+      const std::size_t arrangement = random() % family.arrangements->all.size();
+      const Strategy strategy = space.legal.of(family, arrangement, random() % family.buckets);
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      const Footprint footprint = lay_out(target, strategy, Proof::structure);
+      const Prediction found =
+          predict(target, strategy, footprint, Folding::folded, Detail::none).prediction;
+      const Bytes peak = largest(found.stages, &StagePrediction::peak);
+      const Bytes reserved = largest(found.stages, &StagePrediction::reserved);
+      ASSERT_TRUE(has(families.of(family, reserved), arrangement)) << who;
+      const Bytes unlimited(std::int64_t{1} << 50);
+      for (const GroupBound& group : families.of(family, unlimited).groups) {
+        if (arrangement < group.first || arrangement >= group.last) continue;
+        ASSERT_LE(group.step.seconds(), found.step_time) << who;
+        ASSERT_LE(group.peak, peak) << who;
+        sharp += group.peak.count() * 4 > peak.count() * 3;
+      }
+      ++checked;
+      differ += problem.job.experts && !problem.job.experts->pattern.empty();
+      modules += problem.job.mtp.has_value();
+    }
+  }
+  EXPECT_GT(differ, 100);
+  EXPECT_GT(modules, 500);
+  fmt::print("{} of {} peaks are bounded to a quarter\n", sharp, checked);
+}
+
+}  // namespace
+}  // namespace plimsoll
