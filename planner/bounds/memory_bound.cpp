@@ -259,7 +259,9 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
 }  // namespace
 
 std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
-  const auto& [job, strategy, framework] = whole;
+  const Job& job = whole.job;
+  const Strategy& strategy = whole.strategy;
+  const Framework& framework = whole.framework;
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);

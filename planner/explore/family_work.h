@@ -1,5 +1,4 @@
-// What one micro-batch takes in each layer of a model, in the form in which family bounds add it
-// up.
+// Family work: time and memory of one micro-batch, layer by layer, as family bounds add them up.
 #pragma once
 
 #include <functional>
@@ -11,7 +10,7 @@ namespace plimsoll {
 
 /// Picoseconds and bytes of one micro-batch in the blocks of a model.
 struct FamilyWork {
-  /// What layers take.
+  /// Time and bytes of every layer.
   struct Layers {
     SumsOfLayers forward, backward, kept;
   };
