@@ -30,10 +30,7 @@ OpKind term_of(OpKind kind, const Calibration& calibration) {
   const auto& points = calibration.collectives;
   const bool own = std::any_of(points.begin(), points.end(),
                                [&](const CollectivePoint& point) { return point.kind == kind; });
-  if (own) return kind;
-  if (kind == OpKind::recv) return OpKind::send;
-  if (kind == OpKind::reduce) return OpKind::reduce_scatter;
-  return kind == OpKind::broadcast ? OpKind::all_gather : kind;
+  return own ? kind : measured_as(kind);
 }
 
 /// Whether there is a curve to be corrected.

@@ -348,16 +348,22 @@ Verdict check_received(const Op& op, Tensors tensors) {
   return params.rows >= 1 ? Verdict::yes() : Verdict::no("rows are not positive");
 }
 
-Verdict check_exchange(const Op& op, Tensors tensors) {
+Verdict check_row_collective(const Op& op, Tensors tensors) {
   const Shape &from = input_shape(op, tensors, 0), &all = input_shape(op, tensors, 1),
               &to = output_shape(op, tensors, 0);
   if (std::get<CollectiveParams>(op.params).group.axes.empty())
     return Verdict::no("group has no axes");
-  if (!is_matrix(all) || all[1] % all[0] != 0)
-    return Verdict::no("the experts are not equal parts for the ranks");
+  if (!is_matrix(all)) return Verdict::no("ends are not [g,e]");
   if (from.empty() || to.empty() || columns(from) != columns(to))
     return Verdict::no("rows change their length");
   return Verdict::yes();
+}
+
+Verdict check_exchange(const Op& op, Tensors tensors) {
+  const Shape& all = input_shape(op, tensors, 1);
+  if (is_matrix(all) && all[1] % all[0] != 0)
+    return Verdict::no("the experts are not equal parts for the ranks");
+  return check_row_collective(op, tensors);
 }
 
 Verdict check_dispatch(const Op& op, Tensors tensors) {

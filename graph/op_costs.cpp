@@ -65,7 +65,7 @@ Bytes operand_bytes(const Op& op, Tensors tensors) {
 }
 
 Bytes payload_bytes(const Op& op, Tensors tensors) {
-  if (op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows)
+  if (moves_rows(op.kind))
     return Bytes(std::max(moved(in(op, tensors, 0)), moved(out(op, tensors, 0))));  // rows alone
   return Bytes(std::max(total_bytes(op.inputs, tensors), total_bytes(op.outputs, tensors)));
 }

@@ -62,6 +62,7 @@ Verdict check_count_choices(const Op& op, std::span<const Tensor> tensors);
 Verdict check_join_tokens(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
 Verdict check_received(const Op& op, std::span<const Tensor> tensors);
+Verdict check_row_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_exchange(const Op& op, std::span<const Tensor> tensors);
 Verdict check_limit(const Op& op, std::span<const Tensor> tensors);
 Verdict check_place(const Op& op, std::span<const Tensor> tensors);

@@ -39,6 +39,11 @@ bool communicates(OpKind kind) {
   return op_class == OpClass::collective || op_class == OpClass::point_to_point;
 }
 
+bool moves_rows(OpKind kind) {
+  return kind == OpKind::exchange_rows || kind == OpKind::return_rows ||
+         kind == OpKind::all_gather_rows || kind == OpKind::reduce_scatter_rows;
+}
+
 std::optional<std::size_t> in_place(const Op& op, Tensors tensors) {
   const std::optional<std::size_t> storage = row(op.kind).in_place;
   if (op.kind == OpKind::broadcast && op.inputs != op.outputs) return std::nullopt;

@@ -24,6 +24,8 @@ Bytes sent_bytes(OpKind kind, std::int64_t elements, Bytes element, std::int64_t
     case OpKind::all_to_all:
     case OpKind::exchange_rows:
     case OpKind::return_rows:
+    case OpKind::all_gather_rows:
+    case OpKind::reduce_scatter_rows:
       return (elements - own) * element;
     case OpKind::reduce:
       return index == root ? Bytes() : elements * element;

@@ -50,7 +50,7 @@ struct CollectiveOperand {
   /// `whole`; null: it lies in `whole`, at the rank's index in the group. The result of ring_shift
   /// and all_to_all, which has as many elements as `whole`.
   std::byte* part = nullptr;
-  ExpertRows rows = {};  ///< for exchange_rows and return_rows
+  ExpertRows rows = {};  ///< for collectives of rows
 };
 
 /// One rank's handle. Posting never waits for other ranks; wait() waits up to the deadline.

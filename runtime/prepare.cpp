@@ -121,7 +121,8 @@ class Preparer {
     const Tensor &rows = call.routine->tensors[op.inputs[0].index()],
                  &ends = call.routine->tensors[op.inputs[1].index()];
     return {reinterpret_cast<const std::int32_t*>(address(call, op.inputs[1])), ends.shape[1],
-            elements(rows.shape) / rows.shape[0]};
+            elements(rows.shape) / rows.shape[0],
+            op.kind == OpKind::all_gather_rows || op.kind == OpKind::reduce_scatter_rows};
   }
 
   std::byte* address(const PreparedCall& call, TensorId tensor) const {

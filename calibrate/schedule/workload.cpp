@@ -70,13 +70,6 @@ std::vector<double> nearest_weights(std::span<const Point> points, const std::ve
   return sums;
 }
 
-/// The kind under which a communication is measured.
-OpKind measured_as(OpKind kind) {
-  if (kind == OpKind::recv) return OpKind::send;
-  if (kind == OpKind::reduce) return OpKind::reduce_scatter;
-  return kind == OpKind::broadcast ? OpKind::all_gather : kind;
-}
-
 class Collector {
  public:
   explicit Collector(std::int64_t per_node) : per_node_(per_node) {}

@@ -27,7 +27,22 @@ std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
 
 bool adds_up(OpKind communication) {
   return communication == OpKind::all_reduce || communication == OpKind::reduce_scatter ||
-         communication == OpKind::reduce;
+         communication == OpKind::reduce || communication == OpKind::reduce_scatter_rows;
+}
+
+OpKind measured_as(OpKind communication) {
+  switch (communication) {
+    case OpKind::recv:
+      return OpKind::send;
+    case OpKind::reduce:
+    case OpKind::reduce_scatter_rows:
+      return OpKind::reduce_scatter;
+    case OpKind::broadcast:
+    case OpKind::all_gather_rows:
+      return OpKind::all_gather;
+    default:
+      return communication;
+  }
 }
 
 std::string describe(const CollectivePoint& point) {

@@ -99,6 +99,11 @@ struct CollectivePoint {
 
 /// Returns whether a communication adds up its elements, so that their type matters.
 bool adds_up(OpKind communication);
+/// Returns the kind under which a communication is measured. A transfer is measured once, as
+/// `send`. A rooted collective moves and adds as much as half of an all-reduce: n - 1 operands to
+/// or from one rank, instead of as many parts to or from each rank. Collectives of rows that all
+/// ranks get move as much as those of equal parts.
+OpKind measured_as(OpKind communication);
 
 /// Returns all but size and time in words: "all_reduce of 4", "send of 2 over 2 nodes, 2 groups per
 /// node".

@@ -9,8 +9,8 @@
 // MoEAllGatherTokenDispatcher).
 // all_to_all: each rank sorts its choices by expert and sends each row to the rank of its expert,
 // and the results back (GShard, Lepikhin et al. 2020, arXiv 2006.16668, section 3.2; Megatron-LM's
-// MoEAlltoAllTokenDispatcher). Ranks tell each other before how many rows come. Beside it the ranks
-// of etp get each other's tokens first, and scatter the sums last.
+// MoEAlltoAllTokenDispatcher). Ranks tell each other before how many rows come. Ranks of etp then
+// get each other's rows, and scatter the sums before they go back, as that dispatcher does.
 //
 // With overlap_shared_experts the shared experts' first product is issued behind the exchange of
 // rows, and the second one behind the exchange back (Megatron-LM
@@ -285,14 +285,14 @@ class ExpertSplitter {
     }
   }
 
-  /// Emits the experts of a layer. Returns their sums for this rank's tokens. Some ranks around
-  /// work on all their tokens together; with all_to_all they are those of etp.
+  /// Emits the experts of a layer. Returns their sums for this rank's tokens. With all_gather, the
+  /// ranks of etp and ep work on all their tokens together.
   TensorId compute(const ExpertOps& ops) {
     const Op &place = *ops.place, &dispatch = *ops.dispatch;
     const std::int64_t ep = strategy_.ep, k = experts_.chosen;
     const bool sends = strategy_.expert_dispatch == ExpertDispatch::all_to_all && ep > 1;
     Group around;
-    if (etp_ > 1) around.axes.add(Axis::etp);
+    if (etp_ > 1 && !sends) around.axes.add(Axis::etp);
     if (ep > 1 && !sends) around.axes.add(Axis::ep);
     const bool alone = around.axes.empty();
     const auto of_all = [&](const Op& near, TensorId id) {
@@ -351,10 +351,49 @@ class ExpertSplitter {
     const TensorId ends = add_like(placed.ends, ".received", {experts_.count / ep});
     push(place, OpKind::received_ends, {all_ends}, {ends},
          PlaceParams{.parts = ep, .rows = limit.rows});
-    multiply(ops, received, received_weights, ends, limit);
+    TensorId computed = ops.combine->inputs[0];
+    if (etp_ > 1) {
+      computed = compute_together(ops, {received, received_weights, ends}, limit);
+    } else {
+      multiply(ops, received, received_weights, ends, limit);
+    }
     const TensorId returned = add_like(routed, ".returned", graph_.at(routed).shape);
-    push(*ops.combine, OpKind::return_rows, {ops.combine->inputs[0], all_ends}, {returned}, params);
+    push(*ops.combine, OpKind::return_rows, {computed, all_ends}, {returned}, params);
     return returned;
+  }
+
+  struct Received {
+    TensorId rows, weights, ends;
+  };
+  /// Multiplies the rows of all ranks of etp, of which each rank got some. Returns the sums over
+  /// these ranks of this rank's rows.
+  TensorId compute_together(const ExpertOps& ops, const Received& own, const RowLimit& limit) {
+    const Op &place = *ops.place, &dispatch = *ops.dispatch;
+    const CollectiveParams params{Group{{Axis::etp}}};
+    const std::int64_t experts = graph_.at(own.ends).shape[0];
+    RowLimit all{limit.rows * etp_, limit.filled};
+    if (capacity_ > 0) {  // ranks have the experts' rows of some sequences together
+      all.rows = std::min(all.rows, experts * sequences() * capacity_ * micro_batch_);
+      all.filled = std::min(1.0, limit.filled * double(limit.rows * etp_) / double(all.rows));
+    }
+    const TensorId all_ends = add_like(own.ends, ".of_group", {etp_, experts}),
+                   ends = add_like(own.ends, ".together", {experts});
+    push(place, OpKind::all_gather, {own.ends}, {all_ends}, params);
+    const auto gathered = [&](TensorId from) {
+      const TensorId to = add_like(from, ".together", graph_.at(from).shape);
+      resize(to, all);
+      push(dispatch, OpKind::all_gather_rows, {from, all_ends}, {to}, params);
+      return to;
+    };
+    const TensorId weights = gathered(own.weights), rows = gathered(own.rows);
+    push(place, OpKind::received_ends, {all_ends}, {ends},
+         PlaceParams{.parts = 1, .rows = all.rows});
+    multiply(ops, rows, weights, ends, all);
+    const TensorId sums = add_like(ops.combine->inputs[0], ".sums", graph_.at(own.rows).shape);
+    resize(sums, limit);
+    push(*ops.combine, OpKind::reduce_scatter_rows, {ops.combine->inputs[0], all_ends}, {sums},
+         params);
+    return sums;
   }
 
   /// The experts' sums for the tokens of x.

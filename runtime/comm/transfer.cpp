@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "runtime/half.h"
 
 namespace plimsoll {
@@ -102,7 +103,22 @@ void broadcast(std::size_t bytes, std::size_t root, std::span<const MemberData> 
   }
 }
 
-/// Gives each row to the rank of its expert, or takes it back.
+/// Gives each rank the sums over ranks of its own rows.
+void sum_rows(const Operands& operands) {
+  const auto size = std::int64_t(operands.members.size());
+  for (std::int64_t i = 0; i < size; ++i) {
+    const MemberData& member = operands.members[std::size_t(i)];
+    const std::int64_t columns = member.rows.columns;
+    // Rows lie alike with all ranks.
+    each_run(member.rows, size, i, 0, [&](const RowRun& run) {
+      std::byte* const own = operands.at(member.part, run.given * columns);
+      reduce_into(Reduction::sum, operands, run.received * columns, run.count * columns,
+                  [&](auto&& store) { store(own); });
+    });
+  }
+}
+
+/// Gives each row to the ranks of its expert, or takes it back.
 void move_rows(bool returns, Bytes element, std::span<const MemberData> members) {
   const auto size = std::int64_t(members.size());
   for (std::int64_t from = 0; from < size; ++from) {
@@ -144,8 +160,8 @@ void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
                      std::int64_t elements, std::span<const MemberData> members) {
   const auto size = std::int64_t(members.size());
   if (elements == 0) return;
-  if (kind == OpKind::exchange_rows || kind == OpKind::return_rows)
-    return move_rows(kind == OpKind::return_rows, bytes_of(dtype), members);
+  if (kind == OpKind::reduce_scatter_rows) return sum_rows({dtype, members});
+  if (moves_rows(kind)) return move_rows(kind == OpKind::return_rows, bytes_of(dtype), members);
   const auto bytes = [&](std::int64_t count) {
     return std::size_t((bytes_of(dtype) * count).count());
   };

@@ -10,12 +10,13 @@
 
 namespace plimsoll {
 
-/// An ExpertRows says what exchange_rows and return_rows move: rows of `columns` elements, of which
-/// rank r of the group gives expert e those up to all_ends[r * experts + e]. Each of the ranks has
-/// an equal part of the experts.
+/// An ExpertRows says what collectives of rows move (moves_rows): rows of `columns` elements, of
+/// which rank r of the group gives expert e those up to all_ends[r * experts + e]. Each of the
+/// ranks has an equal part of the experts, or all of them (all_gather_rows, reduce_scatter_rows).
 struct ExpertRows {
   const std::int32_t* all_ends = nullptr;
   std::int64_t experts = 0, columns = 0;
+  bool shared = false;  ///< each rank has all of the experts
 };
 
 /// MemberData is one member's memory: all elements, and the member's own part, 1/size of them. In
@@ -25,7 +26,7 @@ struct MemberData {
   /// reduce_scatter writes it, all_gather reads it. ring_shift and all_to_all read the whole and
   /// write as many elements here.
   std::byte* part = nullptr;
-  ExpertRows rows = {};  ///< exchange_rows and return_rows, which read `whole` and write `part`
+  ExpertRows rows = {};  ///< collectives of rows, which read `whole` and write `part`
 };
 
 /// Returns the member that is `steps` further round a ring of `size`.
@@ -49,12 +50,13 @@ struct RowRun {
 template <class Visit>
 void each_run(const ExpertRows& rows, std::int64_t size, std::int64_t from, std::int64_t to,
               Visit visit) {
-  const std::int64_t each = rows.experts / size;
+  const std::int64_t each = rows.shared ? rows.experts : rows.experts / size,
+                     own = rows.shared ? 0 : to * each;
   const auto begin = [&](std::int64_t rank, std::int64_t expert) -> std::int64_t {
     return expert > 0 ? rows.all_ends[rank * rows.experts + expert - 1] : 0;
   };
   std::int64_t received = 0;
-  for (std::int64_t expert = to * each; expert < (to + 1) * each; ++expert) {
+  for (std::int64_t expert = own; expert < own + each; ++expert) {
     for (std::int64_t rank = 0; rank < size; ++rank) {
       const std::int64_t first = begin(rank, expert), count = begin(rank, expert + 1) - first;
       if (rank == from && count > 0) visit(RowRun{first, received, count});

@@ -46,15 +46,6 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
   return {time, time * relative, worst};
 }
 
-/// Returns the kind whose curve gives a communication's time. A transfer is measured once, as
-/// `send`. A rooted collective moves and adds as much as half of an all-reduce: n - 1 operands to
-/// or from one rank, instead of as many parts to or from each rank.
-OpKind measured_as(OpKind kind) {
-  if (kind == OpKind::recv) return OpKind::send;
-  if (kind == OpKind::reduce) return OpKind::reduce_scatter;
-  return kind == OpKind::broadcast ? OpKind::all_gather : kind;
-}
-
 /// Whether the rows of both operands run along the inner dimension in a framework's product.
 /// Frameworks store weights as [outputs, inputs], the other way round than here. The operands of
 /// attention, whose products are batches, lie as they do here.

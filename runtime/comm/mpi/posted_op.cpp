@@ -82,13 +82,12 @@ void lay_out_chunk(PostedOp& op) {
   }
 }
 
-/// Adds up `count` elements of each member, which lie in `received`, `stride` apart. The sum
+/// Adds up `count` elements of each member, which lie `stride` apart. The sum
 /// replaces this rank's own elements.
-std::byte* add_up(PostedOp& op, std::int64_t count, std::int64_t stride) {
+std::byte* add_up(PostedOp& op, std::byte* received, std::int64_t count, std::int64_t stride) {
   MpiGroup& group = *op.group;
-  for (int i = 0; i < group.size; ++i) {
-    group.parts[std::size_t(i)].whole = at(op, group.received.data(), stride * i);
-  }
+  for (int i = 0; i < group.size; ++i)
+    group.parts[std::size_t(i)].whole = at(op, received, stride * i);
   CollectiveParams params = op.request.params;
   params.root = group.index;
   move_collective(OpKind::reduce, params, op.request.dtype, count, group.parts);
@@ -129,7 +128,7 @@ void gather_sums(PostedOp& op) {
   MpiGroup& group = *op.group;
   const auto own = std::size_t(group.index);
   const MPI_Datatype type = mpi_type(op.request.dtype);
-  std::byte* const sum = add_up(op, group.counts[own], group.counts[own]);
+  std::byte* const sum = add_up(op, group.received.data(), group.counts[own], group.counts[own]);
   std::byte* const place = at(op, op.data.whole, group.displacements[own]);
   if (op.request.kind == OpKind::all_reduce) {
     copy(op, place, sum, group.counts[own]);
@@ -157,7 +156,9 @@ bool sum_on(PostedOp& op) {
       return true;
     }
     if (request.kind == OpKind::reduce && request.params.root != op.group->index) return false;
-    copy(op, op.data.whole, add_up(op, request.elements, request.elements), request.elements);
+    copy(op, op.data.whole,
+         add_up(op, op.group->received.data(), request.elements, request.elements),
+         request.elements);
     return false;
   }
   if (op.round == 1) {
@@ -166,7 +167,8 @@ bool sum_on(PostedOp& op) {
       op.round = 2;
       return true;
     }
-    copy(op, at(op, op.data.part, op.moved), add_up(op, op.chunk, op.chunk), op.chunk);
+    copy(op, at(op, op.data.part, op.moved),
+         add_up(op, op.group->received.data(), op.chunk, op.chunk), op.chunk);
   }
   op.moved += op.chunk;
   op.chunk = 0;
@@ -201,7 +203,7 @@ void lay_out_rows(PostedOp& op) {
              [&](const RowRun& run) { to_member += run.count; });
     each_run(op.data.rows, group.size, i, group.index,
              [&](const RowRun& run) { from_member += run.count; });
-    group.displacements[member] = given;
+    group.displacements[member] = op.data.rows.shared ? 0 : given;
     group.starts[member] = received;
     given += group.counts[member] = int(to_member * row);
     received += group.even[member] = int(from_member * row);
@@ -234,6 +236,7 @@ void exchange_rows(PostedOp& op) {
             "exchange rows of experts");
 }
 
+/// Gives each member its rows as this rank has them, and takes this rank's rows from each.
 void return_rows(PostedOp& op) {
   MpiGroup& group = *op.group;
   lay_out_rows(op);
@@ -242,6 +245,30 @@ void return_rows(PostedOp& op) {
                            op.data.part, group.counts.data(), group.displacements.data(), MPI_BYTE,
                            group.comm, &op.requests[0]),
             "return rows of experts");
+}
+
+/// Takes what each member has of this rank's rows, to be added up.
+void exchange_row_sums(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  lay_out_rows(op);
+  sort_rows(op, false);
+  const int own = group.counts[std::size_t(group.index)];
+  group.terms.resize(std::size_t(own) * std::size_t(group.size));
+  for (int i = 0; i < group.size; ++i) group.displacements[std::size_t(i)] = i * own;
+  check_mpi(MPI_Ialltoallv(group.received.data(), group.even.data(), group.starts.data(), MPI_BYTE,
+                           group.terms.data(), group.counts.data(), group.displacements.data(),
+                           MPI_BYTE, group.comm, &op.requests[0]),
+            "exchange the terms of rows");
+}
+
+/// Puts what arrived where it belongs.
+void finish_rows(PostedOp& op) {
+  const OpKind kind = op.request.kind;
+  if (kind == OpKind::exchange_rows || kind == OpKind::all_gather_rows) sort_rows(op, true);
+  if (kind != OpKind::reduce_scatter_rows) return;
+  const std::int64_t own = op.group->counts[std::size_t(op.group->index)],
+                     count = own / bytes_of(op.request.dtype).count();
+  if (count > 0) copy(op, op.data.part, add_up(op, op.group->terms.data(), count, count), count);
 }
 
 void shift_ring(PostedOp& op) {
@@ -328,7 +355,7 @@ bool issue_next(PostedOp& op) {
       break;
   }
   if (op.round++ > 0) {
-    if (op.request.kind == OpKind::exchange_rows) sort_rows(op, true);
+    finish_rows(op);
     return false;
   }
   switch (op.request.kind) {
@@ -341,10 +368,14 @@ bool issue_next(PostedOp& op) {
                 "broadcast");
       return true;
     case OpKind::exchange_rows:
+    case OpKind::all_gather_rows:
       exchange_rows(op);
       return true;
     case OpKind::return_rows:
       return_rows(op);
+      return true;
+    case OpKind::reduce_scatter_rows:
+      exchange_row_sums(op);
       return true;
     case OpKind::ring_shift:
       shift_ring(op);

@@ -24,7 +24,7 @@ struct MpiGroup {
   int size = 1, index = 0;
   std::vector<std::int64_t> ranks;  ///< ascending
   // Every sum uses these again.
-  std::vector<std::byte> received;
+  std::vector<std::byte> received, terms;
   std::vector<int> counts, displacements, even;
   std::vector<int> starts;
   std::vector<MemberData> parts;
