@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 
 namespace plimsoll {
 
@@ -110,7 +111,57 @@ bool begins_elsewhere(const Routine& routine) {
   });
 }
 
+namespace {
+
+/// Returns the routine's communications of values in its frame that are still under way when the
+/// routine ends.
+std::vector<std::size_t> last_transfers(const Routine& routine) {
+  const auto in_frame = [&](TensorId id) { return !routine.places[id.index()].slot; };
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    const Op& op = routine.ops[i];
+    if (!communicates(op.kind)) continue;
+    if (std::ranges::none_of(op.inputs, in_frame) && std::ranges::none_of(op.outputs, in_frame))
+      continue;
+    // A stream runs in order.
+    const bool over = std::ranges::any_of(routine.ops, [&](const Op& later) {
+      return std::ranges::any_of(later.waits, [&](std::uint32_t wait) {
+        return wait >= i && routine.ops[wait].stream == op.stream;
+      });
+    });
+    if (!over) found.push_back(i);
+  }
+  return found;
+}
+
+}  // namespace
+
+/// Keeps a frame until a call waits for the communications that still use it.
+void ProgramBuilder::keep_used_frames() {
+  std::vector<std::vector<std::size_t>> last;
+  for (const Routine& routine : program.routines) last.push_back(last_transfers(routine));
+  for (std::size_t i = 0; i < program.calls.size(); ++i) {
+    const Call& call = program.calls[i];
+    for (const std::size_t op : last[call.routine.index()]) {
+      const Routine& routine = program.at(call.routine);
+      const auto waits_for_op = [&](const Wait& wait) {
+        if (wait.call != i) return false;
+        if (!wait.port) return true;
+        const std::size_t other = routine.ports[*wait.port].op;
+        return other >= op && routine.ops[other].stream == routine.ops[op].stream;
+      };
+      const auto next = std::find_if(
+          program.calls.begin() + std::ptrdiff_t(i) + 1, program.calls.end(),
+          [&](const Call& later) { return std::ranges::any_of(later.waits, waits_for_op); });
+      if (next == program.calls.end()) continue;  // its result is not read
+      Buffer& frame = buffer(call.frame);
+      frame.end = std::max(frame.end, std::size_t(next - program.calls.begin()));
+    }
+  }
+}
+
 Program ProgramBuilder::finish() {
+  keep_used_frames();
   for (Buffer& found : program.buffers) {
     if (found.end == 0) found.end = next_call();
   }

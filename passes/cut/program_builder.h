@@ -75,6 +75,8 @@ class ProgramBuilder {
   Program finish();
 
  private:
+  void keep_used_frames();
+
   std::map<std::tuple<std::string, Bytes, DType>, RoutineId> payload_routines_;
   struct RoutineFacts {
     bool computes = false;  ///< it has ops on the compute stream

@@ -208,16 +208,6 @@ Verdict modules_are_together(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
-Verdict modules_are_reduced(const Job& job, const Strategy& strategy) {
-  const bool by_micro_batch =
-      strategy.grad_reduction == GradReduction::per_micro_batch || strategy.sharding_stage > 1;
-  if (job.mtp && by_micro_batch && strategy.cp > 1) {
-    return Verdict::no(
-        "gradients that are reduced over cp in each micro-batch are not built for MTP modules");
-  }
-  return Verdict::yes();
-}
-
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t layers = total_layers(job);
   const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
@@ -459,7 +449,6 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = context_is_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = modules_are_reduced(job, strategy); !verdict) return verdict;
   if (Verdict verdict = experts_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
