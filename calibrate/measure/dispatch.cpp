@@ -41,7 +41,7 @@ struct TimedProgram {
 TimedProgram walk(const Job& job, Recompute recompute, std::int64_t samples) {
   Strategy strategy;
   strategy.recompute = recompute;
-  const Framework framework = bundled_framework();
+  const Framework& framework = bundled_framework();
   const std::vector<Program> programs = lower({job, strategy, framework});
   TimedProgram result;
   for (const Call& call : programs[0].calls) {
