@@ -23,9 +23,8 @@ class BlockBackward {
       const bool casts = op.kind == OpKind::cast;
       if (casts && graph_.at(op.inputs[0]).role == TensorRole::parameter)
         cast_of_.emplace(op.outputs[0], op.inputs[0]);
-      if (op.kind != OpKind::add_sinks) continue;
-      for (const std::size_t i : {0u, 1u}) with_sinks_.emplace(op.inputs[i], op.outputs[i]);
     }
+    find_sinks();
     Block& definition = graph_.at(block_);
     if (definition.output) {
       definition.output_gradient = gradient_like(*definition.output);
@@ -42,6 +41,28 @@ class BlockBackward {
   }
 
  private:
+  /// Finds the results of attention with sinks. Sinks that stay f32 beside a narrower type are
+  /// added between two casts.
+  void find_sinks() {
+    std::map<TensorId, TensorId> cast_from, cast_to;
+    for (const Op& op : forward_) {
+      if (op.kind != OpKind::cast) continue;
+      cast_from.emplace(op.outputs[0], op.inputs[0]);
+      cast_to.emplace(op.inputs[0], op.outputs[0]);
+    }
+    for (const Op& op : forward_) {
+      if (op.kind != OpKind::add_sinks) continue;
+      for (const std::size_t i : {0u, 1u}) {
+        const auto wide = cast_from.find(op.inputs[i]);
+        if (wide == cast_from.end()) {
+          with_sinks_.emplace(op.inputs[i], op.outputs[i]);
+        } else {
+          with_sinks_.emplace(wide->second, cast_to.at(op.outputs[i]));
+        }
+      }
+    }
+  }
+
   TensorId gradient_like(TensorId id) {
     Tensor tensor = graph_.at(id);
     tensor.name += ".gradient";

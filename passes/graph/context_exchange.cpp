@@ -48,6 +48,7 @@ class Exchanger {
         backward(op);
       } else {
         if (op.kind == OpKind::add_sinks) keep_sunk(op);
+        if (op.kind == OpKind::cast) keep_cast(op);
         out_.push_back(op);
         continue;
       }
@@ -230,6 +231,14 @@ class Exchanger {
   void keep_sunk(const Op& op) {
     left_.emplace(op.outputs[0],
                   SavedAttention{left_.at(op.inputs[0]).parts, op.outputs[0], op.outputs[1]});
+  }
+
+  /// Sinks that stay f32 beside a narrower type read and give results in f32.
+  void keep_cast(const Op& op) {
+    const auto found = left_.find(op.inputs[0]);
+    if (found == left_.end()) return;
+    const SavedAttention cast{found->second.parts, op.outputs[0], found->second.log_sum_exp};
+    left_.emplace(op.outputs[0], cast);
   }
 
   // ---- backward ----

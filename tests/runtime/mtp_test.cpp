@@ -154,6 +154,9 @@ INSTANTIATE_TEST_SUITE_P(
                         MtpSplit{"dp=2,sharding_degree=2,sharding_stage=1"},
                         MtpSplit{"pp=2,sharding_degree=2,sharding_stage=2", 2},
                         MtpSplit{"sharding_degree=2,sharding_stage=3", 2, Recompute::full},
+                        MtpSplit{"mp=2,cp=2,sharding_degree=2,sharding_stage=3,"
+                                 "sequence_parallel=true"},
+                        MtpSplit{"mp=2,sequence_parallel=true,grad_reduction=per_micro_batch"},
                         MtpSplit{"dp=2,pp=2,ep=2,expert_rows_percent=200", 2, {}, true})),
     [](const auto& info) { return "Case" + std::to_string(info.index); });
 
