@@ -23,8 +23,9 @@ struct PublishedTarget {
   Framework framework;
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
-  std::string calibration;    ///< CostBasis::name
-  bool source_known = false;  ///< whether `fitted` has runs of the same document
+  std::string calibration;  ///< CostBasis::name
+  /// Whether `fitted` has runs of the same document, and with experts if this one has them.
+  bool source_known = false;
   std::int64_t devices = 0;
   /// Whether the measured memory is that of the last rank, which writes Megatron-LM's logs, and not
   /// of the rank with most memory.

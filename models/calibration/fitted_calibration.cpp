@@ -236,6 +236,11 @@ bool has_runs_of(const FittedCalibration& fitted, std::string_view document) {
                      [&](const std::string& source) { return document_of(source) == document; });
 }
 
+bool has_runs_with_experts(const FittedCalibration& fitted) {
+  return std::ranges::any_of(fitted.layers,
+                             [](const LayerPoint& point) { return point.shape.routed > 0; });
+}
+
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {
   const std::vector<FitParameter> known = fit_parameters(cluster);
   for (const FittedValue& value : fitted.values) {

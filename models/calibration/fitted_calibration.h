@@ -125,6 +125,8 @@ struct FittedCalibration {
 std::string document_of(std::string_view source);
 /// Returns whether a run of the fit is from that document, and false for an empty document.
 bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
+/// Returns whether the fit has runs of layers with experts.
+bool has_runs_with_experts(const FittedCalibration& fitted);
 
 /// Sets the values in `cluster` and `framework`, and the RestsOn of the groups with determined
 /// values. Throws InputError where a name is no parameter of this cluster.

@@ -160,8 +160,8 @@ struct Framework {
   /// that makes its rows. Both go on part by part, with one part for each rank
   /// (simulator/costs/async_products.h).
   bool async_tensor_parallel = false;
-  /// Where experts are on several nodes, a token travels once to each node that has experts of it,
-  /// and is copied there to their ranks. Without it each of its rows travels by itself.
+  /// A token travels once to each node that has experts of it, and there once to each rank. The
+  /// rank copies it for its experts. Without it each of the token's rows travels by itself.
   bool sends_tokens_once_per_node = false;
   /// Parameters are gathered in the next step, while its first forwards run. Without it they are
   /// gathered at the end of the step. It only matters with sharding_degree > 1.

@@ -146,9 +146,9 @@ Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
   return cost;
 }
 
-/// Returns the rows that cross to one of `nodes` nodes, relative to those at it.
-double crossing_share(double nodes, double rows) {
-  return nodes / rows * (1 - std::pow(1 - 1 / nodes, rows));
+/// Returns the units, of so many, that a token's rows go to, relative to the rows.
+double crossing_share(double units, double rows) {
+  return units / rows * (1 - std::pow(1 - 1 / units, rows));
 }
 
 /// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data
@@ -161,8 +161,7 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
   for (std::size_t l = 0; l <= spread.level; ++l) {
     const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
     if (inside >= n) continue;
-    const bool joins_nodes = !is_in_node(cluster.levels[l], cluster);
-    const double rows = joins_nodes ? double(spread.rows_of_token) : 1;
+    const auto rows = double(spread.rows_of_token);
     const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n) *
                          crossing_share(n / inside, rows);
     if (time > cost.bytes) cost.level = l;

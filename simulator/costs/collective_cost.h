@@ -23,7 +23,7 @@ struct GroupSpread {
   /// Nodes that hold some of the ranks, and the groups like this one (itself included) that
   /// communicate on one of these nodes at once (CollectivePoint::groups_per_node).
   std::int64_t nodes = 1, at_once = 1;
-  /// Rows of experts: so many of a token's rows travel as one to each node.
+  /// Rows of experts: so many of a token's rows travel as one to each node and rank.
   std::int64_t rows_of_token = 1;
   auto operator<=>(const GroupSpread&) const = default;
 };
