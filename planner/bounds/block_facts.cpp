@@ -194,7 +194,7 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.layer_split.clear();
   plain.embedding_as_layers = 0;
   plain.loss_as_layers =
-      total_layers(target_.job) == 1 ? 1 : 0;  // the second stage has the head then
+      dealt_layers(target_.job) == 1 ? 1 : 0;  // the second stage has the head then
   plain.send_slots = 2;
   plain.rank_order = Strategy().rank_order;  // groups of mp and cp lie alike in each
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;

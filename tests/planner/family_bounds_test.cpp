@@ -1,4 +1,5 @@
-// Family bounds: at most what evaluate finds, for jobs whose layers are alike and for others.
+// Bounds of families and of single strategies: at most what evaluate finds, for jobs whose layers
+// are alike and for others.
 #include "planner/explore/family_bounds.h"
 
 #include <fmt/format.h>
@@ -36,7 +37,7 @@ bool has(const FamilyBound& bound, std::size_t arrangement) {
   });
 }
 
-TEST(FamilyBounds, AreAtMostWhatEvaluateFindsWhereLayersDiffer) {
+TEST(FamilyBounds, AndThoseOfStrategiesAreAtMostWhatEvaluateFindsWhereLayersDiffer) {
   std::mt19937_64 random(5);
   std::int64_t checked = 0, differ = 0, sharp = 0, modules = 0;
   while (checked < 3'000) {
@@ -65,6 +66,12 @@ TEST(FamilyBounds, AreAtMostWhatEvaluateFindsWhereLayersDiffer) {
         ASSERT_LE(group.peak, peak) << who;
         sharp += group.peak.count() * 4 > peak.count() * 3;
       }
+      const MemoryBound memory = bounds.memory(strategy);
+      ASSERT_LE(memory.peak, peak) << who;
+      ASSERT_LE(memory.reserved, reserved) << who;
+      ASSERT_LE(bounds.bottleneck(strategy).seconds(), found.step_time) << who;
+      // As in bounds_test.cpp, kernels beside transfers make this bound exceed a step a little.
+      ASSERT_LE(bounds.pipeline(strategy).seconds(), found.step_time * 1.0002) << who;
       ++checked;
       differ += problem.job.experts && !problem.job.experts->pattern.empty();
       modules += problem.job.mtp.has_value();
