@@ -111,7 +111,7 @@ const OpRow& row(OpKind kind);
 OpParams default_params(OpKind kind);
 /// Returns whether a kind is a collective, a send or a receive.
 bool communicates(OpKind kind);
-/// Whether it is a collective that moves the rows of experts, whose number depends on data.
+/// Returns whether a kind is a collective of rows of experts, whose number depends on data.
 bool moves_rows(OpKind kind);
 
 /// Returns the input in whose storage output 0 is. reduce_scatter and all_gather have two forms.

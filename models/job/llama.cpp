@@ -13,8 +13,8 @@
 // a mixture of experts in place of the MLP: experts.cpp
 // a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
 //   section 2)
-// sinks: GPT-OSS (arXiv 2508.10925, section 2.2); norms of queries and keys without weights:
-//   Llama 4
+// sinks: GPT-OSS (arXiv 2508.10925, section 2.2)
+// norms of queries and keys without weights: Llama 4
 // ALiBi (arXiv 2108.12409) and a norm behind the embedding: BLOOM (arXiv 2211.05100, section 3.2)
 // latent attention: DeepSeek-V2 (arXiv 2405.04434, section 2.1)
 //

@@ -136,7 +136,6 @@ std::vector<std::size_t> last_transfers(const Routine& routine) {
 
 }  // namespace
 
-/// Keeps a frame until a call waits for the communications that still use it.
 void ProgramBuilder::keep_used_frames() {
   std::vector<std::vector<std::size_t>> last;
   for (const Routine& routine : program.routines) last.push_back(last_transfers(routine));

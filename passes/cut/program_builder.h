@@ -75,7 +75,7 @@ class ProgramBuilder {
   Program finish();
 
  private:
-  void keep_used_frames();
+  void keep_used_frames();  ///< lets frames live until their last communication is waited for
 
   std::map<std::tuple<std::string, Bytes, DType>, RoutineId> payload_routines_;
   struct RoutineFacts {

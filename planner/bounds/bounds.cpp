@@ -98,11 +98,12 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
 Bounds::Bounds(const Target& target) : target_(target), costs_(target), facts_(target, costs_) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
-  // In a V stages have other ends of the model.
-  const bool plain_too = !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
-  Strategy plain = plain_too ? as_plain_pipeline(target_.job, strategy) : strategy;
-  plain.layer_split =
-      plain_too ? layers_per_stage(target_.job, strategy) : layers_per_part(target_.job, strategy);
+  // In a V, and where chunks mix layers that differ, stages of plain 1F1B have other blocks.
+  const bool lasts_alike =
+      !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
+  Strategy plain = lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy;
+  plain.layer_split = lasts_alike ? layers_per_stage(target_.job, strategy)
+                                  : layers_per_part(target_.job, strategy);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
   plain.rank_order = Strategy().rank_order;

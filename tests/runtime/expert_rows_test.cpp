@@ -54,6 +54,10 @@ struct Rows {
   }
 };
 
+float at(const std::vector<float>& rows, std::int64_t row, std::int64_t column) {
+  return rows[std::size_t(row * kColumns + column)];
+}
+
 TEST(ExpertRows, OfAllRanksAreSortedByExpertAndThenByRank) {
   std::mt19937_64 random(1);
   for (int draw = 0; draw < 50; ++draw) {
@@ -62,8 +66,7 @@ TEST(ExpertRows, OfAllRanksAreSortedByExpertAndThenByRank) {
     rows.each([&](std::size_t rank, std::int64_t row, std::int64_t together) {
       for (const std::vector<float>& all : rows.all) {
         for (std::int64_t c = 0; c < kColumns; ++c)
-          EXPECT_EQ(all[std::size_t(together * kColumns + c)],
-                    rows.own[rank][std::size_t(row * kColumns + c)]);
+          EXPECT_EQ(at(all, together, c), at(rows.own[rank], row, c));
       }
     });
   }
@@ -77,9 +80,8 @@ TEST(ExpertRows, AreSummedForTheRankThatGaveThem) {
     rows.each([&](std::size_t rank, std::int64_t row, std::int64_t together) {
       for (std::int64_t c = 0; c < kColumns; ++c) {
         float sum = 0;
-        for (const std::vector<float>& all : rows.all)
-          sum += all[std::size_t(together * kColumns + c)];
-        EXPECT_EQ(rows.own[rank][std::size_t(row * kColumns + c)], sum);
+        for (const std::vector<float>& all : rows.all) sum += at(all, together, c);
+        EXPECT_EQ(at(rows.own[rank], row, c), sum);
       }
     });
   }
