@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 27> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 28> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 27> kSlotKinds = {"parameters",
                                                          "saved",
                                                          "saved_for_weights",
                                                          "deferred",
+                                                         "carried",
                                                          "weight_copies",
                                                          "scalars",
                                                          "parameter_arena",

@@ -48,6 +48,7 @@ enum class SlotKind : std::uint8_t {
   /// the part of `saved` that the weight-gradient routine reads, where it exists
   saved_for_weights,
   deferred,       ///< values of the input-gradient routine that the weight-gradient routine reads
+  carried,        ///< values that one part of a routine leaves for a later part
   weight_copies,  ///< copies of this block instance's weights in 8 bits, for one step
   scalars,
   parameter_arena,

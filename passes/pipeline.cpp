@@ -134,9 +134,7 @@ std::vector<Program> lower(const PassContext& context, const StageObserver& obse
                            Addresses addresses) {
   const Graph graph = lower_graph(context, observer, proof);
   const std::int64_t alignment = arena_alignment(context.job, context.strategy);
-  const CutGraph cut =
-      cut_blocks(graph, alignment, backward_cut(context.strategy),
-                 resident_parameters(context.strategy), scatters_bundles(context.strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(context.strategy));
   if (observer) observer("cut_blocks", [&](std::optional<std::int64_t>) { return print(cut); });
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {

@@ -43,6 +43,7 @@ constexpr Meaning kMeanings[] = {
     {"expert_dispatch", "how tokens reach the ranks of their experts"},
     {"expert_rows_percent", "rows for which these have memory, in percent of even routing"},
     {"overlap_shared_experts", "whether shared experts compute while tokens travel to experts"},
+    {"overlap_expert_exchange", "whether a forward and a backward hide each other's exchanges"},
     {"recompute_layers", "the first layers of each part are computed again"},
     {"recompute_list", "just these layers are computed again"},
     {"cast_placement", "where parameters become the type that is computed in"},

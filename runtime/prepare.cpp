@@ -59,11 +59,21 @@ class Preparer {
   // Local ops are over when they return, so only communications are ever waited for.
   void add_waits(const Wait& wait, std::vector<std::uint32_t>& waits) const {
     const PreparedCall& earlier = result_.calls[wait.call];
-    for (std::size_t op = 0; op < earlier.routine->ops.size(); ++op) {
-      if (wait.port && earlier.routine->ports[*wait.port].op != op) continue;
-      if (communicates(earlier.routine->ops[op].kind)) {
-        waits.push_back(earlier.first_op + std::uint32_t(op));
-      }
+    const std::vector<Op>& ops = earlier.routine->ops;
+    if (wait.port) return add_stream(earlier, earlier.routine->ports[*wait.port].op, waits);
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      if (communicates(ops[op].kind)) waits.push_back(earlier.first_op + std::uint32_t(op));
+    }
+  }
+
+  /// Adds a communication of a call, and those before it. A stream runs in order, so they are over
+  /// with it.
+  static void add_stream(const PreparedCall& call, std::uint32_t last,
+                         std::vector<std::uint32_t>& waits) {
+    const std::vector<Op>& ops = call.routine->ops;
+    for (std::uint32_t op = 0; op <= last; ++op) {
+      if (communicates(ops[op].kind) && ops[op].stream == ops[last].stream)
+        waits.push_back(call.first_op + op);
     }
   }
 
@@ -74,14 +84,7 @@ class Preparer {
     prepared.kernel = kernels_[call.call->routine.index()][index];
     for (const TensorId id : op.inputs) prepared.inputs.push_back(address(call, id));
     for (const TensorId id : op.outputs) prepared.outputs.push_back(address(call, id));
-    for (const std::uint32_t wait : op.waits) {
-      // A stream runs in order: what comes before the op that is waited for is over with it.
-      for (std::uint32_t earlier = 0; earlier <= wait; ++earlier) {
-        const Op& other = call.routine->ops[earlier];
-        if (communicates(other.kind) && other.stream == call.routine->ops[wait].stream)
-          prepared.waits.push_back(call.first_op + earlier);
-      }
-    }
+    for (const std::uint32_t wait : op.waits) add_stream(call, wait, prepared.waits);
     if (prepared.kernel == nullptr) add_operand(call, prepared);
     result_.ops.push_back(std::move(prepared));
   }

@@ -166,6 +166,9 @@ struct Capabilities {
   /// Whether another number of ranks may share each expert than share the other layers
   /// (Strategy::etp).
   Sourced<bool> expert_tensor_parallel{false};
+  /// Whether a forward and a backward can be issued in turns
+  /// (Strategy::overlap_expert_exchange).
+  Sourced<bool> overlap_expert_exchange{false};
   Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
 
   // Precision of gradients and of the optimizer's state.

@@ -35,11 +35,24 @@ enum class BackwardCut : std::uint8_t {
   split,
 };
 
+/// A RoutinePart is a run of the ops of a routine. Parts are called one after the other, and calls
+/// of other routines may be issued between them.
+struct RoutinePart {
+  struct Awaited {
+    std::size_t part = 0, port = 0;
+  };
+  Routine routine;
+  std::vector<Awaited> waits;  ///< ports of the parts before
+};
+
 struct CutBlock {
   Routine forward;
   Routine backward;         ///< split: only the gradient of its input; may have no ops
   Routine weight_gradient;  ///< split: all other gradients; else without ops
   Routine weight_copies;    ///< before the first forward of a step; may have no ops
+  /// The ops of `forward` and `backward` in parts (exchange_parts.h). They are empty unless
+  /// exchanges are apart, and where no exchange has anything behind it.
+  std::vector<RoutinePart> forward_parts, backward_parts;
   /// The entries are in reverse order of creation, which is the order of backward. Parameters that
   /// stay whole in sharding stage 3 come last. Within either kind, parameters with a gradient_group
   /// come last.
@@ -67,18 +80,27 @@ struct CutGraph {
   std::vector<UpdatePart> update;  ///< norm, clip, update
 };
 
+/// CutChoices say how the blocks of a graph are cut.
+struct CutChoices {
+  BackwardCut backward = BackwardCut::whole;
+  /// Parameters that stay whole in sharding stage 3. They get a slot of their own,
+  /// resident_parameters.
+  ResidentParameters resident{};
+  /// The parameters of a block do not lie together, so each parameter and each gradient has a slot
+  /// of its own. They have slots of their own also where their types differ.
+  bool scattered = false;
+  /// Routines are also cut at the exchanges of experts.
+  bool exchanges_apart = false;
+};
+CutChoices cut_choices(const Strategy& strategy);
+
 /// Every parameter starts at, and is padded to, a multiple of `alignment` elements, so that any run
-/// of parameters splits evenly into aligned shards. The `resident` parameters stay
-/// whole in sharding stage 3 and get a slot of their own, resident_parameters. With `scattered`,
-/// the parameters of a block do not lie together, so each parameter and each gradient has a slot of
-/// its own. They have slots of their own also where their types differ.
-CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
-                    BackwardCut backward = BackwardCut::whole,
-                    const ResidentParameters& resident = {}, bool scattered = false);
+/// of parameters splits evenly into aligned shards.
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, const CutChoices& choices = {});
 /// Cuts one block of the graph. `rewrite` changes the ops of a routine before they are cut. Saved
 /// tensors that no op then names are left out.
-CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment, BackwardCut backward,
-                   const ResidentParameters& resident, bool scattered,
+CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
+                   const CutChoices& choices,
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite = {});
 /// Returns the kind of backward that a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);

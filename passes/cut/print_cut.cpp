@@ -21,6 +21,9 @@ std::string print(const CutGraph& cut) {
       if (!always && routine->ops.empty()) continue;
       text += print(*routine, index++);
     }
+    for (const auto* parts : {&block.forward_parts, &block.backward_parts}) {
+      for (const RoutinePart& part : *parts) text += print(part.routine, index++);
+    }
     text += "\n";
   }
   text += print(cut.begin_step, index++);

@@ -31,6 +31,11 @@ BackwardCut backward_cut(const Strategy& strategy) {
   return splits_backward(strategy.schedule) ? BackwardCut::split : BackwardCut::whole;
 }
 
+CutChoices cut_choices(const Strategy& strategy) {
+  return {backward_cut(strategy), resident_parameters(strategy), scatters_bundles(strategy),
+          strategy.overlap_expert_exchange};
+}
+
 bool mixes_types(const Graph& graph) {
   std::set<DType> parameters, gradients;
   for (const Tensor& tensor : graph.tensors) {

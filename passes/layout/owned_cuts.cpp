@@ -74,9 +74,11 @@ OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext&
     }
     const auto [found, fresh] = cuts_.try_emplace({block, std::move(key)});
     if (fresh) {
-      found->second = cut_block(
-          graph, block, alignment, backward_cut(strategy), resident_parameters(strategy), true,
-          [&](std::vector<Op> ops) { return at_rank(graph, std::move(ops), owners, *owner); });
+      CutChoices choices = cut_choices(strategy);
+      choices.scattered = true;
+      found->second = cut_block(graph, block, alignment, choices, [&](std::vector<Op> ops) {
+        return at_rank(graph, std::move(ops), owners, *owner);
+      });
     }
     of_.push_back(&found->second);
   }

@@ -74,11 +74,15 @@ class FreeList {
   Bytes top_;
 };
 
-/// True for the buffers that are calls' frames.
+/// True for the buffers that are calls' frames and are over before another frame begins.
 std::vector<bool> frames_of(const Program& program) {
   std::vector<bool> frames(program.buffers.size());
-  for (const Call& call : program.calls) {
-    if (program.at(call.routine).frame_bytes > Bytes(0)) frames[call.frame.index()] = true;
+  std::size_t next = program.calls.size();  // the next call that has a frame
+  for (std::size_t c = program.calls.size(); c-- > 0;) {
+    const Call& call = program.calls[c];
+    if (program.at(call.routine).frame_bytes == Bytes(0)) continue;
+    frames[call.frame.index()] = program.at(call.frame).end <= next;
+    next = c;
   }
   return frames;
 }

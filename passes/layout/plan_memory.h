@@ -5,9 +5,9 @@
 
 namespace plimsoll {
 
-/// Frames live for one call each, so all frames share one place of the size of the largest. The
-/// plan then walks the calls in issue order as an allocator would. Buffers released before a call
-/// give their room back. The buffers that the call acquires take the smallest hole that fits,
+/// Most frames live for one call each, so all of these share one place of the size of the largest.
+/// The plan then walks the calls in issue order as an allocator would. Buffers released before a
+/// call give their room back. The buffers that the call acquires take the smallest hole that fits,
 /// larger buffers first. Sets Buffer::offset and Program::arena_bytes, and changes nothing else.
 /// `guard` is the number of bytes kept free behind every buffer (checking builds).
 void plan_memory(Program& program, Bytes guard = Bytes(0));

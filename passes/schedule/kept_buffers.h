@@ -18,6 +18,7 @@ inline bool crosses_calls(SlotKind kind) {
     case SlotKind::saved:
     case SlotKind::saved_for_weights:
     case SlotKind::deferred:
+    case SlotKind::carried:
     case SlotKind::input_gradient:
     case SlotKind::output_gradient:
       return true;
@@ -29,7 +30,7 @@ inline bool crosses_calls(SlotKind kind) {
 /// KeptBuffers has, for one instance of a chunk, the buffers that one micro-batch keeps between
 /// calls.
 struct KeptBuffers {
-  std::array<std::optional<BufferId>, 7> buffers;  ///< from SlotKind::input to deferred
+  std::array<std::optional<BufferId>, 8> buffers;  ///< from SlotKind::input to carried
   std::optional<BufferId>& operator[](SlotKind kind) {
     return buffers.at(std::size_t(kind) - std::size_t(SlotKind::input));
   }

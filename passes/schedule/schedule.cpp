@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "passes/cut/program_builder.h"
 #include "passes/layout/owned_cuts.h"
+#include "passes/schedule/crossing_buffers.h"
 #include "passes/schedule/gradient_reductions.h"
 #include "passes/schedule/kept_buffers.h"
 #include "passes/schedule/merged_gradients.h"
@@ -19,9 +20,11 @@
 #include "passes/schedule/persistent_buffers.h"
 #include "passes/schedule/selection_biases.h"
 #include "passes/schedule/stage_borders.h"
+#include "passes/schedule/stage_routines.h"
 #include "passes/schedule/stage_transfers.h"
 #include "passes/schedule/step_collectives.h"
 #include "passes/schedule/update_calls.h"
+#include "passes/schedule/weight_copies.h"
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
@@ -50,7 +53,10 @@ class StageScheduler {
         borders_(graph, context, layout_, stage),
         transfers_(context, build_),
         cuts_(graph, cut, context, layout_, alignment, owner),
+        routines_(cuts_, build_),
+        crossing_(layout_, cuts_, borders_, build_),
         updates_(cut, context, layout_, arenas_, build_),
+        weight_copies_(build_),
         selection_(graph, context, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
@@ -67,13 +73,16 @@ class StageScheduler {
   Program run() {
     arenas_ =
         add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
-    for (const Instance& instance : layout_.instances) add_routines(instance);
-    add_weight_copies();
+    for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
+      routines_.add(i);
+      selection_.add_instance(cuts_.cut_of(i).forward);
+      weight_copies_.add_instance(cuts_.cut_of(i).weight_copies);
+    }
+    weight_copies_.add_buffer();
     selection_.add_buffers();
     updates_.begin_step();
     const std::vector<Action> actions =
-        pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
-                       context_.strategy.virtual_stages, program_.micro_batches);
+        stage_order(context_.strategy, stage_, program_.micro_batches);
     make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
@@ -99,11 +108,6 @@ class StageScheduler {
 
   // ---- choices of other passes about a call of an instance ----
 
-  /// The routines that an instance runs.
-  const CutBlock& cut_of(const Instance& instance) const {
-    return cuts_.cut_of(std::size_t(&instance - layout_.instances.data()));
-  }
-
   /// Prepares a call, and may add calls such as gathers. Returns the calls for which it waits.
   std::vector<Wait> before(const Use& use) {
     if (gathers_.active()) {
@@ -120,32 +124,9 @@ class StageScheduler {
     if (!first) return {};
     const std::vector<Wait> waits = collectives_.parameter_waits(
         use.instance, has_slot(use.routine, SlotKind::tied_parameters));
-    copy_weights(use, waits);
+    weight_copies_.call(use.instance, use.action.micro_batch, waits,
+                        [&](const Slot& slot) { return bind_slot(slot, use); });
     return waits;
-  }
-
-  /// Memory for copies of the weights that the step's first forward of an instance makes.
-  void add_weight_copies() {
-    Bytes total;
-    for (const Instance& instance : layout_.instances) {
-      weight_copies_.push_back(total);
-      for (const Slot& slot : cut_of(instance).weight_copies.slots) {
-        if (slot.kind == SlotKind::weight_copies) total += round_up(slot.bytes, kBlockAlignment);
-      }
-    }
-    if (total == Bytes(0)) return;
-    arenas_.weight_copies = build_.add_persistent("weight_copies", TensorRole::parameter, total);
-  }
-
-  void copy_weights(const Use& use, const std::vector<Wait>& waits) {
-    const Instance& instance = layout_.instances[use.instance];
-    const Routine& copies = cut_of(instance).weight_copies;
-    if (copies.ops.empty()) return;
-    const auto [found, fresh] = weight_routines_.try_emplace(&cut_of(instance));
-    if (fresh) found->second = build_.add_routine(copies);
-    std::vector<Binding> bindings;
-    for (const Slot& slot : copies.slots) bindings.push_back(bind_slot(slot, use));
-    build_.add_call(found->second, {}, use.action.micro_batch, std::move(bindings), waits);
   }
 
   void prepare_gradients(const Use& use) {
@@ -176,9 +157,8 @@ class StageScheduler {
       for (std::size_t i = 0; i < end - begin; ++i) {
         const bool forward = action.kind == ActionKind::forward;
         const std::size_t index = forward ? begin + i : end - 1 - i;
-        const Instance& instance = layout_.instances[index];
-        if (!routine_of(action.kind, index)) continue;
-        const auto use = parameter_use({action, index, routine(action.kind, instance)});
+        if (!routines_.has(action.kind, index)) continue;
+        const auto use = parameter_use({action, index, routines_.whole(action.kind, index)});
         if (use) uses.push_back(*use);
       }
     }
@@ -208,7 +188,7 @@ class StageScheduler {
       case SlotKind::tied_gradients:
         return {arenas_.gradients, layout_.gradients.offset(element), {}};
       case SlotKind::weight_copies:
-        return {arenas_.weight_copies, weight_copies_[use.instance], {}};
+        return weight_copies_.binding(use.instance);
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
       case SlotKind::selection_bias:
@@ -219,8 +199,9 @@ class StageScheduler {
     }
   }
 
-  /// Follows a call, and may add calls of its own.
-  void after(const Use& use, std::size_t call) {
+  /// Follows the calls of a routine or of its parts, and may add calls of its own.
+  void after(const Use& use, const std::vector<std::size_t>& calls) {
+    const std::size_t call = calls.back();
     const Instance& instance = layout_.instances[use.instance];
     const bool forward = use.action.kind == ActionKind::forward;
     if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
@@ -229,10 +210,10 @@ class StageScheduler {
       const bool last = --gradient_calls_left_[use.instance] == 0;
       if (reductions_.active()) {
         const bool more = use.action.kind == ActionKind::input_gradient &&
-                          routine_of(ActionKind::weight_gradient, use.instance);
+                          routines_.has(ActionKind::weight_gradient, use.instance);
         reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
       } else if (!merges_.active()) {
-        collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+        collectives_.wrote_gradients(use.instance, use.action.kind, calls, last);
       } else if (last) {
         for (const auto& [bucket, add] :
              merges_.after_instance(use.instance, use.action.micro_batch)) {
@@ -244,25 +225,6 @@ class StageScheduler {
 
   // ---- actions ----
 
-  void add_routines(const Instance& instance) {
-    selection_.add_instance(cut_of(instance).forward);
-    const auto [found, fresh] = block_routines_.try_emplace(&cut_of(instance));
-    routines_.push_back(&found->second);
-    if (!fresh) return;
-    for (ActionKind kind :
-         {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient}) {
-      const Routine& cut = routine(kind, instance);
-      if (!cut.ops.empty()) found->second[std::size_t(kind)] = build_.add_routine(cut);
-    }
-  }
-
-  /// Returns the routine of an instance in an action, and nothing where the action has no work for
-  /// it.
-  std::optional<RoutineId> routine_of(ActionKind kind, std::size_t instance) const {
-    const bool input = kind == ActionKind::input_gradient;
-    return (*routines_[instance])[std::size_t(input ? ActionKind::backward : kind)];
-  }
-
   void run_actions(const std::vector<Action>& actions) {
     gradient_calls_left_.resize(layout_.instances.size());
     for (const Action& action : actions) {
@@ -270,18 +232,46 @@ class StageScheduler {
       last_backward_ = action.micro_batch;
       const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
       for (std::size_t i = begin; i < end; ++i) {
-        if (routine_of(action.kind, i)) ++gradient_calls_left_[i];
+        if (routines_.has(action.kind, i)) ++gradient_calls_left_[i];
       }
     }
     bool after_forward = false;
     const bool ahead = receives_ahead(context_.framework, context_.strategy);
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      for (std::size_t next = i; ahead && next < std::min(i + 2, actions.size()); ++next) {
+      const bool pair = actions[i].in_turns;
+      const std::size_t posted = std::min(i + (pair ? 4 : 2), actions.size());
+      for (std::size_t next = i; ahead && next < posted; ++next) {
         if (const auto comes = borders_.incoming(actions[next])) transfers_.post(*comes);
       }
-      const bool is_forward = actions[i].kind == ActionKind::forward;
-      is_forward ? forward(actions[i]) : backward(actions[i], after_forward);
-      after_forward = is_forward;
+      RunningAction first = begin(actions[i], after_forward);
+      if (pair) {
+        RunningAction second = begin(actions[++i], true);
+        in_turns(first, second);
+        finish(second);
+      }
+      while (first.goes_on()) issue(first);
+      finish(first);
+      after_forward = !pair && actions[i].kind == ActionKind::forward;
+    }
+  }
+
+  /// An action of which some calls are issued.
+  struct RunningAction {
+    Action action;
+    std::vector<std::size_t> instances{};  ///< whose routines are called, in order
+    std::size_t next = 0;                  ///< index into `instances`
+    std::vector<std::size_t> calls{};      ///< of the parts of the next instance's routine
+    std::vector<Wait> waits{};             ///< for what the next call reads
+    bool goes_on() const { return next < instances.size(); }
+  };
+
+  /// Issues a forward and a backward that does not depend on it in turns, part by part, and ends
+  /// the backward first. While the tokens of one travel to experts, the other computes.
+  void in_turns(RunningAction& forward, RunningAction& backward) {
+    while (backward.goes_on()) {
+      issue(backward);
+      const bool last = forward.next + 1 >= forward.instances.size() && is_last_part(forward);
+      if (forward.goes_on() && !(last && backward.goes_on())) issue(forward);
     }
   }
 
@@ -293,28 +283,34 @@ class StageScheduler {
     return graph_.at(layout_.instances[instance].block);
   }
 
-  void forward(const Action& action) {
+  /// Begins an action: it gets the border from which it computes. A chunk without layers hands it
+  /// on.
+  RunningAction begin(const Action& action, bool after_forward) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    const bool forward = action.kind == ActionKind::forward;
+    if (!forward) begin_backward(action, after_forward);
     std::optional<StageBorders::Border> border = borders_.before(action, transfers_);
-    if (begin == end) return pass_on(action, *std::move(border));
+    if (border && !forward) transfers_.gradient_is_received(action);
+    RunningAction running{action};
+    if (begin == end) {
+      if (border) pass_on(action, *std::move(border));
+      return running;
+    }
+    for (std::size_t i = 0; i < end - begin; ++i)
+      running.instances.push_back(forward ? begin + i : end - 1 - i);
     std::vector<KeptBuffers>& kept = kept_of(action);
     kept.resize(end - begin);
-    std::vector<Wait> waits;
-    if (border) {
-      kept[0][SlotKind::input] = border->payload;
-      waits = std::move(border->waits);
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-      const bool sends = i + 1 == end && borders_.hand_over(action) == HandOver::transfer;
-      waits = call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
-      if (i + 1 < end) kept[i + 1 - begin][SlotKind::input] = kept[i - begin][SlotKind::output];
-    }
-    if (kept.back()[SlotKind::output])
-      borders_.leave(action, *kept.back()[SlotKind::output], std::move(waits));
-    if (last_head_ && borders_.is_last_part(action) &&
-        action.micro_batch + 1 == program_.micro_batches) {
-      collectives_.reduce_loss(*last_head_);
-    }
+    if (!border) return running;
+    const SlotKind slot = forward ? SlotKind::input : SlotKind::output_gradient;
+    (forward ? kept.front() : kept.back())[slot] = border->payload;
+    running.waits = std::move(border->waits);
+    return running;
+  }
+
+  void begin_backward(const Action& action, bool after_forward) {
+    if (action.kind != ActionKind::weight_gradient)
+      transfers_.before_backward(action, after_forward);
+    if (merges_.active()) merges_.before_backward(action.micro_batch);
   }
 
   /// A chunk without layers sends what it receives.
@@ -323,138 +319,134 @@ class StageScheduler {
     borders_.pass_on(action, std::move(border), transfers_);
   }
 
-  /// Backward of a chunk, or the part of it that the action says.
-  void backward(const Action& action, bool after_forward) {
-    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    const bool passes_on = action.kind != ActionKind::weight_gradient;
-    std::vector<Wait> waits;
-    if (passes_on) transfers_.before_backward(action, after_forward);
-    if (merges_.active()) merges_.before_backward(action.micro_batch);
-    std::optional<StageBorders::Border> border = borders_.before(action, transfers_);
-    if (border) transfers_.gradient_is_received(action);
-    if (begin == end) {
-      if (border) pass_on(action, *std::move(border));
-      return;
-    }
+  /// Ends an action: its border is left for the other chunk of this stage, where that reads it.
+  void finish(RunningAction& running) {
+    const Action& action = running.action;
+    if (running.instances.empty()) return;
+    const bool forward = action.kind == ActionKind::forward;
+    const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
     std::vector<KeptBuffers>& kept = kept_of(action);
-    if (border) {
-      kept.back()[SlotKind::output_gradient] = border->payload;
-      waits = std::move(border->waits);
+    const std::optional<BufferId> payload = (forward ? kept.back() : kept.front())[border];
+    if (action.kind != ActionKind::weight_gradient && payload)
+      borders_.leave(action, *payload, running.waits);
+    forward ? finish_forward(action) : finish_backward(running);
+  }
+
+  void finish_forward(const Action& action) {
+    if (last_head_ && borders_.is_last_part(action) &&
+        action.micro_batch + 1 == program_.micro_batches) {
+      collectives_.reduce_loss(*last_head_);
     }
-    for (std::size_t i = end; i-- > begin;) {
-      const bool sends = i == begin && borders_.hand_over(action) == HandOver::transfer;
-      KeptBuffers& own = kept[i - begin];
-      waits = call_instance(action, i, own, std::exchange(waits, {}), sends);
-      if (passes_on && i > begin) {
-        kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
-      }
-    }
-    if (passes_on && kept[0][SlotKind::input_gradient])
-      borders_.leave(action, *kept[0][SlotKind::input_gradient], waits);
+  }
+
+  void finish_backward(const RunningAction& running) {
+    const Action& action = running.action;
     // The embedding alone has no input gradient to compute: what reads the border comes later.
-    if (!routine_of(action.kind, begin)) append(end_waits_, waits);
+    if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
     if (merges_.active()) {
       for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
         if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
       }
     }
-    if (action.kind != ActionKind::input_gradient) {
-      kept_.erase({action.chunk, action.micro_batch});
-    }
+    if (action.kind != ActionKind::input_gradient) kept_.erase({action.chunk, action.micro_batch});
   }
 
   /// Returns the events for which the next call, which reads this border, waits. There are none
   /// where computation wrote it.
-  std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
+  std::vector<Wait> border_waits(std::size_t call, SlotKind border) const {
+    const Routine& routine = build_.program.at(build_.program.calls[call].routine);
     const std::optional<std::size_t> port = build_.find_port(call, border, Bytes(0));
     if (!port || routine.ops[routine.ports[*port].op].stream == Stream::compute) return {};
     return {{call, port}};
   }
 
-  /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
-  /// Returns the events for which a call that reads the border has to wait.
-  std::vector<Wait> call_instance(const Action& action, std::size_t index, KeptBuffers& kept,
-                                  std::vector<Wait> waits, bool sends) {
-    const Instance& instance = layout_.instances[index];
-    const std::optional<RoutineId> id = routine_of(action.kind, index);
-    if (!id) return waits;
+  bool is_last_part(const RunningAction& running) const {
+    const std::size_t parts =
+        routines_.of(running.action.kind, running.instances[running.next]).size();
+    return running.calls.size() + 1 >= parts;
+  }
+
+  /// Calls the routine of an action's next instance, or the next part of it. Behind the last part
+  /// of the last instance, the border is sent on.
+  void issue(RunningAction& running) {
+    const Action& action = running.action;
+    const std::size_t index = running.instances[running.next];
     const bool forward = action.kind == ActionKind::forward;
-    const Direction direction = direction_of(action);
-    const Use use{action, index, routine(action.kind, instance)};
-    append(waits, before(use));
-    append(waits, std::exchange(end_waits_, {}));
-    if (sends) transfers_.take_slot(direction);
+    const bool sends = running.next + 1 == running.instances.size() &&
+                       borders_.hand_over(action) == HandOver::transfer;
+    KeptBuffers& kept = kept_of(action)[index - layout_.chunks[std::size_t(action.chunk)].first];
+    const bool ends = is_last_part(running);
+    if (routines_.has(action.kind, index)) {
+      const Use use{action, index, routines_.whole(action.kind, index)};
+      call_part(use, running, kept, sends);
+      if (ends) end_instance(use, running, kept, sends);
+    }
+    if (!ends) return;
+    running.calls.clear();
+    ++running.next;
+    if (!running.goes_on() || action.kind == ActionKind::weight_gradient) return;
+    KeptBuffers& behind = kept_of(
+        action)[running.instances[running.next] - layout_.chunks[std::size_t(action.chunk)].first];
+    if (forward) {
+      behind[SlotKind::input] = kept[SlotKind::output];
+    } else {
+      behind[SlotKind::output_gradient] = kept[SlotKind::input_gradient];
+    }
+  }
+
+  /// Issues the next part of the routine of an instance.
+  void call_part(const Use& use, RunningAction& running, KeptBuffers& kept, bool sends) {
+    const std::size_t part = running.calls.size();
+    const RoutineId id = routines_.of(use.action.kind, use.instance)[part];
+    std::vector<Wait> waits = std::exchange(running.waits, {});
+    if (part == 0) {
+      append(waits, before(use));
+      append(waits, std::exchange(end_waits_, {}));
+      if (sends) transfers_.take_slot(direction_of(use.action));
+    } else {
+      for (const RoutinePart::Awaited& awaited :
+           routines_.waits(use.action.kind, use.instance, part))
+        waits.push_back({running.calls[awaited.part], awaited.port});
+      // The rows that this call waits for may lie elsewhere, but they were sent from this buffer.
+      if (kept[SlotKind::carried]) build_.extend(*kept[SlotKind::carried], build_.next_call() + 1);
+    }
     append(waits, transfers_.free_due());
     std::vector<Binding> bindings;
-    bindings.reserve(use.routine.slots.size());
-    for (const Slot& slot : use.routine.slots) {
+    // Copied, since calls that are added meanwhile may move the Program's routines.
+    const std::vector<Slot> slots = build_.program.at(id).slots;
+    bindings.reserve(slots.size());
+    for (const Slot& slot : slots) {
       if (!crosses_calls(slot.kind)) {
         bindings.push_back(bind_slot(slot, use));
         continue;
       }
       std::optional<BufferId>& buffer = kept[slot.kind];
-      if (!buffer) buffer = add_crossing(slot, use);
+      if (!buffer) buffer = crossing_.add(slot, use.action, use.instance);
       build_.extend(*buffer, build_.next_call() + 1);
       bindings.push_back({*buffer, {}, {}});
     }
-    if (build_.begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
-    const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
-                                             std::move(bindings), std::move(waits));
+    if (build_.begins_elsewhere(id)) waits.push_back({build_.last_compute(), {}});
+    running.calls.push_back(build_.add_call(id, layout_.instances[use.instance].layer,
+                                            use.action.micro_batch, std::move(bindings),
+                                            std::move(waits)));
+  }
+
+  /// Follows the last part of an instance's routine: sends its border on if it `sends`, and sets
+  /// the events for which a call that reads the border has to wait.
+  void end_instance(const Use& use, RunningAction& running, KeptBuffers& kept, bool sends) {
+    const std::size_t call = running.calls.back();
+    const bool forward = use.action.kind == ActionKind::forward;
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
+    kept[SlotKind::carried].reset();
     if (sends) {
-      transfers_.send(direction, action, borders_.sent_to(action), *kept[border],
-                      {{call, build_.port_of(call, border)}});
+      transfers_.send(direction_of(use.action), use.action, borders_.sent_to(use.action),
+                      *kept[border], {{call, build_.port_of(call, border)}});
     }
-    after(use, call);
-    std::vector<Wait> of_border = border_waits(call, border, use.routine);
-    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    const bool no_layer = begin + 1 == end && block_of(index).kind != BlockKind::layer;
-    if (sends && no_layer) end_waits_ = of_border;
-    return of_border;
-  }
-
-  const Routine& routine(ActionKind kind, const Instance& instance) const {
-    const CutBlock& cut = cut_of(instance);
-    if (kind == ActionKind::forward) return cut.forward;
-    return kind == ActionKind::weight_gradient ? cut.weight_gradient : cut.backward;
-  }
-
-  BufferId add_crossing(const Slot& slot, const Use& use) {
+    after(use, running.calls);
+    running.waits = border_waits(call, border);
     const auto [begin, end] = layout_.chunks[std::size_t(use.action.chunk)];
-    const auto add = [&](const char* name, TensorRole role) {
-      return build_.add_buffer(name, role, slot.bytes, build_.next_call());
-    };
-    switch (slot.kind) {
-      case SlotKind::output:
-        if (use.instance + 1 < end)
-          return add("border", border_role(use.instance + 1, SlotKind::input));
-        if (const auto reader = borders_.reader(use.action))
-          return add("border", border_role(reader->first, SlotKind::input));
-        return add("sent_activation", TensorRole::communication);
-      case SlotKind::input_gradient:
-        if (use.instance > begin)
-          return add("border_gradient", border_role(use.instance - 1, SlotKind::output_gradient));
-        if (const auto reader = borders_.reader(use.action))
-          return add("border_gradient", border_role(reader->second - 1, SlotKind::output_gradient));
-        return add("sent_gradient", TensorRole::communication);
-      case SlotKind::saved:
-        return add("saved", TensorRole::saved);
-      case SlotKind::saved_for_weights:
-        return add("saved_for_weights", TensorRole::saved);
-      case SlotKind::deferred:
-        return add("deferred", TensorRole::saved);
-      default:
-        INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is written by nobody");
-    }
-  }
-
-  /// Returns the role of a border. A border that the next instance reads again later is saved for
-  /// it.
-  TensorRole border_role(std::size_t reader, SlotKind kind) const {
-    const CutBlock& cut = cut_of(layout_.instances[reader]);
-    const bool late = has_slot(cut.weight_gradient, kind) ||
-                      (kind == SlotKind::input && has_slot(cut.backward, kind));
-    return late ? TensorRole::saved : TensorRole::activation;
+    const bool no_layer = begin + 1 == end && block_of(use.instance).kind != BlockKind::layer;
+    if (sends && no_layer) end_waits_ = running.waits;
   }
 
   const Graph& graph_;
@@ -471,17 +463,15 @@ class StageScheduler {
   StageBorders borders_;
   StageTransfers transfers_;
   OwnedCuts cuts_;
+  StageRoutines routines_;
+  CrossingBuffers crossing_;
   UpdateCalls updates_;
+  WeightCopies weight_copies_;
   SelectionBiases selection_;
-  using BlockRoutines = std::array<std::optional<RoutineId>, 4>;  // by ActionKind
-  std::map<const CutBlock*, BlockRoutines> block_routines_;       // looked up only
-  std::vector<const BlockRoutines*> routines_;                    // by instance
   /// By chunk and micro-batch.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<KeptBuffers>> kept_;
-  std::vector<Bytes> weight_copies_;                      // offsets, by instance
-  std::map<const CutBlock*, RoutineId> weight_routines_;  // looked up only
-  std::vector<std::size_t> gradient_calls_left_;          // by instance
-  std::int64_t last_backward_ = 0;                        // micro-batch of the step's last one
+  std::vector<std::size_t> gradient_calls_left_;  // by instance
+  std::int64_t last_backward_ = 0;                // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
   /// The events for which the next call waits after a chunk without layers. No call of this rank
   /// reads the values that the chunk's last op writes on another stream, and the next call may

@@ -109,8 +109,12 @@ std::vector<StageTransfers::Incoming> StageBorders::expected(std::int64_t micro_
   if (!is_placed_as_v(schedule)) return all;
   for (const std::int64_t peer : {stage_ - 1, stage_ + 1}) {
     if (peer < 0 || peer == pp) continue;
-    for (const Action& sent :
-         pipeline_order(schedule, pp, peer, context_.strategy.virtual_stages, micro_batches)) {
+    std::vector<Action> order = stage_order(context_.strategy, peer, micro_batches);
+    // The backward of a pair ends first.
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (order[i].in_turns) std::swap(order[i], order[i + 1]), ++i;
+    }
+    for (const Action& sent : order) {
       if (sent.kind == ActionKind::weight_gradient) continue;
       const std::int64_t to = part_of(schedule, pp, peer, sent.chunk) + onward(sent);
       if (to < 0 || to == parts()) continue;

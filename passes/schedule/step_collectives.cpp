@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <ranges>
+#include <utility>
 
 #include "passes/strategy/stage_blocks.h"
 
@@ -127,9 +129,9 @@ bool StepCollectives::complete(const Bucket& bucket) const {
   return true;
 }
 
-void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call,
-                                      bool last) {
-  gradient_calls_[instance][kind] = call;
+void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind,
+                                      std::vector<std::size_t> calls, bool last) {
+  gradient_calls_[instance][kind] = std::move(calls);
   if (!last) return;
   complete_.insert(instance);
   if (overlaps_grad_reduce(context_)) sum_partial(instance);
@@ -180,7 +182,7 @@ void StepCollectives::merged_gradients(std::size_t bucket, std::size_t call) {
     return true;
   };
   for (const std::size_t i : instances) {
-    if (is_merged(i)) wrote_gradients(i, ActionKind::backward, call, true);
+    if (is_merged(i)) wrote_gradients(i, ActionKind::backward, {call}, true);
   }
 }
 
@@ -219,11 +221,13 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
   // Where tensors are scattered, each has a port on a slot of its own.
   const std::optional<std::size_t> entry = layout_.entry[segment];
   const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
-  for (const auto& [kind, call] : gradient_calls_.at(layout_.producer[segment])) {
-    const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
-    auto port = build_.find_port(call, slot, offset * bytes_of(layout_.gradient_type()));
-    if (!port && !tied) port = build_.find_port(call, slot, Bytes(), entry);
-    if (port) return {call, port};
+  const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
+  for (const auto& [kind, calls] : gradient_calls_.at(layout_.producer[segment])) {
+    for (const std::size_t call : std::views::reverse(calls)) {
+      auto port = build_.find_port(call, slot, offset * bytes_of(layout_.gradient_type()));
+      if (!port && !tied) port = build_.find_port(call, slot, Bytes(), entry);
+      if (port) return {call, port};
+    }
   }
   INVARIANT(false, "nobody writes the gradient of " + layout_.segments[segment].parameter);
 }

@@ -18,8 +18,7 @@ namespace plimsoll {
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
   BufferId micro_batch_gradients;  ///< for fused merges
-  BufferId weight_copies;  ///< 8-bit copies of the layers' weights, where they last for a step
-  BufferId resident;       ///< sharding stage 3: parameters that stay whole, if any
+  BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
 };
 
 /// Adds the calls of one stage's collectives to its Program while the schedule issues the others.
@@ -39,9 +38,10 @@ class StepCollectives {
   /// forward waits.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
 
-  /// Says that a call that adds to gradients of an instance is issued. If it is the `last` of the
-  /// step, the buckets that it completed are posted.
-  void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
+  /// Says that the calls of an action that add to gradients of an instance are issued. If they are
+  /// the `last` of the step, the buckets that they completed are posted.
+  void wrote_gradients(std::size_t instance, ActionKind kind, std::vector<std::size_t> calls,
+                       bool last);
   /// With fused merges, says that the last call that adds to a bucket is issued. The buckets that
   /// it completed are posted.
   void merged_gradients(std::size_t bucket, std::size_t call);
@@ -77,8 +77,8 @@ class StepCollectives {
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
-  /// By instance: the latest call of each kind that adds to its gradients.
-  std::map<std::size_t, std::map<ActionKind, std::size_t>> gradient_calls_;
+  /// By instance: the latest calls of each kind that add to its gradients.
+  std::map<std::size_t, std::map<ActionKind, std::vector<std::size_t>>> gradient_calls_;
   std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
   std::map<std::size_t, std::size_t> sums_;              // call that ends a gradient, by segment

@@ -46,13 +46,32 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// The rules of forwards and backwards that are issued in turns.
+Verdict pairs_are_legal(const Strategy& strategy) {
+  if (!strategy.overlap_expert_exchange) return Verdict::yes();
+  if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)
+    return Verdict::no("overlap_expert_exchange: no tokens travel to experts");
+  if (strategy.schedule != Schedule::one_f_one_b && strategy.schedule != Schedule::dualpipe_v)
+    return Verdict::no("overlap_expert_exchange goes with schedule 1f1b or dualpipe_v");
+  if (strategy.sharding_stage > 1)
+    return Verdict::no("overlap_expert_exchange goes with sharding_stage 0 or 1");
+  if (strategy.gradient_merge != GradientMerge::direct)
+    return Verdict::no("overlap_expert_exchange goes with gradient_merge direct");
+  if (strategy.send_lifetime != SendLifetime::event)
+    return Verdict::no("overlap_expert_exchange goes with send_lifetime event");
+  return Verdict::yes();
+}
+
 }  // namespace
 
 Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
   if (!job.experts) {
-    return strategy.ep == 1 && strategy.etp == 0 && !strategy.overlap_shared_experts
+    return strategy.ep == 1 && strategy.etp == 0 && !strategy.overlap_shared_experts &&
+                   !strategy.overlap_expert_exchange
                ? Verdict::yes()
-               : Verdict::no("ep, etp and overlap_shared_experts: the job has no experts");
+               : Verdict::no(
+                     "ep, etp, overlap_shared_experts and overlap_expert_exchange: the job "
+                     "has no experts");
   }
   const Experts& experts = *job.experts;
   if (strategy.overlap_shared_experts) {
@@ -62,6 +81,7 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
       return Verdict::no("overlap_shared_experts: no tokens travel to experts");
   }
   if (Verdict verdict = grid_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = pairs_are_legal(strategy); !verdict) return verdict;
   const std::int64_t split = experts_apart(strategy) ? 1 : strategy.mp;
   if (experts.ffn_hidden % split != 0 || experts.shared_ffn_hidden % strategy.mp != 0) {
     return Verdict::no(fmt::format("mp {} does not divide the experts' ffn_hidden of {} and {}",

@@ -96,6 +96,11 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
                   usual == 1 ? "has whole experts" : "splits experts as it splits other layers",
                   apart.source);
   }
+  const auto& in_turns = framework.can.overlap_expert_exchange;
+  if (strategy.overlap_expert_exchange && !in_turns.value) {
+    return refuse("overlap_expert_exchange", framework,
+                  "computes nothing while tokens travel to experts", in_turns.source);
+  }
   return Verdict::yes();
 }
 

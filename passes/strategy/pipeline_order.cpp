@@ -47,27 +47,30 @@ class Visits {
 };
 
 std::vector<Action> interleaved(std::int64_t stages, std::int64_t stage, std::int64_t chunks,
-                                std::int64_t m) {
+                                std::int64_t m, bool in_pairs) {
   INVARIANT(m % stages == 0, "a legal strategy interleaves whole groups of micro-batches");
   const std::int64_t total = m * chunks;
-  const std::int64_t warm_up = std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  const std::int64_t warm_up =
+      std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages + std::int64_t(in_pairs));
   Visits forwards(ActionKind::forward, stages, chunks);
   Visits backwards(ActionKind::backward, stages, chunks);
   std::vector<Action> order;
   order.reserve(std::size_t(2 * total));
   for (std::int64_t k = 0; k < total + warm_up; ++k) {
     if (k < total) order.push_back(forwards.next());
+    order.back().in_turns = in_pairs && k < total && k >= warm_up;
     if (k >= warm_up) order.push_back(backwards.next());
   }
   return order;
 }
 
-std::vector<Action> one_f_one_b(std::int64_t stages, std::int64_t stage, std::int64_t m) {
-  const std::int64_t warm_up = std::min(m, stages - stage - 1);
+std::vector<Action> one_f_one_b(std::int64_t stages, std::int64_t stage, std::int64_t m,
+                                bool in_pairs) {
+  const std::int64_t warm_up = std::min(m, stages - stage - 1 + std::int64_t(in_pairs));
   std::vector<Action> order;
   order.reserve(std::size_t(2 * m));
   for (std::int64_t i = 0; i < m + warm_up; ++i) {
-    if (i < m) order.push_back({ActionKind::forward, 0, i});
+    if (i < m) order.push_back({ActionKind::forward, 0, i, in_pairs && i >= warm_up});
     if (i >= warm_up) order.push_back({ActionKind::backward, 0, i - warm_up});
   }
   return order;
@@ -99,7 +102,9 @@ std::vector<Action> zero_bubble(std::int64_t stages, std::int64_t stage, std::in
 /// The order of a stage with two chunks. Actions of one kind and chunk take micro-batches in order.
 class TwoChunks {
  public:
-  void forward(std::int64_t chunk) { add(ActionKind::forward, chunk); }
+  void forward(std::int64_t chunk, bool in_turns = false) {
+    add(ActionKind::forward, chunk, in_turns);
+  }
   void input(std::int64_t chunk) {
     add(ActionKind::input_gradient, chunk);
     delayed_.push_back(chunk);
@@ -127,11 +132,11 @@ class TwoChunks {
   }
 
  private:
-  void add(ActionKind kind, std::int64_t chunk) {
+  void add(ActionKind kind, std::int64_t chunk, bool in_turns = false) {
     const std::size_t row = kind == ActionKind::forward          ? 0
                             : kind == ActionKind::input_gradient ? 1
                                                                  : 2;
-    order_.push_back({kind, chunk, next_[row][std::size_t(chunk)]++});
+    order_.push_back({kind, chunk, next_[row][std::size_t(chunk)]++, in_turns});
   }
   std::vector<Action> order_;
   std::int64_t next_[3][2] = {};           ///< micro-batch, by kind and chunk
@@ -170,12 +175,12 @@ std::vector<Action> zb_v(std::int64_t stages, std::int64_t stage, std::int64_t m
   return std::move(order).first(micro_batches);
 }
 
-std::vector<Action> dualpipe_v(std::int64_t stages, std::int64_t stage,
-                               std::int64_t micro_batches) {
+std::vector<Action> dualpipe_v(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches,
+                               bool in_pairs) {
   const std::int64_t m = std::max(micro_batches, 2 * stages), behind = stages - stage - 1;
   TwoChunks order;
   const auto pair = [&](std::int64_t forward, std::int64_t backward) {
-    order.forward(forward);
+    order.forward(forward, in_pairs);
     order.backward(backward);
   };
   for (std::int64_t i = 0; i < 2 * behind; ++i) order.forward(0);
@@ -256,7 +261,8 @@ std::vector<Action> repeated_blocks(const PassTimes& block, std::int64_t m) {
 }  // namespace
 
 std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
-                                   std::int64_t virtual_stages, std::int64_t micro_batches) {
+                                   std::int64_t virtual_stages, std::int64_t micro_batches,
+                                   bool in_pairs) {
   const std::int64_t m = micro_batches;
   INVARIANT(
       schedule == Schedule::one_f_one_b || virtual_stages == (is_placed_as_v(schedule) ? 2 : 1),
@@ -275,12 +281,18 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
     case Schedule::v_min:
       return repeated_blocks(v_min(stages, stage), m);
     case Schedule::dualpipe_v:
-      return dualpipe_v(stages, stage, m);
+      return dualpipe_v(stages, stage, m, in_pairs);
     case Schedule::one_f_one_b:
       break;
   }
-  if (virtual_stages == 1) return one_f_one_b(stages, stage, m);
-  return interleaved(stages, stage, virtual_stages, m);
+  if (virtual_stages == 1) return one_f_one_b(stages, stage, m, in_pairs);
+  return interleaved(stages, stage, virtual_stages, m, in_pairs);
+}
+
+std::vector<Action> stage_order(const Strategy& strategy, std::int64_t stage,
+                                std::int64_t micro_batches) {
+  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages,
+                        micro_batches, strategy.overlap_expert_exchange);
 }
 
 std::int64_t stage_of_head(const Strategy& strategy) {

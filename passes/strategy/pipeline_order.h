@@ -21,6 +21,9 @@ struct Action {
   ActionKind kind = ActionKind::forward;
   std::int64_t chunk = 0;  ///< one of the stage's virtual_stages; 0 comes first in the model
   std::int64_t micro_batch = 0;
+  /// A forward and the backward behind it, which does not depend on it, are issued in turns
+  /// (Strategy::overlap_expert_exchange).
+  bool in_turns = false;
   bool operator==(const Action&) const = default;
 };
 
@@ -32,6 +35,10 @@ struct Action {
 /// - one_f_one_b with virtual_stages v > 1: the same paper's interleaved schedule as Megatron-LM
 ///   runs it (megatron/core/pipeline_parallel/schedules.py). Groups of P micro-batches visit one
 ///   chunk after another, and min(m v, 2 (P-s-1) + (v-1) P) forwards come first. P must divide m.
+/// - one_f_one_b with `in_pairs`: one more forward comes first, so that the forward and the
+/// backward
+///   of a pair do not depend on each other (Megatron-LM, get_pp_rank_microbatches in that file,
+///   with overlap_moe_expert_parallel_comm).
 /// - zb_h1: 1F1B whose backward is split; stage s delays weight gradients by s micro-batches, so
 ///   that every stage keeps at most P micro-batches in flight, as stage 0 does in 1F1B (Qi et al.
 ///   2023, arXiv 2401.10241, section 2.2).
@@ -44,10 +51,15 @@ struct Action {
 ///   each other by six passes; weight gradients take what is free (Qi et al. 2024, arXiv
 ///   2405.15362). The paper reorders the begin and the end of the step besides.
 /// - dualpipe_v: a forward of one chunk and a backward of the other in turn (DeepSeek-AI 2024,
-///   arXiv 2412.19437; deepseek-ai/DualPipe dualpipe/dualpipev.py).
+///   arXiv 2412.19437; deepseek-ai/DualPipe dualpipe/dualpipev.py). With `in_pairs` these two are
+///   issued in turns.
 /// Only one_f_one_b takes other numbers of virtual stages than its own; legal() refuses them.
 std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
-                                   std::int64_t virtual_stages, std::int64_t micro_batches);
+                                   std::int64_t virtual_stages, std::int64_t micro_batches,
+                                   bool in_pairs = false);
+/// Returns the actions of a stage under a strategy, for so many micro-batches.
+std::vector<Action> stage_order(const Strategy& strategy, std::int64_t stage,
+                                std::int64_t micro_batches);
 
 /// Returns whether a schedule computes gradients of inputs and of weights in actions of their own.
 constexpr bool splits_backward(Schedule schedule) {

@@ -108,6 +108,9 @@ struct Strategy {
   std::int64_t expert_rows_percent = 200;
   /// Whether shared experts compute while tokens travel to experts and back.
   bool overlap_shared_experts = false;
+  /// Whether the forward of one micro-batch and the backward of another are issued in turns, so
+  /// that each computes while the other's tokens travel to experts and back.
+  bool overlap_expert_exchange = false;
   std::int64_t recompute_layers = 0;  ///< the first layers of each chunk are recomputed; 0 = all
   /// only these layers are recomputed, counted over the model
   std::vector<std::int64_t> recompute_list;

@@ -70,6 +70,7 @@ constexpr SwitchField kSwitches[] = {
     {"keep_gathered", &Strategy::keep_gathered},
     {"fp8_parameters", &Strategy::fp8_parameters},
     {"overlap_shared_experts", &Strategy::overlap_shared_experts},
+    {"overlap_expert_exchange", &Strategy::overlap_expert_exchange},
 };
 
 /// A field with a word for each enumerator, in their order.
@@ -152,6 +153,7 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "expert_dispatch",
                                       "expert_rows_percent",
                                       "overlap_shared_experts",
+                                      "overlap_expert_exchange",
                                       "recompute_layers",
                                       "recompute_list",
                                       "cast_placement",

@@ -157,6 +157,17 @@ void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs
   call.sends = std::max(Picoseconds(), call.span - behind);
 }
 
+/// Leaves computation alone: where a forward and a backward are issued in turns, one may compute
+/// while the other waits.
+void leave_out_waits(MicroBatchFacts& facts) {
+  for (BlockFacts& block : facts.blocks) {
+    for (CallFacts* call : {&block.forward, &block.backward, &block.weights}) {
+      call->span = std::min(call->span, call->computes);
+      call->sends = {};
+    }
+  }
+}
+
 }  // namespace
 
 bool is_long_ring(const Strategy& strategy) {
@@ -225,7 +236,9 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
     const std::lock_guard lock(mutex_);
     if (auto facts = known()) return facts;
   }
-  auto facts = std::make_shared<const MicroBatchFacts>(find(plain, extent));
+  MicroBatchFacts found = find(plain, extent);
+  if (strategy.overlap_expert_exchange) leave_out_waits(found);
+  auto facts = std::make_shared<const MicroBatchFacts>(std::move(found));
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
   known_[key].emplace_back(plain, facts);
@@ -245,7 +258,7 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
     grid.degree[std::size_t(Axis::edp)] = target_.devices / (etp * plain.ep);
   }
   Cut result{lower_graph({job, plain, target_.framework()}, {}, Proof::none), {}, {}};
-  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), backward_cut(plain));
+  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), {backward_cut(plain)});
   result.all = micro_batch_program(result.graph, result.cut, grid);
   return result;
 }

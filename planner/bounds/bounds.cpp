@@ -46,8 +46,7 @@ struct Lowered {
       : job(fewest_micro_batches(target.job, strategy)),
         graph(lower_graph({job, strategy, target.framework()}, {}, Proof::none)),
         alignment(arena_alignment(target.job, strategy)),
-        cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_parameters(strategy),
-                       scatters_bundles(strategy))) {}
+        cut(cut_blocks(graph, alignment, cut_choices(strategy))) {}
 };
 
 /// Whether a rank casts, and keeps for backward, only tensors that it owns. Facts of blocks count
@@ -184,6 +183,7 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
 Picoseconds Bounds::actions(const Strategy& strategy,
                             const std::function<bool(Picoseconds)>& enough) const {
   if (is_not_bounded(strategy) || has_micro_batch_traffic(strategy)) return {};
+  if (strategy.overlap_expert_exchange) return {};  // actions do not follow each other
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
@@ -202,6 +202,8 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strate
   if (is_not_bounded(first)) {
     return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
   }
+  if (first.overlap_expert_exchange)
+    return std::vector<std::optional<Picoseconds>>(strategies.size(), bottleneck(first));
   const Lowered lowered(target_, first);
   const auto facts = facts_.of(first);
   const std::vector<StageChunks> chunks = stage_chunks(target_.job, first, *facts);

@@ -146,7 +146,7 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   if (strategy.schedule != Schedule::gpipe) {
     m = std::min(m, strategy.pp * (3 + strategy.send_slots / strategy.pp + 1));
   }
-  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
+  return stage_order(strategy, stage, m);
 }
 
 /// Whether the parts of the model before and behind a chunk are on other stages.
@@ -209,12 +209,20 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
     }
   }
   const bool split = backward_cut(strategy) == BackwardCut::split;
+  // A forward and a backward that are issued in turns have other frames, and share the time for
+  // which they hold their borders. Only what they keep is counted then.
+  const bool in_turns = strategy.overlap_expert_exchange;
+  if (in_turns) largest_frame = {};
   SendSlots activations(strategy), gradients(strategy);
   Bytes held, most;  // of micro-batches between their actions
   Bytes between;     // the most that is alive while no call runs
   MemoryBound bound;
   const auto count = [&](const ActionMemory& memory, Bytes slots) {
     if (memory.live == Bytes()) return;  // no such call
+    if (in_turns) {
+      most = between = bound.peak = std::max(bound.peak, held);
+      return;
+    }
     most = std::max(most, held + slots + memory.live);
     bound.peak = std::max(bound.peak, held + slots + memory.peak);
   };
@@ -242,7 +250,7 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
         run(chunk.weights, gradients, activations);
         break;
     }
-    between = std::max(between, held + activations.live() + gradients.live());
+    if (!in_turns) between = std::max(between, held + activations.live() + gradients.live());
   }
   bound.arena = std::max(bound.peak, most + largest_frame);
   const bool arena = context.framework.allocator.kind == AllocatorKind::arena;
@@ -266,8 +274,9 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole,
-                                  resident_parameters(strategy), scatters_bundles(strategy));
+  CutChoices choices = cut_choices(strategy);
+  choices.backward = BackwardCut::whole;
+  const CutGraph cut = cut_blocks(graph, alignment, choices);
   const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
     const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
     LastingBytes total;

@@ -50,8 +50,9 @@ MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts
   const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(few, small);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_parameters(small),
-                                  scatters_bundles(small));
+  CutChoices choices = cut_choices(small);
+  choices.backward = BackwardCut::whole;
+  const CutGraph cut = cut_blocks(graph, alignment, choices);
   const Program program = schedule_stage(graph, cut, context, 0, alignment);
   const CostedProgram costed = cost_of(program, costs);
 

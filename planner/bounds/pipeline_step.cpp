@@ -45,8 +45,7 @@ void PipelineStep::order(std::int64_t micro_batches) {
   m_ = micro_batches;
   orders_.clear();
   for (std::int64_t s = 0; s < strategy_.pp; ++s) {
-    orders_.push_back(pipeline_order(strategy_.schedule, strategy_.pp, s, strategy_.virtual_stages,
-                                     micro_batches));
+    orders_.push_back(stage_order(strategy_, s, micro_batches));
   }
   records_.assign(m_ < all_ ? stages_.size() : 0, {});
 }

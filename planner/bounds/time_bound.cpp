@@ -46,7 +46,8 @@ class Spans {
   StageSpans of(std::int64_t stage) const {
     StageSpans spans;
     if (costs_.model().host_executes()) spans.post = post_;
-    spans.receives_ahead = receives_ahead(costs_.model().framework(), strategy_);
+    spans.receives_ahead =
+        receives_ahead(costs_.model().framework(), strategy_) || strategy_.overlap_expert_exchange;
     const StageChunks& chunks = stages_[std::size_t(stage)];
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const std::int64_t part = part_of(strategy_.schedule, strategy_.pp, stage, std::int64_t(c));

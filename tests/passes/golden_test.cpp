@@ -87,9 +87,7 @@ TEST_P(PassGolden, RewritesInputToOutput) {
   const Verdict before = verify(graph);
   ASSERT_TRUE(before) << before.reason();
   if (golden.pass == "cut_blocks") {
-    const std::string text =
-        print(cut_blocks(graph, 16, backward_cut(strategy), resident_parameters(strategy),
-                         scatters_bundles(strategy)));
+    const std::string text = print(cut_blocks(graph, 16, cut_choices(strategy)));
     if (std::getenv("PLIMSOLL_UPDATE_GOLDEN") != nullptr) {
       Golden updated = golden;
       updated.output = text;

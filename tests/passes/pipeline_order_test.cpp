@@ -42,6 +42,38 @@ TEST(PipelineOrder, OneForwardOneBackward) {
   EXPECT_EQ(order(3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 }
 
+TEST(PipelineOrder, PairsHaveOneMoreForwardFirst) {
+  const auto order = [](std::int64_t stages, std::int64_t stage, std::int64_t virtual_stages) {
+    return pipeline_order(Schedule::one_f_one_b, stages, stage, virtual_stages, 4, true);
+  };
+  EXPECT_EQ(text(order(1, 0, 1)), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(text(order(2, 0, 1)), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(text(order(2, 1, 1)), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(text(order(2, 1, 2), true),
+            "F0.0 F1.0 F0.1 F1.1 B0.1 F2.0 B1.1 F3.0 B0.0 F2.1 B1.0 F3.1 B2.1 B3.1 B2.0 B3.0");
+}
+
+TEST(PipelineOrder, ForwardsBehindTheFirstOnesAreIssuedInTurnsWithABackward) {
+  const auto pairs = [](Schedule schedule, std::int64_t stage, std::int64_t chunks,
+                        std::int64_t m) {
+    const auto order = pipeline_order(schedule, 2, stage, chunks, m, true);
+    std::vector<Action> found;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (!order[i].in_turns) continue;
+      EXPECT_EQ(order[i].kind, ActionKind::forward);
+      EXPECT_NE(order[i + 1].kind, ActionKind::forward);
+      EXPECT_NE(order[i + 1].micro_batch, order[i].micro_batch);
+      found.push_back(order[i]);
+    }
+    return text(found);
+  };
+  EXPECT_EQ(pairs(Schedule::one_f_one_b, 0, 1, 4), "F2 F3");
+  EXPECT_EQ(pairs(Schedule::one_f_one_b, 1, 1, 4), "F1 F2 F3");
+  EXPECT_EQ(pairs(Schedule::one_f_one_b, 0, 1, 2), "");  // all come first
+  EXPECT_EQ(pairs(Schedule::one_f_one_b, 1, 2, 2), "F1");
+  EXPECT_EQ(pairs(Schedule::dualpipe_v, 1, 2, 6), "F2 F2 F3 F3 F4 F4 F5 F5");
+}
+
 TEST(PipelineOrder, InterleavedAsMegatron) {
   // Narayanan et al. 2021, figure 4 bottom: 4 stages, 8 micro-batches, chunks 0 and 1.
   const auto order = [](std::int64_t stage) {

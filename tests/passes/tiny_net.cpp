@@ -142,8 +142,7 @@ std::vector<Program> last_stage(const Job& job, Graph graph, const std::string& 
     EXPECT_TRUE(verify(graph)) << pass.name << ": " << verify(graph).reason();
   }
   const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, backward_cut(strategy),
-                                  resident_parameters(strategy), scatters_bundles(strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(strategy));
   std::vector<Program> programs;
   for (std::int64_t owner = 0; owner < (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
        ++owner) {

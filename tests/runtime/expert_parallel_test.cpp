@@ -121,7 +121,18 @@ INSTANTIATE_TEST_SUITE_P(
         Shared{"dp=2,ep=2,expert_rows_percent=200,overlap_shared_experts=true"},
         Shared{"mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200,"
                "overlap_shared_experts=true"},
-        Shared{"dp=2,ep=2,expert_dispatch=all_gather,overlap_shared_experts=true"}),
+        Shared{"dp=2,ep=2,expert_dispatch=all_gather,overlap_shared_experts=true"},
+        Shared{"dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true"},
+        Shared{"dp=2,ep=2,expert_dispatch=all_gather,overlap_expert_exchange=true"},
+        Shared{"dp=2,ep=2,recompute=full,expert_rows_percent=200,overlap_expert_exchange=true"},
+        Shared{"pp=2,dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true"},
+        Shared{
+            "pp=2,dp=2,ep=2,virtual_stages=2,loss_as_layers=1,schedule=dualpipe_v,expert_rows_percent=200,"
+            "overlap_expert_exchange=true"},
+        Shared{"pp=2,virtual_stages=2,loss_as_layers=1,sharding_degree=2,sharding_stage=1,ep=2,"
+               "expert_rows_percent=200,overlap_expert_exchange=true,overlap_shared_experts=true"},
+        Shared{"mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200,"
+               "overlap_expert_exchange=true"}),
     [](const auto& info) { return "Case" + std::to_string(info.index); });
 
 std::vector<MeasuredExperts> measured_experts_of(const Job& job, const std::string& strategy,

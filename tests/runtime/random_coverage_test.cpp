@@ -52,7 +52,8 @@ bool matters(const std::string& key, const Draw& draw) {
   if (key == "segment_broadcast_bytes") return s.gather == ParameterGather::segment;
   if (of_recompute.contains(key)) return s.recompute != Recompute::none;
   if (of_data.contains(key)) return s.dp * s.sharding_degree > 1;
-  if (key == "ep" || key == "etp" || key.starts_with("expert_") || key == "overlap_shared_experts")
+  if (key == "ep" || key == "etp" || key.starts_with("expert_") ||
+      key == "overlap_shared_experts" || key == "overlap_expert_exchange")
     return draw.job.experts.has_value();
   if (key == "sequence_parallel") return s.mp > 1;
   if (key == "overlap_param_gather") return s.sharding_degree > 1;

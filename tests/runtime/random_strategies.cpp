@@ -411,6 +411,13 @@ const Switch kSwitches[] = {
        draw.strategy.send_lifetime =
            one_of(random, {SendLifetime::event, SendLifetime::held, SendLifetime::published});
      }},
+    {"overlap_expert_exchange",
+     [](Random& random, Draw& draw) {
+       if (!draw.job.experts || random() % 4 == 0) return;
+       draw.strategy.overlap_expert_exchange = true;
+       draw.strategy.send_lifetime = SendLifetime::event;  // what goes with it
+       draw.strategy.gradient_merge = GradientMerge::direct;
+     }},
 };
 
 }  // namespace
