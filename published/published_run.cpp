@@ -68,10 +68,12 @@ Experts experts_of(JsonObject& model) {
   return experts;
 }
 
-/// How tokens are shared out. Without a word on balance a job's usual load counts.
-void read_routing(JsonObject moe, Experts& experts) {
-  experts.capacity = maybe_number(moe, "capacity_factor").value_or(0);
-  if (maybe_boolean(moe, "balanced").value_or(false)) experts.load = 1;
+/// How tokens are shared out, and how they travel. Without a word on balance a job's usual load
+/// counts.
+void read_routing(JsonObject moe, PublishedRun& run) {
+  run.experts->capacity = maybe_number(moe, "capacity_factor").value_or(0);
+  if (maybe_boolean(moe, "balanced").value_or(false)) run.experts->load = 1;
+  run.overlaps_expert_exchange = maybe_boolean(moe, "a2a_overlap").value_or(false);
 }
 
 void read_model(JsonObject model, PublishedRun& run) {
@@ -249,7 +251,7 @@ PublishedRun read_row(JsonObject row) {
   run.framework_words = maybe_text(row, "framework");
   run.shards_within_node = maybe_text(row, "sharding") == "HSDP";
   run.finetuning = maybe_text(row, "finetuning");
-  if (run.experts && row.has("moe")) read_routing(row.object("moe"), *run.experts);
+  if (run.experts && row.has("moe")) read_routing(row.object("moe"), run);
   if (row.has("needs")) run.needs = row.texts("needs");
   if (row.has("stated")) read_stated(row.object("stated"), run);
   read_measured(row, run);

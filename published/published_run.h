@@ -83,6 +83,8 @@ struct PublishedRun {
   std::int64_t etp = 0;  ///< ranks that share each expert; 0: not stated
   std::optional<std::int64_t> virtual_stages, zero_stage;
   std::optional<bool> sequence_parallel;
+  /// Whether a forward and a backward are issued in turns, to hide the exchanges of experts.
+  bool overlaps_expert_exchange = false;
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
   /// Where each stage begins, and the last ends, in the source's own list of the model's parts.
   /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.

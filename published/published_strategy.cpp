@@ -91,6 +91,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.etp = run.etp;
   // Frameworks allocate the rows that come.
   if (run.experts) strategy.expert_rows_percent = std::llround(100 * run.experts->load);
+  strategy.overlap_expert_exchange = run.overlaps_expert_exchange && run.ep > 1;
   strategy.schedule = run.schedule;
   strategy.virtual_stages = is_placed_as_v(run.schedule) ? 2 : run.virtual_stages.value_or(1);
   shard(run, strategy);
