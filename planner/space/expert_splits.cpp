@@ -34,17 +34,23 @@ std::vector<std::int64_t> ranks_of_each(const Job& job, const Framework& framewo
   return ranks;
 }
 
-/// With more ranks than each token chooses experts, gathering all tokens moves more than sending
-/// each where it is wanted.
+/// Whether all_gather moves at most as much as all_to_all (passes/graph/expert_parallel.cpp). For
+/// each of its own tokens a rank of etp x ep gets etp ep - 1 tokens in all_gather. In all_to_all it
+/// gets (ep - 1) / ep rows for each chosen expert over ep, and then etp - 1 times the rows over
+/// etp. Together that is (etp ep - 1) / ep, so that etp does not count. The rank that gets most has
+/// more rows by `load`.
+bool gathers_little(const Experts& experts, const Strategy& strategy) {
+  return double(strategy.ep) <= double(experts.chosen) * experts.load;
+}
+
 std::vector<ExpertDispatch> dispatches(const Job& job, const Framework& framework,
                                        const Strategy& strategy) {
   if (!job.experts || strategy.ep == 1) return {strategy.expert_dispatch};
   const auto& has = framework.can.expert_dispatch.value;
-  const bool few =
-      strategy.cp == 1 && strategy.ep * experts_tensor_parallel(strategy) <= job.experts->chosen;
+  const bool little = strategy.cp == 1 && gathers_little(*job.experts, strategy);
   std::vector<ExpertDispatch> all;
   if (has.has(ExpertDispatch::all_to_all)) all.push_back(ExpertDispatch::all_to_all);
-  if (has.has(ExpertDispatch::all_gather) && (few || all.empty()))
+  if (has.has(ExpertDispatch::all_gather) && (little || all.empty()))
     all.push_back(ExpertDispatch::all_gather);
   if (all.empty()) all.push_back(strategy.expert_dispatch);  // for legal() to refuse
   return all;
