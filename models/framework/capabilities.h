@@ -169,6 +169,8 @@ struct Capabilities {
   /// Whether a forward and a backward can be issued in turns
   /// (Strategy::overlap_expert_exchange).
   Sourced<bool> overlap_expert_exchange{false};
+  /// Beside which dispatches shared experts may compute (Strategy::overlap_shared_experts).
+  Sourced<SetOf<ExpertDispatch>> overlap_shared_experts;
   Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
 
   // Precision of gradients and of the optimizer's state.

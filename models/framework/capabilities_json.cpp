@@ -48,6 +48,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("expert_dispatch", can.expert_dispatch);
   visit("expert_tensor_parallel", can.expert_tensor_parallel);
   visit("overlap_expert_exchange", can.overlap_expert_exchange);
+  visit("overlap_shared_experts", can.overlap_shared_experts);
   visit("fp8", can.fp8);
   visit("gradient_types", can.gradient_types);
   visit("computed_by_default", can.computed_by_default);

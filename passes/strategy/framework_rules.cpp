@@ -101,6 +101,13 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
     return refuse("overlap_expert_exchange", framework,
                   "computes nothing while tokens travel to experts", in_turns.source);
   }
+  if (!strategy.overlap_shared_experts) return Verdict::yes();
+  const auto& beside = framework.can.overlap_shared_experts;
+  // Kernels that send a token once to each node take the place of the exchange.
+  if (!beside.value.has(strategy.expert_dispatch) || framework.sends_tokens_once_per_node) {
+    return refuse("overlap_shared_experts", framework,
+                  "computes shared experts beside no such dispatch", beside.source);
+  }
   return Verdict::yes();
 }
 

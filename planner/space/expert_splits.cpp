@@ -56,6 +56,18 @@ std::vector<ExpertDispatch> dispatches(const Job& job, const Framework& framewor
   return all;
 }
 
+/// Returns whether shared experts may compute while tokens travel. That shortens steps, and may
+/// take a little more memory, so that both are tried.
+std::vector<bool> overlaps(const Job& job, const Framework& framework, const Strategy& strategy) {
+  const bool exchanges = job.experts && strategy.ep > 1 &&
+                         strategy.expert_dispatch == ExpertDispatch::all_to_all &&
+                         !framework.sends_tokens_once_per_node;
+  const bool beside = exchanges && job.experts->shared_ffn_hidden > 0 &&
+                      framework.can.overlap_shared_experts.value.has(strategy.expert_dispatch);
+  if (!beside) return {false};
+  return {false, true};
+}
+
 }  // namespace
 
 std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
@@ -77,9 +89,12 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
   vary("etp", &Strategy::etp, [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
   vary("expert_dispatch", &Strategy::expert_dispatch,
        [&](const Strategy& s) { return dispatches(job, framework, s); });
+  vary("overlap_shared_experts", &Strategy::overlap_shared_experts,
+       [&](const Strategy& s) { return overlaps(job, framework, s); });
   std::erase_if(splits, [&](const Strategy& split) {
     return !is_within(limits, split, "ep") || !is_within(limits, split, "etp") ||
-           !is_within(limits, split, "expert_dispatch");
+           !is_within(limits, split, "expert_dispatch") ||
+           !is_within(limits, split, "overlap_shared_experts");
   });
   return splits;
 }

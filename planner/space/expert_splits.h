@@ -16,7 +16,8 @@ namespace plimsoll {
 ///   - ep: every number of ranks that divides the experts and the ranks of a stage;
 ///   - etp: experts are whole, or as many ranks share each as share the other layers (mp);
 ///   - expert_dispatch, with ep above 1, of what the framework has: all_to_all, and all_gather
-///     where it moves no more, which is where ep is at most chosen x load.
+///     where it moves no more, which is where ep is at most chosen x load;
+///   - overlap_shared_experts with all_to_all and ep above 1, where the framework can.
 ///
 /// Beside cp, only ep varies. A job without experts has one way. So has a framework that cannot
 /// share them out, and a grid with replicas of shards, beside which experts would be sharded over

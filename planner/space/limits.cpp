@@ -32,6 +32,7 @@ bool has_effect(const Strategy& strategy, std::string_view key) {
   if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
   if (key == "context_exchange") return strategy.cp > 1;
   if (key == "expert_dispatch") return strategy.ep > 1;
+  if (key == "overlap_shared_experts") return experts_apart(strategy);
   if (key == "prefetch_depth" || key == "keep_gathered") return strategy.sharding_stage == 3;
   return true;
 }

@@ -74,6 +74,8 @@ TEST(ExpertFlags, AreReadAsTheyAreWritten) {
               32);
   expect_same(preset("glm-4.5"), "sharding_degree=16,sharding_stage=1,ep=16", 16);
   expect_same(latent_job(), "sharding_degree=64,sharding_stage=1,ep=64", 64);
+  expect_same(latent_job(), "sharding_degree=64,sharding_stage=1,ep=64,overlap_shared_experts=true",
+              64);
   Job alternating = preset("mixtral-8x7b");
   alternating.experts->pattern = {false, true};
   expect_same(alternating, "dp=8", 8);
@@ -117,7 +119,8 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
       {"--moe-layer-freq '[1]*99999999999'", "a list of 0 and 1"},
       {"--moe-layer-freq '[2]*56'", "a list of 0 and 1"},
       {"--moe-router-load-balancing-type sinkhorn", "is required"},
-      {"--overlap-moe-expert-parallel-comm", "beside no other computation"},
+      {"--overlap-moe-expert-parallel-comm",
+       "beside no other computation than that of shared experts"},
       {"--moe-router-topk 9", "a token chooses among 8 experts"},
   };
   for (const auto& [flags, wanted] : cases) {
@@ -159,7 +162,8 @@ TEST(ExpertFlags, FilesOfSettingsStateThemToo) {
   const Case cases[] = {
       {mixtral, "megatron-bridge", "megatron-lm",
        "mp=2,pp=8,sharding_degree=8,sharding_stage=1,ep=8,sequence_parallel=true", 128},
-      {latent, "megatron-bridge", "megatron-lm", "sharding_degree=64,sharding_stage=1,ep=64", 64},
+      {latent, "megatron-bridge", "megatron-lm",
+       "sharding_degree=64,sharding_stage=1,ep=64,overlap_shared_experts=true", 64},
       {qwen, "torchtitan", "torchtitan", "sharding_degree=8,sharding_stage=3,ep=4", 8},
   };
   for (const Case& one : cases) {

@@ -109,6 +109,27 @@ TEST(Space, ExpertsAreSharedOutInAllWaysOfTheFramework) {
             (Ways{"1 0 all_gather", "2 0 all_gather"}));
 }
 
+TEST(Space, SharedExpertsComputeBesideExchangesOrNot) {
+  Job job = job_with_experts();
+  job.experts->shared_ffn_hidden = 6;
+  const auto overlaps = [&](Framework framework, const char* dispatch) {
+    const Fixed fixed = {{"mp", "1"}, {"ep", "2"}, {"expert_dispatch", dispatch}};
+    std::set<bool> found;
+    for (const Strategy& s : enumerate(job, framework, 4, fixed).legal)
+      found.insert(s.overlap_shared_experts);
+    return found;
+  };
+  const std::set<bool> both = {false, true}, none = {false};
+  Framework megatron = framework_by_name("megatron-lm");
+  EXPECT_EQ(overlaps(megatron, "all_to_all"), both);
+  EXPECT_EQ(overlaps(megatron, "all_gather"), none);
+  EXPECT_EQ(overlaps(framework_by_name("torchtitan"), "all_to_all"), none);
+  megatron.sends_tokens_once_per_node = true;
+  EXPECT_EQ(overlaps(megatron, "all_to_all"), none);
+  job.experts->shared_ffn_hidden = 0;
+  EXPECT_EQ(overlaps(framework_by_name("megatron-lm"), "all_to_all"), none);
+}
+
 TEST(Space, ExpertsOnOtherRanksNeedTheirTokensSplit) {
   for (const Strategy& s :
        enumerate(job_with_experts(), framework_by_name("megatron-lm"), 4, {}).legal)
