@@ -56,6 +56,9 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
   if (is_placed_as_v(strategy.schedule) && !is_fixed(choices, "virtual_stages"))
     strategy.virtual_stages = 2;
   if (strategy.cp == 1) drop("context_exchange", &Strategy::context_exchange);
+  // Frameworks compute shared experts beside an exchange of rows, if beside anything.
+  if (strategy.ep == 1 || strategy.expert_dispatch != ExpertDispatch::all_to_all)
+    drop("overlap_shared_experts", &Strategy::overlap_shared_experts);
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {
     drop("recompute_layers", &Strategy::recompute_layers);
     drop("recompute_list", &Strategy::recompute_list);

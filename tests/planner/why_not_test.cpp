@@ -49,6 +49,13 @@ TEST(WhyNot, AskedForThePlanItselfItSaysSo) {
   }
 }
 
+TEST(WhyNot, SharedExpertsComputeBesideNothingWhereNoRowsTravel) {
+  const Strategy plan = parse_strategy("dp=4,ep=4,overlap_shared_experts=true");
+  EXPECT_TRUE(with_choices(plan, {{"micro_batch", "2"}}, 4).overlap_shared_experts);
+  EXPECT_FALSE(with_choices(plan, {{"ep", "1"}}, 4).overlap_shared_experts);
+  EXPECT_FALSE(with_choices(plan, {{"expert_dispatch", "all_gather"}}, 4).overlap_shared_experts);
+}
+
 TEST(WhyNot, TellsRunnersUpApartAsThePlanDoes) {
   const Target target = nano_target(4);
   const Plan plan = plan_of(target);
