@@ -120,7 +120,7 @@ HeldOptions held_of(const py::dict& arguments) {
   const auto pairs = [&](const char* name) {
     return arguments[name].cast<std::vector<std::string>>();
   };
-  return {pairs("fix"), pairs("max"), pairs("min"), pairs("exclude")};
+  return {pairs("fix"), pairs("max"), pairs("min"), pairs("exclude"), pairs("try")};
 }
 
 Answer plan(const py::dict& target, const py::dict& held, const std::string& reserve,

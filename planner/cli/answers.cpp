@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/file.h"
@@ -15,13 +16,30 @@
 namespace plimsoll {
 namespace {
 
+/// Adds a value to those that are tried of its key.
+void try_too(const std::string& key, const std::string& value, PlanQuestion& question,
+             Tried& tried) {
+  TriedKey& one = *std::ranges::find(tried, key, &TriedKey::key);
+  if (std::ranges::find(one.values, value) != one.values.end()) return;
+  one.values.push_back(value);
+  for (std::string& text : question.held.tried) {
+    if (text.starts_with(key + "=")) text += "," + value;
+  }
+}
+
 /// Holds the precision of a script, which a search does not vary, where no --fix says otherwise.
-void hold_precision(const Strategy& script, PlanQuestion& question, Fixed& fixed) {
+/// Where --try names other values, the script's is tried beside them.
+void hold_precision(const Strategy& script, PlanQuestion& question, Held& choices) {
   std::vector<std::string> held;
+  Fixed& fixed = choices.fixed;
   for (const char* key : {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type",
                           "main_parameter_type", "moment_type"}) {
     const std::string value = field_text(script, key);
     if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
+    if (is_tried(choices.tried, key)) {
+      try_too(key, value, question, choices.tried);
+      continue;
+    }
     fixed.emplace_back(key, value);
     held.push_back(fmt::format("{}={}", key, value));
   }
@@ -88,12 +106,13 @@ PlanAnswer plan_job(PlanQuestion question) {
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
   read_from(question.target);
   if (question.target.imported)
-    hold_precision(*question.target.imported->strategy, question, choices.fixed);
+    hold_precision(*question.target.imported->strategy, question, choices);
   LoadedTarget loaded = load_target(question.target, reserve);
 
   SearchRequest request{loaded.target};
   request.fixed = std::move(choices.fixed);
   request.limits = std::move(choices.limits);
+  request.tried = std::move(choices.tried);
   if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
   request.cluster_digest = loaded.cluster_digest;
   request.calibration_digest = loaded.source.digest;
@@ -125,7 +144,7 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
   LoadedTarget loaded = target_of_plan(plan, question.files);
   Held held = parse_held(held_choices(plan.origin));
   ExplainRequest request{loaded.target, plan.strategy, std::move(held.fixed),
-                         std::move(held.limits)};
+                         std::move(held.limits), std::move(held.tried)};
   request.threads = question.threads;
   if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
   return {std::move(loaded), std::move(request)};

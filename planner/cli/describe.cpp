@@ -13,6 +13,7 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "plan/simplicity.h"
+#include "planner/cli/plan_origin.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"
 
@@ -204,7 +205,16 @@ void describe_counts(Out out, std::span<const Pruned> counts) {
   }
 }
 
-void describe_search(Out out, const SearchSummary& search) {
+/// Returns the keys that the plan's search did not vary.
+std::vector<std::string_view> left_out(const Plan& plan) {
+  std::vector<std::string_view> keys = not_searched();
+  for (const std::string& tried : held_choices(plan.origin).tried)
+    std::erase(keys, std::string_view(tried).substr(0, tried.find('=')));
+  return keys;
+}
+
+void describe_search(Out out, const Plan& plan) {
+  const SearchSummary& search = plan.search;
   fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
@@ -218,7 +228,8 @@ void describe_search(Out out, const SearchSummary& search) {
   describe_counts(out, search.pruned);
   fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
                  fmt::join(chosen_by_stage(), ", "));
-  fmt::format_to(out, "not searched, --fix sets them: {}\n", fmt::join(not_searched(), ", "));
+  fmt::format_to(out, "not searched, --fix and --try set them: {}\n",
+                 fmt::join(left_out(plan), ", "));
 }
 
 }  // namespace
@@ -255,7 +266,7 @@ std::string describe(const Plan& plan, bool by_rank) {
   describe_memory(out, plan);
   by_rank ? describe_ranking(out, plan) : describe_runners_up(out, plan);
   describe_front(out, plan);
-  describe_search(out, plan.search);
+  describe_search(out, plan);
   return text;
 }
 

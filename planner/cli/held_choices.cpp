@@ -17,6 +17,14 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+/// Throws the error with its flag before it, unless the error names the flag.
+[[noreturn]] void throw_with_flag(std::string_view flag, const std::string& text,
+                                  const UsageError& error) {
+  const std::string_view why = error.what();
+  if (why.starts_with("--")) throw UsageError(std::string(why));
+  throw UsageError(fmt::format("{} {}: {}", flag, text, why));
+}
+
 void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::string>& pairs,
                 Limits& limits) {
   for (const std::string& text : pairs) {
@@ -24,9 +32,7 @@ void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::st
     try {
       limits.push_back(make_limit(kind, key, value));
     } catch (const UsageError& error) {
-      const std::string_view why = error.what();
-      if (why.starts_with("--")) throw;
-      throw UsageError(fmt::format("{} {}: {}", flag, text, why));
+      throw_with_flag(flag, text, error);
     }
   }
 }
@@ -41,6 +47,9 @@ void add_held(CLI::App& command, HeldOptions& held) {
   add("--max", held.max, "KEY=NUMBER: only strategies with at most this; repeatable");
   add("--min", held.min, "KEY=NUMBER: only strategies with at least this; repeatable");
   add("--exclude", held.exclude, "KEY=VALUE: only strategies without this choice; repeatable");
+  add("--try", held.tried,
+      "KEY=VALUE[,VALUE...]: also strategies with these values of a key that is not searched; "
+      "repeatable");
 }
 
 Held parse_held(const HeldOptions& options) {
@@ -55,6 +64,16 @@ Held parse_held(const HeldOptions& options) {
   add_limits(LimitKind::least, "--min", options.min, held.limits);
   add_limits(LimitKind::excluded, "--exclude", options.exclude, held.limits);
   if (const auto wrong = contradiction(held.fixed, held.limits)) throw UsageError(*wrong);
+  for (const std::string& text : options.tried) {
+    const auto [key, values] = pair_of("--try", text);
+    try {
+      held.tried.push_back(make_tried(key, values));
+    } catch (const UsageError& error) {
+      throw_with_flag("--try", text, error);
+    }
+  }
+  if (const auto wrong = contradiction(held.fixed, held.limits, held.tried))
+    throw UsageError(*wrong);
   return held;
 }
 

@@ -1,10 +1,10 @@
-// Held choices: what --fix, --max, --min and --exclude say of a search.
+// Held choices: what --fix, --max, --min, --exclude and --try say of a search.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "planner/space/limits.h"
+#include "planner/space/tried.h"
 
 namespace CLI {
 class App;
@@ -12,18 +12,19 @@ class App;
 
 namespace plimsoll {
 
-/// KEY=VALUE pairs, by their flags.
+/// KEY=VALUE pairs, by their flags. Those of --try may have several values, with commas.
 struct HeldOptions {
-  std::vector<std::string> fix, max, min, exclude;
+  std::vector<std::string> fix, max, min, exclude, tried{};
   bool operator==(const HeldOptions&) const = default;
 };
-/// Adds the four flags to a command.
+/// Adds the flags to a command.
 void add_held(CLI::App& command, HeldOptions& held);
 
 /// Held choices, as a search takes them.
 struct Held {
   Fixed fixed;
   Limits limits;
+  Tried tried;
 };
 /// Parses the pairs. Throws UsageError for text without '=', an unknown key, a bad value, a key
 /// that is given twice to one flag (not to --exclude), and for choices that contradict each other.

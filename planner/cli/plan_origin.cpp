@@ -20,7 +20,8 @@ constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldF
     {"--fix", &HeldOptions::fix},
     {"--max", &HeldOptions::max},
     {"--min", &HeldOptions::min},
-    {"--exclude", &HeldOptions::exclude}};
+    {"--exclude", &HeldOptions::exclude},
+    {"--try", &HeldOptions::tried}};
 
 /// Returns the name of the preset with this digest, else a file name after the name in the file.
 std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,

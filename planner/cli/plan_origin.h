@@ -14,7 +14,8 @@ namespace plimsoll {
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
                      const HeldOptions& held, const std::string& reserve, std::int64_t top = 0);
 
-/// Returns the values of --fix, --max, --min and --exclude in a command that origin_of() wrote.
+/// Returns the values of --fix, --max, --min, --exclude and --try in a command that origin_of()
+/// wrote.
 HeldOptions held_choices(const PlanOrigin& origin);
 
 }  // namespace plimsoll

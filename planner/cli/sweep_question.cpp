@@ -47,6 +47,7 @@ std::string command_of(const SweepQuestion& question) {
   add_all("--max", question.held.max);
   add_all("--min", question.held.min);
   add_all("--exclude", question.held.exclude);
+  add_all("--try", question.held.tried);
   if (question.reserve != kDefaultReserve) add("--reserve", question.reserve);
   add("--time-limit", question.time_limit);
   add("--point-time-limit", question.point_time_limit);
@@ -77,7 +78,7 @@ class Inputs {
   LoadedPoint load(std::size_t index) const {
     const AskedPoint& asked = points_[index];
     LoadedTarget loaded = load_target(target_of(asked), job_of(asked), reserve_);
-    LoadedPoint point{SearchRequest{loaded.target, held_.fixed, held_.limits},
+    LoadedPoint point{SearchRequest{loaded.target, held_.fixed, held_.limits, held_.tried},
                       {loaded.target.cluster().name, loaded.target.framework().name,
                        loaded.target.devices, asked.global_batch, asked.sequence},
                       loaded.source.words,

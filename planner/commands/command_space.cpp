@@ -38,10 +38,11 @@ ExitCode run_space(const SpaceOptions& options) {
     job.vocab = padded_vocabulary(job.vocab, framework, 1);
     DeviceUnits unknown;
     unknown.alike = false;  // ranks may be neighbours in any way: every order is one of its own
-    summary.space = enumerate(job, framework, devices, held.fixed, unknown, held.limits);
+    summary.space =
+        enumerate(job, framework, devices, held.fixed, unknown, held.limits, held.tried);
   } else {
     const LoadedTarget loaded = load_target(options.target, reserve);
-    const SearchRequest request{loaded.target, held.fixed, held.limits};
+    const SearchRequest request{loaded.target, held.fixed, held.limits, held.tried};
     job = loaded.target.job;
     stated = stated_job(loaded);
     devices = loaded.target.devices;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "passes/strategy/strategy.h"
-#include "planner/space/limits.h"
+#include "planner/space/tried.h"
 #include "predict/target.h"
 
 namespace plimsoll {
@@ -17,6 +17,7 @@ struct ExplainRequest {
   Strategy strategy;                    ///< the plan's
   Fixed held{};                         ///< choices that its search held
   Limits limits{};                      ///< limits that its search kept
+  Tried tried{};                        ///< values that its search tried
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
   /// Ends searches, as SearchRequest::stop. Other work that it ends throws NothingFoundYet.

@@ -15,11 +15,13 @@ AskedStep beside(const Target& target, ExplainedStep step, const PlanTime& plan)
   return {std::move(step), ratio};
 }
 
-/// Returns the request with the asked choices in place of those that the search held or limited.
+/// Returns the request with the asked choices in place of those that the search held, limited or
+/// tried.
 ExplainRequest with_asked(const ExplainRequest& request, const Fixed& asked) {
   ExplainRequest changed = request;
   std::erase_if(changed.held, [&](const auto& held) { return is_fixed(asked, held.first); });
   std::erase_if(changed.limits, [&](const Limit& limit) { return is_fixed(asked, limit.key); });
+  std::erase_if(changed.tried, [&](const TriedKey& tried) { return is_fixed(asked, tried.key); });
   changed.held.insert(changed.held.begin(), asked.begin(), asked.end());
   return changed;
 }

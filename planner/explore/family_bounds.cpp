@@ -107,15 +107,25 @@ std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strateg
                 strategy.keep_gathered,
                 strategy.ep,
                 strategy.etp};
+  const Strategy others = beside_search(strategy);
+  const auto known = [&]() -> std::shared_ptr<const Samples> {
+    for (const auto& [of, samples] : samples_[key]) {
+      if (of == others) return samples;
+    }
+    return nullptr;
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (const auto known = samples_.find(key); known != samples_.end()) return known->second;
+    if (auto samples = known()) return samples;
   }
   Samples found;
   for (const LayerKinds::Weights& weights : layers_.weights())
     found.push_back(find_sample(weights.job, strategy));
+  auto samples = std::make_shared<const Samples>(std::move(found));
   const std::lock_guard lock(mutex_);
-  return samples_.try_emplace(key, std::make_shared<const Samples>(std::move(found))).first->second;
+  if (auto earlier = known()) return earlier;
+  samples_[key].emplace_back(others, samples);
+  return samples;
 }
 
 /// Returns lower bounds through two samples each for every kind of weights. Bytes are whole + part

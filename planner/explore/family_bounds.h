@@ -94,7 +94,8 @@ class FamilyBounds {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool,
                          std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const Samples>> samples_;
+  /// Samples by key, then by what searches vary only where they are asked to.
+  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Samples>>>> samples_;
 };
 
 }  // namespace plimsoll

@@ -31,24 +31,29 @@ std::optional<Candidate> try_plan(const FirstPlanRequest& request, const Strateg
 }
 
 /// Returns the index of the leanest family for each number of ranks that hold one copy of the
-/// model.
+/// model, first without tried values, then with each combination of them.
 std::vector<std::size_t> leanest_families(const StrategyList& legal, const Cluster& cluster) {
-  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::size_t>>
+  std::vector<
+      std::tuple<std::size_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::size_t>>
       order;
   const std::span<const StrategyFamily> families = legal.families();
+  std::vector<Strategy> combinations;
   for (std::size_t f = 0; f < families.size(); ++f) {
     const Strategy& s = families[f].base;
+    const Strategy others = beside_search(s);
+    if (combinations.empty() || combinations.back() != others) combinations.push_back(others);
     if (s.recompute != Recompute::full && s.recompute != Recompute::none) continue;
     if (s.mp > cluster.devices_per_node || s.cp > 1) continue;
-    order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none), -s.ep,
+    order.emplace_back(combinations.size(), s.mp * s.pp,
+                       s.micro_batch * 2 + (s.recompute == Recompute::none), -s.ep,
                        -s.sharding_degree * 4 - s.sharding_stage, f);
   }
   std::sort(order.begin(), order.end());
   std::vector<std::size_t> leanest;
-  std::int64_t before = 0;
-  for (const auto& [ranks, batch, experts, sharded, f] : order) {
-    if (ranks != before) leanest.push_back(f);
-    before = ranks;
+  std::pair<std::size_t, std::int64_t> before;
+  for (const auto& [combination, ranks, batch, experts, sharded, f] : order) {
+    if (std::pair(combination, ranks) != before) leanest.push_back(f);
+    before = {combination, ranks};
   }
   return leanest;
 }

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "plan/simplicity.h"
+#include "planner/space/space.h"
 
 namespace plimsoll {
 namespace {
@@ -59,7 +60,7 @@ bool same_but_switches(const Strategy& a, const Strategy& b) {
     return std::tuple(s.mp, s.pp, s.cp, s.dp * s.sharding_degree, s.sharding_stage, s.micro_batch,
                       s.recompute, s.schedule, s.ep, s.etp);
   };
-  return split_of(a) == split_of(b);
+  return split_of(a) == split_of(b) && beside_search(a) == beside_search(b);
 }
 
 bool are_alike(const Strategy& a, const Strategy& b, Likeness likeness) {

@@ -47,8 +47,8 @@ bool same_but_details(const Strategy& a, const Strategy& b);
 
 /// Whether two strategies split the job alike. They have the same mp, pp, cp and data-parallel
 /// ranks (dp x sharding degree), the same sharding stage, micro-batch, form of recompute and
-/// schedule. All else is a switch of such a plan: it does not change which part of the work a rank
-/// has.
+/// schedule, and the same values of keys that --try varies. All else is a switch of such a plan: it
+/// does not change which part of the work a rank has.
 bool same_but_switches(const Strategy& a, const Strategy& b);
 bool are_alike(const Strategy& a, const Strategy& b, Likeness likeness);
 

@@ -10,7 +10,7 @@ namespace plimsoll {
 Space enumerate(const SearchRequest& request) {
   const Target& target = request.target;
   return enumerate(target.job, target.framework(), target.devices, request.fixed,
-                   units_of(target.cluster()), request.limits);
+                   units_of(target.cluster()), request.limits, request.tried);
 }
 
 std::string devices_text(std::int64_t devices) {

@@ -28,6 +28,7 @@ struct SearchRequest {
   Target target;
   Fixed fixed{};
   Limits limits{};
+  Tried tried{};
   std::string cluster_digest{}, calibration_digest{};
   SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.

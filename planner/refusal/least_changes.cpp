@@ -136,6 +136,8 @@ class Changes {
     SearchRequest changed = request_;
     for (const auto& choice : choices) {
       if (is_fixed(request_.fixed, choice.first)) return std::nullopt;
+      std::erase_if(changed.tried,
+                    [&](const TriedKey& tried) { return tried.key == choice.first; });
       changed.fixed.push_back(choice);
     }
     return changed;

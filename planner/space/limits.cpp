@@ -24,19 +24,6 @@ bool has_key(std::span<const std::string_view> keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
 
-/// Whether the choice changes anything in this strategy. Numbers of ranks and layers always count.
-bool has_effect(const Strategy& strategy, std::string_view key) {
-  if (key == "schedule" || key == "embedding_as_layers" || key == "loss_as_layers")
-    return strategy.pp > 1;
-  if (key == "sequence_parallel") return strategy.mp > 1;
-  if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
-  if (key == "context_exchange") return strategy.cp > 1;
-  if (key == "expert_dispatch") return strategy.ep > 1;
-  if (key == "overlap_shared_experts") return experts_apart(strategy);
-  if (key == "prefetch_depth" || key == "keep_gathered") return strategy.sharding_stage == 3;
-  return true;
-}
-
 std::optional<std::int64_t> number_of(const Strategy& strategy, std::string_view key) {
   if (key == "recompute_layers") {
     if (strategy.recompute == Recompute::none) return 0;
@@ -68,6 +55,28 @@ std::optional<std::string> contradiction(const Limit& a, const Limit& b) {
 }
 
 }  // namespace
+
+bool has_effect(const Strategy& strategy, std::string_view key) {
+  const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
+    return std::ranges::find(keys, key) != keys.end();
+  };
+  if (is_one_of(
+          {"schedule", "embedding_as_layers", "loss_as_layers", "send_slots", "send_lifetime"}))
+    return strategy.pp > 1;
+  if (key == "sequence_parallel") return strategy.mp > 1;
+  if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
+  if (key == "context_exchange") return strategy.cp > 1;
+  if (is_one_of({"expert_dispatch", "expert_rows_percent"})) return strategy.ep > 1;
+  if (key == "overlap_shared_experts") return experts_apart(strategy);
+  if (is_one_of({"prefetch_depth", "keep_gathered", "max_live_bytes", "reuse_distance_bytes",
+                 "persistence_threshold"}))
+    return strategy.sharding_stage == 3;
+  if (is_one_of({"sharding_owner", "collective_fusion", "overlap_param_gather"}))
+    return strategy.sharding_stage > 0;
+  if (is_one_of({"overlap_grad_reduce", "grad_reduction"}))
+    return strategy.cp * strategy.dp * strategy.sharding_degree > 1;
+  return true;
+}
 
 bool is_fixed(const Fixed& fixed, std::string_view key) {
   return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });

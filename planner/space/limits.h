@@ -38,6 +38,9 @@ bool is_limited(const Limits& limits, std::string_view key);
 /// bounded twice from one side, or a fixed value is outside a limit of its key.
 std::optional<std::string> contradiction(const Fixed& fixed, const Limits& limits);
 
+/// Whether the choice changes anything in this strategy. Numbers of ranks and layers always count.
+bool has_effect(const Strategy& strategy, std::string_view key);
+
 /// Whether the strategy's value of a key is within all limits. The number of recompute_layers is
 /// the number of layers that are recomputed: 0 without recompute, and above every bound where all
 /// are. A choice without effect, such as the schedule of a single stage, is within all limits.

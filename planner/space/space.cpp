@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <initializer_list>
 
+#include "passes/strategy/pipeline_order.h"
 #include "planner/space/arrangements.h"
 #include "planner/space/expert_splits.h"
+#include "planner/space/rejections.h"
 
 namespace plimsoll {
 namespace {
@@ -25,31 +26,9 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// Returns a reason with N for each number, since "heads (7) ..." and "heads (9) ..." break the
-/// same rule. Digits inside a word ("fp32", "megatron-lm-2021") belong to a name and stay.
-std::string rule_of(const std::string& reason) {
-  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  const auto in_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-  };
-  const auto within_name = [&](std::size_t i) {
-    if (i > 0 && in_word(reason[i - 1])) return true;
-    return i > 1 && reason[i - 1] == '-' && in_word(reason[i - 2]);
-  };
-  std::string rule;
-  for (std::size_t i = 0; i < reason.size();) {
-    if (!is_digit(reason[i]) || within_name(i)) {
-      rule += reason[i++];
-      continue;
-    }
-    while (i < reason.size() && is_digit(reason[i])) ++i;
-    rule += 'N';
-  }
-  return rule;
-}
-
 constexpr const char* kNoneWithin = "--min, --max and --exclude leave no candidate";
 constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
+constexpr const char* kNoEffect = "--try has no effect on it, and the space without --try has it";
 
 /// The values of each choice. A fixed choice has a single value.
 class Choices {
@@ -63,6 +42,8 @@ class Choices {
         units_(units),
         limits_(limits) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
+    if (is_placed_as_v(base_.schedule) && !is_fixed(fixed, "virtual_stages"))
+      base_.virtual_stages = 2;  // it has no other number
   }
 
   const Strategy& base() const { return base_; }
@@ -331,30 +312,27 @@ class Choices {
   Strategy base_;
 };
 
-void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
-  const std::string rule = rule_of(reason);
-  const auto known = std::find_if(rejected.begin(), rejected.end(),
-                                  [&](const Pruned& pruned) { return pruned.reason == rule; });
-  if (known != rejected.end()) {
-    ++known->count;
-  } else {
-    rejected.push_back({rule, 1});
-  }
-}
-
-/// Makes a space of candidates. Grids come first, so that degrees that break a rule count once.
+/// Adds candidates to a space, those with one combination of the values of `tried`. Grids come
+/// first, so that degrees that break a rule count once.
 class Enumeration {
  public:
-  Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
-              const DeviceUnits& units, const Limits& limits)
-      : choices_(job, framework, devices, fixed, units, limits),
+  Enumeration(const Job& job, const Framework& framework, std::int64_t devices,
+              const Fixed& combination, const DeviceUnits& units, const Limits& limits,
+              const Tried& tried, Space& space, Rejections& rejections)
+      : choices_(job, framework, devices, combination, units, limits),
         finder_(job, framework, choices_.arrangement_choices(),
                 [this](const Strategy& s) {
                   return choices_.layout_is_within(s) && bool(choices_.verdict(s));
                 }),
-        ladder_(choices_.ladder()) {}
+        ladder_(choices_.ladder()),
+        space_(space),
+        rejections_(rejections) {
+    for (const TriedKey& one : tried) {
+      if (is_fixed(combination, one.key)) tried_here_.push_back(one.key);
+    }
+  }
 
-  Space run() {
+  void run() {
     space_.legal.set_ladder(ladder_);
     for (Strategy grid : choices_.grids()) {
       const RankOrders orders = choices_.orders(grid);
@@ -364,8 +342,6 @@ class Enumeration {
       for (const Strategy& split : choices_.with_experts_split(grid)) add_grid(split);
       add_orders(first, orders);
     }
-    set_reason();
-    return std::move(space_);
   }
 
  private:
@@ -401,6 +377,13 @@ class Enumeration {
   }
 
   void add_switches(const Strategy& strategy) {
+    const bool has_effects = std::ranges::all_of(
+        tried_here_, [&](std::string_view key) { return has_effect(strategy, key); });
+    if (!has_effects) {
+      ++space_.enumerated;
+      rejections_.count_repeated(kNoEffect);
+      return;
+    }
     const std::vector<Strategy> all = choices_.with_switches(strategy);
     bool tried = false, added = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -449,39 +432,41 @@ class Enumeration {
 
   void count(const std::string& reason) {
     ++space_.enumerated;
-    count_rejection(space_.rejected, reason);
-    if (examples_.size() < space_.rejected.size()) examples_.push_back(reason);
-  }
-
-  void set_reason() {
-    if (space_.enumerated == 0) space_.reason = kNoneWithin;
-    if (examples_.empty()) return;
-    const auto commonest =
-        std::max_element(space_.rejected.begin(), space_.rejected.end(),
-                         [](const Pruned& a, const Pruned& b) { return a.count < b.count; });
-    space_.reason = examples_[std::size_t(commonest - space_.rejected.begin())];
+    rejections_.count(reason);
   }
 
   Choices choices_;
   ArrangementFinder finder_;
   std::vector<Bytes> ladder_;
-  Space space_;
-  std::vector<std::string> examples_;  // by rule, as space_.rejected
+  std::vector<std::string_view> tried_here_;
+  Space& space_;
+  Rejections& rejections_;
 };
 
 }  // namespace
 
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed, const DeviceUnits& units, const Limits& limits) {
+                const Fixed& fixed, const DeviceUnits& units, const Limits& limits,
+                const Tried& tried) {
   if (devices < 1 || devices > kMostDevices) {
     throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
   }
-  if (auto reason = contradiction(fixed, limits)) {
-    Space empty;
-    empty.reason = *std::move(reason);
-    return empty;
+  Space space;
+  auto wrong = contradiction(fixed, limits);
+  if (!wrong) wrong = contradiction(fixed, limits, tried);
+  if (wrong) {
+    space.reason = *std::move(wrong);
+    return space;
   }
-  return Enumeration(job, framework, devices, fixed, units, limits).run();
+  Rejections rejections;
+  for (const Fixed& combination : combinations(fixed, tried)) {
+    Enumeration(job, framework, devices, combination, units, limits, tried, space, rejections)
+        .run();
+  }
+  if (space.enumerated == 0) space.reason = kNoneWithin;
+  if (!rejections.empty()) space.reason = rejections.commonest();
+  space.rejected = rejections.take_rules();
+  return space;
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@
 #include "passes/strategy/strategy.h"
 #include "plan/plan.h"
 #include "planner/space/limits.h"
+#include "planner/space/tried.h"
 
 namespace plimsoll {
 
@@ -117,14 +118,19 @@ struct Space {
 ///   - rank orders of the framework whose groups lie differently over `units`.
 ///
 /// not_searched() names all other choices. A field of `fixed` has that value only, and values
-/// outside `limits` are no candidates. Where fixed values and limits contradict each other, there
-/// are no candidates at all. Throws UsageError for devices outside 1 to kMostDevices, an unknown
-/// key (naming the nearest) or a bad value.
+/// outside `limits` are no candidates. With `tried`, strategies with its values follow those
+/// without them, where the values have an effect. Where fixed values, limits and tried values
+/// contradict each other, there are no candidates at all. Throws UsageError for devices outside 1
+/// to kMostDevices, an unknown key (naming the nearest) or a bad value.
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed, const DeviceUnits& units = {}, const Limits& limits = {});
+                const Fixed& fixed, const DeviceUnits& units = {}, const Limits& limits = {},
+                const Tried& tried = {});
 
-/// Returns the keys of a strategy that no search varies. Only --fix sets them.
+/// Returns the keys of a strategy that no search varies by itself. --fix and --try set them.
 std::vector<std::string_view> not_searched();
+/// Returns the usual strategy with the values that this one has of these keys. Strategies of one
+/// search without --try have the same.
+Strategy beside_search(const Strategy& strategy);
 /// Returns the keys that layer_choices.h chooses beside the space, stage by stage, for 1F1B without
 /// virtual stages. For other pipelines only --fix sets them.
 std::span<const std::string_view> chosen_by_stage();

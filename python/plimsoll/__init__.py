@@ -59,6 +59,8 @@ Choices = Union[str, Mapping[str, Any]]
 Time = Union[str, float]
 #: One number, several, or a list as `planner sweep` takes it: "64..1024x2".
 Numbers = Union[int, str, Iterable[int]]
+#: Values that a search tries, too: {"fp8": ["delayed"]}, "fp8=delayed,current", or a list of such texts.
+Tried = Union[str, Mapping[str, Any], Iterable[str]]
 #: Limits of a search: {"pp": 8}, or ["pp=8"]. Of `exclude`, a key may have several values: {"mp": [1, 2]}.
 Limits = Union[str, Mapping[str, Any], Iterable[str]]
 #: Names or files of calibrations, as `--calibration` takes them.
@@ -105,8 +107,24 @@ def _pairs(choices: Limits | None) -> list[str]:
     return [f"{key}={_value(value)}" for key, values in choices.items() for value in _list(values)]
 
 
-def _held(fix, most, least, exclude) -> dict[str, list[str]]:
-    return {"fix": _pairs(fix), "max": _pairs(most), "min": _pairs(least), "exclude": _pairs(exclude)}
+def _tries(tried: Tried | None) -> list[str]:
+    if not tried:
+        return []
+    if isinstance(tried, str):
+        return [tried]
+    if not isinstance(tried, Mapping):
+        return list(tried)
+    return [f"{key}={','.join(_value(value) for value in _list(values))}" for key, values in tried.items()]
+
+
+def _held(fix, most, least, exclude, tried) -> dict[str, list[str]]:
+    return {
+        "fix": _pairs(fix),
+        "max": _pairs(most),
+        "min": _pairs(least),
+        "exclude": _pairs(exclude),
+        "try": _tries(tried),
+    }
 
 
 def _time(time: Time | None) -> str:
@@ -173,6 +191,7 @@ def plan(
     max: Limits | None = None,  # noqa: A002 - the command's word
     min: Limits | None = None,  # noqa: A002
     exclude: Limits | None = None,
+    tried: Tried | None = None,
     reserve: str = "",
     time_limit: Time | None = None,
     threads: int | None = None,
@@ -181,12 +200,13 @@ def plan(
 ) -> dict[str, Any]:
     """Returns the best plan of a job: what a plan file has.
 
-    `fix` holds choices; `max`, `min` and `exclude` limit them. With `top`, so many plans that split the job otherwise are
+    `fix` holds choices; `max`, `min` and `exclude` limit them; `tried` (--try) adds values of keys that no search varies by
+    itself. With `top`, so many plans that split the job otherwise are
     listed. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
     false. Raises DoesNotFit, with what would help, where no strategy fits.
     """
     target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, {})
-    held = _held(fix, max, min, exclude)
+    held = _held(fix, max, min, exclude, tried)
     return _answer(_core.plan(target, held, reserve, _time(time_limit), threads, top))
 
 
@@ -305,6 +325,7 @@ def sweep(
     max: Limits | None = None,  # noqa: A002 - the command's word
     min: Limits | None = None,  # noqa: A002
     exclude: Limits | None = None,
+    tried: Tried | None = None,
     reserve: str = "",
     time_limit: Time | None = None,
     point_time_limit: Time | None = None,
@@ -335,4 +356,4 @@ def sweep(
         "time_limit": _time(time_limit),
         "point_time_limit": _time(point_time_limit),
     }
-    return _answer(_core.sweep(target, lists, _held(fix, max, min, exclude), words, threads))
+    return _answer(_core.sweep(target, lists, _held(fix, max, min, exclude, tried), words, threads))

@@ -108,6 +108,14 @@ class Answers(CommandLine):
         self.assertGreaterEqual(plan["strategy"]["pp"], 2)
         self.assertEqual(len(plan["runners_up"]), 2)
 
+    def test_tried_values(self):
+        flags = ["--try", "overlap_grad_reduce=false", "--try", "send_slots=1,3"]
+        printed = json.loads(self.printed("plan", "gpt-mini", "--cluster", "dgx-a100-80gb", "--devices", "8", *flags, "--json"))
+        for tried in ({"overlap_grad_reduce": False, "send_slots": [1, 3]}, ["overlap_grad_reduce=false", "send_slots=1,3"]):
+            self.assertEqual(plimsoll.plan("gpt-mini", **GPUS, tried=tried), printed)
+        free = plimsoll.plan("gpt-mini", **GPUS)
+        self.assertGreater(printed["search"]["space"], free["search"]["space"])
+
     def test_sweep_is_that_of_the_command_line(self):
         cluster = write_json(self.folder / "cluster.json", CLUSTER)
         flags = ["--devices", "2..4x2", "--devices", "7", "--global-batch", "8", "--tokens", "1B", "--price", "test-cpu=0.5/h",
