@@ -46,6 +46,7 @@ constexpr Meaning kMeanings[] = {
     {"overlap_expert_exchange", "whether a forward and a backward hide each other's exchanges"},
     {"recompute_layers", "the first layers of each part are computed again"},
     {"recompute_list", "just these layers are computed again"},
+    {"recompute_modules", "just these parts of a layer are computed again"},
     {"cast_placement", "where parameters become the type that is computed in"},
     {"flatten", "whether updates run over one buffer or by tensor"},
     {"sharding_owner", "who updates what: equal ranges, or whole tensors"},

@@ -3,6 +3,7 @@
 // bundled runtime, which runs all that needs no other kernels.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -31,9 +32,25 @@ inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe",  "zb_h1", "zb
 /// A Recompute is what backward repeats instead of keeping it. none: nothing. selective: the
 /// attention core of each layer (Korthikanti et al. 2022, arXiv 2205.05198). full: each layer.
 /// per_op: all of each layer but attention and every second linear layer (Liang et al. 2024, arXiv
-/// 2410.06511, section 2.1).
-enum class Recompute : std::uint8_t { none, selective, full, per_op };
-inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", "per_op"};
+/// 2410.06511, section 2.1). modules: some modules of each layer (Strategy::recompute_modules).
+enum class Recompute : std::uint8_t { none, selective, full, per_op, modules };
+inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", "per_op",
+                                                   "modules"};
+
+/// A RecomputedModule is a part of a layer that backward may repeat by itself. The parts and their
+/// bounds are those of Megatron-LM's --recompute-modules (megatron/core/transformer).
+enum class RecomputedModule : std::uint8_t {
+  core_attention,        ///< what Recompute::selective repeats: scores, softmax and context
+  norms,                 ///< the norms that read the residual stream
+  latent_up_projection,  ///< latent attention: from normed latents to query, key and value
+  mlp,                   ///< the MLP of layers without experts
+  experts,               ///< the mixture: router, exchanges, experts and shared experts
+  expert_activation,     ///< the activation between the two products of experts
+  shared_experts,        ///< the MLP beside the experts that all tokens pass through
+};
+inline constexpr std::string_view kRecomputedModules[] = {
+    "core_attention",    "norms",         "latent_up_projection", "mlp", "experts",
+    "expert_activation", "shared_experts"};
 
 /// RecomputedLayers are the layers that a recompute of whole layers repeats.
 enum class RecomputedLayers : std::uint8_t {
@@ -105,7 +122,7 @@ class SetOf {
   constexpr void add(T value) { bits_ |= bit(value); }
   constexpr bool has(T value) const { return (bits_ & bit(value)) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
-  bool operator==(const SetOf&) const = default;
+  auto operator<=>(const SetOf&) const = default;
 
  private:
   static constexpr std::uint32_t bit(T value) { return std::uint32_t{1} << unsigned(value); }
@@ -157,6 +174,8 @@ struct Capabilities {
   Sourced<SetOf<RecomputedLayers>> recomputed_layers{
       {RecomputedLayers::all, RecomputedLayers::first, RecomputedLayers::every_nth,
        RecomputedLayers::listed}};
+  /// The modules that Recompute::modules may choose.
+  Sourced<SetOf<RecomputedModule>> recomputed_modules;
   /// How ranks may share the tokens of a sequence (Strategy::cp). Where the set is empty, they
   /// cannot.
   Sourced<SetOf<ContextExchange>> context_exchange;

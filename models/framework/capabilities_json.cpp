@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 namespace plimsoll {
 namespace {
@@ -12,6 +13,7 @@ Words words_of(RankOrder) { return kRankOrders; }
 Words words_of(Schedule) { return kSchedules; }
 Words words_of(Recompute) { return kRecomputes; }
 Words words_of(RecomputedLayers) { return kRecomputedLayers; }
+Words words_of(RecomputedModule) { return kRecomputedModules; }
 Words words_of(Fp8) { return kFp8s; }
 Words words_of(ContextExchange) { return kContextExchanges; }
 Words words_of(ExpertDispatch) { return kExpertDispatches; }
@@ -21,6 +23,9 @@ Words words_of(MomentType) { return kMomentTypes; }
 
 constexpr std::string_view kPrecisions[] = {"f32", "bf16", "f16"};
 Words words_of(DType) { return kPrecisions; }
+
+/// Older plan files leave this capability out.
+constexpr std::string_view kLater = "recomputed_modules";
 
 constexpr std::int64_t kStages = 4;  // 0 to 3
 constexpr std::int64_t kMostDepth = std::int64_t{1} << 16;
@@ -44,6 +49,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("split_boundary", can.split_boundary);
   visit("recompute", can.recompute);
   visit("recomputed_layers", can.recomputed_layers);
+  visit("recomputed_modules", can.recomputed_modules);
   visit("context_exchange", can.context_exchange);
   visit("expert_dispatch", can.expert_dispatch);
   visit("expert_tensor_parallel", can.expert_tensor_parallel);
@@ -119,8 +125,8 @@ Json capabilities_json(const Capabilities& capabilities) {
 
 Capabilities capabilities_from(JsonObject object) {
   Capabilities capabilities;
-  for_each_capability(capabilities, [&](const char* key, auto& capability) {
-    read_sourced(object.object(key), capability);
+  for_each_capability(capabilities, [&](std::string_view key, auto& capability) {
+    if (key != kLater || object.has(key)) read_sourced(object.object(key), capability);
   });
   object.finish();
   return capabilities;

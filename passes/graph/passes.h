@@ -65,8 +65,9 @@ bool defer_weight_gradients(Graph& graph, const PassContext& context);
 
 /// Lets backward repeat forward ops. With full recompute, layers save only their input and repeat
 /// their forward. With selective recompute, attention cores save only query, key and value. With
-/// recompute_layers or recompute_list only some layers do so: these are variants of their blocks,
-/// which the schedule chooses. Ops are repeated as far as backward needs them, or all of them with
+/// recompute_modules, the named modules of a layer save only what they read. With recompute_layers
+/// or recompute_list only some layers do so: these are variants of their blocks, which the schedule
+/// chooses. Ops are repeated as far as backward needs them, or all of them with
 /// Framework::recompute_repeats_all.
 bool recompute(Graph& graph, const PassContext& context);
 

@@ -227,6 +227,22 @@ RecomputedLayers recomputed_layers(const Strategy& strategy) {
                                                : RecomputedLayers::listed;
 }
 
+Verdict modules_are_possible(const Framework& framework, const Strategy& strategy) {
+  const auto& modules = strategy.recompute_modules;
+  for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+    if (!modules.has(RecomputedModule(i)) ||
+        framework.can.recomputed_modules.value.has(RecomputedModule(i)))
+      continue;
+    return refuse(fmt::format("recompute_modules names {}", kRecomputedModules[i]), framework,
+                  "does not repeat it by itself", framework.can.recomputed_modules.source);
+  }
+  if (modules.has(RecomputedModule::core_attention) && !keeps_scores(framework, strategy)) {
+    return refuse("recompute_modules names core_attention", framework,
+                  "has flash attention, which keeps no scores to drop", "");
+  }
+  return Verdict::yes();
+}
+
 Verdict recompute_is_possible(const Framework& framework, const Strategy& strategy) {
   if (strategy.recompute == Recompute::none) return Verdict::yes();
   const Capabilities& can = framework.can;
@@ -235,11 +251,13 @@ Verdict recompute_is_possible(const Framework& framework, const Strategy& strate
                   "has flash attention, which keeps no scores to drop", "");
   }
   if (!can.recompute.value.has(strategy.recompute)) {
-    const bool by_op = strategy.recompute == Recompute::per_op;
-    return refuse(field_is(strategy, "recompute"), framework,
-                  by_op ? "does not choose by op" : "recomputes whole layers only",
-                  can.recompute.source);
+    const std::string_view limit = strategy.recompute == Recompute::per_op ? "does not choose by op"
+                                   : strategy.recompute == Recompute::modules
+                                       ? "does not choose by module"
+                                       : "recomputes whole layers only";
+    return refuse(field_is(strategy, "recompute"), framework, limit, can.recompute.source);
   }
+  if (Verdict verdict = modules_are_possible(framework, strategy); !verdict) return verdict;
   const RecomputedLayers layers = recomputed_layers(strategy);
   if (layers == RecomputedLayers::all) return Verdict::yes();
   // A framework that can list layers can also list those whose attention cores are repeated.

@@ -8,6 +8,7 @@
 #include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
+#include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
@@ -135,6 +136,7 @@ Verdict boundary_is_legal(const Strategy& strategy) {
 }
 
 Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
+  if (Verdict verdict = modules_are_legal(job, strategy); !verdict) return verdict;
   const auto& list = strategy.recompute_list;
   if (strategy.recompute_layers == 0 && list.empty()) return Verdict::yes();
   if (strategy.recompute == Recompute::none) {
@@ -442,6 +444,13 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
   const auto& list = strategy.recompute_list;
   if (!list.empty()) return std::find(list.begin(), list.end(), layer) != list.end();
   return strategy.recompute_layers == 0 || index < strategy.recompute_layers;
+}
+
+void drop_recompute(Strategy& strategy) {
+  strategy.recompute = Recompute::none;
+  strategy.recompute_layers = 0;
+  strategy.recompute_list.clear();
+  strategy.recompute_modules = {};
 }
 
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {

@@ -114,6 +114,7 @@ struct Strategy {
   std::int64_t recompute_layers = 0;  ///< the first layers of each chunk are recomputed; 0 = all
   /// only these layers are recomputed, counted over the model
   std::vector<std::int64_t> recompute_list;
+  SetOf<RecomputedModule> recompute_modules;  ///< not empty exactly when recompute is modules
 
   // Optimizer and its collectives.
   CastPlacement cast_placement = CastPlacement::fused;
@@ -184,6 +185,9 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
 /// layer returns true and repeats the products of which every layer would repeat half.
 bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer);
 
+/// Lets the strategy repeat nothing, in any layer.
+void drop_recompute(Strategy& strategy);
+
 /// Checks the rules that a strategy must keep for this job on `devices` ranks; each has its own
 /// reason.
 /// - The product of the degrees is `devices`.
@@ -200,6 +204,7 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// - The global batch is divisible by micro_batch x dp x sharding_degree.
 /// - fp8 needs a 16-bit job whose layers' sizes are multiples of 16.
 /// - gradient_type computed needs a 16-bit job whose gradients are reduced once per step.
+/// - recompute_modules names modules that the job has, none of them twice.
 /// - send_slots >= 1 and grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// Checks the rules that a framework adds (models/framework/capabilities.h). A refusal names the
@@ -225,8 +230,8 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
 
 /// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do. Values are integers, true or
 /// false, the enumerators above by name ("1f1b" for one_f_one_b), or bytes as "4 MiB" or 4194304.
-/// layer_split is "3+3+2" or "even", and recompute_list "0+3" or "all". Throws UsageError for an
-/// unknown key (naming the nearest) or a bad value.
+/// layer_split is "3+3+2" or "even", recompute_list "0+3" or "all", and recompute_modules
+/// "norms+mlp" or "none". Throws UsageError for an unknown key (naming the nearest) or a bad value.
 void set_field(Strategy& strategy, std::string_view key, std::string_view value);
 /// Parses "mp=2,pp=2" or the JSON file at a path. In both, keys left out keep their defaults, and
 /// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).

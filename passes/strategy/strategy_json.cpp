@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <span>
 #include <stdexcept>
 
 #include "base/file.h"
@@ -13,171 +14,10 @@
 #include "passes/strategy/stage_blocks.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
+#include "passes/strategy/strategy_table.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
-
-struct IntegerField {
-  std::string_view key;
-  std::int64_t Strategy::*member;
-  std::int64_t least, most;
-};
-
-constexpr IntegerField kIntegers[] = {
-    {"mp", &Strategy::mp, 1, kMostDegree},
-    {"pp", &Strategy::pp, 1, kMostDegree},
-    {"dp", &Strategy::dp, 1, kMostDegree},
-    {"sharding_degree", &Strategy::sharding_degree, 1, kMostDegree},
-    {"sharding_stage", &Strategy::sharding_stage, 0, 3},
-    {"micro_batch", &Strategy::micro_batch, 1, std::int64_t{1} << 24},
-    {"send_slots", &Strategy::send_slots, 1, std::int64_t{1} << 20},
-    {"cp", &Strategy::cp, 1, kMostDegree},
-    {"ep", &Strategy::ep, 1, kMostDegree},
-    {"etp", &Strategy::etp, 0, kMostDegree},
-    {"expert_rows_percent", &Strategy::expert_rows_percent, 100, std::int64_t{1} << 30},
-    {"virtual_stages", &Strategy::virtual_stages, 1, std::int64_t{1} << 16},
-    {"embedding_as_layers", &Strategy::embedding_as_layers, 0, std::int64_t{1} << 16},
-    {"loss_as_layers", &Strategy::loss_as_layers, 0, std::int64_t{1} << 16},
-    {"recompute_layers", &Strategy::recompute_layers, 0, std::int64_t{1} << 16},
-    {"prefetch_depth", &Strategy::prefetch_depth, 0, std::int64_t{1} << 16},
-    {"persistence_threshold", &Strategy::persistence_threshold, 0, kMostBytes},
-};
-
-struct BytesField {
-  std::string_view key;
-  Bytes Strategy::*member;
-};
-constexpr BytesField kByteCounts[] = {
-    {"grad_bucket_bytes", &Strategy::grad_bucket_bytes},
-    {"param_bucket_bytes", &Strategy::param_bucket_bytes},
-    {"max_live_bytes", &Strategy::max_live_bytes},
-    {"reuse_distance_bytes", &Strategy::reuse_distance_bytes},
-    {"segment_broadcast_bytes", &Strategy::segment_broadcast_bytes},
-};
-
-struct SwitchField {
-  std::string_view key;
-  bool Strategy::*member;
-};
-constexpr SwitchField kSwitches[] = {
-    {"split_boundary", &Strategy::split_boundary},
-    {"sequence_parallel", &Strategy::sequence_parallel},
-    {"overlap_grad_reduce", &Strategy::overlap_grad_reduce},
-    {"overlap_param_gather", &Strategy::overlap_param_gather},
-    {"keep_gathered", &Strategy::keep_gathered},
-    {"fp8_parameters", &Strategy::fp8_parameters},
-    {"overlap_shared_experts", &Strategy::overlap_shared_experts},
-    {"overlap_expert_exchange", &Strategy::overlap_expert_exchange},
-};
-
-/// A field with a word for each enumerator, in their order.
-struct ChoiceField {
-  std::string_view key;
-  std::vector<std::string_view> words;
-  std::size_t (*get)(const Strategy&);
-  void (*set)(Strategy&, std::size_t);
-};
-
-template <auto Member, std::size_t count>
-ChoiceField choice_field(std::string_view key, const std::string_view (&words)[count]) {
-  using Enum = std::remove_reference_t<decltype(std::declval<Strategy&>().*Member)>;
-  return {key,
-          {std::begin(words), std::end(words)},
-          [](const Strategy& s) { return std::size_t(s.*Member); },
-          [](Strategy& s, std::size_t i) { s.*Member = Enum(i); }};
-}
-
-const std::vector<ChoiceField> kChoices = {
-    choice_field<&Strategy::schedule>("schedule", kSchedules),
-    choice_field<&Strategy::recompute>("recompute", kRecomputes),
-    choice_field<&Strategy::rank_order>("rank_order", kRankOrders),
-    choice_field<&Strategy::send_lifetime>("send_lifetime", {"event", "held", "published"}),
-    choice_field<&Strategy::cast_placement>("cast_placement",
-                                            {"fused", "after_update", "every_use"}),
-    choice_field<&Strategy::flatten>("flatten", {"fused", "coalesced", "none"}),
-    choice_field<&Strategy::sharding_owner>("sharding_owner",
-                                            {"elements", "prefix", "greedy", "sorted_greedy"}),
-    choice_field<&Strategy::collective_fusion>("collective_fusion", {"arena", "coalesced", "none"}),
-    choice_field<&Strategy::grad_reduction>("grad_reduction", {"at_end", "per_micro_batch"}),
-    choice_field<&Strategy::gradient_merge>("gradient_merge", {"direct", "fused", "tensor"}),
-    choice_field<&Strategy::gradient_type>("gradient_type", kGradientTypes),
-    choice_field<&Strategy::main_gradient_type>("main_gradient_type", kGradientTypes),
-    choice_field<&Strategy::main_parameter_type>("main_parameter_type", kMasterTypes),
-    choice_field<&Strategy::moment_type>("moment_type", kMomentTypes),
-    choice_field<&Strategy::fp8>("fp8", kFp8s),
-    choice_field<&Strategy::context_exchange>("context_exchange", kContextExchanges),
-    choice_field<&Strategy::expert_dispatch>("expert_dispatch", kExpertDispatches),
-    choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
-};
-
-/// A list of integers joined by +, where 32x3 is a 3 thirty-two times; `none` is the word for an
-/// empty one, `example` a legal one.
-struct ListField {
-  std::string_view key;
-  std::vector<std::int64_t> Strategy::*member;
-  std::int64_t least;
-  std::string_view none;
-  std::string_view example;
-};
-constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 0, "even", "3+3+2"},
-                                {"recompute_list", &Strategy::recompute_list, 0, "all", "0+3"}};
-
-/// In the order of summaries and files.
-constexpr std::string_view kKeys[] = {"mp",
-                                      "pp",
-                                      "dp",
-                                      "sharding_degree",
-                                      "sharding_stage",
-                                      "micro_batch",
-                                      "schedule",
-                                      "recompute",
-                                      "grad_bucket_bytes",
-                                      "send_slots",
-                                      "layer_split",
-                                      "rank_order",
-                                      "virtual_stages",
-                                      "embedding_as_layers",
-                                      "loss_as_layers",
-                                      "send_lifetime",
-                                      "split_boundary",
-                                      "sequence_parallel",
-                                      "fp8",
-                                      "fp8_parameters",
-                                      "cp",
-                                      "context_exchange",
-                                      "ep",
-                                      "etp",
-                                      "expert_dispatch",
-                                      "expert_rows_percent",
-                                      "overlap_shared_experts",
-                                      "overlap_expert_exchange",
-                                      "recompute_layers",
-                                      "recompute_list",
-                                      "cast_placement",
-                                      "flatten",
-                                      "sharding_owner",
-                                      "collective_fusion",
-                                      "param_bucket_bytes",
-                                      "grad_reduction",
-                                      "gradient_merge",
-                                      "gradient_type",
-                                      "main_gradient_type",
-                                      "main_parameter_type",
-                                      "moment_type",
-                                      "overlap_grad_reduce",
-                                      "overlap_param_gather",
-                                      "gather",
-                                      "prefetch_depth",
-                                      "max_live_bytes",
-                                      "reuse_distance_bytes",
-                                      "persistence_threshold",
-                                      "keep_gathered",
-                                      "segment_broadcast_bytes"};
-/// A summary names these always, the others where they are not the default.
-constexpr std::size_t kAlwaysInSummary = 11;
 
 template <class Fields>
 auto field_of(const Fields& fields, std::string_view key) {
@@ -238,6 +78,30 @@ std::vector<std::int64_t> list_from(const ListField& field, std::string_view val
   return list;
 }
 
+std::vector<std::string_view> words_in(const SetField& field, const Strategy& strategy) {
+  std::vector<std::string_view> words;
+  for (std::size_t i = 0; i < field.words.size(); ++i) {
+    if (field.has(strategy, i)) words.push_back(field.words[i]);
+  }
+  return words;
+}
+
+void set_words(const SetField& field, Strategy& strategy, std::string_view value) {
+  field.clear(strategy);
+  for (std::size_t begin = 0; value != kEmptySet && begin <= value.size();) {
+    const std::size_t end = std::min(value.find('+', begin), value.size());
+    const auto word =
+        std::find(field.words.begin(), field.words.end(), value.substr(begin, end - begin));
+    if (word == field.words.end()) {
+      refuse(field.key, value,
+             fmt::format("\"{}\" or some of {}, joined by +", kEmptySet,
+                         fmt::join(field.words, ", ")));
+    }
+    field.add(strategy, std::size_t(word - field.words.begin()));
+    begin = end + 1;
+  }
+}
+
 /// Whether a value of layer_split is a layout in Megatron-Core's words, such as Et*3|t*4|t*3L.
 bool is_layout(std::string_view value) {
   return value != "even" && value.find_first_of("EtLm|(") != value.npos;
@@ -285,6 +149,10 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
   if (const auto* field = field_of(kByteCounts, key)) return bucket_text(strategy.*field->member);
   if (const auto* field = field_of(kSwitches, key)) {
     return strategy.*field->member ? "true" : "false";
+  }
+  if (const auto* field = field_of(kSets, key)) {
+    const std::vector<std::string_view> words = words_in(*field, strategy);
+    return words.empty() ? std::string(kEmptySet) : fmt::format("{}", fmt::join(words, "+"));
   }
   const auto* field = field_of(kLists, key);
   INVARIANT(field != nullptr, "every key of kKeys has a field");
@@ -364,6 +232,8 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     strategy.layer_split = split_from(value);
   } else if (const auto* field = field_of(kLists, key)) {
     strategy.*field->member = list_from(*field, value);
+  } else if (const auto* field = field_of(kSets, key)) {
+    set_words(*field, strategy, value);
   } else {
     const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
     const std::string near = nearest(key, keys);
@@ -408,6 +278,15 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
     if (!object.has(field.key)) continue;
     strategy.*field.member = object.integers(field.key, field.least, kMostDegree);
   }
+  for (const SetField& field : kSets) {
+    if (!object.has(field.key)) continue;
+    field.clear(strategy);
+    for (const std::string& text : object.texts(field.key)) {
+      const auto word = std::find(field.words.begin(), field.words.end(), text);
+      if (word == field.words.end()) object.fail(field.key, "not a module that can be repeated");
+      field.add(strategy, std::size_t(word - field.words.begin()));
+    }
+  }
   object.finish();
   return strategy;
 }
@@ -424,6 +303,8 @@ std::string strategy_text(const Strategy& strategy) {
       object[name] = strategy.*flag->member;
     } else if (const auto* list = field_of(kLists, key)) {
       object[name] = strategy.*list->member;
+    } else if (const auto* set = field_of(kSets, key)) {
+      object[name] = words_in(*set, strategy);
     } else {
       object[name] = field_text(strategy, key);
     }
@@ -456,6 +337,11 @@ std::vector<std::string> usual_values(std::string_view key) {
     return {field->words.begin(), field->words.end()};
   if (field_of(kSwitches, key) != nullptr) return {"true", "false"};
   if (const auto* field = field_of(kLists, key)) return {std::string(field->none)};
+  if (const auto* field = field_of(kSets, key)) {
+    std::vector<std::string> values = {std::string(kEmptySet)};
+    values.insert(values.end(), field->words.begin(), field->words.end());
+    return values;
+  }
   if (field_of(kByteCounts, key) != nullptr) return {"4MiB", "32MiB", "128MiB", "1GiB"};
   const auto* field = field_of(kIntegers, key);
   std::vector<std::string> values;

@@ -112,9 +112,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
     plain.sequence_parallel = false;
   }
   plain.micro_batch = 1;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers = 0;
-  plain.recompute_list.clear();
+  drop_recompute(plain);
   plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
   const Key key{plain.mp, plain.pp, plain.dp, plain.sharding_degree};
   const auto known = [&]() -> std::shared_ptr<const Persistent> {
@@ -152,9 +150,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   Strategy alike = strategy;
   alike.micro_batch = 1;
-  alike.recompute = Recompute::none;
-  alike.recompute_layers = 0;
-  alike.recompute_list.clear();
+  drop_recompute(alike);
   const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);
   const std::pair key(fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)),

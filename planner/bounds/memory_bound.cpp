@@ -316,9 +316,7 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassCon
   plain.layer_split.back() += total_layers(context.job) - dealt_layers(context.job);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.micro_batch = 1;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers = 0;
-  plain.recompute_list.clear();
+  drop_recompute(plain);
   plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
   Job small = context.job;
   small.layers = plain.pp * layers;

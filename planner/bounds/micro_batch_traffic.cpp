@@ -41,9 +41,7 @@ Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {
 MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts& costs) {
   Strategy small = whole.strategy;
   small.micro_batch = 1;
-  small.recompute = Recompute::none;
-  small.recompute_layers = 0;
-  small.recompute_list.clear();
+  drop_recompute(small);
   const std::int64_t m = std::min(micro_batches(whole.job, whole.strategy), kEveryKind);
   Job few = whole.job;
   few.global_batch = m * small.dp * small.sharding_degree;

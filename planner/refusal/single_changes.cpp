@@ -33,9 +33,8 @@ std::vector<Strategy> changed(const Strategy& strategy) {
     all.back().micro_batch = 1;
   }
   all.push_back(strategy);
+  drop_recompute(all.back());
   all.back().recompute = Recompute::full;
-  all.back().recompute_layers = 0;
-  all.back().recompute_list.clear();
   all.push_back(strategy);
   all.back().sequence_parallel = true;
   if (strategy.dp > 1) {

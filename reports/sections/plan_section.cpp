@@ -56,8 +56,22 @@ std::string split_sentence(const Plan& plan) {
   return sentence;
 }
 
-std::string_view kept_phrase(Recompute recompute) {
-  switch (recompute) {
+/// Names the modules that are computed again: "norms and expert activation".
+std::string modules_phrase(const Strategy& s) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+    if (!s.recompute_modules.has(RecomputedModule(i))) continue;
+    names.emplace_back(kRecomputedModules[i]);
+    std::replace(names.back().begin(), names.back().end(), '_', ' ');
+  }
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
+  const std::string last = std::move(names.back());
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
+std::string kept_phrase(const Strategy& s) {
+  switch (s.recompute) {
     case Recompute::none:
       return "kept for backward";
     case Recompute::selective:
@@ -66,6 +80,8 @@ std::string_view kept_phrase(Recompute recompute) {
       return "kept for backward in part, the rest computed again";
     case Recompute::full:
       return "computed again in backward";
+    case Recompute::modules:
+      return fmt::format("kept for backward, {} computed again", modules_phrase(s));
   }
   return "";
 }
@@ -86,8 +102,8 @@ std::string micro_batch_sentence(const Plan& plan) {
   const std::int64_t count = micro_batches(plan.job, s);
   return fmt::format(
       "Each replica takes its share in {} micro-batch{} of {} sequence{}; activations are {}{}.",
-      count, count == 1 ? "" : "es", s.micro_batch, s.micro_batch == 1 ? "" : "s",
-      kept_phrase(s.recompute), layers_phrase(s));
+      count, count == 1 ? "" : "es", s.micro_batch, s.micro_batch == 1 ? "" : "s", kept_phrase(s),
+      layers_phrase(s));
 }
 
 std::string strategy_table(const Plan& plan) {

@@ -5,6 +5,7 @@
 
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/recompute/layer_modules.h"
 
 namespace plimsoll {
 
@@ -21,18 +22,6 @@ BlockOps ops_of(const Graph& graph, BlockId block) {
       (op.phase == Phase::forward ? found.forward : found.backward).push_back(op);
   }
   return found;
-}
-
-/// Returns whether an op is in the attention core: the products, the cap of scores, the softmax and
-/// its dropout between query, key, value and the context.
-bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op& op) {
-  if (op.kind == OpKind::softmax || op.kind == OpKind::soft_cap) return true;
-  if (op.kind == OpKind::dropout || op.kind == OpKind::masked_dropout) {
-    return std::any_of(ops.begin(), ops.end(), [&](const Op& other) {
-      return other.kind == OpKind::softmax && other.outputs[0] == op.inputs[0];
-    });
-  }
-  return op.kind == OpKind::matmul && !is_parameter_value(graph, op.inputs[1]);
 }
 
 /// Returns the number of linear layers that one product computes: [n,parts,...].
@@ -71,65 +60,127 @@ bool counts(const Graph& graph, const Op& op) {
   return output.role == TensorRole::scalar && output.block;
 }
 
-/// Returns, by forward op, whether backward may repeat it.
-std::vector<bool> repeatable(const Graph& graph, const std::vector<Op>& forward,
-                             Recompute recompute, bool odd) {
-  std::vector<bool> may(forward.size(), true);
-  if (recompute == Recompute::per_op) {
-    may = kept_by_op(graph, forward, odd);
-    may.flip();
+/// Forward ops that backward repeats together, before it first needs one of them.
+struct Part {
+  std::vector<bool> may;  ///< by forward op, whether it is one of them
+  bool all = false;       ///< also those on which no value that backward reads depends
+};
+
+/// Returns what backward may repeat of a layer. Where it may repeat nothing, there is no part.
+std::vector<Part> repeatable(const Graph& graph, const std::vector<Op>& forward,
+                             const PassContext& context, bool odd) {
+  const bool all = context.framework.recompute_repeats_all;
+  std::vector<Part> parts;
+  switch (context.strategy.recompute) {
+    case Recompute::none:
+      break;
+    case Recompute::full:
+      parts.push_back({std::vector<bool>(forward.size(), true), all});
+      break;
+    case Recompute::per_op:
+      // A value that is kept though nothing needs it is represented by an op that reads it.
+      parts.push_back({kept_by_op(graph, forward, odd), all || context.framework.keeps_unread});
+      parts.back().may.flip();
+      break;
+    case Recompute::selective:
+      parts.push_back({std::vector<bool>(forward.size()), all});
+      for (std::size_t i = 0; i < forward.size(); ++i)
+        parts.back().may[i] = in_attention_core(graph, forward, forward[i]);
+      break;
+    case Recompute::modules:
+      for (LayerModule& module : layer_modules(graph, forward, context.strategy.recompute_modules))
+        parts.push_back({std::move(module.ops), all && is_checkpointed(module.kind)});
+      break;
   }
-  for (std::size_t i = 0; i < forward.size(); ++i) {
-    if (recompute == Recompute::selective) may[i] = in_attention_core(graph, forward, forward[i]);
-    if (runs_once_per_step(graph, forward[i]) || counts(graph, forward[i])) may[i] = false;
+  for (Part& part : parts) {
+    for (std::size_t i = 0; i < forward.size(); ++i) {
+      if (runs_once_per_step(graph, forward[i]) || counts(graph, forward[i])) part.may[i] = false;
+    }
   }
-  return may;
+  return parts;
 }
 
-/// Returns the forward ops that backward repeats, in order. Of the ops that it `may` repeat, it
-/// repeats those on which a value it reads depends, or all of them (`all`).
-std::vector<Op> repeated(const Graph& graph, const BlockOps& ops, const std::vector<bool>& may,
-                         bool all) {
+/// An op that backward repeats, as one of a part.
+struct Again {
+  Op op;
+  std::size_t part = 0;
+};
+
+/// Returns the forward ops that backward repeats, in order. Of the ops that it may repeat, it
+/// repeats those on which a value it reads depends, or all of a part.
+std::vector<Again> repeated(const Graph& graph, const BlockOps& ops,
+                            const std::vector<Part>& parts) {
   std::set<TensorId> needed;
   for (const Op& op : ops.backward) needed.insert(op.inputs.begin(), op.inputs.end());
-  std::vector<Op> again;
-  for (auto op = ops.forward.rbegin(); op != ops.forward.rend(); ++op) {
-    if (!may[std::size_t(ops.forward.rend() - op) - 1]) continue;
-    const bool used = std::any_of(op->outputs.begin(), op->outputs.end(), [&](TensorId id) {
+  std::vector<Again> again;
+  for (std::size_t i = ops.forward.size(); i-- > 0;) {
+    const Op& op = ops.forward[i];
+    const auto part = std::ranges::find_if(parts, [&](const Part& one) { return one.may[i]; });
+    if (part == parts.end()) continue;
+    const bool used = std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId id) {
       return needed.contains(id) && graph.at(id).role != TensorRole::scalar;
     });
-    if (!used && !all) continue;
-    needed.insert(op->inputs.begin(), op->inputs.end());
-    again.push_back(*op);
+    if (!used && !part->all) continue;
+    needed.insert(op.inputs.begin(), op.inputs.end());
+    again.push_back({op, std::size_t(part - parts.begin())});
   }
   std::reverse(again.begin(), again.end());
   return again;
 }
 
-void recompute_block(Graph& graph, BlockId block, const PassContext& context,
+/// Returns, by part, the index of the backward op before which it is repeated: the first one that
+/// reads a copy, or that another part stands before which reads one.
+std::vector<std::size_t> places_of(const std::vector<Again>& again, std::size_t parts,
+                                   const std::vector<Op>& backward) {
+  std::vector<std::size_t> places(parts, backward.size());
+  std::map<TensorId, std::size_t> part_of;
+  for (const Again& one : again) {
+    for (const TensorId id : one.op.outputs) part_of.emplace(id, one.part);
+  }
+  const auto read_at = [&](const Op& op, std::size_t place) {
+    bool moved = false;
+    for (const TensorId id : op.inputs) {
+      const auto part = part_of.find(id);
+      if (part == part_of.end() || places[part->second] <= place) continue;
+      places[part->second] = place;
+      moved = true;
+    }
+    return moved;
+  };
+  for (std::size_t i = 0; i < backward.size(); ++i) read_at(backward[i], i);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const Again& one : again) moved = read_at(one.op, places[one.part]) || moved;
+  }
+  return places;
+}
+
+/// Lets ops read copies in place of what they are copies of.
+void rename(const std::map<TensorId, TensorId>& copies, Op& op) {
+  for (TensorId& id : op.inputs) {
+    if (const auto found = copies.find(id); found != copies.end()) id = found->second;
+  }
+}
+
+/// Appends the ops of a block to `out`, with those that backward repeats. Returns whether there are
+/// any.
+bool recompute_block(Graph& graph, BlockId block, const PassContext& context,
                      std::vector<Op>& out) {
   BlockOps ops = ops_of(graph, block);
-  const Recompute kind = context.strategy.recompute;
   const bool odd = graph.at(block).variant_of.has_value();
-  // A value that is kept though nothing needs it is represented by an op that reads it.
-  const bool all = context.framework.recompute_repeats_all ||
-                   (kind == Recompute::per_op && context.framework.keeps_unread);
-  std::vector<Op> again = repeated(graph, ops, repeatable(graph, ops.forward, kind, odd), all);
+  const std::vector<Part> parts = repeatable(graph, ops.forward, context, odd);
+  std::vector<Again> again = repeated(graph, ops, parts);
+  // Attention cores and modules are repeated where backward first reads them, so that they live
+  // shortly.
+  const Recompute kind = context.strategy.recompute;
+  const bool late = kind == Recompute::selective || kind == Recompute::modules;
+  const std::vector<std::size_t> places =
+      late ? places_of(again, parts.size(), ops.backward) : std::vector<std::size_t>(parts.size());
   std::map<TensorId, TensorId> copies;
-  const auto rename = [&](Op& op) {
-    bool reads_copy = false;
-    for (TensorId& id : op.inputs) {
-      const auto found = copies.find(id);
-      if (found == copies.end()) continue;
-      id = found->second;
-      reads_copy = true;
-    }
-    return reads_copy;
-  };
-  for (Op& op : again) {
-    op.phase = Phase::recompute;
-    rename(op);
-    for (TensorId& id : op.outputs) {
+  for (Again& one : again) {
+    one.op.phase = Phase::recompute;
+    rename(copies, one.op);
+    for (TensorId& id : one.op.outputs) {
       Tensor copy = graph.at(id);
       copy.name += ".recomputed";
       copy.role = TensorRole::activation;
@@ -137,16 +188,16 @@ void recompute_block(Graph& graph, BlockId block, const PassContext& context,
     }
   }
   for (const auto& [original, copy] : copies) graph.at(original).role = TensorRole::activation;
-  // An attention core is repeated where backward first reads it, so that it lives shortly.
-  std::size_t first = kind == Recompute::selective ? ops.backward.size() : 0;
-  for (std::size_t i = 0; i < ops.backward.size(); ++i) {
-    if (rename(ops.backward[i])) first = std::min(first, i);
-  }
   out.insert(out.end(), ops.forward.begin(), ops.forward.end());
-  const auto before = ops.backward.begin() + std::ptrdiff_t(first);
-  out.insert(out.end(), ops.backward.begin(), before);
-  out.insert(out.end(), again.begin(), again.end());
-  out.insert(out.end(), before, ops.backward.end());
+  for (std::size_t i = 0; i <= ops.backward.size(); ++i) {
+    for (const Again& one : again) {
+      if (places[one.part] == i) out.push_back(one.op);
+    }
+    if (i == ops.backward.size()) break;
+    rename(copies, ops.backward[i]);
+    out.push_back(std::move(ops.backward[i]));
+  }
+  return !again.empty();
 }
 
 /// Adds a copy of a block, with its ops, that shares its parameters and their gradients.
@@ -223,8 +274,7 @@ bool recompute(Graph& graph, const PassContext& context) {
     const bool all_layers = context.strategy.recompute == Recompute::per_op;
     if (block.kind == BlockKind::layer &&
         (all_layers || block.variant_of.has_value() == variants)) {
-      recompute_block(graph, BlockId(b), context, ops);
-      changed = true;
+      changed = recompute_block(graph, BlockId(b), context, ops) || changed;
       continue;
     }
     for (const Op& op : graph.ops) {
@@ -234,9 +284,10 @@ bool recompute(Graph& graph, const PassContext& context) {
   for (const Op& op : graph.ops) {
     if (!op.block) ops.push_back(op);
   }
+  if (!changed && !variants) return false;
   graph.ops = std::move(ops);
   if (context.strategy.recompute != Recompute::full) keep_for_repeated(graph);
-  return changed;
+  return true;
 }
 
 }  // namespace plimsoll
