@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "models/framework/framework.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/recompute_rules.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
@@ -207,6 +208,15 @@ void draw_layer_split(Random& random, Draw& draw) {
   }
 }
 
+/// Some of the modules that the job has. Parts of others are left out.
+SetOf<RecomputedModule> draw_modules(Random& random, const Job& job) {
+  SetOf<RecomputedModule> modules;
+  for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+    if (coin(random) && has_module(job, RecomputedModule(i))) modules.add(RecomputedModule(i));
+  }
+  return without_parts(modules);
+}
+
 /// One choice beside the degrees. It may depend on what is drawn already and may be illegal there:
 /// then it is taken back.
 struct Switch {
@@ -221,8 +231,11 @@ const Switch kSwitches[] = {
      }},
     {"recompute",
      [](Random& random, Draw& draw) {
-       draw.strategy.recompute =
-           one_of(random, {Recompute::none, Recompute::selective, Recompute::full});
+       draw.strategy.recompute = one_of(
+           random, {Recompute::none, Recompute::selective, Recompute::full, Recompute::modules});
+       draw.strategy.recompute_modules = {};
+       if (draw.strategy.recompute == Recompute::modules)
+         draw.strategy.recompute_modules = draw_modules(random, draw.job);
      }},
     {"grad_bucket_bytes",
      [](Random& random, Draw& draw) {
@@ -268,7 +281,9 @@ const Switch kSwitches[] = {
        strategy.param_bucket_bytes = usual.param_bucket_bytes;
        strategy.overlap_shared_experts = coin(random);
        const bool travel = strategy.ep * experts_tensor_parallel(strategy) > 1;
-       if (draw.job.experts->shared_ffn_hidden == 0 || !experts_apart(strategy) || !travel)
+       const bool repeats = strategy.recompute_modules.has(RecomputedModule::shared_experts);
+       if (draw.job.experts->shared_ffn_hidden == 0 || !experts_apart(strategy) || !travel ||
+           repeats)
          strategy.overlap_shared_experts = false;
        if (!is_legal(draw)) strategy.persistence_threshold = usual.persistence_threshold;
      }},
