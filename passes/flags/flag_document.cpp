@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "documents/document.h"
 #include "passes/flags/flag_quantities.h"
+#include "passes/flags/flag_words.h"
 #include "passes/flags/framework_flags.h"
 
 namespace plimsoll {
@@ -56,6 +57,8 @@ Json row_value(const FlagRow& row, const std::vector<std::string>& words) {
     return pattern.get<std::string>().ends_with(":text}") ? Json(word) : typed(word);
   };
   if (!row.value.is_array()) return one(row.value, words[1]);
+  if (row.words.size() == 2 && stands_for_words(row.words[1]))
+    return std::vector<std::string>(words.begin() + 1, words.end());
   Json list = Json::array();
   for (std::size_t i = 0; i < row.value.size(); ++i)
     list.push_back(one(row.value[i], words[i + 1]));

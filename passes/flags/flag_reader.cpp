@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "passes/flags/flag_parts.h"
 #include "passes/flags/flag_quantities.h"
+#include "passes/flags/flag_words.h"
 #include "passes/flags/framework_flags.h"
 
 namespace plimsoll {
@@ -124,9 +125,31 @@ std::string values_of(const FlagRow& row) {
   return values.empty() ? "an empty text" : values;
 }
 
+/// Matches words that may be several, in any order.
+Match match_list(const Reader& reader, const std::string& pattern, const GivenFlag& flag) {
+  std::vector<std::string> given;
+  for (const GivenWord& word : flag.words) {
+    if (!word.unknown.empty()) refuse(reader, flag, word.unknown);
+    given.push_back(word.text);
+  }
+  Match match;
+  try {
+    match.states = field_of_words(pattern, given);
+  } catch (const std::invalid_argument& error) {
+    return no_match(error.what());
+  }
+  for (const auto& [key, value] : match.states) {
+    if (std::string why = contradiction_of(reader, key, value); !why.empty())
+      return no_match(std::move(why));
+  }
+  return match;
+}
+
 /// Matches the words of an option. Placeholders state fields.
 Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   if (reader.table.document && row.words.size() == 2 && row.words[1] == "{}") return {};
+  if (row.words.size() == 2 && stands_for_words(row.words[1]))
+    return match_list(reader, row.words[1], flag);
   if (flag.words.size() + 1 != row.words.size()) {
     return no_match(row.words.size() == 1 ? "it takes no value"
                                           : fmt::format("it takes {} value{}", row.words.size() - 1,

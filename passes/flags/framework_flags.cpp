@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "passes/flags/flag_quantities.h"
+#include "passes/flags/flag_words.h"
 
 namespace plimsoll {
 namespace {
@@ -25,6 +26,12 @@ bool condition_holds(const FlagFields& fields, const FlagCondition& condition) {
 std::optional<std::vector<std::string>> row_words(const FlagFields& fields, const FlagRow& row) {
   std::vector<std::string> words;
   for (const std::string& word : row.words) {
+    if (stands_for_words(word)) {
+      const auto values = words_of_field(fields, word);
+      if (!values) return std::nullopt;
+      words.insert(words.end(), values->begin(), values->end());
+      continue;
+    }
     std::optional<std::string> text = word;
     if (const auto placeholder = placeholder_of(word)) text = written_value(fields, *placeholder);
     if (!text) return std::nullopt;

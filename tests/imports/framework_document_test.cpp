@@ -344,6 +344,10 @@ TEST(FrameworkDocument, NemoFilesAreReadWithPlainReferences) {
   EXPECT_EQ(imported.strategy->recompute_layers, 3);
   EXPECT_EQ(imported.strategy->sharding_stage, 1);
   EXPECT_EQ(imported.strategy->sharding_degree, 4);
+  const std::string modules =
+      with(with(kNemo, "${multiply:4, ${.hidden_size}}", "8192"), "granularity: full",
+           "granularity: selective\n  recompute_modules: [core_attn, layernorm]");
+  EXPECT_EQ(field_text(*import_text(modules, "gpt.yaml").strategy, "recompute_modules"), "norms");
 }
 
 constexpr const char* kDocumentPieces[] = {
