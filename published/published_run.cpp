@@ -185,6 +185,13 @@ void read_recompute(JsonObject& stated, PublishedRun& run) {
   run.recompute = StatedRecompute(stated.choice("recompute", kStatedRecomputes));
   if (run.recompute == StatedRecompute::layers || stated.has("recompute_every"))
     run.recompute_every = stated.integers("recompute_every", 1, kMostInteger);
+  if (!stated.has("recompute_modules")) return;
+  JsonObject modules = stated.object("recompute_modules");
+  for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+    if (maybe_boolean(modules, kRecomputedModules[i]).value_or(false))
+      run.recompute_modules.add(RecomputedModule(i));
+  }
+  modules.finish();
 }
 
 void read_stated_model(JsonObject& stated, PublishedRun& run) {

@@ -28,7 +28,9 @@ std::string_view to_text(MemoryKind kind);
 enum class StatedRecompute : std::uint8_t {
   unknown,
   none,
-  selective,  ///< the attention core where scores are kept; nothing where they are not
+  /// PublishedRun::recompute_modules where there are some, else the attention core. Where no scores
+  /// are kept, attention cores are nothing to repeat.
+  selective,
   full,
   per_op,
   layers,  ///< every n-th layer, where n is one of PublishedRun::recompute_every
@@ -115,6 +117,7 @@ struct PublishedRun {
   bool pads_vocabulary = false;
   StatedRecompute recompute = StatedRecompute::unknown;
   std::vector<std::int64_t> recompute_every;
+  SetOf<RecomputedModule> recompute_modules;  ///< of selective recompute, where a source names them
   Fp8 fp8 = Fp8::none;
   bool fp8_parameters = false;  ///< kept and gathered in 8 bits where their shards can be
   GradientType gradient_type = GradientType::f32;

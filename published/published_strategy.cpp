@@ -7,15 +7,34 @@
 
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
+#include "passes/strategy/recompute_rules.h"
 
 namespace plimsoll {
 namespace {
+
+/// Returns the modules that a run repeats. Parts of others are left out, and attention cores where
+/// no scores are kept.
+SetOf<RecomputedModule> modules_of(const PublishedRun& run, const Framework& framework) {
+  SetOf<RecomputedModule> modules;
+  for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+    const auto module = RecomputedModule(i);
+    const bool kept = module != RecomputedModule::core_attention || !framework.flash_attention;
+    if (kept && run.recompute_modules.has(module) &&
+        framework.can.recomputed_modules.value.has(module))
+      modules.add(module);
+  }
+  return without_parts(modules);
+}
 
 std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
                                      const std::optional<bool>& full) {
   const bool scores =
       framework.can.recompute.value.has(Recompute::selective) && !framework.flash_attention;
-  const Recompute some = scores ? Recompute::selective : Recompute::none;
+  const SetOf<RecomputedModule> core = {RecomputedModule::core_attention};
+  const SetOf<RecomputedModule> modules = modules_of(run, framework);
+  const Recompute some = !modules.empty() && modules != core ? Recompute::modules
+                         : scores                            ? Recompute::selective
+                                                             : Recompute::none;
   switch (run.recompute) {
     case StatedRecompute::none:
       return {Recompute::none};
@@ -155,6 +174,7 @@ std::vector<Strategy> strategies_of(const PublishedRun& run, const Framework& fr
     for (const std::int64_t micro_batch : micro_batches_of(run)) {
       Strategy whole = strategy_of(run, framework);
       whole.recompute = recompute;
+      if (recompute == Recompute::modules) whole.recompute_modules = modules_of(run, framework);
       whole.micro_batch = micro_batch;
       for (const Strategy& strategy : of_layers(whole, run)) strategies.push_back(strategy);
     }

@@ -97,12 +97,30 @@ TEST(ExpertRuns, ExchangesBesideComputationAreIssuedInTurns) {
   EXPECT_TRUE(target_of(row, own_numbers()).strategies.at(0).overlap_expert_exchange);
 }
 
-TEST(ExpertRuns, WhatIsNotBuiltIsNamed) {
+TEST(ExpertRuns, ModulesThatAreRecomputedAreRead) {
+  using Modules = SetOf<RecomputedModule>;
   Json row = expert_row();
-  row["recompute_modules"] = {"layernorm", "moe"};
-  EXPECT_EQ(target_of(row).missing, "recompute of mixtures of experts alone");
-  row["recompute_modules"] = {"layernorm", "moe_act"};
-  EXPECT_EQ(target_of(row, own_numbers()).missing, "");
+  row["recompute"] = "selective";
+  const auto modules = [&](std::initializer_list<const char*> names) {
+    row["recompute_modules"] = Json(std::vector<std::string>(names.begin(), names.end()));
+    const PublishedTarget target = target_of(row, own_numbers());
+    EXPECT_EQ(target.missing, "");
+    const Strategy& strategy = target.strategies.at(0);
+    EXPECT_EQ(strategy.recompute == Recompute::modules, !strategy.recompute_modules.empty());
+    return strategy.recompute_modules;
+  };
+  EXPECT_EQ(modules({"layernorm", "moe_act"}),
+            (Modules{RecomputedModule::norms, RecomputedModule::expert_activation}));
+  // Parts of a mixture that is repeated as a whole are not named, nor attention that keeps no
+  // scores.
+  EXPECT_EQ(modules({"moe", "layernorm", "core_attn", "moe_act"}),
+            (Modules{RecomputedModule::norms, RecomputedModule::experts}));
+  EXPECT_EQ(modules({"core_attn"}), Modules{});
+  row["recompute"] = "none";
+  EXPECT_EQ(modules({"layernorm"}), Modules{});
+}
+
+TEST(ExpertRuns, WhatIsNotBuiltIsNamed) {
   Json without = expert_row();
   without["model"]["experts"] = nullptr;
   EXPECT_EQ(target_of(without).missing, "moe");
