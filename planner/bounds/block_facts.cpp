@@ -211,7 +211,11 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
   // Layers that recompute and others are both there, whichever they are.
   if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;
-  if (plain.recompute != Recompute::per_op) plain.recompute_layers = 1;
+  // Where no layer keeps all and no cut by cost asks for such layers, they are left out: most of
+  // the time goes into blocks.
+  const bool in_all = plain.recompute == Recompute::modules && plain.recompute_layers == 0 &&
+                      plain.recompute_list.empty() && layers_differ(target_.job);
+  if (plain.recompute != Recompute::per_op) plain.recompute_layers = in_all ? 0 : 1;
   plain.recompute_list.clear();
   // When parameters are gathered changes nothing within a block.
   const Strategy usual;

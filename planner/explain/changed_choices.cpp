@@ -8,6 +8,7 @@
 
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
+#include "planner/space/recompute_forms.h"
 
 namespace plimsoll {
 namespace {
@@ -59,6 +60,8 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
   // Frameworks compute shared experts beside an exchange of rows, if beside anything.
   if (strategy.ep == 1 || strategy.expert_dispatch != ExpertDispatch::all_to_all)
     drop("overlap_shared_experts", &Strategy::overlap_shared_experts);
+  if (strategy.recompute != Recompute::modules)
+    drop("recompute_modules", &Strategy::recompute_modules);
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {
     drop("recompute_layers", &Strategy::recompute_layers);
     drop("recompute_list", &Strategy::recompute_list);
@@ -170,7 +173,15 @@ void add_recompute(const Target& target, const Strategy& strategy, Reach reach, 
     if (form == strategy.recompute || !target.framework().can.recompute.value.has(form)) continue;
     changes.add({{"recompute", std::string(to_text(form))}, {"recompute_layers", "0"}});
   }
-  if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) return;
+  for (const SetOf<RecomputedModule>& set :
+       module_ladder(target.job, target.framework(), strategy)) {
+    Strategy changed = strategy;
+    changed.recompute_modules = set;
+    changes.add({{"recompute", std::string(to_text(Recompute::modules))},
+                 {"recompute_modules", field_text(changed, "recompute_modules")},
+                 {"recompute_layers", "0"}});
+  }
+  if (strategy.recompute != Recompute::full && strategy.recompute != Recompute::selective) return;
   const std::int64_t most = (target.job.layers + parts_of(strategy) - 1) / parts_of(strategy);
   std::vector<std::int64_t> counts;
   for (std::int64_t n = 1; n < most; ++n) counts.push_back(n);

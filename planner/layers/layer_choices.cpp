@@ -28,6 +28,7 @@ class LastingCache {
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
     plain.micro_batch = 1;
     plain.recompute = Recompute::none;
+    plain.recompute_modules = {};
     plain.rank_order = Strategy().rank_order;
     const std::string key = strategy_text(plain);
     {
@@ -90,6 +91,9 @@ class Cutter {
   /// Returns the best cut whose stages need at most `room` bytes.
   std::optional<Strategy> cut(Bytes room) {
     if (even_.recompute == Recompute::none) return made(best(room, 0, 0, limit_), 0);
+    // Whoever repeats modules without a list of layers repeats them in all.
+    if (even_.recompute == Recompute::modules && !freedom_.by_stage)
+      return made(best(room, layers_, layers_, limit_), 0);
     const auto free = best(room, 0, layers_, limit_);
     if (freedom_.by_stage || !free) return made(free, 0);
     // As many on every stage: none is faster than where each has as many as it needs.
@@ -134,6 +138,7 @@ class Cutter {
   bool may_recompute_none() const {
     Strategy none = even_;
     none.recompute = Recompute::none;
+    none.recompute_modules = {};
     return !is_fixed(request_.fixed, "recompute") && is_within(request_.limits, none, "recompute");
   }
 
@@ -186,7 +191,7 @@ class Cutter {
     if (strategy.layer_split == even_layers_) strategy.layer_split.clear();
     if (again == 0 && even_.recompute != Recompute::none && !may_recompute_none())
       return std::nullopt;
-    if (again == 0) strategy.recompute = Recompute::none;
+    if (again == 0) strategy.recompute = Recompute::none, strategy.recompute_modules = {};
     if (again == layers_ || first > 0) strategy.recompute_list.clear();
     if (first < most) strategy.recompute_layers = first;
     return strategy;

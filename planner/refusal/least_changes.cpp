@@ -64,16 +64,24 @@ class Changes {
 
  private:
   /// Returns the request with the smallest micro-batch and whole layers recomputed, unless it fixes
-  /// or limits these.
+  /// or limits these. Modules may need less: while a layer is repeated as a whole, all that it
+  /// saves is there at once.
   static SearchRequest leanest(SearchRequest changed) {
     const auto is_free = [&](std::string_view key) {
       return !is_fixed(changed.fixed, key) && !is_limited(changed.limits, key);
     };
     if (is_free("micro_batch")) changed.fixed.emplace_back("micro_batch", "1");
-    const bool repeats = changed.target.framework().can.recompute.value.has(Recompute::full);
+    const SetOf<Recompute> forms = changed.target.framework().can.recompute.value;
     const bool may_repeat_all = is_free("recompute") && is_free("recompute_list") &&
+                                is_free("recompute_modules") &&
                                 !is_limited(changed.limits, "recompute_layers");
-    if (repeats && may_repeat_all) changed.fixed.emplace_back("recompute", "full");
+    if (!forms.has(Recompute::full) || !may_repeat_all) return changed;
+    if (!forms.has(Recompute::modules)) {
+      changed.fixed.emplace_back("recompute", "full");
+      return changed;
+    }
+    for (const Recompute form : {Recompute::none, Recompute::selective, Recompute::per_op})
+      changed.limits.push_back(make_limit(LimitKind::excluded, "recompute", to_text(form)));
     return changed;
   }
 

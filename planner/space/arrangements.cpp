@@ -47,6 +47,7 @@ std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strate
                 std::min(m, strategy.pp),
                 m % strategy.pp == 0,
                 strategy.recompute,
+                strategy.recompute_modules,
                 strategy.sharding_stage,
                 strategy.sequence_parallel,
                 strategy.split_boundary,

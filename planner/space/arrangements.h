@@ -30,8 +30,8 @@ class ArrangementFinder {
 
  private:
   /// The fields that decide which arrangements are legal.
-  using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, std::int64_t, bool, bool,
-                         bool, bool, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, SetOf<RecomputedModule>,
+                         std::int64_t, bool, bool, bool, bool, bool, bool>;
   std::shared_ptr<const Arrangements> find(const Strategy& strategy) const;
   void add_layouts(const Strategy& plain, Arrangements& found) const;
   void add_group(const Strategy& layout, Arrangements& found) const;

@@ -67,7 +67,9 @@ bool has_effect(const Strategy& strategy, std::string_view key) {
   if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
   if (key == "context_exchange") return strategy.cp > 1;
   if (is_one_of({"expert_dispatch", "expert_rows_percent"})) return strategy.ep > 1;
-  if (key == "overlap_shared_experts") return experts_apart(strategy);
+  if (is_one_of({"overlap_shared_experts", "overlap_expert_exchange"}))
+    return experts_apart(strategy);
+  if (key == "recompute_modules") return strategy.recompute == Recompute::modules;
   if (is_one_of({"prefetch_depth", "keep_gathered", "max_live_bytes", "reuse_distance_bytes",
                  "persistence_threshold"}))
     return strategy.sharding_stage == 3;

@@ -10,6 +10,7 @@
 #include "passes/strategy/pipeline_order.h"
 #include "planner/space/arrangements.h"
 #include "planner/space/expert_splits.h"
+#include "planner/space/recompute_forms.h"
 #include "planner/space/rejections.h"
 
 namespace plimsoll {
@@ -126,13 +127,15 @@ class Choices {
     return within("micro_batch", &Strategy::micro_batch, divisors(job_.global_batch / width));
   }
 
-  /// Returns the recompute forms. The rare form is there only where a framework has it; legal()
-  /// refuses the usual ones by name.
-  std::vector<Recompute> recomputes() const {
-    if (is_fixed(fixed_, "recompute")) return {base_.recompute};
-    std::vector<Recompute> forms = {Recompute::none, Recompute::selective, Recompute::full};
-    if (framework_.can.recompute.value.has(Recompute::per_op)) forms.push_back(Recompute::per_op);
-    return within("recompute", &Strategy::recompute, std::move(forms));
+  std::vector<RecomputeForm> recomputes() const {
+    std::vector<RecomputeForm> forms = recompute_forms(job_, framework_, fixed_, base_);
+    std::erase_if(forms, [&](const RecomputeForm& form) {
+      Strategy strategy;
+      strategy.recompute = form.recompute;
+      strategy.recompute_modules = form.modules;
+      return !are_within(strategy, {"recompute", "recompute_modules"});
+    });
+    return forms;
   }
 
   std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
@@ -351,8 +354,9 @@ class Enumeration {
       staged.sharding_stage = stage;
       for (std::int64_t micro_batch : choices_.micro_batches(grid)) {
         staged.micro_batch = micro_batch;
-        for (Recompute recompute : choices_.recomputes()) {
-          staged.recompute = recompute;
+        for (const RecomputeForm& form : choices_.recomputes()) {
+          staged.recompute = form.recompute;
+          staged.recompute_modules = form.modules;
           add_switches(staged);
         }
       }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/strategy_fields.h"
 #include "tests/planner/draws.h"
 #include "tests/runtime/random_values.h"
@@ -159,6 +160,15 @@ Plan random_megatron_plan(Random& random) {
   drawn.attempt(&Strategy::context_exchange,
                 {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
   drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::selective, Recompute::full});
+  drawn.attempt([&](Strategy& s) {
+    if (random() % 3 != 0) return;
+    s.recompute = Recompute::modules;
+    for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+      if (coin(random) && has_module(plan.job, RecomputedModule(i)))
+        s.recompute_modules.add(RecomputedModule(i));
+    }
+    s.recompute_modules = without_parts(s.recompute_modules);
+  });
   drawn.attempt([&](Strategy& s) { s.recompute_layers = std::int64_t(random() % 4); });
   drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::delayed, Fp8::current});
   drawn.attempt(&Strategy::fp8_parameters, {true, false});
@@ -304,6 +314,7 @@ std::vector<const char*> megatron_choices() {
           "rank_order=mp-cp-pp-sharding-dp",
           "sequence_parallel=true",
           "recompute_layers=2",
+          "recompute=modules",
           "fp8=current",
           "fp8_parameters=true",
           "gradient_type=computed",

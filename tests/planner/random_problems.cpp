@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "passes/strategy/recompute_rules.h"
 #include "planner/space/space.h"
 
 namespace plimsoll {
@@ -226,6 +227,15 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
     s.expert_rows_percent = one_of<std::int64_t>(random, {100, 133, 1000});
   });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
+  keep_if_legal([&](Strategy& s) {
+    drop_recompute(s);
+    s.recompute = Recompute::modules;
+    for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
+      if (random() % 2 == 0 && has_module(problem.job, RecomputedModule(i)))
+        s.recompute_modules.add(RecomputedModule(i));
+    }
+    s.recompute_modules = without_parts(s.recompute_modules);
+  });
   keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });
   keep_if_legal([&](Strategy& s) {
     s.recompute_list = {std::int64_t(random() % std::uint64_t(problem.job.layers))};

@@ -81,7 +81,9 @@ std::vector<Strategy> with_switches(const Job& job, const Strategy& strategy,
       for (const Strategy& layout : layouts(job, split_one, devices)) {
         const std::vector<std::int64_t> parts = layers_per_part(job, layout);
         const std::int64_t most = *std::max_element(parts.begin(), parts.end());
-        for (std::int64_t n = 0; n < (layout.recompute == Recompute::none ? 1 : most); ++n) {
+        const bool some =
+            layout.recompute == Recompute::full || layout.recompute == Recompute::selective;
+        for (std::int64_t n = 0; n < (some ? most : 1); ++n) {
           all.push_back(layout);
           all.back().recompute_layers = n;
         }
@@ -107,9 +109,12 @@ Found brute_force(const Target& target, std::int64_t most_cp) {
   };
   const auto of_degrees = [&](const Strategy& degrees) {
     for (std::int64_t batch = 1; batch <= target.job.global_batch; ++batch) {
-      for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const char* recompute : {"none", "selective", "full", "norms", "norms+mlp"}) {
         Strategy s = degrees;
-        s.micro_batch = batch, s.recompute = recompute;
+        s.micro_batch = batch;
+        const bool of_modules = std::string_view(recompute).starts_with("norms");
+        set_field(s, "recompute", of_modules ? "modules" : recompute);
+        if (of_modules) set_field(s, "recompute_modules", recompute);
         for (Strategy& one : with_switches(target.job, s, n)) {
           for (std::int64_t bucket_mib : {1, 4, 16, 64}) {
             const bool reduces_buckets =
@@ -405,8 +410,8 @@ TEST(Search, ProgressReachesTheEnd) {
     last = done, of = total;
   };
   search(request);
-  EXPECT_EQ(last, 45);
-  EXPECT_EQ(of, 45);
+  EXPECT_EQ(last, 55);
+  EXPECT_EQ(of, 55);
 }
 
 TEST(Search, ProvesNothingBesideAPlanThatDoesNotFit) {

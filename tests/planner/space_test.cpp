@@ -13,29 +13,31 @@ namespace plimsoll {
 namespace {
 
 TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
-  // Divisors of 16: 1 2 4 8 16; recompute none; selective and full of 1 to 4 layers; no gradient
-  // crosses ranks, so one bucket size.
+  // Divisors of 16: 1 2 4 8 16; recompute none; selective and full of 1 to 4 layers; norms, and
+  // norms with MLPs; no gradient crosses ranks, so one bucket size.
   const Space space = enumerate(nano_job(), bundled_framework(), 1, {});
-  EXPECT_EQ(space.enumerated, 5 * (1 + 4 + 4));
-  EXPECT_EQ(space.legal.size(), 45u);
+  EXPECT_EQ(space.enumerated, 5 * (1 + 4 + 4 + 2));
+  EXPECT_EQ(space.legal.size(), 55u);
   EXPECT_TRUE(space.rejected.empty());
 }
 
 TEST(Space, TwoDevicesCountByHand) {
-  // Recompute of 4 layers: 9 ways; of at most 2, 3 and 1 layers in a chunk: 5, 7 and 3.
+  // Recompute of 4 layers: 9 ways; of at most 2, 3 and 1 layers in a chunk: 5, 7 and 3. Modules: 2
+  // ways more.
   // mp2: batch width 1, 5 micro-batches, with and without sequence parallelism.
-  const std::int64_t mp = 2 * 5 * 9;
+  const std::int64_t mp = 2 * 5 * 11;
   // pp2 in 1F1B and zb_h1: 2+2 layers; 3+1 where the loss counts as one.
-  const std::int64_t plain = 5 * 2 * (5 + 7);
+  const std::int64_t plain = 5 * 2 * (7 + 9);
   // In two chunks a stage (1+1+1+1; 2+1+1+0; 1+2+1+0), and in three with both ends counted
   // (0+1+1+1+1+0), for the 4 micro-batches that leave an even number of them.
-  const std::int64_t interleaved = 4 * (3 + 5 + 5 + 3);
+  const std::int64_t interleaved = 4 * (5 + 7 + 7 + 5);
   // dp2: divisors of 8, 4 buckets; sharding2: stages 1 and 2 the same, in stage 3 no buckets but
   // three depths of prefetch, with and without kept gathers.
-  const std::int64_t data = 4 * 9 * 4, sharding = 4 * 9 * (4 + 4 + 3 * 2);
-  // cp2: batch width 1, recompute none or full of 1 to 4 layers, three exchanges, no sharding or as
-  // above. Selective recompute has no scores to drop: of each stage one candidate is refused.
-  const std::int64_t context = 5 * 5 * 3 * (4 + 4 + 4 + 3 * 2), refused = 5 * 4;
+  const std::int64_t data = 4 * 11 * 4, sharding = 4 * 11 * (4 + 4 + 3 * 2);
+  // cp2: batch width 1, recompute none, full of 1 to 4 layers or modules, three exchanges, no
+  // sharding or as above. Selective recompute has no scores to drop: of each stage one candidate is
+  // refused.
+  const std::int64_t context = 5 * 7 * 3 * (4 + 4 + 4 + 3 * 2), refused = 5 * 4;
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
   EXPECT_EQ(space.enumerated, mp + plain + interleaved + data + sharding + context + refused);
   EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated - refused);
@@ -145,8 +147,8 @@ TEST(Space, FixedSwitchesStay) {
                                  {"sequence_parallel", "true"},
                                  {"recompute_layers", "0"},
                                  {"schedule", "1f1b"}});
-  // 5 micro-batches x 3: nothing is left to choose.
-  EXPECT_EQ(space.enumerated, 5 * 3);
+  // 5 micro-batches x 5 ways to recompute: nothing is left to choose.
+  EXPECT_EQ(space.enumerated, 5 * 5);
   for (const Strategy& s : space.legal) {
     EXPECT_TRUE(s.sequence_parallel);
     EXPECT_EQ(s.virtual_stages, 1);
@@ -185,7 +187,7 @@ TEST(Space, FixedFieldsTakeOnlyThatValue) {
 TEST(Space, FixedBucketBytesReplaceTheLadder) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
-  EXPECT_EQ(space.enumerated, 4 * 9);
+  EXPECT_EQ(space.enumerated, 4 * 11);
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
 }
 
@@ -223,8 +225,8 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
 TEST(Space, RulesOfAFrameworkAreCounted) {
   const Framework flash = framework_by_name("megatron-lm");
   const Space space = enumerate(nano_job(), flash, 1, {});
-  EXPECT_EQ(space.enumerated, 5 * (1 + 1 + 4));  // a refused form counts once
-  EXPECT_EQ(space.legal.size(), 25u);
+  EXPECT_EQ(space.enumerated, 5 * (1 + 1 + 4 + 2));  // a refused form counts once
+  EXPECT_EQ(space.legal.size(), 35u);
   ASSERT_EQ(space.rejected.size(), 1u);
   EXPECT_EQ(space.rejected[0].count, 5);
   EXPECT_NE(space.rejected[0].reason.find("flash attention"), std::string::npos);
