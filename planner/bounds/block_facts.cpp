@@ -46,6 +46,10 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
   facts.span = path.now();
   facts.computes = costed.computes[id.index()];
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    if (routine.ops[i].stream == Stream::experts)
+      facts.exchanges += costed.durations[id.index()][i];
+  }
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
@@ -157,12 +161,20 @@ void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs
   call.sends = std::max(Picoseconds(), call.span - behind);
 }
 
-/// Leaves computation alone: where a forward and a backward are issued in turns, one may compute
-/// while the other waits.
+/// Leaves one stream alone, the busier one in layers with experts: computation or their exchanges.
+/// Where a forward and a backward are issued in turns, one may compute while the other waits.
 void leave_out_waits(MicroBatchFacts& facts) {
+  Picoseconds computes, exchanges;  // of blocks that exchange
+  for (const BlockFacts& block : facts.blocks) {
+    if (block.forward.exchanges == Picoseconds()) continue;
+    computes += block.forward.computes + block.backward.computes + block.weights.computes;
+    exchanges += block.forward.exchanges + block.backward.exchanges;
+  }
+  Picoseconds CallFacts::*busier =
+      exchanges > computes ? &CallFacts::exchanges : &CallFacts::computes;
   for (BlockFacts& block : facts.blocks) {
     for (CallFacts* call : {&block.forward, &block.backward, &block.weights}) {
-      call->span = std::min(call->span, call->computes);
+      call->span = std::min(call->span, call->*busier);
       call->sends = {};
     }
   }

@@ -21,8 +21,9 @@ struct CallFacts {
   /// The time from the begin of the call's first op on the compute stream to the end of the last
   /// one, or the host's time. Calls follow each other there, so spans add up.
   Picoseconds span;
-  Picoseconds computes;  ///< time of the ops on the compute stream, without others beside them
-  Picoseconds dispatch;  ///< host time to issue the call
+  Picoseconds computes;   ///< time of the ops on the compute stream, without others beside them
+  Picoseconds exchanges;  ///< time of the exchanges of experts, without others beside them
+  Picoseconds dispatch;   ///< host time to issue the call
   /// The time from the same begin until the border that the call sends on, or its gradient, is
   /// written.
   Picoseconds sends;

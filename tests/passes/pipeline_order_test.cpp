@@ -131,12 +131,12 @@ TEST(PipelineOrder, DualPipeVAsDeepSeek) {
             "W2.1 I2.0 W2.0 I3.1 I3.0 W3.1 W3.0");
 }
 
-struct Shape {
+struct PipelineShape {
   Schedule schedule;
   std::int64_t stages, virtual_stages, micro_batches;
 };
 
-const Shape kShapes[] = {
+const PipelineShape kShapes[] = {
     {Schedule::gpipe, 1, 1, 3},       {Schedule::gpipe, 4, 1, 8},
     {Schedule::gpipe, 4, 1, 1},       {Schedule::one_f_one_b, 1, 1, 5},
     {Schedule::one_f_one_b, 4, 1, 8}, {Schedule::one_f_one_b, 4, 1, 2},
@@ -157,7 +157,7 @@ const Shape kShapes[] = {
     {Schedule::dualpipe_v, 4, 2, 8},  {Schedule::dualpipe_v, 8, 2, 24},
 };
 
-std::vector<std::vector<Action>> orders(const Shape& shape) {
+std::vector<std::vector<Action>> orders(const PipelineShape& shape) {
   std::vector<std::vector<Action>> result;
   for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
     result.push_back(pipeline_order(shape.schedule, shape.stages, stage, shape.virtual_stages,
@@ -167,7 +167,7 @@ std::vector<std::vector<Action>> orders(const Shape& shape) {
 }
 
 TEST(PipelineOrder, EveryPartSeesEveryMicroBatchOnce) {
-  for (const Shape& shape : kShapes) {
+  for (const PipelineShape& shape : kShapes) {
     const std::size_t kinds = splits_backward(shape.schedule) ? 3 : 2;
     for (const std::vector<Action>& order : orders(shape)) {
       std::map<std::tuple<ActionKind, std::int64_t, std::int64_t>, int> seen;
@@ -184,7 +184,7 @@ struct Cost {
 
 /// Ends of the stages' steps where transfers cost nothing, from when the stages may begin. Nothing
 /// where the orders wait for each other.
-std::vector<std::int64_t> step_ends(const Shape& shape, const Cost& cost,
+std::vector<std::int64_t> step_ends(const PipelineShape& shape, const Cost& cost,
                                     const std::vector<std::int64_t>& begins) {
   const auto all = orders(shape);
   const std::int64_t last = shape.stages * shape.virtual_stages - 1;
@@ -222,13 +222,13 @@ std::vector<std::int64_t> step_ends(const Shape& shape, const Cost& cost,
 }
 
 /// End of the step of stages that begin together; -1 where the orders wait for each other.
-std::int64_t step_time(const Shape& shape, const Cost& cost) {
+std::int64_t step_time(const PipelineShape& shape, const Cost& cost) {
   const auto ends = step_ends(shape, cost, std::vector<std::int64_t>(std::size_t(shape.stages)));
   return ends.empty() ? -1 : *std::max_element(ends.begin(), ends.end());
 }
 
 /// Time from step to step where no stage waits for others between steps.
-std::int64_t period(const Shape& shape, const Cost& cost) {
+std::int64_t period(const PipelineShape& shape, const Cost& cost) {
   std::vector<std::int64_t> ends(std::size_t(shape.stages)), before;
   for (int step = 0; step < 4; ++step) before = std::exchange(ends, step_ends(shape, cost, ends));
   std::int64_t longest = 0;
@@ -237,7 +237,7 @@ std::int64_t period(const Shape& shape, const Cost& cost) {
 }
 
 TEST(PipelineOrder, StepsTakeWhatThePapersSay) {
-  for (const Shape& shape : kShapes) {
+  for (const PipelineShape& shape : kShapes) {
     if (shape.micro_batches < shape.stages) continue;  // the closed forms are for full pipelines
     const auto [schedule, p, v, m] = shape;
     if (splits_backward(schedule) && schedule != Schedule::zb_h1) continue;  // below
@@ -253,7 +253,7 @@ TEST(PipelineOrder, StepsTakeWhatThePapersSay) {
 }
 
 TEST(PipelineOrder, NoOrderWaitsForItself) {
-  for (const Shape& shape : kShapes) EXPECT_GT(step_time(shape, {1, 1, 1}), 0);
+  for (const PipelineShape& shape : kShapes) EXPECT_GT(step_time(shape, {1, 1, 1}), 0);
 }
 
 TEST(PipelineOrder, ZeroBubbleSchedulesHaveThePublishedBubbles) {
@@ -280,7 +280,7 @@ TEST(PipelineOrder, ZeroBubbleSchedulesHaveThePublishedBubbles) {
 
 /// Bubble of DualPipeV where a forward and the backward that it overlaps with begin and end
 /// together, for passes that take 1 and pairs that take as long as their passes.
-std::int64_t bubble_of_pairs(const Shape& shape) {
+std::int64_t bubble_of_pairs(const PipelineShape& shape) {
   const auto all = orders(shape);
   const std::int64_t last = 2 * shape.stages - 1;
   std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::int64_t> done;
@@ -337,7 +337,7 @@ TEST(PipelineOrder, DualPipeVHasThePublishedBubble) {
   // DualPipe's, where F&B is an overlapped pair: 3 + 2 - 3 for passes that take 1.
   for (std::int64_t p = 2; p <= 8; ++p) {
     for (std::int64_t m : {2 * p, 2 * p + 3, 4 * p}) {
-      const Shape shape{Schedule::dualpipe_v, p, 2, m};
+      const PipelineShape shape{Schedule::dualpipe_v, p, 2, m};
       EXPECT_EQ(bubble_of_pairs(shape), 2 * (p - 1)) << p << " " << m;
       // Run one after the other, a forward is sent on before its pair is over.
       EXPECT_EQ(step_time(shape, {1, 1, 1}), 6 * m + p - 1) << p << " " << m;
