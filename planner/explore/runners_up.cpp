@@ -48,6 +48,7 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
   alike.layer_split = b.layer_split;
   alike.recompute_list = b.recompute_list;
   alike.overlap_shared_experts = b.overlap_shared_experts;
+  alike.overlap_expert_exchange = b.overlap_expert_exchange;
   alike.recompute_modules = b.recompute_modules;
   if (a.dp * a.sharding_degree == b.dp * b.sharding_degree) {
     alike.dp = b.dp;

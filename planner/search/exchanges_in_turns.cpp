@@ -1,0 +1,58 @@
+// Takes the fastest candidates one after the other, and simulates each with the switch.
+#include "planner/search/exchanges_in_turns.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "planner/explore/assess.h"
+
+namespace plimsoll {
+namespace {
+
+/// How many candidates are tried. Hiding exchanges gains some per cent, and the candidates of a
+/// search lie closer together.
+constexpr std::size_t kTried = 16;
+
+constexpr std::string_view kKey = "overlap_expert_exchange";
+
+bool is_free(const SearchRequest& request) {
+  return request.target.framework().can.overlap_expert_exchange.value &&
+         !is_fixed(request.fixed, kKey) && !is_tried(request.tried, kKey);
+}
+
+}  // namespace
+
+std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
+                                          std::span<const Candidate> candidates,
+                                          std::size_t first_index) {
+  const Target& target = request.target;
+  if (!target.job.experts || !is_free(request)) return {};
+  std::vector<const Candidate*> fastest;
+  for (const Candidate& candidate : candidates) {
+    Strategy changed = candidate.strategy;
+    changed.overlap_expert_exchange = true;
+    if (feasible(candidate) && legal(target.job, changed, target.devices) &&
+        legal(target.framework(), target.job, changed)) {
+      fastest.push_back(&candidate);
+    }
+  }
+  std::sort(fastest.begin(), fastest.end(),
+            [](const Candidate* a, const Candidate* b) { return better(*a, *b); });
+  fastest.resize(std::min(fastest.size(), kTried));
+  std::vector<Candidate> tried(fastest.size());
+  for_each_index(fastest.size(), request.threads, [&](std::size_t i) {
+    if (request.stop && request.stop()) return;
+    Strategy changed = fastest[i]->strategy;
+    changed.overlap_expert_exchange = true;
+    tried[i] = assess(target, changed, first_index + i);
+    confirm_memory(target, {&tried[i], 1}, 1);
+  });
+  std::vector<Candidate> found;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (feasible(tried[i]) && tried[i].prediction.step_time < fastest[i]->prediction.step_time)
+      found.push_back(std::move(tried[i]));
+  }
+  return found;
+}
+
+}  // namespace plimsoll
