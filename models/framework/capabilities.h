@@ -93,6 +93,19 @@ enum class MasterType : std::uint8_t {
 };
 inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
 
+/// An ExpertOverlap is what a forward and a backward that are issued in turns
+/// (Strategy::overlap_expert_exchange) go with, beside each other.
+enum class ExpertOverlap : std::uint8_t {
+  plain,             ///< without a pipeline, and with several chunks on each stage
+  one_chunk,         ///< a pipeline with one chunk on each stage
+  full_recompute,    ///< of whole layers, or op by op
+  expert_recompute,  ///< of mixtures of experts alone
+  all_gather,        ///< ExpertDispatch::all_gather
+  shared_experts,    ///< Strategy::overlap_shared_experts
+};
+inline constexpr std::string_view kExpertOverlaps[] = {
+    "plain", "one_chunk", "full_recompute", "expert_recompute", "all_gather", "shared_experts"};
+
 /// A MomentType is a type of the optimizer's moments; fp8 has 8 bits.
 enum class MomentType : std::uint8_t { f32, bf16, f16, fp8 };
 inline constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "f16", "fp8"};
@@ -185,9 +198,9 @@ struct Capabilities {
   /// Whether another number of ranks may share each expert than share the other layers
   /// (Strategy::etp).
   Sourced<bool> expert_tensor_parallel{false};
-  /// Whether a forward and a backward can be issued in turns
-  /// (Strategy::overlap_expert_exchange).
-  Sourced<bool> overlap_expert_exchange{false};
+  /// What a forward and a backward in turns go with (Strategy::overlap_expert_exchange). Where the
+  /// set is empty, they cannot be issued in turns.
+  Sourced<SetOf<ExpertOverlap>> overlap_expert_exchange;
   /// Beside which dispatches shared experts may compute (Strategy::overlap_shared_experts).
   Sourced<SetOf<ExpertDispatch>> overlap_shared_experts;
   Sourced<SetOf<Fp8>> fp8{{Fp8::none}};

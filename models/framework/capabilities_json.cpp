@@ -17,6 +17,7 @@ Words words_of(RecomputedModule) { return kRecomputedModules; }
 Words words_of(Fp8) { return kFp8s; }
 Words words_of(ContextExchange) { return kContextExchanges; }
 Words words_of(ExpertDispatch) { return kExpertDispatches; }
+Words words_of(ExpertOverlap) { return kExpertOverlaps; }
 Words words_of(GradientType) { return kGradientTypes; }
 Words words_of(MasterType) { return kMasterTypes; }
 Words words_of(MomentType) { return kMomentTypes; }
@@ -24,8 +25,9 @@ Words words_of(MomentType) { return kMomentTypes; }
 constexpr std::string_view kPrecisions[] = {"f32", "bf16", "f16"};
 Words words_of(DType) { return kPrecisions; }
 
-/// Older plan files leave this capability out.
-constexpr std::string_view kLater = "recomputed_modules";
+/// Older plan files leave these capabilities out.
+constexpr std::string_view kLater[] = {"recomputed_modules", "overlap_shared_experts",
+                                       "overlap_expert_exchange"};
 
 constexpr std::int64_t kStages = 4;  // 0 to 3
 constexpr std::int64_t kMostDepth = std::int64_t{1} << 16;
@@ -126,7 +128,8 @@ Json capabilities_json(const Capabilities& capabilities) {
 Capabilities capabilities_from(JsonObject object) {
   Capabilities capabilities;
   for_each_capability(capabilities, [&](std::string_view key, auto& capability) {
-    if (key != kLater || object.has(key)) read_sourced(object.object(key), capability);
+    const bool later = std::ranges::find(kLater, key) != std::end(kLater);
+    if (!later || object.has(key)) read_sourced(object.object(key), capability);
   });
   object.finish();
   return capabilities;

@@ -262,6 +262,7 @@ class StageScheduler {
     std::size_t next = 0;                  ///< index into `instances`
     std::vector<std::size_t> calls{};      ///< of the parts of the next instance's routine
     std::vector<Wait> waits{};             ///< for what the next call reads
+    std::optional<StageBorders::Border> passed_on{};  ///< by a chunk without layers
     bool goes_on() const { return next < instances.size(); }
   };
 
@@ -270,8 +271,9 @@ class StageScheduler {
   void in_turns(RunningAction& forward, RunningAction& backward) {
     while (backward.goes_on()) {
       issue(backward);
-      const bool last = forward.next + 1 >= forward.instances.size() && is_last_part(forward);
-      if (forward.goes_on() && !(last && backward.goes_on())) issue(forward);
+      if (!forward.goes_on()) continue;
+      const bool last = forward.next + 1 == forward.instances.size() && is_last_part(forward);
+      if (!last || !backward.goes_on()) issue(forward);
     }
   }
 
@@ -283,8 +285,7 @@ class StageScheduler {
     return graph_.at(layout_.instances[instance].block);
   }
 
-  /// Begins an action: it gets the border from which it computes. A chunk without layers hands it
-  /// on.
+  /// Begins an action: it gets the border from which it computes.
   RunningAction begin(const Action& action, bool after_forward) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
     const bool forward = action.kind == ActionKind::forward;
@@ -293,7 +294,7 @@ class StageScheduler {
     if (border && !forward) transfers_.gradient_is_received(action);
     RunningAction running{action};
     if (begin == end) {
-      if (border) pass_on(action, *std::move(border));
+      running.passed_on = std::move(border);
       return running;
     }
     for (std::size_t i = 0; i < end - begin; ++i)
@@ -319,9 +320,12 @@ class StageScheduler {
     borders_.pass_on(action, std::move(border), transfers_);
   }
 
-  /// Ends an action: its border is left for the other chunk of this stage, where that reads it.
+  /// Ends an action: its border is left for the other chunk of this stage, where that reads it. A
+  /// chunk without layers hands on what it got. In a pair it does so behind the backward, whose
+  /// border the neighbour expects first.
   void finish(RunningAction& running) {
     const Action& action = running.action;
+    if (running.passed_on) pass_on(action, *std::move(running.passed_on));
     if (running.instances.empty()) return;
     const bool forward = action.kind == ActionKind::forward;
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;

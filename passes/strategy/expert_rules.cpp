@@ -46,7 +46,8 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// The rules of forwards and backwards that are issued in turns.
+}  // namespace
+
 Verdict pairs_are_legal(const Strategy& strategy) {
   if (!strategy.overlap_expert_exchange) return Verdict::yes();
   if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)
@@ -61,8 +62,6 @@ Verdict pairs_are_legal(const Strategy& strategy) {
     return Verdict::no("overlap_expert_exchange goes with send_lifetime event");
   return Verdict::yes();
 }
-
-}  // namespace
 
 Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
   if (!job.experts) {

@@ -16,5 +16,8 @@ namespace plimsoll {
 /// - What is not built is refused: cp, products in 8 bits, and with a grid of their own sharding,
 ///   etp beside ep, other rank orders, LAMB, and optimizers that are not flat.
 Verdict experts_are_legal(const Job& job, const Strategy& strategy);
+/// Checks the rules of forwards and backwards that are issued in turns; a strategy without them
+/// keeps them.
+Verdict pairs_are_legal(const Strategy& strategy);
 
 }  // namespace plimsoll

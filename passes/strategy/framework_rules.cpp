@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_blocks.h"
@@ -79,6 +80,33 @@ Verdict context_is_possible(const Framework& framework, const Strategy& strategy
   return Verdict::yes();
 }
 
+/// Returns the first choice beside which the framework issues no forward and backward in turns.
+Verdict pairs_are_possible(const Framework& framework, const Strategy& strategy) {
+  if (!strategy.overlap_expert_exchange) return Verdict::yes();
+  const auto& can = framework.can.overlap_expert_exchange;
+  const bool modules = strategy.recompute == Recompute::modules;
+  const std::tuple<ExpertOverlap, bool, std::string_view> needs[] = {
+      {ExpertOverlap::plain, true, "computes nothing while tokens travel to experts"},
+      {ExpertOverlap::one_chunk, strategy.pp > 1 && strategy.virtual_stages == 1,
+       "needs several virtual_stages beside it"},
+      {ExpertOverlap::full_recompute,
+       strategy.recompute == Recompute::full || strategy.recompute == Recompute::per_op,
+       "recomputes no whole layers beside it"},
+      {ExpertOverlap::expert_recompute,
+       modules && strategy.recompute_modules.has(RecomputedModule::experts),
+       "recomputes no experts beside it"},
+      {ExpertOverlap::all_gather, strategy.expert_dispatch == ExpertDispatch::all_gather,
+       "needs expert_dispatch all_to_all beside it"},
+      {ExpertOverlap::shared_experts, strategy.overlap_shared_experts,
+       "has no overlap_shared_experts beside it"},
+  };
+  for (const auto& [overlap, needed, why] : needs) {
+    if (needed && !can.value.has(overlap))
+      return refuse("overlap_expert_exchange", framework, std::string(why), can.source);
+  }
+  return Verdict::yes();
+}
+
 Verdict experts_are_possible(const Framework& framework, const Strategy& strategy) {
   const auto& dispatches = framework.can.expert_dispatch;
   const auto& apart = framework.can.expert_tensor_parallel;
@@ -96,11 +124,7 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
                   usual == 1 ? "has whole experts" : "splits experts as it splits other layers",
                   apart.source);
   }
-  const auto& in_turns = framework.can.overlap_expert_exchange;
-  if (strategy.overlap_expert_exchange && !in_turns.value) {
-    return refuse("overlap_expert_exchange", framework,
-                  "computes nothing while tokens travel to experts", in_turns.source);
-  }
+  if (Verdict verdict = pairs_are_possible(framework, strategy); !verdict) return verdict;
   if (!strategy.overlap_shared_experts) return Verdict::yes();
   const auto& beside = framework.can.overlap_shared_experts;
   // Kernels that send a token once to each node take the place of the exchange.

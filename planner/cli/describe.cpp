@@ -210,7 +210,18 @@ std::vector<std::string_view> left_out(const Plan& plan) {
   std::vector<std::string_view> keys = not_searched();
   for (const std::string& tried : held_choices(plan.origin).tried)
     std::erase(keys, std::string_view(tried).substr(0, tried.find('=')));
+  if (plan.strategy.overlap_expert_exchange) std::erase(keys, "overlap_expert_exchange");
   return keys;
+}
+
+/// Whether the plan has a choice that is not in the space (planner/search/exchanges_in_turns.h).
+bool is_changed_at_last(const Plan& plan) {
+  const HeldOptions held = held_choices(plan.origin);
+  const auto names = [](const std::string& text) {
+    return text.starts_with("overlap_expert_exchange=");
+  };
+  return plan.strategy.overlap_expert_exchange && std::ranges::none_of(held.fix, names) &&
+         std::ranges::none_of(held.tried, names);
 }
 
 void describe_search(Out out, const Plan& plan) {
@@ -228,6 +239,8 @@ void describe_search(Out out, const Plan& plan) {
   describe_counts(out, search.pruned);
   fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
                  fmt::join(chosen_by_stage(), ", "));
+  if (is_changed_at_last(plan))
+    fmt::format_to(out, "on the fastest plans, after all others: overlap_expert_exchange\n");
   fmt::format_to(out, "not searched, --fix and --try set them: {}\n",
                  fmt::join(left_out(plan), ", "));
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
 #include "planner/space/recompute_forms.h"
@@ -60,6 +61,8 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
   // Frameworks compute shared experts beside an exchange of rows, if beside anything.
   if (strategy.ep == 1 || strategy.expert_dispatch != ExpertDispatch::all_to_all)
     drop("overlap_shared_experts", &Strategy::overlap_shared_experts);
+  if (!pairs_are_legal(strategy))
+    drop("overlap_expert_exchange", &Strategy::overlap_expert_exchange);
   if (strategy.recompute != Recompute::modules)
     drop("recompute_modules", &Strategy::recompute_modules);
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {

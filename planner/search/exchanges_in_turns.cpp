@@ -16,7 +16,7 @@ constexpr std::size_t kTried = 16;
 constexpr std::string_view kKey = "overlap_expert_exchange";
 
 bool is_free(const SearchRequest& request) {
-  return request.target.framework().can.overlap_expert_exchange.value &&
+  return !request.target.framework().can.overlap_expert_exchange.value.empty() &&
          !is_fixed(request.fixed, kKey) && !is_tried(request.tried, kKey);
 }
 

@@ -101,11 +101,11 @@ Strategy beside_search(const Strategy& strategy) {
   reset(&Strategy::mp, &Strategy::pp, &Strategy::dp, &Strategy::cp, &Strategy::ep, &Strategy::etp,
         &Strategy::expert_dispatch, &Strategy::overlap_shared_experts, &Strategy::sharding_degree,
         &Strategy::sharding_stage, &Strategy::micro_batch, &Strategy::schedule,
-        &Strategy::recompute, &Strategy::grad_bucket_bytes, &Strategy::virtual_stages,
-        &Strategy::embedding_as_layers, &Strategy::loss_as_layers, &Strategy::recompute_layers,
-        &Strategy::sequence_parallel, &Strategy::split_boundary, &Strategy::context_exchange,
-        &Strategy::rank_order, &Strategy::prefetch_depth, &Strategy::keep_gathered,
-        &Strategy::layer_split, &Strategy::recompute_list);
+        &Strategy::recompute, &Strategy::recompute_modules, &Strategy::grad_bucket_bytes,
+        &Strategy::virtual_stages, &Strategy::embedding_as_layers, &Strategy::loss_as_layers,
+        &Strategy::recompute_layers, &Strategy::sequence_parallel, &Strategy::split_boundary,
+        &Strategy::context_exchange, &Strategy::rank_order, &Strategy::prefetch_depth,
+        &Strategy::keep_gathered, &Strategy::layer_split, &Strategy::recompute_list);
   return left;
 }
 

@@ -31,6 +31,25 @@ struct Case {
   const char* reason;  ///< how it begins; empty: legal
 };
 
+TEST(FrameworkRules, ForwardsAndBackwardsInTurnsGoWithWhatTheFrameworkStates) {
+  Job job = nano("expert");
+  const auto refused = [&](const std::string& framework, const std::string& more) {
+    const Strategy strategy =
+        parse_strategy("dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true" + more);
+    return legal(framework_by_name(framework), job, strategy).reason();
+  };
+  for (const char* more : {"", ",recompute=full", ",expert_dispatch=all_gather", ",pp=2"})
+    EXPECT_EQ(refused("bundled", more), "") << more;
+  EXPECT_EQ(refused("megatron-lm", ""), "");
+  EXPECT_NE(refused("megatron-lm", ",pp=2").find("needs several virtual_stages"),
+            std::string::npos);
+  EXPECT_NE(refused("megatron-lm", ",recompute=full").find("no whole layers"), std::string::npos);
+  EXPECT_NE(refused("megatron-lm", ",expert_dispatch=all_gather").find("all_to_all beside it"),
+            std::string::npos);
+  EXPECT_NE(refused("torchtitan", "").find("computes nothing while tokens travel"),
+            std::string::npos);
+}
+
 TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
   const Case cases[] = {
       {"pytorch-fsdp", "pp=2", "pp is 2; pytorch-fsdp has no pipeline stages (torch.distributed"},
