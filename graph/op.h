@@ -55,12 +55,14 @@ enum class Stream : std::uint8_t {
   world,
   context,  ///< between the ranks that share a sequence
   experts,  ///< between the ranks that share out experts
+  to_host,  ///< copies to the host's memory, beside the host's work on what it has
+  host,     ///< the host's own processors, which update parameters whose state is there
   send_next,
   send_previous,
   recv_next,
   recv_previous,
 };
-inline constexpr std::size_t kStreams = 10;
+inline constexpr std::size_t kStreams = 12;
 
 enum class Reduction : std::uint8_t { sum, max };
 

@@ -1,4 +1,5 @@
 // Legality of ops beyond arity: shapes, dtypes and parameters of each kind.
+#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -120,6 +121,17 @@ Verdict check_cast(const Op& op, Tensors tensors) {
                                                 : Verdict::no("input and output differ in size");
 }
 
+Verdict check_host_copy(const Op& op, Tensors tensors) {
+  const Tensor &from = in(op, tensors, 0), &to = out(op, tensors, 0);
+  const bool outwards = row(op.kind).op_class == OpClass::to_host;
+  const Tensor &device = outwards ? from : to, &host = outwards ? to : from;
+  if (!is_floating(from.dtype) || !is_floating(to.dtype))
+    return Verdict::no("copies are of floating types");
+  return elements(host.shape) <= elements(device.shape)
+             ? Verdict::yes()
+             : Verdict::no("the host's part is larger than the device's memory");
+}
+
 Verdict check_position(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::position_add_backward;
   const Shape& x = in(op, tensors, 0).shape;
@@ -201,8 +213,12 @@ Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
-  // A rank has the whole of either or its part, which has the moments' size.
-  if (!masters && count(0) != count(1) && count(0) != count(2) && count(1) != count(2))
+  // A rank has the whole of either or its part, which has the moments' size, or a larger one where
+  // the host has the rest.
+  const auto [part, whole] = std::minmax({count(0), count(1)});
+  const std::int64_t parts = (whole + part - 1) / part;
+  const bool shared = part == (whole + parts - 1) / parts;
+  if (!masters && !shared && count(0) != count(2) && count(1) != count(2))
     return Verdict::no("parameters and gradients differ in size");
   const std::size_t state = op.inputs.size() - 3;  // moments: between gradients and scalars
   if (count(2) != count(1 + state) || count(2) > count(1) || count(2) > count(0))

@@ -132,6 +132,12 @@ Bytes cast_parameters_bytes(const Op& op, Tensors tensors) {
   return bytes_of(masters) + elements(masters.shape) * bytes_of(out(op, tensors, 0).dtype);
 }
 
+Bytes host_copy_bytes(const Op& op, Tensors tensors) {
+  const Tensor &from = in(op, tensors, 0), &to = out(op, tensors, 0);
+  const bool outwards = row(op.kind).op_class == OpClass::to_host;
+  return elements((outwards ? to : from).shape) * bytes_of((outwards ? from : to).dtype);
+}
+
 Flops no_flops(const Op&, Tensors) { return Flops(0); }
 
 Flops matmul_flops(const Op& op, Tensors tensors) {

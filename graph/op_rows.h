@@ -57,6 +57,7 @@ Verdict check_sinks_gradient(const Op& op, std::span<const Tensor> tensors);
 Verdict check_share_rope_key(const Op& op, std::span<const Tensor> tensors);
 Verdict check_soft_cap(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
+Verdict check_host_copy(const Op& op, std::span<const Tensor> tensors);
 Verdict check_route(const Op& op, std::span<const Tensor> tensors);
 Verdict check_count_choices(const Op& op, std::span<const Tensor> tensors);
 Verdict check_join_tokens(const Op& op, std::span<const Tensor> tensors);
@@ -91,6 +92,8 @@ Bytes sgd_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes lamb_norms_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes lamb_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes cast_parameters_bytes(const Op& op, std::span<const Tensor> tensors);
+/// Returns the bytes on the link: the host's elements, in the device's type.
+Bytes host_copy_bytes(const Op& op, std::span<const Tensor> tensors);
 
 Flops matmul_flops(const Op& op, std::span<const Tensor> tensors);
 Flops grouped_matmul_flops(const Op& op, std::span<const Tensor> tensors);

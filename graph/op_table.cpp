@@ -39,6 +39,12 @@ bool communicates(OpKind kind) {
   return op_class == OpClass::collective || op_class == OpClass::point_to_point;
 }
 
+bool is_of_host(OpKind kind) {
+  const OpClass op_class = row(kind).op_class;
+  return op_class == OpClass::to_host || op_class == OpClass::to_device ||
+         op_class == OpClass::host_memory;
+}
+
 bool moves_rows(OpKind kind) {
   return kind == OpKind::exchange_rows || kind == OpKind::return_rows ||
          kind == OpKind::all_gather_rows || kind == OpKind::reduce_scatter_rows;

@@ -20,6 +20,9 @@ enum class OpClass : std::uint8_t {
   memory_bound,    ///< cost by bytes moved
   collective,      ///< cost by kind, group and bytes
   point_to_point,  ///< send and recv
+  to_host,         ///< a copy to the host's memory: cost by bytes and the link out of the device
+  to_device,       ///< a copy from there: cost by bytes and the link into the device
+  host_memory,     ///< work of the host's processors: cost by bytes moved in the host's memory
 };
 
 /// The rows that an op works on one by one, and whose length its speed depends on.
@@ -111,6 +114,8 @@ const OpRow& row(OpKind kind);
 OpParams default_params(OpKind kind);
 /// Returns whether a kind is a collective, a send or a receive.
 bool communicates(OpKind kind);
+/// Returns whether the host, or its link with the device, does the work of a kind.
+bool is_of_host(OpKind kind);
 /// Returns whether a kind is a collective of rows of experts, whose number depends on data.
 bool moves_rows(OpKind kind);
 

@@ -194,6 +194,7 @@ Tensor parse_tensor(Line& line, std::size_t expected) {
   if (const auto text = line.take("block")) tensor.block = BlockId(line.index(*text));
   parse_layout(line, tensor);
   tensor.arena = line.take("arena").has_value();
+  tensor.on_host = line.take("on_host").has_value();
   if (const auto text = line.take("gradient_group")) {
     tensor.gradient_group = line.known(group_from(*text), *text);
   }
@@ -333,6 +334,7 @@ Buffer parse_buffer(Line line, std::size_t expected) {
   buffer.end = line.index(line.need("end"));
   buffer.offset = line.need_bytes("offset");
   buffer.persistent = line.take("persistent").has_value();
+  buffer.on_host = line.take("on_host").has_value();
   line.finish();
   return buffer;
 }

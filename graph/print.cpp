@@ -74,6 +74,7 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   if (tensor.block) text += fmt::format(" block={}", tensor.block->index());
   text += layout_text(tensor);
   if (tensor.arena) text += " arena";
+  if (tensor.on_host) text += " on_host";
   if (tensor.gradient_group)
     text += fmt::format(" gradient_group={}", to_text(*tensor.gradient_group));
   if (tensor.filled != 1) text += fmt::format(" filled={}", tensor.filled);
@@ -229,9 +230,9 @@ std::string print(const Program& program) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& b = program.buffers[i];
     fmt::format_to(std::back_inserter(text),
-                   FMT_COMPILE("buffer {} {} {} bytes={} begin={} end={} offset={}{}\n"), i, b.name,
-                   to_text(b.role), b.bytes.count(), b.begin, b.end, b.offset.count(),
-                   b.persistent ? " persistent" : "");
+                   FMT_COMPILE("buffer {} {} {} bytes={} begin={} end={} offset={}{}{}\n"), i,
+                   b.name, to_text(b.role), b.bytes.count(), b.begin, b.end, b.offset.count(),
+                   b.persistent ? " persistent" : "", b.on_host ? " on_host" : "");
   }
   for (std::size_t i = 0; i < program.calls.size(); ++i)
     append_call(text, i, program.calls[i], program);

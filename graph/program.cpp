@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 28> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 32> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -27,6 +27,10 @@ constexpr std::array<std::string_view, 28> kSlotKinds = {"parameters",
                                                          "gradient_arena",
                                                          "first_moment_arena",
                                                          "second_moment_arena",
+                                                         "host_parameter_arena",
+                                                         "host_gradient_arena",
+                                                         "host_first_moment_arena",
+                                                         "host_second_moment_arena",
                                                          "main_gradients",
                                                          "squared_norms",
                                                          "tensor_norms",
@@ -41,6 +45,7 @@ MemoryPeak memory_peak(const Program& program) {
   const std::size_t calls = program.calls.size();
   std::vector<Bytes> grows(calls + 1);  // before each call; negative where more is released
   for (const Buffer& buffer : program.buffers) {
+    if (buffer.on_host) continue;
     const Bytes size = round_up(buffer.bytes, kBlockAlignment);
     grows[buffer.begin] += size;
     grows[buffer.end] -= size;
@@ -54,7 +59,7 @@ MemoryPeak memory_peak(const Program& program) {
     result.call = call;
   }
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.begin <= result.call && result.call < buffer.end)
+    if (!buffer.on_host && buffer.begin <= result.call && result.call < buffer.end)
       result.by_role[std::size_t(buffer.role)] += round_up(buffer.bytes, kBlockAlignment);
   }
   return result;
@@ -63,6 +68,7 @@ MemoryPeak memory_peak(const Program& program) {
 std::vector<BytesByRole> live_bytes(const Program& program) {
   std::vector<BytesByRole> acquired(program.calls.size() + 1), released(program.calls.size() + 1);
   for (const Buffer& buffer : program.buffers) {
+    if (buffer.on_host) continue;
     const Bytes size = round_up(buffer.bytes, kBlockAlignment);
     acquired[buffer.begin][std::size_t(buffer.role)] += size;
     released[buffer.end][std::size_t(buffer.role)] += size;
@@ -76,6 +82,14 @@ std::vector<BytesByRole> live_bytes(const Program& program) {
     all.push_back(live);
   }
   return all;
+}
+
+Bytes host_bytes(const Program& program) {
+  Bytes total;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.on_host) total += round_up(buffer.bytes, kBlockAlignment);
+  }
+  return total;
 }
 
 std::int64_t shard_index(const Grid& grid, const Coordinates& at) {

@@ -56,6 +56,10 @@ enum class SlotKind : std::uint8_t {
   gradient_arena,
   first_moment_arena,
   second_moment_arena,
+  host_parameter_arena,  ///< in the host's memory: the f32 parameters that the host updates
+  host_gradient_arena,   ///< and their gradients
+  host_first_moment_arena,
+  host_second_moment_arena,
   main_gradients,    ///< gradients of the step in f32, where the gradient arena has another type
   squared_norms,     ///< one number for every tensor that this rank counts in the norm
   tensor_norms,      ///< two numbers for every tensor (LAMB)
@@ -103,8 +107,10 @@ struct Buffer {
   TensorRole role = TensorRole::activation;
   Bytes bytes;  ///< exact; memory counts it rounded up to kBlockAlignment
   bool persistent = false;
+  /// It lies in the host's memory, outside the arena, and counts in no memory of the device.
+  bool on_host = false;
   std::size_t begin = 0, end = 0;
-  Bytes offset;  ///< in the arena, set by plan_memory
+  Bytes offset;  ///< in the arena, set by plan_memory; of the host's buffers behind the arena
   bool operator==(const Buffer&) const = default;
 };
 
@@ -204,6 +210,9 @@ struct MemoryPeak {
 MemoryPeak memory_peak(const Program& program);
 /// The live bytes of buffers, each rounded up, while each call runs.
 std::vector<BytesByRole> live_bytes(const Program& program);
+
+/// Returns the bytes that a rank keeps in the host's memory, each buffer rounded up.
+Bytes host_bytes(const Program& program);
 
 /// Returns which one this is of the ranks that differ in cp and sharding alone. Together they own
 /// what each replica updates. It is the index in their group.

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 20> kPasses = {{
+constexpr std::array<GraphPass, 21> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"context_parallel", "Gives each of cp ranks a part of every sequence.", context_parallel},
@@ -60,6 +60,8 @@ constexpr std::array<GraphPass, 20> kPasses = {{
      shard_optimizer},
     {"place_casts", "Moves casts of parameters into the update, which then keeps f32 masters.",
      place_casts},
+    {"offload_optimizer", "Lets the host update a share of the parameters, in its own memory.",
+     offload_optimizer},
     {"broadcast_parameters",
      "Broadcasts parameters from their owners before every op that reads them.",
      broadcast_parameters},

@@ -192,7 +192,8 @@ Bytes least_allocated(const Program& program, const Framework& framework) {
   const bool sharded = program.sharding_degree > 1;
   Bytes sum;
   for (const Buffer& buffer : program.buffers) {
-    if (!buffer.persistent || made_in_steps(framework, buffer.role, sharded)) continue;
+    if (!buffer.persistent || buffer.on_host || made_in_steps(framework, buffer.role, sharded))
+      continue;
     sum += buffer.bytes;
   }
   return sum;

@@ -64,6 +64,7 @@ struct StagePrediction {
   /// Peaks of the framework's allocator (simulator/memory/allocation_replay.h): the blocks in use,
   /// and the memory it takes from the device. For an arena they are peak and arena.
   Bytes allocated{}, reserved{};
+  Bytes host{};  ///< in the host's memory, for each rank
 };
 
 /// Returns "stage 1", and in owner mode "stage 1 owner 0".

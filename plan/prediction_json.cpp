@@ -66,6 +66,7 @@ Json stage_json(const StagePrediction& stage) {
   json["capacity_bytes"] = stage.capacity.count();
   json["allocated_bytes"] = stage.allocated.count();
   json["reserved_bytes"] = stage.reserved.count();
+  if (stage.host > Bytes()) json["host_bytes"] = stage.host.count();
   return json;
 }
 
@@ -79,6 +80,7 @@ StagePrediction stage_from(JsonObject object) {
   stage.capacity = byte_count(object, "capacity_bytes");
   stage.allocated = byte_count(object, "allocated_bytes");
   stage.reserved = byte_count(object, "reserved_bytes");
+  if (object.has("host_bytes")) stage.host = byte_count(object, "host_bytes");
   object.finish();
   return stage;
 }

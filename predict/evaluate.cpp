@@ -83,6 +83,7 @@ StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   stage.by_role = memory.by_role;
   stage.arena = stage.reserved = program.arena_bytes;
   stage.capacity = capacity;
+  stage.host = host_bytes(program);
   stage.owner = program.owner;
   return stage;
 }

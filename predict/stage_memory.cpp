@@ -25,7 +25,7 @@ constexpr double kMiB = 1 << 20;
 std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPeak& memory) {
   std::map<std::pair<std::string, TensorRole>, AliveTensors> by_name;
   for (const Buffer& buffer : program.buffers) {
-    if (memory.call < buffer.begin || memory.call >= buffer.end) continue;
+    if (buffer.on_host || memory.call < buffer.begin || memory.call >= buffer.end) continue;
     AliveTensors& same = by_name[{buffer.name, buffer.role}];
     same.name = buffer.name;
     same.role = buffer.role;

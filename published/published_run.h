@@ -87,6 +87,8 @@ struct PublishedRun {
   std::optional<bool> sequence_parallel;
   /// Whether a forward and a backward are issued in turns, to hide the exchanges of experts.
   bool overlaps_expert_exchange = false;
+  /// The share of the parameters that the host updates, in percent.
+  std::int64_t offload_optimizer_percent = 0;
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
   /// Where each stage begins, and the last ends, in the source's own list of the model's parts.
   /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.

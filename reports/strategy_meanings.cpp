@@ -60,6 +60,8 @@ constexpr Meaning kMeanings[] = {
     {"moment_type", "the type of the optimizer's moments"},
     {"overlap_grad_reduce", "gradients are reduced beside backward"},
     {"overlap_param_gather", "parameters are gathered beside forward"},
+    {"offload_optimizer_percent", "the share of updated parameters that the host updates"},
+    {"overlap_offload", "parts of them are copied while the host updates others"},
     {"gather", "what is gathered at once in sharding stage 3"},
     {"prefetch_depth", "gathers posted this many uses ahead"},
     {"max_live_bytes", "most bytes of gathered parameters"},

@@ -261,7 +261,10 @@ Verdict check_layout(const Program& program) {
       return Verdict::no("buffer " + buffer.name + " is alive in no call");
     }
     if (program.arena_bytes == Bytes(0)) continue;  // not laid out yet
-    if (buffer.offset < Bytes(0) || buffer.offset + buffer.bytes > program.arena_bytes) {
+    if (buffer.on_host) {
+      if (buffer.offset < program.arena_bytes)
+        return Verdict::no("buffer " + buffer.name + " of the host lies in the arena");
+    } else if (buffer.offset < Bytes(0) || buffer.offset + buffer.bytes > program.arena_bytes) {
       return Verdict::no("buffer " + buffer.name + " lies outside the arena");
     }
     order.push_back(i);

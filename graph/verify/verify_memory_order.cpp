@@ -85,7 +85,7 @@ class MemoryOrder {
  public:
   explicit MemoryOrder(const Program& program)
       : program_(program), after_(program.calls.size()), sizes_(program.routines.size()) {
-    addresses_.add(0, program.arena_bytes.count());
+    addresses_.add(0, (program.arena_bytes + host_bytes(program)).count());
   }
 
   Verdict run() {

@@ -47,6 +47,15 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
+/// A Host is what the devices of a node share outside of them. Rates are those of one device.
+struct Host {
+  BytesPerSecond to_host{25e9}, to_device{25e9};  ///< of the link between a device and the host
+  /// A device's share of the memory bandwidth of its node's host.
+  BytesPerSecond memory_bandwidth{25e9};
+  std::optional<Bytes> memory = std::nullopt;  ///< of a node
+  bool operator==(const Host&) const = default;
+};
+
 /// The largest number of levels of a cluster.
 inline constexpr std::size_t kMostLevels = 6;
 
@@ -76,6 +85,10 @@ struct Cluster {
   /// These ranges ascend without overlap. Their devices have the DeviceKind of `device`, which all
   /// other nodes have.
   std::vector<OtherDevices> other_devices;
+  /// Absent: the defaults of Host are assumed. They are what copies over 16 lanes of PCIe 4 reach
+  /// (64 GB/s both ways by the standard), and an eighth of the eight channels of DDR4-3200 of one
+  /// socket.
+  std::optional<Host> host = std::nullopt;
   /// Where the numbers come from. `source` is one text for all numbers (document, table or page,
   /// date; or "measured" with a date). It is empty where `sources` has a source for each number.
   std::string source;

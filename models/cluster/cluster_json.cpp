@@ -120,6 +120,19 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   return levels;
 }
 
+Host host_from(JsonObject object) {
+  Host host;
+  host.to_host = bandwidth(object, "to_host");
+  host.to_device = bandwidth(object, "to_device");
+  host.memory_bandwidth = bandwidth(object, "memory_bandwidth");
+  if (object.has("memory")) {
+    host.memory = object.bytes("memory");
+    if (*host.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
+  }
+  object.finish();
+  return host;
+}
+
 /// Whole nodes of the cluster, behind those of the entry before.
 OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
   OtherDevices others;
@@ -177,6 +190,14 @@ Json device_json(const Device& device) {
           {"peak", peaks}};
 }
 
+Json host_json(const Host& host) {
+  Json json = {{"to_host", exact_text(host.to_host)},
+               {"to_device", exact_text(host.to_device)},
+               {"memory_bandwidth", exact_text(host.memory_bandwidth)}};
+  if (host.memory) json["memory"] = exact_text(*host.memory);
+  return json;
+}
+
 Json others_json(const OtherDevices& others) {
   Json json = {{"nodes", {others.first_node, others.nodes}},
                {"device", device_json(others.device)}};
@@ -213,6 +234,7 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
     cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
   }
   if (object.has("other_devices")) read_other_devices(object, cluster);
+  if (object.has("host")) cluster.host = host_from(object.object("host"));
   object.has("source");
   object.finish();  // an unknown key has no source either: say first that it is unknown
   read_sources(object, value, cluster);
@@ -235,6 +257,7 @@ std::string cluster_text(const Cluster& cluster) {
   for (const OtherDevices& others : cluster.other_devices) {
     json["other_devices"].push_back(others_json(others));
   }
+  if (cluster.host) json["host"] = host_json(*cluster.host);
   json["source"] = sources_json(cluster);
   return json_text(json);
 }

@@ -220,6 +220,10 @@ struct Capabilities {
   /// (Strategy::fp8_parameters).
   Sourced<bool> fp8_parameters{false};
 
+  /// Whether the host can update a share of the parameters (Strategy::offload_optimizer_percent),
+  /// and whether parts of them are copied beside its work (Strategy::overlap_offload).
+  Sourced<bool> offload_optimizer{false}, overlap_offload{false};
+
   // Sharding stage 3.
   Sourced<std::int64_t> most_prefetch_depth{std::int64_t{1} << 16};
   Sourced<bool> keeps_gathered{true};

@@ -65,6 +65,8 @@ void for_each_capability(Can& can, Visit visit) {
   visit("moment_types", can.moment_types);
   visit("narrow_states_unsharded", can.narrow_states_unsharded);
   visit("fp8_parameters", can.fp8_parameters);
+  visit("offload_optimizer", can.offload_optimizer);
+  visit("overlap_offload", can.overlap_offload);
   visit("most_prefetch_depth", can.most_prefetch_depth);
   visit("keeps_gathered", can.keeps_gathered);
   visit("live_limits", can.live_limits);

@@ -232,9 +232,12 @@ struct Framework {
   GradientMemory gradient_memory = GradientMemory::one_buffer;
   ShardMemory shard_memory = ShardMemory::in_place;
   BorderMemory border_memory = BorderMemory::by_use;
-  /// The host's memory holds masters, moments and scattered gradients (host_optimizer) or shards of
-  /// parameters (host_parameters) instead of the device's. The time of copies is not modelled.
-  bool host_optimizer = false, host_parameters = false;
+  /// Where the host updates all parameters (Strategy::offload_optimizer_percent), its memory holds
+  /// scattered gradients, too.
+  bool host_gradients = false;
+  /// The host's memory holds shards of parameters instead of the device's. The time of copies is
+  /// not modelled.
+  bool host_parameters = false;
   CheckpointMemory checkpoint_memory = CheckpointMemory::on_device;
 
   FrameworkSources sources;

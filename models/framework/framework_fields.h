@@ -71,7 +71,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "elementwise_by_op"}, framework.elementwise_by_op);
   visit(FieldPlace{kKernels, "adds_gradients_in_matmul"}, framework.adds_gradients_in_matmul);
   visit(FieldPlace{kAllocator, "stands_in_for_gradients"}, framework.stands_in_for_gradients);
-  visit(FieldPlace{kAllocator, "host_optimizer"}, framework.host_optimizer);
+  visit(FieldPlace{kAllocator, "host_gradients"}, framework.host_gradients);
   visit(FieldPlace{kAllocator, "host_parameters"}, framework.host_parameters);
   visit(FieldPlace{kParallelism, "vocabulary_multiple", false, 1, 1 << 16},
         framework.vocabulary_multiple);

@@ -13,11 +13,7 @@ namespace plimsoll {
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
   if (role == TensorRole::gradient && framework.gradient_memory == GradientMemory::as_computed)
     return true;
-  const bool state = role == TensorRole::master_parameter || role == TensorRole::optimizer_state ||
-                     role == TensorRole::gradient;
-  if ((framework.host_optimizer && state) ||
-      (framework.host_parameters && role == TensorRole::parameter))
-    return true;
+  if (framework.host_parameters && role == TensorRole::parameter) return true;
   const bool copied = sharded && framework.shard_memory == ShardMemory::flat_copies;
   return copied && (role == TensorRole::gradient || role == TensorRole::parameter);
 }

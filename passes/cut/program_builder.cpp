@@ -71,6 +71,12 @@ BufferId ProgramBuilder::add_persistent(std::string name, TensorRole role, Bytes
   return id;
 }
 
+BufferId ProgramBuilder::add_on_host(std::string name, TensorRole role, Bytes bytes) {
+  const BufferId id = add_persistent(std::move(name), role, bytes);
+  buffer(id).on_host = true;
+  return id;
+}
+
 std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64_t> layer,
                                      std::optional<std::int64_t> micro_batch,
                                      std::vector<Binding> bindings, std::vector<Wait> waits) {

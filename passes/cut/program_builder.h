@@ -53,6 +53,8 @@ class ProgramBuilder {
   /// Says that a call before `end` uses the buffer.
   void extend(BufferId id, std::size_t end) { buffer(id).end = std::max(buffer(id).end, end); }
   BufferId add_persistent(std::string name, TensorRole role, Bytes bytes);
+  /// Adds one in the host's memory.
+  BufferId add_on_host(std::string name, TensorRole role, Bytes bytes);
 
   /// Adds a call, and acquires the routine's frame for it.
   std::size_t add_call(RoutineId routine, std::optional<std::int64_t> layer,

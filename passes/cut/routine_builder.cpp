@@ -134,16 +134,22 @@ RoutineBuilder::CrossingPlace RoutineBuilder::place_in_bundle(TensorId global) c
 
 SlotKind RoutineBuilder::arena_slot(TensorId global) const {
   const Tensor& tensor = graph_.at(global);
+  const auto of = [&](SlotKind device, SlotKind host) { return tensor.on_host ? host : device; };
   if (tensor.role == TensorRole::parameter) return SlotKind::parameter_arena;
-  if (tensor.role == TensorRole::master_parameter) return SlotKind::master_parameter_arena;
+  if (tensor.role == TensorRole::master_parameter)
+    return of(SlotKind::master_parameter_arena, SlotKind::host_parameter_arena);
   if (tensor.role == TensorRole::gradient) return SlotKind::gradient_arena;
+  if (tensor.on_host && tensor.role == TensorRole::communication)
+    return SlotKind::host_gradient_arena;
   if (tensor.role == TensorRole::activation) return list_slot(global);
   const auto second = [&](const Op& op) {
-    const bool two = op.kind == OpKind::adamw || op.kind == OpKind::lamb_norms;
+    const bool two =
+        op.kind == OpKind::adamw || op.kind == OpKind::lamb_norms || op.kind == OpKind::host_adamw;
     return two && op.inputs[3] == global;
   };
   const bool found = std::any_of(graph_.ops.begin(), graph_.ops.end(), second);
-  return found ? SlotKind::second_moment_arena : SlotKind::first_moment_arena;
+  return found ? of(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)
+               : of(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena);
 }
 
 bool RoutineBuilder::is_counted(TensorId global) const {

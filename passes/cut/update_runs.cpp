@@ -37,7 +37,8 @@ class RunCollector {
 
  private:
   void add_whole(const Op& op) {
-    if (!run_.of_tensors.empty()) finish();
+    // Work of the host that copies overlap is issued part by part.
+    if (!run_.of_tensors.empty() || op.stream == Stream::to_host) finish();
     run_.whole.push_back(op);
   }
 

@@ -199,7 +199,8 @@ const FlagQuantity kQuantities[] = {
     {"layout", layout_of},
     {"precision_aware",
      [](const FlagFields& fields) -> std::optional<std::string> {
-       return text_of(differs(fields, "main_gradient_type", "f32") ||
+       return text_of(differs(fields, "offload_optimizer_percent", "0") ||
+                      differs(fields, "main_gradient_type", "f32") ||
                       differs(fields, "main_parameter_type", "f32") ||
                       differs(fields, "moment_type", "f32"));
      }},
@@ -264,12 +265,30 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
   return fields_of_setting(fields, key, text);
 }
 
+namespace {
+
+std::string percent_of(std::string_view share) {
+  const auto number = number_from(share);
+  if (!number || *number < 0 || *number > 1)
+    throw std::invalid_argument("a number from 0 to 1 is required");
+  const double percent = *number * 100;
+  if (std::abs(percent - std::round(percent)) > 1e-9)
+    throw std::invalid_argument("whole percents are required");
+  return text_of(std::int64_t(std::llround(percent)));
+}
+
+}  // namespace
+
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value) {
   if (auto text = in_settings_unit(fields, unit, value)) return *std::move(text);
   const auto number = integer_from(value);
   if (unit == "text") return std::string(value);
   if (unit == "float") return number ? fmt::format("{}.0", *number) : std::string(value);
   if (!number) throw std::invalid_argument("an integer is required");
+  if (unit == "share") {
+    const std::string share = fmt::format("{}", double(*number) / 100);
+    return share.find('.') == share.npos ? share + ".0" : share;
+  }
   if (unit == "elements") return text_of(*number / bytes_of_gradient(fields));
   INVARIANT(unit == "without_end", "flag tables name units that there are");
   return text_of(*number - 1);
@@ -278,6 +297,7 @@ std::string in_unit(const FlagFields& fields, std::string_view unit, std::string
 std::string from_unit(const FlagFields& fields, std::string_view unit, std::string_view text) {
   if (auto value = from_settings_unit(fields, unit, text)) return *std::move(value);
   if (unit == "float" || unit == "text") return std::string(text);
+  if (unit == "share") return percent_of(text);
   const auto number = integer_from(text);
   if (!number || *number < 1 || *number > std::int64_t{1} << 50)
     throw std::invalid_argument("an integer from 1 to 2^50 is required");

@@ -28,9 +28,10 @@ std::optional<std::string> derived_value(const FlagFields& fields, std::string_v
 std::optional<std::vector<std::pair<std::string, std::string>>> stated_fields(
     const FlagFields& fields, std::string_view key, std::string_view text);
 
-/// Return a value in a unit of flags, and back: "elements" of gradients for bytes, "without_end",
-/// which leaves out one word of a vocabulary, "float", which is a number with a point, and "text",
-/// which documents have in quotes. They throw std::invalid_argument.
+/// Return a value in a unit of flags, and back. The units are "elements" of gradients for bytes,
+/// "without_end", which leaves out one word of a vocabulary, "share" for percents, "float", which
+/// is a number with a point, and "text", which documents have in quotes. They throw
+/// std::invalid_argument.
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value);
 std::string from_unit(const FlagFields& fields, std::string_view unit, std::string_view text);
 

@@ -112,6 +112,12 @@ bool shard_optimizer(Graph& graph, const PassContext& context);
 /// reads stays f32, and so does an arena that holds one.
 bool place_casts(Graph& graph, const PassContext& context);
 
+/// Splits the update where the host updates a share of the parameters. Their masters and moments
+/// are arenas in the host's memory. Their gradients are copied there and the new parameters back.
+/// The host works on its own stream. Its ops come around the device's update, or behind it as a run
+/// of their own that the schedule issues part by part (`overlap_offload`).
+bool offload_optimizer(Graph& graph, const PassContext& context);
+
 /// Broadcasts parameters in sharding stage 3 with owners and gather = use: before every op that
 /// reads a parameter, the owner broadcasts it into a temporary of that op (Paddle fleet's stage 3
 /// pass). A parameter that is only cast is broadcast in the type of the cast. The schedule adds the

@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "passes/cut/cut_blocks.h"
-#include "passes/graph/element_types.h"
+#include "passes/layout/element_types.h"
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/sharding_rules.h"
 

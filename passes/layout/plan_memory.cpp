@@ -74,6 +74,16 @@ class FreeList {
   Bytes top_;
 };
 
+/// Gives the host's buffers addresses behind the arena, one after another.
+void place_on_host(Program& program) {
+  Bytes end = program.arena_bytes;
+  for (Buffer& buffer : program.buffers) {
+    if (!buffer.on_host) continue;
+    buffer.offset = end;
+    end += round_up(buffer.bytes, kBlockAlignment);
+  }
+}
+
 /// True for the buffers that are calls' frames and are over before another frame begins.
 std::vector<bool> frames_of(const Program& program) {
   std::vector<bool> frames(program.buffers.size());
@@ -127,7 +137,10 @@ void plan_memory(Program& program, Bytes guard) {
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if (frames[i]) program.buffers[i].offset = frame;
   }
-  BuffersByCall acquired(program, frames, &Buffer::begin), released(program, frames, &Buffer::end);
+  std::vector<bool> placed = frames;
+  for (std::size_t i = 0; i < placed.size(); ++i)
+    placed[i] = placed[i] || program.buffers[i].on_host;
+  BuffersByCall acquired(program, placed, &Buffer::begin), released(program, placed, &Buffer::end);
   for (std::size_t call = 0; call < calls; ++call) {
     for (std::size_t i : released.at_call(call)) free.give(program.buffers[i].offset, room(i));
     const std::span<std::size_t> taken = acquired.at_call(call);
@@ -139,6 +152,7 @@ void plan_memory(Program& program, Bytes guard) {
     for (std::size_t i : taken) program.buffers[i].offset = free.take(room(i));
   }
   program.arena_bytes = free.extent();
+  place_on_host(program);
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "passes/strategy/offload_rules.h"
 #include "passes/strategy/precision_rules.h"
 
 namespace plimsoll {
@@ -27,13 +28,16 @@ class PersistentBuffers {
                             resident * bytes_of(layout_.parameter_type()));
     }
     const auto is_low = [&](std::int64_t at) { return layout_.parameters.at(at) != kGradientType; };
-    if (const std::int64_t masters = updated(is_low); masters > 0) {
+    on_host_ = host_elements(context_.strategy, updated_by_rank());
+    if (const std::int64_t masters = updated(is_low); masters > on_host_) {
       arenas.masters = add("master_parameters", TensorRole::master_parameter,
-                           masters * bytes_of(master_dtype(context_.strategy)));
+                           (masters - on_host_) * bytes_of(master_dtype(context_.strategy)));
     }
     const bool part = shards_gradients(context_.strategy);
     arenas.gradients = add("gradients", TensorRole::gradient,
                            (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
+    const bool all = on_host_ > 0 && on_host_ == updated_by_rank();
+    build_.buffer(arenas.gradients).on_host = context_.framework.host_gradients && part && all;
     if (const auto& types = layout_.micro_batch_gradients) {
       arenas.micro_batch_gradients =
           add("micro_batch_gradients", TensorRole::gradient, types->offset(layout_.elements));
@@ -55,11 +59,27 @@ class PersistentBuffers {
 
   void add_state(StageArenas& arenas) {
     if (owned_ == 0) return;
-    const Bytes state =
-        updated([](std::int64_t) { return true; }) * bytes_of(moment_dtype(context_.strategy));
+    const bool two = context_.job.optimizer.kind != OptimizerKind::sgd;
+    if (on_host_ > 0) add_host_state(arenas, two);
+    const Bytes state = (updated_by_rank() - on_host_) * bytes_of(moment_dtype(context_.strategy));
+    if (state == Bytes()) return;
     arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
-    if (context_.job.optimizer.kind != OptimizerKind::sgd)
-      arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
+    if (two) arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
+  }
+
+  void add_host_state(StageArenas& arenas, bool two_moments) {
+    const auto add = [&](const char* name, TensorRole role) {
+      return build_.add_on_host(name, role, on_host_ * kElement);
+    };
+    arenas.host_parameters = add("host_parameters", TensorRole::master_parameter);
+    arenas.host_gradients = add("host_gradients", TensorRole::communication);
+    arenas.host_first_moment = add("host_first_moment", TensorRole::optimizer_state);
+    if (two_moments)
+      arenas.host_second_moment = add("host_second_moment", TensorRole::optimizer_state);
+  }
+
+  std::int64_t updated_by_rank() const {
+    return updated([](std::int64_t) { return true; });
   }
 
   Bytes parameter_bytes() const {
@@ -94,6 +114,7 @@ class PersistentBuffers {
   ProgramBuilder& build_;
   const bool scattered_;  ///< routines have a slot for each tensor
   const std::int64_t owned_;
+  std::int64_t on_host_ = 0;  ///< elements that the host updates
 };
 
 }  // namespace

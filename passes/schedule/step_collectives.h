@@ -19,6 +19,8 @@ struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
   BufferId micro_batch_gradients;  ///< for fused merges
   BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
+  /// Where the host updates a share of the parameters.
+  BufferId host_parameters, host_gradients, host_first_moment, host_second_moment;
 };
 
 /// Adds the calls of one stage's collectives to its Program while the schedule issues the others.

@@ -46,6 +46,16 @@ bool uses_state(const Routine& routine, const Op& op) {
          std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
 }
 
+bool is_of_host(SlotKind kind) {
+  return kind == SlotKind::host_parameter_arena || kind == SlotKind::host_gradient_arena ||
+         kind == SlotKind::host_first_moment_arena || kind == SlotKind::host_second_moment_arena;
+}
+
+/// Returns whether a run of ops begins with a copy to the host that has a stream of its own.
+bool begins_with_copy(const Routine& routine) {
+  return !routine.ops.empty() && routine.ops[0].stream == Stream::to_host;
+}
+
 /// Casts the step's gradients for the update.
 bool widens_gradients(const Routine& routine, const Op& op) {
   if (op.kind != OpKind::cast) return false;
@@ -103,7 +113,9 @@ std::size_t UpdateCalls::begin_step() { return arena_call(cut_.begin_step); }
 std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
   const std::size_t first = build_.next_call();
   for (const UpdatePart& part : cut_.update) {
-    if (part.each.empty()) {
+    if (begins_with_copy(part.routine)) {
+      call_in_parts(part.routine);
+    } else if (part.each.empty()) {
       arena_call(part.routine);
     } else {
       segment_calls(part.each);
@@ -115,13 +127,17 @@ std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
 }
 
 /// A routine on arenas: they get this stage's sizes.
-std::size_t UpdateCalls::arena_call(Routine routine) {
+std::size_t UpdateCalls::arena_call(Routine routine, std::optional<HostPart> part,
+                                    std::vector<Wait> waits) {
   if (owned_elements(build_.program) == 0) routine = without_update(routine);
   if (routine.ops.empty()) return build_.next_call() - 1;
   std::vector<Binding> bindings;
   for (Slot& slot : routine.slots) {
     bindings.push_back(arena_binding(slot.kind));
     slot.bytes = build_.buffer(bindings.back().buffer).bytes;
+    if (!part || !is_of_host(slot.kind)) continue;
+    bindings.back().offset = part->begin * kState;
+    slot.bytes = part->elements * kState;
   }
   for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
     Tensor& arena = routine.tensors[i];
@@ -141,7 +157,22 @@ std::size_t UpdateCalls::arena_call(Routine routine) {
       op.params = FillParams{0};
     }
   }
-  return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), {});
+  return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings),
+                         std::move(waits));
+}
+
+/// The parts are about equal, one for each parameter, as in Megatron-LM
+/// (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, build_cpu_optimizer_list). Above
+/// kMostParts the overlap hardly grows, while steps take longer to simulate.
+void UpdateCalls::call_in_parts(const Routine& routine) {
+  constexpr std::int64_t kMostParts = 32;
+  const Wait before{build_.last_compute(), {}};
+  const std::int64_t all = build_.buffer(arenas_.host_gradients).bytes.count() / kState.count();
+  const std::int64_t parts = std::min({kMostParts, std::int64_t(layout_.segments.size()), all});
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const std::int64_t begin = all * i / parts, end = all * (i + 1) / parts;
+    arena_call(routine, HostPart{begin, end - begin}, {before});
+  }
 }
 
 bool UpdateCalls::sums_norms(const Routine& routine, const Op& op) const {
@@ -192,6 +223,14 @@ Binding UpdateCalls::arena_binding(SlotKind kind) {
       return {arenas_.first_moment, {}, {}};
     case SlotKind::second_moment_arena:
       return {arenas_.second_moment, {}, {}};
+    case SlotKind::host_parameter_arena:
+      return {arenas_.host_parameters, {}, {}};
+    case SlotKind::host_gradient_arena:
+      return {arenas_.host_gradients, {}, {}};
+    case SlotKind::host_first_moment_arena:
+      return {arenas_.host_first_moment, {}, {}};
+    case SlotKind::host_second_moment_arena:
+      return {arenas_.host_second_moment, {}, {}};
     case SlotKind::scalars:
       return {arenas_.scalars, {}, {}};
     default:

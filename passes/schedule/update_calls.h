@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "passes/cut/cut_blocks.h"
@@ -14,7 +15,8 @@ namespace plimsoll {
 
 /// Issues the calls of a stage's update in the order of the Graph's ops. A run of ops without a
 /// block is one call on arenas of this stage's sizes. A run of ops with blocks is one call for
-/// every segment that this class of ranks updates, in the order of the arenas.
+/// every segment that this class of ranks updates, in the order of the arenas. Where copies overlap
+/// the host's work, the run that begins with them is one call for each part of what it updates.
 class UpdateCalls {
  public:
   UpdateCalls(const CutGraph& cut, const PassContext& context, const ArenaLayout& layout,
@@ -32,7 +34,13 @@ class UpdateCalls {
   std::size_t update(const std::vector<std::size_t>& reductions);
 
  private:
-  std::size_t arena_call(Routine routine);
+  /// A range of the elements that the host updates.
+  struct HostPart {
+    std::int64_t begin = 0, elements = 0;
+  };
+  std::size_t arena_call(Routine routine, std::optional<HostPart> part = {},
+                         std::vector<Wait> waits = {});
+  void call_in_parts(const Routine& routine);
   static Routine weighted(Routine routine, const Segment& segment);
   void segment_calls(const std::vector<ParameterRoutine>& routines);
   Binding arena_binding(SlotKind kind);

@@ -317,6 +317,14 @@ Verdict types_are_possible(const Framework& framework, const Strategy& strategy)
     return refuse("fp8_parameters", framework, "keeps them in the job's type",
                   can.fp8_parameters.source);
   }
+  if (strategy.offload_optimizer_percent > 0 && !can.offload_optimizer.value) {
+    return refuse(field_is(strategy, "offload_optimizer_percent"), framework,
+                  "updates all parameters on the device", can.offload_optimizer.source);
+  }
+  if (strategy.overlap_offload && !can.overlap_offload.value) {
+    return refuse("overlap_offload", framework, "copies all of them before and after the update",
+                  can.overlap_offload.source);
+  }
   const bool narrow = strategy.main_gradient_type != GradientType::f32 ||
                       strategy.main_parameter_type != MasterType::f32 ||
                       strategy.moment_type != MomentType::f32 || strategy.fp8_parameters;

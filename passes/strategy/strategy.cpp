@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "passes/strategy/expert_rules.h"
+#include "passes/strategy/offload_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
@@ -466,6 +467,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }

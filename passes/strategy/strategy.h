@@ -136,6 +136,11 @@ struct Strategy {
   MasterType main_parameter_type = MasterType::f32;
   MomentType moment_type = MomentType::f32;                      ///< of both moments
   bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
+  /// The share of the parameters that a rank updates whose masters and moments are in the host's
+  /// memory, in percent. The host updates them.
+  std::int64_t offload_optimizer_percent = 0;
+  /// Whether parts of them are copied while the host updates others.
+  bool overlap_offload = false;
 
   // Sharding stage 3.
   ParameterGather gather = ParameterGather::layer;
@@ -205,6 +210,8 @@ void drop_recompute(Strategy& strategy);
 /// - fp8 needs a 16-bit job whose layers' sizes are multiples of 16.
 /// - gradient_type computed needs a 16-bit job whose gradients are reduced once per step.
 /// - recompute_modules names modules that the job has, none of them twice.
+/// - The host updates parameters with a fused update of f32 states by AdamW or SGD, of ranges of
+/// elements.
 /// - send_slots >= 1 and grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// Checks the rules that a framework adds (models/framework/capabilities.h). A refusal names the

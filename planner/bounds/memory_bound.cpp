@@ -281,7 +281,7 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
     const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
     LastingBytes total;
     for (const Buffer& buffer : program.buffers) {
-      if (!buffer.persistent) continue;
+      if (!buffer.persistent || buffer.on_host) continue;
       const Bytes bytes = round_up(buffer.bytes, kBlockAlignment);
       total.program += bytes;
       if (!made_in_steps(framework, buffer.role, program.sharding_degree > 1))

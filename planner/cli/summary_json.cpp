@@ -45,6 +45,7 @@ Json memory_json(const StageMemory& memory) {
   json["live_peak_bytes"] = stage.peak.count();
   json["allocated_bytes"] = stage.allocated.count();
   json["reserved_bytes"] = stage.reserved.count();
+  if (stage.host > Bytes()) json["host_bytes"] = stage.host.count();
   json["outside_program_bytes"] = memory.filling.outside.count();
   json["device_bytes"] = memory.filling.taken().count();
   json["capacity_bytes"] = stage.capacity.count();

@@ -48,7 +48,8 @@ class CostModel {
     return cluster_.other_devices.empty() ? 0 : plimsoll::device_kind(cluster_, rank);
   }
 
-  /// Returns the time of a local op on a device of `kind`. The first of these answers: the
+  /// Returns the time of a local op on a device of `kind`. Work of the host takes the time of its
+  /// bytes at the host's rates. For other ops the first of these answers: the
   /// calibrated curve of its kind and compute_dtype() by shape (log-space interpolation;
   /// extrapolated where operands have several types), efficiency parameters, roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors, std::size_t kind = 0) const;
@@ -115,6 +116,8 @@ class CostModel {
   Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
+  /// Returns the time of work by the host, or on its link with a device.
+  Estimate of_host(const Op& op, std::span<const Tensor> tensors) const;
   /// Returns the bytes that an op moves, in as many ops as the framework has for it.
   Bytes moved_by(const Op& op, std::span<const Tensor> tensors) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,

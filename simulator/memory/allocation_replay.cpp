@@ -187,12 +187,8 @@ class Replay {
 
   /// Whether the buffer lies in the host's memory.
   bool on_host(const Buffer& buffer) const {
-    if (!buffer.persistent) return false;
-    const bool gradient = buffer.role == TensorRole::gradient && scatters_gradients_;
-    const bool state = buffer.role == TensorRole::master_parameter ||
-                       buffer.role == TensorRole::optimizer_state || gradient;
-    return (framework_.host_optimizer && state) ||
-           (framework_.host_parameters && buffer.role == TensorRole::parameter);
+    if (buffer.on_host) return true;
+    return framework_.host_parameters && buffer.persistent && buffer.role == TensorRole::parameter;
   }
 
   /// Allocates the buffers that exist before the first step.

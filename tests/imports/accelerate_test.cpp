@@ -56,7 +56,7 @@ TEST(AccelerateDeepSpeed, InlineValuesAreDeepSpeeds) {
   EXPECT_EQ(imported.kind, "accelerate with DeepSpeed 1.9");
   EXPECT_EQ(imported.devices, 8);
   EXPECT_EQ(imported.framework->name, "deepspeed");
-  EXPECT_TRUE(imported.framework->host_optimizer);
+  EXPECT_EQ(imported.strategy->offload_optimizer_percent, 100);
   EXPECT_FALSE(imported.framework->host_parameters);
   EXPECT_EQ(imported.job->precision, DType::bf16);
   EXPECT_EQ(imported.job->clip_norm, 1.0);

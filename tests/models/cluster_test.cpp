@@ -57,6 +57,20 @@ TEST(Cluster, RoundTripsExactly) {
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
 }
 
+TEST(Cluster, StatesItsHost) {
+  std::string text = kText;
+  EXPECT_FALSE(parse_cluster(text, "f").host);
+  text.insert(text.find("\"source\""),
+              "\"host\": {\"to_host\": \"20 GB/s\", \"to_device\": \"22 GB/s\", "
+              "\"memory_bandwidth\": \"50 GB/s\", \"memory\": \"1 TiB\"}, ");
+  Cluster cluster = parse_cluster(text, "f");
+  EXPECT_EQ(cluster.host, (Host{BytesPerSecond(20e9), BytesPerSecond(22e9), BytesPerSecond(50e9),
+                                Bytes(std::int64_t{1} << 40)}));
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+  cluster.host->memory.reset();
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+}
+
 struct Change {
   const char* from;
   const char* to;

@@ -166,6 +166,12 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"paddle-2.1", "sharding_degree=2,sharding_owner=prefix", ""},
       {"bundled", "mp=2,pp=2,split_boundary=true", ""},
       {"bundled", "pp=2,schedule=zb_h1", ""},
+      {"megatron-lm", "sharding_degree=2,offload_optimizer_percent=50,overlap_offload=true", ""},
+      {"deepspeed", "sharding_degree=2,sharding_stage=3,offload_optimizer_percent=100", ""},
+      {"deepspeed", "sharding_degree=2,offload_optimizer_percent=100,overlap_offload=true",
+       "overlap_offload; deepspeed copies all of them before and after the update (DeepSpeed"},
+      {"bundled", "offload_optimizer_percent=100",
+       "offload_optimizer_percent is 100; bundled updates all parameters on the device"},
       {"bundled", "sharding_degree=2,moment_type=bf16",
        "moment_type is bf16; bundled has no such type"},
   };
@@ -222,6 +228,8 @@ constexpr const char* kFields[] = {
     "moment_type=bf16",
     "moment_type=f16",
     "moment_type=fp8",
+    "offload_optimizer_percent=40",
+    "overlap_offload=true",
     "fp8=delayed",
     "fp8=current",
     "fp8_parameters=true",
@@ -285,8 +293,9 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
     Random random(7);
     std::set<int> schedules, recomputes, exchanges, eights, gradients, masters, moments, stages;
     std::set<int> pipeline_stages;
-    bool pipelines = false, splits = false, interleaves = false, uneven = false;
-    for (int i = 0; i < 200; ++i) {
+    bool offloads = false, overlaps = false, pipelines = false, splits = false, interleaves = false,
+         uneven = false;
+    for (int i = 0; i < 300; ++i) {
       const auto [job, s, devices] = draw(random, framework);
       SCOPED_TRACE(framework.name + ": " + strategy_summary(s));
       ASSERT_FALSE(lower({job, s, framework}, {}, Proof::structure).empty());
@@ -298,6 +307,8 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
       gradients.insert(int(s.gradient_type));
       masters.insert(int(s.main_parameter_type));
       moments.insert(int(s.moment_type));
+      offloads |= s.offload_optimizer_percent > 0;
+      overlaps |= s.overlap_offload;
       pipelines |= s.pp > 1;
       splits |= s.mp > 1;
       interleaves |= s.virtual_stages > 1 && !is_placed_as_v(s.schedule);
@@ -326,6 +337,8 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
     expect_seen(can.gradient_types.value, gradients, name + ": gradient_type");
     expect_seen(can.master_types.value, masters, name + ": main_parameter_type");
     expect_seen(can.moment_types.value, moments, name + ": moment_type");
+    EXPECT_EQ(offloads, can.offload_optimizer.value) << name;
+    EXPECT_EQ(overlaps, can.overlap_offload.value) << name;
   }
 }
 

@@ -186,6 +186,10 @@ Cluster random_cluster(std::mt19937_64& random) {
     wired.peer_bandwidth = BytesPerSecond(wired.bandwidth.value() / double(1 + random() % 8));
   }
   if (random() % 2 == 0) cluster.efficiency = random_efficiency(random, levels);
+  if (random() % 2 == 0) {
+    const auto rate = [&] { return BytesPerSecond(spread(random, 1e8, 3)); };
+    cluster.host = Host{rate(), rate(), rate()};
+  }
   cluster.source = "drawn at random";
   return cluster;
 }
@@ -225,6 +229,10 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
   });
   keep_if_legal([&](Strategy& s) {
     s.expert_rows_percent = one_of<std::int64_t>(random, {100, 133, 1000});
+  });
+  keep_if_legal([&](Strategy& s) {
+    s.offload_optimizer_percent = one_of<std::int64_t>(random, {1, 50, 100});
+    s.overlap_offload = random() % 2 == 0;
   });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) {

@@ -204,6 +204,7 @@ Tried random_tried(std::mt19937_64& random, bool experts) {
                                                       {"overlap_grad_reduce", "false"},
                                                       {"overlap_param_gather", "false"},
                                                       {"main_gradient_type", "computed"},
+                                                      {"offload_optimizer_percent", "50,100"},
                                                       {"expert_rows_percent", "100,150"},
                                                       {"fp8_parameters", "true"}};
   Tried tried;
@@ -262,8 +263,10 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
     if (experts) job.experts->ffn_hidden = job.experts->shared_ffn_hidden = 1024;
     const Target target = target_of(job, 4, Bytes(std::int64_t{80} << 30));
     SearchRequest request{target};
-    request.tried = {make_tried("moment_type", "fp8"), make_tried("fp8", "current"),
+    request.tried = {make_tried("moment_type", "fp8"),
+                     make_tried("fp8", "current"),
                      make_tried("main_parameter_type", "remainder"),
+                     make_tried("offload_optimizer_percent", "30"),
                      make_tried("expert_rows_percent", "100"),
                      make_tried("gradient_type", "computed")};
     const Space space = enumerate(request);

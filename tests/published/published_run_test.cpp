@@ -103,16 +103,18 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
   const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
   EXPECT_EQ(own.zero_stage, 3);
   EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
-  EXPECT_FALSE(own.framework->host_optimizer);
+  EXPECT_EQ(own.offload_optimizer_percent, 0);
   EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
-  EXPECT_TRUE(all.framework->host_optimizer && all.framework->host_parameters);
+  EXPECT_EQ(all.offload_optimizer_percent, 100);
+  EXPECT_TRUE(all.framework->host_parameters);
   EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
-  EXPECT_TRUE(half.framework->host_optimizer && !half.framework->host_parameters);
+  EXPECT_EQ(half.offload_optimizer_percent, 100);
+  EXPECT_FALSE(half.framework->host_parameters);
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);
   EXPECT_EQ(checkpoints(other), CheckpointMemory::on_device);

@@ -79,8 +79,13 @@ Values drawn_values() {
 
 /// The bundled runtime refuses these ops (docs/adr/0020-simulated-only.md), so no draw can run
 /// them.
-const std::set<std::string> kSimulatedOnly = {"fp8", "fp8_parameters", "main_gradient_type",
-                                              "main_parameter_type", "moment_type"};
+const std::set<std::string> kSimulatedOnly = {"fp8",
+                                              "fp8_parameters",
+                                              "main_gradient_type",
+                                              "main_parameter_type",
+                                              "moment_type",
+                                              "offload_optimizer_percent",
+                                              "overlap_offload"};
 const std::string kSimulatedWord = "per_op";  // of recompute
 
 std::string quoted(const std::string& word) { return '"' + word + '"'; }

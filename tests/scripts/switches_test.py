@@ -24,7 +24,8 @@ def every_field_of_a_strategy_has_a_row(scratch):
     # run those of cp and of experts, and a rank order changes nothing on threads of one machine. The page says so.
     assert missing == {"fp8", "fp8_parameters", "cp", "context_exchange", "main_gradient_type",
                        "main_parameter_type", "moment_type", "rank_order", "ep", "etp",
-                       "expert_dispatch", "expert_rows_percent", "overlap_shared_experts"}, missing
+                       "expert_dispatch", "expert_rows_percent", "overlap_shared_experts",
+                       "offload_optimizer_percent", "overlap_offload"}, missing
     page = (SOURCE / "docs" / "results" / "switches.md").read_text(encoding="utf-8")
     assert all(f"`{field}`" in page for field in missing)
 

@@ -264,15 +264,17 @@ TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
     EXPECT_GE(gradients, 6 * owned);
     EXPECT_LT(gradients, 7 * owned) << "a layer's, too, but no f32 shards";
     const Bytes whole = use().allocated;
-    framework.host_optimizer = true;
-    EXPECT_EQ(bytes(TensorRole::master_parameter), Bytes());
-    EXPECT_EQ(bytes(TensorRole::optimizer_state), Bytes());
-    const Bytes parameters = bytes(TensorRole::parameter);
-    EXPECT_GT(parameters, Bytes());
-    EXPECT_LT(use().allocated, whole - Bytes(std::int64_t(8 * owned)));
+    const auto offloaded = lower(
+        {job, parse_strategy(std::string(text) + ",offload_optimizer_percent=100"), framework});
+    const auto rest = [&] { return replay_allocations(offloaded[0], framework, kNoLimit); };
+    const auto rest_of = [&](TensorRole role) { return rest().by_role[std::size_t(role)]; };
+    EXPECT_EQ(rest_of(TensorRole::master_parameter), Bytes());
+    EXPECT_EQ(rest_of(TensorRole::optimizer_state), Bytes());
+    EXPECT_GT(rest_of(TensorRole::parameter), Bytes());
+    EXPECT_LT(rest().allocated, whole - Bytes(std::int64_t(8 * owned)));
     framework.host_parameters = true;
-    EXPECT_EQ(bytes(TensorRole::parameter), Bytes());
-    framework.host_optimizer = framework.host_parameters = false;
+    EXPECT_EQ(rest_of(TensorRole::parameter), Bytes());
+    framework.host_parameters = false;
   }
 }
 

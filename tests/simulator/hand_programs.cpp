@@ -151,10 +151,10 @@ std::vector<Program> hand_pipeline(const HandJob& job) {
     const std::size_t calls = program.calls.size();
     const std::int64_t layers = job.layers[std::size_t(stage)];
     program.buffers.push_back({"saved", TensorRole::saved,
-                               Bytes(4 * job.elements * layers * (warm_up + 1)), false, 0, calls,
-                               Bytes(0)});
+                               Bytes(4 * job.elements * layers * (warm_up + 1)), false, false, 0,
+                               calls, Bytes(0)});
     program.buffers.push_back(
-        {"early", TensorRole::activation, Bytes(100), false, 1, calls / 2, Bytes(0)});
+        {"early", TensorRole::activation, Bytes(100), false, false, 1, calls / 2, Bytes(0)});
     program.arena_bytes = memory_peak(program).peak;
   }
   return programs;

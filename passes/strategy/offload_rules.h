@@ -1,0 +1,20 @@
+// Offload rules say which strategies let the host update parameters, and how many it updates.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+
+/// Checks the rules of offload_optimizer_percent and overlap_offload. The host's update is one of
+/// arenas (flatten fused, sharding_owner elements) by AdamW or SGD, with gradients, masters and
+/// moments in f32, and parameters of one type.
+Verdict offload_is_legal(const Job& job, const Strategy& strategy);
+
+/// Returns how many of `updated` elements the host updates, rounded up.
+std::int64_t host_elements(const Strategy& strategy, std::int64_t updated);
+
+}  // namespace plimsoll
