@@ -27,6 +27,10 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
             "--main-params-dtype fp16 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "main_parameter_type=remainder,moment_type=fp8"),
             "--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8");
+  EXPECT_EQ(flags("megatron-lm", DType::bf16,
+                  "sharding_degree=2,offload_optimizer_percent=35,overlap_offload=true"),
+            "--optimizer-cpu-offload --optimizer-offload-fraction 0.35 "
+            "--overlap-cpu-optimizer-d2h-h2d --use-precision-aware-optimizer");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=4,layer_split=3+4+2+0"),
             "--pipeline-model-parallel-layout 'Et*3|t*4|t*2|L'");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=2,virtual_stages=2,layer_split=4+0+3+2"),

@@ -179,6 +179,10 @@ Plan random_megatron_plan(Random& random) {
   drawn.attempt(&Strategy::main_parameter_type,
                 {MasterType::f32, MasterType::f16, MasterType::remainder});
   drawn.attempt([&](Strategy& s) {
+    if (coin(random)) s.offload_optimizer_percent = std::int64_t(1 + random() % 100);
+  });
+  drawn.attempt(&Strategy::overlap_offload, {true, false});
+  drawn.attempt([&](Strategy& s) {
     s.grad_bucket_bytes = Bytes(4 * std::int64_t(1024 + random() % 100'000'000));
   });
   drawn.attempt(&Strategy::overlap_grad_reduce, {true, true, false});
@@ -322,6 +326,8 @@ std::vector<const char*> megatron_choices() {
           "main_parameter_type=f16",
           "main_parameter_type=remainder",
           "moment_type=fp8",
+          "offload_optimizer_percent=100",
+          "overlap_offload=true",
           "overlap_grad_reduce=false",
           "overlap_param_gather=false"};
 }
