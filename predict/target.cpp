@@ -47,8 +47,30 @@ Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes cap
   return std::max(capacity - (outside_program(target, strategy) + target.reserve), Bytes());
 }
 
+Bytes host_memory_of_node(const Target& target, const Strategy& strategy,
+                          std::span<const StagePrediction> stages) {
+  const auto keeps = [](const StagePrediction& stage) { return stage.host > Bytes(); };
+  if (std::ranges::none_of(stages, keeps)) return {};
+  const Grid grid = grid_of(strategy);
+  const std::int64_t per_node = target.cluster().devices_per_node;
+  Bytes most, of_node;
+  for (std::int64_t rank = 0; rank < target.devices; ++rank) {
+    if (rank % per_node == 0) of_node = {};
+    of_node += stages[class_of(grid, classes_by_owner(strategy), grid.coordinates(rank))].host;
+    most = std::max(most, of_node);
+  }
+  return most;
+}
+
+bool fits_host(const Target& target, const Strategy& strategy,
+               std::span<const StagePrediction> stages) {
+  const auto& host = target.cluster().host;
+  return !host || !host->memory || host_memory_of_node(target, strategy, stages) <= *host->memory;
+}
+
 bool fits_devices(const Target& target, const Strategy& strategy,
                   std::span<const StagePrediction> stages) {
+  if (!fits_host(target, strategy, stages)) return false;
   const Bytes outside = outside_program(target, strategy);
   return std::ranges::all_of(stages, [&](const StagePrediction& stage) {
     return filling_of(stage, outside, target.reserve).fits();

@@ -48,8 +48,15 @@ Bytes outside_program(const Target& target, const Strategy& strategy);
 /// Returns the bytes of a device of `capacity` that the framework may reserve for a Program; 0
 /// where none are left.
 Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes capacity);
+/// Returns what the ranks of a node keep in the host's memory together: the most of all nodes.
+Bytes host_memory_of_node(const Target& target, const Strategy& strategy,
+                          std::span<const StagePrediction> stages);
+/// Whether the host of each node has memory for what its ranks keep there. It has where the cluster
+/// does not state how much there is.
+bool fits_host(const Target& target, const Strategy& strategy,
+               std::span<const StagePrediction> stages);
 /// Whether every stage fits its smallest device: the bytes that the stage reserves, those outside
-/// the Program, and the reserve.
+/// the Program, and the reserve. It also fits the host's memory.
 bool fits_devices(const Target& target, const Strategy& strategy,
                   std::span<const StagePrediction> stages);
 /// Returns the memory of the largest device. No stage can use more, wherever it runs.

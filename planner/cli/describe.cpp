@@ -105,6 +105,10 @@ void describe_memory(Out out, const Plan& plan) {
                    to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
                    to_text(stage.allocated), stage.allocated.count());
   }
+  const Bytes host = largest(stages, &StagePrediction::host);
+  if (host > Bytes())
+    fmt::format_to(out, "  host memory for a rank: {} ({} bytes) at most\n", to_text(host),
+                   host.count());
 }
 
 /// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
@@ -253,6 +257,18 @@ std::string describe_step(const Prediction& prediction, bool makes_timing_claim)
   describe_rates(out, prediction, makes_timing_claim);
   describe_breakdown(out, prediction);
   return text;
+}
+
+std::string describe_host(const Target& target, const Strategy& strategy,
+                          std::span<const StagePrediction> stages) {
+  const Bytes of_rank = largest(stages, &StagePrediction::host);
+  if (of_rank == Bytes()) return "";
+  const auto& host = target.cluster().host;
+  const bool stated = host && host->memory;
+  return fmt::format("  host memory: {} ({} bytes) for a rank at most, {} for a node{}\n",
+                     to_text(of_rank), of_rank.count(),
+                     to_text(host_memory_of_node(target, strategy, stages)),
+                     stated ? fmt::format(" of {}", to_text(*host->memory)) : "");
 }
 
 std::string describe(const StepParts& parts) {

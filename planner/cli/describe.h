@@ -16,6 +16,9 @@ namespace plimsoll {
 std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
 /// Returns a line with the number of parameters of the job as it is stated.
 std::string describe_parameters(const Job& job);
+/// Returns a line on what ranks keep in the host's memory; nothing where they keep nothing there.
+std::string describe_host(const Target& target, const Strategy& strategy,
+                          std::span<const StagePrediction> stages);
 /// Returns a line on the communication of each group; nothing where there is none.
 std::string describe(const StepParts& parts);
 /// Returns lines on the chosen strategy, its prediction, the search and the runners-up. With

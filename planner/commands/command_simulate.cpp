@@ -29,11 +29,13 @@ std::string simulation_text(const LoadedTarget& loaded, const Strategy& strategy
                             const Evaluation& evaluation, std::span<const StageMemory> memory,
                             bool oversubscribed) {
   const auto experts = expert_memory(loaded.target, strategy);
-  return fmt::format(
-      "{}\n{}{}{}\n{}{}{}{}", headline(loaded, oversubscribed), efficiency_line(loaded),
-      describe_parameters(stated_job(loaded)), strategy_summary(strategy),
-      describe_step(evaluation.prediction, !oversubscribed), describe(evaluation.parts),
-      describe(memory, loaded.target.framework()), experts ? describe(*experts) : "");
+  return fmt::format("{}\n{}{}{}\n{}{}{}{}{}", headline(loaded, oversubscribed),
+                     efficiency_line(loaded), describe_parameters(stated_job(loaded)),
+                     strategy_summary(strategy),
+                     describe_step(evaluation.prediction, !oversubscribed),
+                     describe(evaluation.parts), describe(memory, loaded.target.framework()),
+                     describe_host(loaded.target, strategy, evaluation.prediction.stages),
+                     experts ? describe(*experts) : "");
 }
 
 std::string why_unfit(const Filling& fullest) {
@@ -63,6 +65,14 @@ ExitCode run_simulate(SimulateOptions options) {
                                               is_oversubscribed(target)));
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
   if (fits_devices(target, strategy, stages)) return ExitCode::ok;
+  if (!fits_host(target, strategy, stages)) {
+    print_note(
+        fmt::format("planner: does not fit: ranks of a node keep {} in the host's memory, "
+                    "which has {}\n",
+                    to_text(host_memory_of_node(target, strategy, stages)),
+                    to_text(*target.cluster().host->memory)));
+    return ExitCode::infeasible;
+  }
   const Filling fullest =
       filling_of(tightest_of(stages), outside_program(target, strategy), target.reserve);
   const NothingFits refused(why_unfit(fullest), single_changes(target, strategy));

@@ -110,11 +110,12 @@ void run_allocators(const Target& target, Footprint& footprint, Candidate& candi
 /// whether it fits.
 void find_memory(const Target& target, Footprint& footprint, Candidate& candidate) {
   candidate.prediction.stages = footprint.stages;
+  candidate.fits = fits_host(target, candidate.strategy, footprint.stages);
+  if (!candidate.fits) return;
   if (has_arena(target.framework())) {
     candidate.fits = fits_devices(target, candidate.strategy, footprint.stages);
     return;
   }
-  candidate.fits = true;
   const Bytes unavailable = unavailable_to_allocator(target, candidate.strategy);
   const bool tight = std::ranges::any_of(
       footprint.stages, [&](const StagePrediction& stage) { return is_tight(stage, unavailable); });

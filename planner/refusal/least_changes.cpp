@@ -53,6 +53,7 @@ class Changes {
   std::vector<std::string> find(bool lasting_fits) {
     without_held_choices();
     with_narrower_types();
+    with_offload();
     if (lasting_fits) with_smaller_batches();
     with_more_devices();
     if (!not_tried_.empty()) {
@@ -160,6 +161,21 @@ class Changes {
         return;
       }
       if (is_out_of_time("narrower types of gradients and optimizer states")) return;
+    }
+  }
+
+  /// The host's memory takes states, and its update takes longer than the device's.
+  void with_offload() {
+    if (!request_.target.framework().can.offload_optimizer.value) return;
+    for (const char* percent : {"50", "100"}) {
+      const Fixed share = {{"offload_optimizer_percent", percent}};
+      const auto changed = with(share);
+      if (!changed) return;
+      if (const auto found = find_plan(*changed)) {
+        add("with " + fix_text(share), *changed, *found);
+        return;
+      }
+      if (is_out_of_time("states in the host's memory")) return;
     }
   }
 

@@ -148,6 +148,8 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
   cluster.device.memory = outside + Bytes(in_tensors.count() * 95 / 100);
   const std::string line = line_with(changes_of(request()), "_type=");
   ASSERT_TRUE(line.starts_with("with --fix ")) << line;
+  const std::string host = line_with(changes_of(request()), "offload_");
+  EXPECT_TRUE(host.starts_with("with --fix offload_optimizer_percent=50: ")) << host;
   SearchRequest changed = request();  // with what the line says
   const std::string choices = line.substr(0, line.find(':'));
   for (std::size_t at = 0; (at = choices.find("--fix ", at)) != std::string::npos;) {
