@@ -45,6 +45,7 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "vocabulary unknown") return run.vocab.has_value();
   if (need == "moe") return run.experts.has_value();
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
+  if (need == "offload") return run.offload_optimizer_percent > 0;
   if (need == "zero-bubble")
     return run.framework && run.framework->can.schedules.value.has(Schedule::zb_h1);
   // Where a row does not say whether layers were repeated, or how large micro-batches were, all
