@@ -76,6 +76,8 @@ TEST(ExpertFlags, AreReadAsTheyAreWritten) {
   expect_same(latent_job(), "sharding_degree=64,sharding_stage=1,ep=64", 64);
   expect_same(latent_job(), "sharding_degree=64,sharding_stage=1,ep=64,overlap_shared_experts=true",
               64);
+  expect_same(latent_job(),
+              "sharding_degree=64,sharding_stage=1,ep=64,overlap_expert_exchange=true", 64);
   Job alternating = preset("mixtral-8x7b");
   alternating.experts->pattern = {false, true};
   expect_same(alternating, "dp=8", 8);
@@ -119,8 +121,6 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
       {"--moe-layer-freq '[1]*99999999999'", "a list of 0 and 1"},
       {"--moe-layer-freq '[2]*56'", "a list of 0 and 1"},
       {"--moe-router-load-balancing-type sinkhorn", "is required"},
-      {"--overlap-moe-expert-parallel-comm",
-       "beside no other computation than that of shared experts"},
       {"--mlp-type residual", "a weighted sum of an MLP and one expert"},
       {"--moe-min-capacity 4", "no least number of rows"},
       {"--moe-expert-parallel-size 8", "shares out experts as DeepSpeed does"},
