@@ -47,6 +47,11 @@ std::vector<Strategy> changed(const Strategy& strategy) {
     all.push_back(strategy);
     all.back().sharding_stage = stage;
   }
+  for (const std::int64_t percent : {50, 100}) {
+    if (percent <= strategy.offload_optimizer_percent) continue;
+    all.push_back(strategy);
+    all.back().offload_optimizer_percent = percent;
+  }
   add_degrees(strategy, all);
   std::erase(all, strategy);
   return all;

@@ -179,7 +179,7 @@ Plan random_megatron_plan(Random& random) {
   drawn.attempt(&Strategy::main_parameter_type,
                 {MasterType::f32, MasterType::f16, MasterType::remainder});
   drawn.attempt([&](Strategy& s) {
-    if (coin(random)) s.offload_optimizer_percent = std::int64_t(1 + random() % 100);
+    if (coin(random)) s.offload_optimizer_percent = one_of<std::int64_t>(random, {1, 35, 100});
   });
   drawn.attempt(&Strategy::overlap_offload, {true, false});
   drawn.attempt([&](Strategy& s) {

@@ -186,9 +186,9 @@ Cluster random_cluster(std::mt19937_64& random) {
     wired.peer_bandwidth = BytesPerSecond(wired.bandwidth.value() / double(1 + random() % 8));
   }
   if (random() % 2 == 0) cluster.efficiency = random_efficiency(random, levels);
-  if (random() % 2 == 0) {
-    const auto rate = [&] { return BytesPerSecond(spread(random, 1e8, 3)); };
-    cluster.host = Host{rate(), rate(), rate()};
+  if (levels > 1) {  // drawn with them
+    const BytesPerSecond outer = cluster.levels.back().bandwidth;
+    cluster.host = Host{outer, 2 * outer, 0.1 * cluster.device.memory_bandwidth};
   }
   cluster.source = "drawn at random";
   return cluster;

@@ -100,6 +100,23 @@ TEST(NewerRuns, WithoutAWordOnRecomputeBothWaysArePredicted) {
   EXPECT_EQ(target.strategies.size(), 2u);
 }
 
+TEST(NewerRuns, StateOnTheHostIsPredictedWhereTheRowSaysWhatIsThere) {
+  Json row = plain_row();
+  set_source(row, "github:jzhang38/EasyContext@6b0d310 (Apache-2.0)", "README.md Speed");
+  row["framework"] = "deepspeed zero-3";
+  row["needs"] = {"offload"};
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 8}, {"zero_stage", 3}};
+  row["batch"] = {{"micro", 1}, {"global", 8}};
+  row["hardware"]["gpus"] = 8;
+  row["offload"] = {{"kind", "activations"}};
+  EXPECT_EQ(target_of(row).missing, "offload");
+  row["offload"] = {{"kind", "parameters and optimizer state"}};
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).offload_optimizer_percent, 100);
+  EXPECT_TRUE(target.framework.host_parameters);
+}
+
 TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
   Json row = plain_row();
   set_source(row, "arXiv:2401.10241v1 (Zero Bubble Pipeline Parallelism)", "Table 4");
