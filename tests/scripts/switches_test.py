@@ -25,6 +25,7 @@ def every_field_of_a_strategy_has_a_row(scratch):
     assert missing == {"fp8", "fp8_parameters", "cp", "context_exchange", "main_gradient_type",
                        "main_parameter_type", "moment_type", "rank_order", "ep", "etp",
                        "expert_dispatch", "expert_rows_percent", "overlap_shared_experts",
+                       "overlap_expert_exchange", "recompute_modules",
                        "offload_optimizer_percent", "overlap_offload"}, missing
     page = (SOURCE / "docs" / "results" / "switches.md").read_text(encoding="utf-8")
     assert all(f"`{field}`" in page for field in missing)
