@@ -198,8 +198,8 @@ struct Capabilities {
   /// Whether another number of ranks may share each expert than share the other layers
   /// (Strategy::etp).
   Sourced<bool> expert_tensor_parallel{false};
-  /// What a forward and a backward in turns go with (Strategy::overlap_expert_exchange). Where the
-  /// set is empty, they cannot be issued in turns.
+  /// The choices with which a forward and a backward in turns go
+  /// (Strategy::overlap_expert_exchange). Where the set is empty, they cannot be issued in turns.
   Sourced<SetOf<ExpertOverlap>> overlap_expert_exchange;
   /// Beside which dispatches shared experts may compute (Strategy::overlap_shared_experts).
   Sourced<SetOf<ExpertDispatch>> overlap_shared_experts;

@@ -2,6 +2,7 @@
 #include "planner/search/exchanges_in_turns.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/parallel.h"
 #include "planner/explore/assess.h"
@@ -20,6 +21,21 @@ bool is_free(const SearchRequest& request) {
          !is_fixed(request.fixed, kKey) && !is_tried(request.tried, kKey);
 }
 
+/// Returns the strategy with the switch, and without the overlap of shared experts where the
+/// framework has only one of the two. Returns nothing where that is not legal.
+std::optional<Strategy> in_turns(const Target& target, const Strategy& strategy) {
+  Strategy changed = strategy;
+  changed.overlap_expert_exchange = true;
+  for (const bool shared : {strategy.overlap_shared_experts, false}) {
+    changed.overlap_shared_experts = shared;
+    if (legal(target.job, changed, target.devices) &&
+        legal(target.framework(), target.job, changed)) {
+      return changed;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
@@ -29,12 +45,7 @@ std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
   if (!target.job.experts || !is_free(request)) return {};
   std::vector<const Candidate*> fastest;
   for (const Candidate& candidate : candidates) {
-    Strategy changed = candidate.strategy;
-    changed.overlap_expert_exchange = true;
-    if (feasible(candidate) && legal(target.job, changed, target.devices) &&
-        legal(target.framework(), target.job, changed)) {
-      fastest.push_back(&candidate);
-    }
+    if (feasible(candidate) && in_turns(target, candidate.strategy)) fastest.push_back(&candidate);
   }
   std::sort(fastest.begin(), fastest.end(),
             [](const Candidate* a, const Candidate* b) { return better(*a, *b); });
@@ -42,9 +53,7 @@ std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
   std::vector<Candidate> tried(fastest.size());
   for_each_index(fastest.size(), request.threads, [&](std::size_t i) {
     if (request.stop && request.stop()) return;
-    Strategy changed = fastest[i]->strategy;
-    changed.overlap_expert_exchange = true;
-    tried[i] = assess(target, changed, first_index + i);
+    tried[i] = assess(target, *in_turns(target, fastest[i]->strategy), first_index + i);
     confirm_memory(target, {&tried[i], 1}, 1);
   });
   std::vector<Candidate> found;

@@ -75,9 +75,26 @@ TEST(Tried, KeysThatSearchesVaryAreNoPartOfWhatIsBesideASearch) {
     const std::string usual = field_text(Strategy(), key);
     if (usual == "true" || usual == "false") return usual == "true" ? "false" : "true";
     if (key == "sharding_stage") return "2";
-    for (const char* value : {"7", "150", "1+2", "8 MiB", "full", "gpipe", "all_gather", "delayed",
-                              "bf16", "f16", "computed", "held", "greedy", "none", "after_update",
-                              "coalesced", "norms", "per_micro_batch", "tensor", "mp-cp-pp-dp-sharding"}) {
+    for (const char* value : {"7",
+                              "150",
+                              "1+2",
+                              "8 MiB",
+                              "full",
+                              "gpipe",
+                              "all_gather",
+                              "delayed",
+                              "bf16",
+                              "f16",
+                              "computed",
+                              "held",
+                              "greedy",
+                              "none",
+                              "after_update",
+                              "coalesced",
+                              "norms",
+                              "per_micro_batch",
+                              "tensor",
+                              "mp-cp-pp-dp-sharding"}) {
       Strategy strategy;
       try {
         set_field(strategy, key, value);
