@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
@@ -169,21 +168,19 @@ Crossing with_carried(const Graph& graph, const Crossing& crossing,
 
 std::vector<RoutinePart> with_waits(const std::vector<std::vector<Op>>& parts,
                                     std::vector<Routine> routines) {
-  std::vector<RoutinePart> all;
+  std::vector<RoutinePart> all(parts.size());
   for (std::size_t q = 0; q < parts.size(); ++q) {
     std::set<TensorId> reads;
     for (const Op& op : parts[q]) reads.insert(op.inputs.begin(), op.inputs.end());
-    std::vector<RoutinePart::Awaited> waits;
     for (std::size_t p = 0; p < q; ++p) {
       std::vector<TensorId> written;  // by op
       for (const Op& op : parts[p]) written.push_back(op.outputs.at(0));
       for (std::size_t stream = 0; stream < kStreams; ++stream) {
         if (Stream(stream) == Stream::compute) continue;
         const auto port = last_port(routines[p], Stream(stream), reads, written);
-        if (port) waits.push_back({p, *port});
+        if (port) all[q].waits.push_back({p, *port});
       }
     }
-    all.push_back({{}, std::move(waits)});
   }
   for (std::size_t q = 0; q < parts.size(); ++q) all[q].routine = std::move(routines[q]);
   return all;

@@ -41,8 +41,8 @@ bool better(const Candidate& a, const Candidate& b);
 /// Whether two strategies differ at most in details, so that they are one plan among the
 /// runners-up. Details of memory are the sizes of gradient buckets, the number of recomputed layers
 /// of a chunk, how early parameters are gathered, and how many replicas share their optimizer
-/// states. Details of experts are what computes while tokens travel. Details of the
-/// cut are the number of chunks of each stage, and the layers that the model's ends count as.
+/// states. Details of experts are what computes while tokens travel. Details of the cut are the
+/// number of chunks of each stage, and the layers that the model's ends count as.
 bool same_but_details(const Strategy& a, const Strategy& b);
 
 /// Whether two strategies split the job alike. They have the same mp, pp, cp and data-parallel

@@ -21,6 +21,12 @@ bool is_free(const SearchRequest& request) {
          !is_fixed(request.fixed, kKey) && !is_tried(request.tried, kKey);
 }
 
+/// A candidate of the search, and its strategy with the switch.
+struct Change {
+  const Candidate* from = nullptr;
+  Strategy strategy;
+};
+
 /// Returns the strategy with the switch, and without the overlap of shared experts where the
 /// framework has only one of the two. Returns nothing where that is not legal.
 std::optional<Strategy> in_turns(const Target& target, const Strategy& strategy) {
@@ -43,22 +49,24 @@ std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
                                           std::size_t first_index) {
   const Target& target = request.target;
   if (!target.job.experts || !is_free(request)) return {};
-  std::vector<const Candidate*> fastest;
+  std::vector<Change> fastest;
   for (const Candidate& candidate : candidates) {
-    if (feasible(candidate) && in_turns(target, candidate.strategy)) fastest.push_back(&candidate);
+    if (!feasible(candidate)) continue;
+    if (auto strategy = in_turns(target, candidate.strategy))
+      fastest.push_back({&candidate, *std::move(strategy)});
   }
   std::sort(fastest.begin(), fastest.end(),
-            [](const Candidate* a, const Candidate* b) { return better(*a, *b); });
-  fastest.resize(std::min(fastest.size(), kTried));
+            [](const Change& a, const Change& b) { return better(*a.from, *b.from); });
+  if (fastest.size() > kTried) fastest.resize(kTried);
   std::vector<Candidate> tried(fastest.size());
   for_each_index(fastest.size(), request.threads, [&](std::size_t i) {
     if (request.stop && request.stop()) return;
-    tried[i] = assess(target, *in_turns(target, fastest[i]->strategy), first_index + i);
+    tried[i] = assess(target, fastest[i].strategy, first_index + i);
     confirm_memory(target, {&tried[i], 1}, 1);
   });
   std::vector<Candidate> found;
   for (std::size_t i = 0; i < tried.size(); ++i) {
-    if (feasible(tried[i]) && tried[i].prediction.step_time < fastest[i]->prediction.step_time)
+    if (feasible(tried[i]) && tried[i].prediction.step_time < fastest[i].from->prediction.step_time)
       found.push_back(std::move(tried[i]));
   }
   return found;

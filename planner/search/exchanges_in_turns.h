@@ -11,10 +11,9 @@ namespace plimsoll {
 
 /// Returns those of the fastest candidates with Strategy::overlap_expert_exchange that are legal,
 /// fit by a replay of the framework's allocator, and are faster than without. There are none where
-/// the framework cannot, and where the user fixed or tried the key. Bounds of such plans
-/// are weak, so that the space does not vary the key. Indices go on from `first_index`. The search
-/// ends early once `request.stop` returns true. The result does not depend on the number of
-/// threads.
+/// the framework cannot, and where the user fixed or tried the key. Bounds of such plans are weak,
+/// so that the space does not vary the key. Indices go on from `first_index`. The search ends early
+/// once `request.stop` returns true. The result does not depend on the number of threads.
 std::vector<Candidate> exchanges_in_turns(const SearchRequest& request,
                                           std::span<const Candidate> candidates,
                                           std::size_t first_index);
