@@ -60,3 +60,15 @@ def missing_rows(files, rows):
     why = collections.Counter(row["missing"].removeprefix(row["id"] + ": ").split(":")[0] for row in rows
                               if row["id"] in models and row.get("missing"))
     return [{"why": reason, "rows": count} for reason, count in sorted(why.items(), key=lambda one: (-one[1], one[0]))]
+
+
+def with_mean(fits):
+    """Appends what the rows of fits (scripts/accuracy, fit_rows) have in the mean, by their runs."""
+    judged = [fit for fit in fits if "layout" in fit]
+    if not judged:
+        return fits
+    runs = sum(fit["rows"] for fit in judged)
+
+    def mean(what):
+        return sum(fit["rows"] * fit[what] for fit in judged) / runs
+    return [*fits, {"runs": "all", "cluster": None, "framework": None, "rows": runs, "layout": mean("layout"), "held": mean("held")}]

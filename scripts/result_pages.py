@@ -49,6 +49,8 @@ TABLES = {
         "runs": [("document", "{document}"), ("model", "{model}"), ("rows", "{rows}"), ("bias", "{signed:+.1f} %"),
                  ("mean error", "{mean:.1f} %"), ("median", "{median:.1f} %"), ("worst", "{worst:+.1f} %"),
                  ("90 % interval holds", "{held:.0f} %"), ("allocated memory, mean error", "{memory:.1f} %")],
+        "fits": [("runs", "{runs}"), ("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
+                 ("layouts left out", "{layout:.1f} %"), ("90 % interval holds", "{held:.0f} %")],
         "missing": [("not predicted, because", "{why}"), ("rows", "{rows}")],
     },
     "memory": {

@@ -15,6 +15,7 @@
 #include "models/job/job_words.h"
 #include "passes/flags/flag_parts.h"
 #include "passes/flags/flag_quantities.h"
+#include "passes/strategy/recompute_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -291,6 +292,8 @@ Strategy strategy_of(const FlagFields& fields, const std::string& file) {
   } catch (const UsageError& error) {
     throw InputError(file, "", error.what());
   }
+  // Frameworks take a module beside the whole that repeats it.
+  strategy.recompute_modules = without_parts(strategy.recompute_modules);
   return strategy;
 }
 

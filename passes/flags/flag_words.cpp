@@ -76,7 +76,7 @@ StatedFields field_of_words(std::string_view pattern, std::span<const std::strin
           fmt::format("{} is not known; known: {}", word, fmt::join(names, ", ")));
     }
   }
-  if (parts.empty()) throw std::invalid_argument("it names nothing that is recomputed");
+  if (parts.empty()) throw std::invalid_argument("its words state nothing");
   return {{known.key, fmt::format("{}", fmt::join(parts, "+"))}};
 }
 

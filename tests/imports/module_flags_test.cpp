@@ -68,6 +68,12 @@ TEST(ModuleFlags, AttentionThatKeepsNoScoresIsLeftOut) {
   EXPECT_EQ(recompute_in(short_form), "modules norms+latent_up_projection+expert_activation");
 }
 
+TEST(ModuleFlags, APartBesideItsWholeIsRepeatedWithIt) {
+  const std::string script = recomputing_script(kRecomputed);
+  EXPECT_EQ(recompute_in(replaced(script, kWritten, "--recompute-modules moe moe_act layernorm")),
+            "modules norms+experts");
+}
+
 TEST(ModuleFlags, UnknownModulesAndOtherGranularitiesAreRefused) {
   const std::string script = recomputing_script(kRecomputed);
   const std::string refused = "modules go with --recompute-granularity selective";
