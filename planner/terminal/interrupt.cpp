@@ -1,4 +1,4 @@
-// Notes SIGINT with a signal handler.
+// Notes SIGINT and SIGTERM with a signal handler.
 #include "planner/terminal/interrupt.h"
 
 #include <csignal>
@@ -8,9 +8,14 @@ namespace {
 
 volatile std::sig_atomic_t noted = 0;  // what a signal handler may write
 
+void let_signals_end_the_program() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
 void note(int) {
   noted = 1;
-  std::signal(SIGINT, SIG_DFL);
+  let_signals_end_the_program();
 }
 
 }  // namespace
@@ -18,8 +23,9 @@ void note(int) {
 InterruptNotice::InterruptNotice() {
   noted = 0;
   std::signal(SIGINT, note);
+  std::signal(SIGTERM, note);
 }
-InterruptNotice::~InterruptNotice() { std::signal(SIGINT, SIG_DFL); }
+InterruptNotice::~InterruptNotice() { let_signals_end_the_program(); }
 bool InterruptNotice::asked() const { return noted != 0; }
 
 }  // namespace plimsoll

@@ -1,10 +1,10 @@
-// Interrupt: lets Ctrl-C end a search as a time limit does, with the best plan so far.
+// Interrupt: lets Ctrl-C or SIGTERM end a search as a time limit does, with the best plan so far.
 #pragma once
 
 namespace plimsoll {
 
-/// While an object of this class lives, the first SIGINT is noted, and a second one ends the
-/// program.
+/// While an object of this class lives, the first SIGINT or SIGTERM is noted, and a second one ends
+/// the program.
 class InterruptNotice {
  public:
   InterruptNotice();

@@ -112,13 +112,18 @@ def check_refusals(folder, slow):
 
 
 def check_limits(slow):
-    """A limit of all points, and of each; Ctrl-C."""
+    """A limit of all points, and of each; Ctrl-C and SIGTERM."""
     asked = (NANO, "--cluster", slow, "--devices", "1..4x2")
     done = sweep(STOPPED_EARLY, *asked, "--time-limit", "1 us", "--json")
     found = json.loads(done.stdout)
     assert found["points_left"] + len(found["points"]) == 3 and found["points_left"] > 0
     assert f"after {len(found['points'])} of 3 points" in done.stderr, done.stderr
     sweep(STOPPED_EARLY, *asked, "--point-time-limit", "0.000001s")
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        check_signal(ending)
+
+
+def check_signal(ending):
     command = [BIN / "planner", "sweep", "gpt3-175b", "--cluster", "dgx-a100-80gb", "--devices",
                "512..4096+8", "--json"]
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -126,7 +131,7 @@ def check_limits(slow):
         try:
             running.communicate(timeout=5)
         except subprocess.TimeoutExpired:
-            running.send_signal(signal.SIGINT)
+            running.send_signal(ending)
         stdout, stderr = running.communicate(timeout=300)
     found = json.loads(stdout)
     assert running.returncode == STOPPED_EARLY, (running.returncode, stderr)
