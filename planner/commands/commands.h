@@ -17,7 +17,8 @@ using Action = std::function<ExitCode()>;
 
 /// The exit code is 5 where the time limit passed first, with the best plan so far or with none.
 void add_plan(CLI::App& app, Action& action);
-/// The exit code is 4 where no point has a plan, and 5 where a time limit or a signal left some out.
+/// The exit code is 4 where no point has a plan, and 5 where a time limit or a signal left some
+/// out.
 void add_sweep(CLI::App& app, Action& action);
 /// The exit code is 4 where what was asked does not run, and 5 where a time limit ended a search.
 void add_explain(CLI::App& app, Action& action);
