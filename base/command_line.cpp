@@ -21,7 +21,32 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Whether a terminal acts on the bytes: controls but the end of a line and tabs, C1 controls in
+/// UTF-8 (U+0080 to U+009F), and what overrides the reading direction (U+202A to U+202E, U+2066 to
+/// U+2069). Returns how many bytes do.
+std::size_t controls_at(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const unsigned first = byte(0), second = byte(1), third = byte(2);
+  if ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7f) return 1;
+  if (first == 0xc2 && second >= 0x80 && second < 0xa0) return 2;
+  const bool overrides = first == 0xe2 && ((second == 0x80 && third >= 0xaa && third <= 0xae) ||
+                                           (second == 0x81 && third >= 0xa6 && third <= 0xa9));
+  return overrides ? 3 : 0;
+}
+
 }  // namespace
+
+std::string without_controls(std::string_view text) {
+  std::string safe;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t controls = controls_at(text.substr(i));
+    safe += controls == 0 ? text[i] : '?';
+    i += std::max<std::size_t>(controls, 1);
+  }
+  return safe;
+}
 
 int run_program(std::string_view name, const std::function<ExitCode()>& body) {
   try {
@@ -39,7 +64,8 @@ void print_result(std::string_view text) {
 }
 
 void print_note(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  const std::string safe = without_controls(text);
+  std::fwrite(safe.data(), 1, safe.size(), stderr);
   std::fflush(stderr);
 }
 

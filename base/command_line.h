@@ -20,7 +20,10 @@ int run_program(std::string_view name, const std::function<ExitCode()>& body);
 
 /// Writes to stdout and flushes. Throws EnvironmentError when that fails (a full disk).
 void print_result(std::string_view text);
-/// Writes to stderr. A failed write is ignored, and the work goes on.
+/// Returns the text with a '?' for each character that a terminal would act on: names of files and
+/// texts in them are other people's. Ends of lines and tabs stay.
+std::string without_controls(std::string_view text);
+/// Writes the text to stderr, without controls. A failed write is ignored, and the work goes on.
 void print_note(std::string_view text);
 
 /// Returns why `text` is not a number that an option takes, and nothing when it is one. Only

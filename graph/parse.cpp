@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "graph/op_table.h"
 #include "graph/params.h"
 #include "graph/text.h"
@@ -26,7 +27,7 @@ class Line {
   }
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw InputError(file_ + ":" + std::to_string(number_), "", message);
+    throw InputError(file_ + ":" + std::to_string(number_), "", printable(message, 240));
   }
   bool empty() const { return next_ >= words_.size(); }
   std::string word(const std::string& what) {

@@ -149,8 +149,7 @@ void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) 
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
     if (terminal) {
-      print_note(
-          fmt::format("\rcalibrating {}/{} {:24}{}", done, of, what, done == of ? "\n" : ""));
+      fmt::print(stderr, "\rcalibrating {}/{} {:24}{}", done, of, what, done == of ? "\n" : "");
     } else if (done == of || done * 10 / of != (done - 1) * 10 / of) {
       print_note(fmt::format("calibrating {}/{} {}\n", done, of, what));
     }

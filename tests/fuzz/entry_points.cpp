@@ -1,0 +1,196 @@
+// Entry points: readers of each kind of text, each with its writer where there is one.
+#include "tests/fuzz/entry_points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "fitting/collective_measurement.h"
+#include "fitting/op_measurement.h"
+#include "graph/text.h"
+#include "imports/imported.h"
+#include "models/calibration/calibration_file.h"
+#include "models/calibration/nccl_tests.h"
+#include "models/cluster/cluster.h"
+#include "models/cluster/topology.h"
+#include "models/framework/allocator_trace.h"
+#include "models/framework/framework_json.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+#include "plan/check.h"
+#include "plan/measured.h"
+#include "plan/plan.h"
+#include "planner/explain/why_not.h"
+#include "published/goals.h"
+#include "published/published_run.h"
+#include "published/row_rules.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kFile = "input";
+
+/// Reads the text, and requires that what is written of it is read as the same.
+template <class Read, class Write>
+void read_and_write(std::string_view text, Read read, Write write) {
+  const std::string written = write(read(std::string(text), kFile));
+  std::string again;
+  try {
+    again = write(read(written, kFile));
+  } catch (const std::exception& error) {
+    throw std::logic_error(fmt::format("what was written is refused: {}", error.what()));
+  }
+  if (again != written) throw std::logic_error("what was written is read as something else");
+}
+
+void read_of_job(std::string_view text) { read_and_write(text, parse_job, job_text); }
+void read_of_cluster(std::string_view text) { read_and_write(text, parse_cluster, cluster_text); }
+void read_of_framework(std::string_view text) { framework_of_text(text, kFile); }
+void read_of_calibration(std::string_view text) {
+  read_and_write(text, parse_calibration_file, calibration_file_text);
+}
+void read_of_plan(std::string_view text) {
+  read_and_write(text, parse_plan, plan_text);
+  check(parse_plan(text, kFile));
+}
+void read_of_measured(std::string_view text) {
+  read_and_write(text, parse_measured, measured_text);
+}
+void read_of_strategy(std::string_view text) {
+  read_and_write(text, strategy_from_json_text, strategy_text);
+}
+/// A text without "=" is the path of a file.
+void read_of_choices(std::string_view text) {
+  if (text.find('=') == text.npos) return;
+  parse_strategy(text);
+  parse_choices(std::string(text));
+}
+void read_of_graph(std::string_view text) {
+  read_and_write(text, parse_graph, [](const Graph& graph) { return print(graph); });
+}
+void read_of_program(std::string_view text) {
+  read_and_write(text, parse_program, [](const Program& program) { return print(program); });
+}
+void read_of_nccl_tests(std::string_view text) { parse_nccl_tests(text, kFile, {}); }
+void read_of_topology(std::string_view text) { parse_topology(text, kFile); }
+void read_of_published_runs(std::string_view text) { parse_published_runs(text, kFile); }
+void read_of_goals(std::string_view text) { parse_goals(text, kFile); }
+void read_of_rules(std::string_view text) { parse_rules(text, kFile); }
+void read_of_timed_ops(std::string_view text) {
+  if (is_op_measurements(text, kFile)) {
+    parse_op_measurements(text, kFile);
+  } else {
+    parse_collective_measurements(text, kFile);
+  }
+}
+void read_of_allocator_traces(std::string_view text) { parse_allocator_traces(text, kFile); }
+void read_of_import(std::string_view text) {
+  ImportGiven given;
+  given.devices = 8;
+  import_text(text, kFile, given);
+}
+/// One of the four quantities has to take the text; the others refuse it.
+void read_of_units(std::string_view text) {
+  bool taken = false;
+  const auto try_as = [&](auto read) {
+    try {
+      read(text);
+      taken = true;
+    } catch (const std::invalid_argument&) {  // callers name the key
+    }
+  };
+  try_as(parse_bytes);
+  try_as(parse_seconds);
+  try_as(parse_bytes_per_second);
+  try_as(parse_flops_per_second);
+  if (!taken) throw InputError(kFile, "", "no quantity");
+}
+
+/// Whether a terminal would act on the text: controls other than the end of a line and tabs, in
+/// UTF-8.
+bool has_controls(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) return true;
+    const bool second_is_c1 =
+        i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (byte == 0xc2 && second_is_c1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const EntryPoint> entry_points() {
+  static const std::vector<EntryPoint> all = {
+      {"job", read_of_job, {"models/presets/jobs", "tests/gpt-nano.json", "tests/expert-nano.json"}},
+      {"cluster", read_of_cluster, {"models/presets/clusters"}},
+      {"framework", read_of_framework, {"tests/fuzz/examples/framework"}},
+      {"calibration", read_of_calibration, {"models/presets/calibrations"}},
+      {"plan", read_of_plan, {"tests/fuzz/examples/plan"}},
+      {"measured", read_of_measured, {"tests/fuzz/examples/measured"}},
+      {"strategy", read_of_strategy, {"tests/fuzz/examples/strategy"}},
+      {"choices", read_of_choices, {"tests/fuzz/examples/choices"}},
+      {"graph", read_of_graph, {"tests/fuzz/examples/graph"}},
+      {"program", read_of_program, {"tests/fuzz/examples/program"}},
+      {"nccl_tests", read_of_nccl_tests, {"tests/models/nccl-tests"}},
+      {"topology", read_of_topology, {"tests/models/topology"}},
+      {"published_runs", read_of_published_runs, {"tests/fuzz/examples/published_runs"}},
+      {"goals", read_of_goals, {"docs/results/goals.json"}},
+      {"rules", read_of_rules, {"models/presets/documents", "models/presets/words"}},
+      {"timed_ops", read_of_timed_ops, {"tests/fuzz/examples/timed_ops"}},
+      {"allocator_traces", read_of_allocator_traces, {"tests/fuzz/examples/allocator_traces"}},
+      {"import", read_of_import, {"tests/fuzz/examples/import"}},
+      {"units", read_of_units, {"tests/fuzz/examples/units"}},
+  };
+  return all;
+}
+
+const EntryPoint& entry_point(std::string_view name) {
+  for (const EntryPoint& one : entry_points()) {
+    if (one.name == name) return one;
+  }
+  throw UsageError(fmt::format("no entry point is called {}", name));
+}
+
+std::vector<std::filesystem::path> example_files(const EntryPoint& entry,
+                                                 const std::filesystem::path& source) {
+  std::vector<std::filesystem::path> files;
+  const auto add = [&](const std::filesystem::path& path) {
+    if (std::filesystem::is_regular_file(path)) files.push_back(path);
+    if (!std::filesystem::is_directory(path)) return;
+    std::vector<std::filesystem::path> found;
+    for (const auto& one : std::filesystem::directory_iterator(path)) {
+      if (one.is_regular_file()) found.push_back(one.path());
+    }
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  };
+  for (const std::string_view example : entry.examples) add(source / example);
+  add(source / "tests/fuzz/findings" / entry.name);
+  return files;
+}
+
+bool takes(const EntryPoint& entry, std::string_view text) {
+  std::string refusal;
+  try {
+    entry.read(text);
+    return true;
+  } catch (const InputError& error) {
+    refusal = error.what();
+  } catch (const UsageError& error) {
+    refusal = error.what();
+  } catch (const InfeasibleError& error) {
+    refusal = error.what();
+  } catch (const std::exception& error) {
+    throw std::logic_error(fmt::format("{}: {}", entry.name, error.what()));
+  }
+  if (refusal.empty() || has_controls(refusal))
+    throw std::logic_error(fmt::format("{}: an error's text has controls, or none", entry.name));
+  return false;
+}
+
+}  // namespace plimsoll
