@@ -11,6 +11,10 @@ if(PLIMSOLL_SANITIZER)
   set(sanitize -fsanitize=${PLIMSOLL_SANITIZER} -fno-omit-frame-pointer)
   if(PLIMSOLL_SANITIZER STREQUAL "address")
     list(APPEND sanitize -fsanitize=undefined -fno-sanitize-recover=undefined)
+  elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer")
+    # clang has other warnings than the compiler that the code is written for.
+    set(sanitize -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+      -fno-omit-frame-pointer -w)
   endif()
   target_compile_options(plimsoll_options INTERFACE ${sanitize} -Wno-uninitialized -Wno-maybe-uninitialized)
   target_link_options(plimsoll_options INTERFACE ${sanitize})

@@ -28,7 +28,8 @@ TEST(RunProgram, AFailureIsOneLineAndItsCode) {
 
 TEST(RunProgram, NothingInAMessageReachesTheTerminalAsAControl) {
   using Outcome = std::pair<int, std::string>;
-  const InputError error("\x1b[2Jf\r", "", "tab\t, \xc2\x9b, \xe2\x80\xae, \xe2\x81\xa6, \x7f, \xc3\xa4");
+  const InputError error("\x1b[2Jf\r", "",
+                         "tab\t, \xc2\x9b, \xe2\x80\xae, \xe2\x81\xa6, \x7f, \xc3\xa4");
   EXPECT_EQ(outcome(error), Outcome(3, "name: ?[2Jf?: tab\t, ?, ?, ?, ?, \xc3\xa4\n"));
   EXPECT_EQ(without_controls("plain\n"), "plain\n");
   EXPECT_EQ(without_controls("\xc2"), "\xc2");

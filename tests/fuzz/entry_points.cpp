@@ -115,8 +115,7 @@ bool has_controls(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) return true;
-    const bool second_is_c1 =
-        i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const bool second_is_c1 = i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
     if (byte == 0xc2 && second_is_c1) return true;
   }
   return false;
@@ -126,7 +125,9 @@ bool has_controls(std::string_view text) {
 
 std::span<const EntryPoint> entry_points() {
   static const std::vector<EntryPoint> all = {
-      {"job", read_of_job, {"models/presets/jobs", "tests/gpt-nano.json", "tests/expert-nano.json"}},
+      {"job",
+       read_of_job,
+       {"models/presets/jobs", "tests/gpt-nano.json", "tests/expert-nano.json"}},
       {"cluster", read_of_cluster, {"models/presets/clusters"}},
       {"framework", read_of_framework, {"tests/fuzz/examples/framework"}},
       {"calibration", read_of_calibration, {"models/presets/calibrations"}},

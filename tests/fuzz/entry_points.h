@@ -1,5 +1,5 @@
-// Entry points of untrusted text: what reads it, and where valid examples lie. Tests, soaks and fuzzers
-// share them.
+// Entry points of untrusted text: what reads it, and where valid examples lie. Tests, soaks and
+// fuzzers share them.
 #pragma once
 
 #include <filesystem>

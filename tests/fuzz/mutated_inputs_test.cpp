@@ -1,7 +1,7 @@
 // Texts near valid ones, through every entry point: they are read, or refused in words.
 //
-// PLIMSOLL_FUZZ=FIRST:COUNT reads COUNT texts of each entry point, from the FIRST on, instead of the fixed
-// subset, and prints a line of figures for each (scripts/soak).
+// PLIMSOLL_FUZZ=FIRST:COUNT reads COUNT texts of each entry point, from the FIRST on, instead of
+// the fixed subset, and prints a line of figures for each (scripts/soak).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -49,7 +49,8 @@ class MadeExamples {
   MadeExamples() : folder_(std::filesystem::path(testing::TempDir()) / "made-examples") {
     std::filesystem::create_directories(folder_);
     const std::string source = PLIMSOLL_SOURCE_DIR, programs = PLIMSOLL_BIN_DIR;
-    run(fmt::format("{}/planner plan {}/tests/gpt-nano.json --cluster "
+    run(
+        fmt::format("{}/planner plan {}/tests/gpt-nano.json --cluster "
                     "{}/tests/fuzz/examples/cpu-cluster.json --devices 2 -o {} --json",
                     programs, source, source, file("plan")));
     run(fmt::format("{}/planner-run {} --data {}/README.md --steps 4 -o {} --json", programs,
@@ -71,7 +72,8 @@ class MadeExamples {
 std::vector<std::string> examples_of(const EntryPoint& entry) {
   static const MadeExamples made;
   std::vector<std::string> texts;
-  for (const auto& path : example_files(entry, PLIMSOLL_SOURCE_DIR)) texts.push_back(read_file(path));
+  for (const auto& path : example_files(entry, PLIMSOLL_SOURCE_DIR))
+    texts.push_back(read_file(path));
   if (made.has(entry.name)) texts.push_back(read_file(made.file(entry.name)));
   return texts;
 }

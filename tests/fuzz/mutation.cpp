@@ -16,16 +16,51 @@ constexpr std::size_t kMostNodes = 20000;  // of a tree, so that large files are
 
 std::size_t below(Random& random, std::size_t end) { return end == 0 ? 0 : random() % end; }
 
-constexpr std::array<const char*, 24> kNumbers = {
-    "0", "-1", "1", "-0.0", "0.5", "1e308", "1e309", "-1e308", "5e-324", "2147483647", "2147483648",
-    "4294967296", "9007199254740992", "9007199254740993", "9223372036854775807",
-    "9223372036854775808", "-9223372036854775808", "18446744073709551615", "18446744073709551616",
-    "1e18", "1e400", "99999999999999999999999999999999", "3.0000000000000001", "1E+2"};
+constexpr std::array<const char*, 24> kNumbers = {"0",
+                                                  "-1",
+                                                  "1",
+                                                  "-0.0",
+                                                  "0.5",
+                                                  "1e308",
+                                                  "1e309",
+                                                  "-1e308",
+                                                  "5e-324",
+                                                  "2147483647",
+                                                  "2147483648",
+                                                  "4294967296",
+                                                  "9007199254740992",
+                                                  "9007199254740993",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "-9223372036854775808",
+                                                  "18446744073709551615",
+                                                  "18446744073709551616",
+                                                  "1e18",
+                                                  "1e400",
+                                                  "99999999999999999999999999999999",
+                                                  "3.0000000000000001",
+                                                  "1E+2"};
 
-constexpr std::array<const char*, 20> kTokens = {
-    "null", "true", "false", "{}", "[]", "\"\"", "\\u0000", "\xff\xfe", "\xc2\x9b", "\x1b[2J",
-    "</script>", "$(id)", "../../etc/passwd", "=", "\n", ",", "\xe2\x80\xae", "NaN", "Infinity",
-    "%n%s"};
+constexpr std::array<const char*, 20> kTokens = {"null",
+                                                 "true",
+                                                 "false",
+                                                 "{}",
+                                                 "[]",
+                                                 "\"\"",
+                                                 "\\u0000",
+                                                 "\xff\xfe",
+                                                 "\xc2\x9b",
+                                                 "\x1b[2J",
+                                                 "</script>",
+                                                 "$(id)",
+                                                 "../../etc/passwd",
+                                                 "=",
+                                                 "\n",
+                                                 ",",
+                                                 "\xe2\x80\xae",
+                                                 "NaN",
+                                                 "Infinity",
+                                                 "%n%s"};
 
 void add_nodes(Tree& node, std::vector<Tree*>& nodes) {
   if (nodes.size() >= kMostNodes) return;

@@ -181,14 +181,12 @@ def refusals(folder, failures):
                             f"{done.stderr}")
 
 
-def killed(folder, failures):
-    """A process that is killed ends the others."""
-    path = plan(folder, 2, "mp=2")
-    script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && (sleep 2; kill -9 $$) & exec "$@"'
-    done = run("mpirun", "-n", 2, "sh", "-c", script, "sh", programs.BIN / "planner-run-mpi", path,
-               "--data", TEXT, "--steps", 1_000_000, timeout=60)
-    if done.returncode == programs.OK:
-        failures.append("a killed rank went unnoticed")
+def failing(failures):
+    """A process that is killed, stopped or late: the run ends or goes on, and says who it was."""
+    done = run(programs.SOURCE / "scripts/rank-failures", "--ranks", 3, "--rank", 1, "--deadline", 15, "--bin", programs.BIN,
+               timeout=300)
+    if done.returncode != programs.OK:
+        failures.append(f"a failing rank: {done.stdout}{done.stderr}")
 
 
 def main():
@@ -203,7 +201,7 @@ def main():
         calibration(folder, failures)
         resumed(folder, failures)
         refusals(folder, failures)
-        killed(folder, failures)
+        failing(failures)
     print("\n".join(failures) or "ok")
     return 1 if failures else 0
 

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "runtime/comm/mpi/posted_op.h"
+#include "runtime/comm/mpi/rank_status.h"
 #include "runtime/comm/pause.h"
 
 namespace plimsoll {
@@ -25,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kFailureTag = 1;
 constexpr int kForwardTag = 2, kBackwardTag = 3;
+constexpr std::chrono::milliseconds kSignOfLife{100};
 constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
 
 /// Every group and stream that some Program communicates over, in one order on all processes.
@@ -87,6 +89,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   void look_after();
+  void is_waiting(bool waits) {
+    waiting_ = waits;
+    board_.waits(waits);
+  }
   [[noreturn]] void give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op);
 
   MpiWorld& world_;
@@ -102,10 +108,11 @@ class MpiCommunicator final : public Communicator {
   std::vector<PostedOp*> queued_;  ///< their stream has not got there
   std::optional<std::string> failure_;
   std::exception_ptr error_;            ///< of this rank, met by the progress thread
-  std::array<char, 1024> notice_ = {};  ///< of another rank's failure
+  std::array<char, 4096> notice_ = {};  ///< of another rank's failure
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
 
   bool waiting_ = false;  ///< the rank looks after its ops itself
+  RankStatusBoard board_;
   bool stopping_ = false;
   std::condition_variable launched_;
   std::thread progress_;
@@ -117,7 +124,8 @@ MpiCommunicator::MpiCommunicator(MpiWorld& world, std::span<const Program> progr
       grid_(programs[0].grid),
       deadline_(deadline),
       core_each_(std::count(world.hosts().begin(), world.hosts().end(),
-                            world.hosts()[std::size_t(world.index())]) <= available_cores()) {
+                            world.hosts()[std::size_t(world.index())]) <= available_cores()),
+      board_(world.comm()) {
   INVARIANT(grid_.world_size() == world.size(), "one process per rank");
   const std::lock_guard guard(world_.lock());
   check_mpi(MPI_Comm_dup(world.comm(), &transfers_), "copy a communicator");
@@ -143,6 +151,7 @@ MpiCommunicator::~MpiCommunicator() {
   for (const auto& group : groups_) {
     if (group->comm != MPI_COMM_NULL) MPI_Comm_free(&group->comm);
   }
+  board_.release();
   MPI_Comm_free(&transfers_);
   MPI_Comm_free(&failures_);
 }
@@ -233,6 +242,7 @@ Communicator::Ticket MpiCommunicator::launch(PostedOp& op, const CommunicationLa
   free_.pop_back();
   op.label = label;
   op.posted = now();
+  board_.posts(to_text(op.request.kind), label);
   ++op.generation;
   const PostedOp* before = op_of(label.after);
   if (before != nullptr && before->state != PostedOpState::done) {
@@ -314,8 +324,9 @@ void MpiCommunicator::fail(const std::string& reason) {
 void MpiCommunicator::look_after() {
   std::unique_lock guard(world_.lock());
   while (!stopping_) {
+    board_.lives();
     if (failure_ || (moving_.empty() && queued_.empty())) {
-      launched_.wait(guard);
+      launched_.wait_for(guard, kSignOfLife);
       continue;
     }
     try {
@@ -336,17 +347,17 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
   std::unique_lock guard(world_.lock());
   PostedOp* const op = op_of(ticket);
   INVARIANT(op != nullptr, "a ticket is waited for once, by the rank that posted");
-  waiting_ = true;
+  is_waiting(true);
   for (int look = 0; op->state != PostedOpState::done; ++look) {
     try {
       progress();
     } catch (...) {
-      waiting_ = false;
+      is_waiting(false);
       throw;
     }
     if (op->state == PostedOpState::done) break;
     if (failure_) {
-      waiting_ = false;
+      is_waiting(false);
       throw_if_failed();
     }
     const auto waited = Clock::now() - began;
@@ -361,7 +372,7 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
     }
     guard.lock();
   }
-  waiting_ = false;
+  is_waiting(false);
   const CommunicationTimes times{op->posted, op->begin, op->end};
   op->state = PostedOpState::free;
   free_.push_back(std::uint32_t((ticket & 0xffff'ffff) - 1));
@@ -369,14 +380,12 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
 }
 
 void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op) {
-  waiting_ = false;
-  const char* const why = op.state == PostedOpState::queued
-                              ? "its stream is held by an earlier communication"
-                              : "not all have come, or its data is still being moved";
+  const std::string who = board_.describe(deadline_);
+  is_waiting(false);
   const std::string message = fmt::format(
       "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}",
       world_.index(), std::chrono::duration<double>(deadline_).count(), op.label.step + 1,
-      op.label.routine, to_text(op.request), why);
+      op.label.routine, to_text(op.request), who);
   fail(message);
   guard.unlock();
   throw EnvironmentError(message);
