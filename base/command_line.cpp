@@ -2,12 +2,14 @@
 #include "base/command_line.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -51,6 +53,9 @@ std::string without_controls(std::string_view text) {
 int run_program(std::string_view name, const std::function<ExitCode()>& body) {
   try {
     return int(body());
+  } catch (const std::bad_alloc& error) {
+    print_note(fmt::format("{}: the machine has no more memory for it\n", name));
+    return int(exit_code(error));
   } catch (const std::exception& error) {
     print_note(fmt::format("{}: {}\n", name, one_line(error.what())));
     return int(exit_code(error));
@@ -58,9 +63,10 @@ int run_program(std::string_view name, const std::function<ExitCode()>& body) {
 }
 
 void print_result(std::string_view text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (written && std::fflush(stdout) == 0) return;
-  throw EnvironmentError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if (error == 0) error = write_all(STDOUT_FILENO, text);
+  if (error == 0) return;
+  throw EnvironmentError(fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }
 
 void print_note(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 namespace plimsoll {
 
@@ -16,6 +17,7 @@ ExitCode exit_code(const std::exception& error) {
   if (dynamic_cast<const InputError*>(&error) != nullptr) return ExitCode::bad_input;
   if (dynamic_cast<const InfeasibleError*>(&error) != nullptr) return ExitCode::infeasible;
   if (dynamic_cast<const EnvironmentError*>(&error) != nullptr) return ExitCode::environment;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return ExitCode::environment;
   return ExitCode::internal;
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,13 +64,18 @@ class Temporary {
   bool renamed_ = false;
 };
 
-void write_all(int descriptor, std::string_view contents, const std::filesystem::path& path) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(descriptor, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) cannot_write(path, "write", errno);
-    contents.remove_prefix(static_cast<std::size_t>(written));
+/// Calls again while a signal interrupts. Returns the error of a call that failed, else 0.
+template <class Call>
+int error_of(Call call) {
+  while (call() != 0) {
+    if (errno != EINTR) return errno;
   }
+  return 0;
+}
+
+void sync(int descriptor, const std::filesystem::path& path, const char* step) {
+  const int error = error_of([&] { return ::fsync(descriptor); });
+  if (error != 0) cannot_write(path, step, error);
 }
 
 /// Creates a file that did not exist, beside `target`, with the permissions of any new file.
@@ -127,22 +133,39 @@ std::string read_file(const std::filesystem::path& path, Bytes limit) {
   }
 }
 
+int write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) {  // a pipe that does not block, and is full
+      pollfd ready{descriptor, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+      continue;
+    }
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
   const std::filesystem::path target = resolved_target(path);
   auto [temporary_path, raw] = create_beside(target);
   Temporary temporary(std::move(temporary_path));
   Descriptor file(raw);
-  write_all(file.get(), contents, path);
-  if (::fsync(file.get()) != 0) cannot_write(path, "fsync", errno);
-  if (::close(file.release()) != 0) cannot_write(path, "close", errno);
-  if (::rename(temporary.path().c_str(), target.c_str()) != 0) cannot_write(path, "rename", errno);
+  if (const int error = write_all(file.get(), contents)) cannot_write(path, "write", error);
+  sync(file.get(), path, "fsync");
+  // Linux closes a file whose close() a signal interrupts.
+  if (::close(file.release()) != 0 && errno != EINTR) cannot_write(path, "close", errno);
+  const int error = error_of([&] { return ::rename(temporary.path().c_str(), target.c_str()); });
+  if (error != 0) cannot_write(path, "rename", error);
   temporary.keep();
   // Without this the new name may be lost in a power failure, though its bytes are safe.
   const std::filesystem::path folder =
       target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() < 0) cannot_write(path, "open folder", errno);
-  if (::fsync(directory.get()) != 0) cannot_write(path, "fsync folder", errno);
+  sync(directory.get(), path, "fsync folder");
 }
 
 void check_writable(const std::filesystem::path& path) {

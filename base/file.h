@@ -14,6 +14,10 @@ namespace plimsoll {
 std::string read_file(const std::filesystem::path& path,
                       Bytes limit = Bytes(std::int64_t{64} << 20));
 
+/// Writes all bytes to a descriptor, however often signals interrupt. Returns the error of a write
+/// that failed, else 0.
+int write_all(int descriptor, std::string_view bytes);
+
 /// Writes to a temporary file in the same folder, syncs it, renames it over `path` and syncs the
 /// folder. Readers see the old bytes or the new ones, never a part. Throws EnvironmentError.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 #include <utility>
 
 #include "passes/strategy/stage_blocks.h"
@@ -223,10 +222,10 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
   const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
   for (const auto& [kind, calls] : gradient_calls_.at(layout_.producer[segment])) {
-    for (const std::size_t call : std::views::reverse(calls)) {
-      auto port = build_.find_port(call, slot, offset * bytes_of(layout_.gradient_type()));
-      if (!port && !tied) port = build_.find_port(call, slot, Bytes(), entry);
-      if (port) return {call, port};
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+      auto port = build_.find_port(*call, slot, offset * bytes_of(layout_.gradient_type()));
+      if (!port && !tied) port = build_.find_port(*call, slot, Bytes(), entry);
+      if (port) return {*call, port};
     }
   }
   INVARIANT(false, "nobody writes the gradient of " + layout_.segments[segment].parameter);

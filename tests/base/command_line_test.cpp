@@ -22,6 +22,7 @@ TEST(RunProgram, AFailureIsOneLineAndItsCode) {
   EXPECT_EQ(outcome(InputError("f", "/x", "bad")), Outcome(3, "name: f: at /x: bad\n"));
   EXPECT_EQ(outcome(InfeasibleError("no")), Outcome(4, "name: no\n"));
   EXPECT_EQ(outcome(EnvironmentError("full")), Outcome(6, "name: full\n"));
+  EXPECT_EQ(outcome(std::bad_alloc()), Outcome(6, "name: the machine has no more memory for it\n"));
   EXPECT_EQ(outcome(std::runtime_error("bug")), Outcome(1, "name: bug\n"));
   EXPECT_EQ(run_program("name", [] { return ExitCode::outside_tolerance; }), 7);
 }
