@@ -106,7 +106,7 @@ class OpFitter {
     for (std::size_t i = 0; i < ops_.size(); ++i) kinds[ops_[i].kind].push_back(i);
     std::vector<OpFitErrors> result;
     for (const auto& [kind, indices] : kinds) {
-      const auto share = [&](const std::vector<double>& all, double part) {
+      const auto share = [&, &indices = indices](const std::vector<double>& all, double part) {
         std::vector<double> own;
         for (const std::size_t i : indices) own.push_back(all[i]);
         std::sort(own.begin(), own.end());

@@ -130,10 +130,10 @@ RankMeans means_over(const std::vector<RankTimes>& ranks) {
 std::vector<RankTimes> predicted_times(const Plan& plan) {
   std::vector<RankTimes> times;
   for (const auto& [of_class, memory] : predicted_by_class(plan)) {
-    const auto kept =
-        std::find_if(plan.rank_times.begin(), plan.rank_times.end(),
-                     [&](const RankTimes& known) { return known.rank == memory->rank; });
-    times.push_back(kept != plan.rank_times.end() ? *kept : times_of(plan.timeline, memory->rank));
+    const std::int64_t rank = memory->rank;
+    const auto kept = std::find_if(plan.rank_times.begin(), plan.rank_times.end(),
+                                   [&](const RankTimes& known) { return known.rank == rank; });
+    times.push_back(kept != plan.rank_times.end() ? *kept : times_of(plan.timeline, rank));
   }
   return times;
 }
