@@ -30,6 +30,14 @@ std::vector<AddedBackend>& added_backends() {
 
 }  // namespace
 
+std::string to_text(const RowOverflow& overflow) {
+  return fmt::format(
+      "experts {} to {} of layer {} get {} rows in step {}, and there is memory for {}; raise "
+      "expert_rows_percent or give the job a capacity",
+      overflow.first, overflow.last, overflow.position.layer, overflow.rows,
+      overflow.position.step + 1, overflow.most);
+}
+
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at) {
   std::vector<OwnedRange> ranges;
   std::int64_t state_begin = 0;  // state arenas are this rank's parts, one after the other

@@ -60,6 +60,15 @@ struct RunPosition {
   std::int64_t layer = 0;  ///< index of the call's block instance within its block
 };
 
+/// A RowOverflow says which experts of a rank got more rows than there is memory for. Zeros: none.
+struct RowOverflow {
+  std::int64_t rows = 0, most = 0;
+  std::int64_t first = 0, last = 0;  ///< experts
+  RunPosition position;
+};
+/// Says it, and what helps.
+std::string to_text(const RowOverflow& overflow);
+
 /// A Kernel is one prepared op. Its primitives and argument maps exist; only addresses are given
 /// for each run.
 class Kernel {

@@ -39,6 +39,9 @@ struct CommunicationLabel {
   /// arrived. They do so in the first step, to compare it, and in the traced step, to know `begin`
   /// exactly. In other steps `begin` is the arrival of this rank. All ranks set the same value.
   bool described = false;
+  /// The call of a routine to which it belongs, numbered through the steps. Ends of rows that lie
+  /// at one address are the same throughout a call, unless a collective writes them. 0: unknown.
+  std::uint64_t call = 0;
 };
 
 /// The buffers that one rank gives to a collective and gets from it.
@@ -53,7 +56,8 @@ struct CollectiveOperand {
   ExpertRows rows = {};  ///< for collectives of rows
 };
 
-/// One rank's handle. Posting never waits for other ranks; wait() waits up to the deadline.
+/// One rank's handle. wait() waits up to the deadline. Posting waits for other ranks only where
+/// rows of experts lie on a device: until their number is known, up to the deadline, too.
 class Communicator {
  public:
   using Ticket = std::uint64_t;  ///< never 0
@@ -62,9 +66,9 @@ class Communicator {
   virtual std::string_view name() const = 0;
   /// The library that moves the data, with its version: "NCCL 2.28.9". Empty: it is the launcher's.
   virtual std::string library() const { return {}; }
-  /// Posts an all_reduce, reduce_scatter, all_gather, reduce, broadcast, ring_shift or all_to_all
-  /// over the rank's group. reduce changes the root's operand only. Throws std::runtime_error where
-  /// another member posted something else in its place.
+  /// Posts an all_reduce, reduce_scatter, all_gather, reduce, broadcast, ring_shift, all_to_all or
+  /// a collective of rows over the rank's group. reduce changes the root's operand only. Throws
+  /// std::runtime_error where another member posted something else in its place.
   virtual Ticket post_collective(OpKind kind, const CollectiveParams& params,
                                  const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;

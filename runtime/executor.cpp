@@ -102,7 +102,7 @@ struct Executor::State {
   void release(BufferId id);
   void record_memory();
   void record(const PreparedCall& call, const Op& op, const CommunicationTimes& times);
-  void record_rows(const PreparedCall& call, const PreparedOp& op);
+  bool record_rows(const PreparedCall& call, const PreparedOp& op);
   RankMemory memory() const;
 
   const ExecutorOptions options;
@@ -245,7 +245,8 @@ void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first
     const std::uint32_t ended = device->mark();
     device_times.kernels.push_back({trace->intervals.size(), began, ended});
     record(call, *op.op, {});
-    began = ended;
+    // The device idles while the host reads.
+    began = record_rows(call, op) ? device->mark() : ended;
   }
   device->end();
 }
@@ -290,31 +291,45 @@ void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
   record_rows(call, op);
 }
 
-/// Reads what a router's ops have just written.
-void Executor::State::record_rows(const PreparedCall& call, const PreparedOp& op) {
+/// Reads what a router's ops have just written. Returns whether there was something to read.
+bool Executor::State::record_rows(const PreparedCall& call, const PreparedOp& op) {
   const bool forward = op.op->phase == Phase::forward;
   const auto* limit = std::get_if<LimitParams>(&op.op->params);
   const auto* place = std::get_if<PlaceParams>(&op.op->params);
-  if (!forward || (limit == nullptr && place == nullptr)) return;
+  if (!forward || (limit == nullptr && place == nullptr)) return false;
+  const auto read = [&](const std::byte* from, auto values) {
+    const auto bytes = std::as_writable_bytes(std::span(values));
+    if (device != nullptr) {
+      device->read(from, bytes);
+    } else {
+      std::memcpy(bytes.data(), from, bytes.size());
+    }
+    return values;
+  };
   const auto index = std::uint64_t(&call - prepared.calls.data());
   if (routed.empty() || routed.back().call != index) routed.push_back({.call = index});
   const TensorId written = limit != nullptr ? op.op->outputs[0] : op.op->outputs.back();
   const std::int64_t count = elements(call.routine->tensors[written.index()].shape);
-  if (place != nullptr && place->parts > 1)
-    routed.back().rows = reinterpret_cast<const std::int32_t*>(op.outputs.back())[count - 1];
-  if (limit == nullptr || limit->capacity == 0) return;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float chosen = reinterpret_cast<const float*>(op.outputs[0])[i];
-    routed.back().dropped += std::max<std::int64_t>(0, std::int64_t(chosen) - limit->capacity);
+  if (place != nullptr && place->parts > 1) {
+    routed.back().rows =
+        read(op.outputs.back(), std::vector<std::int32_t>(std::size_t(count))).back();
   }
+  if (limit == nullptr || limit->capacity == 0) return true;
+  for (const float chosen : read(op.outputs[0], std::vector<float>(std::size_t(count))))
+    routed.back().dropped += std::max<std::int64_t>(0, std::int64_t(chosen) - limit->capacity);
+  return true;
 }
 
 void Executor::State::post(std::uint32_t index) {
   const PreparedOp& op = prepared.ops[index];
   // A stream runs its communications in order; the communicator keeps that without blocking.
   std::uint32_t& last = last_on_stream[std::size_t(op.op->stream)];
-  const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last], op.op->stream,
-                                 step == 0 || trace != nullptr};
+  const CommunicationLabel label{step,
+                                 routine,
+                                 last == kNone ? 0 : tickets[last],
+                                 op.op->stream,
+                                 step == 0 || trace != nullptr,
+                                 std::uint64_t(step) * prepared.calls.size() + owners[index] + 1};
   last = index;
   for (const BufferId id : op.buffers) ++reading[id.index()];
   if (trace != nullptr) add(traffic, op.traffic);

@@ -123,9 +123,12 @@ class Preparer {
   ExpertRows expert_rows(const PreparedCall& call, const Op& op) const {
     const Tensor &rows = call.routine->tensors[op.inputs[0].index()],
                  &ends = call.routine->tensors[op.inputs[1].index()];
+    const bool shared =
+        op.kind == OpKind::all_gather_rows || op.kind == OpKind::reduce_scatter_rows;
+    const bool back = op.kind == OpKind::return_rows || op.kind == OpKind::reduce_scatter_rows;
+    const Tensor& received = back ? rows : call.routine->tensors[op.outputs[0].index()];
     return {reinterpret_cast<const std::int32_t*>(address(call, op.inputs[1])), ends.shape[1],
-            elements(rows.shape) / rows.shape[0],
-            op.kind == OpKind::all_gather_rows || op.kind == OpKind::reduce_scatter_rows};
+            elements(rows.shape) / rows.shape[0], shared, received.shape[0]};
   }
 
   std::byte* address(const PreparedCall& call, TensorId tensor) const {

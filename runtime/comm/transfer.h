@@ -1,6 +1,7 @@
 // Collectives move data between buffers that one thread can reach, and add it in a fixed order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,6 +18,9 @@ struct ExpertRows {
   const std::int32_t* all_ends = nullptr;
   std::int64_t experts = 0, columns = 0;
   bool shared = false;  ///< each rank has all of the experts
+  /// Rows for which the receiving rank has memory. More are not moved: the run then ends with the
+  /// error of received_ends, which may come behind the exchange.
+  std::int64_t most = 0;
 };
 
 /// MemberData is one member's memory: all elements, and the member's own part, 1/size of them. In
@@ -44,6 +48,7 @@ void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
 /// Rows that lie one after another with a rank that gives them and with one that gets them.
 struct RowRun {
   std::int64_t given = 0, received = 0, count = 0;
+  std::int64_t expert = 0;  ///< among those of the rank that gets them
 };
 /// Calls visit(run) for the rows that member `from` gives to the experts of member `to`, expert by
 /// expert. Those that `to` receives are sorted by expert and then by rank.
@@ -59,7 +64,8 @@ void each_run(const ExpertRows& rows, std::int64_t size, std::int64_t from, std:
   for (std::int64_t expert = own; expert < own + each; ++expert) {
     for (std::int64_t rank = 0; rank < size; ++rank) {
       const std::int64_t first = begin(rank, expert), count = begin(rank, expert + 1) - first;
-      if (rank == from && count > 0) visit(RowRun{first, received, count});
+      const std::int64_t fitting = std::min(count, rows.most - received);
+      if (rank == from && fitting > 0) visit(RowRun{first, received, fitting, expert - own});
       received += count;
     }
   }

@@ -251,10 +251,8 @@ struct OwnExperts {
 
   void check(std::int64_t rows, const RunPosition& position) const {
     if (rows <= most_rows) return;
-    throw EnvironmentError(fmt::format(
-        "experts {} to {} of layer {} get {} rows in step {}, and there is memory for {}; raise "
-        "expert_rows_percent or give the job a capacity",
-        first, first + count - 1, position.layer, rows, position.step + 1, most_rows));
+    throw EnvironmentError(
+        to_text(RowOverflow{rows, most_rows, first, first + count - 1, position}));
   }
 };
 

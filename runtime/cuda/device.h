@@ -13,6 +13,7 @@
 
 namespace plimsoll {
 
+struct RowOverflow;
 struct RunPosition;
 
 /// A CudaDevice is one rank's share of a GPU. Several ranks may share a GPU, and each has streams
@@ -23,6 +24,8 @@ struct CudaDevice {
   /// The position of the call to which a kernel belongs. It is in device memory and written on
   /// `stream` before a call's kernels run, so that captured graphs stay valid.
   const RunPosition* position = nullptr;
+  /// In host memory: the first kernel that finds more rows than fit says so here.
+  RowOverflow* overflow = nullptr;
   /// Scratch memory of libraries in device memory, with the Framework's size. A kernel may use all
   /// of it while it runs, and keeps nothing in it.
   std::span<std::byte> workspace;

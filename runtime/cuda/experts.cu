@@ -232,22 +232,35 @@ __global__ void limit(Limiting p, const std::int32_t* chosen, float* counts, std
   }
 }
 
+/// The experts of this rank, and the rows for which it has memory.
+struct OwnExperts {
+  std::int64_t first, count, most_rows;
+};
+
+OwnExperts own_experts(const CudaRequest& request, std::int64_t count) {
+  const auto params = request.params<PlaceParams>();
+  const std::int64_t before = params.parts > 1 ? request.context.at[std::size_t(Axis::ep)] : 0;
+  return {before * count, count, params.rows};
+}
+
 /// A Placing is the work of place_choices.
 struct Placing {
-  std::int64_t choices, first, count;  ///< count: the experts of this rank
+  std::int64_t choices;
+  OwnExperts own;
 };
 
 /// Walks over the choices of expert blockIdx.x of this rank. Writes rows from `row` on where `rows`
-/// is given, and returns the number of rows.
+/// is given and they fit, and returns the number of rows.
 __device__ std::int64_t walk(const Placing& p, const std::int32_t* chosen, std::int64_t row,
                              std::int32_t* rows) {
-  const std::int64_t expert = p.first + blockIdx.x, first = row;
+  const std::int64_t expert = p.own.first + blockIdx.x, first = row;
   const unsigned before_lane = (1u << threadIdx.x) - 1;
   for (std::int64_t from = 0; from < p.choices; from += kWarp) {
     const std::int64_t i = from + threadIdx.x;
     const bool hit = i < p.choices && chosen[i] == expert;
     const unsigned hits = __ballot_sync(kFullWarp, hit);
-    if (rows != nullptr && hit) rows[i] = std::int32_t(row + __popc(hits & before_lane));
+    const std::int64_t next = row + __popc(hits & before_lane);
+    if (rows != nullptr && hit && next < p.own.most_rows) rows[i] = std::int32_t(next);
     row += __popc(hits);
   }
   return row - first;
@@ -265,9 +278,27 @@ __global__ void count_rows(Placing p, const std::int32_t* chosen, std::int32_t* 
   if (threadIdx.x == 0) numbers[blockIdx.x] = std::int32_t(rows);
 }
 
-__global__ void add_up(Placing p, const std::int32_t* numbers, std::int32_t* ends) {
-  std::int32_t end = 0;
-  for (std::int64_t e = 0; e < p.count; ++e) ends[e] = end += numbers[e];
+/// Stores where the rows of an expert end. Rows for which there is no memory are left out, and
+/// `overflow` says that they came.
+__device__ void store_end(const OwnExperts& own, std::int64_t expert, std::int64_t end,
+                          const RunPosition* position, RowOverflow* overflow, std::int32_t* ends) {
+  ends[expert] = std::int32_t(end < own.most_rows ? end : own.most_rows);
+  const bool last = expert == own.count - 1;
+  if (!last || end <= own.most_rows || overflow->rows > 0) return;
+  overflow->position = *position;
+  overflow->most = own.most_rows;
+  overflow->first = own.first;
+  overflow->last = own.first + expert;
+  overflow->rows = end;
+}
+
+__global__ void add_up(Placing p, const std::int32_t* numbers, const RunPosition* position,
+                       RowOverflow* overflow, std::int32_t* ends) {
+  std::int64_t end = 0;
+  for (std::int64_t e = 0; e < p.own.count; ++e) {
+    end += numbers[e];
+    store_end(p.own, e, end, position, overflow, ends);
+  }
 }
 
 __global__ void give_rows(Placing p, const std::int32_t* chosen, const std::int32_t* ends,
@@ -275,16 +306,17 @@ __global__ void give_rows(Placing p, const std::int32_t* chosen, const std::int3
   walk(p, chosen, blockIdx.x > 0 ? ends[blockIdx.x - 1] : 0, rows);
 }
 
-/// Where the rows of each expert end that all ranks give it together.
-__global__ void sum_ends(std::int64_t ranks, std::int64_t experts, const std::int32_t* all_ends,
-                         std::int32_t* ends) {
-  std::int32_t row = 0;
-  for (std::int64_t e = 0; e < experts; ++e) {
+/// Where the rows of each expert of this rank end that all ranks give it together.
+__global__ void sum_ends(std::int64_t ranks, std::int64_t experts, OwnExperts own,
+                         const std::int32_t* all_ends, const RunPosition* position,
+                         RowOverflow* overflow, std::int32_t* ends) {
+  std::int64_t row = 0;
+  for (std::int64_t e = 0; e < own.count; ++e) {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      const std::int32_t* from = all_ends + rank * experts + e;
-      row += *from - (e > 0 ? from[-1] : 0);
+      const std::int32_t* from = all_ends + rank * experts + own.first + e;
+      row += *from - (own.first + e > 0 ? from[-1] : 0);
     }
-    ends[e] = row;
+    store_end(own, e, row, position, overflow, ends);
   }
 }
 
@@ -399,18 +431,18 @@ CudaKernelPointer prepare_limit_choices(const CudaRequest& request) {
 CudaKernelPointer prepare_place_choices(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& chosen = request.input(0).shape;
-  const Placing placing{
-      .choices = chosen[0] * chosen[1], .first = 0, .count = request.output_elements(1)};
+  const Placing placing{chosen[0] * chosen[1], own_experts(request, request.output_elements(1))};
   DeviceScratch scratch(request);
-  auto* numbers = scratch.take_values<std::int32_t>(placing.count);
+  auto* numbers = scratch.take_values<std::int32_t>(placing.own.count);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     const auto* ids = input_at<std::int32_t>(in, 0);
     auto *rows = output_at<std::int32_t>(out, 0), *ends = output_at<std::int32_t>(out, 1);
-    const auto experts = unsigned(placing.count);
+    const auto experts = unsigned(placing.own.count);
     // Choices that were dropped have no row.
     launch(device.stream, experts, kWarp, 0, drop_all, placing, rows);
     launch(device.stream, experts, kWarp, 0, count_rows, placing, ids, numbers);
-    launch(device.stream, 1, 1, 0, add_up, placing, numbers, ends);
+    launch(device.stream, 1, 1, 0, add_up, placing, numbers, device.position, device.overflow,
+           ends);
     launch(device.stream, experts, kWarp, 0, give_rows, placing, ids, ends, rows);
   });
 }
@@ -418,9 +450,10 @@ CudaKernelPointer prepare_place_choices(const CudaRequest& request) {
 CudaKernelPointer prepare_received_ends(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t ranks = request.input(0).shape[0], experts = request.input(0).shape[1];
+  const OwnExperts own = own_experts(request, request.output_elements(0));
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    launch(device.stream, 1, 1, 0, sum_ends, ranks, experts, input_at<std::int32_t>(in, 0),
-           output_at<std::int32_t>(out, 0));
+    launch(device.stream, 1, 1, 0, sum_ends, ranks, experts, own, input_at<std::int32_t>(in, 0),
+           device.position, device.overflow, output_at<std::int32_t>(out, 0));
   });
 }
 

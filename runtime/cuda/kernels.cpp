@@ -67,11 +67,6 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
         return Verdict::no("flash attention of the cuda backend has no dropout");
       break;
     }
-    case OpKind::place_choices:
-    case OpKind::received_ends:  // rows are exchanged by ranks with host memory only
-      if (std::get<PlaceParams>(op.params).parts > 1)
-        return Verdict::no("the cuda backend has all experts on each rank");
-      break;
     default:
       break;
   }

@@ -5,9 +5,12 @@
 
 #include <array>
 #include <cmath>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "runtime/backend.h"
 #include "runtime/cuda/movement.h"
 
@@ -47,6 +50,9 @@ CudaQueue::CudaQueue(int index) : device_(open_device(index)) {
   check(cudaStreamCreateWithFlags(&device_.stream, cudaStreamNonBlocking), "a stream");
   position_ = DeviceMemory(Bytes(sizeof(RunPosition)));
   device_.position = position_.as<RunPosition>();
+  void* overflow = nullptr;
+  check(cudaHostAlloc(&overflow, sizeof(RowOverflow), cudaHostAllocMapped), "memory of the host");
+  device_.overflow = new (overflow) RowOverflow();
 }
 
 // Nobody is left to tell what fails here.
@@ -57,6 +63,7 @@ CudaQueue::~CudaQueue() {
   }
   for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
   if (device_.stream != nullptr) static_cast<void>(cudaStreamDestroy(device_.stream));
+  static_cast<void>(cudaFreeHost(device_.overflow));
 }
 
 void CudaQueue::use() const { check(cudaSetDevice(device_.index), "the rank's GPU"); }
@@ -93,6 +100,7 @@ void CudaQueue::read(const std::byte* from, std::span<std::byte> values) {
 
 void CudaQueue::finish(std::chrono::milliseconds deadline, std::string_view what) {
   plimsoll::finish(device_.stream, deadline, what);
+  if (device_.overflow->rows > 0) throw EnvironmentError(to_text(*device_.overflow));
 }
 
 bool CudaQueue::begin(std::uint32_t number, const RunPosition& position, bool may_replay) {
@@ -150,6 +158,41 @@ void CudaQueue::gather(Bytes part, std::span<const MemberData> members) {
   }
 }
 
+void CudaQueue::move_rows(OpKind kind, DType dtype, std::span<const MemberData> members) {
+  const auto size = std::int64_t(members.size());
+  ExpertRows rows = members[0].rows;  // each rank has the same ends
+  std::vector<std::int32_t> all_ends(std::size_t(size * rows.experts));
+  read(reinterpret_cast<const std::byte*>(rows.all_ends),
+       std::as_writable_bytes(std::span(all_ends)));
+  rows.all_ends = all_ends.data();
+  const Bytes row = bytes_of(dtype) * rows.columns;
+  const auto at = [&](std::byte* base, std::int64_t index) { return base + (row * index).count(); };
+  std::array<const std::byte*, kMostLocalMembers> sources;
+  for (std::int64_t from = 0; from < size; ++from) {
+    const MemberData& giver = members[std::size_t(from)];
+    if (kind == OpKind::reduce_scatter_rows) {
+      each_run(rows, size, from, 0, [&](const RowRun& run) {
+        for (std::size_t i = 0; i < members.size(); ++i)
+          sources[i] = at(members[i].whole, run.received);
+        reduce_in_order(device_, Reduction::sum, dtype, run.count * rows.columns,
+                        std::span(sources).first(members.size()),
+                        std::array{at(giver.part, run.given)});
+      });
+      continue;
+    }
+    for (std::int64_t to = 0; to < size; ++to) {
+      const MemberData& taker = members[std::size_t(to)];
+      each_run(rows, size, from, to, [&](const RowRun& run) {
+        if (kind == OpKind::return_rows) {
+          copy(at(giver.part, run.given), at(taker.whole, run.received), row * run.count);
+        } else {
+          copy(at(taker.part, run.received), at(giver.whole, run.given), row * run.count);
+        }
+      });
+    }
+  }
+}
+
 void CudaQueue::move(OpKind kind, const CollectiveParams& params, DType dtype,
                      std::int64_t elements, std::span<const MemberData> members) {
   const auto count = std::int64_t(members.size());
@@ -163,6 +206,7 @@ void CudaQueue::move(OpKind kind, const CollectiveParams& params, DType dtype,
     throw EnvironmentError(
         fmt::format("at most {} ranks can share a GPU, not {}", kMostLocalMembers, count));
   }
+  if (moves_rows(kind)) return move_rows(kind, dtype, members);
   const MemberData& root = members[std::size_t(params.root)];
   const Bytes whole = bytes_of(dtype) * elements, part = bytes_of(dtype) * (elements / count);
   std::array<const std::byte*, kMostLocalMembers> sources;

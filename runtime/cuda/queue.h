@@ -52,6 +52,7 @@ class CudaQueue final : public RankDevice {
     cudaGraphExec_t graph = nullptr;
   };
   void gather(Bytes part, std::span<const MemberData> members);
+  void move_rows(OpKind kind, DType dtype, std::span<const MemberData> members);
 
   CudaDevice device_;
   bool reaches_others_ = true;  ///< whether it can read the memory of all GPUs of the host

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -159,6 +160,151 @@ TEST_F(Nccl, RingsAndExchangesOfParts) {
   });
 }
 
+/// How many rows rank `rank` gives expert `expert`: for some pairs none.
+std::int64_t rows_given(std::int64_t rank, std::int64_t expert) { return (3 * rank + expert) % 3; }
+
+/// Every rank's ends of the rows that it gives each of `experts`.
+std::vector<std::int32_t> ends_of_all(std::int64_t ranks, std::int64_t experts) {
+  std::vector<std::int32_t> all_ends;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::int32_t end = 0;
+    for (std::int64_t e = 0; e < experts; ++e)
+      all_ends.push_back(end += std::int32_t(rows_given(rank, e)));
+  }
+  return all_ends;
+}
+
+/// Programs that name collectives of rows.
+std::vector<Program> programs_of_rows(const Grid& grid, const Group& group) {
+  std::vector<Program> programs = programs_of(grid, group);
+  programs[0].routines[0].ops[0].stream = Stream::experts;
+  return programs;
+}
+
+// 4 ranks of 300 experts each exchange more at once than a group of NCCL takes.
+TEST_F(Nccl, RowsGoToTheRanksOfTheirExpertsAndBack) {
+  const Grid grid = grid_of(4, 1, 1);
+  const Group group{{Axis::mp}, false};
+  constexpr std::int64_t kRanks = 4, kExperts = 1200, kColumns = 2, kMost = 2000;
+  const std::vector<std::int32_t> all_ends = ends_of_all(kRanks, kExperts);
+  on_gpus(kRanks, [&](Processes& processes, RankDevice& device) {
+    const auto communicator =
+        processes.make_communicator(programs_of_rows(grid, group), kPatient, &device);
+    const std::int64_t rank = processes.index();
+    const auto allocate = [&](std::int64_t values) { return device.allocate(Bytes(values * 4)); };
+    std::byte *const ends = allocate(kRanks * kExperts), *const own = allocate(kMost * kColumns),
+                     *const got = allocate(kMost * kColumns);
+    device.write(ends, std::as_bytes(std::span(all_ends)));
+    const std::vector<float> before = values_of(rank, kMost * kColumns);
+    device.write(own, std::as_bytes(std::span(before)));
+    CommunicationLabel label{0, "test", 0};
+    label.stream = Stream::experts;
+    const auto run = [&](OpKind kind, bool shared, std::byte* from, std::byte* to) {
+      CollectiveOperand operand{DType::f32, kMost * kColumns, from, to};
+      operand.rows = {reinterpret_cast<const std::int32_t*>(ends), kExperts, kColumns, shared,
+                      kMost};
+      communicator->wait(
+          communicator->post_collective(kind, CollectiveParams{group}, operand, label));
+      return read(device, to, kMost * kColumns);
+    };
+    /// Rows of experts [first, last), by expert and then by rank.
+    const auto sorted = [&](std::int64_t first, std::int64_t last) {
+      std::vector<float> values;
+      for (std::int64_t e = first; e < last; ++e) {
+        for (std::int64_t from = 0; from < kRanks; ++from) {
+          const std::vector<float> rows = values_of(from, kMost * kColumns);
+          const std::int64_t end = all_ends[std::size_t(from * kExperts + e)] * kColumns;
+          const std::int64_t begin = end - rows_given(from, e) * kColumns;
+          values.insert(values.end(), rows.begin() + begin, rows.begin() + end);
+        }
+      }
+      return values;
+    };
+    const auto expect_begins = [&](const std::vector<float>& values,
+                                   const std::vector<float>& expected) {
+      ASSERT_LE(expected.size(), values.size());
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values.begin())) << "rank " << rank;
+    };
+    const std::int64_t mine = kExperts / kRanks;
+    expect_begins(run(OpKind::exchange_rows, false, own, got),
+                  sorted(rank * mine, rank * mine + mine));
+    std::vector<float> given = before;
+    given.resize(std::size_t(all_ends[std::size_t((rank + 1) * kExperts - 1)] * kColumns));
+    device.fill(own, 0, Bytes(kMost * kColumns * 4));
+    expect_begins(run(OpKind::return_rows, false, got, own), given);
+    for (std::byte* memory : {ends, own, got}) device.free(memory);
+  });
+}
+
+TEST_F(Nccl, RowsOfAllRanksAreGatheredAndSummed) {
+  const Grid grid = grid_of(3, 1, 1);
+  const Group group{{Axis::mp}, false};
+  constexpr std::int64_t kRanks = 3, kExperts = 4, kMost = 16;
+  const std::vector<std::int32_t> all_ends = ends_of_all(kRanks, kExperts);
+  on_gpus(kRanks, [&](Processes& processes, RankDevice& device) {
+    const auto communicator =
+        processes.make_communicator(programs_of_rows(grid, group), kPatient, &device);
+    const std::int64_t rank = processes.index();
+    std::byte *const ends = device.allocate(Bytes(kRanks * kExperts * 4)),
+                     *const own = device.allocate(Bytes(kMost * 4)),
+                     *const all = device.allocate(Bytes(kMost * 4));
+    device.write(ends, std::as_bytes(std::span(all_ends)));
+    const std::vector<float> before = values_of(rank, kMost);
+    device.write(own, std::as_bytes(std::span(before)));
+    CommunicationLabel label{0, "test", 0};
+    label.stream = Stream::experts;
+    label.call = 1;  // ends are read once
+    const auto run = [&](OpKind kind, std::byte* from, std::byte* to) {
+      CollectiveOperand operand{DType::f32, kMost, from, to};
+      operand.rows = {reinterpret_cast<const std::int32_t*>(ends), kExperts, 1, true, kMost};
+      communicator->wait(
+          communicator->post_collective(kind, CollectiveParams{group}, operand, label));
+      return read(device, to, kMost);
+    };
+    const std::vector<float> together = run(OpKind::all_gather_rows, own, all);
+    std::size_t row = 0;
+    for (std::int64_t e = 0; e < kExperts; ++e) {
+      for (std::int64_t from = 0; from < kRanks; ++from) {
+        const std::int64_t end = all_ends[std::size_t(from * kExperts + e)];
+        for (std::int64_t i = end - rows_given(from, e); i < end; ++i)
+          EXPECT_EQ(together[row++], values_of(from, kMost)[std::size_t(i)]) << "rank " << rank;
+      }
+    }
+    const std::vector<float> sums = run(OpKind::reduce_scatter_rows, all, own);
+    const std::int64_t count = all_ends[std::size_t((rank + 1) * kExperts - 1)];
+    for (std::int64_t i = 0; i < count; ++i)
+      EXPECT_EQ(sums[std::size_t(i)], kRanks * values_of(rank, kMost)[std::size_t(i)]);
+    for (std::byte* memory : {ends, own, all}) device.free(memory);
+  });
+}
+
+TEST_F(Nccl, RowsWaitForTheirNumberUpToTheDeadline) {
+  const Grid grid = grid_of(2, 1, 1);
+  const Group group{{Axis::mp}, false};
+  std::string said;
+  on_gpus(2, [&](Processes& processes, RankDevice& device) {
+    const auto communicator =
+        processes.make_communicator(programs_of_rows(grid, group), milliseconds(200), &device);
+    if (processes.index() == 1) return;
+    std::byte* const data = device.allocate(Bytes(64));
+    CommunicationLabel label{0, "test", 0};
+    label.stream = Stream::experts;
+    communicator->post_collective(OpKind::all_gather, CollectiveParams{group},
+                                  {DType::i32, 8, data}, label);
+    CollectiveOperand operand{DType::f32, 4, data, data};
+    operand.rows = {reinterpret_cast<const std::int32_t*>(data), 4, 1, false, 4};
+    try {
+      communicator->post_collective(OpKind::exchange_rows, CollectiveParams{group}, operand, label);
+    } catch (const EnvironmentError& error) {
+      said = error.what();
+    }
+    communicator->abort("test");
+  });
+  EXPECT_NE(said.find("rank 0 waited longer than the deadline of 0.2 s"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("exchange_rows of 4 elements"), std::string::npos) << said;
+}
+
 TEST_F(Nccl, TransfersBothWaysBetweenStages) {
   const Grid grid = grid_of(1, 2, 2);
   on_gpus(4, [&](Processes& processes, RankDevice& device) {
@@ -226,26 +372,50 @@ TEST_F(Nccl, TwoRanksOnOneGpuAreRefused) {
 }
 
 struct Case {
-  std::string name, strategy;
+  std::string name, strategy, model = "gpt-nano";
+  double capacity = 0;
 };
 
 class NcclTraining : public Nccl, public testing::WithParamInterface<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Strategies, NcclTraining,
-    testing::Values(Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"MpPp", "mp=2,pp=2"},
-                    Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"},
-                    Case{"Ring", "cp=4"},
-                    Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"}),
+    testing::Values(
+        Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"MpPp", "mp=2,pp=2"},
+        Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"}, Case{"Ring", "cp=4"},
+        Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"},
+        Case{"Experts", "dp=2,ep=2,expert_rows_percent=200", "expert-nano"},
+        Case{"ExpertsOfFourGathered", "dp=4,ep=4,expert_dispatch=all_gather", "expert-nano"},
+        Case{"ExpertsCapacity", "dp=4,ep=4,expert_rows_percent=400", "expert-nano", 0.75},
+        Case{"ExpertsTogether",
+             "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200", "expert-nano"},
+        Case{"ExpertsInTurns", "dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true",
+             "expert-nano"}),
     [](const auto& info) { return info.param.name; });
+
+/// Losses of one rank.
+std::vector<double> losses_of_one(const Job& job, TrainOptions options) {
+  static std::map<double, std::vector<double>> by_capacity;
+  std::vector<double>& losses = by_capacity[job.experts->capacity];
+  if (!losses.empty()) return losses;
+  options.checking = false;
+  const Framework framework = bundled_framework();
+  const auto one = lower({job, parse_strategy("micro_batch=4"), framework});
+  return losses = train(one, job, framework, nano_text(), options).measured.losses;
+}
 
 // The emulation sums in rank order, too: bit by bit what ranks that share a GPU compute.
 TEST_P(NcclTraining, LosesAndBytesOfTheLocalCommunicator) {
-  Strategy strategy = parse_strategy(GetParam().strategy);
+  const Case& c = GetParam();
+  Strategy strategy = parse_strategy(c.strategy);
   strategy.grad_bucket_bytes = Bytes(64 << 10);
-  strategy.micro_batch = 4 / (strategy.dp * strategy.sharding_degree * 2);
-  Job job = read_job(tests_folder() / "gpt-nano.json");
-  job.global_batch = 4;
+  Job job = read_job(tests_folder() / (c.model + ".json"));
+  job.global_batch = job.experts ? 8 : 4;
+  if (job.experts) {
+    job.experts->capacity = c.capacity;
+    job.experts->shared_ffn_hidden = 8;
+  }
+  strategy.micro_batch = job.global_batch / (strategy.dp * strategy.sharding_degree * 2);
   const Framework framework = bundled_framework();
   const std::vector<Program> programs = lower({job, strategy, framework});
   TrainOptions options;
@@ -264,6 +434,11 @@ TEST_P(NcclTraining, LosesAndBytesOfTheLocalCommunicator) {
                    });
   EXPECT_EQ(nccl.communicator, "nccl");
   EXPECT_EQ(nccl.losses, local.losses);
+  if (job.experts) {  // every way of sharing experts out trains the same model
+    const std::vector<double> one = losses_of_one(job, options);
+    for (std::size_t step = 0; step < 3; ++step)
+      EXPECT_NEAR(nccl.losses[step], one[step], 1e-5 * one[step]);
+  }
   EXPECT_EQ(nccl.gradient_norms, local.gradient_norms);
   ASSERT_EQ(nccl.timeline.memory.size(), local.timeline.memory.size());
   for (std::size_t i = 0; i < nccl.timeline.memory.size(); ++i)

@@ -21,6 +21,7 @@ struct Case {
   std::string name, model, strategy;
   DType precision = DType::f32;
   bool flash = false;  ///< lowered for GPUs
+  double capacity = 0;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -28,6 +29,13 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 Job job_of(const Case& c) {
   Job job = read_job(tests_folder() / (c.model + ".json"));
   job.global_batch = 4;
+  if (job.experts) {
+    job.global_batch = 8;
+    job.experts->capacity = c.capacity;
+    job.experts->shared_ffn_hidden = 8;
+    job.experts->balance_loss = 0.01;
+    job.experts->selection_bias = 0.05;  // enough to change choices of the next step
+  }
   job.precision = c.precision;
   return job;
 }
@@ -35,7 +43,7 @@ Job job_of(const Case& c) {
 Strategy strategy_of(const Case& c) {
   Strategy strategy = c.strategy.empty() ? Strategy{} : parse_strategy(c.strategy);
   strategy.grad_bucket_bytes = Bytes(64 << 10);
-  strategy.micro_batch = 4 / (strategy.dp * strategy.sharding_degree * 2);
+  strategy.micro_batch = job_of(c).global_batch / (strategy.dp * strategy.sharding_degree * 2);
   return strategy;
 }
 
@@ -75,7 +83,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Ring", "llama-nano", "cp=2", DType::f32, true},
                     Case{"RingBf16", "llama-nano", "cp=2", DType::bf16, true},
                     Case{"KeysGathered", "gpt-nano", "cp=2,context_exchange=all_gather"},
-                    Case{"HeadsExchanged", "llama-nano", "cp=2,context_exchange=all_to_all"}),
+                    Case{"HeadsExchanged", "llama-nano", "cp=2,context_exchange=all_to_all"},
+                    Case{"Experts", "expert-nano", "dp=2,ep=2,expert_rows_percent=200", DType::f32,
+                         false, 0.75},
+                    Case{"ExpertsTogether", "expert-nano",
+                         "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200"}),
     [](const auto& info) { return info.param.name; });
 
 // Sums are taken in another order, and a few functions are other approximations: losses of f32
@@ -95,11 +107,29 @@ TEST_P(CudaTraining, LosesAsTheCpuBackendDoesInThePredictedBytes) {
         << "step " << step;
   }
   EXPECT_EQ(cuda.measured.backend, "cuda");
+  EXPECT_EQ(cuda.measured.experts, cpu.measured.experts);
   const auto programs = lower({job_of(c), strategy_of(c), framework_of(c)});
   for (const RankMemory& counted : cuda.measured.timeline.memory) {
     const Coordinates at = programs[0].grid.coordinates(counted.rank);
     const Program& program = programs[class_of(programs, at)];
     EXPECT_EQ(counted.peak, memory_peak(program).peak) << "rank " << counted.rank;
+  }
+}
+
+// Kernels do not throw: they keep the rows that fit, and tell the host.
+TEST(CudaExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
+  for (const char* dispatch : {"all_to_all", "all_gather"}) {
+    std::string said;
+    try {
+      run_on_cuda({"", "expert-nano",
+                   std::string("dp=4,ep=4,expert_rows_percent=100,expert_dispatch=") + dispatch});
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find(" of layer "), std::string::npos) << said;
+    EXPECT_NE(said.find("; raise expert_rows_percent or give the job a capacity"),
+              std::string::npos)
+        << said;
   }
 }
 

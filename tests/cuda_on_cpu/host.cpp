@@ -229,6 +229,18 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
+  if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
+  *memory = std::malloc(size);
+  return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
+  std::free(memory);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t size, cudaMemcpyKind) {
   if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
   std::memcpy(to, from, size);

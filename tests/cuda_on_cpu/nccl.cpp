@@ -85,6 +85,7 @@ struct Grouped {
   cudaStream_t stream = nullptr;
   std::function<ncclResult_t()> arrive;
 };
+constexpr std::size_t kMostOfGroup = 2048;
 thread_local int groups = 0;
 thread_local std::vector<Grouped> grouped;
 
@@ -92,6 +93,10 @@ thread_local std::vector<Grouped> grouped;
 /// do not wait for each other.
 ncclResult_t begin(cudaStream_t stream, std::function<ncclResult_t()> arrive) {
   if (groups > 0) {
+    if (grouped.size() == kMostOfGroup) {
+      complaint = "a group has too many operations";
+      return ncclInvalidUsage;
+    }
     grouped.push_back({stream, std::move(arrive)});
     return ncclSuccess;
   }

@@ -31,13 +31,13 @@ struct Rows {
   std::int64_t last(std::int64_t rank, std::int64_t expert) const {
     return ends[std::size_t(rank * kExperts + expert)];
   }
-  void move(OpKind kind, std::vector<std::vector<float>>& from,
-            std::vector<std::vector<float>>& to) const {
+  void move(OpKind kind, std::vector<std::vector<float>>& from, std::vector<std::vector<float>>& to,
+            std::int64_t most = kMost) const {
     std::vector<MemberData> members;
     for (std::size_t i = 0; i < kRanks; ++i) {
       members.push_back({reinterpret_cast<std::byte*>(from[i].data()),
                          reinterpret_cast<std::byte*>(to[i].data()),
-                         {ends.data(), kExperts, kColumns, true}});
+                         {ends.data(), kExperts, kColumns, true, most}});
     }
     move_collective(kind, {}, DType::f32, kMost * kColumns, members);
   }
@@ -67,6 +67,23 @@ TEST(ExpertRows, OfAllRanksAreSortedByExpertAndThenByRank) {
       for (const std::vector<float>& all : rows.all) {
         for (std::int64_t c = 0; c < kColumns; ++c)
           EXPECT_EQ(at(all, together, c), at(rows.own[rank], row, c));
+      }
+    });
+  }
+}
+
+// A rank that gets more rows than it has memory for must not write behind it before the run ends.
+TEST(ExpertRows, WithoutMemoryAreNotMoved) {
+  std::mt19937_64 random(3);
+  for (std::int64_t most = 0; most < 12; ++most) {
+    Rows rows(random);
+    const std::vector<std::vector<float>> before = rows.all;
+    rows.move(OpKind::all_gather_rows, rows.own, rows.all, most);
+    rows.each([&](std::size_t rank, std::int64_t row, std::int64_t together) {
+      for (std::size_t i = 0; i < kRanks; ++i) {
+        const float expected =
+            together < most ? at(rows.own[rank], row, 0) : at(before[i], together, 0);
+        EXPECT_EQ(at(rows.all[i], together, 0), expected);
       }
     });
   }

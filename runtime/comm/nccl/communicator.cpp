@@ -8,11 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "graph/op_table.h"
+#include "runtime/comm/nccl/exchange.h"
 #include "runtime/comm/nccl/groups.h"
 #include "runtime/comm/nccl/library.h"
 #include "runtime/comm/transfer.h"
@@ -23,29 +26,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-ncclDataType_t data_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::i32:
-      return ncclInt32;
-    case DType::u8:
-    case DType::e4m3:  // simulated only
-    case DType::e5m2:
-      return ncclUint8;
-  }
-  return ncclFloat32;
-}
-
 struct Collective {
   Group group;
   Stream stream;
-  std::int64_t index = 0, size = 0;  ///< this rank's, and how many there are
-  ncclComm_t comm = nullptr;
+  NcclMember member;
 };
 struct Pair {
   TransferChannel channel;
@@ -90,9 +74,15 @@ class NcclCommunicator final : public Communicator {
   ncclComm_t make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
   void settle(ncclComm_t comm, std::string_view what) const;
+  [[noreturn]] void give_up(std::string_view what) const;
   Pair& pair_of(const TransferChannel& channel);
+  /// Calls call(stream, i) for each i below `groups`, within a group of NCCL.
   Ticket enqueue(ncclComm_t comm, const CommunicationLabel& label, std::string what,
-                 const std::function<ncclResult_t(cudaStream_t)>& call);
+                 const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call,
+                 std::int64_t groups = 1);
+  void finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) const;
+  std::span<const std::int32_t> read_ends(const NcclMember& member, const ExpertRows& rows,
+                                          const CommunicationLabel& label, std::string_view what);
   std::uint32_t free_op();
   /// `at` is when `since` was reached.
   Picoseconds time_of(cudaEvent_t event, cudaEvent_t since, Picoseconds at) const;
@@ -106,7 +96,11 @@ class NcclCommunicator final : public Communicator {
   std::vector<Collective> collectives_;
   std::vector<Pair> pairs_;
   std::array<cudaStream_t, kStreams> streams_ = {};
-  cudaEvent_t origin_ = nullptr;  ///< reached at origin_at_
+  cudaEvent_t origin_ = nullptr;    ///< reached at origin_at_
+  cudaEvent_t gathered_ = nullptr;  ///< the ends of rows are there
+  /// Ends of rows that were read in call `ends_call_`, by where they lie on the device.
+  std::map<const std::int32_t*, std::vector<std::int32_t>> ends_;
+  std::uint64_t ends_call_ = 0;
   Picoseconds origin_at_;
   std::vector<PostedOp> ops_;  ///< by ticket index
   std::vector<std::uint32_t> free_;
@@ -128,7 +122,7 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
     const ncclComm_t comm = split(ranks);
     if (comm == nullptr) continue;
     const auto index = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
-    collectives_.push_back({group, stream, index, std::int64_t(ranks.size()), comm});
+    collectives_.push_back({group, stream, {comm, index, std::int64_t(ranks.size())}});
   }
   for (const TransferChannel& channel : transfer_channels(programs)) {
     const std::vector<std::int64_t> ends = ends_of(grid_, channel, rank_);
@@ -141,6 +135,7 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
   for (cudaStream_t& stream : streams_)
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
   check(cudaEventCreateWithFlags(&origin_, cudaEventDefault), "an event");
+  check(cudaEventCreateWithFlags(&gathered_, cudaEventDisableTiming), "an event");
   check(cudaEventRecord(origin_, queue_.device().stream), "recording an event");
   queue_.finish(deadline_, "the start of the GPU's clock");
   origin_at_ = now();
@@ -166,7 +161,7 @@ NcclCommunicator::~NcclCommunicator() {
     for (cudaEvent_t event : {op.posted, op.begin, op.end})
       static_cast<void>(cudaEventDestroy(event));
   }
-  static_cast<void>(cudaEventDestroy(origin_));
+  for (cudaEvent_t event : {origin_, gathered_}) static_cast<void>(cudaEventDestroy(event));
   for (cudaStream_t stream : streams_) static_cast<void>(cudaStreamDestroy(stream));
 }
 
@@ -208,12 +203,26 @@ void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) const {
     check_nccl(nccl().async_error(comm, &state), what);
     check_nccl(state, what);
     if (state != ncclInProgress) return;
-    if (Clock::now() > until) {
-      throw EnvironmentError(
-          fmt::format("rank {} waited longer than the deadline of {} s for NCCL "
-                      "to {}",
-                      rank_, std::chrono::duration<double>(deadline_).count(), what));
-    }
+    if (Clock::now() > until) give_up(what);
+    std::this_thread::yield();
+  }
+}
+
+void NcclCommunicator::give_up(std::string_view what) const {
+  throw EnvironmentError(
+      fmt::format("rank {} waited longer than the deadline of {} s for NCCL to {}", rank_,
+                  std::chrono::duration<double>(deadline_).count(), what));
+}
+
+/// Returns when the event was reached.
+void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) const {
+  const Clock::time_point until = Clock::now() + deadline_;
+  while (true) {
+    const cudaError_t result = cudaEventQuery(event);
+    if (result == cudaSuccess) return;
+    if (result != cudaErrorNotReady) check(result, what);
+    settle(comm, what);
+    if (Clock::now() > until) give_up(what);
     std::this_thread::yield();
   }
 }
@@ -234,7 +243,7 @@ std::uint32_t NcclCommunicator::free_op() {
 // The stream runs its communications in order: label.after needs nothing more.
 Communicator::Ticket NcclCommunicator::enqueue(
     ncclComm_t comm, const CommunicationLabel& label, std::string what,
-    const std::function<ncclResult_t(cudaStream_t)>& call) {
+    const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call, std::int64_t groups) {
   const std::uint32_t index = free_op();
   PostedOp& op = ops_[index];
   const cudaStream_t stream = streams_[std::size_t(label.stream)];
@@ -247,36 +256,43 @@ Communicator::Ticket NcclCommunicator::enqueue(
   check(cudaEventRecord(op.posted, queue_.device().stream), op.what);
   check(cudaStreamWaitEvent(stream, op.posted, 0), op.what);
   if (op.timed) check(cudaEventRecord(op.begin, stream), op.what);
-  check_nccl(nccl().group_start(), op.what);
-  const ncclResult_t called = call(stream);
-  const ncclResult_t ended = nccl().group_end();
-  check_nccl(called, op.what);
-  check_nccl(ended, op.what);
-  // Only then is it on the stream.
-  settle(comm, op.what);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    check_nccl(nccl().group_start(), op.what);
+    const ncclResult_t called = call(stream, group);
+    const ncclResult_t ended = nccl().group_end();
+    check_nccl(called, op.what);
+    check_nccl(ended, op.what);
+    // Only then is it on the stream.
+    settle(comm, op.what);
+  }
   check(cudaEventRecord(op.end, stream), op.what);
   return (Ticket(op.generation) << 32) | (index + 1);
 }
 
-/// Sends part i of `from` to rank i, and puts what rank i sends there to part i of `to`.
-ncclResult_t exchange_parts(const Collective& over, const std::byte* from, std::byte* to,
-                            Bytes part, cudaStream_t stream) {
-  const auto bytes = std::size_t(part.count());
-  for (std::int64_t rank = 0; rank < over.size; ++rank) {
-    const std::int64_t at = (part * rank).count();
-    if (rank == over.index) {
-      check(cudaMemcpyAsync(to + at, from + at, bytes, cudaMemcpyDefault, stream),
-            "copying a part");
-      continue;
-    }
-    const ncclResult_t sent =
-        nccl().send(from + at, bytes, ncclUint8, int(rank), over.comm, stream);
-    if (sent != ncclSuccess && sent != ncclInProgress) return sent;
-    const ncclResult_t received =
-        nccl().recv(to + at, bytes, ncclUint8, int(rank), over.comm, stream);
-    if (received != ncclSuccess && received != ncclInProgress) return received;
-  }
-  return ncclSuccess;
+/// Returns the ends in host memory, for NCCL takes sizes from the host. They were gathered on the
+/// same stream. The host waits for that, and for the kernels before it, which have to be over
+/// before rows move anyway. Within a call of a routine ends are read once.
+std::span<const std::int32_t> NcclCommunicator::read_ends(const NcclMember& member,
+                                                          const ExpertRows& rows,
+                                                          const CommunicationLabel& label,
+                                                          std::string_view what) {
+  if (label.call == 0 || label.call != ends_call_) ends_.clear();
+  ends_call_ = label.call;
+  const auto [found, added] = ends_.try_emplace(rows.all_ends);
+  std::vector<std::int32_t>& ends = found->second;
+  if (!added) return ends;
+  ends.resize(std::size_t(member.size * rows.experts));
+  const cudaStream_t stream = streams_[std::size_t(label.stream)];
+  check(cudaEventRecord(gathered_, queue_.device().stream), what);
+  check(cudaStreamWaitEvent(stream, gathered_, 0), what);
+  check(cudaEventRecord(gathered_, stream), what);
+  // A copy to memory of the host that is not pinned would wait without a deadline.
+  finish(gathered_, member.comm, what);
+  check(cudaMemcpyAsync(ends.data(), rows.all_ends, ends.size() * sizeof(ends[0]),
+                        cudaMemcpyDeviceToHost, stream),
+        what);
+  plimsoll::finish(stream, deadline_, what);
+  return ends;
 }
 
 Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const CollectiveParams& params,
@@ -286,19 +302,32 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
     return c.group == params.group && c.stream == label.stream;
   });
   INVARIANT(found != collectives_.end(), "a collective over a group that no Program names");
+  const NcclMember& member = found->member;
   const auto count = std::size_t(operand.elements);
-  const std::size_t part = count / std::size_t(found->size);
-  const ncclDataType_t type = data_type(operand.dtype);
+  const auto what = fmt::format("run a {} of {} elements", to_text(kind), count);
+  if (moves_rows(kind)) {
+    MemberData data{operand.whole, operand.part, operand.rows};
+    data.rows.all_ends = read_ends(member, operand.rows, label, what).data();
+    return enqueue(
+        member.comm, label, what,
+        [&](cudaStream_t stream, std::int64_t group) {
+          return move_rows(member, kind, operand.dtype, data, group, stream);
+        },
+        row_groups(operand.rows, member.size));
+  }
+  const std::size_t part = count / std::size_t(member.size);
+  const ncclDataType_t type = nccl_type(operand.dtype);
   const ncclRedOp_t sum = params.reduction == Reduction::max ? ncclMax : ncclSum;
   std::byte* const whole = operand.whole;
   std::byte* const mine =
       operand.part != nullptr
           ? operand.part
-          : whole + (bytes_of(operand.dtype) * (std::int64_t(part) * found->index)).count();
-  const ncclComm_t comm = found->comm;
+          : whole + (bytes_of(operand.dtype) * (std::int64_t(part) * member.index)).count();
+  const ncclComm_t comm = member.comm;
+  // Ends that were read from there are no longer those that lie there.
+  ends_.erase(reinterpret_cast<const std::int32_t*>(whole));
   const Bytes part_bytes = bytes_of(operand.dtype) * std::int64_t(part);
-  const auto what = fmt::format("run a {} of {} elements", to_text(kind), count);
-  return enqueue(comm, label, what, [&](cudaStream_t stream) {
+  return enqueue(comm, label, what, [&](cudaStream_t stream, std::int64_t) {
     switch (kind) {
       case OpKind::all_reduce:
         return nccl().all_reduce(whole, whole, count, type, sum, comm, stream);
@@ -312,7 +341,7 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
         return nccl().broadcast(whole, whole, count, type, int(params.root), comm, stream);
       case OpKind::ring_shift: {
         const auto peer = [&](std::int64_t steps) {
-          return int(ring_peer(found->index, steps, found->size));
+          return int(ring_peer(member.index, steps, member.size));
         };
         const ncclResult_t sent = nccl().send(whole, count, type, peer(params.shift), comm, stream);
         const ncclResult_t received =
@@ -320,7 +349,7 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
         return sent != ncclSuccess ? sent : received;
       }
       case OpKind::all_to_all:
-        return exchange_parts(*found, whole, mine, part_bytes, stream);
+        return exchange_parts(member, whole, mine, part_bytes, stream);
       default:
         INVARIANT(false, "not a collective");
     }
@@ -341,7 +370,7 @@ Communicator::Ticket NcclCommunicator::post_send(std::int64_t stage_offset, Byte
   const std::int64_t stage = grid_.coordinates(rank_)[std::size_t(Axis::pp)];
   const Pair& pair = pair_of({stage, stage_offset});
   return enqueue(pair.comm, label, fmt::format("send {} bytes", size.count()),
-                 [&](cudaStream_t stream) {
+                 [&](cudaStream_t stream, std::int64_t) {
                    return nccl().send(data, std::size_t(size.count()), ncclUint8, pair.peer,
                                       pair.comm, stream);
                  });
@@ -353,7 +382,7 @@ Communicator::Ticket NcclCommunicator::post_recv(std::int64_t stage_offset, Byte
   const std::int64_t stage = grid_.coordinates(sender)[std::size_t(Axis::pp)];
   const Pair& pair = pair_of({stage, -stage_offset});
   return enqueue(pair.comm, label, fmt::format("receive {} bytes", size.count()),
-                 [&](cudaStream_t stream) {
+                 [&](cudaStream_t stream, std::int64_t) {
                    return nccl().recv(data, std::size_t(size.count()), ncclUint8, pair.peer,
                                       pair.comm, stream);
                  });
@@ -375,20 +404,7 @@ CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
   settle(op.comm, op.what);
   free_.push_back(index);
   if (!op.timed) return {op.posted_at, op.posted_at, op.posted_at};
-  const Clock::time_point until = Clock::now() + deadline_;
-  while (true) {
-    const cudaError_t result = cudaEventQuery(op.end);
-    if (result == cudaSuccess) break;
-    if (result != cudaErrorNotReady) check(result, op.what);
-    settle(op.comm, op.what);
-    if (Clock::now() > until) {
-      throw EnvironmentError(
-          fmt::format("rank {} waited longer than the deadline of {} s for NCCL "
-                      "to {}",
-                      rank_, std::chrono::duration<double>(deadline_).count(), op.what));
-    }
-    std::this_thread::yield();
-  }
+  finish(op.end, op.comm, op.what);
   // Elapsed times are floats: that between the two is as exact as the GPU's clock, however long ago
   // the origin was.
   const Picoseconds begin = time_of(op.begin, origin_, origin_at_);

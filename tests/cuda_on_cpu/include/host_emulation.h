@@ -44,6 +44,7 @@ enum cudaStreamCaptureMode {
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaHostAllocMapped = 2;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 using cudaStream_t = struct CUstream_st*;
@@ -70,6 +71,8 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
 cudaError_t cudaMalloc(void** memory, std::size_t size);
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned flags);
+cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t size, cudaMemcpyKind kind);
 cudaError_t cudaMemset(void* to, int value, std::size_t size);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind kind,
