@@ -198,6 +198,9 @@ struct Capabilities {
   /// Whether another number of ranks may share each expert than share the other layers
   /// (Strategy::etp).
   Sourced<bool> expert_tensor_parallel{false};
+  /// The stages of ZeRO beside which ranks may share both experts and sequences (ep and cp above
+  /// 1).
+  Sourced<SetOf<std::int64_t>> expert_context_stages{{1, 2, 3}};
   /// The choices with which a forward and a backward in turns go
   /// (Strategy::overlap_expert_exchange). Where the set is empty, they cannot be issued in turns.
   Sourced<SetOf<ExpertOverlap>> overlap_expert_exchange;

@@ -124,6 +124,14 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
                   usual == 1 ? "has whole experts" : "splits experts as it splits other layers",
                   apart.source);
   }
+  const auto& stages = framework.can.expert_context_stages;
+  if (strategy.ep > 1 && strategy.cp > 1 && strategy.sharding_stage > 0 &&
+      !stages.value.has(strategy.sharding_stage)) {
+    return refuse(fmt::format("ep is {} beside cp {}", strategy.ep, strategy.cp), framework,
+                  fmt::format("shares no sequences beside experts of sharding_stage {}",
+                              strategy.sharding_stage),
+                  stages.source);
+  }
   if (Verdict verdict = pairs_are_possible(framework, strategy); !verdict) return verdict;
   if (!strategy.overlap_shared_experts) return Verdict::yes();
   const auto& beside = framework.can.overlap_shared_experts;

@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"sharding_stage=1", "sharding_stage=3", "micro_batch=4", "recompute=full",
                 "gradient_type=computed", "overlap_grad_reduce=false", "prefetch_depth=2",
                 "gather=module", "persistence_threshold=100000", "max_live_bytes",
-                "reuse_distance_bytes", "dp=3"},
+                "reuse_distance_bytes", "dp=3", "cp=2", "context_exchange=all_to_all"},
                {"gather", "prefetch_depth"}},
         Target{"fsdp",
                {"sharding_stage=2", "sharding_stage=3", "cp=2", "context_exchange=all_gather",
@@ -224,6 +224,64 @@ INSTANTIATE_TEST_SUITE_P(
                 "context_exchange=all_to_all", "gradient_type=computed", "dp=3"},
                {"grad_bucket_bytes", "overlap_grad_reduce", "gather", "prefetch_depth"}}),
     [](const testing::TestParamInfo<Target>& info) { return std::string(info.param.name); });
+
+Plan plan_of_experts(const std::string& fields) {
+  Plan plan;
+  plan.framework = framework_by_name("deepspeed");
+  plan.job = read_job("mixtral-8x7b");
+  plan.stated_vocabulary = plan.job.vocab;
+  plan.strategy = parse_strategy(fields);
+  plan.devices = plan.devices_per_node = 8;
+  return plan;
+}
+
+TEST(DeepSpeedSettings, StateRanksOfExpertsAndOfSequences) {
+  const FlagTable& table = *flag_table_for("deepspeed");
+  for (const char* fields : {"sharding_degree=8,sharding_stage=2,ep=8,micro_batch=1",
+                             "sharding_degree=8,sharding_stage=3,gather=module",
+                             "sharding_degree=2,cp=4,ep=8,context_exchange=all_to_all",
+                             "sharding_degree=8,ep=2,expert_rows_percent=150"}) {
+    SCOPED_TRACE(fields);
+    Seen seen;
+    const Plan plan = plan_of_experts(fields);
+    ASSERT_TRUE(legal(plan.framework, plan.job, plan.strategy));
+    ASSERT_NO_FATAL_FAILURE(expect_again(plan, table, seen));
+    EXPECT_EQ(seen.whole, 1);
+  }
+  Plan plan = plan_of_experts("sharding_degree=2,cp=4,ep=8,context_exchange=all_to_all");
+  const std::string text = flags_document(plan, table, flags_of(plan, table, "plan.json"));
+  for (const char* line : {"\"sequence_parallel_size\": 4", "\"enabled\": true",
+                           "\"autoep_size\": 8", "\"load_balance_coeff\": null"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+TEST(DeepSpeedSettings, OfExpertsAreReadWithoutDefaults) {
+  ImportGiven given;
+  given.job = read_job("mixtral-8x7b");
+  given.devices = 8;
+  const auto read = [&](const std::string& experts) {
+    return import_text("{\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 1}, "
+                       "\"expert_parallel\": {" +
+                           experts + "}}",
+                       "ds.json", given);
+  };
+  const Imported imported = read(
+      "\"enabled\": true, \"autoep_size\": 4, \"preset_model\": \"mixtral\"");
+  EXPECT_EQ(imported.strategy->ep, 4);
+  EXPECT_TRUE(std::ranges::any_of(imported.notes, [](const std::string& note) {
+    return note.find("load_balance_coeff is null") != std::string::npos;
+  }));
+  for (const auto& [experts, reason] :
+       {std::pair("\"enabled\": true, \"autoep_size\": 4, \"expert_tensor_parallel_size\": 2", "experts are whole"),
+        std::pair("\"enabled\": true, \"autoep_size\": 4, \"top_k\": 1", "the job states the router")}) {
+    try {
+      read(experts);
+      ADD_FAILURE() << experts;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  }
+}
 
 constexpr const char* kPieces[] = {"null", "true", "-1",      "1e300", "[]",   "{",  "\"",
                                    ":",    "=",    "4194304", "\n",    "auto", "[[", "\xff"};

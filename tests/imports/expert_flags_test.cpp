@@ -123,8 +123,8 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
       {"--moe-router-load-balancing-type sinkhorn", "is required"},
       {"--mlp-type residual", "a weighted sum of an MLP and one expert"},
       {"--moe-min-capacity 4", "no least number of rows"},
-      {"--moe-expert-parallel-size 8", "shares out experts as DeepSpeed does"},
-      {"--topk 2", "shares out experts as DeepSpeed does"},
+      {"--moe-expert-parallel-size 8", "pad experts to a capacity"},
+      {"--topk 2", "pad experts to a capacity"},
       {"--moe-router-topk 9", "a token chooses among 8 experts"},
   };
   for (const auto& [flags, wanted] : cases) {

@@ -157,6 +157,19 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
        "narrow states or fp8_parameters without sharding; megatron-lm has them with a distributed "
        "optimizer alone (Megatron-LM core/optimizer/optimizer_config.py"},
       {"megatron-lm", "sharding_degree=2,fp8=delayed,fp8_parameters=true", ""},
+      {"deepspeed", "sharding_degree=2,sharding_stage=3,cp=2,context_exchange=all_to_all", ""},
+      {"deepspeed", "sharding_degree=2,sharding_stage=3,cp=2",
+       "context_exchange is ring; deepspeed shares sequences otherwise (DeepSpeed runtime/sequence"},
+      {"deepspeed", "sharding_degree=4,sharding_stage=3,ep=4", ""},
+      {"deepspeed", "sharding_degree=2,ep=4,cp=2,context_exchange=all_to_all", ""},
+      {"deepspeed", "sharding_degree=2,sharding_stage=3,ep=4,cp=2,context_exchange=all_to_all",
+       "ep is 4 beside cp 2; deepspeed shares no sequences beside experts of sharding_stage 3 "
+       "(DeepSpeed documentation, AutoEP"},
+      {"deepspeed", "sharding_degree=4,ep=2,etp=2", "etp is 2; deepspeed has whole experts ("},
+      {"deepspeed", "sharding_degree=2,ep=2,expert_dispatch=all_gather",
+       "expert_dispatch is all_gather; deepspeed sends tokens otherwise (DeepSpeed module_inject"},
+      {"deepspeed-zero3-1188", "sharding_degree=2,ep=2",
+       "ep is 2; deepspeed-zero3-1188 has all experts on each rank"},
       {"megatron-fsdp", "pp=2", "pp is 2; megatron-fsdp has no pipeline stages ("},
       {"megatron-fsdp", "mp=2,sharding_degree=2,sharding_stage=3", ""},
       {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,schedule=zb_h1",
@@ -260,6 +273,9 @@ Drawn draw(Random& random, const Framework& framework) {
     Strategy& s = drawn.strategy = Strategy();
     for (auto* degree : {&s.mp, &s.pp, &s.dp, &s.sharding_degree, &s.cp})
       *degree = one_of<std::int64_t>(random, {1, 1, 1, 2});
+    const auto& exchanges = framework.can.context_exchange.value;
+    if (s.cp > 1 && !exchanges.has(s.context_exchange))
+      s.context_exchange = ContextExchange::all_to_all;
     drawn.devices = s.mp * s.pp * s.dp * s.sharding_degree * s.cp;
     const auto stage = one_of<std::int64_t>(random, {1, 2, 3});
     s.sharding_stage = s.sharding_degree > 1 ? stage : 0;
