@@ -260,20 +260,23 @@ TEST(DeepSpeedSettings, OfExpertsAreReadWithoutDefaults) {
   given.job = read_job("mixtral-8x7b");
   given.devices = 8;
   const auto read = [&](const std::string& experts) {
-    return import_text("{\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 1}, "
-                       "\"expert_parallel\": {" +
-                           experts + "}}",
-                       "ds.json", given);
+    return import_text(
+        "{\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 1}, "
+        "\"expert_parallel\": {" +
+            experts + "}}",
+        "ds.json", given);
   };
-  const Imported imported = read(
-      "\"enabled\": true, \"autoep_size\": 4, \"preset_model\": \"mixtral\"");
+  const Imported imported =
+      read("\"enabled\": true, \"autoep_size\": 4, \"preset_model\": \"mixtral\"");
   EXPECT_EQ(imported.strategy->ep, 4);
   EXPECT_TRUE(std::ranges::any_of(imported.notes, [](const std::string& note) {
     return note.find("load_balance_coeff is null") != std::string::npos;
   }));
   for (const auto& [experts, reason] :
-       {std::pair("\"enabled\": true, \"autoep_size\": 4, \"expert_tensor_parallel_size\": 2", "experts are whole"),
-        std::pair("\"enabled\": true, \"autoep_size\": 4, \"top_k\": 1", "the job states the router")}) {
+       {std::pair("\"enabled\": true, \"autoep_size\": 4, \"expert_tensor_parallel_size\": 2",
+                  "experts are whole"),
+        std::pair("\"enabled\": true, \"autoep_size\": 4, \"top_k\": 1",
+                  "the job states the router")}) {
     try {
       read(experts);
       ADD_FAILURE() << experts;

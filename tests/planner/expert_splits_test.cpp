@@ -7,6 +7,8 @@
 
 #include "graph/traffic.h"
 #include "passes/pipeline.h"
+#include "planner/search/search.h"
+#include "simulator/simulate.h"
 #include "tests/predict/fixtures.h"
 
 namespace plimsoll {
@@ -78,6 +80,45 @@ TEST(ExpertSplits, MoreRowsAtOneRankLetAllGatherBeTried) {
   const double sent = bytes_for_experts(job, strategy);
   strategy.expert_dispatch = ExpertDispatch::all_gather;
   EXPECT_LT(bytes_for_experts(job, strategy), 1.02 * sent);
+}
+
+TEST(ExpertSplits, OfDeepSpeedAreSearchedForAndSimulated) {
+  const Framework framework = framework_by_name("deepspeed");
+  const CostModel costs(read_cluster("dgx-h100-80gb"), {}, framework);
+  const Job job = read_job("mixtral-8x7b");
+  const Target target(job, costs, 64);
+  SearchRequest request{target};
+  request.fixed = {{"ep", "8"}};
+  request.threads = 1;
+  const Plan plan = search(request);
+  EXPECT_EQ(plan.strategy.ep, 8);
+  EXPECT_EQ(plan.strategy.expert_dispatch, ExpertDispatch::all_to_all);
+  EXPECT_TRUE(legal(framework, job, plan.strategy)) << strategy_summary(plan.strategy);
+  bool shared = false;
+  for (const Strategy& s : enumerate(job, framework, 64, request.fixed).legal) {
+    shared |= s.cp > 1;
+    EXPECT_TRUE(s.cp == 1 || s.sharding_stage < 3) << strategy_summary(s);
+    EXPECT_TRUE(s.cp == 1 || s.context_exchange == ContextExchange::all_to_all);
+  }
+  EXPECT_TRUE(shared);
+  // A rank with an eighth of the experts sends rows to the others, and pads none.
+  const auto exchanged = [&](const char* more) {
+    const std::string ranks = "sharding_degree=64,sharding_stage=2,recompute=full";
+    const Strategy strategy = parse_strategy(ranks + more);
+    const Simulation simulated =
+        simulate(lower({job, strategy, framework}), costs, Folding::folded);
+    EXPECT_GT(simulated.step_time, Seconds(0));
+    double bytes = 0;
+    for (const Traffic& traffic : step_traffic(lower({job, strategy, framework})[0], 0))
+      if (traffic.group.axes.has(Axis::ep)) bytes += double(traffic.sent.count());
+    return bytes;
+  };
+  const double even = double(job.sequence * job.hidden * 2) * 2 * 7 / 8;  // of a direction
+  const double micro_batches = double(job.global_batch) / 64;
+  const double directions = 2 + 2 + 2;  // forward, repeated and backward
+  EXPECT_EQ(exchanged(""), 0);
+  EXPECT_NEAR(exchanged(",ep=8") / (even * directions * double(job.layers) * micro_batches), 1.1,
+              0.1);
 }
 
 }  // namespace
