@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "passes/layout/plan_memory.h"
 #include "runtime/arena.h"
-#include "runtime/arena_values.h"
 #include "runtime/memory_account.h"
 #include "runtime/prepare.h"
+#include "runtime/state/arena_values.h"
 
 namespace plimsoll {
 namespace {
@@ -64,7 +64,11 @@ struct Executor::State {
     last_on_stream.fill(kNone);
     curve.reserve(prepared.calls.size() + 2);
     for (const BufferId id : prepared.persistent) acquire(id);
-    initialize_arena(program, arena, context.at, options.seed);
+    if (options.state != nullptr) {
+      load_state(program, arena, context.at, *options.state);
+    } else {
+      initialize_arena(program, arena, context.at, options.seed);
+    }
   }
 
   RankContext make_context(TrainingText text) const {
@@ -95,7 +99,7 @@ struct Executor::State {
   void begin_device_trace();
   void end_device_trace();
   RunPosition position_of(const PreparedCall& call) const;
-  void read_scalars(StepResult& result) const;
+  Scalars read_scalars() const;
   void post(std::uint32_t index);
   void wait(std::uint32_t index);
   void acquire(BufferId id);
@@ -123,6 +127,7 @@ struct Executor::State {
   std::vector<std::int32_t> reading;  ///< by buffer: communications in flight on it
   std::array<std::uint32_t, kStreams> last_on_stream;  ///< its latest communication
   std::int64_t step = 0;
+  std::uint64_t runs = 0;  ///< steps that are over, here and of text that is held out
   const char* routine = "";
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
@@ -156,21 +161,25 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   }
   StepResult result;
   result.end = now();
-  if (scalars != nullptr) read_scalars(result);
+  ++runs;
+  if (scalars == nullptr) return result;
+  const Scalars values = read_scalars();
+  result.loss = values[std::size_t(Scalar::loss)];
+  result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
+  result.loss_scale = values[std::size_t(Scalar::loss_scale)];
+  result.skipped = std::int64_t(values[std::size_t(Scalar::skipped)]);
   return result;
 }
 
-void Executor::State::read_scalars(StepResult& result) const {
-  Scalars values;
+Scalars Executor::State::read_scalars() const {
+  Scalars values = {};
+  if (scalars == nullptr) return values;
   if (device != nullptr) {
     device->read(scalars, std::as_writable_bytes(std::span(values)));
   } else {
     std::memcpy(values.data(), scalars, sizeof(values));
   }
-  result.loss = values[std::size_t(Scalar::loss)];
-  result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
-  result.loss_scale = values[std::size_t(Scalar::loss_scale)];
-  result.skipped = std::int64_t(values[std::size_t(Scalar::skipped)]);
+  return values;
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.
@@ -328,8 +337,8 @@ void Executor::State::post(std::uint32_t index) {
                                  routine,
                                  last == kNone ? 0 : tickets[last],
                                  op.op->stream,
-                                 step == 0 || trace != nullptr,
-                                 std::uint64_t(step) * prepared.calls.size() + owners[index] + 1};
+                                 runs == 0 || trace != nullptr,
+                                 runs * prepared.calls.size() + owners[index] + 1};
   last = index;
   for (const BufferId id : op.buffers) ++reading[id.index()];
   if (trace != nullptr) add(traffic, op.traffic);
@@ -438,6 +447,12 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
 void Executor::gather_parameters() {
   reporting(state_->step, [&] { state_->gather_parameters(); });
 }
+
+void Executor::save(const WriteShare& share, StateWriter& writer) const {
+  save_state(state_->program, state_->arena, state_->context.at, share, writer);
+}
+
+Scalars Executor::scalars() const { return state_->read_scalars(); }
 
 RankMemory Executor::memory() const { return state_->memory(); }
 

@@ -13,6 +13,7 @@
 #include "graph/traffic.h"
 #include "runtime/backend.h"
 #include "runtime/communicator.h"
+#include "runtime/state/kept_state.h"
 
 namespace plimsoll {
 
@@ -22,6 +23,9 @@ struct Heartbeat {
   std::atomic<std::int64_t> calls{0};  ///< issued since construction
   std::atomic<std::int64_t> step{0};
   std::atomic<const char*> routine{""};
+  /// The rank is between two steps: it saves its state, or waits for others. It issues no calls,
+  /// and takes as long as storage does.
+  std::atomic<bool> between_steps{false};
 };
 
 struct ExecutorOptions {
@@ -36,10 +40,15 @@ struct ExecutorOptions {
   std::chrono::milliseconds deadline{60'000};
   bool replay = true;              ///< devices may replay kernels that they captured
   Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
+  /// State with which the rank begins, instead of initial parameters. Read by the constructor.
+  StateReader* state = nullptr;
 };
 
 struct StepResult {
-  Picoseconds end;           ///< wall clock at the end of the step, from the epoch
+  Picoseconds end;  ///< wall clock at the end of the step, from the epoch
+  /// When the rank could begin it: the end of the step before, or of what came between. Whoever
+  /// calls step() sets it.
+  Picoseconds begin;
   float loss = 0;            ///< valid on ranks that compute it
   float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
   float loss_scale = 1;      ///< loss scale of this step
@@ -65,11 +74,17 @@ class Executor {
 
   /// Reserves room for one step's trace, so that recording it allocates nothing large.
   void reserve_trace(Timeline& trace);
-  /// Runs step `index` (from 0). With `trace`, it also appends the step's intervals and this rank's
-  /// memory with its curve. When something fails it aborts the communicator and throws
-  /// std::runtime_error or EnvironmentError, naming rank, step (counted from 1) and routine. Where
-  /// another rank failed it throws RankFailure. The executor cannot continue after that.
+  /// Runs step `index` (from 0; behind loaded state, as many as steps were made). With `trace`, it
+  /// also appends the step's intervals and this rank's memory with its curve. When something fails
+  /// it aborts the communicator and throws std::runtime_error or EnvironmentError, naming rank,
+  /// step (counted from 1) and routine. Where another rank failed it throws RankFailure. The
+  /// executor cannot continue after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
+
+  /// Gives `writer` this rank's share of the state behind the last step. Throws what `writer` does.
+  void save(const WriteShare& share, StateWriter& writer) const;
+  /// Returns the scalars of the last step.
+  Scalars scalars() const;
 
   /// Gathers parameters once more after the last step, where they are otherwise gathered when a
   /// step begins and are whole only then. Every rank calls it, and it throws as step() does.

@@ -35,6 +35,8 @@ class Processes {
                                                           RankDevice* device) = 0;
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
   virtual void barrier(std::chrono::milliseconds deadline) = 0;
+  /// Returns on all processes whether any passed true. Throws EnvironmentError after `deadline`.
+  virtual bool any(bool own, std::chrono::milliseconds deadline) = 0;
   /// Returns the bytes that each process passed, by rank, on process 0, and nothing elsewhere.
   /// Throws EnvironmentError after `deadline`.
   virtual std::vector<std::string> gather(const std::string& bytes,

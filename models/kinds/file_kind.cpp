@@ -16,6 +16,7 @@ constexpr std::string_view kWords[] = {"a job",
                                        "a plan",
                                        "a strategy",
                                        "a measured run",
+                                       "a checkpoint of a training",
                                        "a prediction as JSON",
                                        "an explanation as JSON",
                                        "a Hugging Face config.json",
@@ -30,6 +31,7 @@ struct KindKey {
 // The order counts: a plan has most keys of the other kinds, and the digest that a measured run
 // has.
 constexpr std::array kKindKeys = {
+    KindKey{FileKind::checkpoint, "data_digest"},
     KindKey{FileKind::plan, "programs"},
     KindKey{FileKind::plan, "stated_vocabulary"},
     KindKey{FileKind::measured, "median_step_time_s"},

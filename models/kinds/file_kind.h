@@ -21,6 +21,7 @@ enum class FileKind : std::uint8_t {
   plan,
   strategy,
   measured,
+  checkpoint,    ///< what a saved training says of itself
   prediction,    ///< printed by `planner simulate --json`
   explanation,   ///< printed by `planner explain --json`
   hugging_face,  ///< config.json of a model

@@ -101,7 +101,6 @@ std::string to_bytes(const RankRecord& record) {
   Writer writer;
   writer.value(record.rank);
   writer.value(record.has_loss);
-  writer.value(record.ready);
   writer.values(record.steps.data(), record.steps.size());
   const std::string trace = json_text(timeline_json(record.trace));
   writer.values(trace.data(), trace.size());
@@ -122,7 +121,6 @@ RankRecord record_from(const std::string& bytes) {
   RankRecord record;
   record.rank = reader.value<std::int64_t>();
   record.has_loss = reader.value<bool>();
-  record.ready = reader.value<Picoseconds>();
   record.steps = reader.values<std::vector<StepResult>>();
   const auto trace = reader.values<std::string>();
   const std::string name = "the trace of rank " + std::to_string(record.rank);
@@ -140,12 +138,13 @@ RankRecord record_from(const std::string& bytes) {
   return record;
 }
 
-Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step) {
-  Picoseconds end = records[0].ready;
+Seconds step_time(const std::vector<RankRecord>& records, std::int64_t step) {
+  Picoseconds begin = records[0].steps[std::size_t(step)].begin, end = begin;
   for (const RankRecord& record : records) {
-    end = std::max(end, step < 0 ? record.ready : record.steps[std::size_t(step)].end);
+    begin = std::max(begin, record.steps[std::size_t(step)].begin);
+    end = std::max(end, record.steps[std::size_t(step)].end);
   }
-  return end;
+  return (end - begin).seconds();
 }
 
 std::size_t loss_record(const std::vector<RankRecord>& records) {
@@ -159,7 +158,7 @@ Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, b
   measured.steps = std::int64_t(records[0].steps.size());
   measured.warm_up_steps = warm_up_steps;
   for (std::int64_t step = warm_up_steps; step + 1 < measured.steps; ++step) {
-    measured.step_times.push_back((end_of(records, step) - end_of(records, step - 1)).seconds());
+    measured.step_times.push_back(step_time(records, step));
   }
   measured.median_step_time = median(measured.step_times);
   for (const StepResult& step : records[loss_record(records)].steps) {

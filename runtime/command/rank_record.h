@@ -16,7 +16,6 @@ namespace plimsoll {
 struct RankRecord {
   std::int64_t rank = 0;
   bool has_loss = false;  ///< its Program computes the loss
-  Picoseconds ready;      ///< time at which this rank could begin, on the common clock
   std::vector<StepResult> steps;
   Timeline trace;                            ///< intervals of the last step
   std::vector<float> gradients, parameters;  ///< when kept
@@ -33,9 +32,8 @@ struct RankRecord {
 std::string to_bytes(const RankRecord& record);
 RankRecord record_from(const std::string& bytes);
 
-/// Returns the time at which the last rank ended a step. For step -1 it is the time at which all
-/// were ready.
-Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step);
+/// Returns the time from when the last rank could begin a step to when the last rank ended it.
+Seconds step_time(const std::vector<RankRecord>& records, std::int64_t step);
 /// Returns the index of the lowest rank that computes the loss, which is that of the whole batch.
 std::size_t loss_record(const std::vector<RankRecord>& records);
 

@@ -7,8 +7,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,8 +23,10 @@
 #include "passes/pipeline.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
+#include "runtime/checkpoint/saved.h"
 #include "runtime/command/launch.h"
 #include "runtime/command/placement.h"
+#include "runtime/command/stop_signal.h"
 #include "runtime/command/train.h"
 
 namespace plimsoll {
@@ -32,6 +37,8 @@ struct Arguments {
   std::string backend = "cpu";
   std::string launcher = "local";
   std::int64_t steps = 20;
+  std::string checkpoint, resume;
+  std::int64_t checkpoint_every = 0, checkpoint_keep = 2;
   double deadline = 60;
   bool any_hosts = false;
   bool check = false;
@@ -118,7 +125,8 @@ std::string experts_text(const std::vector<MeasuredExperts>& experts) {
   return text;
 }
 
-std::string summary(const Plan& plan, const Measured& measured) {
+/// `steps_before` were made in earlier runs.
+std::string summary(const Plan& plan, const Measured& measured, std::int64_t steps_before) {
   std::string text =
       fmt::format("{}: {} on {} ranks, backend {}, {} steps\n", plan.job.name,
                   strategy_summary(plan.strategy), plan.devices, measured.backend, measured.steps);
@@ -126,8 +134,8 @@ std::string summary(const Plan& plan, const Measured& measured) {
   for (std::size_t step = 0; step < measured.losses.size(); ++step) {
     const double norm = measured.gradient_norms[step];
     const bool skipped = !measured.loss_scales.empty() && !std::isfinite(norm);
-    text += fmt::format("{:6}  {:10.6f}  {:>14}\n", step + 1, measured.losses[step],
-                        skipped ? "skipped" : fmt::format("{:.6f}", norm));
+    text += fmt::format("{:6}  {:10.6f}  {:>14}\n", std::size_t(steps_before) + step + 1,
+                        measured.losses[step], skipped ? "skipped" : fmt::format("{:.6f}", norm));
   }
   if (measured.skipped_steps > 0) {
     text += fmt::format("{} of {} steps skipped: gradients overflowed at their loss scale\n",
@@ -141,7 +149,76 @@ std::string summary(const Plan& plan, const Measured& measured) {
   return text;
 }
 
-void run(const Arguments& arguments, Processes* processes) {
+/// The run's own part of each checkpoint.
+SaveOptions save_options(const Arguments& arguments, const Plan& plan, const std::string& text) {
+  SaveOptions save;
+  save.folder = arguments.checkpoint;
+  save.every = arguments.checkpoint_every;
+  save.keep = arguments.checkpoint_keep;
+  save.record.plan_digest = digest(plan_text(plan));
+  save.record.data_bytes = std::int64_t(text.size());
+  save.record.data_digest = digest(text);
+  save.record.job = plan.job;
+  save.saved = [](const std::filesystem::path& checkpoint) {
+    print_note(fmt::format("checkpoint {}\n", checkpoint.string()));
+  };
+  return save;
+}
+
+/// Finds the checkpoint from which a run goes on. Process 0 reads its values, and says what is not
+/// as it was; the others wait.
+std::shared_ptr<const SavedCheckpoint> find_resumed(const Arguments& arguments, const Plan& plan,
+                                                    const std::string& text,
+                                                    std::span<const Program> programs,
+                                                    Processes* processes,
+                                                    std::chrono::milliseconds deadline) {
+  auto saved = std::make_shared<SavedCheckpoint>(arguments.resume);
+  const std::vector<std::string> changes = saved->check_job(plan.job);
+  saved->check_tensors(programs);
+  if (processes == nullptr || processes->index() == 0) {
+    saved->check_values();
+    const CheckpointRecord& record = saved->record();
+    std::string note =
+        fmt::format("goes on behind step {} of {}", record.step, saved->folder().string());
+    if (record.plan_digest != digest(plan_text(plan))) note += ", by another plan";
+    if (record.data_digest != digest(text)) note += ", on another text";
+    for (const std::string& change : changes) note += "; " + change;
+    print_note(note + "\n");
+  }
+  constexpr int kDeadlines = 10;
+  if (processes != nullptr) processes->barrier(kDeadlines * deadline);
+  return saved;
+}
+
+/// "step 7/20  loss 4.1234  12.3 ms  41532 tokens/s  3.1 s left".
+std::string step_line(const Job& job, std::int64_t step, std::int64_t steps, double loss,
+                      Seconds time, Seconds mean) {
+  const double tokens = double(job.global_batch * job.sequence);
+  const bool timed = time.value() > 0;
+  const std::int64_t left = steps - step - 1;
+  return fmt::format(
+      "step {}/{}  loss {:.4f}  {}{}{}\n", step + 1, steps, loss, to_text(time),
+      timed ? fmt::format("  {:.0f} tokens/s", tokens / time.value()) : "",
+      left > 0 ? fmt::format("  {} left", to_text(Seconds(double(left) * mean.value()))) : "");
+}
+
+/// Says on process 0 that a signal has ended the run. Returns the code with which shells end where
+/// a signal does.
+ExitCode stopped(const Arguments& arguments, std::int64_t step, bool reports) {
+  const int caught = StopSignal::caught(), signal = caught == 0 ? SIGTERM : caught;
+  if (reports) {
+    print_note(fmt::format(
+        "stopped by {} behind step {} of {}; --resume {} goes on{}\n",
+        signal == SIGINT ? "SIGINT" : "SIGTERM", step, arguments.steps, arguments.checkpoint,
+        arguments.output.empty() ? ""
+                                 : fmt::format("; {} is not written, since the last step was not "
+                                               "traced",
+                                               arguments.output)));
+  }
+  return ExitCode(128 + signal);
+}
+
+ExitCode run(const Arguments& arguments, Processes* processes) {
   const auto deadline = deadline_of(arguments.deadline);
   const bool reports = processes == nullptr || processes->index() == 0;
   if (reports) check_output("-o", arguments.output, std::array{arguments.plan, arguments.data});
@@ -160,34 +237,81 @@ void run(const Arguments& arguments, Processes* processes) {
 
   TrainOptions options;
   options.backend = arguments.backend;
-  options.steps = arguments.steps;
-  options.warm_up_steps = kWarmUpSteps;
   options.deadline = deadline;
   options.checking = arguments.check;
   options.replay = !arguments.no_graphs;
-  options.progress = [&](std::int64_t step, double loss, Seconds time) {
-    print_note(fmt::format("step {}/{}  loss {:.4f}  {}\n", step + 1, arguments.steps, loss,
-                           to_text(time)));
-  };
   options.processes = processes;
-  Measured measured =
-      train(programs, plan.job, plan.framework, std::as_bytes(std::span(text)), options).measured;
-  if (!reports) return;
+  std::int64_t before = 0;  // steps of earlier runs
+  if (!arguments.resume.empty()) {
+    options.resume = find_resumed(arguments, plan, text, programs, processes, deadline);
+    before = options.resume->record().step;
+  }
+  options.steps = arguments.steps - before;
+  if (options.steps < 1) {
+    if (reports) print_note(fmt::format("all {} steps are made: nothing is left\n", before));
+    return ExitCode::ok;
+  }
+  // A run that goes on may have few steps left; then nothing is timed.
+  const bool measures = options.steps >= kLeastSteps;
+  options.warm_up_steps = measures ? kWarmUpSteps : options.steps;
+  std::optional<StopSignal> signal;
+  if (!arguments.checkpoint.empty()) {
+    options.save = save_options(arguments, plan, text);
+    options.stop = [] { return StopSignal::caught() != 0; };
+    signal.emplace();
+  }
+  Seconds sum;
+  options.progress = [&](std::int64_t step, double loss, Seconds time) {
+    sum += time;
+    const Seconds mean = sum / double(step - before + 1);
+    print_note(step_line(plan.job, step, arguments.steps, loss, time, mean));
+  };
+  TrainResult result =
+      train(programs, plan.job, plan.framework, std::as_bytes(std::span(text)), options);
+  if (result.steps < options.steps) return stopped(arguments, before + result.steps, reports);
+  if (!reports) return ExitCode::ok;
+  Measured& measured = result.measured;
   measured.plan_digest = digest(plan_text(plan));
-  if (!arguments.output.empty()) write_file_atomically(arguments.output, measured_text(measured));
-  print_note(fmt::format("median step time {} over {} steps\n", to_text(measured.median_step_time),
-                         measured.step_times.size()));
-  print_result(arguments.json ? measured_text(measured) : summary(plan, measured));
+  if (measures) {
+    if (!arguments.output.empty()) write_file_atomically(arguments.output, measured_text(measured));
+    print_note(fmt::format("median step time {} over {} steps\n",
+                           to_text(measured.median_step_time), measured.step_times.size()));
+  } else {
+    print_note(fmt::format("too few steps were left to time them{}{}\n",
+                           arguments.output.empty() ? "" : "; not written: ", arguments.output));
+  }
+  print_result(arguments.json ? measured_text(measured) : summary(plan, measured, before));
+  return ExitCode::ok;
+}
+
+void add_checkpoint_options(CLI::App& app, Arguments& arguments) {
+  CLI::Option* const folder =
+      app.add_option("--checkpoint,--save", arguments.checkpoint,
+                     "folder to save the training in, where it ends, and at Ctrl-C and SIGTERM");
+  app.add_option("--checkpoint-every,--save-interval", arguments.checkpoint_every,
+                 "save also behind every so many steps")
+      ->check([](const std::string& text) { return refuse_integer(text, 1, kMostSteps); })
+      ->needs(folder);
+  app.add_option("--checkpoint-keep", arguments.checkpoint_keep,
+                 "so many of the latest checkpoints stay")
+      ->capture_default_str()
+      ->check([](const std::string& text) { return refuse_integer(text, 1, kMostSteps); })
+      ->needs(folder);
+  app.add_option("--resume,--load", arguments.resume,
+                 "checkpoint from which training goes on, or a folder with some: then the latest. "
+                 "The plan may be another one of the same job");
 }
 
 void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("PLAN", arguments.plan, "plan to run (planner plan -o)")->required();
   app.add_option("--data", arguments.data, "file whose bytes are trained on")->required();
-  app.add_option("--steps", arguments.steps, "training steps, the last one traced")
+  app.add_option("--steps", arguments.steps,
+                 "training steps, with those of earlier runs; the last one is traced")
       ->capture_default_str()
       ->check(
           [](const std::string& text) { return refuse_integer(text, kLeastSteps, kMostSteps); });
   app.add_option("-o,--output", arguments.output, "file to write the measurement to");
+  add_checkpoint_options(app, arguments);
   app.add_option("--backend", arguments.backend,
                  fmt::format("where ops run: {} (null computes nothing)", backend_names()))
       ->capture_default_str();
@@ -223,8 +347,7 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
     launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
            without_launcher(argc, argv));
   }
-  run(arguments, processes);
-  return ExitCode::ok;
+  return run(arguments, processes);
 }
 
 int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes) {

@@ -48,11 +48,13 @@ struct Run {
   std::vector<std::unique_ptr<Communicator>> communicators;
 
   std::vector<Heartbeat> heartbeats;  ///< by local rank
+  std::unique_ptr<Saver> saver;       ///< null: nothing is saved
 
   std::mutex lock;
   std::condition_variable changed;
   std::int64_t ready = 0;     ///< ranks whose executor is built
   std::int64_t finished = 0;  ///< threads that are about to end
+  bool stopped = false;       ///< before the last step
   bool failed = false;
   // The first failure that a rank caused itself. The calling thread throws it anew, so that no
   // exception object is shared with a rank that may outlive the call.
@@ -83,7 +85,11 @@ struct Run {
     }
     failed = true;
     changed.notify_all();
+    if (saver) saver->meeting().fail();
   }
+
+  /// Steps that were made before this run.
+  std::int64_t steps_before() const { return options.resume ? options.resume->record().step : 0; }
 
   /// Ranks take different times to build executors. watch() ends a build that hangs.
   void wait_for_all() {
@@ -94,20 +100,46 @@ struct Run {
   }
 };
 
+/// Saves a checkpoint where one is due behind a step, and returns whether that step is the last.
+bool end_step(Run& run, std::int64_t local, const Executor& executor, std::int64_t steps) {
+  const TrainOptions& options = run.options;
+  if (!run.saver) return steps == options.steps;
+  Heartbeat& beat = run.heartbeats[std::size_t(local)];
+  beat.between_steps = true;
+  const bool stops = run.saver->meeting().any(local, options.stop && options.stop());
+  const bool last = stops || steps == options.steps;
+  const std::int64_t all = run.steps_before() + steps, every = run.saver->every();
+  if (last || (every > 0 && all % every == 0)) run.saver->save(local, all, executor);
+  ++beat.calls;  // the watchdog counts from here on
+  beat.between_steps = false;
+  return last;
+}
+
 void run_steps(Run& run, std::int64_t local, Executor& executor) {
   const TrainOptions& options = run.options;
   RankRecord& record = run.records[std::size_t(local)];
   executor.reserve_trace(record.trace);
   run.wait_for_all();
   if (options.processes != nullptr) options.processes->barrier(kGetReady * options.deadline);
-  record.ready = run.now();
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    const bool last = step + 1 == options.steps;
-    const StepResult result = executor.step(step, last ? &record.trace : nullptr);
-    if (step == 0 && options.keep_gradients) record.gradients = executor.gradients();
+  Picoseconds begin = run.now();
+  for (bool last = false; !last;) {
+    const auto made = std::int64_t(record.steps.size());
+    const bool traced = made + 1 == options.steps;
+    StepResult result = executor.step(run.steps_before() + made, traced ? &record.trace : nullptr);
+    if (made == 0 && options.keep_gradients) record.gradients = executor.gradients();
+    result.begin = begin;
+    {
+      const std::lock_guard guard(run.lock);
+      record.steps.push_back(result);
+      run.changed.notify_all();
+    }
+    last = end_step(run, local, executor, made + 1);
+    begin = run.saver ? run.now() : result.end;
+  }
+  if (std::int64_t(record.steps.size()) < options.steps) {
     const std::lock_guard guard(run.lock);
-    record.steps.push_back(result);
-    run.changed.notify_all();
+    run.stopped = true;
+    return;
   }
   if (const RankDevice* device = run.backends[std::size_t(local)]->device()) {
     record.device_memory = device->memory_used();
@@ -134,6 +166,9 @@ void run_rank(Run& run, std::int64_t local) {
   options.deadline = run.options.deadline;
   options.replay = run.options.replay;
   options.heartbeat = &run.heartbeats[std::size_t(local)];
+  std::unique_ptr<StateReader> state;
+  if (run.options.resume) state = run.options.resume->reader();
+  options.state = state.get();
   std::unique_ptr<Executor> executor;
   try {
     executor = std::make_unique<Executor>(run.program_of(local), backend, communicator,
@@ -215,6 +250,11 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     }
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
+  if (options.save) {
+    run->saver = std::make_unique<Saver>(programs, *options.save, run->records[0].rank,
+                                         std::int64_t(run->records.size()), run->steps_before(),
+                                         processes, kGetReady * options.deadline);
+  }
   if (processes != nullptr) {
     run->communicators.push_back(
         processes->make_communicator(programs, options.deadline, run->backends[0]->device()));
@@ -264,18 +304,26 @@ class Watchdog {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const Heartbeat& beat = run.heartbeats[i];
       const std::int64_t rank = run.records[i].rank;
-      const bool done = std::int64_t(run.records[i].steps.size()) == run.options.steps;
+      const bool made_all = std::int64_t(run.records[i].steps.size()) == run.options.steps;
+      const bool done = !beat.between_steps && (run.stopped || made_all);
       if (const std::int64_t calls = beat.calls.load(); calls != calls_[i] || done) {
         calls_[i] = calls;
         since_[i] = now;
       }
-      const auto limit = run.options.deadline * (calls_[i] == 0 ? kGetReady : kHang);
+      const bool waits = calls_[i] == 0 || beat.between_steps;
+      const auto limit = run.options.deadline * (waits ? kGetReady : kHang);
       if (now - since_[i] <= limit) continue;
       const double seconds = std::chrono::duration<double>(limit).count();
       if (calls_[i] == 0) {
         return fmt::format(
             "rank {} is not ready for its first step after {} s, {} times the deadline", rank,
             seconds, kGetReady);
+      }
+      if (waits) {
+        return fmt::format(
+            "rank {} is not done with the checkpoint behind step {} after {} s, {} times the "
+            "deadline",
+            rank, beat.step.load() + 1, seconds, kGetReady);
       }
       return fmt::format(
           "rank {} hangs in step {}, routine {}: nothing happened for {} s, {} times the deadline",
@@ -312,14 +360,14 @@ bool watch(Run& run) {
       run.failed = run.environment = true;
       run.failure = *hangs;
       run.changed.notify_all();
+      if (run.saver) run.saver->meeting().fail();
     }
     while (!run.failed && reportable()) {
       const RankRecord& record = run.records[loss_record(run.records)];
       const double loss = record.steps[std::size_t(reported)].loss;
-      const Seconds time =
-          (end_of(run.records, reported) - end_of(run.records, reported - 1)).seconds();
+      const Seconds time = step_time(run.records, reported);
       guard.unlock();
-      run.options.progress(reported, loss, time);
+      run.options.progress(run.steps_before() + reported, loss, time);
       guard.lock();
       ++reported;
     }
@@ -372,6 +420,8 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   for (std::thread& thread : threads) ended ? thread.join() : thread.detach();
   rethrow(*run);
   TrainResult result;
+  result.steps = std::int64_t(run->records[0].steps.size());
+  if (run->stopped) return result;
   std::vector<RankRecord> records = all_records(*run);
   if (records.empty()) return result;
   result.measured = measure(records, options.warm_up_steps, run->scales_loss);

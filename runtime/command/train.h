@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,19 +17,28 @@
 #include "models/job/job.h"
 #include "plan/measured.h"
 #include "runtime/backend.h"
+#include "runtime/checkpoint/saved.h"
+#include "runtime/command/saver.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
 
 struct TrainOptions {
   std::string backend = "cpu";
-  std::int64_t steps = 20;         ///< >= 1; the last one is traced
+  std::int64_t steps = 20;         ///< >= 1, behind those of `resume`; the last one is traced
   std::int64_t warm_up_steps = 2;  ///< steps that are not in step_times
   std::chrono::milliseconds deadline{60'000};
   bool checking = false;
   bool replay = true;            ///< devices may replay kernels that they captured
   bool keep_gradients = false;   ///< copy every rank's gradient arena after the first step
   bool keep_parameters = false;  ///< copy every rank's parameter arena after the last step
+  /// The checkpoint behind which training goes on. Its job and tensors were checked.
+  std::shared_ptr<const SavedCheckpoint> resume;
+  /// Saves checkpoints, the last one where the run ends.
+  std::optional<SaveOptions> save;
+  /// Asked on every rank behind each step, where checkpoints are saved. Once it returns true on any
+  /// of them, that step is the last.
+  std::function<bool()> stop;
   /// Called on the calling thread, in order of the steps, once all ranks have finished a step.
   std::function<void(std::int64_t step, double loss, Seconds step_time)> progress;
   /// Used instead of make_backend(backend). Tests inject ranks that fail.
@@ -39,7 +49,9 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  Measured measured;                                      ///< plan_digest is left empty
+  std::int64_t steps = 0;  ///< made in this run: fewer than asked for where it was stopped
+  /// plan_digest is left empty; and all where the run was stopped, since its last step has no trace
+  Measured measured;
   std::vector<std::vector<float>> gradients, parameters;  ///< by rank, when kept
   std::vector<std::vector<Traffic>> traffic;              ///< by rank: bytes sent in the last step
   std::vector<PhaseFlops> flops;  ///< by rank: FLOPs of products in the last step
@@ -53,8 +65,8 @@ struct TrainResult {
 /// With processes, the result is on process 0 and empty on the others. `progress` is called on the
 /// process whose rank has the loss.
 ///
-/// The time of step k is from when the last rank ended step k - 1 to when the last rank ends step
-/// k.
+/// The time of step k is from when the last rank ended step k - 1, or a checkpoint behind it, to
+/// when the last rank ends step k.
 TrainResult train(std::span<const Program> programs, const Job& job, const Framework& framework,
                   std::span<const std::byte> text, const TrainOptions& options);
 

@@ -1,11 +1,13 @@
 // Initial parameters: that every split draws the same model.
-#include "runtime/initialize.h"
+#include "runtime/state/initialize.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
 #include <vector>
+
+#include "runtime/state/parts.h"
 
 namespace plimsoll {
 namespace {
@@ -59,6 +61,19 @@ Program one_segment(Shape shape, std::optional<Split> split, Init init, std::int
   Program program;
   program.segments.push_back(segment);
   return program;
+}
+
+TEST(InitializeParameters, PaddingAloneIsZero) {
+  // 7 rows of 3, padded to 2 parts of 4: the last row of the second part is padding, and no other.
+  std::vector<float> whole(21);
+  initialize_parameters(one_segment({7, 3}, std::nullopt, Init::normal, 0), {}, 9, whole);
+  Split split{0, Axis::mp, 2};
+  split.padding = 1;
+  Coordinates at = {};
+  at[std::size_t(Axis::mp)] = 1;
+  std::vector<float> part(12, 1.0f);
+  initialize_parameters(one_segment({4, 3}, split, Init::normal, 0), at, 9, part);
+  for (std::size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], i < 9 ? whole[12 + i] : 0) << i;
 }
 
 TEST(InitializeParameters, EverySplitHoldsItsPartOfTheSameValues) {

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "passes/pipeline.h"
-#include "runtime/initialize.h"
+#include "runtime/state/parts.h"
 
 namespace plimsoll {
 namespace {

@@ -437,11 +437,10 @@ const Switch kSwitches[] = {
 
 }  // namespace
 
-Draw draw(std::uint64_t seed) {
-  Random random(seed);
-  Draw drawn;
-  drawn.seed = seed;
-  drawn.job = draw_job(random);
+namespace {
+
+/// Draws devices and a strategy for the job that is drawn.
+void draw_strategy(Random& random, Draw& drawn) {
   drawn.devices = one_of<std::int64_t>(random, {1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8});
   do {
     draw_degrees(random, drawn);
@@ -466,6 +465,21 @@ Draw draw(std::uint64_t seed) {
     if (!is_legal(drawn)) drawn = before;
   }
   INVARIANT(is_legal(drawn), "a draw is legal");
+}
+
+}  // namespace
+
+Draw draw(std::uint64_t seed) {
+  Random random(seed);
+  Draw drawn{.seed = seed, .job = draw_job(random), .strategy = {}};
+  draw_strategy(random, drawn);
+  return drawn;
+}
+
+Draw draw_for(const Job& job, std::uint64_t seed) {
+  Random random(seed);
+  Draw drawn{.seed = seed, .job = job, .strategy = {}};
+  draw_strategy(random, drawn);
   return drawn;
 }
 

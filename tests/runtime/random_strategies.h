@@ -25,6 +25,9 @@ inline constexpr std::uint64_t kFixedDraws = 200;
 /// Whoever makes a switch legal adds a row to kSwitches in random_strategies.cpp.
 Draw draw(std::uint64_t seed);
 
+/// Another strategy for a job that was drawn, on as many ranks as it draws.
+Draw draw_for(const Job& job, std::uint64_t seed);
+
 /// The job on one rank, whole batch at once, every switch at its simplest.
 Strategy serial(const Job& job);
 

@@ -1,6 +1,7 @@
 // Threads of this process act as the processes of a cluster.
 #include "tests/runtime/thread_processes.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -52,6 +53,10 @@ class ThreadProcess final : public Processes {
     return job_->make(*this, programs, deadline, device);
   }
   void barrier(std::chrono::milliseconds deadline) override { exchange({}, deadline); }
+  bool any(bool own, std::chrono::milliseconds deadline) override {
+    const std::vector<std::string> all = exchange(own ? "1" : "", deadline);
+    return std::any_of(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
+  }
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override {
     std::vector<std::string> all = exchange(bytes, deadline);

@@ -176,6 +176,19 @@ void MpiWorld::barrier(std::chrono::milliseconds deadline) {
   finish(request, deadline, "meet the other ranks");
 }
 
+bool MpiWorld::any(bool own, std::chrono::milliseconds deadline) {
+  const char* const what = "ask the other ranks";
+  const int mine = own ? 1 : 0;
+  int some = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard guard(*lock_);
+    check_mpi(MPI_Iallreduce(&mine, &some, 1, MPI_INT, MPI_MAX, comm_, &request), what);
+  }
+  finish(request, deadline, what);
+  return some != 0;
+}
+
 std::vector<std::string> MpiWorld::gather(const std::string& bytes,
                                           std::chrono::milliseconds deadline) {
   if (bytes.size() > std::size_t(std::numeric_limits<int>::max())) {

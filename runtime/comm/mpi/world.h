@@ -40,6 +40,7 @@ class MpiWorld final : public Processes {
                                                   std::chrono::milliseconds deadline,
                                                   RankDevice* device) override;
   void barrier(std::chrono::milliseconds deadline) override;
+  bool any(bool own, std::chrono::milliseconds deadline) override;
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 

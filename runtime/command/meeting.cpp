@@ -1,0 +1,88 @@
+// Threads meet under a lock; processes have functions for it.
+#include "runtime/command/meeting.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "runtime/communicator.h"
+
+namespace plimsoll {
+namespace {
+
+class ThreadMeeting final : public Meeting {
+ public:
+  explicit ThreadMeeting(std::int64_t ranks) : texts_(std::size_t(ranks)) {}
+
+  bool any(std::int64_t local, bool own) override {
+    const std::vector<std::string> all = exchange(local, own ? "1" : "");
+    return std::any_of(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
+  }
+  std::vector<std::string> gather(std::int64_t local, const std::string& bytes) override {
+    std::vector<std::string> all = exchange(local, bytes);
+    return local == 0 ? all : std::vector<std::string>();
+  }
+  std::string broadcast(std::int64_t local, const std::string& bytes) override {
+    return exchange(local, local == 0 ? bytes : "")[0];
+  }
+  void fail() override {
+    const std::lock_guard guard(lock_);
+    failed_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  /// The last to come opens the next round; those of this one read what all have left.
+  std::vector<std::string> exchange(std::int64_t local, const std::string& text) {
+    std::unique_lock guard(lock_);
+    texts_[std::size_t(local)] = text;
+    const std::uint64_t round = round_;
+    if (++come_ == texts_.size()) {
+      result_ = texts_;
+      come_ = 0;
+      ++round_;
+      changed_.notify_all();
+    }
+    // A rank may only come to the next round once all have left this one or wait to be woken, so
+    // the result is that of this round until this rank returns: nobody comes twice before it.
+    changed_.wait(guard, [&] { return failed_ || round_ != round; });
+    if (failed_) throw RankFailure("another rank failed between two steps");
+    return result_;
+  }
+
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::vector<std::string> texts_, result_;
+  std::size_t come_ = 0;
+  std::uint64_t round_ = 0;
+  bool failed_ = false;
+};
+
+class ProcessMeeting final : public Meeting {
+ public:
+  ProcessMeeting(Processes& processes, std::chrono::milliseconds deadline)
+      : processes_(processes), deadline_(deadline) {}
+
+  bool any(std::int64_t, bool own) override { return processes_.any(own, deadline_); }
+  std::vector<std::string> gather(std::int64_t, const std::string& bytes) override {
+    return processes_.gather(bytes, deadline_);
+  }
+  std::string broadcast(std::int64_t, const std::string& bytes) override {
+    return processes_.broadcast(bytes, deadline_);
+  }
+  void fail() override {}
+
+ private:
+  Processes& processes_;
+  std::chrono::milliseconds deadline_;
+};
+
+}  // namespace
+
+std::unique_ptr<Meeting> make_meeting(std::int64_t ranks, Processes* processes,
+                                      std::chrono::milliseconds deadline) {
+  if (processes != nullptr) return std::make_unique<ProcessMeeting>(*processes, deadline);
+  return std::make_unique<ThreadMeeting>(ranks);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+// Kept state is what a training needs to go on behind a step: parameters in full precision, the
+// optimizer's moments, routers' selection biases, and the step's scalars. Its tensors are whole
+// ones, so that any strategy of a job reads what another wrote.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/arena.h"
+#include "runtime/state/arena_values.h"
+
+namespace plimsoll {
+
+/// A KeptKind is a value that each element of a parameter has.
+enum class KeptKind : std::uint8_t {
+  parameter,     ///< the f32 value that updates work on
+  first_moment,  ///< of AdamW and LAMB; of SGD it is the velocity
+  second_moment,
+};
+inline constexpr std::size_t kKeptKinds = 3;
+
+/// A WholeTensor is one tensor of the kept state.
+struct WholeTensor {
+  std::string name;  ///< whole_name() of parts.h
+  Shape shape;
+  bool moments = true;  ///< selection biases have none
+  bool operator==(const WholeTensor&) const = default;
+};
+/// Returns the tensors of a job by name, each once, from all its Programs.
+std::vector<WholeTensor> whole_tensors(std::span<const Program> programs);
+/// Returns the moments that the optimizer of the Programs keeps: 0, 1 or 2.
+std::size_t kept_moments(std::span<const Program> programs);
+
+/// A StateReader gives elements of whole tensors.
+class StateReader {
+ public:
+  virtual ~StateReader() = default;
+  /// Sets `values` to elements of a tensor, from `first` on. Throws EnvironmentError.
+  virtual void read(KeptKind kind, const std::string& tensor, std::int64_t first,
+                    std::span<float> values) = 0;
+  virtual Scalars scalars() const = 0;
+};
+/// A StateWriter takes them.
+class StateWriter {
+ public:
+  virtual ~StateWriter() = default;
+  /// Takes elements of a tensor, from `first` on. Throws EnvironmentError.
+  virtual void write(KeptKind kind, const std::string& tensor, std::int64_t first,
+                     std::span<const float> values) = 0;
+};
+
+/// Sets all that the rank at `at` keeps to what `reader` gives. Padding becomes zero.
+void load_state(const Program& program, Arena& arena, const Coordinates& at, StateReader& reader);
+
+/// A WriteShare says which of the elements that a rank has it writes. Where several ranks have the
+/// same, only the lowest does.
+struct WriteShare {
+  std::vector<bool> ranges;  ///< by owned_ranges()
+  std::vector<bool> biases;  ///< by selection bias of the rank, in order of its calls
+};
+/// Returns the shares of ranks 0 to `last`.
+std::vector<WriteShare> write_shares(std::span<const Program> programs, std::int64_t last);
+
+/// Gives `writer` the rank's share of the state.
+void save_state(const Program& program, const Arena& arena, const Coordinates& at,
+                const WriteShare& share, StateWriter& writer);
+
+}  // namespace plimsoll
