@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/command_line.h"
+#include "command_line/interrupt.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
@@ -13,7 +14,6 @@
 #include "planner/explain/few_changes.h"
 #include "planner/explore/search_request.h"
 #include "planner/search/search.h"
-#include "planner/terminal/interrupt.h"
 #include "planner/terminal/progress.h"
 
 namespace plimsoll {

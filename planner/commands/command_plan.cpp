@@ -7,6 +7,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/interrupt.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
@@ -14,7 +15,6 @@
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/search/search.h"
-#include "planner/terminal/interrupt.h"
 #include "planner/terminal/progress.h"
 
 namespace plimsoll {

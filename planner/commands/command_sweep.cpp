@@ -7,11 +7,11 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/interrupt.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/sweep_question.h"
 #include "planner/commands/commands.h"
 #include "planner/sweep/sweep_output.h"
-#include "planner/terminal/interrupt.h"
 #include "planner/terminal/progress.h"
 
 namespace plimsoll {

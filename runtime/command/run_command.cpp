@@ -18,6 +18,7 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "command_line/answer_shell.h"
+#include "command_line/interrupt.h"
 #include "command_line/parse.h"
 #include "graph/text.h"
 #include "passes/pipeline.h"
@@ -26,7 +27,6 @@
 #include "runtime/checkpoint/saved.h"
 #include "runtime/command/launch.h"
 #include "runtime/command/placement.h"
-#include "runtime/command/stop_signal.h"
 #include "runtime/command/train.h"
 
 namespace plimsoll {
@@ -205,7 +205,7 @@ std::string step_line(const Job& job, std::int64_t step, std::int64_t steps, dou
 /// Says on process 0 that a signal has ended the run. Returns the code with which shells end where
 /// a signal does.
 ExitCode stopped(const Arguments& arguments, std::int64_t step, bool reports) {
-  const int caught = StopSignal::caught(), signal = caught == 0 ? SIGTERM : caught;
+  const int caught = InterruptNotice::signal(), signal = caught == 0 ? SIGTERM : caught;
   if (reports) {
     print_note(fmt::format(
         "stopped by {} behind step {} of {}; --resume {} goes on{}\n",
@@ -254,10 +254,10 @@ ExitCode run(const Arguments& arguments, Processes* processes) {
   // A run that goes on may have few steps left; then nothing is timed.
   const bool measures = options.steps >= kLeastSteps;
   options.warm_up_steps = measures ? kWarmUpSteps : options.steps;
-  std::optional<StopSignal> signal;
+  std::optional<InterruptNotice> signal;
   if (!arguments.checkpoint.empty()) {
     options.save = save_options(arguments, plan, text);
-    options.stop = [] { return StopSignal::caught() != 0; };
+    options.stop = [] { return InterruptNotice::signal() != 0; };
     signal.emplace();
   }
   Seconds sum;

@@ -14,6 +14,7 @@
 #include "models/framework/framework_json.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
+#include "plan/checkpoint.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "published/goals.h"
@@ -36,6 +37,7 @@ const std::map<std::string, Read>& readers() {
       {"strategy", [](const std::string& text) { strategy_from_json_text(text, "file"); }},
       {"calibration", [](const std::string& text) { parse_calibration_file(text, "file"); }},
       {"plan", [](const std::string& text) { parse_plan(text, "file"); }},
+      {"checkpoint", [](const std::string& text) { parse_checkpoint(text, "file"); }},
       {"measured", [](const std::string& text) { parse_measured(text, "file"); }},
       {"goals", [](const std::string& text) { parse_goals(text, "file"); }},
       {"published-runs", [](const std::string& text) { parse_published_runs(text, "file"); }},

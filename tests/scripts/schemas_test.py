@@ -48,6 +48,7 @@ BEYOND = [
     ("framework", r"no built-in framework"),
     ("calibration", r"a divisor of ranks"),
     ("measured", r"axes such as mp"),
+    ("checkpoint", r"the file was changed"),
     ("plan measured", r"must be as long as time_ps"),
     ("published-runs", r"the frameworks are|no cluster preset has that name"),
 ]
@@ -130,7 +131,9 @@ def outputs(schemas, folder):
     cluster = write_json(folder / "cluster.json", CLUSTER)
     plan, measured, calibration = folder / "plan.json", folder / "measured.json", folder / "calibration.json"
     found = {"plan": printed("plan", NANO, "--cluster", cluster, "--devices", 2, "--fix", "mp=2", "-o", plan, "--json")}
-    assert planner("run", plan, "--data", SOURCE / "data/training-text.txt", "--steps", 4, "-o", measured).returncode == OK
+    assert planner("run", plan, "--data", SOURCE / "data/training-text.txt", "--steps", 4, "-o", measured, "--checkpoint",
+                   folder / "saved").returncode == OK
+    found["checkpoint"] = json.loads((folder / "saved/step-4/checkpoint.json").read_text())
     found["measured"] = json.loads(measured.read_text())
     assert planner("calibrate", "--quick", "--budget", "1 s", "-o", calibration, "--cluster-out",
                    folder / "machine.json").returncode == OK
@@ -269,7 +272,7 @@ def samples(found):
                       "memory_of_last_rank": False, "needs": "x"}, "statements": []}
     return [("job", llama), ("job", ernie), ("job", bert), ("cluster", mixed), ("cluster", read["clusters"]("dgx1-v100-16gb")),
             ("framework", framework), ("strategy", found["strategy"]), ("calibration", measured), ("calibration", fitted),
-            ("plan", plan), ("measured", run), ("goals", {"goals": [goal]}), ("published-runs", [row])]
+            ("plan", plan), ("measured", run), ("checkpoint", found["checkpoint"]), ("goals", {"goals": [goal]}), ("published-runs", [row])]
 
 
 def places(value, path=()):

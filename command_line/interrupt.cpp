@@ -1,5 +1,5 @@
 // Notes SIGINT and SIGTERM with a signal handler.
-#include "planner/terminal/interrupt.h"
+#include "command_line/interrupt.h"
 
 #include <csignal>
 
@@ -13,8 +13,8 @@ void let_signals_end_the_program() {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-void note(int) {
-  noted = 1;
+void note(int signal) {
+  noted = signal;
   let_signals_end_the_program();
 }
 
@@ -26,6 +26,6 @@ InterruptNotice::InterruptNotice() {
   std::signal(SIGTERM, note);
 }
 InterruptNotice::~InterruptNotice() { let_signals_end_the_program(); }
-bool InterruptNotice::asked() const { return noted != 0; }
+int InterruptNotice::signal() { return noted; }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Interrupt: lets Ctrl-C or SIGTERM end a search as a time limit does, with the best plan so far.
+// Interrupt: lets Ctrl-C or SIGTERM end a search as a time limit does, with the best plan so far,
+// and a training behind its running step.
 #pragma once
 
 namespace plimsoll {
@@ -11,7 +12,9 @@ class InterruptNotice {
   ~InterruptNotice();
   InterruptNotice(const InterruptNotice&) = delete;
   InterruptNotice& operator=(const InterruptNotice&) = delete;
-  bool asked() const;
+  bool asked() const { return signal() != 0; }
+  /// Returns the signal that came, or 0.
+  static int signal();
 };
 
 }  // namespace plimsoll
