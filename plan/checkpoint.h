@@ -29,6 +29,7 @@ struct CheckpointRecord {
   std::string plan_digest;
   std::int64_t data_bytes = 0;  ///< of the training text
   std::string data_digest;      ///< SHA-256 of the text
+  std::string rates;            ///< the schedule of the learning rate, in words
   std::int64_t updates = 0;     ///< steps that changed the parameters
   double loss_scale = 1;
   std::int64_t good_steps = 0;       ///< in a row without overflow, since the scale last changed

@@ -70,6 +70,7 @@ std::string checkpoint_text(const CheckpointRecord& record) {
                {"plan_digest", record.plan_digest},
                {"data_bytes", record.data_bytes},
                {"data_digest", record.data_digest},
+               {"learning_rates", record.rates},
                {"updates", record.updates},
                {"loss_scale", record.loss_scale},
                {"good_steps", record.good_steps},
@@ -93,6 +94,7 @@ CheckpointRecord parse_checkpoint(std::string_view text, const std::string& file
   record.plan_digest = object.text("plan_digest");
   record.data_bytes = object.integer("data_bytes", 1, kMostJsonInteger);
   record.data_digest = object.text("data_digest");
+  record.rates = object.text("learning_rates");
   record.updates = object.integer("updates", 0, kMostCount);
   record.loss_scale = object.number("loss_scale", 0, std::numeric_limits<float>::max());
   record.good_steps = object.integer("good_steps", 0, kMostCount);

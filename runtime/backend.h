@@ -16,6 +16,7 @@
 #include "graph/op.h"
 #include "graph/program.h"
 #include "runtime/rank_device.h"
+#include "runtime/rate_schedule.h"
 
 namespace plimsoll {
 
@@ -24,6 +25,8 @@ namespace plimsoll {
 struct TrainingText {
   std::span<const std::byte> bytes;
   std::int64_t global_batch = 0;
+  /// A text that is not trained on. Step -1 - b reads its b-th global batch, and drops nothing out.
+  std::span<const std::byte> held_out = {};
 };
 
 /// A RankContext has the facts that a kernel may know about its rank. They outlive the kernels.
@@ -32,6 +35,7 @@ struct RankContext {
   Coordinates at = {};
   TrainingText text;
   std::span<std::byte> workspace;  ///< scratch memory of libraries, with the Framework's size
+  RateSchedule rates;              ///< of the learning rate
 };
 
 /// An OwnedRange is a range of the flat arenas that this rank owns and updates, cut at segment
@@ -55,7 +59,7 @@ std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& 
 
 /// A RunPosition says for which step, micro-batch and layer a kernel runs.
 struct RunPosition {
-  std::int64_t step = 0;
+  std::int64_t step = 0;  ///< negative: of the text that is held out
   std::int64_t micro_batch = 0;
   std::int64_t layer = 0;  ///< index of the call's block instance within its block
 };

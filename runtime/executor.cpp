@@ -76,6 +76,7 @@ struct Executor::State {
     made.program = &program;
     made.at = program.grid.coordinates(options.rank);
     made.text = text;
+    made.rates = options.rates;
     if (const auto id = persistent_of(program, TensorRole::workspace)) {
       made.workspace = {arena.at(*id), std::size_t(options.workspace.count())};
     }
@@ -91,6 +92,7 @@ struct Executor::State {
   }
 
   StepResult run_step(std::int64_t index, Timeline* into);
+  float evaluate(std::int64_t batch);
   void gather_parameters();
   void issue(const PreparedCall& call);
   void run_local(const PreparedCall& call, PreparedOp& op);
@@ -128,6 +130,7 @@ struct Executor::State {
   std::array<std::uint32_t, kStreams> last_on_stream;  ///< its latest communication
   std::int64_t step = 0;
   std::uint64_t runs = 0;  ///< steps that are over, here and of text that is held out
+  bool frozen = false;     ///< updates change nothing
   const char* routine = "";
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
@@ -180,6 +183,20 @@ Scalars Executor::State::read_scalars() const {
     std::memcpy(values.data(), scalars, sizeof(values));
   }
   return values;
+}
+
+float Executor::State::evaluate(std::int64_t batch) {
+  INVARIANT(device == nullptr, "the host reads and writes scalars between kernels");
+  std::vector<std::pair<BufferId, std::vector<std::byte>>> kept;
+  for (const BufferId id : changed_without_update(program)) {
+    const std::byte* const stored = arena.at(id);
+    kept.emplace_back(id, std::vector(stored, stored + program.at(id).bytes.count()));
+  }
+  frozen = true;
+  const StepResult result = run_step(-1 - batch, nullptr);
+  frozen = false;
+  for (const auto& [id, bytes] : kept) std::ranges::copy(bytes, arena.at(id));
+  return result.loss;
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.
@@ -289,6 +306,12 @@ RunPosition Executor::State::position_of(const PreparedCall& call) const {
 
 void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
   const RunPosition position = position_of(call);
+  if (frozen && op.op->phase == Phase::optimizer && scalars != nullptr) {
+    // As after an overflow: updates leave everything as it is.
+    Scalars values = read_scalars();
+    values[std::size_t(Scalar::found)] = 1;
+    change_scalars(program, arena, context.at, values);
+  }
   if (trace == nullptr) {
     op.kernel->run(op.inputs, op.outputs, position);
     return;
@@ -446,6 +469,10 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
 
 void Executor::gather_parameters() {
   reporting(state_->step, [&] { state_->gather_parameters(); });
+}
+
+float Executor::evaluate(std::int64_t batch) {
+  return reporting(state_->step, [&] { return state_->evaluate(batch); });
 }
 
 void Executor::save(const WriteShare& share, StateWriter& writer) const {

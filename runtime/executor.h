@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct ExecutorOptions {
   std::chrono::milliseconds deadline{60'000};
   bool replay = true;              ///< devices may replay kernels that they captured
   Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
+  RateSchedule rates;              ///< of the learning rate
   /// State with which the rank begins, instead of initial parameters. Read by the constructor.
   StateReader* state = nullptr;
 };
@@ -53,6 +55,8 @@ struct StepResult {
   float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
   float loss_scale = 1;      ///< loss scale of this step
   std::int64_t skipped = 0;  ///< steps without update so far
+  /// Mean loss of the text that is held out, behind the step; NaN where it was not computed.
+  float held_out_loss = std::numeric_limits<float>::quiet_NaN();
 };
 
 /// A RoutedRows holds what one call's experts got. Ranks that are equal in mp and cp choose for the
@@ -80,6 +84,11 @@ class Executor {
   /// step (counted from 1) and routine. Where another rank failed it throws RankFailure. The
   /// executor cannot continue after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
+
+  /// Returns the loss of global batch `batch` of the text that is held out, on ranks that compute
+  /// it. It runs a whole step whose update changes nothing, so it costs one. It throws as step()
+  /// does. The tensors must be in host memory.
+  float evaluate(std::int64_t batch);
 
   /// Gives `writer` this rank's share of the state behind the last step. Throws what `writer` does.
   void save(const WriteShare& share, StateWriter& writer) const;

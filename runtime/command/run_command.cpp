@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -14,9 +15,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "command_line/answer_shell.h"
 #include "command_line/interrupt.h"
 #include "command_line/parse.h"
@@ -33,12 +36,16 @@ namespace plimsoll {
 namespace {
 
 struct Arguments {
-  std::string plan, data, output;
+  std::string plan, data, held_out, output;
   std::string backend = "cpu";
   std::string launcher = "local";
   std::int64_t steps = 20;
   std::string checkpoint, resume;
   std::int64_t checkpoint_every = 0, checkpoint_keep = 2;
+  std::int64_t eval_every = 100, eval_batches = 1;
+  std::int64_t warmup_steps = 0, decay_steps = 0;
+  std::string decay_style = "constant";
+  double least_rate = 0;
   double deadline = 60;
   bool any_hosts = false;
   bool check = false;
@@ -88,18 +95,18 @@ std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
   return programs;
 }
 
-std::string read_text(const Arguments& arguments, const Job& job) {
-  std::string text = read_file(arguments.data);
+std::string read_text(const std::string& file, const Job& job) {
+  std::string text = read_file(file);
   if (std::int64_t(text.size()) <= job.sequence + 1) {
     throw InputError(
-        arguments.data, "",
+        file, "",
         fmt::format("found {} bytes; one sequence and its last target need more than {}",
                     text.size(), job.sequence + 1));
   }
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto token = std::int64_t(static_cast<unsigned char>(text[i]));
     if (token < job.vocab) continue;
-    throw InputError(arguments.data, fmt::format("/{}", i),
+    throw InputError(file, fmt::format("/{}", i),
                      fmt::format("found byte {}; the job's vocabulary is {}", token, job.vocab));
   }
   return text;
@@ -112,6 +119,45 @@ std::chrono::milliseconds deadline_of(double seconds) {
     throw UsageError(fmt::format("--deadline: found {}; whole milliseconds are required", seconds));
   }
   return std::chrono::milliseconds(std::int64_t(count));
+}
+
+constexpr std::string_view kDecayStyles[] = {"constant", "linear", "cosine"};
+
+RateSchedule schedule_of(const Arguments& arguments, const Job& job) {
+  RateSchedule rates;
+  const auto* const style = std::ranges::find(kDecayStyles, arguments.decay_style);
+  rates.shape = RateDecay(style - std::begin(kDecayStyles));
+  rates.warmup = arguments.warmup_steps;
+  if (rates.shape == RateDecay::constant) {
+    if (arguments.decay_steps > 0 || arguments.least_rate > 0)
+      throw UsageError("--lr-decay-steps and --min-lr go with --lr-decay-style linear or cosine");
+    return rates;
+  }
+  rates.decay = arguments.decay_steps > 0 ? arguments.decay_steps : arguments.steps;
+  if (rates.decay <= rates.warmup) {
+    throw UsageError(
+        fmt::format("--lr-decay-steps: found {}; more than the {} steps of the warm-up "
+                    "are required",
+                    rates.decay, rates.warmup));
+  }
+  const double rate = job.optimizer.learning_rate;
+  if (arguments.least_rate > rate) {
+    throw UsageError(
+        fmt::format("--min-lr: found {}; at most the job's learning rate of {} is "
+                    "allowed",
+                    arguments.least_rate, rate));
+  }
+  rates.least = rate > 0 ? arguments.least_rate / rate : 0;
+  return rates;
+}
+
+/// "warm-up of 10 steps, cosine to 0.1 of the rate at step 100".
+std::string to_words(const RateSchedule& rates) {
+  std::string text = rates.warmup > 0 ? fmt::format("warm-up of {} steps, ", rates.warmup) : "";
+  text += kDecayStyles[std::size_t(rates.shape)];
+  if (rates.shape != RateDecay::constant)
+    text += fmt::format(" to {} of the rate at step {}", rates.least, rates.decay);
+  return text;
 }
 
 std::string experts_text(const std::vector<MeasuredExperts>& experts) {
@@ -158,6 +204,7 @@ SaveOptions save_options(const Arguments& arguments, const Plan& plan, const std
   save.record.plan_digest = digest(plan_text(plan));
   save.record.data_bytes = std::int64_t(text.size());
   save.record.data_digest = digest(text);
+  save.record.rates = to_words(schedule_of(arguments, plan.job));
   save.record.job = plan.job;
   save.saved = [](const std::filesystem::path& checkpoint) {
     print_note(fmt::format("checkpoint {}\n", checkpoint.string()));
@@ -182,6 +229,9 @@ std::shared_ptr<const SavedCheckpoint> find_resumed(const Arguments& arguments, 
         fmt::format("goes on behind step {} of {}", record.step, saved->folder().string());
     if (record.plan_digest != digest(plan_text(plan))) note += ", by another plan";
     if (record.data_digest != digest(text)) note += ", on another text";
+    const std::string rates = to_words(schedule_of(arguments, plan.job));
+    if (record.rates != rates)
+      note += fmt::format("; the schedule of the learning rate was: {}", printable(record.rates));
     for (const std::string& change : changes) note += "; " + change;
     print_note(note + "\n");
   }
@@ -192,14 +242,15 @@ std::shared_ptr<const SavedCheckpoint> find_resumed(const Arguments& arguments, 
 
 /// "step 7/20  loss 4.1234  12.3 ms  41532 tokens/s  3.1 s left".
 std::string step_line(const Job& job, std::int64_t step, std::int64_t steps, double loss,
-                      Seconds time, Seconds mean) {
+                      Seconds time, Seconds mean, double held_out) {
   const double tokens = double(job.global_batch * job.sequence);
   const bool timed = time.value() > 0;
   const std::int64_t left = steps - step - 1;
   return fmt::format(
-      "step {}/{}  loss {:.4f}  {}{}{}\n", step + 1, steps, loss, to_text(time),
+      "step {}/{}  loss {:.4f}  {}{}{}{}\n", step + 1, steps, loss, to_text(time),
       timed ? fmt::format("  {:.0f} tokens/s", tokens / time.value()) : "",
-      left > 0 ? fmt::format("  {} left", to_text(Seconds(double(left) * mean.value()))) : "");
+      left > 0 ? fmt::format("  {} left", to_text(Seconds(double(left) * mean.value()))) : "",
+      std::isnan(held_out) ? "" : fmt::format("  held-out loss {:.4f}", held_out));
 }
 
 /// Says on process 0 that a signal has ended the run. Returns the code with which shells end where
@@ -232,15 +283,22 @@ ExitCode run(const Arguments& arguments, Processes* processes) {
     if (!fits) throw UsageError(fits.reason() + "; --any-hosts runs it all the same");
   }
   check_framework(plan, arguments);
-  const std::string text = read_text(arguments, plan.job);
+  const std::string text = read_text(arguments.data, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
 
   TrainOptions options;
+  options.rates = schedule_of(arguments, plan.job);
   options.backend = arguments.backend;
   options.deadline = deadline;
   options.checking = arguments.check;
   options.replay = !arguments.no_graphs;
   options.processes = processes;
+  if (!arguments.held_out.empty()) {
+    const std::string held_out = read_text(arguments.held_out, plan.job);
+    const auto bytes = std::as_bytes(std::span(held_out));
+    options.held_out =
+        HeldOut{{bytes.begin(), bytes.end()}, arguments.eval_every, arguments.eval_batches};
+  }
   std::int64_t before = 0;  // steps of earlier runs
   if (!arguments.resume.empty()) {
     options.resume = find_resumed(arguments, plan, text, programs, processes, deadline);
@@ -261,10 +319,10 @@ ExitCode run(const Arguments& arguments, Processes* processes) {
     signal.emplace();
   }
   Seconds sum;
-  options.progress = [&](std::int64_t step, double loss, Seconds time) {
+  options.progress = [&](std::int64_t step, double loss, Seconds time, double held_out) {
     sum += time;
     const Seconds mean = sum / double(step - before + 1);
-    print_note(step_line(plan.job, step, arguments.steps, loss, time, mean));
+    print_note(step_line(plan.job, step, arguments.steps, loss, time, mean, held_out));
   };
   TrainResult result =
       train(programs, plan.job, plan.framework, std::as_bytes(std::span(text)), options);
@@ -282,6 +340,43 @@ ExitCode run(const Arguments& arguments, Processes* processes) {
   }
   print_result(arguments.json ? measured_text(measured) : summary(plan, measured, before));
   return ExitCode::ok;
+}
+
+void add_held_out_options(CLI::App& app, Arguments& arguments) {
+  const auto count = [](const std::string& text) { return refuse_integer(text, 1, kMostSteps); };
+  CLI::Option* const file = app.add_option(
+      "--eval-data", arguments.held_out,
+      "file whose bytes are not trained on; its loss is printed, at the cost of a step for each "
+      "batch");
+  app.add_option("--eval-interval", arguments.eval_every, "steps between these losses")
+      ->capture_default_str()
+      ->check(count)
+      ->needs(file);
+  app.add_option("--eval-iters", arguments.eval_batches, "global batches that each is the mean of")
+      ->capture_default_str()
+      ->check(count)
+      ->needs(file);
+}
+
+void add_rate_options(CLI::App& app, Arguments& arguments) {
+  const auto count = [](const std::string& text) { return refuse_integer(text, 0, kMostSteps); };
+  app.add_option("--lr-warmup-steps", arguments.warmup_steps,
+                 "the learning rate rises to the job's in so many steps")
+      ->capture_default_str()
+      ->check(count);
+  app.add_option("--lr-decay-style", arguments.decay_style,
+                 "how it falls behind them: constant, linear or cosine")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        const bool known = std::ranges::find(kDecayStyles, text) != std::end(kDecayStyles);
+        return known ? "" : "found " + printable(text) + "; constant, linear or cosine is required";
+      });
+  app.add_option("--lr-decay-steps", arguments.decay_steps,
+                 "the step at which it has fallen; default: --steps")
+      ->check(count);
+  app.add_option("--min-lr", arguments.least_rate, "the learning rate then")
+      ->capture_default_str()
+      ->check([](const std::string& text) { return refuse_number(text, 0, 1e3); });
 }
 
 void add_checkpoint_options(CLI::App& app, Arguments& arguments) {
@@ -311,6 +406,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(
           [](const std::string& text) { return refuse_integer(text, kLeastSteps, kMostSteps); });
   app.add_option("-o,--output", arguments.output, "file to write the measurement to");
+  add_held_out_options(app, arguments);
+  add_rate_options(app, arguments);
   add_checkpoint_options(app, arguments);
   app.add_option("--backend", arguments.backend,
                  fmt::format("where ops run: {} (null computes nothing)", backend_names()))

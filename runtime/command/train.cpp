@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -68,6 +69,11 @@ struct Run {
   /// Ranks of this process: all, or the one that it is.
   std::int64_t locals() const { return std::int64_t(communicators.size()); }
   std::int64_t rank_of(std::int64_t local) const { return records[std::size_t(local)].rank; }
+  TrainingText training_text() const {
+    TrainingText whole{text, global_batch};
+    if (options.held_out) whole.held_out = options.held_out->text;
+    return whole;
+  }
   const Program& program_of(std::int64_t local) const {
     return programs[class_of(programs, programs[0].grid.coordinates(rank_of(local)))];
   }
@@ -100,6 +106,19 @@ struct Run {
   }
 };
 
+/// Returns the loss of the text that is held out, where it is due behind a step.
+float held_out_loss(const Run& run, Executor& executor, std::int64_t steps) {
+  float sum = std::numeric_limits<float>::quiet_NaN();
+  const auto& held_out = run.options.held_out;
+  if (!held_out) return sum;
+  const bool due =
+      steps == run.options.steps || (run.steps_before() + steps) % held_out->every == 0;
+  if (!due) return sum;
+  sum = 0;
+  for (std::int64_t batch = 0; batch < held_out->batches; ++batch) sum += executor.evaluate(batch);
+  return sum / float(held_out->batches);
+}
+
 /// Saves a checkpoint where one is due behind a step, and returns whether that step is the last.
 bool end_step(Run& run, std::int64_t local, const Executor& executor, std::int64_t steps) {
   const TrainOptions& options = run.options;
@@ -128,13 +147,14 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
     StepResult result = executor.step(run.steps_before() + made, traced ? &record.trace : nullptr);
     if (made == 0 && options.keep_gradients) record.gradients = executor.gradients();
     result.begin = begin;
+    result.held_out_loss = held_out_loss(run, executor, made + 1);
     {
       const std::lock_guard guard(run.lock);
       record.steps.push_back(result);
       run.changed.notify_all();
     }
     last = end_step(run, local, executor, made + 1);
-    begin = run.saver ? run.now() : result.end;
+    begin = run.saver || options.held_out ? run.now() : result.end;
   }
   if (std::int64_t(record.steps.size()) < options.steps) {
     const std::lock_guard guard(run.lock);
@@ -165,6 +185,7 @@ void run_rank(Run& run, std::int64_t local) {
   options.epoch = run.epoch;
   options.deadline = run.options.deadline;
   options.replay = run.options.replay;
+  options.rates = run.options.rates;
   options.heartbeat = &run.heartbeats[std::size_t(local)];
   std::unique_ptr<StateReader> state;
   if (run.options.resume) state = run.options.resume->reader();
@@ -172,7 +193,7 @@ void run_rank(Run& run, std::int64_t local) {
   std::unique_ptr<Executor> executor;
   try {
     executor = std::make_unique<Executor>(run.program_of(local), backend, communicator,
-                                          TrainingText{run.text, run.global_batch}, options);
+                                          run.training_text(), options);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("rank {} before the first step: {}", rank, error.what()));
   } catch (const std::exception& error) {
@@ -247,6 +268,8 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     if (const RankDevice* device = run->backends[local]->device()) {
       run->records[local].device = device->description();
       run->records[local].device_memory_before = device->memory_used();
+      if (options.held_out)
+        throw UsageError("the loss of a text that is held out is computed in host memory only");
     }
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
@@ -366,8 +389,9 @@ bool watch(Run& run) {
       const RankRecord& record = run.records[loss_record(run.records)];
       const double loss = record.steps[std::size_t(reported)].loss;
       const Seconds time = step_time(run.records, reported);
+      const double held_out = record.steps[std::size_t(reported)].held_out_loss;
       guard.unlock();
-      run.options.progress(run.steps_before() + reported, loss, time);
+      run.options.progress(run.steps_before() + reported, loss, time, held_out);
       guard.lock();
       ++reported;
     }

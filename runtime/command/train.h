@@ -23,6 +23,13 @@
 
 namespace plimsoll {
 
+/// A text that is not trained on, whose loss shows how well the model generalises.
+struct HeldOut {
+  std::vector<std::byte> text;
+  std::int64_t every = 1;    ///< steps between its losses; the last step has one, too
+  std::int64_t batches = 1;  ///< global batches of its text, from the start, whose mean it is
+};
+
 struct TrainOptions {
   std::string backend = "cpu";
   std::int64_t steps = 20;         ///< >= 1, behind those of `resume`; the last one is traced
@@ -32,15 +39,18 @@ struct TrainOptions {
   bool replay = true;            ///< devices may replay kernels that they captured
   bool keep_gradients = false;   ///< copy every rank's gradient arena after the first step
   bool keep_parameters = false;  ///< copy every rank's parameter arena after the last step
+  RateSchedule rates;            ///< of the learning rate
   /// The checkpoint behind which training goes on. Its job and tensors were checked.
   std::shared_ptr<const SavedCheckpoint> resume;
+  std::optional<HeldOut> held_out;  ///< of backends in host memory
   /// Saves checkpoints, the last one where the run ends.
   std::optional<SaveOptions> save;
   /// Asked on every rank behind each step, where checkpoints are saved. Once it returns true on any
   /// of them, that step is the last.
   std::function<bool()> stop;
   /// Called on the calling thread, in order of the steps, once all ranks have finished a step.
-  std::function<void(std::int64_t step, double loss, Seconds step_time)> progress;
+  /// `held_out` is NaN behind steps without that loss.
+  std::function<void(std::int64_t step, double loss, Seconds step_time, double held_out)> progress;
   /// Used instead of make_backend(backend). Tests inject ranks that fail.
   std::function<std::unique_ptr<Backend>(std::int64_t rank)> backend_of_rank;
   /// Where given, this process is one rank of them, and all call train() alike. Without it, all

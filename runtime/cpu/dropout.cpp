@@ -28,13 +28,14 @@ KernelPointer prepare_dropout(const KernelRequest& request) {
   const DropoutParams params = request.params<DropoutParams>();
   const BatchPlace place(request.context);
   const GlobalRuns runs = global_runs(request.input(0), request.context, place.micro_batch);
-  const auto threshold = std::uint32_t(params.rate * 0x1p32);
-  const auto scale = float(1 / (1 - params.rate));
   Scratch scratch(request);
   const RowBlocks chunks{request.input_elements(0), 1, kChunk};
   const Rows before(request.input(0), chunks, scratch), after(request.output(0), chunks, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
     std::array<std::uint32_t, kChunk> words;
+    const double rate = position.step < 0 ? 0 : params.rate;  // held out: all is kept
+    const auto threshold = std::uint32_t(rate * 0x1p32);
+    const auto scale = float(1 / (1 - rate));
     const PhiloxKey key = philox_key(params.seed, position.step, params.site);
     const std::int64_t begin =
         place.first_sequence(position.micro_batch) * runs.own_per_sequence() + runs.first;

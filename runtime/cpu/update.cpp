@@ -139,6 +139,7 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
   const bool part = keeps_part(request.input(0), request.context),
              gradient_part = keeps_part(request.input(1), request.context);
+  const RateSchedule rates = request.context.rates;
   return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 4);
@@ -148,9 +149,10 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
     if (scalar(scalars, Scalar::found) != 0) return;
     const double step = scalar(scalars, Scalar::step);
     const double correction = 1 - std::pow(params.beta1, step);
+    const double learning_rate = params.learning_rate * rate_factor(rates, step);
     Moments factors = moments_of(params, scalars);
     for (const OwnedRange& range : ranges) {
-      const double rate = params.learning_rate * range.rate;
+      const double rate = learning_rate * range.rate;
       const double decay = weight_decay_of(range, params.weight_decay);
       factors.factor = gradient_factor(range, params.clipped, scalars);
       const std::int64_t at = offset_in(range, part);
@@ -166,19 +168,20 @@ KernelPointer prepare_sgd(const KernelRequest& request) {
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
   const bool part = keeps_part(request.input(0), request.context),
              gradient_part = keeps_part(request.input(1), request.context);
+  const RateSchedule rates = request.context.rates;
   return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 3);
     float* parameters = state_of(in, 0, out, 0, arena);
     float* velocity = state_of(in, 2, out, 1, owned);
     if (scalar(scalars, Scalar::found) != 0) return;
+    const double rate = params.learning_rate * rate_factor(rates, scalar(scalars, Scalar::step));
     for (const OwnedRange& range : ranges) {
       const std::int64_t at = offset_in(range, part);
       update_sgd(parameters + at, floats(in, 1) + offset_in(range, gradient_part),
                  velocity + range.state_offset, range.elements,
                  gradient_factor(range, params.clipped, scalars), float(params.momentum),
-                 float(params.learning_rate * range.rate),
-                 float(weight_decay_of(range, params.weight_decay)));
+                 float(rate * range.rate), float(weight_decay_of(range, params.weight_decay)));
     }
   });
 }
@@ -223,12 +226,14 @@ KernelPointer prepare_lamb(const KernelRequest& request) {
   const auto params = request.params<LambParams>();
   const std::int64_t arena = request.output_elements(0);
   const bool part = keeps_part(request.input(0), request.context);
+  const RateSchedule rates = request.context.rates;
   return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 4);
     float* parameters = state_of(in, 0, out, 0, arena);
     if (scalar(scalars, Scalar::found) != 0) return;
     const Moments factors = moments_of(params, scalars);
+    const double rate = params.learning_rate * rate_factor(rates, scalar(scalars, Scalar::step));
     for (const OwnedRange& range : ranges) {
       const float* sums = floats(in, 3) + 2 * range.segment;
       // A tensor of zeros moves by the learning rate alone, and so does one without a direction.
@@ -237,7 +242,7 @@ KernelPointer prepare_lamb(const KernelRequest& request) {
       const std::int64_t at = offset_in(range, part);
       update_lamb(parameters + at, floats(in, 1) + range.state_offset,
                   floats(in, 2) + range.state_offset, range.elements, factors,
-                  float(params.learning_rate * range.rate * trust),
+                  float(rate * range.rate * trust),
                   float(weight_decay_of(range, params.weight_decay)));
     }
   });

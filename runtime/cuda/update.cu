@@ -37,7 +37,19 @@ __device__ __forceinline__ float gradient_factor(const FlatChunk& chunk, const A
 
 struct AdamRule {
   double rate, beta1, beta2, epsilon;
+  RateSchedule rates;
 };
+struct SgdRule {
+  double rate;
+  float momentum;
+  RateSchedule rates;
+};
+
+/// The learning rate of the running update.
+template <class Rule>
+__device__ __forceinline__ double learning_rate(const Rule& rule, const float* scalars) {
+  return rule.rate * rate_factor(rule.rates, scalar(scalars, Scalar::step));
+}
 
 /// First and second moment, bias corrected: what AdamW and LAMB have in common.
 struct Moments {
@@ -108,7 +120,7 @@ __global__ void adamw(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   if (scalar(a.scalars, Scalar::found) != 0) return keep(a, chunk);
   const Moments f = block_moments(rule, a.scalars);
   const float factor = gradient_factor(chunk, a);
-  const double rate = rule.rate * double(chunk.rate);
+  const double rate = learning_rate(rule, a.scalars) * double(chunk.rate);
   const auto step_size = float(rate * double(f.correction));
   const auto kept = float(1 - rate * double(chunk.decay));
   float* parameters = a.parameters + chunk.at(a.part);
@@ -131,11 +143,11 @@ __global__ void adamw(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   });
 }
 
-__global__ void sgd(const FlatChunk* chunks, double learning_rate, float momentum, Arenas a) {
+__global__ void sgd(const FlatChunk* chunks, SgdRule rule, Arenas a) {
   const FlatChunk chunk = chunks[blockIdx.x];
   if (scalar(a.scalars, Scalar::found) != 0) return keep(a, chunk);
   const float factor = gradient_factor(chunk, a);
-  const auto rate = float(learning_rate * double(chunk.rate));
+  const auto rate = float(learning_rate(rule, a.scalars) * double(chunk.rate));
   float* parameters = a.parameters + chunk.at(a.part);
   const float* gradients = a.gradients + chunk.at(a.gradient_part);
   for_each_batch(chunk.elements, [&](int i) {
@@ -143,7 +155,7 @@ __global__ void sgd(const FlatChunk* chunks, double learning_rate, float momentu
     Batch velocity(a.first + chunk.state_at, i, chunk.elements);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      velocity[k] = momentum * velocity[k] + (g[k] * factor + chunk.decay * p[k]);
+      velocity[k] = rule.momentum * velocity[k] + (g[k] * factor + chunk.decay * p[k]);
       p[k] -= rate * velocity[k];
     }
     p.store(parameters, i, chunk.elements);
@@ -219,7 +231,7 @@ __global__ void lamb(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   const double parameter = a.norms[2 * chunk.segment], direction = a.norms[2 * chunk.segment + 1];
   // A tensor of zeros moves by the learning rate alone, and so does one without a direction.
   const double trust = parameter > 0 && direction > 0 ? sqrt(parameter / direction) : 1;
-  const auto rate = float(rule.rate * double(chunk.rate) * trust);
+  const auto rate = float(learning_rate(rule, a.scalars) * double(chunk.rate) * trust);
   float* parameters = a.parameters + chunk.at(a.part);
   for_each_batch(chunk.elements, [&](int i) {
     Batch p(parameters, i, chunk.elements);
@@ -277,8 +289,8 @@ struct Update {
 };
 
 template <class Params>
-AdamRule adam_rule(const Params& params) {
-  return {params.learning_rate, params.beta1, params.beta2, params.epsilon};
+AdamRule adam_rule(const Params& params, const RankContext& context) {
+  return {params.learning_rate, params.beta1, params.beta2, params.epsilon, context.rates};
 }
 
 }  // namespace
@@ -286,7 +298,7 @@ AdamRule adam_rule(const Params& params) {
 CudaKernelPointer prepare_adamw(const CudaRequest& request) {
   const auto& params = request.params<AdamParams>();
   const Update update(request, params);
-  const AdamRule rule = adam_rule(params);
+  const AdamRule rule = adam_rule(params, request.context);
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
   return make_cuda_kernel([=](DeviceAddresses in, DeviceAddresses out) {
     Arenas arenas = update.arenas;
@@ -303,8 +315,7 @@ CudaKernelPointer prepare_adamw(const CudaRequest& request) {
 CudaKernelPointer prepare_sgd(const CudaRequest& request) {
   const auto& params = request.params<SgdParams>();
   const Update update(request, params);
-  const double rate = params.learning_rate;
-  const auto momentum = float(params.momentum);
+  const SgdRule rule{params.learning_rate, float(params.momentum), request.context.rates};
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
   return make_cuda_kernel([=](DeviceAddresses in, DeviceAddresses out) {
     Arenas arenas = update.arenas;
@@ -313,14 +324,14 @@ CudaKernelPointer prepare_sgd(const CudaRequest& request) {
     arenas.first = update.state(in, 2, out, 1, owned);
     arenas.scalars = input_at<float>(in, 3);
     if (update.casts) arenas.cast = out[2];
-    update.start(sgd, rate, momentum, arenas);
+    update.start(sgd, rule, arenas);
   });
 }
 
 CudaKernelPointer prepare_lamb_norms(const CudaRequest& request) {
   const auto& params = request.params<LambParams>();
   const Update update(request, params);
-  const AdamRule rule = adam_rule(params);
+  const AdamRule rule = adam_rule(params, request.context);
   std::vector<SegmentChunks> segments;
   std::int32_t chunk = 0;
   for (const OwnedRange& range : update.ranges) {
@@ -355,7 +366,7 @@ CudaKernelPointer prepare_lamb_norms(const CudaRequest& request) {
 CudaKernelPointer prepare_lamb(const CudaRequest& request) {
   const auto& params = request.params<LambParams>();
   const Update update(request, params);
-  const AdamRule rule = adam_rule(params);
+  const AdamRule rule = adam_rule(params, request.context);
   const std::int64_t arena = request.output_elements(0);
   return make_cuda_kernel([=](DeviceAddresses in, DeviceAddresses out) {
     Arenas arenas = update.arenas;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -141,6 +142,22 @@ std::vector<float> gradient_values(const Program& program, const Arena& arena) {
   std::vector<float> values(std::size_t(program.at(*id).bytes.count() / element_bytes(type)));
   to_f32(type, stored, values.data(), std::int64_t(values.size()));
   return values;
+}
+
+std::vector<BufferId> changed_without_update(const Program& program) {
+  std::set<std::size_t> buffers;
+  for (const Call& call : program.calls) {
+    const std::vector<Slot>& slots = program.at(call.routine).slots;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const SlotKind kind = slots[i].kind;
+      if (kind == SlotKind::scalars || kind == SlotKind::selection_bias ||
+          kind == SlotKind::expert_load)
+        buffers.insert(call.bindings[i].buffer.index());
+    }
+  }
+  std::vector<BufferId> ids;
+  for (const std::size_t index : buffers) ids.emplace_back(index);
+  return ids;
 }
 
 namespace {

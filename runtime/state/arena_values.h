@@ -52,6 +52,10 @@ std::vector<float> parameter_values(const Program& program, const Arena& arena);
 /// Returns the values of the step's gradients as f32.
 std::vector<float> gradient_values(const Program& program, const Arena& arena);
 
+/// Returns the buffers of scalars, selection biases and loads of experts: what a step changes
+/// though its update changes nothing.
+std::vector<BufferId> changed_without_update(const Program& program);
+
 using Scalars = std::array<float, std::size_t(kScalars)>;
 /// Returns the address of the step's scalars, and null for a Program without any.
 const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at);

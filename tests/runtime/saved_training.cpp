@@ -36,6 +36,7 @@ SaveOptions save_in(const std::filesystem::path& folder, const Job& job) {
   save.record.plan_digest = "made up";
   save.record.data_bytes = std::int64_t(nano_text().size());
   save.record.data_digest = "made up";
+  save.record.rates = "made up";
   save.record.job = job;
   return save;
 }

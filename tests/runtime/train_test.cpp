@@ -284,7 +284,7 @@ TEST(Measurement, HoldsEveryStepAndTheTracedOne) {
   options.warm_up_steps = 2;
   std::vector<std::int64_t> reported;
   std::vector<double> losses;
-  options.progress = [&](std::int64_t step, double loss, Seconds) {
+  options.progress = [&](std::int64_t step, double loss, Seconds, double) {
     reported.push_back(step);
     losses.push_back(loss);
   };

@@ -42,6 +42,7 @@ ScoreDropout::ScoreDropout(const KernelRequest& request, const AttentionOperands
 void ScoreDropout::apply(const AttentionOperands& shape, const RunPosition& position,
                          std::int64_t batch, std::int64_t head, std::int64_t query, RowRange tile,
                          RowRange seen, float* row) const {
+  if (position.step < 0) return;  // held out: all is kept
   const PhiloxKey key = philox_key(params_.seed, position.step, params_.site);
   const std::int64_t sequence = place_->first_sequence(position.micro_batch) + batch;
   const std::int64_t begin =
