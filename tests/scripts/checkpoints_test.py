@@ -183,6 +183,28 @@ def refusals(folder, plan):
         assert f"{model}: " in done.stderr and words in done.stderr, (what, done.stderr)
 
 
+def rates_and_held_out_text(folder, plan):
+    """A schedule goes on where it was, the line of a step has the loss of a text that is held out, and wrong flags are refused."""
+    saved = folder / "rates"
+    flags = ("--lr-warmup-steps", 2, "--lr-decay-style", "cosine", "--lr-decay-steps", 8, "--min-lr", "1e-5", "--eval-data", TEXT,
+             "--eval-interval", 2, "--eval-iters", 2)
+    whole = train(plan, "--data", TEXT, "--steps", 8, *flags)
+    train(plan, "--data", TEXT, "--steps", 4, "--checkpoint", saved, *flags)
+    resumed = train(plan, "--data", TEXT, "--steps", 8, "--resume", saved, *flags)
+    held_out = [re.findall(r"held-out loss (\d+\.\d+)$", run.stderr, re.M) for run in (whole, resumed)]
+    assert len(held_out[0]) == 4 and held_out[1] == held_out[0][2:], held_out
+    assert losses_of(resumed.stdout) == {key: value for key, value in losses_of(whole.stdout).items() if int(key) > 4}
+    assert losses_of(whole.stdout) != losses_of(train(plan, "--data", TEXT, "--steps", 8).stdout)
+    other = train(plan, "--data", TEXT, "--steps", 8, "--resume", saved)
+    assert "schedule of the learning rate was: warm-up of 2 steps, cosine to 0.01 of the rate at step 8" in other.stderr, other.stderr
+    for words, arguments in (("go with --lr-decay-style", ("--min-lr", "1e-5")), ("--eval-data", ("--eval-iters", 2)),
+                             ("more than the 9", ("--lr-warmup-steps", 9, "--lr-decay-style", "linear", "--steps", 9)),
+                             ("at most the job's", ("--lr-decay-style", "linear", "--min-lr", 1)),
+                             ("constant, linear or cosine", ("--lr-decay-style", "square"))):
+        done = train(plan, "--data", TEXT, *arguments, code=USAGE)
+        assert words in done.stderr, (words, done.stderr)
+
+
 def processes(folder, plan, local_plan):
     """MPI processes save and go on as threads do, also where one of them gets a signal."""
     environment = dict(ONE_THREAD, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
@@ -220,6 +242,7 @@ def main():
         stopped_by(folder, tiny_plan, signal.SIGTERM, "SIGTERM")
         stopped_by(folder, tiny_plan, signal.SIGINT, "SIGINT")
         refusals(folder, tiny_plan)
+        rates_and_held_out_text(folder, tiny_plan)
         killed(folder, tiny_plan)
         if shutil.which("mpirun") and (BIN / "planner-run-mpi").exists():
             processes(folder, make_plan(folder, "two", tiny, 2, "pp=2"), tiny_plan)
