@@ -1,12 +1,23 @@
-// A Descriptor owns an open file, and closes it.
+// A Descriptor owns an open file, and closes it. Calls that signals interrupt are made again.
 #pragma once
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace plimsoll {
 
+/// Makes a system call, again while a signal interrupts it. Returns what it returns: below 0 where
+/// it failed, with errno.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// A Descriptor is of a file that is open, or below 0.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}

@@ -49,18 +49,8 @@ class Temporary {
   bool renamed_ = false;
 };
 
-/// Calls again while a signal interrupts. Returns the error of a call that failed, else 0.
-template <class Call>
-int error_of(Call call) {
-  while (call() != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
 void sync(int descriptor, const std::filesystem::path& path, const char* step) {
-  const int error = error_of([&] { return ::fsync(descriptor); });
-  if (error != 0) cannot_write(path, step, error);
+  if (uninterrupted([&] { return ::fsync(descriptor); }) != 0) cannot_write(path, step, errno);
 }
 
 /// Creates a file that did not exist, beside `target`, with the permissions of any new file.
@@ -142,8 +132,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   sync(file.get(), path, "fsync");
   // Linux closes a file whose close() a signal interrupts.
   if (::close(file.release()) != 0 && errno != EINTR) cannot_write(path, "close", errno);
-  const int error = error_of([&] { return ::rename(temporary.path().c_str(), target.c_str()); });
-  if (error != 0) cannot_write(path, "rename", error);
+  if (uninterrupted([&] { return ::rename(temporary.path().c_str(), target.c_str()); }) != 0)
+    cannot_write(path, "rename", errno);
   temporary.keep();
   // Without this the new name may be lost in a power failure, though its bytes are safe.
   const std::filesystem::path folder =

@@ -63,14 +63,25 @@ fs::path named(const fs::path& folder, std::string_view prefix, std::int64_t ste
   return folder / fmt::format("{}{}{}", prefix, step, suffix);
 }
 
-void remove_folder(const fs::path& path) {
+/// Calls a function of the standard library again while a signal interrupts it.
+template <class Call>
+void carry_out(const char* what, const fs::path& path, Call call) {
   std::error_code error;
-  fs::remove_all(path, error);
-  if (error) cannot("remove", path, error);
+  do {
+    error.clear();
+    call(path, error);
+  } while (error == std::errc::interrupted);
+  if (error) cannot(what, path, error);
+}
+
+void remove_folder(const fs::path& path) {
+  carry_out("remove", path,
+            [](const fs::path& at, std::error_code& error) { fs::remove_all(at, error); });
 }
 
 void rename_folder(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) cannot("rename", from);
+  if (uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }) != 0)
+    cannot("rename", from);
 }
 
 }  // namespace
@@ -92,7 +103,7 @@ fs::path find_checkpoint(const fs::path& path) {
 void sync_path(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) cannot("open", path);
-  if (::fsync(file.get()) != 0) cannot("sync", path);
+  if (uninterrupted([&] { return ::fsync(file.get()); }) != 0) cannot("sync", path);
 }
 
 fs::path unfinished_checkpoint(const fs::path& folder, std::int64_t step) {
@@ -101,11 +112,11 @@ fs::path unfinished_checkpoint(const fs::path& folder, std::int64_t step) {
 
 CheckpointFolder::CheckpointFolder(fs::path path, std::int64_t keep)
     : path_(std::move(path)), keep_(keep) {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) cannot("make", path_, error);
+  carry_out("make", path_,
+            [](const fs::path& at, std::error_code& error) { fs::create_directories(at, error); });
   const fs::path lock = path_ / ".lock";
-  lock_ = Descriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  lock_ = Descriptor(
+      uninterrupted([&] { return ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
   if (lock_.get() < 0) cannot("open", lock);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
@@ -148,9 +159,8 @@ fs::path CheckpointFolder::unfinished(std::int64_t step) const {
 void CheckpointFolder::begin(std::int64_t step) const {
   const fs::path folder = unfinished(step);
   remove_folder(folder);
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) cannot("make", folder, error);
+  carry_out("make", folder,
+            [](const fs::path& at, std::error_code& error) { fs::create_directory(at, error); });
 }
 
 void CheckpointFolder::finish(std::int64_t step) const {

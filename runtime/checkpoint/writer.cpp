@@ -47,11 +47,13 @@ void reserve(int file, const std::filesystem::path& path, std::int64_t bytes) {
 void make_files(const std::filesystem::path& folder, std::span<const LaidFile> files) {
   for (const LaidFile& one : files) {
     const std::filesystem::path path = folder / one.name;
-    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    Descriptor file(uninterrupted(
+        [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
     if (file.get() < 0) cannot("make", path, errno);
     reserve(file.get(), path, one.bytes);
     write_at(file.get(), path, one.header.data(), one.header.size(), 0);
-    if (::close(file.release()) != 0) cannot("close", path, errno);
+    // Linux closes a file whose close() a signal interrupts.
+    if (::close(file.release()) != 0 && errno != EINTR) cannot("close", path, errno);
   }
 }
 
@@ -108,8 +110,10 @@ void CheckpointWriter::write(KeptKind kind, const std::string& tensor, std::int6
 
 void CheckpointWriter::sync() {
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
-    if (::fsync(descriptors_[i].get()) != 0) cannot("sync", paths_[i], errno);
-    if (::close(descriptors_[i].release()) != 0) cannot("close", paths_[i], errno);
+    if (uninterrupted([&] { return ::fsync(descriptors_[i].get()); }) != 0)
+      cannot("sync", paths_[i], errno);
+    if (::close(descriptors_[i].release()) != 0 && errno != EINTR)
+      cannot("close", paths_[i], errno);
   }
 }
 

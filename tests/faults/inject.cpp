@@ -1,6 +1,6 @@
 // A library to be preloaded (LD_PRELOAD), which lets one call that changes files fail, or kills the
-// process there. Calls of write, fsync, rename, unlink, and of open where it creates, are counted
-// from 1.
+// process there. Calls of write, pwrite, fsync, posix_fallocate, rename, renameat2, mkdir, unlink,
+// unlinkat, and of open where it creates, are counted from 1.
 //
 //   PLIMSOLL_FAULT     count (prints the number of calls at the end), kill (before the call),
 //   killed_after,
@@ -8,6 +8,7 @@
 //   PLIMSOLL_FAULT_AT  number of the call
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -75,6 +76,44 @@ ssize_t write(int file, const void* bytes, size_t size) {
   static auto* const call = real<ssize_t(int, const void*, size_t)>("write");
   const bool halves = fault.is("short") && fault.calls.load() + 1 == fault.at && size > 1;
   return with_fault<ssize_t>(-1, [&] { return call(file, bytes, halves ? size / 2 : size); });
+}
+
+ssize_t pwrite(int file, const void* bytes, size_t size, off_t at) {
+  static auto* const call = real<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  const bool halves = fault.is("short") && fault.calls.load() + 1 == fault.at && size > 1;
+  return with_fault<ssize_t>(-1, [&] { return call(file, bytes, halves ? size / 2 : size, at); });
+}
+
+ssize_t pwrite64(int file, const void* bytes, size_t size, off_t at)
+    __attribute__((alias("pwrite")));
+
+/// It returns the error and leaves errno.
+int posix_fallocate(int file, off_t at, off_t size) {
+  static auto* const call = real<int(int, off_t, off_t)>("posix_fallocate");
+  const bool here = reached();
+  if (here && error_of_fault() != 0) return error_of_fault();
+  const int result = call(file, at, size);
+  if (here && fault.is("killed_after")) raise(SIGKILL);
+  return result;
+}
+
+int posix_fallocate64(int file, off_t at, off_t size) __attribute__((alias("posix_fallocate")));
+
+int mkdir(const char* path, mode_t mode) {
+  static auto* const call = real<int(const char*, mode_t)>("mkdir");
+  return with_fault(-1, [&] { return call(path, mode); });
+}
+
+int unlinkat(int folder, const char* path, int flags) {
+  static auto* const call = real<int(int, const char*, int)>("unlinkat");
+  return with_fault(-1, [&] { return call(folder, path, flags); });
+}
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+              unsigned int flags) {
+  static auto* const call =
+      real<int(int, const char*, int, const char*, unsigned int)>("renameat2");
+  return with_fault(-1, [&] { return call(from_folder, from, to_folder, to, flags); });
 }
 
 int fsync(int file) {

@@ -14,7 +14,7 @@ def main():
     if "ASAN_OPTIONS" in os.environ or "TSAN_OPTIONS" in os.environ:
         print("skipped: a sanitizer's runtime has to be loaded first")
         return SKIPPED
-    done = subprocess.run([SOURCE / "scripts/kill-points", "plan", "describe", "--most", "40", "--bin", BIN],
+    done = subprocess.run([SOURCE / "scripts/kill-points", "plan", "describe", "run", "--most", "40", "--bin", BIN],
                           capture_output=True, text=True, timeout=900)
     print(done.stdout, done.stderr, sep="")
     return done.returncode
