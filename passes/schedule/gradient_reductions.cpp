@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "passes/cut/range_routine.h"
@@ -225,8 +226,32 @@ GradientReductions::Sums GradientReductions::sum_partial(const Contribution& con
   return sums;
 }
 
-/// All gradients of this step are added to a part that is kept whole.
+bool GradientReductions::is_tied(std::size_t bucket) const {
+  return layout_.tied_base && layout_.buckets[bucket].begin == *layout_.tied_base;
+}
+
+GradientReductions::Part GradientReductions::kept_part(std::vector<std::size_t> buckets) const {
+  Part part;
+  for (const std::size_t b : buckets) part.elements += layout_.buckets[b].elements;
+  part.buckets = std::move(buckets);
+  return part;
+}
+
+/// All gradients of this step are added to a part that is kept whole. Its buckets need not follow
+/// on each other in the kept arena. To the tied parameter's another call adds too: its sums follow
+/// at the end.
 void GradientReductions::sum_kept_partial(const Part& part) {
+  std::vector<std::size_t> adjacent;
+  for (const std::size_t b : part.buckets) {
+    if (is_tied(b)) continue;
+    if (!adjacent.empty() && b != adjacent.back() + 1)
+      sum_kept_runs(kept_part(std::exchange(adjacent, {})));
+    adjacent.push_back(b);
+  }
+  if (!adjacent.empty()) sum_kept_runs(kept_part(std::move(adjacent)));
+}
+
+void GradientReductions::sum_kept_runs(const Part& part) {
   for (const auto& [op, range] : partial_runs(part)) {
     std::vector<Wait> waits;
     for (const std::size_t b : part.buckets) {
@@ -272,8 +297,7 @@ void GradientReductions::add_oldest() {
       if (is_kept(b)) {
         last = added_[b] = add(part, b, *reduced, contribution.micro_batch);
         // To the tied parameter's another call adds too, or another stage.
-        const bool tied = layout_.tied_base && layout_.buckets[b].begin == *layout_.tied_base;
-        if (contribution.last && !tied) reduce_over_replicas(b, {{added_[b], {}}});
+        if (contribution.last && !is_tied(b)) reduce_over_replicas(b, {{added_[b], {}}});
       } else {
         sent.insert(sent.end(), reduced->begin(), reduced->end());
       }
@@ -356,6 +380,12 @@ std::vector<std::size_t> GradientReductions::finish() {
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     if (finished_[b] || !is_kept(b)) continue;
     std::vector<Wait> waits = {{added_[b], {}}};
+    if (is_tied(b) && !sums_partial_at_once()) {
+      const std::size_t before = reductions_.size();
+      sum_kept_runs(kept_part({b}));
+      for (std::size_t i = before; i < reductions_.size(); ++i)
+        waits.push_back({reductions_[i], {}});
+    }
     if (shares && layout_.tied_bucket[b]) {
       Op tied;
       tied.kind = OpKind::all_reduce;

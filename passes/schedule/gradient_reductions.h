@@ -102,6 +102,11 @@ class GradientReductions {
   std::size_t add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                   std::int64_t micro_batch);
   void sum_kept_partial(const Part& part);
+  void sum_kept_runs(const Part& part);
+  /// Whether a bucket begins with the parameter that is tied to another.
+  bool is_tied(std::size_t bucket) const;
+  /// Returns adjacent buckets as a part without a buffer.
+  Part kept_part(std::vector<std::size_t> buckets) const;
   /// `begin` and `elements` count elements of the persistent arena.
   void reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
                    std::vector<Wait> waits);
