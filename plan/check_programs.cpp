@@ -119,17 +119,6 @@ Finding peak_by_class(const CheckContext& context) {
   return std::nullopt;
 }
 
-Finding classes_sum(const CheckContext& context) {
-  for (const StagePrediction& stage : context.plan.prediction.stages) {
-    const Bytes sum = std::accumulate(stage.by_role.begin(), stage.by_role.end(), Bytes());
-    if (sum != stage.peak) {
-      return fmt::format("{}: the classes sum to {} bytes, the peak is {}", name_of(stage),
-                         sum.count(), stage.peak.count());
-    }
-  }
-  return std::nullopt;
-}
-
 Finding arena_bytes(const CheckContext& context) {
   for (std::size_t i = 0; i < common_stages(context); ++i) {
     const StagePrediction& stage = context.plan.prediction.stages[i];
@@ -137,16 +126,6 @@ Finding arena_bytes(const CheckContext& context) {
       return fmt::format("{}: arena of {} bytes stated, its program lays out {}",
                          class_name(context.programs[i]), stage.arena.count(),
                          context.programs[i].arena_bytes.count());
-    }
-  }
-  return std::nullopt;
-}
-
-Finding arena_holds_peak(const CheckContext& context) {
-  for (const StagePrediction& stage : context.plan.prediction.stages) {
-    if (stage.arena < stage.peak) {
-      return fmt::format("{}: an arena of {} bytes cannot hold a peak of {}", name_of(stage),
-                         stage.arena.count(), stage.peak.count());
     }
   }
   return std::nullopt;
@@ -242,9 +221,7 @@ constexpr CheckRule kRules[] = {
     {{"peak-bytes", "The stated peak of a stage is the peak of its program."}, peak_bytes},
     {{"peak-by-class", "The stated bytes of every class are those at the program's first peak."},
      peak_by_class},
-    {{"classes-sum", "The classes of a stage sum to its peak."}, classes_sum},
     {{"arena-bytes", "The stated arena of a stage is the one its program lays out."}, arena_bytes},
-    {{"arena-holds-peak", "An arena is at least as large as the peak it holds."}, arena_holds_peak},
     {{"reserved-bytes",
       "What is taken of the device holds what is handed out; with an arena they are that and the "
       "peak."},

@@ -79,7 +79,10 @@ Finding sharding_stage(const CheckContext& context) {
 
 Finding strategy_legal(const CheckContext& context) {
   // The other rules of this file have said it, and degrees below 1 have no meaning further on.
-  if (job_well_formed(context) || devices_product(context)) return std::nullopt;
+  for (const auto rule :
+       {job_well_formed, devices_product, batch_divides, layers_cover, sharding_stage}) {
+    if (rule(context)) return std::nullopt;
+  }
   const Strategy& strategy = context.plan.strategy;
   Verdict verdict = legal(context.plan.job, strategy, context.plan.devices);
   if (verdict) verdict = legal(context.plan.framework, context.plan.job, strategy);

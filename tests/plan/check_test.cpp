@@ -1,4 +1,5 @@
-// The checker: a plan of the planner passes; one tampered fixture per rule is refused by that rule.
+// The checker: a plan of the planner passes; one tampered fixture per rule is refused by that rule
+// alone.
 #include "plan/check.h"
 
 #include <gtest/gtest.h>
@@ -6,9 +7,11 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "models/cluster/cluster.h"
+#include "plan/filling.h"
 #include "planner/search/search.h"
 #include "tests/plan/example_plan.h"
 
@@ -62,11 +65,34 @@ Interval& compute(Plan& plan, std::int64_t rank, std::size_t index) {
   throw std::logic_error("no such interval");
 }
 
-/// A change to a valid plan, and the other rules it cannot help breaking.
-struct Tampering {
-  std::function<void(Plan&)> change;
-  std::set<std::string> also = {};
-};
+/// A change to a valid plan.
+using Tampering = std::function<void(Plan&)>;
+
+/// Repeats in timeline and front what the stages state, as a plan does that is wrong throughout.
+void repeat_memory(Plan& plan) {
+  ParetoPlan& chosen = plan.pareto.front();
+  chosen.peak = chosen.taken = Bytes();
+  for (const Filling& filling : fillings_of(plan))
+    chosen.taken = std::max(chosen.taken, filling.taken());
+  for (std::size_t i = 0; i < plan.prediction.stages.size(); ++i) {
+    const StagePrediction& stage = plan.prediction.stages[i];
+    chosen.peak = std::max(chosen.peak, stage.peak);
+    RankMemory& memory = plan.timeline.memory.at(i);
+    memory.by_role = stage.by_role;
+    memory.arena = stage.arena;
+    memory.peak = stage.peak;
+  }
+}
+
+/// The front without the plans that lost, whose memory would be compared with the chosen one's.
+void keep_chosen_alone(Plan& plan) {
+  plan.runners_up.clear();
+  plan.pareto.resize(1, plan.pareto.front());
+  repeat_memory(plan);
+}
+
+/// A framework of a file, of which no preset says what it is.
+void rename_framework(Plan& plan) { plan.framework.name = "homemade"; }
 
 void scale_rates(Plan& plan, double factor) {
   plan.prediction.peak_flops = plan.prediction.peak_flops * (1 / factor);
@@ -88,164 +114,197 @@ void retime(const Plan& plan, RunnerUp& runner_up, Seconds step) {
   runner_up.ratio = {ratio / 4, ratio * 4, true};
 }
 
-/// One entry per rule, by the rule's name.
+/// One entry per rule, by the rule's name: a plan that this rule alone refuses.
 std::map<std::string, Tampering> tamperings() {
   std::map<std::string, Tampering> all;
   // The strategy. Programs cannot be rebuilt then, so rules about them stay silent.
-  all["job-well-formed"] = {[](Plan& p) { p.job.layers = -4; }, {"mfu-formula"}};
-  all["devices-product"] = {[](Plan& p) { p.devices = 8; }, {"mfu-formula"}};
-  all["batch-divides"] = {[](Plan& p) { p.strategy.micro_batch = 3; }, {"strategy-legal"}};
-  all["layers-cover"] = {[](Plan& p) { p.strategy.layer_split = {1, 2}; }, {"strategy-legal"}};
-  all["sharding-stage"] = {[](Plan& p) { p.strategy.sharding_stage = 1; }, {"strategy-legal"}};
-  all["strategy-legal"] = {[](Plan& p) { p.strategy.send_slots = 0; }};
+  all["job-well-formed"] = [](Plan& p) { p.job.optimizer.learning_rate = -1; };
+  all["devices-product"] = [](Plan& p) {
+    p.devices = 8;
+    p.prediction.peak_flops = p.prediction.peak_flops * 0.5;
+  };
+  all["batch-divides"] = [](Plan& p) { p.strategy.micro_batch = 3; };
+  all["layers-cover"] = [](Plan& p) { p.strategy.layer_split = {1, 2}; };
+  all["sharding-stage"] = [](Plan& p) { p.strategy.sharding_stage = 1; };
+  all["strategy-legal"] = [](Plan& p) { p.strategy.send_slots = 0; };
   // Programs and memory.
-  all["input-digests"] = {[](Plan& p) { p.cluster_digest = "abc"; }};
-  all["framework-known"] = {[](Plan& p) { p.framework.sources.memory = "hearsay"; }};
-  all["framework-on-device"] = {[](Plan& p) { p.device_kind = DeviceKind::gpu; }};
-  all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
-  all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};
-  all["peak-bytes"] = {[](Plan& p) { p.prediction.stages[0].peak -= Bytes(64); },
-                       {"classes-sum", "reserved-bytes", "timeline-memory", "pareto-first"}};
-  all["peak-by-class"] = {[](Plan& p) {
-                            auto& role = p.prediction.stages[1].by_role;
-                            role[std::size_t(TensorRole::gradient)] -= Bytes(64);
-                            role[std::size_t(TensorRole::saved)] += Bytes(64);
-                          },
-                          {"timeline-memory"}};
-  all["classes-sum"] = {
-      [](Plan& p) { p.prediction.stages[1].by_role[std::size_t(TensorRole::scalar)] += Bytes(64); },
-      {"peak-by-class", "timeline-memory"}};
-  all["arena-bytes"] = {[](Plan& p) { p.prediction.stages[0].arena += Bytes(64); },
-                        {"reserved-bytes", "timeline-memory"}};
-  all["arena-holds-peak"] = {[](Plan& p) { p.prediction.stages[0].arena = Bytes(64); },
-                             {"arena-bytes", "reserved-bytes", "timeline-memory"}};
-  all["reserved-bytes"] = {[](Plan& p) { p.prediction.stages[0].allocated += Bytes(64); }};
-  all["allocated-bytes"] = {[](Plan& p) { p.prediction.stages[0].allocated = Bytes(1); },
-                            {"reserved-bytes"}};
-  all["fits-capacity"] = {[](Plan& p) {
-                            for (auto& stage : p.prediction.stages) stage.capacity = Bytes(1024);
-                          },
-                          {"runners-up-fit"}};
-  all["one-capacity"] = {[](Plan& p) { p.prediction.stages[1].capacity += Bytes(1); }};
+  all["input-digests"] = [](Plan& p) { p.cluster_digest = "abc"; };
+  all["framework-known"] = [](Plan& p) { p.framework.sources.memory = "hearsay"; };
+  all["framework-on-device"] = [](Plan& p) { p.device_kind = DeviceKind::gpu; };
+  all["stage-count"] = [](Plan& p) { p.program_digests.push_back(digest("x")); };
+  all["program-digests"] = [](Plan& p) { p.program_digests[1] = digest("x"); };
+  all["peak-bytes"] = [](Plan& p) {
+    StagePrediction& stage = p.prediction.stages[0];
+    stage.peak = stage.allocated = stage.peak + Bytes(64);
+    const auto all_of = [](const BytesByRole& by_role) {
+      return std::accumulate(by_role.begin(), by_role.end(), Bytes());
+    };
+    auto& curve = p.timeline.memory[0].curve;
+    const auto highest = std::ranges::max_element(
+        curve, {}, [&](const MemoryPoint& point) { return all_of(point.by_role); });
+    highest->by_role[std::size_t(TensorRole::saved)] += Bytes(64);
+    repeat_memory(p);
+  };
+  all["peak-by-class"] = [](Plan& p) {
+    auto& role = p.prediction.stages[1].by_role;
+    role[std::size_t(TensorRole::gradient)] -= Bytes(64);
+    role[std::size_t(TensorRole::saved)] += Bytes(64);
+    repeat_memory(p);
+  };
+  all["arena-bytes"] = [](Plan& p) {
+    StagePrediction& stage = p.prediction.stages[0];
+    stage.arena = stage.reserved = stage.arena + Bytes(64);
+    repeat_memory(p);
+  };
+  all["reserved-bytes"] = [](Plan& p) { p.prediction.stages[0].allocated += Bytes(64); };
+  all["allocated-bytes"] = [](Plan& p) {
+    rename_framework(p);
+    p.framework.allocator = paddle_allocator();
+    p.prediction.stages[1].allocated = Bytes(1);
+    keep_chosen_alone(p);
+  };
+  all["fits-capacity"] = [](Plan& p) {
+    rename_framework(p);
+    const StagePrediction& stage = p.prediction.stages[0];
+    p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
+    keep_chosen_alone(p);
+  };
+  all["one-capacity"] = [](Plan& p) { p.prediction.stages[1].capacity += Bytes(1); };
   // The prediction.
-  all["step-time-positive"] = {
-      [](Plan& p) { p.prediction.step_time = Seconds(0); },
-      {"tokens-per-second", "mfu-formula", "breakdown-sums", "compute-fits-step", "pareto-first"}};
-  all["tokens-per-second"] = {[](Plan& p) { p.prediction.tokens_per_second *= 1.001; }};
-  all["mfu-range"] = {[](Plan& p) { scale_rates(p, 2 / p.prediction.mfu); }};
-  all["mfu-formula"] = {[](Plan& p) { p.prediction.mfu *= 0.999; }};
-  all["hfu-formula"] = {[](Plan& p) { p.prediction.hfu *= 1.001; }};
-  all["hfu-above-mfu"] = {[](Plan& p) { p.prediction.hfu = p.prediction.mfu * 0.9; },
-                          {"hfu-formula"}};
-  all["peak-source"] = {[](Plan& p) { p.prediction.peak_source.clear(); }};
-  all["breakdown-not-negative"] = {[](Plan& p) {
+  all["step-time-positive"] = [](Plan& p) {
+    p.prediction.step_time = p.pareto[0].step_time = Seconds(0);
+    p.prediction.breakdown = {};
+    for (Interval& interval : p.timeline.intervals)
+      interval.posted = interval.begin = interval.end = Picoseconds();
+    sort_intervals(p.timeline);
+  };
+  all["tokens-per-second"] = [](Plan& p) { p.prediction.tokens_per_second *= 1.001; };
+  all["mfu-range"] = [](Plan& p) { scale_rates(p, 2 / p.prediction.mfu); };
+  all["mfu-formula"] = [](Plan& p) { p.prediction.mfu *= 0.999; };
+  all["hfu-formula"] = [](Plan& p) { p.prediction.hfu *= 1.001; };
+  all["peak-source"] = [](Plan& p) { p.prediction.peak_source.clear(); };
+  all["breakdown-not-negative"] = [](Plan& p) {
     Breakdown& breakdown = p.prediction.breakdown;
     breakdown.bubble += breakdown.dispatch + Seconds(1e-6);
     breakdown.dispatch = Seconds(-1e-6);
-  }};
-  all["breakdown-sums"] = {[](Plan& p) { p.prediction.breakdown.forward += Seconds(1e-6); }};
-  all["recompute-as-chosen"] = {[](Plan& p) { p.strategy.recompute = Recompute::none; },
-                                {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
-                                 "hfu-formula", "timeline-complete", "pareto-first"}};
-  all["provenance-shares"] = {
-      [](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0, 0, 0.5}; }};
-  all["extrapolated-named"] = {[](Plan& p) { p.prediction.extrapolated = {{"matmul", 0.1}}; }};
-  all["provenance-has-calibration"] = {[](Plan& p) {
+  };
+  all["breakdown-sums"] = [](Plan& p) { p.prediction.breakdown.forward += Seconds(1e-6); };
+  all["recompute-as-chosen"] = [](Plan& p) {
+    p = planned({{"pp", "2"}, {"dp", "2"}, {"recompute", "none"}}, 4);
+    p.prediction.breakdown.recompute += Seconds(1e-6);
+    p.prediction.breakdown.forward += Seconds(-1e-6);
+  };
+  all["provenance-shares"] = [](Plan& p) {
+    p.prediction.share_by_provenance = {0, 0, 0, 0, 0, 0.5};
+  };
+  all["extrapolated-named"] = [](Plan& p) { p.prediction.extrapolated = {{"matmul", 0.1}}; };
+  all["provenance-has-calibration"] = [](Plan& p) {
     p.prediction.share_by_provenance = {0.5, 0, 0, 0, 0, 0.5};  // half of it measured
-  }};
-  all["timing-claim"] = {[](Plan& p) {
-                           p.oversubscribed = true;
-                           p.device_kind = DeviceKind::gpu;
-                         },
-                         {"framework-on-device"}};
+  };
+  all["timing-claim"] = [](Plan& p) {
+    rename_framework(p);
+    p.framework.facts.runs_on = RunsOn::nothing;
+    p.oversubscribed = true;
+    p.device_kind = DeviceKind::gpu;
+  };
   // The timeline.
-  all["timeline-ranks"] = {[](Plan& p) { p.timeline.memory[1].rank = 4; }};
-  all["timeline-ordered"] = {
-      [](Plan& p) { std::swap(p.timeline.intervals.front(), p.timeline.intervals.back()); },
-      {"compute-in-turn"}};
-  all["intervals-forward"] = {[](Plan& p) {
+  all["timeline-ranks"] = [](Plan& p) { p.timeline.memory[1].rank = 4; };
+  all["timeline-ordered"] = [](Plan& p) {  // computation stays in turn
+    const auto pair =
+        std::ranges::adjacent_find(p.timeline.intervals, [](const Interval& a, const Interval& b) {
+          return a.rank == b.rank && a.begin < b.begin &&
+                 (a.stream == Stream::compute) != (b.stream == Stream::compute);
+        });
+    std::iter_swap(pair, pair + 1);
+  };
+  all["intervals-forward"] = [](Plan& p) {
     Interval& interval = compute(p, 0, 0);
     interval.end = interval.begin - Picoseconds(1);
-  }};
-  all["timeline-from-zero"] = {
-      [](Plan& p) { p.timeline.memory[0].curve[0].time = Picoseconds(-1); }};
-  all["timeline-level"] = {[](Plan& p) { compute(p, 0, 0).kind.reset(); }};
-  all["timeline-complete"] = {[](Plan& p) { p.timeline.intervals.pop_back(); }};
-  all["communication-posted"] = {
-      [](Plan& p) { compute(p, 0, 3).posted = compute(p, 0, 3).begin - Picoseconds(1); }};
-  all["compute-in-turn"] = {
-      [](Plan& p) { compute(p, 0, 2).end = compute(p, 0, 3).begin + Picoseconds(1); }};
-  all["compute-fits-step"] = {[](Plan& p) {
-                                Interval last = p.timeline.intervals.back();
-                                last.stream = Stream::compute;
-                                last.kind = OpKind::add;
-                                last.posted = last.begin = last.end;
-                                last.end = last.end + to_picoseconds(p.prediction.step_time * 2);
-                                p.timeline.intervals.push_back(last);
-                              },
-                              {"timeline-complete"}};
-  all["timeline-routines"] = {[](Plan& p) { compute(p, 0, 0).routine = "siesta"; }};
-  all["timeline-memory"] = {[](Plan& p) { p.timeline.memory[0].arena += Bytes(64); }};
-  all["memory-curve"] = {[](Plan& p) { p.timeline.memory[0].curve.clear(); }};
-  all["timeline-resolution"] = {[](Plan& p) { compute(p, 0, 0).ops = 2; }, {"timeline-complete"}};
-  all["rank-times"] = {[](Plan& p) { p.rank_times.push_back(times_of(p.timeline, 0)); }};
+  };
+  all["timeline-from-zero"] = [](Plan& p) { p.timeline.memory[0].curve[0].time = Picoseconds(-1); };
+  all["timeline-level"] = [](Plan& p) { compute(p, 0, 0).kind.reset(); };
+  all["timeline-complete"] = [](Plan& p) { p.timeline.intervals.pop_back(); };
+  all["communication-posted"] = [](Plan& p) {
+    compute(p, 0, 3).posted = compute(p, 0, 3).begin - Picoseconds(1);
+  };
+  all["compute-in-turn"] = [](Plan& p) {
+    compute(p, 0, 2).end = compute(p, 0, 3).begin + Picoseconds(1);
+  };
+  all["compute-fits-step"] = [](Plan& p) {
+    Interval* last = nullptr;
+    for (Interval& interval : p.timeline.intervals) {
+      if (interval.stream == Stream::compute) last = &interval;
+    }
+    last->end = last->end + to_picoseconds(p.prediction.step_time * 2);
+  };
+  all["timeline-routines"] = [](Plan& p) { compute(p, 0, 0).routine = "siesta"; };
+  all["timeline-memory"] = [](Plan& p) { p.timeline.memory[0].arena += Bytes(64); };
+  all["memory-curve"] = [](Plan& p) { p.timeline.memory[0].curve.clear(); };
+  all["timeline-resolution"] = [](Plan& p) {  // two ops as one
+    Interval& first = compute(p, 0, 3);
+    const Interval second = compute(p, 0, 4);
+    first.ops = 2;
+    first.end = second.end;
+    p.timeline.intervals.erase(std::ranges::find(p.timeline.intervals, second));
+  };
+  all["rank-times"] = [](Plan& p) { p.rank_times.push_back(times_of(p.timeline, 0)); };
   // The search.
-  all["search-counts"] = {[](Plan& p) { p.search.space += 1; }};
-  all["search-proven"] = {[](Plan& p) { p.search.gap = 0.01; }};
-  all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; },
-                             {"runners-up-counted"}};
-  all["runners-up-counted"] = {[](Plan& p) {
+  all["search-counts"] = [](Plan& p) { p.search.space += 1; };
+  all["search-proven"] = [](Plan& p) { p.search.gap = 0.01; };
+  all["infeasible-count"] = [](Plan& p) { p.search.infeasible = -1; };
+  all["runners-up-counted"] = [](Plan& p) {
     p.search.evaluated = 1;
     p.search.bounded = 0;
     p.search.bounded_by.clear();
     p.search.pruned = {{"everything else", p.search.space - 1}};
-  }};
-  all["runners-up-legal"] = {[](Plan& p) {
+  };
+  all["runners-up-legal"] = [](Plan& p) {
     p.runners_up.back() = loser(p, p.runners_up.size() - 1);  // may be the least simple
     p.runners_up.back().strategy.mp = 3;
-  }};
-  all["runners-up-fit"] = {[](Plan& p) {
+  };
+  all["runners-up-fit"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].taken = p.prediction.stages[0].capacity - p.reserve + Bytes(1);
-  }};
-  all["runners-up-distinct"] = {[](Plan& p) {
+  };
+  all["runners-up-distinct"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].strategy = p.strategy;
-  }};
-  all["runners-up-lose"] = {[](Plan& p) {
-                              p.runners_up[0] = loser(p);
-                              retime(p, p.runners_up[0], p.prediction.step_time * 0.5);
-                            },
-                            {"pareto-dominates"}};
-  all["ties"] = {[](Plan& p) { p.runners_up[0].ratio.low *= 0.999; }};
-  all["runners-up-ordered"] = {[](Plan& p) {
+  };
+  all["runners-up-lose"] = [](Plan& p) {  // as fast with a smaller peak, but no less of the device
+    p.runners_up[0] = loser(p);
+    retime(p, p.runners_up[0], p.prediction.step_time);
+    p.runners_up[0].peak = Bytes(64);
+    p.runners_up[0].taken = p.pareto[0].taken;
+  };
+  all["ties"] = [](Plan& p) { p.runners_up[0].ratio.low *= 0.999; };
+  all["runners-up-ordered"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].step_time = p.prediction.step_time * 16;
     p.runners_up[0].ratio = {8, 32, false};
-  }};
-  all["runners-up-terms"] = {[](Plan& p) {
+  };
+  all["runners-up-terms"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].term = "bad luck";
-  }};
-  all["pareto-legal"] = {[](Plan& p) { p.pareto.back().strategy.mp = 3; }};
-  all["pareto-first"] = {[](Plan& p) { p.pareto[0].strategy.send_slots = 7; }};
-  all["pareto-falls"] = {[](Plan& p) {
-                           p.pareto.push_back(p.pareto.back());
-                           p.pareto.back().taken += Bytes(64);
-                         },
-                         {"pareto-distinct"}};
-  all["pareto-distinct"] = {[](Plan& p) {
+  };
+  all["pareto-legal"] = [](Plan& p) { p.pareto.back().strategy.mp = 3; };
+  all["pareto-first"] = [](Plan& p) { p.pareto[0].strategy.send_slots = 7; };
+  all["pareto-falls"] = [](Plan& p) {
+    p.pareto.push_back(p.pareto.back());
+    p.pareto.back().strategy.send_slots = 7;
+    p.pareto.back().taken += Bytes(64);
+  };
+  all["pareto-distinct"] = [](Plan& p) {
     p.pareto.push_back(p.pareto.back());
     p.pareto.back().step_time = p.pareto.back().step_time * 1.0001;
     p.pareto.back().ratio.low *= 1.0001;
     p.pareto.back().ratio.high *= 1.0001;
     p.pareto.back().taken = Bytes(64);
-  }};
-  all["pareto-dominates"] = {[](Plan& p) {
+  };
+  all["pareto-dominates"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     retime(p, p.runners_up[0], p.pareto.back().step_time);
     p.runners_up[0].taken = Bytes(64);
-  }};
+  };
   return all;
 }
 
@@ -269,19 +328,15 @@ TEST(Check, HasATamperedFixtureForEveryRule) {
   EXPECT_GE(named.size(), 15u);
 }
 
-TEST(Check, NamesTheBrokenRule) {
+TEST(Check, EveryRuleAloneRefusesItsFixture) {
   ASSERT_FALSE(valid_plan().runners_up.empty());
   for (const auto& [rule, tampering] : tamperings()) {
     Plan plan = valid_plan();
-    tampering.change(plan);
-    std::set<std::string> broken;
-    for (const Violation& violation : check(plan)) {
-      EXPECT_FALSE(violation.message.empty());
-      broken.insert(violation.rule);
-    }
-    std::set<std::string> expected = tampering.also;
-    expected.insert(rule);
-    EXPECT_EQ(broken, expected) << rule << "\n" << text_of(check(plan));
+    tampering(plan);
+    const std::vector<Violation> violations = check(plan);
+    ASSERT_EQ(violations.size(), 1u) << rule << "\n" << text_of(violations);
+    EXPECT_EQ(violations[0].rule, rule) << text_of(violations);
+    EXPECT_FALSE(violations[0].message.empty()) << rule;
   }
 }
 
