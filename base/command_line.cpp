@@ -23,19 +23,31 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Whether a terminal acts on the bytes: controls but the end of a line and tabs, C1 controls in
-/// UTF-8 (U+0080 to U+009F), and what overrides the reading direction (U+202A to U+202E, U+2066 to
-/// U+2069). Returns how many bytes do.
+/// Whether a terminal acts on the bytes at the begin of a character: controls but the end of a line
+/// and tabs, C1 controls in UTF-8 (U+0080 to U+009F) or as a byte of their own, and what overrides
+/// the reading direction (U+202A to U+202E, U+2066 to U+2069). Returns how many bytes do.
 std::size_t controls_at(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
   };
   const unsigned first = byte(0), second = byte(1), third = byte(2);
   if ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7f) return 1;
+  if (first >= 0x80 && first < 0xa0) return 1;
   if (first == 0xc2 && second >= 0x80 && second < 0xa0) return 2;
   const bool overrides = first == 0xe2 && ((second == 0x80 && third >= 0xaa && third <= 0xae) ||
                                            (second == 0x81 && third >= 0xa6 && third <= 0xa9));
   return overrides ? 3 : 0;
+}
+
+/// Returns how many bytes the character at the begin of `text` has, as far as they are there.
+std::size_t character_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t most = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
+  std::size_t bytes = 1;
+  while (bytes < std::min(most, text.size()) &&
+         (static_cast<unsigned char>(text[bytes]) & 0xc0u) == 0x80u)
+    ++bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -43,9 +55,11 @@ std::size_t controls_at(std::string_view text) {
 std::string without_controls(std::string_view text) {
   std::string safe;
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t controls = controls_at(text.substr(i));
-    safe += controls == 0 ? text[i] : '?';
-    i += std::max<std::size_t>(controls, 1);
+    const std::string_view rest = text.substr(i);
+    const std::size_t controls = controls_at(rest);
+    const std::size_t bytes = controls == 0 ? character_bytes(rest) : controls;
+    safe += controls == 0 ? rest.substr(0, bytes) : "?";
+    i += bytes;
   }
   return safe;
 }
@@ -64,7 +78,7 @@ int run_program(std::string_view name, const std::function<ExitCode()>& body) {
 
 void print_result(std::string_view text) {
   int error = std::fflush(stdout) == 0 ? 0 : errno;
-  if (error == 0) error = write_all(STDOUT_FILENO, text);
+  if (error == 0) error = write_all(STDOUT_FILENO, without_controls(text));
   if (error == 0) return;
   throw EnvironmentError(fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }

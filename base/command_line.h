@@ -18,7 +18,8 @@ namespace plimsoll {
 /// stderr, and its exit code.
 int run_program(std::string_view name, const std::function<ExitCode()>& body);
 
-/// Writes to stdout and flushes. Throws EnvironmentError when that fails (a full disk).
+/// Writes to stdout, without controls, and flushes. Throws EnvironmentError when that fails (a full
+/// disk).
 void print_result(std::string_view text);
 /// Returns the text with a '?' for each character that a terminal would act on: names of files and
 /// texts in them are other people's. Ends of lines and tabs stay.

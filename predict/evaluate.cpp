@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/shortened.h"
 #include "graph/step_flops.h"
 #include "graph/text.h"
 #include "simulator/costs/layer_factors.h"
@@ -42,7 +43,7 @@ std::string peak_source(const Cluster& cluster, DType dtype, std::int64_t device
     text += fmt::format("{} {}, {}", device_of(cluster, kind).name, precision_of(dtype),
                         source_of(cluster, pointer_of_device(kind) + "/peak"));
   }
-  return text;
+  return shortened(text, 4000);  // a plan holds it, whose texts are limited
 }
 
 void fill_rates(Prediction& prediction, const Target& target, std::span<const Program> programs) {

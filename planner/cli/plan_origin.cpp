@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/shortened.h"
 #include "imports/shell_words.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
@@ -23,13 +24,25 @@ constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldF
     {"--exclude", &HeldOptions::exclude},
     {"--try", &HeldOptions::tried}};
 
+/// Returns a file name after a name that a file states: one that is no flag, and not too long for a
+/// plan to be read again.
+std::string file_named(const std::string& name, const std::string& ending) {
+  return (name.starts_with('-') ? "./" : "") + shortened(name, 200) + ending;
+}
+
+/// Returns the ending of a path, if it is one of plain letters and digits.
+std::string ending_of(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  return ending.size() < 2 || as_one_word(ending) != ending ? ".sh" : ending;
+}
+
 /// Returns the name of the preset with this digest, else a file name after the name in the file.
 std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
                       const std::string& name) {
   for (const Preset& preset : presets) {
     if (digest(preset.text) == digest_of_file) return std::string(preset.name);
   }
-  return name + ".json";
+  return file_named(name, ".json");
 }
 
 bool built_in(const std::string& calibration) {
@@ -53,9 +66,8 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan"};
   if (files.imported) {
-    const std::string kind = std::filesystem::path(files.from).extension().string();
-    if (!files.job.empty()) words.push_back(target.job.name + ".json");
-    words.insert(words.end(), {"--from", target.job.name + (kind.empty() ? ".sh" : kind)});
+    if (!files.job.empty()) words.push_back(file_named(target.job.name, ".json"));
+    words.insert(words.end(), {"--from", file_named(target.job.name, ending_of(files.from))});
   } else {
     words.push_back(file_word(digest(given_text(files.texts, files.job, job_presets())),
                               job_presets(), target.job.name));
@@ -70,7 +82,7 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   flag("--devices", std::to_string(files.devices));
   if (!files.framework.empty()) {
     const bool file = find_framework(files.framework) == nullptr;
-    flag("--framework", file ? target.framework().name + ".json" : files.framework);
+    flag("--framework", file ? file_named(target.framework().name, ".json") : files.framework);
   }
   for (const auto& [name, values] : kHeldFlags) {
     for (const std::string& choice : held.*values) flag(name, choice);

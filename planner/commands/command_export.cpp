@@ -27,12 +27,11 @@ namespace plimsoll {
 
 namespace {
 
-/// Returns a text that is put into one line of a job script. Throws UsageError if it ends the line.
+/// Returns a path that is put into one line of a job script. Throws UsageError if it ends the line,
+/// or if another path would be shown.
 std::string in_one_line(const char* flag, const std::string& text) {
-  for (char c : text) {
-    if (static_cast<unsigned char>(c) < ' ')
-      throw UsageError(fmt::format("{}: the path has a control character", flag));
-  }
+  if (text.find_first_of("\n\t") != text.npos || without_controls(text) != text)
+    throw UsageError(fmt::format("{}: the path has a control character", flag));
   return text;
 }
 

@@ -48,11 +48,14 @@ Json row_json(const Sweep& sweep, const SweepRow& row) {
 
 Json index_json(std::optional<std::size_t> index) { return index ? Json(*index) : Json(nullptr); }
 
-/// Returns a field of CSV. Quotes stand around it where it has a comma, a quote or a line end.
+/// Returns a field of CSV. Quotes stand around it where it has a comma, a quote or a line end. An
+/// apostrophe stands before what a spreadsheet would take for a formula.
 std::string csv_field(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
-  const std::string text = value.get<std::string>();
+  std::string text = value.get<std::string>();
+  if (!text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos)
+    text.insert(0, 1, '\'');
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -34,6 +34,10 @@ TEST(RunProgram, NothingInAMessageReachesTheTerminalAsAControl) {
   EXPECT_EQ(outcome(error), Outcome(3, "name: ?[2Jf?: tab\t, ?, ?, ?, ?, \xc3\xa4\n"));
   EXPECT_EQ(without_controls("plain\n"), "plain\n");
   EXPECT_EQ(without_controls("\xc2"), "\xc2");
+  // A C1 control as one byte, beside the same byte inside characters.
+  EXPECT_EQ(without_controls("a\x9b"
+                             "1m, \xe2\x9b\xb5, \xf0\x9f\x9b\x9f, \xe2\x9b"),
+            "a?1m, \xe2\x9b\xb5, \xf0\x9f\x9b\x9f, \xe2\x9b");
 }
 
 TEST(Numbers, IntegersWithinTheLimits) {
