@@ -106,6 +106,13 @@ TABLES = {
                   ("worst", "{worst:.1f} %")],
         "ranking": [("what", "{what}"), ("found", "{found}"), ("goal", "{goal}")],
     },
+    "reliability": {
+        "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
+                   ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
+        "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
+        "ranks": [("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"), ("not as they should", "{wrong}"),
+                  ("slowest end", "{slowest:.1f} s")],
+    },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
                      ("simulated at that size", "{simulated}"), ("executed at a small one", "{executed}"),
@@ -160,9 +167,15 @@ def own_claims(data):
     return {"claim_least": f"{min(errors):.0f}", "claim_most": f"{max(errors):.0f}"}
 
 
+def reliability_claims(data):
+    return {"claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
+            "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
+            "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none"}
+
+
 # Numbers of a page's claim that follow from its tables.
 CLAIMS = {"accuracy": accuracy_claims, "experts": expert_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims, "report": report_claims,
-          "own-runs": own_claims}
+          "own-runs": own_claims, "reliability": reliability_claims}
 
 
 def cell(form, row):
