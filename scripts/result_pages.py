@@ -168,7 +168,8 @@ def own_claims(data):
 
 
 def reliability_claims(data):
-    return {"claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
+    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none of the",
+            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
             "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
             "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none"}
 
