@@ -355,11 +355,13 @@ Binding parse_binding(const Line& line, std::string_view text) {
   return binding;
 }
 
-Call parse_call(Line line, std::size_t expected) {
+Call parse_call(Line line, const Program& program) {
   line.expect("call");
-  if (line.index(line.word("index")) != expected) line.fail("calls are not in order");
+  if (line.index(line.word("index")) != program.calls.size()) line.fail("calls are not in order");
+  const std::size_t routine = line.index(line.word("routine"));
+  if (routine >= program.routines.size()) line.fail("no routine " + std::to_string(routine));
   Call call;
-  call.routine = RoutineId(line.index(line.word("routine")));
+  call.routine = RoutineId(routine);
   line.attributes();
   if (const auto text = line.take("layer")) call.layer = line.integer(*text);
   if (const auto text = line.take("micro_batch")) call.micro_batch = line.integer(*text);
@@ -486,7 +488,7 @@ Program parse_program(std::string_view text, const std::string& file) {
     } else if (line.starts_with("buffer")) {
       program.buffers.push_back(parse_buffer(line, program.buffers.size()));
     } else if (line.starts_with("call")) {
-      program.calls.push_back(parse_call(line, program.calls.size()));
+      program.calls.push_back(parse_call(line, program));
     } else {
       if (program.routines.empty()) line.fail("expected a routine before this line");
       parse_routine_line(line, program.routines.back());
