@@ -52,8 +52,29 @@ Coordinates Grid::coordinates(std::int64_t rank) const {
 
 std::int64_t Grid::rank(const Coordinates& at) const { return number_of(*this, order, at); }
 
+namespace {
+
+/// Returns the axis along which the halves of the data ranks lie.
+Axis axis_of_halves(const Grid& grid) {
+  return grid[Axis::dp] % 2 == 0 ? Axis::dp : Axis::sharding;
+}
+
+}  // namespace
+
+bool has_halves(const Grid& grid) { return grid[axis_of_halves(grid)] % 2 == 0; }
+
+Coordinates partner_of(const Grid& grid, const Coordinates& at) {
+  INVARIANT(has_halves(grid), "data ranks that have no halves");
+  Coordinates partner = at;
+  const Axis axis = axis_of_halves(grid);
+  std::int64_t& along = partner[std::size_t(axis)];
+  along = (along + grid[axis] / 2) % grid[axis];
+  return partner;
+}
+
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
   Coordinates at = grid.coordinates(rank);
+  if (stage_offset == 0) return grid.rank(partner_of(grid, at));
   std::int64_t& stage = at[std::size_t(Axis::pp)];
   const std::int64_t stages = grid[Axis::pp];
   INVARIANT(stage_offset % stages != 0, "a transfer to the stage itself");

@@ -65,9 +65,14 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
+/// Returns whether data ranks come as two halves: dp is even, or else sharding.
+bool has_halves(const Grid& grid);
+/// Returns the place in the other half of the data ranks that is this one's partner.
+Coordinates partner_of(const Grid& grid, const Coordinates& at);
+
 /// Returns the rank `stage_offset` stages further round the pipeline. After the last stage comes
-/// the first, as interleaved schedules need. `stage_offset` is not a multiple of the number of
-/// stages.
+/// the first, as interleaved schedules need. 0 stands for the partner at the same stage. Other
+/// multiples of the number of stages are not allowed.
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset);
 
 /// Returns the members in ascending rank order. Axes of experts stand alone or with those that are

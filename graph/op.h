@@ -191,7 +191,9 @@ struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
   std::int64_t shift = 1;  ///< ring_shift: the rank it comes from is so many before this one
   bool operator==(const CollectiveParams&) const = default;
 };
-struct TransferParams {  // send, recv: the peer is the rank at pp coordinate + stage_offset
+/// send, recv: the peer is pipeline_peer(grid, rank, stage_offset). 0 stands for the same stage of
+/// the other half of the data ranks.
+struct TransferParams {
   std::int64_t stage_offset = 0;
   bool operator==(const TransferParams&) const = default;
 };

@@ -291,12 +291,6 @@ Verdict check_collective(const Op& op, Tensors tensors) {
   return whole % part == 0 ? Verdict::yes() : Verdict::no("the whole is not of such parts");
 }
 
-Verdict check_transfer(const Op& op, Tensors) {
-  return std::get<TransferParams>(op.params).stage_offset != 0
-             ? Verdict::yes()
-             : Verdict::no("peer is the rank itself");
-}
-
 Verdict check_tokens(const Op& op, Tensors tensors) {
   const Tensor& tokens = out(op, tensors, 0);
   if (tokens.dtype != DType::i32) return Verdict::no("tokens are not i32");

@@ -35,7 +35,6 @@ Verdict check_layer_norm(const Op& op, std::span<const Tensor> tensors);
 Verdict check_embedding(const Op& op, std::span<const Tensor> tensors);
 Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
-Verdict check_transfer(const Op& op, std::span<const Tensor> tensors);
 Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
 Verdict check_absolute_maximum(const Op& op, std::span<const Tensor> tensors);
 Verdict check_quantize(const Op& op, std::span<const Tensor> tensors);

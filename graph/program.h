@@ -134,9 +134,11 @@ struct Wait {
 
 struct Call {
   RoutineId routine;
-  std::optional<std::int64_t> layer;        ///< index of the block instance within its block
-  std::optional<std::int64_t> micro_batch;  ///< absent for once-per-step calls
-  std::vector<Binding> bindings;            ///< parallel to the routine's slots
+  std::optional<std::int64_t> layer;  ///< index of the block instance within its block
+  /// Absent for once-per-step calls. From Program::micro_batches on, those of the partner follow
+  /// (partner_of in graph/grid.h).
+  std::optional<std::int64_t> micro_batch;
+  std::vector<Binding> bindings;  ///< parallel to the routine's slots
   std::vector<Wait> waits;
   BufferId frame;  ///< meaningful when the routine's frame_bytes > 0
   bool operator==(const Call&) const = default;

@@ -20,8 +20,9 @@ constexpr Meaning kMeanings[] = {
     {"micro_batch", "sequences per micro-batch"},
     {"schedule",
      "order of forwards and backwards: 1f1b one of each in turn, gpipe all forwards "
-     "first, zb_h1 and zb_h2 as 1f1b with late gradients of weights, zb_v, v_half, v_min and "
-     "dualpipe_v with two chunks on each stage, placed as a V"},
+     "first, zb_h1 and zb_h2 as 1f1b with late gradients of weights, zb_v, v_half, v_min, "
+     "dualpipe_v and dualpipe with two chunks on each stage, placed as a V; dualpipe swaps "
+     "micro-batches between two halves of the data ranks where the V turns"},
     {"recompute", "what backward computes again instead of keeping it"},
     {"grad_bucket_bytes", "gradients reduced in one collective"},
     {"send_slots", "sends in flight to one neighbour"},

@@ -10,20 +10,29 @@ namespace plimsoll {
 
 struct BatchPlace {
   std::int64_t batch_index;    ///< index of the rank among those that share the global batch
+  std::int64_t partner_index;  ///< that of the rank's partner (partner_of); its own without one
   std::int64_t micro_batch;    ///< sequences per micro-batch
   std::int64_t micro_batches;  ///< per step and rank
 
   explicit BatchPlace(const RankContext& context) {
     INVARIANT(context.program != nullptr, "ops that know their sequences need a program");
     const Program& program = *context.program;
-    batch_index = context.at[std::size_t(Axis::dp)] * program.grid[Axis::sharding] +
-                  context.at[std::size_t(Axis::sharding)];
+    const auto index = [&](const Coordinates& at) {
+      return at[std::size_t(Axis::dp)] * program.grid[Axis::sharding] +
+             at[std::size_t(Axis::sharding)];
+    };
+    batch_index = index(context.at);
+    partner_index =
+        has_halves(program.grid) ? index(partner_of(program.grid, context.at)) : batch_index;
     micro_batch = program.micro_batch;
     micro_batches = program.micro_batches;
   }
-  /// Returns the index in the global batch of the first sequence of a micro-batch.
-  std::int64_t first_sequence(std::int64_t index) const {
-    return (batch_index * micro_batches + index) * micro_batch;
+  /// Returns the index in the global batch of the first sequence of a micro-batch, as
+  /// Call::micro_batch numbers it.
+  PLIMSOLL_ANYWHERE std::int64_t first_sequence(std::int64_t index) const {
+    const bool own = index < micro_batches;
+    const std::int64_t before = own ? batch_index : partner_index - 1;
+    return (before * micro_batches + index) * micro_batch;
   }
 };
 

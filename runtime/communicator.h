@@ -73,8 +73,9 @@ class Communicator {
                                  const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;
   /// Posts a transfer to, or from, the rank that is stage_offset stages further, round the
-  /// pipeline. The n-th send and the n-th receive of a sender, a receiver and a direction (to a
-  /// later or to an earlier stage) are one rendezvous.
+  /// pipeline; 0 stands for the rank's partner (pipeline_peer). The n-th send and the n-th receive
+  /// of a sender, a receiver and a direction (to a later or to an earlier stage) are one
+  /// rendezvous.
   virtual Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
                            const CommunicationLabel& label) = 0;
   virtual Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,

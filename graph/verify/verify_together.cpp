@@ -46,7 +46,7 @@ struct Communication {
   Bytes payload;
   const ChannelKey* key = nullptr;
   Channel* channel = nullptr;
-  std::size_t* rendezvous = nullptr;  ///< of the channel that the class took part in so far
+  std::size_t* rendezvous = nullptr;  ///< of this side of the channel that the class has met so far
 };
 
 /// A routine's communications, in the order of its ops.
@@ -95,9 +95,11 @@ class HappensBefore {
   struct Class {
     const Program& program;
     std::vector<Communications> routines;
-    std::map<const Channel*, std::size_t> rendezvous;  ///< that it took part in, by channel
-    std::vector<std::size_t> first_end;                ///< by call: where in `ends` its own begin
-    std::vector<std::size_t> ends;  ///< by communication of each call: node that ends it
+    /// Rendezvous that it has met, by channel and by whether it receives. A class that sends to
+    /// itself, to other ranks of it, takes part on both sides.
+    std::map<std::pair<const Channel*, bool>, std::size_t> rendezvous;
+    std::vector<std::size_t> first_end;  ///< by call: where in `ends` its own begin
+    std::vector<std::size_t> ends;       ///< by communication of each call: node that ends it
     std::array<std::optional<std::size_t>, kStreams> last_on_stream = {};
     std::size_t host = 0;  ///< the node that the host has come to
   };
@@ -143,15 +145,23 @@ class HappensBefore {
       one.root = collective != nullptr ? collective->root : 0;
       one.payload = bytes_moved(op, routine.tensors);
       const ChannelKey key = key_of(rank.program, op);
-      if (key.transfer && key.from == key.to) return Verdict::no("a transfer ends where it begins");
+      if (key.transfer && key.from == key.to && !is_for_partner(rank.program, op))
+        return Verdict::no("a transfer ends where it begins");
       const auto channel = channels_.try_emplace(key).first;
       channel->second.expected = sides_of(key);
       one.key = &channel->first;
       one.channel = &channel->second;
-      one.rendezvous = &rank.rendezvous[one.channel];
+      one.rendezvous = &rank.rendezvous[{one.channel, op.kind == OpKind::recv}];
       found.all.push_back(one);
     }
     return Verdict::yes();
+  }
+
+  /// Whether a transfer goes to another rank of the same class.
+  static bool is_for_partner(const Program& program, const Op& op) {
+    const bool owners = program.owner.has_value() && program.grid[Axis::dp] % 2 != 0;
+    return std::get<TransferParams>(op.params).stage_offset == 0 && has_halves(program.grid) &&
+           !owners;
   }
 
   std::int64_t stages() const { return std::int64_t(programs_.size()) / owners_; }

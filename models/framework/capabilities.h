@@ -25,9 +25,10 @@ enum class Schedule : std::uint8_t {
   v_half,       ///< a V that keeps half as much (Qi et al. 2024, arXiv 2405.15362)
   v_min,        ///< a V that keeps a third (the same paper)
   dualpipe_v,   ///< the half of DualPipe that is placed as a V (DeepSeek-V3, arXiv 2412.19437)
+  dualpipe,     ///< two such halves, each of which ends the micro-batches of the other
 };
-inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe",  "zb_h1", "zb_h2",
-                                                  "zb_v", "v_half", "v_min", "dualpipe_v"};
+inline constexpr std::string_view kSchedules[] = {
+    "1f1b", "gpipe", "zb_h1", "zb_h2", "zb_v", "v_half", "v_min", "dualpipe_v", "dualpipe"};
 
 /// A Recompute is what backward repeats instead of keeping it. none: nothing. selective: the
 /// attention core of each layer (Korthikanti et al. 2022, arXiv 2205.05198). full: each layer.
@@ -175,7 +176,7 @@ struct Capabilities {
   // Pipelines.
   Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1,
                                       Schedule::zb_h2, Schedule::zb_v, Schedule::v_half,
-                                      Schedule::v_min, Schedule::dualpipe_v}};
+                                      Schedule::v_min, Schedule::dualpipe_v, Schedule::dualpipe}};
   Sourced<bool> virtual_stages{true};
   /// Whether stages, or their chunks, may have different numbers of layers, and whether those at
   /// the ends may have none.

@@ -166,7 +166,7 @@ void check_totals(const Job& job, const std::string& file) {
       tokens * (layers * per_layer + branch_layers * per_branch_layer + (1 + modules) * vocab);
   if (activations > kMostActivations) {
     refuse(file, "",
-           fmt::format("a step of {:.3g} activation elements; at most 2^54 are supported",
+           fmt::format("a step of {:.3g} activation elements; at most 2^58 are supported",
                        activations));
   }
 }

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;
 inline constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
 inline constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;
 inline constexpr double kMostParameters = 0x1p50;
-inline constexpr double kMostActivations = 0x1p54;
+inline constexpr double kMostActivations = 0x1p58;
 inline constexpr double kLeastCap = 1e-3, kMostCap = 1e6, kMostBase = 1e12;
 
 }  // namespace plimsoll

@@ -82,12 +82,11 @@ class StageScheduler {
     selection_.add_buffers();
     updates_.begin_step();
     const std::vector<Action> actions =
-        stage_order(context_.strategy, stage_, program_.micro_batches);
+        borders_.numbered(stage_order(context_.strategy, stage_, program_.micro_batches));
     make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
-    for (const StageTransfers::Incoming& comes : borders_.expected(program_.micro_batches))
-      transfers_.expect(comes);
+    for (const StageTransfers::Incoming& comes : borders_.expected()) transfers_.expect(comes);
     run_actions(actions);
     const std::size_t updated = updates_.update(
         reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
@@ -120,7 +119,8 @@ class StageScheduler {
       return waits;
     }
     prepare_gradients(use);
-    const bool first = use.action.kind == ActionKind::forward && use.action.micro_batch == 0;
+    const bool first = use.action.kind == ActionKind::forward &&
+                       use.action.micro_batch % program_.micro_batches == 0;
     if (!first) return {};
     const std::vector<Wait> waits = collectives_.parameter_waits(
         use.instance, has_slot(use.routine, SlotKind::tied_parameters));
@@ -338,7 +338,7 @@ class StageScheduler {
 
   void finish_forward(const Action& action) {
     if (last_head_ && borders_.is_last_part(action) &&
-        action.micro_batch + 1 == program_.micro_batches) {
+        (action.micro_batch + 1) % program_.micro_batches == 0) {
       collectives_.reduce_loss(*last_head_);
     }
   }

@@ -57,8 +57,20 @@ HandOver StageBorders::hand_over(const Action& action) const {
   const bool ends =
       action.kind == ActionKind::forward ? is_last_part(action) : is_first_part(action);
   if (ends || action.kind == ActionKind::weight_gradient) return HandOver::none;
-  return place_behind(action, onward(action)).stage == stage_ ? HandOver::local
-                                                              : HandOver::transfer;
+  return hand_over_to(place_behind(action, onward(action)));
+}
+
+/// Where halves of the data ranks swap their micro-batches, the other chunk of the partner reads.
+HandOver StageBorders::hand_over_to(const PartPlace& place) const {
+  const bool same = place.stage == stage_ && !swaps_halves(context_.strategy.schedule);
+  return same ? HandOver::local : HandOver::transfer;
+}
+
+std::vector<Action> StageBorders::numbered(std::vector<Action> actions) const {
+  if (!swaps_halves(context_.strategy.schedule)) return actions;
+  const std::int64_t own = micro_batches(context_.job, context_.strategy);
+  for (Action& action : actions) action.micro_batch += action.chunk * own;
+  return actions;
 }
 
 std::int64_t StageBorders::sent_to(const Action& action) const {
@@ -90,8 +102,8 @@ std::optional<StageTransfers::Incoming> StageBorders::incoming(const Action& act
   if (action.kind == ActionKind::weight_gradient) return std::nullopt;
   const bool forward = action.kind == ActionKind::forward;
   if (forward ? is_first_part(action) : is_last_part(action)) return std::nullopt;
+  if (hand_over_to(place_behind(action, -onward(action))) == HandOver::local) return std::nullopt;
   const std::int64_t offset = stage_offset(action, -onward(action));
-  if (offset == 0) return std::nullopt;
   const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
   const auto block = [&](std::size_t instance) -> const Block& {
     return graph_.at(layout_.instances[instance].block);
@@ -103,13 +115,14 @@ std::optional<StageTransfers::Incoming> StageBorders::incoming(const Action& act
            action.micro_batch}};
 }
 
-std::vector<StageTransfers::Incoming> StageBorders::expected(std::int64_t micro_batches) const {
+std::vector<StageTransfers::Incoming> StageBorders::expected() const {
   std::vector<StageTransfers::Incoming> all;
   const auto& [schedule, pp] = std::pair(context_.strategy.schedule, context_.strategy.pp);
   if (!is_placed_as_v(schedule)) return all;
-  for (const std::int64_t peer : {stage_ - 1, stage_ + 1}) {
+  const std::int64_t own = micro_batches(context_.job, context_.strategy);
+  for (const std::int64_t peer : {stage_ - 1, stage_, stage_ + 1}) {
     if (peer < 0 || peer == pp) continue;
-    std::vector<Action> order = stage_order(context_.strategy, peer, micro_batches);
+    std::vector<Action> order = numbered(stage_order(context_.strategy, peer, own));
     // The backward of a pair ends first.
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (order[i].in_turns) std::swap(order[i], order[i + 1]), ++i;
@@ -120,7 +133,11 @@ std::vector<StageTransfers::Incoming> StageBorders::expected(std::int64_t micro_
       if (to < 0 || to == parts()) continue;
       const PartPlace place = place_of(schedule, pp, to);
       if (place.stage != stage_) continue;
-      all.push_back(*incoming({sent.kind, place.chunk, sent.micro_batch}));
+      // A micro-batch that changes sides is numbered from the other side.
+      const bool swapped = place.chunk != sent.chunk && swaps_halves(schedule);
+      const std::int64_t number =
+          sent.micro_batch + (swapped ? own * (place.chunk - sent.chunk) : 0);
+      if (const auto comes = incoming({sent.kind, place.chunk, number})) all.push_back(*comes);
     }
   }
   return all;

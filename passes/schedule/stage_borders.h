@@ -54,18 +54,22 @@ class StageBorders {
   std::int64_t sent_to(const Action& action) const;
   /// Returns the tensor that the action begins from, where another stage computes it.
   std::optional<StageTransfers::Incoming> incoming(const Action& action) const;
+  /// Returns actions as this Program's calls number their micro-batches (Call::micro_batch): those
+  /// of the second chunk may be the partner's.
+  std::vector<Action> numbered(std::vector<Action> actions) const;
   /// Returns the instances of the chunk of this stage that reads an action's border, if it has any.
   std::optional<std::pair<std::size_t, std::size_t>> reader(const Action& action) const;
   /// Returns what the stage receives, in the order in which each of the others sends it. Where no V
   /// is, this is the order of the stage's own actions, and the list is empty. In a V activations of
   /// one chunk and gradients of the other come on one stream.
-  std::vector<StageTransfers::Incoming> expected(std::int64_t micro_batches) const;
+  std::vector<StageTransfers::Incoming> expected() const;
 
  private:
   std::int64_t parts() const { return context_.strategy.pp * context_.strategy.virtual_stages; }
   std::int64_t part(const Action& action) const;
   PartPlace place_behind(const Action& action, std::int64_t by) const;
   std::int64_t stage_offset(const Action& action, std::int64_t by) const;
+  HandOver hand_over_to(const PartPlace& place) const;
   TensorId border_of_empty(const Action& action) const;
 
   const Graph& graph_;

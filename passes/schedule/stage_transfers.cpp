@@ -13,7 +13,8 @@ Phase phase_of(Direction direction) {
 
 }  // namespace
 
-/// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
+/// One stream per directed peer; `next` holds the stage after this one, round the pipeline. The
+/// last stage of a V has none after it, and the partner takes its place there.
 RoutineId StageTransfers::routine(OpKind kind, Direction direction, std::int64_t stage_offset,
                                   Bytes bytes) {
   for (const SharedRoutine& known : routines_) {
@@ -21,7 +22,7 @@ RoutineId StageTransfers::routine(OpKind kind, Direction direction, std::int64_t
         known.bytes == bytes)
       return known.id;
   }
-  const bool next = stage_offset > 0, sends = kind == OpKind::send;
+  const bool next = stage_offset >= 0, sends = kind == OpKind::send;
   const Stream stream = sends ? (next ? Stream::send_next : Stream::send_previous)
                               : (next ? Stream::recv_next : Stream::recv_previous);
   const RoutineId id = build_.payload_routine(

@@ -52,8 +52,10 @@ Verdict pairs_are_legal(const Strategy& strategy) {
   if (!strategy.overlap_expert_exchange) return Verdict::yes();
   if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)
     return Verdict::no("overlap_expert_exchange: no tokens travel to experts");
-  if (strategy.schedule != Schedule::one_f_one_b && strategy.schedule != Schedule::dualpipe_v)
-    return Verdict::no("overlap_expert_exchange goes with schedule 1f1b or dualpipe_v");
+  const Schedule schedule = strategy.schedule;
+  if (schedule != Schedule::one_f_one_b && schedule != Schedule::dualpipe_v &&
+      schedule != Schedule::dualpipe)
+    return Verdict::no("overlap_expert_exchange goes with schedule 1f1b, dualpipe_v or dualpipe");
   if (strategy.sharding_stage > 1)
     return Verdict::no("overlap_expert_exchange goes with sharding_stage 0 or 1");
   if (strategy.gradient_merge != GradientMerge::direct)

@@ -281,6 +281,7 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
     case Schedule::v_min:
       return repeated_blocks(v_min(stages, stage), m);
     case Schedule::dualpipe_v:
+    case Schedule::dualpipe:
       return dualpipe_v(stages, stage, m, in_pairs);
     case Schedule::one_f_one_b:
       break;

@@ -37,7 +37,8 @@ struct Action {
 ///   chunk after another, and min(m v, 2 (P-s-1) + (v-1) P) forwards come first. P must divide m.
 /// - one_f_one_b with `in_pairs`, with or without virtual stages: one more forward comes first. So
 ///   the two of a pair do not depend on each other (Megatron-LM, get_pp_rank_microbatches in that
-///   file, with overlap_moe_expert_parallel_comm). Other schedules than dualpipe_v ignore it.
+///   file, with overlap_moe_expert_parallel_comm). Only they and
+///   dualpipe_v and dualpipe heed it.
 /// - zb_h1: 1F1B whose backward is split; stage s delays weight gradients by s micro-batches, so
 ///   that every stage keeps at most P micro-batches in flight, as stage 0 does in 1F1B (Qi et al.
 ///   2023, arXiv 2401.10241, section 2.2).
@@ -52,6 +53,7 @@ struct Action {
 /// - dualpipe_v: a forward of one chunk and a backward of the other in turn (DeepSeek-AI 2024,
 ///   arXiv 2412.19437; deepseek-ai/DualPipe dualpipe/dualpipev.py). With `in_pairs` these two are
 ///   issued in turns.
+/// - dualpipe: the same order (the same repository, dualpipe/dualpipe.py). See swaps_halves().
 /// Only one_f_one_b takes other numbers of virtual stages than its own; legal() refuses them.
 std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::int64_t stage,
                                    std::int64_t virtual_stages, std::int64_t micro_batches,
@@ -70,6 +72,13 @@ constexpr bool splits_backward(Schedule schedule) {
 constexpr bool is_placed_as_v(Schedule schedule) {
   return splits_backward(schedule) && schedule != Schedule::zb_h1 && schedule != Schedule::zb_h2;
 }
+
+/// Returns whether the two halves of the data ranks swap their micro-batches where the V turns, as
+/// in DualPipe. P stages of each half then are the published pipeline of 2 P ranks. Micro-batches
+/// enter at both of its ends, and its ranks have the parameters of their mirror images (DeepSeek-AI
+/// 2024, arXiv 2412.19437, section 3.2.1 and figure 5). The second chunk works on micro-batches of
+/// the partner (partner_of in graph/grid.h).
+constexpr bool swaps_halves(Schedule schedule) { return schedule == Schedule::dualpipe; }
 
 /// A PartPlace is the chunk of a stage that holds a part of the model.
 struct PartPlace {

@@ -273,6 +273,19 @@ Verdict batch_divides(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Data ranks come in pairs that swap micro-batches.
+Verdict halves_are_legal(const Strategy& strategy) {
+  if (!has_halves(grid_of(strategy))) {
+    return Verdict::no(
+        fmt::format("schedule dualpipe has two halves of the data ranks; dp {} and "
+                    "sharding_degree {} are odd",
+                    strategy.dp, strategy.sharding_degree));
+  }
+  if (strategy.dp % 2 != 0 && strategy.sharding_owner != ShardingOwner::elements)
+    return Verdict::no("schedule dualpipe with an odd dp needs sharding_owner elements");
+  return Verdict::yes();
+}
+
 /// The batch divides. Published sends are freed as Paddle PRs 34086 and 34230 do, which hold for
 /// plain 1F1B only.
 Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
@@ -284,6 +297,9 @@ Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
                                      strategy.virtual_stages));
     }
     if (strategy.pp == 1) return Verdict::no(fmt::format("schedule {} needs pp above 1", name));
+    if (swaps_halves(strategy.schedule)) {
+      if (Verdict verdict = halves_are_legal(strategy); !verdict) return verdict;
+    }
   } else if (strategy.virtual_stages > 1) {
     if (strategy.schedule != Schedule::one_f_one_b) {
       return Verdict::no(fmt::format("schedule {} has 1 virtual stage; there are {}", name,

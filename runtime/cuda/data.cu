@@ -17,11 +17,11 @@ namespace {
 struct TextPlace {
   const std::uint8_t* text;
   std::int64_t global_batch, sequence, starts;
-  std::int64_t first_micro_batch, micro_batch;  ///< of the rank; sequences per micro-batch
-  std::int64_t bytes;                           ///< of the text
+  BatchPlace batch;
+  std::int64_t bytes;  ///< of the text
 
   __device__ std::int64_t first(const RunPosition& position) const {
-    return (first_micro_batch + position.micro_batch) * micro_batch;
+    return batch.first_sequence(position.micro_batch);
   }
   /// The text's last byte, counted from the start of a sequence.
   __device__ std::int64_t last(std::int64_t step, std::int64_t index) const {
@@ -95,19 +95,14 @@ struct DeviceText {
   DeviceMemory memory;
   TextPlace place;
 
-  DeviceText(const CudaRequest& request, std::int64_t sequence) {
-    const TrainingText& text = request.context.text;
-    const SequenceReader reader(text, sequence);
-    const BatchPlace batch(request.context);
-    memory = upload(text.bytes);
-    place = {memory.as<const std::uint8_t>(),
-             text.global_batch,
-             sequence,
-             reader.starts(),
-             batch.batch_index * batch.micro_batches,
-             batch.micro_batch,
-             std::int64_t(text.bytes.size())};
-  }
+  DeviceText(const CudaRequest& request, std::int64_t sequence)
+      : memory(upload(request.context.text.bytes)),
+        place{memory.as<const std::uint8_t>(),
+              request.context.text.global_batch,
+              sequence,
+              SequenceReader(request.context.text, sequence).starts(),
+              BatchPlace(request.context),
+              std::int64_t(request.context.text.bytes.size())} {}
 };
 
 CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,
@@ -115,11 +110,11 @@ CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,
   const CudaDevice& device = request.device;
   const SequencePart part = own_tokens(request.context, request.params<DataParams>().sequence);
   const auto text = std::make_shared<const DeviceText>(request, part.tokens * part.ranks);
-  INVARIANT(text->place.micro_batch * part.tokens * depths == request.output_elements(0),
+  INVARIANT(text->place.batch.micro_batch * part.tokens * depths == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
-    launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_text, text->place,
-           part, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
+    launch(device.stream, unsigned(text->place.batch.micro_batch), kThreads, 0, load_text,
+           text->place, part, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
   });
 }
 
@@ -142,8 +137,8 @@ CudaKernelPointer prepare_masked(const CudaRequest& request, Masked what) {
   const MaskedParams params{data.predicted, data.vocabulary, data.seed};
   const auto text = std::make_shared<const DeviceText>(request, data.sequence);
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
-    launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_masked, text->place,
-           params, device.position, what, output_at<std::int32_t>(out, 0));
+    launch(device.stream, unsigned(text->place.batch.micro_batch), kThreads, 0, load_masked,
+           text->place, params, device.position, what, output_at<std::int32_t>(out, 0));
   });
 }
 

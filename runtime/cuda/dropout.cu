@@ -11,7 +11,7 @@ namespace {
 
 struct DropoutPlace {
   GlobalRuns runs;
-  std::int64_t first_micro_batch, micro_batch;  ///< of the rank; sequences per micro-batch
+  BatchPlace batch;
   std::int64_t seed, site;
   std::uint32_t threshold;
   float scale;
@@ -23,9 +23,9 @@ template <class T>
 __global__ void dropout(DropoutPlace place, const RunPosition* position, bool whole, const T* x,
                         T* y) {
   const std::uint64_t key = device_philox_key(place.seed, position->step, place.site);
-  const std::int64_t begin = (place.first_micro_batch + position->micro_batch) * place.micro_batch *
-                                 place.runs.per_sequence +
-                             place.runs.first;
+  const std::int64_t begin =
+      place.batch.first_sequence(position->micro_batch) * place.runs.per_sequence +
+      place.runs.first;
   const std::int64_t fours = place.runs.run / 4 + 2;  // of a run, with those cut at its ends
   for (std::int64_t item = global_thread(); item < place.runs.runs * fours;
        item += global_threads()) {
@@ -62,9 +62,8 @@ __global__ void dropout_of_parts(DropoutPlace place, const RunPosition* position
                                  T* y) {
   const std::uint64_t key = device_philox_key(place.seed, position->step, place.site);
   const GlobalRuns& runs = place.runs;
-  const std::int64_t begin = (place.first_micro_batch + position->micro_batch) * place.micro_batch *
-                                 runs.own_per_sequence() +
-                             runs.first;
+  const std::int64_t begin =
+      place.batch.first_sequence(position->micro_batch) * runs.own_per_sequence() + runs.first;
   for (std::int64_t i = global_thread(); i < runs.runs * runs.run; i += global_threads()) {
     const auto index =
         std::uint64_t(runs.global(begin + i / runs.run * runs.stride + i % runs.run));
@@ -85,8 +84,7 @@ CudaKernelPointer prepare_dropout(const CudaRequest& request) {
   const BatchPlace batch(request.context);
   const DropoutPlace place{
       global_runs(request.input(0), request.context, batch.micro_batch),
-      batch.batch_index * batch.micro_batches,
-      batch.micro_batch,
+      batch,
       params.seed,
       params.site,
       std::uint32_t(params.rate * 0x1p32),

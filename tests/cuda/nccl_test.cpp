@@ -381,9 +381,9 @@ class NcclTraining : public Nccl, public testing::WithParamInterface<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Strategies, NcclTraining,
     testing::Values(
-        Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"MpPp", "mp=2,pp=2"},
-        Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"}, Case{"Ring", "cp=4"},
-        Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"},
+        Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"DualPipe", "pp=2,dp=2,schedule=dualpipe"},
+        Case{"MpPp", "mp=2,pp=2"}, Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"},
+        Case{"Ring", "cp=4"}, Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"},
         Case{"Experts", "dp=2,ep=2,expert_rows_percent=200", "expert-nano"},
         Case{"ExpertsOfFourGathered", "dp=4,ep=4,expert_dispatch=all_gather", "expert-nano"},
         Case{"ExpertsCapacity", "dp=4,ep=4,expert_rows_percent=400", "expert-nano", 0.75},

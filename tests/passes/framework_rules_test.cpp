@@ -221,6 +221,7 @@ constexpr const char* kFields[] = {
     "schedule=v_half",
     "schedule=v_min",
     "schedule=dualpipe_v",
+    "schedule=dualpipe",
     "virtual_stages=2",
     "layer_split=3+1",
     "embedding_as_layers=1",

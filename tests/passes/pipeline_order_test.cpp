@@ -131,6 +131,17 @@ TEST(PipelineOrder, DualPipeVAsDeepSeek) {
             "W2.1 I2.0 W2.0 I3.1 I3.0 W3.1 W3.0");
 }
 
+TEST(PipelineOrder, DualPipeHasTheOrderOfItsHalves) {
+  // deepseek-ai/DualPipe dualpipe/dualpipe.py: 4 ranks with 4 micro-batches from each end are two
+  // halves of 2 stages, and the ranks of a half have dualpipev.py's order.
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(pipeline_order(Schedule::dualpipe, 2, stage, 2, 4),
+              pipeline_order(Schedule::dualpipe_v, 2, stage, 2, 4));
+  }
+  EXPECT_TRUE(swaps_halves(Schedule::dualpipe));
+  EXPECT_FALSE(swaps_halves(Schedule::dualpipe_v));
+}
+
 struct PipelineShape {
   Schedule schedule;
   std::int64_t stages, virtual_stages, micro_batches;
@@ -155,6 +166,7 @@ const PipelineShape kShapes[] = {
     {Schedule::v_min, 7, 2, 21},      {Schedule::v_min, 8, 2, 24},
     {Schedule::dualpipe_v, 2, 2, 1},  {Schedule::dualpipe_v, 3, 2, 4},
     {Schedule::dualpipe_v, 4, 2, 8},  {Schedule::dualpipe_v, 8, 2, 24},
+    {Schedule::dualpipe, 4, 2, 8},
 };
 
 std::vector<std::vector<Action>> orders(const PipelineShape& shape) {

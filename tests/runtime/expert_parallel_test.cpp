@@ -129,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Shared{
             "pp=2,dp=2,ep=2,virtual_stages=2,loss_as_layers=1,schedule=dualpipe_v,expert_rows_percent=200,"
             "overlap_expert_exchange=true"},
+        Shared{"pp=2,dp=2,ep=2,loss_as_layers=1,schedule=dualpipe,expert_rows_percent=200,"
+               "overlap_expert_exchange=true"},
         Shared{"pp=3,dp=2,ep=2,virtual_stages=2,layer_split=1+0+1+0+1+0,schedule=dualpipe_v,"
                "expert_rows_percent=200,overlap_expert_exchange=true"},
         Shared{"pp=2,virtual_stages=2,loss_as_layers=1,sharding_degree=2,sharding_stage=1,ep=2,"

@@ -391,6 +391,12 @@ const Switch kSwitches[] = {
     {"schedule",
      [](Random& random, Draw& draw) {
        draw.strategy.schedule = Schedule(random() % std::size(kSchedules));
+       if (draw.strategy.pp > 1 && coin(random)) {  // a V is legal for few draws, halves for fewer
+         const bool halves = has_halves(grid_of(draw.strategy));
+         draw.strategy.schedule =
+             one_of(random, {Schedule::zb_v, Schedule::v_half, Schedule::v_min,
+                             halves ? Schedule::dualpipe : Schedule::dualpipe_v});
+       }
        if (is_placed_as_v(draw.strategy.schedule)) {
          draw.strategy.virtual_stages = 2;  // what goes with it
          draw.strategy.layer_split.clear();
@@ -434,10 +440,6 @@ const Switch kSwitches[] = {
        draw.strategy.gradient_merge = GradientMerge::direct;
      }},
 };
-
-}  // namespace
-
-namespace {
 
 /// Draws devices and a strategy for the job that is drawn.
 void draw_strategy(Random& random, Draw& drawn) {

@@ -367,8 +367,7 @@ Pair& NcclCommunicator::pair_of(const TransferChannel& channel) {
 Communicator::Ticket NcclCommunicator::post_send(std::int64_t stage_offset, Bytes size,
                                                  const std::byte* data,
                                                  const CommunicationLabel& label) {
-  const std::int64_t stage = grid_.coordinates(rank_)[std::size_t(Axis::pp)];
-  const Pair& pair = pair_of({stage, stage_offset});
+  const Pair& pair = pair_of(channel_from(grid_, rank_, stage_offset));
   return enqueue(pair.comm, label, fmt::format("send {} bytes", size.count()),
                  [&](cudaStream_t stream, std::int64_t) {
                    return nccl().send(data, std::size_t(size.count()), ncclUint8, pair.peer,
@@ -379,8 +378,7 @@ Communicator::Ticket NcclCommunicator::post_send(std::int64_t stage_offset, Byte
 Communicator::Ticket NcclCommunicator::post_recv(std::int64_t stage_offset, Bytes size,
                                                  std::byte* data, const CommunicationLabel& label) {
   const std::int64_t sender = pipeline_peer(grid_, rank_, stage_offset);
-  const std::int64_t stage = grid_.coordinates(sender)[std::size_t(Axis::pp)];
-  const Pair& pair = pair_of({stage, -stage_offset});
+  const Pair& pair = pair_of(channel_from(grid_, sender, -stage_offset));
   return enqueue(pair.comm, label, fmt::format("receive {} bytes", size.count()),
                  [&](cudaStream_t stream, std::int64_t) {
                    return nccl().recv(data, std::size_t(size.count()), ncclUint8, pair.peer,

@@ -44,22 +44,31 @@ std::set<TransferChannel> transfer_channels(std::span<const Program> programs) {
     const auto* params = std::get_if<TransferParams>(&op.params);
     if (params == nullptr) return;
     const std::int64_t stages = program.grid[Axis::pp], offset = params->stage_offset;
+    if (offset == 0) {
+      for (const bool second : {false, true}) channels.insert({program.stage, 0, second});
+      return;
+    }
     const auto further = [&](std::int64_t by) {
       return ((program.stage + by) % stages + stages) % stages;
     };
     // A receive names where its data comes from: it is the sender's transfer the other way.
-    channels.insert(op.kind == OpKind::send ? TransferChannel{program.stage, offset}
-                                            : TransferChannel{further(offset), -offset});
+    channels.insert(op.kind == OpKind::send ? TransferChannel{program.stage, offset, false}
+                                            : TransferChannel{further(offset), -offset, false});
   });
   return channels;
 }
 
+TransferChannel channel_from(const Grid& grid, std::int64_t sender, std::int64_t offset) {
+  const bool second = offset == 0 && pipeline_peer(grid, sender, 0) < sender;
+  return {stage_of(grid, sender), offset, second};
+}
+
 std::vector<std::int64_t> ends_of(const Grid& grid, const TransferChannel& channel,
                                   std::int64_t rank) {
-  if (stage_of(grid, rank) == channel.stage)
+  if (channel_from(grid, rank, channel.offset) == channel)
     return {rank, pipeline_peer(grid, rank, channel.offset)};
   const std::int64_t sender = pipeline_peer(grid, rank, -channel.offset);
-  if (stage_of(grid, sender) == channel.stage) return {sender, rank};
+  if (channel_from(grid, sender, channel.offset) == channel) return {sender, rank};
   return {};
 }
 
