@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "races.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/half.h"
+#include "tests/cuda/small_kernels.h"
 #include "tests/cuda_on_cpu/include/runtime/cuda/tensor_core.h"
 
 namespace plimsoll {
 namespace {
-
-using cuda_on_cpu::ThreadOrder;
 
 std::string error_of(unsigned threads, std::size_t shared, const std::function<void()>& thread) {
   try {
@@ -56,24 +56,78 @@ TEST(Emulation, NamesAWriteBehindSharedMemory) {
 }
 
 TEST(Emulation, ShowsARaceByTheOrderOfThreads) {
-  std::array<float, 64> seen;
-  const auto shift = [&](bool barrier) {
-    return [&seen, barrier] {
-      auto* shared = reinterpret_cast<float*>(cuda_on_cpu::dynamic_shared());
-      shared[threadIdx.x] = float(threadIdx.x);
-      if (barrier) __syncthreads();
-      seen[threadIdx.x] = shared[(threadIdx.x + 1) % 64];
-    };
-  };
+  std::array<float, 64> written, seen;
   for (const bool barrier : {true, false}) {
     std::vector<std::array<float, 64>> results;
-    for (const auto order : {ThreadOrder::descending, ThreadOrder::ascending}) {
-      cuda_on_cpu::set_thread_order(order);
-      cuda_on_cpu::run_grid(1, 64, 256, shift(barrier));
+    for (const unsigned seed : {0, 7}) {
+      cuda_on_cpu::set_thread_order(seed);
+      written = {};
+      cuda_on_cpu::run_grid(1, 64, 0, [&] {
+        written[threadIdx.x] = 1;
+        if (barrier) __syncthreads();
+        seen[threadIdx.x] = written[(threadIdx.x + 1) % 64];
+      });
       results.push_back(seen);
     }
     EXPECT_EQ(results[0] == results[1], barrier);
   }
+}
+
+class Races : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cuda_on_cpu::sees_races()) GTEST_SKIP() << "a sanitizer sees to accesses";
+  }
+
+  /// Whether threads that run in any of some orders end without an error, or with one that says so.
+  void expect(const std::string& said, const std::function<void()>& kernel) {
+    for (const unsigned seed : {0, 1, 2, 3}) {
+      cuda_on_cpu::set_thread_order(seed);
+      const std::string error = error_of(64, 2 * 64 * 16, kernel);
+      EXPECT_NE(error.find(said), std::string::npos) << said << ", order " << seed << ": " << error;
+    }
+    cuda_on_cpu::set_thread_order(1);
+  }
+};
+
+TEST_F(Races, ReadsAndWritesOfABlockNeedItsBarrier) {
+  std::array<float, 128> seen;
+  expect("none", [&] { shift_in_block(true, true, seen.data()); });
+  EXPECT_EQ(seen[67], 4);
+  expect("dynamic shared memory, which", [&] { shift_in_block(false, true, seen.data()); });
+  cuda_on_cpu::set_thread_order(0);
+  EXPECT_EQ(error_of(64, 256, [&] { shift_in_block(false, true, seen.data()); }),
+            "block (0, 0, 0): thread 0 reads byte 4 of dynamic shared memory, which its block has "
+            "not written");
+}
+
+TEST_F(Races, BlocksDoNotWriteToOnePlace) {
+  std::array<float, 64> seen;
+  expect("writes device memory, which another block of the launch has written",
+         [&] { shift_in_block(true, false, seen.data()); });
+}
+
+TEST_F(Races, ABarrierOfAWarpIsEnoughForItsThreads) {
+  expect("none", [] { shift_in_warp(true); });
+  expect("has written since the last barrier", [] { shift_in_warp(false); });
+}
+
+TEST_F(Races, SharedVariablesAreLookedAtToo) {
+  expect("none", [] { tell(true, true); });
+  expect("of shared variables, which", [] { tell(false, true); });
+  expect("of shared variables, which", [] { tell(true, false); });
+}
+
+TEST_F(Races, CopiesAreRacesFromTheirStartUntilTheyAreWaitedFor) {
+  std::vector<float> values(4 * 64 * 4);
+  expect("none", [&] { copy_tiles(values.data(), true, true, true); });
+  expect("copies to, and has not waited", [&] { copy_tiles(values.data(), false, true, true); });
+  expect("copies to, and has not waited", [&] { copy_tiles(values.data(), true, false, true); });
+  expect("dynamic shared memory", [&] { copy_tiles(values.data(), true, true, false); });
+}
+
+TEST_F(Races, WhatABlockReadsItHasWritten) {
+  expect("which its block has not written", [] { read_first(); });
 }
 
 TEST(Emulation, CopiesArriveWithTheWaitForThem) {

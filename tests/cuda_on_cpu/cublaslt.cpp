@@ -1,4 +1,5 @@
-// Products of the emulation.
+// Products of the emulation. An algorithm needs all the alignment that was promised when it was asked
+// for, and is for that product alone.
 #include "cublasLt.h"
 
 #include <array>
@@ -84,6 +85,23 @@ struct Product {
   bool fits() const {
     return inner() == inner_b() && c.rows == rows() && c.columns == columns() &&
            a.batch == c.batch && b.batch == c.batch;
+  }
+
+  /// A number for all that an algorithm is chosen for.
+  std::uint64_t name() const {
+    std::uint64_t result = 0;
+    const auto add = [&](std::int64_t value) {
+      result = (result ^ std::uint64_t(value)) * 0x100000001b3;  // FNV-1a, by words
+    };
+    for (const std::int64_t value : {std::int64_t(matmul.transpose_a),
+                                     std::int64_t(matmul.transpose_b), std::int64_t(matmul.epilogue)})
+      add(value);
+    for (const EmulatedLayout& layout : {a, b, c}) {
+      for (const std::int64_t value : {std::int64_t(layout.type), layout.rows, layout.columns,
+                                       layout.leading, std::int64_t(layout.batch), layout.stride})
+        add(value);
+    }
+    return result;
   }
 
   void run(const void* from_a, const void* from_b, const void* from_c, void* to) const {
@@ -190,9 +208,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 // Takes some of the workspace, so that a test sees who else relies on it.
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* count) {
@@ -200,6 +218,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   constexpr std::size_t kWanted = 4096;
   cublasLtMatmulHeuristicResult_t& result = results[0];
   std::copy(preference->alignments.begin(), preference->alignments.end(), result.algo.alignments);
+  result.algo.product = Product{*description, *a, *b, *c, 0, 0}.name();
   result.algo.workspace = preference->workspace < kWanted ? 0 : kWanted;
   result.workspaceSize = result.algo.workspace;
   result.state = CUBLAS_STATUS_SUCCESS;
@@ -221,6 +240,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
   const std::array<const void*, 4> addresses{a, b, c, d};
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (!aligned(addresses[i], algo->alignments[i])) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  // The epilogue loads the bias as wide as it stores the result.
+  const bool biased = description->epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if ((biased && !aligned(description->bias, algo->alignments[3])) ||
+      algo->product != product.name()) {
+    return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (!same || !product.fits() || workspace_size < algo->workspace || !aligned(workspace, 256)) {
     return CUBLAS_STATUS_INVALID_VALUE;

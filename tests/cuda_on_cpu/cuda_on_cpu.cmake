@@ -18,7 +18,16 @@ if(NCCL_INCLUDE_DIR)
 else()
   list(FILTER emulation EXCLUDE REGEX "/nccl\\.cpp$")
 endif()
-set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+# Each load and store of a kernel calls a function of races.cpp; libtsan stays away. Precompiled
+# headers are for other flags.
+set(observed "")
+if(NOT PLIMSOLL_SANITIZER)
+  set(observed -fsanitize=thread --param=tsan-instrument-func-entry-exit=0)
+endif()
+set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX
+  COMPILE_OPTIONS "-x;c++;${observed}" SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(cuda/small_kernels.cpp PROPERTIES COMPILE_OPTIONS "${observed}"
+  SKIP_PRECOMPILE_HEADERS ON)
 add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
 target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)
 if(NCCL_INCLUDE_DIR)

@@ -8,18 +8,20 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device_emulation.h"
+#include "races.h"
 
 namespace cuda_on_cpu {
 
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 constexpr std::size_t kGuardBytes = 64;
 constexpr unsigned kWarp = 32;
 
@@ -43,7 +45,8 @@ struct Copy {
 struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
-  unsigned mask = 0;  ///< of the warp operation it waits in
+  unsigned mask = 0;           ///< of the warp operation it waits in
+  std::uint32_t warp_barriers = 0;  ///< that it has passed
   std::vector<Copy> copies;
 };
 
@@ -53,12 +56,21 @@ struct Warp {
   unsigned meeting = 0;
 };
 
+unsigned default_seed() {
+  const char* given = std::getenv("PLIMSOLL_EMULATION_SEED");
+  return given == nullptr ? 1u : unsigned(std::atoi(given));
+}
+
 struct Block {
   const std::function<void()>* body = nullptr;
   dim3 size;
   unsigned count = 0, unstarted = 0, done = 0;
   unsigned current = 0;  ///< the thread that runs
-  ThreadOrder order = ThreadOrder::ascending;
+  Runner runner;         ///< the same, for its accesses to shared memory
+  unsigned seed = default_seed();
+  std::minstd_rand numbers{seed};
+  std::vector<unsigned> order;  ///< of its threads
+  unsigned turn = 0;            ///< where in `order` this round starts
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::vector<std::byte> shared;
@@ -73,12 +85,24 @@ thread_local Block block;
 
 void make_current(unsigned index) {
   block.current = index;
+  block.runner.thread = index;
+  block.runner.warp_barriers = block.threads[index].warp_barriers;
+  block.runner.stack = block.fiber->stack.get();
   threadIdx = {index % block.size.x, index / block.size.x % block.size.y,
                index / (block.size.x * block.size.y)};
 }
 
 unsigned in_order(unsigned i) {
-  return block.order == ThreadOrder::ascending ? i : block.count - 1 - i;
+  const unsigned at = block.turn + i;
+  return block.order[at < block.count ? at : at - block.count];
+}
+
+/// The threads of the next block run in this order.
+void draw_order() {
+  block.order.resize(block.count);
+  std::iota(block.order.begin(), block.order.end(), 0u);
+  if (block.seed != 0) std::shuffle(block.order.begin(), block.order.end(), block.numbers);
+  block.turn = 0;
 }
 
 /// Back to the scheduler; returns when the fiber is resumed.
@@ -150,6 +174,7 @@ bool release_barriers() {
   }
   if (waiting == block.count) {
     for (Thread& thread : block.threads) thread.state = State::running;
+    ++block.runner.block_barriers;
     return true;
   }
   for (unsigned first = 0; first < block.count; first += kWarp) {
@@ -195,6 +220,8 @@ void run_block() {
   block.threads.assign(block.count, {});
   block.unstarted = block.count;
   block.done = 0;
+  draw_order();
+  forget_accesses(++block.runner.block_barriers);
   std::fill_n(reinterpret_cast<float*>(block.shared.data()), block.shared.size() / sizeof(float),
               std::numeric_limits<float>::quiet_NaN());
   while (block.done < block.count) {
@@ -203,10 +230,12 @@ void run_block() {
       continue;
     }
     bool ran = false;
+    if (block.seed != 0) block.turn = unsigned(block.numbers() >> 8) % block.count;
     for (unsigned i = 0; i < block.count; ++i) {
       const unsigned index = in_order(i);
       Thread& thread = block.threads[index];
       if (thread.state != State::running) continue;
+      block.fiber = thread.fiber;
       make_current(index);
       resume(thread.fiber);
       ran = true;
@@ -220,6 +249,11 @@ void run_block() {
     throw std::logic_error(message);
   }
   if (!block.error.empty()) throw std::logic_error(std::exchange(block.error, {}));
+  if (const std::string race = take_race(); !race.empty()) {
+    throw std::logic_error("block (" + std::to_string(blockIdx.x) + ", " +
+                           std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) +
+                           "): " + race);
+  }
   const auto* guard = reinterpret_cast<const float*>(block.shared.data() + block.shared_bytes);
   for (std::size_t i = 0; i < kGuardBytes / sizeof(float); ++i) {
     if (std::isnan(guard[i])) continue;
@@ -230,7 +264,10 @@ void run_block() {
 
 }  // namespace
 
-void set_thread_order(ThreadOrder order) { block.order = order; }
+void set_thread_order(unsigned seed) {
+  block.seed = seed;
+  block.numbers.seed(seed);
+}
 
 void run_grid(dim3 grid, dim3 size, std::size_t shared_bytes, const std::function<void()>& thread) {
   block.body = &thread;
@@ -247,6 +284,11 @@ void run_grid(dim3 grid, dim3 size, std::size_t shared_bytes, const std::functio
   block.shared.resize(block.shared_bytes + kGuardBytes);
   gridDim = grid;
   blockDim = size;
+  // Also where the launch fails.
+  struct Observation {
+    Observation() { observe(&block.runner, block.shared.data(), block.shared_bytes); }
+    ~Observation() { observe(nullptr, nullptr, 0); }
+  } const observation;
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
@@ -266,6 +308,7 @@ void defer_copy(void* to, const void* from, std::size_t bytes) {
   };
   if (misaligned(to) || misaligned(from)) block.error = "; a copy of 16 bytes is not aligned";
   block.threads[block.current].copies.push_back({to, from, bytes, false});
+  note_access(to, bytes, Access::start_of_copy);
 }
 
 void commit_copies() {
@@ -276,6 +319,7 @@ void finish_copies() {
   std::vector<Copy>& copies = block.threads[block.current].copies;
   for (const Copy& copy : copies) {
     if (!copy.committed) continue;
+    note_access(copy.to, copy.bytes, Access::end_of_copy);
     if (copy.from != nullptr) {
       std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
@@ -300,6 +344,12 @@ const std::byte* meet_warp(unsigned mask, const void* value, std::size_t bytes) 
 }
 
 }  // namespace cuda_on_cpu
+
+void __syncwarp(unsigned mask) {
+  using namespace cuda_on_cpu;
+  meet_warp(mask, nullptr, 0);
+  block.runner.warp_barriers = ++block.threads[block.current].warp_barriers;
+}
 
 void __syncthreads() {
   using namespace cuda_on_cpu;

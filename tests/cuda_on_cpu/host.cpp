@@ -5,8 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -16,31 +20,62 @@
 
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
-using Waits = std::vector<std::shared_ptr<cuda_on_cpu::Together>>;
+using cuda_on_cpu::Together;
 
 struct CUgraph_st {
   std::vector<Work> nodes;
 };
 struct CUgraphExec_st {
-  std::vector<Work> nodes;
-};
-struct CUstream_st {
-  cudaGraph_t capture = nullptr;
-  Waits waits;  ///< for other devices, before what comes next
+  std::shared_ptr<const std::vector<Work>> nodes;
 };
 struct CUevent_st {
-  bool timed = true, recorded = false;
-  Clock::time_point at;
-  Waits waits;
+  bool timed = true;
+  std::shared_ptr<Together> reached;  ///< null: never recorded
+};
+
+namespace {
+
+/// An Item of a stream does its work when the stream comes to it, and holds the stream until all
+/// of `until` is done.
+struct Item {
+  std::function<std::vector<std::shared_ptr<Together>>()> work;
+  std::vector<std::shared_ptr<Together>> until;
+  bool begun = false;
+};
+
+}  // namespace
+
+struct CUstream_st {
+  std::thread::id owner;  ///< the thread that used it last, and lets it go on
+  cudaGraph_t capture = nullptr;
+  std::deque<Item> items;
+  int promised = 0;  ///< items that somebody still enqueues in his own time
+  std::exception_ptr failure;
 };
 
 namespace {
 
 std::atomic<int> device_count{1};
 std::atomic<std::int64_t> launches{0};
+std::atomic<unsigned> seed{[] {
+  const char* given = std::getenv("PLIMSOLL_EMULATION_SEED");
+  return given == nullptr ? 1u : unsigned(std::atoi(given));
+}()};
 thread_local int current_device = 0;
 thread_local int captures = 0;  ///< of this thread's streams
 thread_local cudaError_t last_error = cudaSuccess;
+/// The streams that this thread has used, until they are empty.
+thread_local std::vector<std::shared_ptr<CUstream_st>> busy;
+
+/// Every stream, until it is destroyed.
+struct Streams {
+  std::mutex lock;
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> all;
+};
+Streams& streams() {
+  static Streams streams;
+  return streams;
+}
 
 /// Every device's allocations, by address.
 struct Allocations {
@@ -54,26 +89,84 @@ Allocations& allocations() {
 }
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
-bool all_done(const Waits& waits) {
-  return std::ranges::all_of(waits, [](const auto& one) { return one->done.load(); });
+
+/// Numbers of this thread, the same in every run.
+unsigned draw(unsigned below) {
+  thread_local unsigned seeded = 0;
+  thread_local std::minstd_rand numbers;
+  if (const unsigned now = seed; seeded != now) numbers.seed(seeded = now);
+  return unsigned(numbers() >> 8) % below;
 }
 
-/// Until the stream waits for nothing any more.
-void catch_up(cudaStream_t stream) {
-  if (stream == nullptr || stream->waits.empty()) return;
-  const Clock::time_point until = Clock::now() + std::chrono::minutes(1);
-  while (!all_done(stream->waits)) {
-    if (Clock::now() > until) throw std::logic_error("a stream waits for devices that do not come");
-    std::this_thread::yield();
+/// From now on this thread lets the stream go on.
+void adopt(cudaStream_t stream) {
+  if (stream->owner == std::this_thread::get_id() &&
+      std::ranges::any_of(busy, [&](const auto& one) { return one.get() == stream; })) {
+    return;
   }
-  stream->waits.clear();
+  stream->owner = std::this_thread::get_id();
+  const std::lock_guard guard(streams().lock);
+  busy.push_back(streams().all.at(stream));
 }
 
-/// When an event was reached.
-Clock::time_point reached(const CUevent_st& event) {
-  Clock::time_point at = event.at;
-  for (const auto& one : event.waits) at = std::max(at, one->end);
-  return at;
+void push(cudaStream_t stream, Item item) {
+  if (stream->promised > 0) {
+    throw std::logic_error(
+        "a stream is used before NCCL has enqueued on it: ncclCommGetAsyncError has not said so");
+  }
+  stream->items.push_back(std::move(item));
+  adopt(stream);
+}
+
+/// Begins the first item unless it has begun, and takes it out where nothing holds the stream.
+/// Returns whether anything happened.
+bool advance(cudaStream_t stream) {
+  if (stream->items.empty()) return false;
+  Item& item = stream->items.front();
+  const bool begins = !item.begun;
+  if (begins) {
+    item.begun = true;
+    try {
+      if (item.work) std::ranges::move(item.work(), std::back_inserter(item.until));
+    } catch (...) {
+      stream->items.clear();
+      stream->failure = std::current_exception();
+      return true;
+    }
+  }
+  if (!std::ranges::all_of(item.until, [](const auto& one) { return one->done.load(); })) {
+    return begins;
+  }
+  stream->items.pop_front();
+  return true;
+}
+
+/// Lets one of this thread's streams that can go on do so. Returns false where none can.
+bool advance_any() {
+  std::erase_if(busy, [](const auto& stream) {
+    return stream->owner != std::this_thread::get_id() ||
+           (stream->items.empty() && !stream->failure);
+  });
+  const auto count = unsigned(busy.size());
+  const unsigned first = count > 0 ? draw(count) : 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (advance(busy[(first + i) % count].get())) return true;
+  }
+  return false;
+}
+
+/// The host has asked how far its device is: it may have come some way.
+void progress() {
+  constexpr unsigned kMost = 16;
+  for (unsigned i = draw(kMost) + 1; i > 0 && advance_any(); --i) {
+  }
+}
+
+/// Throws what a stream of this thread has thrown.
+void rethrow_failure() {
+  for (const auto& stream : busy) {
+    if (stream->failure) std::rethrow_exception(std::exchange(stream->failure, nullptr));
+  }
 }
 
 /// Returns whether this thread captures a stream (mode thread-local), so that some calls are
@@ -85,21 +178,35 @@ bool unsafe() { return captures > 0; }
 namespace cuda_on_cpu {
 
 void enqueue(cudaStream_t stream, Work work) {
-  if (stream != nullptr && stream->capture != nullptr) {
+  if (stream == nullptr) return work();
+  if (stream->capture != nullptr) {
     stream->capture->nodes.push_back(std::move(work));
   } else {
-    catch_up(stream);
-    work();
+    push(stream, {[work = std::move(work)] {
+                    work();
+                    return std::vector<std::shared_ptr<Together>>();
+                  },
+                  {}});
   }
 }
 
-void enqueue(cudaStream_t stream, std::shared_ptr<Together> together) {
-  stream->waits.push_back(std::move(together));
+void promise(cudaStream_t stream) { ++stream->promised; }
+
+void enqueue_promised(cudaStream_t stream,
+                      std::function<std::vector<std::shared_ptr<Together>>()> begin) {
+  --stream->promised;
+  if (begin) push(stream, {std::move(begin), {}});
+}
+
+void finish(Together& together) {
+  together.end = Clock::now();
+  together.done = true;
 }
 
 int current_device() { return ::current_device; }
 
 void set_device_count(int count) { device_count = count; }
+void set_stream_order(unsigned of_seed) { seed = of_seed; }
 std::int64_t graph_launches() { return launches; }
 
 }  // namespace cuda_on_cpu
@@ -220,6 +327,9 @@ cudaError_t cudaMalloc(void** memory, std::size_t size) {
 cudaError_t cudaFree(void* memory) {
   if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
   if (memory == nullptr) return cudaSuccess;
+  // What was enqueued may still use it: a device is waited for, as far as it goes on by itself.
+  while (advance_any()) {
+  }
   const std::lock_guard guard(allocations().lock);
   const auto found = allocations().sizes.find(memory);
   if (found == allocations().sizes.end()) return fail(cudaErrorInvalidValue);
@@ -265,27 +375,42 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t 
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st;
+  const auto made = std::make_shared<CUstream_st>();
+  const std::lock_guard guard(streams().lock);
+  streams().all[made.get()] = made;
+  *stream = made.get();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  std::erase_if(busy, [&](const auto& one) { return one.get() == stream; });
+  const std::lock_guard guard(streams().lock);
+  streams().all.erase(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const bool captured = stream != nullptr && stream->capture != nullptr;
   if (unsafe() || captured) return fail(cudaErrorStreamCaptureUnsupported);
-  return stream == nullptr || all_done(stream->waits) ? cudaSuccess : cudaErrorNotReady;
+  if (stream != nullptr) adopt(stream);
+  progress();
+  rethrow_failure();
+  return stream == nullptr || stream->items.empty() ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Clock::time_point until = Clock::now() + std::chrono::minutes(1);
+  while (true) {
+    const cudaError_t result = cudaStreamQuery(stream);
+    if (result != cudaErrorNotReady) return result;
+    if (Clock::now() > until) throw std::logic_error("a stream waits for what does not come");
+    std::this_thread::yield();
+  }
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event == nullptr) return fail(cudaErrorInvalidResourceHandle);
-  for (const auto& one : event->waits) {
-    if (!one->done) stream->waits.push_back(one);
-  }
+  if (event->reached && !event->reached->done) push(stream, {{}, {event->reached}});
   return cudaSuccess;
 }
 
@@ -303,23 +428,25 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 // An event of a captured stream belongs to the graph; nothing here uses that.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream->capture != nullptr) return fail(cudaErrorStreamCaptureUnsupported);
-  event->recorded = true;
-  event->at = Clock::now();
-  event->waits = stream->waits;
+  event->reached = std::make_shared<Together>();
+  cuda_on_cpu::enqueue(stream, [reached = event->reached] { cuda_on_cpu::finish(*reached); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
-  return all_done(event->waits) ? cudaSuccess : cudaErrorNotReady;
+  progress();
+  rethrow_failure();
+  return !event->reached || event->reached->done ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  if (!begin->timed || !end->timed || !begin->recorded || !end->recorded) {
+  if (!begin->timed || !end->timed || !begin->reached || !end->reached) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  if (!all_done(begin->waits) || !all_done(end->waits)) return fail(cudaErrorNotReady);
-  *milliseconds = std::chrono::duration<float, std::milli>(reached(*end) - reached(*begin)).count();
+  if (!begin->reached->done || !end->reached->done) return fail(cudaErrorNotReady);
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->reached->end - begin->reached->end).count();
   return cudaSuccess;
 }
 
@@ -340,15 +467,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
   if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
-  *executable = new CUgraphExec_st{graph->nodes};
+  *executable = new CUgraphExec_st{std::make_shared<const std::vector<Work>>(graph->nodes)};
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (stream->capture != nullptr) return fail(cudaErrorStreamCaptureUnsupported);
   ++launches;
-  catch_up(stream);
-  for (const Work& work : executable->nodes) work();
+  cuda_on_cpu::enqueue(stream, [nodes = executable->nodes] {
+    for (const Work& work : *nodes) work();
+  });
   return cudaSuccess;
 }
 

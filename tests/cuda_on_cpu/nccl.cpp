@@ -1,6 +1,7 @@
 // NCCL after its manual, among threads of one process: whoever comes last moves the data.
-// Operations are over at once or when the last rank has come, which streams wait for; communicators
-// do not block. What it refuses, and calls that do not fit each other, are errors here, too.
+// Communicators do not block: operations of a group are on their streams when the communicator has
+// been asked twice, and over when the last rank has come. What NCCL refuses, and calls that do not fit
+// each other, are errors here, too.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -58,6 +59,12 @@ struct Clique {
   std::map<std::size_t, Split> splits;  ///< by number
 };
 
+/// What one call of a group brings to its stream. `arrive` is called when the stream comes to it.
+struct Call {
+  cudaStream_t stream = nullptr;
+  std::function<std::shared_ptr<Together>()> arrive;
+};
+
 std::map<std::string, std::shared_ptr<Clique>>& cliques() {
   static std::map<std::string, std::shared_ptr<Clique>> all;
   return all;
@@ -70,6 +77,8 @@ struct ncclComm {
   int rank = 0, size = 0;
   std::size_t collectives = 0, splits = 0;
   void* held = nullptr;  ///< device memory, from its first operation on
+  std::vector<Call> calls = {};  ///< of the group that is being enqueued
+  int asked = 0;            ///< since that group ended
 };
 
 namespace {
@@ -80,33 +89,57 @@ void hold(ncclComm_t comm) {
   if (comm->held == nullptr) static_cast<void>(cudaMalloc(&comm->held, kHeld));
 }
 
-/// An operation that waits for the end of its group.
-struct Grouped {
-  cudaStream_t stream = nullptr;
-  std::function<ncclResult_t()> arrive;
-};
 constexpr std::size_t kMostOfGroup = 2048;
 thread_local int groups = 0;
-thread_local std::vector<Grouped> grouped;
-
-/// Lets an operation arrive behind what the stream has been given so far. The operations of a group
-/// do not wait for each other.
-ncclResult_t begin(cudaStream_t stream, std::function<ncclResult_t()> arrive) {
-  if (groups > 0) {
-    if (grouped.size() == kMostOfGroup) {
-      complaint = "a group has too many operations";
-      return ncclInvalidUsage;
-    }
-    grouped.push_back({stream, std::move(arrive)});
-    return ncclSuccess;
-  }
-  cuda_on_cpu::enqueue(stream, [] {});
-  return arrive();
-}
+thread_local std::vector<std::pair<ncclComm_t, Call>> grouped;
 
 ncclResult_t refuse(const std::string& why) {
   complaint = why;
   return ncclInvalidUsage;
+}
+
+/// The end of a group: its operations will be on their streams.
+ncclResult_t begin_group() {
+  for (auto& [comm, call] : std::exchange(grouped, {})) {
+    const bool promised = std::ranges::any_of(
+        comm->calls, [&](const Call& one) { return one.stream == call.stream; });
+    if (!promised) cuda_on_cpu::promise(call.stream);
+    comm->calls.push_back(std::move(call));
+  }
+  return ncclInProgress;
+}
+
+/// Lets the operations of the last group arrive behind what their streams have been given. They do
+/// not wait for each other.
+void end_group(ncclComm_t comm, bool aborted) {
+  std::vector<Call> calls = std::exchange(comm->calls, {});
+  while (!calls.empty()) {
+    const cudaStream_t stream = calls.front().stream;
+    const auto others = std::ranges::stable_partition(
+        calls, [&](const Call& call) { return call.stream == stream; });
+    std::vector<Call> here(std::make_move_iterator(calls.begin()),
+                           std::make_move_iterator(others.begin()));
+    calls.erase(calls.begin(), others.begin());
+    if (aborted) {
+      cuda_on_cpu::enqueue_promised(stream, nullptr);
+      continue;
+    }
+    cuda_on_cpu::enqueue_promised(stream, [here = std::move(here)] {
+      std::vector<std::shared_ptr<Together>> posts;
+      for (const Call& call : here) posts.push_back(call.arrive());
+      return posts;
+    });
+  }
+}
+
+ncclResult_t begin(ncclComm_t comm, Call call) {
+  if (!comm->calls.empty()) {
+    return refuse("a communicator is used that still enqueues the group before");
+  }
+  if (grouped.size() == kMostOfGroup) return refuse("a group has too many operations");
+  hold(comm);
+  grouped.emplace_back(comm, std::move(call));
+  return groups > 0 ? ncclSuccess : begin_group();
 }
 
 DType dtype_of(ncclDataType_t type) {
@@ -122,11 +155,6 @@ DType dtype_of(ncclDataType_t type) {
     default:
       return DType::f32;
   }
-}
-
-void finish(const Post& post) {
-  post.over->end = std::chrono::steady_clock::now();
-  post.over->done = true;
 }
 
 /// All have come. Sums are taken in ascending rank order.
@@ -166,16 +194,14 @@ void exchange(std::span<const std::optional<Post>> posts) {
 }
 
 ncclResult_t collective(Post post, ncclComm_t comm, cudaStream_t stream) {
-  return begin(stream, [=]() -> ncclResult_t {
-    hold(comm);
+  const auto arrive = [=, clique = comm->clique, rank = std::size_t(comm->rank),
+                       size = std::size_t(comm->size), number = comm->collectives++] {
     const std::lock_guard guard(lock);
-    auto& posts = comm->clique->collectives[comm->collectives];
-    posts.resize(std::size_t(comm->size));
-    posts[std::size_t(comm->rank)] = post;
-    cuda_on_cpu::enqueue(stream, post.over);
-    const std::size_t number = comm->collectives++;
+    auto& posts = clique->collectives[number];
+    posts.resize(size);
+    posts[rank] = post;
     if (!std::ranges::all_of(posts, [](const auto& one) { return one.has_value(); })) {
-      return ncclSuccess;
+      return post.over;
     }
     for (const auto& one : posts) {
       if (one->kind == post.kind && one->count == post.count && one->type == post.type &&
@@ -185,24 +211,23 @@ ncclResult_t collective(Post post, ncclComm_t comm, cudaStream_t stream) {
       throw std::logic_error("ranks of a communicator run different operations");
     }
     exchange(posts);
-    for (const auto& one : posts) finish(*one);
-    comm->clique->collectives.erase(number);
-    return ncclSuccess;
-  });
+    for (const auto& one : posts) cuda_on_cpu::finish(*one->over);
+    clique->collectives.erase(number);
+    return post.over;
+  };
+  return begin(comm, {stream, arrive});
 }
 
 ncclResult_t transfer(Post post, bool sends, int peer, ncclComm_t comm, cudaStream_t stream) {
-  return begin(stream, [=]() -> ncclResult_t {
-    hold(comm);
+  if (peer < 0 || peer >= comm->size || peer == comm->rank) return refuse("no such peer");
+  const std::pair ends = sends ? std::pair(comm->rank, peer) : std::pair(peer, comm->rank);
+  const auto arrive = [=, clique = comm->clique] {
     const std::lock_guard guard(lock);
-    if (peer < 0 || peer >= comm->size || peer == comm->rank) return refuse("no such peer");
-    const std::pair ends = sends ? std::pair(comm->rank, peer) : std::pair(peer, comm->rank);
-    auto& here = (sends ? comm->clique->sends : comm->clique->receives)[ends];
-    auto& there = (sends ? comm->clique->receives : comm->clique->sends)[ends];
-    cuda_on_cpu::enqueue(stream, post.over);
+    auto& here = (sends ? clique->sends : clique->receives)[ends];
+    auto& there = (sends ? clique->receives : clique->sends)[ends];
     if (there.empty()) {
       here.push_back(post);
-      return ncclSuccess;
+      return post.over;
     }
     const Post other = there.front();
     there.erase(there.begin());
@@ -211,10 +236,11 @@ ncclResult_t transfer(Post post, bool sends, int peer, ncclComm_t comm, cudaStre
     }
     std::memcpy(sends ? other.receive : post.receive, sends ? post.send : other.send,
                 post.count * std::size_t(plimsoll::element_bytes(dtype_of(post.type))));
-    finish(post);
-    finish(other);
-    return ncclSuccess;
-  });
+    cuda_on_cpu::finish(*post.over);
+    cuda_on_cpu::finish(*other.over);
+    return post.over;
+  };
+  return begin(comm, {stream, arrive});
 }
 
 ncclResult_t join(const std::shared_ptr<Clique>& clique, ncclComm_t comm) {
@@ -287,29 +313,43 @@ plimsoll::Nccl emulated() {
     if (clique.duplicate && clique.come == comm->size) {
       *state = refuse("Duplicate GPU detected: two ranks are on one device");
     }
+    if (comm->calls.empty()) return ncclSuccess;
+    // The first time it has not come so far.
+    if (comm->asked++ == 0) {
+      *state = ncclInProgress;
+    } else {
+      comm->asked = 0;
+      end_group(comm, false);
+    }
     return ncclSuccess;
   };
   f.finalize = [](ncclComm_t) { return ncclSuccess; };
   f.destroy = [](ncclComm_t comm) {
+    end_group(comm, true);
     static_cast<void>(cudaFree(comm->held));
     delete comm;
     return ncclSuccess;
   };
-  f.abort = f.destroy;
+  f.abort = [](ncclComm_t comm) {
+    {
+      const std::lock_guard guard(lock);
+      const auto rank = std::size_t(comm->rank);
+      for (auto& [number, posts] : comm->clique->collectives) posts[rank].reset();
+      for (auto* transfers : {&comm->clique->sends, &comm->clique->receives}) {
+        std::erase_if(*transfers, [&](const auto& one) {
+          return one.first.first == comm->rank || one.first.second == comm->rank;
+        });
+      }
+    }
+    return plimsoll::nccl().destroy(comm);
+  };
   f.group_start = [] {
     ++groups;
     return ncclSuccess;
   };
   f.group_end = [] {
     if (--groups > 0) return ncclSuccess;
-    ncclResult_t result = ncclSuccess;
-    const std::vector<Grouped> calls = std::exchange(grouped, {});
-    for (const Grouped& call : calls) cuda_on_cpu::enqueue(call.stream, [] {});
-    for (const Grouped& call : calls) {
-      const ncclResult_t one = call.arrive();
-      if (one != ncclSuccess) result = one;
-    }
-    return result;
+    return grouped.empty() ? ncclSuccess : begin_group();
   };
   f.all_reduce = [](const void* send, void* receive, std::size_t count, ncclDataType_t type,
                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {

@@ -2,7 +2,10 @@
 #include "tests/runtime/op_cases.h"
 
 #include <limits>
+#include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "graph/op_table.h"
 #include "runtime/half.h"
@@ -43,12 +46,17 @@ Operand result(const OpCase& c, std::size_t i) {
   return operand;
 }
 
+// Many cases draw the same: drawing takes longer than all else about them.
 std::vector<double> normal_values(std::int64_t count, std::uint64_t seed, double deviation) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> draw(0, deviation);
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = double(float(draw(random)));
-  return values;
+  static std::map<std::pair<std::uint64_t, double>, std::vector<double>> drawn;
+  std::vector<double>& values = drawn[{seed, deviation}];
+  if (std::int64_t(values.size()) < count) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> draw(0, deviation);
+    values.resize(static_cast<std::size_t>(count));
+    for (double& value : values) value = double(float(draw(random)));
+  }
+  return {values.begin(), values.begin() + count};
 }
 
 OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vector<Operand>& inputs,

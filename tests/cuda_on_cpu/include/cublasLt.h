@@ -39,8 +39,9 @@ using cublasLtHandle_t = struct EmulatedHandle*;
 using cublasLtMatmulDesc_t = struct EmulatedMatmul*;
 using cublasLtMatrixLayout_t = struct EmulatedLayout*;
 using cublasLtMatmulPreference_t = struct EmulatedPreference*;
-/// The emulation alone has this: the promise that the choice was given.
+/// The emulation alone has this: for which product and by which promise it was chosen.
 struct cublasLtMatmulAlgo_t {
+  std::uint64_t product;
   std::uint32_t alignments[4];  ///< of A, B, C and D
   std::size_t workspace;
 };

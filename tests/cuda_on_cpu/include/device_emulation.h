@@ -1,10 +1,11 @@
 // The device side of CUDA, emulated on the CPU so that tests run the very sources of the kernels.
 //
 // One fiber per CUDA thread of a block, blocks one after another, all on the calling thread. A
-// fiber runs until it meets a barrier that others have not reached. What a GPU leaves undefined is
-// an error here (std::logic_error from the launch): a barrier that some thread of the block never
-// reaches, a warp operation that lanes of its mask never reach. Nothing is known here about speed,
-// and a data race shows only where the order of threads matters: run twice, see set_thread_order.
+// fiber runs until it meets a barrier that others have not reached; the order of fibers is drawn. What
+// a GPU leaves undefined is an error here (std::logic_error from the launch): a barrier that some thread
+// of the block never reaches, a warp operation that lanes of its mask never reach, a race on shared
+// memory (races.h). Races on device memory show only where the order of threads matters, see
+// set_thread_order. Nothing is known here about speed.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,8 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
+// Kernels are compiled with flags of their own: their functions must not be those of other sources.
+#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // The state of one block at a time, and of one rank's thread.
@@ -42,10 +44,10 @@ inline constexpr int warpSize = 32;
 
 namespace cuda_on_cpu {
 
-enum class ThreadOrder { ascending, descending };
-/// In which order this thread's next launches run the threads of a block between barriers. Results
-/// that differ between the two come from a race.
-void set_thread_order(ThreadOrder order);
+/// In which order this thread's next launches run the threads of a block between barriers: each seed
+/// gives another, 0 the ascending order. Results that differ come from a race.
+/// PLIMSOLL_EMULATION_SEED is the first.
+void set_thread_order(unsigned seed);
 
 /// Runs `thread` for every thread of every block. Dynamic shared memory holds NaN at the start of
 /// each block. Throws std::logic_error naming the block where threads diverge at a barrier, and
@@ -79,7 +81,7 @@ T lane_value(const std::byte* values, unsigned lane) {
 }  // namespace cuda_on_cpu
 
 void __syncthreads();
-inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_on_cpu::meet_warp(mask, nullptr, 0); }
+void __syncwarp(unsigned mask = 0xffffffffu);
 inline void __threadfence() {}
 
 template <class T>

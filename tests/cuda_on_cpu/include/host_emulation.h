@@ -1,7 +1,7 @@
 // The host side of CUDA, emulated on the CPU: what runtime/cuda uses of the CUDA runtime. Device
-// memory is host memory, filled with NaN; streams do at once what is enqueued, unless they are
-// being captured or wait for another device. Nothing is known here about concurrency or speed. What
-// the documentation forbids while a stream is captured is refused here, too.
+// memory is host memory, filled with NaN. Streams go on as late as they may, and in an order that is
+// drawn: only when the host asks how far they are. Nothing is known here about speed. What the
+// documentation forbids while a stream is captured is refused here, too.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -101,17 +102,26 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 namespace cuda_on_cpu {
 
-/// Does `work` at once, or records it where `stream` is being captured. Where the stream waits for
-/// another device, so does the calling thread; a minute at most, then std::logic_error.
+/// Enqueues `work`, or records it where `stream` is being captured. Work of streams is done when
+/// the calling thread asks how far a stream or an event is, and no sooner; which of its streams goes
+/// on is drawn each time. What it throws is thrown by the next question about the stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
-/// Work that a stream does together with other devices; it is over when they have come.
+/// A point that is reached at `end`, for instance when the last device has come.
 struct Together {
   std::chrono::steady_clock::time_point end;  ///< once done
   std::atomic<bool> done = false;
 };
-/// Later work on the stream waits for it. Events behind it are not reached before.
-void enqueue(cudaStream_t stream, std::shared_ptr<Together> together);
+void finish(Together& together);
+
+/// Work of a library that enqueues in its own time: until then nobody may use the stream, which is
+/// std::logic_error. `begin` is called when the stream comes to it; the stream is held until all
+/// that it returns is done. Null: it will not come any more.
+void promise(cudaStream_t stream);
+void enqueue_promised(cudaStream_t stream,
+                      std::function<std::vector<std::shared_ptr<Together>>()> begin);
+/// In which order streams go on: each seed gives another. PLIMSOLL_EMULATION_SEED is the first.
+void set_stream_order(unsigned seed);
 
 /// The device of the calling thread.
 int current_device();
