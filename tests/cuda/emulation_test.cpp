@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "device_emulation.h"
 #include "host_emulation.h"
 #include "runtime/cuda/backend.h"
+#include "tests/runtime/attention_cases.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/op_runner.h"
 
 namespace plimsoll {
 namespace {
@@ -26,6 +30,22 @@ std::int64_t launches_of_run(bool replay) {
 TEST(CudaEmulation, KernelsAreReplayedAsGraphsUnlessAskedNotTo) {
   EXPECT_EQ(launches_of_run(false), 0);
   EXPECT_GT(launches_of_run(true), 10);
+}
+
+// What starts late changes no result: it only waits longer.
+TEST(CudaEmulation, TilesOfAttentionAreCopiedDuringProducts) {
+  const auto backend = make_cuda_backend(0);
+  std::vector<double> hidden;
+  for (const OpCase& c : flash_attention_cases({1, 400, 1, 1, 64})) {
+    const cuda_on_cpu::CopyCounts before = cuda_on_cpu::copy_counts();
+    run_case(*backend, *in_type(c, DType::bf16));
+    const cuda_on_cpu::CopyCounts after = cuda_on_cpu::copy_counts();
+    ASSERT_GT(after.all, before.all);
+    hidden.push_back(double(after.hidden - before.hidden) / double(after.all - before.all));
+  }
+  ASSERT_EQ(hidden.size(), 2u);
+  EXPECT_GT(hidden[0], 0.5);
+  EXPECT_GT(hidden[1], 0.5);
 }
 
 TEST(CudaEmulation, SaysWhyThereIsNoGpu) {

@@ -39,6 +39,7 @@ struct Copy {
   void* to;
   const void* from;
   std::size_t bytes;
+  std::uint32_t started;  ///< in warp operations of its thread
   bool committed;
 };
 
@@ -46,7 +47,8 @@ struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
   unsigned mask = 0;           ///< of the warp operation it waits in
-  std::uint32_t warp_barriers = 0;  ///< that it has passed
+  std::uint32_t warp_barriers = 0;    ///< that it has passed
+  std::uint32_t warp_operations = 0;  ///< likewise
   std::vector<Copy> copies;
 };
 
@@ -82,6 +84,7 @@ struct Block {
   std::string error;
 };
 thread_local Block block;
+thread_local CopyCounts counts;
 
 void make_current(unsigned index) {
   block.current = index;
@@ -307,7 +310,8 @@ void defer_copy(void* to, const void* from, std::size_t bytes) {
     return reinterpret_cast<std::uintptr_t>(address) % bytes != 0;
   };
   if (misaligned(to) || misaligned(from)) block.error = "; a copy of 16 bytes is not aligned";
-  block.threads[block.current].copies.push_back({to, from, bytes, false});
+  block.threads[block.current].copies.push_back(
+      {to, from, bytes, block.threads[block.current].warp_operations, false});
   note_access(to, bytes, Access::start_of_copy);
 }
 
@@ -320,6 +324,8 @@ void finish_copies() {
   for (const Copy& copy : copies) {
     if (!copy.committed) continue;
     note_access(copy.to, copy.bytes, Access::end_of_copy);
+    ++counts.all;
+    if (copy.started < block.threads[block.current].warp_operations) ++counts.hidden;
     if (copy.from != nullptr) {
       std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
@@ -328,6 +334,8 @@ void finish_copies() {
   }
   std::erase_if(copies, [](const Copy& copy) { return copy.committed; });
 }
+
+CopyCounts copy_counts() { return counts; }
 
 unsigned lane() { return block.current % kWarp; }
 
@@ -339,6 +347,7 @@ const std::byte* meet_warp(unsigned mask, const void* value, std::size_t bytes) 
   if (mask != 0xffffffffu) block.error = "; a warp operation of some lanes only";
   thread.mask = mask;
   thread.state = State::at_warp_barrier;
+  ++thread.warp_operations;
   leave_fiber();
   return values.data();
 }

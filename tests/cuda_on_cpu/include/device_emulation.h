@@ -71,6 +71,13 @@ void defer_copy(void* to, const void* from, std::size_t bytes);
 void commit_copies();
 void finish_copies();
 
+/// The copies that this thread's kernels have waited for, and those during which their threads went
+/// on with products or other operations of a warp: only such copies take no time of their own.
+struct CopyCounts {
+  std::int64_t all = 0, hidden = 0;
+};
+CopyCounts copy_counts();
+
 template <class T>
 T lane_value(const std::byte* values, unsigned lane) {
   T value;
