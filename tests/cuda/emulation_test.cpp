@@ -2,6 +2,8 @@
 // say that there is no GPU or no memory.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,49 @@ TEST(CudaEmulation, KernelsAreReplayedAsGraphsUnlessAskedNotTo) {
   EXPECT_GT(launches_of_run(true), 10);
 }
 
-// What starts late changes no result: it only waits longer.
+/// What two streams leave that write to one place, the second behind an event of the first or not.
+std::set<int> left_by_streams(bool waits) {
+  std::set<int> left;
+  cudaStream_t first = nullptr, second = nullptr;
+  cudaEvent_t written = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+  EXPECT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+  EXPECT_EQ(cudaEventCreateWithFlags(&written, cudaEventDisableTiming), cudaSuccess);
+  for (unsigned seed = 1; seed < 20; ++seed) {
+    cuda_on_cpu::set_stream_order(seed);
+    int value = 0;
+    cuda_on_cpu::enqueue(first, [&] { value = 1; });
+    EXPECT_EQ(cudaEventRecord(written, first), cudaSuccess);
+    if (waits) EXPECT_EQ(cudaStreamWaitEvent(second, written, 0), cudaSuccess);
+    cuda_on_cpu::enqueue(second, [&] { value = 2; });
+    EXPECT_EQ(value, 0);  // nobody has asked
+    for (cudaStream_t stream : {first, second})
+      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    left.insert(value);
+  }
+  cuda_on_cpu::set_stream_order(1);
+  EXPECT_EQ(cudaEventDestroy(written), cudaSuccess);
+  for (cudaStream_t stream : {first, second}) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  return left;
+}
+
+TEST(CudaEmulation, StreamsGoOnInAnyOrderUnlessTheyWait) {
+  EXPECT_EQ(left_by_streams(false), (std::set<int>{1, 2}));
+  EXPECT_EQ(left_by_streams(true), (std::set<int>{2}));
+}
+
+TEST(CudaEmulation, AStreamIsNotUsedBeforeNcclHasEnqueuedOnIt) {
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  cuda_on_cpu::promise(stream);
+  EXPECT_THROW(cuda_on_cpu::enqueue(stream, [] {}), std::logic_error);
+  cuda_on_cpu::enqueue_promised(stream, nullptr);
+  cuda_on_cpu::enqueue(stream, [] {});
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// A copy that starts late changes no result: kernels only wait longer.
 TEST(CudaEmulation, TilesOfAttentionAreCopiedDuringProducts) {
   const auto backend = make_cuda_backend(0);
   std::vector<double> hidden;

@@ -1,5 +1,5 @@
-// Small kernels, each with the barriers that it needs and without them. They are compiled as kernels
-// of the product are, so that the emulation sees what they do to shared memory.
+// Small kernels, each with the barriers that it needs and without them. They are compiled as
+// kernels of the product are, so that the emulation sees what they do to shared memory.
 #pragma once
 
 namespace plimsoll {
@@ -9,8 +9,8 @@ namespace plimsoll {
 void shift_in_block(bool barrier, bool apart, float* seen);
 void shift_in_warp(bool barrier);
 
-/// Thread 0 tells the others a value, over and over, in a shared variable. Barriers come before they
-/// read it and before it is written again.
+/// Thread 0 tells the others a value, over and over, in a shared variable. Barriers come before
+/// they read it and before it is written again.
 void tell(bool before_reads, bool before_writes);
 
 /// Each of two tiles is copied while the other is read. The next copy starts after the barrier or

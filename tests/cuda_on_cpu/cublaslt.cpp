@@ -1,5 +1,5 @@
-// Products of the emulation. An algorithm needs all the alignment that was promised when it was asked
-// for, and is for that product alone.
+// Products of the emulation. An algorithm needs all the alignment that was promised when it was
+// asked for, and is for that product alone.
 #include "cublasLt.h"
 
 #include <array>
@@ -93,8 +93,9 @@ struct Product {
     const auto add = [&](std::int64_t value) {
       result = (result ^ std::uint64_t(value)) * 0x100000001b3;  // FNV-1a, by words
     };
-    for (const std::int64_t value : {std::int64_t(matmul.transpose_a),
-                                     std::int64_t(matmul.transpose_b), std::int64_t(matmul.epilogue)})
+    for (const std::int64_t value :
+         {std::int64_t(matmul.transpose_a), std::int64_t(matmul.transpose_b),
+          std::int64_t(matmul.epilogue)})
       add(value);
     for (const EmulatedLayout& layout : {a, b, c}) {
       for (const std::int64_t value : {std::int64_t(layout.type), layout.rows, layout.columns,

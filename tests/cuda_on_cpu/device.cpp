@@ -46,7 +46,7 @@ struct Copy {
 struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
-  unsigned mask = 0;           ///< of the warp operation it waits in
+  unsigned mask = 0;                  ///< of the warp operation it waits in
   std::uint32_t warp_barriers = 0;    ///< that it has passed
   std::uint32_t warp_operations = 0;  ///< likewise
   std::vector<Copy> copies;

@@ -327,7 +327,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t size) {
 cudaError_t cudaFree(void* memory) {
   if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
   if (memory == nullptr) return cudaSuccess;
-  // What was enqueued may still use it: a device is waited for, as far as it goes on by itself.
+  // Enqueued work may still use it: a device is waited for, as far as it goes on by itself.
   while (advance_any()) {
   }
   const std::lock_guard guard(allocations().lock);

@@ -1,7 +1,7 @@
 // NCCL after its manual, among threads of one process: whoever comes last moves the data.
 // Communicators do not block: operations of a group are on their streams when the communicator has
-// been asked twice, and over when the last rank has come. What NCCL refuses, and calls that do not fit
-// each other, are errors here, too.
+// been asked twice, and over when the last rank has come. What NCCL refuses, and calls that do not
+// fit each other, are errors here, too.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -59,7 +59,8 @@ struct Clique {
   std::map<std::size_t, Split> splits;  ///< by number
 };
 
-/// What one call of a group brings to its stream. `arrive` is called when the stream comes to it.
+/// A Call of a group brings an operation to its stream. `arrive` is called when the stream comes to
+/// it.
 struct Call {
   cudaStream_t stream = nullptr;
   std::function<std::shared_ptr<Together>()> arrive;
@@ -76,9 +77,9 @@ struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank = 0, size = 0;
   std::size_t collectives = 0, splits = 0;
-  void* held = nullptr;  ///< device memory, from its first operation on
+  void* held = nullptr;          ///< device memory, from its first operation on
   std::vector<Call> calls = {};  ///< of the group that is being enqueued
-  int asked = 0;            ///< since that group ended
+  int asked = 0;                 ///< since that group ended
 };
 
 namespace {

@@ -1,5 +1,5 @@
-// Accesses of kernels are compared with those before: to shared memory with all of the block, to device
-// memory with those that a table of limited size still holds.
+// Accesses of kernels are compared with those before: to shared memory with all of the block, to
+// device memory with those that a table of limited size still holds.
 #include "races.h"
 
 #include <link.h>
@@ -12,7 +12,8 @@ namespace cuda_on_cpu {
 
 namespace {
 
-constexpr std::size_t kGranule = 2;  // bytes that are looked at together: no kernel shares smaller values
+constexpr std::size_t kGranule =
+    2;  // bytes that are looked at together: no kernel shares smaller values
 constexpr std::uint16_t kNobody = 0xffff;
 
 /// The last write of a place, and the last reads by two threads. Within a warp later reads come
@@ -80,10 +81,10 @@ void report(const Memory* memory, const std::byte* at, bool writes, const std::s
   Observer& o = *observer;
   if (!o.race.empty()) return;
   o.race = "thread " + std::to_string(o.runner->thread) + (writes ? " writes " : " reads ") +
-           (memory == nullptr ? "device memory"
-                              : "byte " + std::to_string(at - memory->begin) + " of " +
-                                    (memory == &o.dynamic ? "dynamic shared memory"
-                                                          : "shared variables")) +
+           (memory == nullptr
+                ? "device memory"
+                : "byte " + std::to_string(at - memory->begin) + " of " +
+                      (memory == &o.dynamic ? "dynamic shared memory" : "shared variables")) +
            ", which " + what;
 }
 void report(const Memory* memory, const std::byte* at, bool writes, unsigned other,
@@ -203,19 +204,19 @@ bool cuda_on_cpu::sees_races() { return false; }
 #else
 bool cuda_on_cpu::sees_races() { return true; }
 
-// What g++ -fsanitize=thread calls (gcc/sanitizer.def), here without its library.
-#define OBSERVED(bytes)                                                                          \
-  extern "C" void __tsan_read##bytes(const void* address) {                                      \
-    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::read);                         \
-  }                                                                                              \
-  extern "C" void __tsan_write##bytes(const void* address) {                                     \
-    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::write);                        \
-  }                                                                                              \
-  extern "C" void __tsan_unaligned_read##bytes(const void* address) {                            \
-    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::read);                         \
-  }                                                                                              \
-  extern "C" void __tsan_unaligned_write##bytes(const void* address) {                           \
-    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::write);                        \
+// g++ -fsanitize=thread calls these functions (gcc/sanitizer.def), here without its library.
+#define OBSERVED(bytes)                                                   \
+  extern "C" void __tsan_read##bytes(const void* address) {               \
+    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::read);  \
+  }                                                                       \
+  extern "C" void __tsan_write##bytes(const void* address) {              \
+    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::write); \
+  }                                                                       \
+  extern "C" void __tsan_unaligned_read##bytes(const void* address) {     \
+    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::read);  \
+  }                                                                       \
+  extern "C" void __tsan_unaligned_write##bytes(const void* address) {    \
+    cuda_on_cpu::note_access(address, bytes, cuda_on_cpu::Access::write); \
   }
 OBSERVED(1)
 OBSERVED(2)

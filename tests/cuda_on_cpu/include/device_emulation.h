@@ -1,11 +1,11 @@
 // The device side of CUDA, emulated on the CPU so that tests run the very sources of the kernels.
 //
 // One fiber per CUDA thread of a block, blocks one after another, all on the calling thread. A
-// fiber runs until it meets a barrier that others have not reached; the order of fibers is drawn. What
-// a GPU leaves undefined is an error here (std::logic_error from the launch): a barrier that some thread
-// of the block never reaches, a warp operation that lanes of its mask never reach, a race on shared
-// memory (races.h). Races on device memory show only where the order of threads matters, see
-// set_thread_order. Nothing is known here about speed.
+// fiber runs until it meets a barrier that others have not reached; the order of fibers is drawn.
+// What a GPU leaves undefined is an error here (std::logic_error from the launch): a barrier that
+// some thread of the block never reaches, a warp operation that lanes of its mask never reach, a
+// race on shared memory (races.h). Races on device memory show only where the order of threads
+// matters, see set_thread_order. Nothing is known here about speed.
 #pragma once
 
 #include <cmath>
@@ -44,8 +44,8 @@ inline constexpr int warpSize = 32;
 
 namespace cuda_on_cpu {
 
-/// In which order this thread's next launches run the threads of a block between barriers: each seed
-/// gives another, 0 the ascending order. Results that differ come from a race.
+/// In which order this thread's next launches run the threads of a block between barriers: each
+/// seed gives another, 0 the ascending order. Results that differ come from a race.
 /// PLIMSOLL_EMULATION_SEED is the first.
 void set_thread_order(unsigned seed);
 

@@ -1,6 +1,6 @@
 // The host side of CUDA, emulated on the CPU: what runtime/cuda uses of the CUDA runtime. Device
-// memory is host memory, filled with NaN. Streams go on as late as they may, and in an order that is
-// drawn: only when the host asks how far they are. Nothing is known here about speed. What the
+// memory is host memory, filled with NaN. Streams go on as late as they may, and in an order that
+// is drawn: only when the host asks how far they are. Nothing is known here about speed. What the
 // documentation forbids while a stream is captured is refused here, too.
 #pragma once
 
@@ -103,8 +103,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 namespace cuda_on_cpu {
 
 /// Enqueues `work`, or records it where `stream` is being captured. Work of streams is done when
-/// the calling thread asks how far a stream or an event is, and no sooner; which of its streams goes
-/// on is drawn each time. What it throws is thrown by the next question about the stream.
+/// the calling thread asks how far a stream or an event is, and no sooner; which of its streams
+/// goes on is drawn each time. What it throws is thrown by the next question about the stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
 /// A point that is reached at `end`, for instance when the last device has come.
