@@ -25,9 +25,10 @@ INSTANTIATE_TEST_SUITE_P(Table, CudaOp, testing::ValuesIn(cases_of_all_types()),
 
 INSTANTIATE_TEST_SUITE_P(Large, CudaOp, testing::ValuesIn(large_cases()), op_case_name);
 
-/// More tokens than a block sorts, few ids that come often and at both ends of the table.
+/// More tokens than a block sorts, few ids that come often and at both ends of the table. On the
+/// emulation a block compares its tokens with several tiles of others.
 std::vector<OpCase> long_texts() {
-  constexpr std::int64_t kTokens = 1100, kRows = 40, kColumns = 24;
+  constexpr std::int64_t kTokens = 1700, kRows = 40, kColumns = 24;
   std::vector<OpCase> cases;
   for (const std::int64_t used : {3, 40}) {
     Operand tokens{"tokens", {kTokens}, {}, DType::i32};
