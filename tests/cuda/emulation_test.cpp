@@ -34,7 +34,8 @@ TEST(CudaEmulation, KernelsAreReplayedAsGraphsUnlessAskedNotTo) {
   EXPECT_GT(launches_of_run(true), 10);
 }
 
-/// What two streams leave that write to one place, the second behind an event of the first or not.
+/// Two streams write to one place, the second behind an event of the first or not. Returns the
+/// values that they leave.
 std::set<int> left_by_streams(bool waits) {
   std::set<int> left;
   cudaStream_t first = nullptr, second = nullptr;
@@ -47,7 +48,9 @@ std::set<int> left_by_streams(bool waits) {
     int value = 0;
     cuda_on_cpu::enqueue(first, [&] { value = 1; });
     EXPECT_EQ(cudaEventRecord(written, first), cudaSuccess);
-    if (waits) EXPECT_EQ(cudaStreamWaitEvent(second, written, 0), cudaSuccess);
+    if (waits) {
+      EXPECT_EQ(cudaStreamWaitEvent(second, written, 0), cudaSuccess);
+    }
     cuda_on_cpu::enqueue(second, [&] { value = 2; });
     EXPECT_EQ(value, 0);  // nobody has asked
     for (cudaStream_t stream : {first, second})

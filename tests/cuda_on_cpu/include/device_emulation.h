@@ -2,10 +2,9 @@
 //
 // One fiber per CUDA thread of a block, blocks one after another, all on the calling thread. A
 // fiber runs until it meets a barrier that others have not reached; the order of fibers is drawn.
-// What a GPU leaves undefined is an error here (std::logic_error from the launch): a barrier that
-// some thread of the block never reaches, a warp operation that lanes of its mask never reach, a
-// race on shared memory (races.h). Races on device memory show only where the order of threads
-// matters, see set_thread_order. Nothing is known here about speed.
+// These faults, which a GPU leaves undefined, are errors here (std::logic_error from the launch): a
+// barrier that some thread of the block never reaches, a warp operation that lanes of its mask
+// never reach, a race (races.h). Nothing is known here about speed.
 #pragma once
 
 #include <cmath>
