@@ -14,6 +14,8 @@ namespace {
 
 /// Families whose leanest strategies are looked at before all are bounded.
 constexpr std::size_t kFirst = 16;
+/// The work of a family's first bounds where layers have experts: DeepSeek-V3 on 64 devices.
+constexpr std::int64_t kLayersWithExperts = 50;
 
 class Visitor {
  public:
@@ -49,8 +51,8 @@ class Visitor {
     return outside_program(request_.target, family.base);
   }
 
-  bool ends() {
-    if (goes_on_ && visit_.passed()) {
+  bool ends(std::int64_t work) {
+    if (goes_on_ && visit_.passed(work)) {
       passed_ = true;
       goes_on_ = false;
     }
@@ -60,6 +62,8 @@ class Visitor {
   void look(const StrategyFamily& family, std::size_t arrangement) {
     const Strategy strategy = legal_.of(family, arrangement, 0);
     if (bounds_.memory(strategy).reserved + outside(family) > visit_.limit()) return;
+    // A look lowers about as many micro-batches as stages, and a ring has a round for each rank.
+    if (ends(request_.target.job.layers * strategy.pp * strategy.cp)) return;
     goes_on_ = visit_.look(strategy, family.first + arrangement * family.buckets);
   }
 
@@ -88,9 +92,12 @@ class Visitor {
       std::size_t family = 0;
       auto operator<=>(const First&) const = default;
     };
+    // The first bounds lower layers; those with experts differ in more of a strategy's choices.
+    const std::int64_t work = request_.target.job.experts ? kLayersWithExperts : 1;
+    if (ends(work * std::int64_t(lean.size()))) return;
     std::vector<First> order(lean.size());
     for_each_index(lean.size(), request_.threads, [&](std::size_t i) {
-      if (visit_.passed()) return;
+      if (visit_.passed(0)) return;
       const StrategyFamily& family = legal_.families()[lean[i]];
       order[i] = {family.base.mp > request_.target.cluster().devices_per_node,
                   family_bounds_.least_reserved(family) + outside(family), lean[i]};
@@ -101,7 +108,7 @@ class Visitor {
       return leanest_of(legal_.families()[first.family].arrangements->groups.front());
     };
     for (First& first : order) {
-      if (ends()) return;
+      if (ends(1)) return;
       if (first.bytes > visit_.limit()) continue;
       const StrategyFamily& family = legal_.families()[first.family];
       const Strategy strategy = legal_.of(family, arrangement_of(first), 0);
@@ -109,7 +116,7 @@ class Visitor {
     }
     std::ranges::sort(order);
     for (const First& first : order) {
-      if (ends()) return;
+      if (ends(1)) return;
       if (first.bytes <= visit_.limit())
         look(legal_.families()[first.family], arrangement_of(first));
     }
@@ -125,11 +132,12 @@ class Visitor {
   }
 
   void look_at_all() {
+    if (ends(work_of_families(families_.size()))) return;
     const Bytes limit = visit_.limit();
     std::vector<std::optional<Bounded>> all(families_.size());
     std::vector<char> done(families_.size(), false);
     for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
-      if (visit_.passed()) return;
+      if (visit_.passed(0)) return;
       all[i] = bounded(families_[i], limit);
       done[i] = true;
     });
@@ -142,7 +150,7 @@ class Visitor {
     });
     for (const Bounded* found : order) {
       for (const GroupBound& group : found->groups) {
-        if (ends()) return;
+        if (ends(1)) return;
         look(legal_.families()[found->family], group.last - 1);
       }
     }
@@ -159,6 +167,8 @@ class Visitor {
 };
 
 }  // namespace
+
+std::int64_t work_of_families(std::size_t families) { return std::int64_t(families / 8); }
 
 bool visit_leanest(const SearchRequest& request, const Space& space, const LeanestVisit& visit) {
   return Visitor(request, space, visit).run();

@@ -8,7 +8,6 @@
 
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
-#include "planner/refusal/leanest.h"
 
 namespace plimsoll {
 namespace {
@@ -47,7 +46,7 @@ std::string fix_text(const Fixed& fixed) {
 
 class Changes {
  public:
-  Changes(const SearchRequest& request, const std::function<bool()>& passed)
+  Changes(const SearchRequest& request, const Passed& passed)
       : request_(request), passed_(passed) {}
 
   std::vector<std::string> find(bool lasting_fits) {
@@ -88,11 +87,12 @@ class Changes {
 
   /// Returns the first plan that is found to fit.
   std::optional<Candidate> find_plan(const SearchRequest& changed) const {
-    if (passed_()) return std::nullopt;
+    if (passed_(0)) return std::nullopt;
     const SearchRequest request = leanest(changed);
     const Target& target = request.target;
     const Space space = enumerate(request);
-    if (space.legal.empty()) return std::nullopt;
+    if (space.legal.empty() || passed_(work_of_families(space.legal.families().size())))
+      return std::nullopt;
     const Bytes limit = std::max(largest_memory(target) - target.reserve, Bytes());
     std::optional<Candidate> fits;
     const auto look = [&](const Strategy& strategy, std::size_t index) {
@@ -114,7 +114,7 @@ class Changes {
 
   /// Whether the time is over; then notes that `what` was not tried.
   bool is_out_of_time(const std::string& what) {
-    if (!passed_()) return false;
+    if (!passed_(0)) return false;
     not_tried_.push_back(what);
     return true;
   }
@@ -235,7 +235,7 @@ class Changes {
   }
 
   const SearchRequest& request_;
-  const std::function<bool()>& passed_;
+  const Passed& passed_;
   std::vector<std::string> lines_, not_tried_;
 };
 
@@ -257,7 +257,7 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
 }
 
 std::vector<std::string> least_changes(const SearchRequest& request, bool lasting_fits,
-                                       const std::function<bool()>& passed) {
+                                       const Passed& passed) {
   return Changes(request, passed).find(lasting_fits);
 }
 

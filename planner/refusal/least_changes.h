@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/explore/search_request.h"
+#include "planner/refusal/leanest.h"
 
 namespace plimsoll {
 
@@ -27,7 +28,7 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
 /// Strategies have the smallest micro-batch and whole layers recomputed, unless the request fixes
 /// these. Once `passed` returns true, the last line says which changes were not looked at.
 std::vector<std::string> least_changes(const SearchRequest& request, bool lasting_fits,
-                                       const std::function<bool()>& passed);
+                                       const Passed& passed);
 
 /// Returns lines, each with one change that makes a strategy fit on as many devices, the fastest
 /// first. The changes are the smallest micro-batch, all layers recomputed, tokens split over mp,

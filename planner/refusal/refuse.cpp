@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <ctime>
 #include <limits>
 
 #include "planner/explore/explore.h"
@@ -23,18 +22,18 @@ struct LeastNeed {
   bool of_all = true;  ///< false: the search was stopped before all were looked at
 };
 
-/// The CPU time without a time limit: once for the least need, and once for changes.
-constexpr Seconds kCpuTime{2};
+/// The work (leanest.h) without a time limit: once for the least need, and once for changes. It
+/// takes some seconds. A limit of time would make the answer depend on the machine.
+constexpr std::int64_t kMostWork = 25000;
 
 /// Returns a function that says whether to end: when asked to, at the time limit, or without a
-/// limit after kCpuTime of all threads.
-std::function<bool()> deadline_of(const SearchRequest& request) {
+/// limit once kMostWork is done.
+Passed deadline_of(const SearchRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::clock_t cpu_begin = std::clock();
-  return [&request, begin, cpu_begin] {
+  return [&request, begin, done = std::int64_t(0)](std::int64_t work) mutable {
     if (request.stop && request.stop()) return true;
-    if (!request.time_limit)
-      return double(std::clock() - cpu_begin) / CLOCKS_PER_SEC > kCpuTime.value();
+    if (work > 0) done += work;  // other threads ask as well, with 0
+    if (!request.time_limit) return done > kMostWork;
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     return taken.count() > request.time_limit->value();
   };
@@ -42,8 +41,7 @@ std::function<bool()> deadline_of(const SearchRequest& request) {
 
 /// Returns the strategy that needs least, the first of equals. Strategies are laid out with fewer
 /// micro-batches where these show the bytes, and the result with all of them if there is time.
-LeastNeed least_need(const SearchRequest& request, const Space& space,
-                     const std::function<bool()>& passed) {
+LeastNeed least_need(const SearchRequest& request, const Space& space, const Passed& passed) {
   const auto need_of = [&](const Target& target, const Strategy& strategy, std::size_t index) {
     std::vector<StagePrediction> stages = lay_out(target, strategy, Proof::none).stages;
     const Bytes bytes =
@@ -62,7 +60,10 @@ LeastNeed least_need(const SearchRequest& request, const Space& space,
       least = std::move(need);
     return true;
   };
-  visit.passed = [&] { return least && passed(); };
+  visit.passed = [&](std::int64_t work) {
+    const bool over = passed(work);
+    return least && over;
+  };
   const bool of_all = visit_leanest(request, space, visit);
   if (of_all) least = need_of(request.target, space.legal[least->index], least->index);
   least->of_all = of_all;
@@ -73,7 +74,7 @@ LeastNeed least_need(const SearchRequest& request, const Space& space,
 
 void refuse(const SearchRequest& request, const Space& space, bool lasting_fits) {
   const Target& target = request.target;
-  std::function<bool()> passed = deadline_of(request);
+  Passed passed = deadline_of(request);
   const LeastNeed need = least_need(request, space, passed);
   const Strategy strategy = space.legal[need.index];
   const std::string who = strategy_summary(strategy);

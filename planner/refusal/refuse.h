@@ -25,8 +25,8 @@ class NothingFits : public InfeasibleError {
 /// Throws NothingFits with the legal strategy of least need, found by bounds, and with changes that
 /// would help (least_changes.h). If that strategy fits but takes too long, it throws
 /// InfeasibleError. `lasting_fits` says that the bytes that live between steps fit for some
-/// strategy. The search for changes ends at the request's time limit, without one after 2
-/// CPU-seconds, and says what it left out.
+/// strategy. The search for changes ends at the request's time limit. Without one it ends after so
+/// much work, wherever it runs. It says what it left out.
 [[noreturn]] void refuse(const SearchRequest& request, const Space& space, bool lasting_fits);
 
 }  // namespace plimsoll

@@ -179,6 +179,36 @@ TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
   }
 }
 
+/// The strategies that are visited until so much work is done.
+std::vector<std::size_t> visited(SearchRequest request, std::int64_t most_work,
+                                 std::int64_t threads) {
+  request.threads = threads;
+  const Space space = enumerate(request);
+  std::vector<std::size_t> found;
+  std::int64_t done = 0;
+  LeanestVisit visit;
+  visit.limit = [] { return Bytes(std::numeric_limits<std::int64_t>::max()); };
+  visit.look = [&](const Strategy&, std::size_t index) {
+    found.push_back(index);
+    return true;
+  };
+  visit.passed = [&](std::int64_t work) {
+    if (work > 0) done += work;
+    return done > most_work;
+  };
+  visit_leanest(request, space, visit);
+  return found;
+}
+
+TEST(LeastChanges, EndByWorkThatIsTheSameOnAnyMachine) {
+  const SearchRequest request = request_of(4);
+  const auto some = visited(request, 100, 1);
+  EXPECT_EQ(some, visited(request, 100, 3));
+  EXPECT_TRUE(visited(request, 0, 1).empty());
+  EXPECT_GT(some.size(), 0u);
+  EXPECT_LT(some.size(), visited(request, 400, 1).size());
+}
+
 TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
   const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
   const auto bytes_of = [](const Strategy& s) {
