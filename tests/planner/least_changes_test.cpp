@@ -202,11 +202,11 @@ std::vector<std::size_t> visited(SearchRequest request, std::int64_t most_work,
 
 TEST(LeastChanges, EndByWorkThatIsTheSameOnAnyMachine) {
   const SearchRequest request = request_of(4);
-  const auto some = visited(request, 100, 1);
-  EXPECT_EQ(some, visited(request, 100, 3));
+  const auto some = visited(request, 1000, 1);
+  EXPECT_EQ(some, visited(request, 1000, 3));
   EXPECT_TRUE(visited(request, 0, 1).empty());
   EXPECT_GT(some.size(), 0u);
-  EXPECT_LT(some.size(), visited(request, 400, 1).size());
+  EXPECT_LT(some.size(), visited(request, 2000, 1).size());
 }
 
 TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
