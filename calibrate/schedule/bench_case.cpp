@@ -2,6 +2,7 @@
 #include "calibrate/schedule/bench_case.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -205,7 +206,16 @@ BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row, DType dtype) {
   if (slope == 0) return one;  // begin_step, clip_factor
   const double wanted = double(kSequence) * (1 + double(moved.count() - at_one) / double(slope));
   auto n = std::max(std::int64_t{1}, std::int64_t(wanted + 0.5));
-  if (n > kSequence && !has_rows(kind)) n -= n % kSequence;
+  const std::int64_t step = n > kSequence && !has_rows(kind) ? kSequence : 1;
+  n -= n % step;
+  // Bytes of few rows do not grow evenly. The nearest size is found, so that a case that is asked
+  // for by its own bytes is the same case.
+  const auto error = [&](std::int64_t of) {
+    const BenchCase built = in_type(sized_case(kind, of, row), dtype);
+    return std::abs((bytes_moved(built.op, built.tensors) - moved).count());
+  };
+  while (n > step && error(n - step) < error(n)) n -= step;
+  while (error(n + step) < error(n)) n += step;
   return in_type(sized_case(kind, n, row), dtype);
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -120,12 +121,10 @@ void Journal::discard(std::span<const std::string> tests) {
 }
 
 void Journal::append(const std::string& line) {
-  // A line is small: the system takes it whole, or says why not.
-  const ssize_t written = write(file_.descriptor, line.data(), line.size());
-  if (written != ssize_t(line.size()) || fdatasync(file_.descriptor) != 0) {
-    throw EnvironmentError(fmt::format("cannot write {}: {}", path_.string(),
-                                       written < 0 ? std::strerror(errno) : "the disk is full"));
-  }
+  int error = write_all(file_.descriptor, line);
+  if (error == 0 && uninterrupted([&] { return fdatasync(file_.descriptor); }) != 0) error = errno;
+  if (error == 0) return;
+  throw EnvironmentError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(error)));
 }
 
 PointJournal::PointJournal(const std::filesystem::path& path, const std::string& settings,

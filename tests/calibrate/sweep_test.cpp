@@ -47,6 +47,21 @@ TEST(Sweep, MemoryCasesMoveAboutWhatIsAskedFor) {
   }
 }
 
+TEST(Sweep, ACaseThatIsAskedForByItsOwnBytesIsTheSame) {
+  // The second pass of a calibration measures points again by the bytes that the first pass noted.
+  for (const SweepSize size : {SweepSize::quick, SweepSize::full}) {
+    for (const OpPoint& point : memory_sweep(size)) {
+      const BenchCase first = memory_case(point.kind, point.moved, point.row, point.dtype);
+      const Bytes moved = bytes_moved(first.op, first.tensors);
+      const DType dtype = compute_dtype(first.op, first.tensors);
+      const BenchCase again = memory_case(point.kind, moved, first.row, dtype);
+      EXPECT_EQ(bytes_moved(again.op, again.tensors), moved)
+          << to_text(point.kind) << " row " << point.row << " of " << point.moved.count()
+          << " bytes";
+    }
+  }
+}
+
 /// Returns whether an op writes anything in one run of `bench` on operands as they are timed.
 bool writes_something(Backend& backend, const BenchCase& bench) {
   RankContext context;

@@ -121,6 +121,11 @@ int fsync(int file) {
   return with_fault(-1, [&] { return call(file); });
 }
 
+int fdatasync(int file) {
+  static auto* const call = real<int(int)>("fdatasync");
+  return with_fault(-1, [&] { return call(file); });
+}
+
 int rename(const char* from, const char* to) {
   static auto* const call = real<int(const char*, const char*)>("rename");
   return with_fault(-1, [&] { return call(from, to); });
