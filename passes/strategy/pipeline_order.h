@@ -37,8 +37,7 @@ struct Action {
 ///   chunk after another, and min(m v, 2 (P-s-1) + (v-1) P) forwards come first. P must divide m.
 /// - one_f_one_b with `in_pairs`, with or without virtual stages: one more forward comes first. So
 ///   the two of a pair do not depend on each other (Megatron-LM, get_pp_rank_microbatches in that
-///   file, with overlap_moe_expert_parallel_comm). Only they and
-///   dualpipe_v and dualpipe heed it.
+///   file, with overlap_moe_expert_parallel_comm). Only they, dualpipe_v and dualpipe heed it.
 /// - zb_h1: 1F1B whose backward is split; stage s delays weight gradients by s micro-batches, so
 ///   that every stage keeps at most P micro-batches in flight, as stage 0 does in 1F1B (Qi et al.
 ///   2023, arXiv 2401.10241, section 2.2).

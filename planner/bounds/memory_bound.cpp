@@ -149,14 +149,16 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   return stage_order(strategy, stage, m);
 }
 
-/// Whether the parts of the model before and behind a chunk are on other stages.
+/// Whether the parts of the model before and behind a chunk are on other stages, or on those of
+/// other ranks (swaps_halves).
 struct ChunkEnds {
   bool front_apart = false, back_apart = false, last_part = false;
   ChunkEnds(const Strategy& strategy, std::int64_t stage, std::size_t chunk) {
     const std::int64_t parts = strategy.pp * strategy.virtual_stages;
     const std::int64_t part = part_of(strategy.schedule, strategy.pp, stage, std::int64_t(chunk));
     const auto apart = [&](std::int64_t other) {
-      return place_of(strategy.schedule, strategy.pp, other).stage != stage;
+      return swaps_halves(strategy.schedule) ||
+             place_of(strategy.schedule, strategy.pp, other).stage != stage;
     };
     last_part = part + 1 == parts;
     front_apart = part > 0 && apart(part - 1);

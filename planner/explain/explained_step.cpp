@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "graph/op_table.h"
 
@@ -61,15 +62,32 @@ std::vector<Filling> fillings_of(const Target& target, const Strategy& strategy,
   return fillings;
 }
 
+/// Returns how many stages away the peers of a rank's transfers are.
+std::set<std::int64_t> transfer_offsets(std::span<const Program> programs, std::int64_t rank) {
+  const std::int64_t stage = programs[0].grid.coordinates(rank)[std::size_t(Axis::pp)];
+  std::set<std::int64_t> offsets;
+  for (const Program& program : programs) {
+    if (program.stage != stage) continue;
+    for (const Routine& routine : program.routines) {
+      for (const Op& op : routine.ops) {
+        if (const auto* transfer = std::get_if<TransferParams>(&op.params))
+          offsets.insert(transfer->stage_offset);
+      }
+    }
+  }
+  return offsets;
+}
+
 }  // namespace
 
-std::string link_of(const CostModel& costs, const Grid& grid, const std::string& group,
-                    std::int64_t rank) {
+std::string link_of(const CostModel& costs, std::span<const Program> programs,
+                    const std::string& group, std::int64_t rank) {
   const std::vector<Level>& levels = costs.cluster().levels;
   if (levels.empty()) return "memory of the node";
+  const Grid& grid = programs[0].grid;
   std::size_t level = 0;
   if (group == "pp") {
-    for (const std::int64_t offset : {std::int64_t{1}, grid[Axis::pp] - 1}) {
+    for (const std::int64_t offset : transfer_offsets(programs, rank)) {
       const std::int64_t peer = pipeline_peer(grid, rank, offset);
       const std::array<std::int64_t, 2> pair = {std::min(rank, peer), std::max(rank, peer)};
       level = std::max(level, costs.spread(pair).level);
@@ -93,8 +111,8 @@ ExplainedStep explain_step(const Target& target, const Strategy& strategy) {
                           strategy.pp > 1);
   const Grid& grid = footprint.programs[0].grid;
   for (const GroupTime& time : step.parts.communication) {
-    step.links.push_back(
-        link_of(*target.costs, grid, named.group_of.at(time.group), simulation.critical_rank));
+    step.links.push_back(link_of(*target.costs, footprint.programs, named.group_of.at(time.group),
+                                 simulation.critical_rank));
   }
   step.memory_traffic = traffic_of(simulation);
   step.critical_stage = grid.coordinates(simulation.critical_rank)[std::size_t(Axis::pp)];

@@ -1,6 +1,7 @@
 // Explained step: one strategy lowered and simulated, with all that an explanation says of it.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ Picoseconds exposed_of(const StepParts& parts);
 PlanTime time_of(const Target& target, const ExplainedStep& step);
 /// Returns the name of the innermost level of the cluster that holds the ranks of a group. The
 /// group has the name that Simulation::groups gives it; "pp" stands for transfers between stages.
-std::string link_of(const CostModel& costs, const Grid& grid, const std::string& group,
-                    std::int64_t rank);
+std::string link_of(const CostModel& costs, std::span<const Program> programs,
+                    const std::string& group, std::int64_t rank);
 
 }  // namespace plimsoll

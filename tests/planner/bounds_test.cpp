@@ -156,7 +156,7 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
       strategy.virtual_stages = 1;
       break;
     case 3:
-      strategy.schedule = Schedule(int(Schedule::zb_v) + int(random() % 4));
+      strategy.schedule = Schedule(int(Schedule::zb_v) + int(random() % 5));
       strategy.virtual_stages = 2;
       strategy.layer_split.clear();
       if (random() % 3 == 0 && strategy.pp == 2 && problem.job.layers > 2) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "base/file.h"
 #include "planner/cli/plan_origin.h"
@@ -73,14 +74,22 @@ TEST(ExplainedStep, NamesTheLinkThatAGroupCrosses) {
       EXPECT_EQ(step.links[c], "network") << name;
     }
   }
-  const ExplainedStep pipeline = explain_step(target, parse_strategy("pp=2,mp=4"));
-  bool found = false;
-  for (std::size_t c = 0; c < pipeline.links.size(); ++c) {
-    if (!pipeline.parts.communication[c].group.ends_with(" over pp")) continue;
-    EXPECT_EQ(pipeline.links[c], "network");
-    found = true;
-  }
-  EXPECT_TRUE(found);
+  const auto link_of_transfers = [&](const std::string& strategy) {
+    const ExplainedStep pipeline = explain_step(target, parse_strategy(strategy));
+    std::set<std::string> links;
+    for (std::size_t c = 0; c < pipeline.links.size(); ++c) {
+      if (pipeline.parts.communication[c].group.ends_with(" over pp"))
+        links.insert(pipeline.links[c]);
+    }
+    return links;
+  };
+  const std::set<std::string> wires = {"wires"}, network = {"network"};
+  EXPECT_EQ(link_of_transfers("pp=2,mp=4"), network);
+  const std::string stages_of_a_node = "pp=2,mp=2,dp=2,rank_order=mp-cp-pp-sharding-dp";
+  EXPECT_EQ(link_of_transfers(stages_of_a_node), wires);
+  // The partner of the last stage, which has all layers here, is on the other node.
+  EXPECT_EQ(link_of_transfers(stages_of_a_node + ",schedule=dualpipe,layer_split=0+2+2+0"),
+            network);
 }
 
 TEST(ExplainedStep, WhatIsAliveAddsUpToWhatIsAllocated) {

@@ -391,7 +391,8 @@ const Switch kSwitches[] = {
     {"schedule",
      [](Random& random, Draw& draw) {
        draw.strategy.schedule = Schedule(random() % std::size(kSchedules));
-       if (draw.strategy.pp > 1 && coin(random)) {  // a V is legal for few draws, halves for fewer
+       const std::int64_t parts = 2 * draw.strategy.pp;  // of a V, which few draws can have
+       if (parts > 2 && total_layers(draw.job) >= parts && coin(random)) {
          const bool halves = has_halves(grid_of(draw.strategy));
          draw.strategy.schedule =
              one_of(random, {Schedule::zb_v, Schedule::v_half, Schedule::v_min,
