@@ -16,6 +16,7 @@
 #include "planner/cli/plan_origin.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
@@ -286,7 +287,8 @@ std::string describe(const StepParts& parts) {
 std::string describe(const Plan& plan, bool by_rank) {
   std::string text;
   const Out out = std::back_inserter(text);
-  fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
+  fmt::format_to(out, "chosen: {}\n  in words: {} {}\n", strategy_summary(plan.strategy),
+                 split_sentences(plan), micro_batch_sentence(plan));
   if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
       !flags.empty())
     fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
