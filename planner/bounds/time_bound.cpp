@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -60,13 +61,14 @@ class Spans {
       const auto apart = [&](std::int64_t other) { return place(other).stage != stage; };
       if (part > 0 && apart(part - 1)) {
         receive(chunk.forward, facts_.blocks[chunk_at(part - 1).back().block].send_output,
-                part - 1);
-        send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient, stage);
+                {part - 1, part});
+        send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient,
+             {part, part - 1});
       }
       if (part + 1 < parts && apart(part + 1)) {
         receive(chunk.backward, facts_.blocks[chunk_at(part + 1).front().block].send_input_gradient,
-                part + 1);
-        send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, stage);
+                {part + 1, part});
+        send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, {part, part + 1});
       }
       spans.chunks.push_back(chunk);
     }
@@ -81,21 +83,25 @@ class Spans {
     return place_of(strategy_.schedule, strategy_.pp, part);
   }
 
+  /// Parts of the model.
+  struct Border {
+    std::int64_t from, to;
+  };
+
   void receive(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
-               std::int64_t from_part) const {
-    const std::int64_t stage = place(from_part).stage;
+               Border border) const {
     action.receives = true;
     action.dispatch += post_;
-    const BorderCost& cost = cost_of(*transfer, stage);
+    const BorderCost& cost = cost_of(*transfer, border);
     action.transfer = cost.transfer;
     action.transfer_slowdown = cost.slowdown;
     action.complete = cost.gather;
   }
   void send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
-            std::int64_t stage) const {
+            Border border) const {
     action.sends = true;
     action.send_dispatch = post_;
-    const BorderCost& cost = cost_of(*transfer, stage);
+    const BorderCost& cost = cost_of(*transfer, border);
     action.sending = cost.transfer;
     action.sending_slowdown = cost.slowdown;
   }
@@ -105,15 +111,19 @@ class Spans {
     Picoseconds transfer, gather;
     double slowdown = 1;  ///< of kernels beside the transfer
   };
-  const BorderCost& cost_of(const BorderTransfer& transfer, std::int64_t stage) const {
-    const auto [known, fresh] = border_costs_.try_emplace({&transfer, stage});
-    if (fresh) {
-      known->second.transfer = costs_.of(transfer.send, grid_, stage)[0];
-      // In a V it is open what runs beside a transfer: nothing is counted.
-      if (!is_placed_as_v(strategy_.schedule))
-        known->second.slowdown = costs_.slowdown(transfer.send, grid_, stage);
-      if (transfer.gather) known->second.gather = costs_.of(*transfer.gather, grid_, stage)[0];
-    }
+  const BorderCost& cost_of(const BorderTransfer& transfer, Border border) const {
+    const std::int64_t stage = place(border.from).stage;
+    const bool v = is_placed_as_v(strategy_.schedule);
+    // The second chunk of a V sends towards stage 0 what the first one sends away from it.
+    const std::int64_t offset = v ? place(border.to).stage - stage : 0;
+    const auto [known, fresh] = border_costs_.try_emplace({&transfer, stage, offset});
+    if (!fresh) return known->second;
+    Routine send = transfer.send;
+    if (v) std::get<TransferParams>(send.ops[0].params).stage_offset = offset;
+    known->second.transfer = costs_.of(send, grid_, stage)[0];
+    // In a V it is open what runs beside a transfer: nothing is counted.
+    if (!v) known->second.slowdown = costs_.slowdown(send, grid_, stage);
+    if (transfer.gather) known->second.gather = costs_.of(*transfer.gather, grid_, stage)[0];
     return known->second;
   }
 
@@ -123,8 +133,10 @@ class Spans {
   const LeastCosts& costs_;
   Grid grid_;
   Picoseconds post_;
-  /// By transfer and stage, looked up only: chunks of a stage share them.
-  mutable std::map<std::pair<const BorderTransfer*, std::int64_t>, BorderCost> border_costs_;
+  /// By transfer, stage that sends, and offset in a V, looked up only: chunks of a stage share
+  /// them.
+  mutable std::map<std::tuple<const BorderTransfer*, std::int64_t, std::int64_t>, BorderCost>
+      border_costs_;
 };
 
 }  // namespace

@@ -15,6 +15,10 @@
 namespace plimsoll {
 namespace {
 
+/// Kernels that lose time beside transfers may lose more where these come earlier, so that a bound
+/// may exceed a step by up to 0.02 %.
+constexpr double kLostLater = 1.0002;
+
 /// How far bounds stay below what is evaluated, over many strategies.
 struct Slack {
   double sum = 0, worst = 0;
@@ -72,9 +76,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
       ASSERT_LE(memory.arena, found.arena) << who;
       ASSERT_LE(memory.reserved, found.reserved) << who;
       ASSERT_LE(low, step) << who;
-      // Kernels that lose time beside transfers may lose more where these come earlier, so that
-      // this bound exceeds a step by up to 0.02 %.
-      ASSERT_LE(sharp, step * 1.0002) << who;
+      ASSERT_LE(sharp, step * kLostLater) << who;
       ++checked;
       if (strategy.sharding_stage > 1 || strategy.grad_reduction != GradReduction::at_end) {
         sharded.add(std::max(low, sharp), step);
@@ -177,6 +179,37 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
   return legal(problem.job, strategy, problem.devices) ? strategy : before;
 }
 
+/// Any schedule that is placed as a V, where it is legal.
+Strategy placed_as_v(const Problem& problem, Strategy strategy, std::mt19937_64& random) {
+  strategy.schedule = Schedule(int(Schedule::zb_v) + int(random() % 5));
+  strategy.virtual_stages = 2;
+  strategy.layer_split.clear();
+  const bool holds = problem.framework.transfers_hold != TransfersHold::nothing;
+  if (holds || !legal(problem.job, strategy, problem.devices)) strategy.schedule = {};
+  return strategy;
+}
+
+// Neighbours of three stages and more are apart by different links, and a V sends over each of them
+// in both directions.
+TEST(Bounds, HoldForAVWhoseStagesLieDifferently) {
+  std::mt19937_64 random(6);
+  std::int64_t checked = 0;
+  while (checked < 300) {
+    const Problem problem = random_problem(random);
+    const Target target = problem.target();
+    const Bounds bounds(target);
+    for (const Strategy& drawn : random_strategies(problem, random, 20)) {
+      const Strategy strategy = placed_as_v(problem, drawn, random);
+      if (strategy.pp < 3 || !is_placed_as_v(strategy.schedule)) continue;
+      const double step = found_of(target, strategy).step.value();
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      ASSERT_LE(bounds.bottleneck(strategy).seconds().value(), step * kLostLater) << who;
+      ASSERT_LE(bounds.pipeline(strategy).seconds().value(), step * kLostLater) << who;
+      ++checked;
+    }
+  }
+}
+
 TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
   std::mt19937_64 random(2);
   std::map<std::string, Slack> slack;
@@ -198,7 +231,7 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
       const double low = bounds.bottleneck(strategy).seconds().value();
       ASSERT_LE(low, step) << who;
       const double sharp = bounds.pipeline(strategy).seconds().value();
-      ASSERT_LE(sharp, step) << who;
+      ASSERT_LE(sharp, step * kLostLater) << who;
       ++checked;
       const std::string kind = is_placed_as_v(strategy.schedule)      ? "placed as a V"
                                : strategy.virtual_stages > 1          ? "interleaved"
