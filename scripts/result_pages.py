@@ -53,6 +53,14 @@ TABLES = {
                  ("layouts left out", "{layout:.1f} %"), ("90 % interval holds", "{held:.0f} %")],
         "missing": [("not predicted, because", "{why}"), ("rows", "{rows}")],
     },
+    "expert-plans": {
+        "plans": [("job", "{job}"), ("sequences", "{batch:,}"), ("held", "{held}"), ("the plan in words", "{words}"),
+                  ("step", "{step_s:.4g} s ({low_s:.3g} to {high_s:.3g} s)"), ("MFU", "{mfu:.1f} %"),
+                  ("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("search", "{search}"),
+                  ("CPU", "{cpu_s:.0f} s"), ("wall", "{wall_s:.0f} s")],
+        "splits": [("job", "{job}"), ("published by, on so many", "{by}, {on:,}"), ("split", "`{split}`"), ("as asked", "{asked}"),
+                   ("best with", "{best}"), ("source", "{source}. {note}")],
+    },
     "memory": {
         "families": [("runs", "{runs}"), ("what", "{what}"), ("rows", "{rows}"), ("mean error", "{mean:.2f} %"),
                      ("worst", "{worst:.1f} %"), ("90 % interval", "±{width:.1f} %"), ("holds", "{held:.0f} %")],

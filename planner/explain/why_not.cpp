@@ -42,6 +42,16 @@ void find_best(const ExplainRequest& request, const PlanTime& plan, WhyNot& answ
   }
 }
 
+/// The changed plan has choices of the plan that the search for the best does not try, and may be
+/// faster than what that search finds.
+void keep_faster(WhyNot& answer) {
+  const Seconds asked = answer.as_asked->step.prediction.step_time;
+  if (answer.best && answer.best->step.prediction.step_time <= asked) return;
+  answer.best = answer.as_asked;
+  answer.best_is_proven = false;
+  answer.none.clear();
+}
+
 }  // namespace
 
 Fixed parse_choices(const std::string& text) {
@@ -84,6 +94,7 @@ WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {
     answer.rule = verdict.reason();
   }
   find_best(request, plan, answer);
+  if (fits) keep_faster(answer);
   if (fits) return answer;
   try {
     answer.least = least_changes_of(request, answer.changed, asked, plan);

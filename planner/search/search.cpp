@@ -12,7 +12,7 @@
 #include "planner/explore/explore.h"
 #include "planner/explore/runners_up.h"
 #include "planner/layers/layer_choices.h"
-#include "planner/search/exchanges_in_turns.h"
+#include "planner/search/exchange_choices.h"
 #include "planner/search/extended_breakdown.h"
 #include "predict/plan_difference.h"
 
@@ -223,12 +223,12 @@ void add_layer_choices(const SearchRequest& request, const Space& space, const B
     candidates.push_back(std::move(found));
 }
 
-/// Adds plans that hide exchanges of experts, after a search that was not stopped early.
-void add_exchanges_in_turns(const SearchRequest& request, const Space& space,
-                            const Explored& explored, std::vector<Candidate>& candidates) {
+/// Adds plans with other exchanges of experts, after a search that was not stopped early.
+void add_exchange_choices(const SearchRequest& request, const Space& space,
+                          const Explored& explored, std::vector<Candidate>& candidates) {
   if (explored.unexplored > 0) return;
   const std::size_t first_index = space.legal.size() + candidates.size();
-  for (Candidate& found : exchanges_in_turns(request, candidates, first_index))
+  for (Candidate& found : exchange_choices(request, candidates, first_index))
     candidates.push_back(std::move(found));
 }
 
@@ -274,7 +274,7 @@ Plan search(const SearchRequest& request) {
                           : branch_and_bound(request, space, bounds);
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, space, bounds, explored, candidates);
-  add_exchanges_in_turns(request, space, explored, candidates);
+  add_exchange_choices(request, space, explored, candidates);
   std::optional<Seconds> fastest_unfit;
   std::optional<Plan> plan = show_best(request, candidates, fastest_unfit);
   if (fastest_unfit) take_back_time_cuts(explored, *fastest_unfit);

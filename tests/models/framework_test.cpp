@@ -48,9 +48,9 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
         "no framework is called \"megatron\"; known: bundled, bundled-cuda, deepspeed, "
         "deepspeed-zero3-1188, deepspeed-zero3-1188-flat, deepspeed-zero3-2021, galvatron, "
         "megatron-core-deterministic, megatron-deepspeed, megatron-deepspeed-2020, megatron-fsdp, "
-        "megatron-lm, megatron-lm-2021, megatron-lm-2022, megatron-lm-zero-bubble, paddle-2.1, "
-        "paddle-2.1-npu, paddle-2.2, paddlenlp, pytorch-autocast, pytorch-fsdp, torchtitan, "
-        "torchtitan-async-tp, torchtitan-compiled");
+        "megatron-lm, megatron-lm-2021, megatron-lm-2022, megatron-lm-flex, megatron-lm-zero-bubble, "
+        "paddle-2.1, paddle-2.1-npu, paddle-2.2, paddlenlp, pytorch-autocast, pytorch-fsdp, "
+        "torchtitan, torchtitan-async-tp, torchtitan-compiled");
   }
 }
 

@@ -1,5 +1,5 @@
-// Plans of a search whose exchanges of experts are hidden behind computation.
-#include "planner/search/exchanges_in_turns.h"
+// Plans of a search whose exchanges of experts are hidden, or are of the form that moves more.
+#include "planner/search/exchange_choices.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ SearchRequest request(const std::string& framework, Fixed fixed) {
   return {Target(job, CostModel(cluster, std::nullopt, runs), 16), fixed};
 }
 
-TEST(ExchangesInTurns, AreTriedOnTheFastestPlans) {
+TEST(ExchangeChoices, InTurnsAreTriedOnTheFastestPlans) {
   const Plan found = search(request("megatron-lm", {}));
   EXPECT_TRUE(found.strategy.overlap_expert_exchange);
   const Plan held = search(request("megatron-lm", {{"overlap_expert_exchange", "false"}}));
@@ -31,8 +31,23 @@ TEST(ExchangesInTurns, AreTriedOnTheFastestPlans) {
   EXPECT_LE(all.prediction.step_time, found.prediction.step_time);
 }
 
-TEST(ExchangesInTurns, AreLeftToFrameworksThatHaveThem) {
+TEST(ExchangeChoices, InTurnsAreLeftToFrameworksThatHaveThem) {
   EXPECT_FALSE(search(request("torchtitan", {})).strategy.overlap_expert_exchange);
+}
+
+// Over two nodes all_gather of 16 ranks moves more rows in all, and fewer from node to node. The
+// space has it for 6 chosen experts up to ep 6.
+TEST(ExchangeChoices, GatheringIsTriedWhereItMovesMore) {
+  const Fixed usual = {{"overlap_expert_exchange", "false"}, {"overlap_shared_experts", "false"}};
+  const auto step = [&](const char* dispatch) {
+    Fixed fixed = usual;
+    fixed.emplace_back("expert_dispatch", dispatch);
+    return search(request("megatron-lm", fixed)).prediction.step_time;
+  };
+  Fixed free = usual;
+  free.pop_back();
+  const Plan found = search(request("megatron-lm", free));
+  EXPECT_LE(found.prediction.step_time, std::min(step("all_to_all"), step("all_gather")));
 }
 
 }  // namespace

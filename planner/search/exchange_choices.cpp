@@ -1,0 +1,101 @@
+// Takes the fastest candidates one after the other, and simulates each with the change.
+#include "planner/search/exchange_choices.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "planner/explore/assess.h"
+
+namespace plimsoll {
+namespace {
+
+/// How many candidates are tried with each change. A change gains some per cent, and the candidates
+/// of a search lie closer together.
+constexpr std::size_t kTried = 16;
+
+/// A candidate of the search, and its strategy with the change.
+struct Change {
+  const Candidate* from = nullptr;
+  Strategy strategy;
+};
+
+bool is_free(const SearchRequest& request, std::string_view key) {
+  return !is_fixed(request.fixed, key) && !is_tried(request.tried, key);
+}
+
+bool is_legal(const Target& target, const Strategy& strategy) {
+  return legal(target.job, strategy, target.devices) &&
+         legal(target.framework(), target.job, strategy);
+}
+
+/// Returns the strategy with a forward and a backward in turns, and without the overlap of shared
+/// experts where the framework has only one of the two. Returns nothing where that is not legal.
+std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& strategy) {
+  if (!is_free(request, "overlap_expert_exchange")) return std::nullopt;
+  Strategy changed = strategy;
+  changed.overlap_expert_exchange = true;
+  for (const bool shared : {strategy.overlap_shared_experts, false}) {
+    changed.overlap_shared_experts = shared;
+    if (is_legal(request.target, changed)) return changed;
+  }
+  return std::nullopt;
+}
+
+/// Returns the strategy with all tokens gathered, where it sends rows and that is legal.
+std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& strategy) {
+  const bool sends = strategy.ep > 1 && strategy.expert_dispatch == ExpertDispatch::all_to_all;
+  if (!sends || !is_free(request, "expert_dispatch")) return std::nullopt;
+  Strategy changed = strategy;
+  changed.expert_dispatch = ExpertDispatch::all_gather;
+  changed.overlap_shared_experts = false;  // gains nothing there
+  const bool within = is_within(request.limits, changed, "expert_dispatch") &&
+                      is_within(request.limits, changed, "overlap_shared_experts");
+  if (!within || is_fixed(request.fixed, "overlap_shared_experts")) return std::nullopt;
+  return is_legal(request.target, changed) ? std::optional(changed) : std::nullopt;
+}
+
+using ChangeOf = std::optional<Strategy> (*)(const SearchRequest&, const Strategy&);
+
+/// Appends the change of the fastest candidates for which there is one.
+void add_fastest(const SearchRequest& request, std::span<const Candidate> candidates,
+                 ChangeOf change, std::vector<Change>& all) {
+  std::vector<Change> fastest;
+  for (const Candidate& candidate : candidates) {
+    if (!feasible(candidate)) continue;
+    if (auto strategy = change(request, candidate.strategy))
+      fastest.push_back({&candidate, *std::move(strategy)});
+  }
+  std::sort(fastest.begin(), fastest.end(),
+            [](const Change& a, const Change& b) { return better(*a.from, *b.from); });
+  if (fastest.size() > kTried) fastest.resize(kTried);
+  std::move(fastest.begin(), fastest.end(), std::back_inserter(all));
+}
+
+}  // namespace
+
+std::vector<Candidate> exchange_choices(const SearchRequest& request,
+                                        std::span<const Candidate> candidates,
+                                        std::size_t first_index) {
+  const Target& target = request.target;
+  if (!target.job.experts) return {};
+  std::vector<Change> changes;
+  for (const ChangeOf change : {&in_turns, &gathered})
+    add_fastest(request, candidates, change, changes);
+  std::vector<Candidate> tried(changes.size());
+  for_each_index(changes.size(), request.threads, [&](std::size_t i) {
+    if (request.stop && request.stop()) return;
+    tried[i] = assess(target, changes[i].strategy, first_index + i);
+    confirm_memory(target, {&tried[i], 1}, 1);
+  });
+  std::vector<Candidate> found;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (feasible(tried[i]) && tried[i].prediction.step_time < changes[i].from->prediction.step_time)
+      found.push_back(std::move(tried[i]));
+  }
+  return found;
+}
+
+}  // namespace plimsoll
