@@ -304,8 +304,9 @@ Verdict check_balance(const Op& op, Tensors tensors) {
               &counts = input_shape(op, tensors, backward ? 1 : 2);
   if (!is_matrix(logits) || !is_matrix(counts) || logits[1] != counts[1])
     return Verdict::no("counts are not [b,e] for logits [n,e]");
-  if (std::get<BalanceParams>(op.params).sequence < 1)
-    return Verdict::no("sequences have no length");
+  const auto& params = std::get<BalanceParams>(op.params);
+  if (params.sequence < 1) return Verdict::no("sequences have no length");
+  if (params.sequences < 1) return Verdict::no("a loss is over no sequence");
   if (backward) {
     return output_shape(op, tensors, 0) == logits
                ? Verdict::yes()

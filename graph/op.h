@@ -154,9 +154,11 @@ struct RouteParams {  // route, route_backward
 /// The losses of a router. Their gradients are those of the global batch's sums over its tokens.
 struct BalanceParams {  // balance_experts and its backward
   std::int64_t sequence = 0;
-  bool sigmoid = false;  ///< of the router's scores, as in RouteParams
-  /// The factor of a sequence's auxiliary loss, over the sequences of the global batch. The loss is
-  /// the mean over experts of (share of the choices) x (mean score), times experts squared.
+  std::int64_t sequences = 1;  ///< consecutive ones, which have one auxiliary loss together
+  bool sigmoid = false;        ///< of the router's scores, as in RouteParams
+  /// The factor of the auxiliary loss of these sequences, over the number of such losses in the
+  /// global batch. The loss is the mean over experts of (share of the choices) x (mean score),
+  /// times experts squared.
   double balance_weight = 0;
   double z_weight = 0;  ///< of the squared log-sum-exp of a token's logits
   bool operator==(const BalanceParams&) const = default;

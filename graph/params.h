@@ -83,6 +83,7 @@ void fields(RouteParams& p, Visit&& visit) {
 template <class Visit>
 void fields(BalanceParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
+  visit("sequences", p.sequences);
   visit("sigmoid", p.sigmoid);
   visit("balance_weight", p.balance_weight);
   visit("z_weight", p.z_weight);

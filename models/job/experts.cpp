@@ -71,11 +71,13 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   block.op(OpKind::place_choices, {kept}, {rows, ends}, PlaceParams{.rows = most_rows});
   if (has_losses) {
     const double sequences = double(job.global_batch);
+    const double losses = sequences / double(experts.balance_sequences);
     const TensorId balanced = block.tensor("balanced", {n, experts.chosen});
     block.op(OpKind::balance_experts, {weights, logits, counts}, {balanced},
              BalanceParams{.sequence = s,
+                           .sequences = experts.balance_sequences,
                            .sigmoid = sigmoid,
-                           .balance_weight = experts.balance_loss / sequences,
+                           .balance_weight = experts.balance_loss / losses,
                            .z_weight = experts.z_loss / (sequences * double(s))});
     weights = balanced;
   }

@@ -62,6 +62,7 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   number(object, "capacity", experts.capacity);
   if (object.has("load")) experts.load = object.number("load", 1, kMostFactor);
   number(object, "balance_loss", experts.balance_loss);
+  integer(object, "balance_sequences", experts.balance_sequences, 1, kMostBatch);
   number(object, "z_loss", experts.z_loss);
   number(object, "selection_bias", experts.selection_bias);
   object.finish();
@@ -89,6 +90,7 @@ Json experts_json(const Experts& experts) {
   if (experts.capacity > 0) json["capacity"] = experts.capacity;
   if (experts.load != Experts().load) json["load"] = experts.load;
   if (experts.balance_loss > 0) json["balance_loss"] = experts.balance_loss;
+  if (experts.balance_sequences > 1) json["balance_sequences"] = experts.balance_sequences;
   if (experts.z_loss > 0) json["z_loss"] = experts.z_loss;
   if (experts.selection_bias > 0) json["selection_bias"] = experts.selection_bias;
   return json;
@@ -109,6 +111,11 @@ void check_experts(const Job& job, const std::string& file) {
       {layers_with_experts(job) > 0, "/experts/pattern", "no layer has experts"},
       {!experts.shared_gate || experts.shared_ffn_hidden > 0, "/experts/shared_gate",
        "it is of a shared MLP, and shared_ffn_hidden is 0"},
+      {experts.balance_sequences == 1 || experts.balance_loss > 0, "/experts/balance_sequences",
+       "it is of an auxiliary loss, and balance_loss is 0"},
+      {job.global_batch % experts.balance_sequences == 0, "/experts/balance_sequences",
+       fmt::format("found {}; it must divide the global batch of {}", experts.balance_sequences,
+                   job.global_batch)},
       {experts.count % experts.groups == 0, "/experts/groups",
        fmt::format("found {}; it must divide the {} experts", experts.groups, experts.count)},
       {experts.top_groups <= experts.groups, "/experts/top_groups",

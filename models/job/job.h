@@ -109,6 +109,9 @@ struct Experts {
   /// experts: predictions are of such a step.
   double load = 1.1;
   double balance_loss = 0, z_loss = 0;  ///< factors of the router's losses; 0: none
+  /// Consecutive sequences of the global batch over which one auxiliary loss is taken.
+  /// Micro-batches have a multiple of them.
+  std::int64_t balance_sequences = 1;
   /// A step adds this to the selection bias of an expert, or takes it from there (Wang et al. 2024,
   /// arXiv 2408.15664); 0: there are no such biases.
   double selection_bias = 0;

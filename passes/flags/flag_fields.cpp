@@ -73,6 +73,7 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.group_best",
                                            "experts.capacity",
                                            "experts.balance_loss",
+                                           "experts.balance_sequences",
                                            "experts.z_loss",
                                            "experts.selection_bias",
                                            "mtp.depths",
@@ -115,16 +116,17 @@ void add_usual(const Job& job, FlagFields& fields) {
   if (job.family == Family::llama && !job.mtp) fields["mtp.depths"] = "0";
   if (!job.experts) return;
   const Experts& experts = *job.experts;
-  fields["experts.shared_ffn_hidden"] = fmt::format("{}", experts.shared_ffn_hidden);
-  fields["experts.dense_layers"] = fmt::format("{}", experts.dense_layers);
-  fields["experts.scale"] = fmt::format("{}", experts.scale);
-  fields["experts.groups"] = fmt::format("{}", experts.groups);
-  fields["experts.top_groups"] = fmt::format("{}", experts.top_groups);
-  fields["experts.group_best"] = fmt::format("{}", experts.group_best);
-  fields["experts.capacity"] = fmt::format("{}", experts.capacity);
-  fields["experts.balance_loss"] = fmt::format("{}", experts.balance_loss);
-  fields["experts.selection_bias"] = fmt::format("{}", experts.selection_bias);
-  fields["experts.z_loss"] = fmt::format("{}", experts.z_loss);
+  for (const auto& [key, value] :
+       {std::pair("shared_ffn_hidden", experts.shared_ffn_hidden),
+        std::pair("dense_layers", experts.dense_layers), std::pair("groups", experts.groups),
+        std::pair("top_groups", experts.top_groups), std::pair("group_best", experts.group_best),
+        std::pair("balance_sequences", experts.balance_sequences)})
+    fields[fmt::format("experts.{}", key)] = fmt::format("{}", value);
+  for (const auto& [key, value] :
+       {std::pair("scale", experts.scale), std::pair("capacity", experts.capacity),
+        std::pair("balance_loss", experts.balance_loss),
+        std::pair("selection_bias", experts.selection_bias), std::pair("z_loss", experts.z_loss)})
+    fields[fmt::format("experts.{}", key)] = fmt::format("{}", value);
 }
 
 void add_json(FlagFields& fields, const std::string& prefix, const Json& object) {
@@ -248,6 +250,9 @@ void set_key(Json& json, std::string_view key, const FlagFields& fields) {
   if (field == fields.end()) return;
   const bool none = key == "latent.q_rank" || key == "mtp.depths";
   if (none && field->second == "0") return;  // files leave it out
+  const auto loss = fields.find("experts.balance_loss");
+  const bool lost = loss == fields.end() || same_value(loss->second, "0");
+  if (key == "experts.balance_sequences" && lost) return;  // it is of no loss
   const std::size_t dot = key.find('.');
   Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
   const std::string name(dot == key.npos ? key : key.substr(dot + 1));

@@ -81,6 +81,12 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
     if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)
       return Verdict::no("overlap_shared_experts: no tokens travel to experts");
   }
+  // A rank counts the choices of the sequences that have a loss together in one micro-batch.
+  if (strategy.micro_batch % experts.balance_sequences != 0) {
+    return Verdict::no(
+        fmt::format("micro_batch {} is no multiple of the {} sequences of an auxiliary loss",
+                    strategy.micro_batch, experts.balance_sequences));
+  }
   if (Verdict verdict = grid_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = pairs_are_legal(strategy); !verdict) return verdict;
   const std::int64_t split = experts_apart(strategy) ? 1 : strategy.mp;

@@ -107,6 +107,8 @@ std::string expert_words(const Job& job) {
   }
   if (experts.capacity > 0)
     words += fmt::format("; at most {} rows of a sequence at each", expert_capacity(job));
+  if (experts.balance_sequences > 1)
+    words += fmt::format("; one auxiliary loss of {} sequences", experts.balance_sequences);
   return words;
 }
 

@@ -3,10 +3,10 @@
 // Scores: softmax (Shazeer et al. 2017, arXiv 1701.06538; Mixtral, arXiv 2401.04088), or sigmoid
 // with groups of experts (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). The softmax over the
 // chosen logits alone, as in Mixtral, is the softmax over all, normalised over the chosen.
-// Auxiliary loss: of each sequence, so that it does not depend on how sequences are split into
-// micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al. 2021, arXiv 2101.03961,
-// section 2.2). Selection bias: Wang et al. 2024, arXiv 2408.15664, algorithm 1. z loss: Zoph et
-// al. 2022, arXiv 2202.08906, section 3.1.
+// Auxiliary loss: of each sequence, or of some consecutive ones, so that it does not depend on how
+// sequences are split into micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al.
+// 2021, arXiv 2101.03961, section 2.2). Selection bias: Wang et al. 2024, arXiv 2408.15664,
+// algorithm 1. z loss: Zoph et al. 2022, arXiv 2202.08906, section 3.1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -202,8 +202,9 @@ KernelPointer prepare_balance_experts(const KernelRequest&) {
   return make_kernel([](Addresses, Addresses, const RunPosition&) {});
 }
 
-// Take a sequence with counts c_e, scores q_te whose sum over experts is 1 (sigmoids are divided by
-// theirs), s tokens and k = sum of c_e / s: the auxiliary loss is E sum_e c_e/(k s) mean_t q_te.
+// Take the sequences of one loss with counts c_e, scores q_te whose sum over experts is 1 (sigmoids
+// are divided by theirs), s tokens together and k = sum of c_e / s: the auxiliary loss is
+// E sum_e c_e/(k s) mean_t q_te.
 KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   const auto params = request.params<BalanceParams>();
   const std::int64_t tokens = request.input(0).shape[0], experts = request.input(0).shape[1];
@@ -211,15 +212,23 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
   const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
   // The tokens of a sequence on the ranks of mp; ranks of cp have others.
   const std::int64_t of_sequence = tokens * (split ? split->degree : 1) / request.input(1).shape[0];
+  INVARIANT(request.input(1).shape[0] % params.sequences == 0,
+            "a micro-batch has all sequences of an auxiliary loss");
   Scratch scratch(request);
   const Rows logits(request.input(0), {tokens, experts, 1}, scratch),
       slopes(request.output(0), {tokens, experts, 1}, scratch);
-  float* scores = scratch.take_floats(experts);
+  float *scores = scratch.take_floats(experts), *counts = scratch.take_floats(experts);
+  const std::int64_t of_loss = of_sequence * params.sequences;
   const bool scaled = request.op.inputs.size() > 2;
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const float loss_scale = scaled ? floats(in, 2)[0] : 1;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      const float* counts = floats(in, 1) + (before + i) / of_sequence * experts;
+      if (i == 0 || (before + i) % of_loss == 0) {
+        const float* first = floats(in, 1) + (before + i) / of_loss * params.sequences * experts;
+        std::copy_n(first, experts, counts);
+        for (std::int64_t more = 1; more < params.sequences; ++more)
+          add_rows(counts, first + more * experts, counts, experts);
+      }
       const float* row = logits.read(in[0], i, 1);
       float* slope = slopes.target(out[0], i);
       score(params.sigmoid, row, scores, experts);
@@ -227,7 +236,7 @@ KernelPointer prepare_balance_experts_backward(const KernelRequest& request) {
       for (std::int64_t e = 0; e < experts; ++e) choices += counts[e];
       for (std::int64_t e = 0; e < experts; ++e) sum += scores[e];
       const float weight = loss_scale * float(params.balance_weight) * float(experts) / choices /
-                           float(params.sequence) / sum;
+                           float(params.sequence * params.sequences) / sum;
       const float shift = dot(counts, scores, experts) / sum;
       for (std::int64_t e = 0; e < experts; ++e) slope[e] = weight * (counts[e] - shift);
       differentiate_scores(params.sigmoid, scores, slope, experts);

@@ -154,10 +154,15 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
                                  std::int64_t experts, const T* logits, const float* all_counts,
                                  const float* loss_scale, T* dlogits) {
   float* scores = dynamic_shared<float>();
-  float* slopes = scores + experts;
+  float *slopes = scores + experts, *counts = slopes + experts;
+  const std::int64_t of_loss = of_sequence * params.sequences;
   const float scale = loss_scale == nullptr ? 1 : *loss_scale;
   for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
-    const float* counts = all_counts + (before + token) / of_sequence * experts;
+    const float* first = all_counts + (before + token) / of_loss * params.sequences * experts;
+    for (std::int64_t e = threadIdx.x; e < experts; e += kWarp) {
+      counts[e] = 0;
+      for (std::int64_t i = 0; i < params.sequences; ++i) counts[e] += first[i * experts + e];
+    }
     const T* row = logits + token * experts;
     const float z = score(params.sigmoid, row, experts, scores);
     float choices = 0, sum = 0, product = 0;
@@ -170,7 +175,7 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
     sum = warp_sum(sum);
     const float shift = warp_sum(product) / sum;
     const float weight = scale * float(params.balance_weight) * float(experts) / choices /
-                         float(params.sequence) / sum;
+                         float(params.sequence * params.sequences) / sum;
     for (std::int64_t e = threadIdx.x; e < experts; e += kWarp)
       slopes[e] = weight * (counts[e] - shift);
     __syncwarp();
@@ -389,7 +394,7 @@ CudaKernelPointer prepare_balance_experts_backward(const CudaRequest& request) {
   const auto& split = request.input(0).split;
   const std::int64_t before = split ? tokens * part_index(*split, request.context.at) : 0;
   const std::int64_t of_sequence = tokens * (split ? split->degree : 1) / request.input(1).shape[0];
-  const auto shared = std::size_t(2 * experts) * sizeof(float);
+  const auto shared = std::size_t(3 * experts) * sizeof(float);
   const bool scaled = request.op.inputs.size() > 2;
   const DType type = request.input(0).dtype;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {

@@ -224,6 +224,23 @@ TEST(Job, SomeLayersHaveExperts) {
   EXPECT_EQ(build_forward(job, 1).blocks.size() + 1, build_forward(changed, 1).blocks.size());
 }
 
+TEST(Job, FieldsOfExpertsHaveTheirParameters) {
+  const auto added = [](void (*change)(Experts&)) {
+    Job job = read_job("dbrx"), changed = job;
+    change(*changed.experts);
+    EXPECT_EQ(parse_job(job_text(changed), "f"), changed);
+    return parameter_count(build_forward(changed, 1)) - parameter_count(build_forward(job, 1));
+  };
+  EXPECT_EQ(added([](Experts& experts) { experts.balance_sequences = 4; }), 0);
+  Job job = read_job("dbrx");
+  job.experts->balance_sequences = 3;
+  EXPECT_EQ(refusal(job),
+            "f: at /experts/balance_sequences: found 3; it must divide the global batch of 1024");
+  job.experts->balance_loss = 0;
+  EXPECT_EQ(refusal(job),
+            "f: at /experts/balance_sequences: it is of an auxiliary loss, and balance_loss is 0");
+}
+
 TEST(Job, KeysOfAttentionAndNormsThatExcludeEachOther) {
   const auto with = [](const char* preset, void (*change)(Job&)) {
     Job job = read_job(preset);

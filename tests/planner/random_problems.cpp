@@ -37,6 +37,9 @@ void draw_experts(std::mt19937_64& random, Job& job) {
   experts.capacity = one_of(random, {0.0, 0.0, 1.3});
   experts.load = one_of(random, {1.0, 1.1, 1.7});
   experts.balance_loss = one_of(random, {0.0, 0.01});
+  // Drawn from another generator, so that the problems of before stay as they are.
+  std::mt19937_64 more(std::uint64_t(job.vocab * job.hidden));
+  if (experts.balance_loss > 0 && more() % 3 == 0) experts.balance_sequences = 2;
   job.experts = experts;
 }
 

@@ -11,6 +11,7 @@
 #include "plan/measured.h"
 #include "simulator/simulate.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/one_rank.h"
 
 namespace plimsoll {
 namespace {
@@ -43,36 +44,7 @@ struct Shared {
 class SharedExperts : public testing::TestWithParam<Shared> {};
 
 TEST_P(SharedExperts, TrainTheModelOfOneRank) {
-  const Job job = expert_job(GetParam().capacity);
-  TrainOptions options;
-  options.steps = 3;
-  options.warm_up_steps = 0;
-  options.keep_gradients = true;
-  const auto one = nano_programs(nano_strategy("mp=1", 1, {}), job);
-  const TrainResult expected = train_nano(one, options, job);
-  Strategy strategy = nano_strategy(GetParam().strategy, 2, {});
-  const auto many = nano_programs(strategy, job);
-  const TrainResult found = train_nano(many, options, job);
-  for (std::size_t step = 0; step < 3; ++step) {
-    const double loss = expected.measured.losses[step];
-    EXPECT_NEAR(found.measured.losses[step], loss, 1e-5 * loss);
-    const double norm = expected.measured.gradient_norms[step];
-    EXPECT_NEAR(found.measured.gradient_norms[step], norm, 1e-4 * norm);
-  }
-  const WholeTensors serial = put_together(one, expected.gradients, true, 0);
-  const WholeTensors gradients = put_together(many, found.gradients, true, 1e-4);
-  ASSERT_EQ(gradients.size(), serial.size());
-  for (const auto& [name, gradient] : serial) {
-    SCOPED_TRACE(name.first + " of layer " + std::to_string(name.second));
-    std::vector<float> got = gradients.at(name);
-    got.resize(gradient.size());  // padding of the vocabulary
-    EXPECT_LE(relative_distance(got, gradient), 1e-4);
-  }
-  const Grid& grid = many[0].grid;
-  for (const RankMemory& counted : found.measured.timeline.memory) {
-    const Program& program = many[class_of(many, grid.coordinates(counted.rank))];
-    EXPECT_EQ(counted.peak, memory_peak(program).peak) << "rank " << counted.rank;
-  }
+  expect_model_of_one_rank(expert_job(GetParam().capacity), GetParam().strategy);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,4 +1,4 @@
-// Jobs and strategies are drawn at random until they are legal.
+// Strategies of jobs are drawn at random until they are legal.
 #include "tests/runtime/random_strategies.h"
 
 #include <fmt/format.h>
@@ -11,159 +11,16 @@
 #include "models/framework/framework.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/recompute_rules.h"
+#include "tests/runtime/random_jobs.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
 namespace {
 
-// ---- jobs ----
-
-/// Latent attention has fields of its own in place of those of heads.
-void draw_latent(Random& random, Job& job) {
-  job.kv_heads = job.heads;
-  job.head_size = 0;
-  job.qkv_bias = job.out_bias = job.qk_norm = job.qk_norm_across_heads = job.qk_l2_norm = false;
-  job.rotary_fraction = 1;
-  job.latent = Latent{one_of<std::int64_t>(random, {0, 6, 12}),
-                      one_of<std::int64_t>(random, {5, 8}), one_of<std::int64_t>(random, {3, 4}),
-                      one_of<std::int64_t>(random, {2, 4}), one_of<std::int64_t>(random, {3, 8})};
+/// Micro-batches have a multiple of these sequences.
+std::int64_t least_micro_batch(const Job& job) {
+  return job.experts ? job.experts->balance_sequences : 1;
 }
-
-/// Draws the fields in which families differ. Heads are an even number of elements wide.
-void draw_family(Random& random, Job& job) {
-  job.family =
-      one_of(random, {Family::gpt, Family::llama, Family::llama, Family::bert, Family::ernie});
-  if (job.family == Family::llama || (job.family == Family::gpt && coin(random))) {
-    do job.kv_heads = std::int64_t(1 + random() % std::uint64_t(job.heads));
-    while (job.heads % job.kv_heads != 0);
-  }
-  if (job.family == Family::llama) {
-    job.qkv_bias = coin(random);
-    job.out_bias = coin(random);
-    job.mlp_bias = coin(random);
-    job.qk_norm = coin(random);
-    job.activation = one_of(random, {Activation::swiglu, Activation::squared_relu,
-                                     Activation::geglu, Activation::gelu});
-    job.norm = one_of(random, {NormKind::rms_norm, NormKind::layer_norm});
-    job.norm_place = one_of(random, {NormPlace::before, NormPlace::around, NormPlace::after});
-    job.mlp_input = one_of(random, {MlpInput::attended, MlpInput::own_norm, MlpInput::shared_norm});
-    if (job.norm_place != NormPlace::before && job.mlp_input == MlpInput::shared_norm)
-      job.mlp_input = MlpInput::own_norm;
-    if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
-    if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
-    if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
-    job.window = one_of<std::int64_t>(random, {0, 0, 3, 7});
-    job.window_chunks = job.window > 0 && random() % 4 == 0;
-    if (job.window > 0 && coin(random)) {
-      job.window_pattern = one_of<std::vector<bool>>(
-          random, {{true, false}, {false, true, true}, {false}, {true, true, true, false}});
-      if (coin(random)) job.window_rotary_base = 100;
-    }
-    job.qk_norm_across_heads = job.qk_norm && random() % 4 == 0;
-    job.head_bias = coin(random);
-    job.score_cap = one_of(random, {0.0, 0.0, 2.0});
-    job.logit_cap = one_of(random, {0.0, 0.0, 3.0});
-    job.qk_l2_norm = !job.qk_norm && random() % 4 == 0;
-    job.sinks = random() % 3 == 0;
-    job.norm_bias = job.norm == NormKind::rms_norm || coin(random);
-    job.embedding_norm = random() % 4 == 0;
-    if (random() % 4 == 0) {
-      draw_latent(random, job);
-    } else if (random() % 4 == 0) {
-      job.alibi = true;
-      job.rotary_fraction = 1;
-      job.window_rotary_base = 0;
-    }
-    if (random() % 4 == 0)
-      job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 1, 2}), one_of(random, {0.1, 0.6})};
-  }
-  if (job.family == Family::bert || job.family == Family::ernie) {
-    job.token_types = one_of<std::int64_t>(random, {0, 2});
-    job.pooler = job.family == Family::bert && coin(random);
-  }
-  if (job.family == Family::ernie) {
-    job.tied_embeddings = false;
-    job.branch = Branch{std::int64_t(1 + random() % 3), job.heads * 4, job.heads, job.heads * 6};
-  }
-}
-
-/// In most layers of some jobs there are experts, whose choices are dropped or not.
-void draw_experts(Random& random, Job& job) {
-  const bool gated = job.activation == Activation::swiglu || job.activation == Activation::geglu;
-  if (job.family != Family::llama || !gated) return;
-  job.mlp_bias = false;
-  Experts experts;
-  experts.count = one_of<std::int64_t>(random, {2, 4, 6, 8});
-  experts.groups = experts.count % 4 == 0 ? one_of<std::int64_t>(random, {1, 2}) : 1;
-  experts.top_groups = one_of<std::int64_t>(random, {1, experts.groups});
-  const std::int64_t open = experts.count / experts.groups * experts.top_groups;
-  experts.group_best = std::min<std::int64_t>(2, experts.count / experts.groups);
-  experts.chosen = std::min(open, one_of<std::int64_t>(random, {1, 2, 3}));
-  experts.ffn_hidden = job.heads * one_of<std::int64_t>(random, {2, 4});
-  if (coin(random)) experts.shared_ffn_hidden = job.heads * 4;
-  experts.dense_layers =
-      std::int64_t(random() % std::uint64_t(std::min<std::int64_t>(job.layers, 3)));
-  experts.shared_gate = experts.shared_ffn_hidden > 0 && coin(random);
-  experts.bias = coin(random);
-  experts.router_bias = coin(random);
-  experts.scaled_input = random() % 3 == 0;
-  if (job.layers > experts.dense_layers + 1)  // two layers in a row, of which one has experts
-    experts.pattern = one_of<std::vector<bool>>(random, {{}, {true, false}, {false, true}});
-  experts.score = one_of(random, {RouterScore::softmax, RouterScore::sigmoid});
-  experts.normalized = experts.chosen > 1 && coin(random);  // one weight of 1 has no gradient
-  experts.scale = one_of(random, {1.0, 2.5});
-  experts.capacity = one_of(random, {0.0, 0.0, 0.75, 1.5});
-  experts.balance_loss = one_of(random, {0.0, 0.01});
-  experts.z_loss = one_of(random, {0.0, 0.001});
-  experts.selection_bias = one_of(random, {0.0, 0.02});
-  experts.load = 1;  // then the FLOPs of a step are those of the model
-  // With 16 bits, roundings decide between experts whose scores are nearly equal. So all are taken.
-  if (job.precision != DType::f32) {
-    experts.groups = experts.top_groups = experts.group_best = 1;
-    experts.chosen = experts.count;
-  }
-  job.experts = experts;
-}
-
-void draw_optimizer(Random& random, Job& job) {
-  Optimizer& optimizer = job.optimizer;
-  optimizer.kind = one_of(random, {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb});
-  optimizer.learning_rate = optimizer.kind == OptimizerKind::adamw ? 1e-3 : 1e-2;
-  job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
-  if (coin(random)) optimizer.groups.push_back({"bias", {}, coin(random), 0.5});
-  if (coin(random)) optimizer.groups.push_back({"embedding", 0.01, coin(random), {}});
-  if (coin(random)) job.loss_scale = LossScale{1024, 2, 0.5, 2};
-}
-
-Job draw_job(Random& random) {
-  Job job;
-  job.name = "drawn";
-  job.layers = one_of<std::int64_t>(random, {1, 2, 3, 4, 5, 6, 6, 8});
-  job.heads = job.kv_heads = one_of<std::int64_t>(random, {2, 4, 6, 8});
-  job.hidden = job.heads * one_of<std::int64_t>(random, {4, 8});
-  job.ffn_hidden = job.heads * one_of<std::int64_t>(random, {8, 20});
-  job.vocab = one_of<std::int64_t>(random, {256, 257, 259});  // padded under mp
-  job.sequence = one_of<std::int64_t>(random, {8, 12, 16});
-  job.tied_embeddings = coin(random);
-  job.dropout = one_of(random, {0.0, 0.0, 0.2});
-  draw_family(random, job);
-  job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
-  draw_optimizer(random, job);
-  job.seed = std::int64_t(random() % 1000);
-  job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
-  // A norm behind a branch enlarges its gradients as much as it enlarges the branch, whose initial
-  // values are small. No loss scale then keeps all gradients within the range of fp16, and
-  // roundings of bf16 are enlarged as much.
-  if (job.norm_place != NormPlace::before) job.precision = DType::f32;
-  draw_experts(random, job);
-  if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
-  if (job.precision != DType::f32 && coin(random))
-    job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};
-  check_job(job, "drawn job");
-  return job;
-}
-
-// ---- strategies ----
 
 bool is_legal(const Draw& draw) {
   return bool(legal(draw.job, draw.strategy, draw.devices)) &&
@@ -227,7 +84,8 @@ struct Switch {
 const Switch kSwitches[] = {
     {"micro_batch",
      [](Random& random, Draw& draw) {
-       draw.strategy.micro_batch = one_of<std::int64_t>(random, {1, 1, 2, 3, 4});
+       draw.strategy.micro_batch =
+           least_micro_batch(draw.job) * one_of<std::int64_t>(random, {1, 1, 2, 3, 4});
      }},
     {"recompute",
      [](Random& random, Draw& draw) {
@@ -425,7 +283,7 @@ const Switch kSwitches[] = {
        draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 3, 3}));
        draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
        draw.strategy.send_lifetime = one_of(random, {SendLifetime::event, SendLifetime::held});
-       draw.strategy.micro_batch = 1;
+       draw.strategy.micro_batch = least_micro_batch(draw.job);
        draw.strategy.layer_split.clear();
      }},
     {"send_lifetime",
@@ -445,6 +303,7 @@ const Switch kSwitches[] = {
 /// Draws devices and a strategy for the job that is drawn.
 void draw_strategy(Random& random, Draw& drawn) {
   drawn.devices = one_of<std::int64_t>(random, {1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8});
+  drawn.strategy.micro_batch = least_micro_batch(drawn.job);
   do {
     draw_degrees(random, drawn);
     if (random() % 64 == 0) drawn.devices = 1;  // this job cannot be split over so many

@@ -100,6 +100,10 @@ void add_balance(Cases& cases, const OpSizes& z) {
                   sigmoid ? std::vector{logits, counts} : std::vector{logits, counts, loss_scale},
                   {blank("dlogits", {z.tokens(), kExperts})}));
   }
+  cases.push_back(
+      make_case("balance_experts_backward/sequences", OpKind::balance_experts_backward,
+                BalanceParams{.sequence = z.sequence, .sequences = z.batch, .balance_weight = 0.5},
+                {logits, counts}, {blank("dlogits", {z.tokens(), kExperts})}));
 }
 
 void add_limits(Cases& cases, const OpSizes& z) {
@@ -201,18 +205,26 @@ void route_backward(const Operands& o) {
 
 void balance_backward(const Operands& o) {
   const auto& params = o.params<BalanceParams>();
-  const std::size_t n = o.in_dim(0, 0), e = o.in_dim(0, 1), s = std::size_t(params.sequence);
+  const std::size_t n = o.in_dim(0, 0), e = o.in_dim(0, 1), s = std::size_t(params.sequence),
+                    together = std::size_t(params.sequences);
+  // The choices of an expert by the sequences that have one loss with token i.
+  const auto counted = [&](std::size_t i, std::size_t j) {
+    double sum = 0;
+    const std::size_t first = i / (s * together) * together;
+    for (std::size_t b = first; b < first + together; ++b) sum += o.in(1)[b * e + j];
+    return sum;
+  };
   // Central differences of the losses themselves.
   const auto losses = [&](const Numbers& logits, std::size_t i) {
     double scores = 0, choices = 0, aux = 0, exps = 0;
     for (std::size_t j = 0; j < e; ++j) {
       scores += score(params.sigmoid, logits, i * e, e, j);
-      choices += o.in(1)[i / s * e + j];
+      choices += counted(i, j);
       exps += std::exp(logits[i * e + j]);
     }
     for (std::size_t j = 0; j < e; ++j) {
-      aux += double(e) * o.in(1)[i / s * e + j] / choices *
-             score(params.sigmoid, logits, i * e, e, j) / scores / double(s);
+      aux += double(e) * counted(i, j) / choices * score(params.sigmoid, logits, i * e, e, j) /
+             scores / double(s * together);
     }
     return params.balance_weight * aux + params.z_weight * std::pow(std::log(exps), 2);
   };
