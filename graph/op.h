@@ -179,6 +179,7 @@ struct LimitParams {  // limit_choices
 struct PlaceParams {       // place_choices, received_ends
   std::int64_t parts = 1;  ///< this rank has 1/parts of the experts: those at its ep coordinate
   std::int64_t rows = 0;   ///< the most that its experts may have together
+  bool drops = false;      ///< rows behind these are dropped; else they end the run
   bool operator==(const PlaceParams&) const = default;
 };
 struct GroupedBiasParams {  // grouped_bias_add and its backward

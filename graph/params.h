@@ -103,6 +103,7 @@ template <class Visit>
 void fields(PlaceParams& p, Visit&& visit) {
   visit("parts", p.parts);
   visit("rows", p.rows);
+  visit("drops", p.drops);
 }
 template <class Visit>
 void fields(GroupedBiasParams& p, Visit&& visit) {

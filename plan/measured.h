@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMeasuredVersion = 1;
 struct MeasuredExperts {
   std::int64_t layer = 0;    ///< counted over the model
   std::int64_t choices = 0;  ///< of all tokens of the step
-  std::int64_t dropped = 0;  ///< those for which a capacity left no room
+  std::int64_t dropped = 0;  ///< those for which there was no room
   /// Rows of the rank that got most of those that share out the experts, over the mean of these
   /// ranks: the mean over micro-batches, and the highest. Both are 0 where no ranks share them out.
   double load = 0, highest_load = 0;

@@ -18,6 +18,7 @@ std::optional<ExpertMemory> expert_memory(const Target& target, const Strategy& 
   ExpertMemory memory;
   memory.rows_percent = strategy.expert_rows_percent;
   memory.most_percent = 100 * strategy.ep;
+  memory.drops = target.job.experts->drop_overflow;
   memory.balanced = peak_with(100);
   memory.stated = peak_with(memory.rows_percent);
   memory.most = peak_with(memory.most_percent);
@@ -27,9 +28,9 @@ std::optional<ExpertMemory> expert_memory(const Target& target, const Strategy& 
 std::string describe(const ExpertMemory& memory) {
   return fmt::format(
       "  experts     memory for {} % of even routing: peak {}; for even routing {}, for all rows at "
-      "one rank ({} %) {}\n",
+      "one rank ({} %) {}{}\n",
       memory.rows_percent, to_text(memory.stated), to_text(memory.balanced), memory.most_percent,
-      to_text(memory.most));
+      to_text(memory.most), memory.drops ? "; more rows than stated are dropped" : "");
 }
 
 }  // namespace plimsoll

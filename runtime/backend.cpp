@@ -33,7 +33,7 @@ std::vector<AddedBackend>& added_backends() {
 std::string to_text(const RowOverflow& overflow) {
   return fmt::format(
       "experts {} to {} of layer {} get {} rows in step {}, and there is memory for {}; raise "
-      "expert_rows_percent or give the job a capacity",
+      "expert_rows_percent, or give the job a capacity or drop_overflow",
       overflow.first, overflow.last, overflow.position.layer, overflow.rows,
       overflow.position.step + 1, overflow.most);
 }

@@ -325,30 +325,10 @@ void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
 
 /// Reads what a router's ops have just written. Returns whether there was something to read.
 bool Executor::State::record_rows(const PreparedCall& call, const PreparedOp& op) {
-  const bool forward = op.op->phase == Phase::forward;
-  const auto* limit = std::get_if<LimitParams>(&op.op->params);
-  const auto* place = std::get_if<PlaceParams>(&op.op->params);
-  if (!forward || (limit == nullptr && place == nullptr)) return false;
-  const auto read = [&](const std::byte* from, auto values) {
-    const auto bytes = std::as_writable_bytes(std::span(values));
-    if (device != nullptr) {
-      device->read(from, bytes);
-    } else {
-      std::memcpy(bytes.data(), from, bytes.size());
-    }
-    return values;
-  };
+  if (!routes_rows(*op.op)) return false;
   const auto index = std::uint64_t(&call - prepared.calls.data());
   if (routed.empty() || routed.back().call != index) routed.push_back({.call = index});
-  const TensorId written = limit != nullptr ? op.op->outputs[0] : op.op->outputs.back();
-  const std::int64_t count = elements(call.routine->tensors[written.index()].shape);
-  if (place != nullptr && place->parts > 1) {
-    routed.back().rows =
-        read(op.outputs.back(), std::vector<std::int32_t>(std::size_t(count))).back();
-  }
-  if (limit == nullptr || limit->capacity == 0) return true;
-  for (const float chosen : read(op.outputs[0], std::vector<float>(std::size_t(count))))
-    routed.back().dropped += std::max<std::int64_t>(0, std::int64_t(chosen) - limit->capacity);
+  add_routed(routed.back(), call, op, context.at, device);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "graph/traffic.h"
 #include "runtime/backend.h"
 #include "runtime/communicator.h"
+#include "runtime/routed_rows.h"
 #include "runtime/state/kept_state.h"
 
 namespace plimsoll {
@@ -57,14 +58,6 @@ struct StepResult {
   std::int64_t skipped = 0;  ///< steps without update so far
   /// Mean loss of the text that is held out, behind the step; NaN where it was not computed.
   float held_out_loss = std::numeric_limits<float>::quiet_NaN();
-};
-
-/// A RoutedRows holds what one call's experts got. Ranks that are equal in mp and cp choose for the
-/// same tokens.
-struct RoutedRows {
-  std::uint64_t call = 0;    ///< index in Program::calls
-  std::int64_t dropped = 0;  ///< choices of the rank's whole sequences that found no room
-  std::int64_t rows = -1;    ///< rows at this rank's experts, where ranks share experts out
 };
 
 class Executor {

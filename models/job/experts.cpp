@@ -68,7 +68,8 @@ Choices choose(BlockBuilder& block, TensorId x, std::int64_t capacity, std::int6
   }
   const TensorId rows = block.tensor("rows", {n, experts.chosen}, DType::i32),
                  ends = block.tensor("ends", {experts.count}, DType::i32);
-  block.op(OpKind::place_choices, {kept}, {rows, ends}, PlaceParams{.rows = most_rows});
+  block.op(OpKind::place_choices, {kept}, {rows, ends},
+           PlaceParams{.rows = most_rows, .drops = experts.drop_overflow});
   if (has_losses) {
     const double sequences = double(job.global_batch);
     const double losses = sequences / double(experts.balance_sequences);

@@ -49,7 +49,8 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   for (const auto& [key, value] :
        {std::pair("shared_gate", &experts.shared_gate), std::pair("bias", &experts.bias),
         std::pair("router_bias", &experts.router_bias),
-        std::pair("scaled_input", &experts.scaled_input)}) {
+        std::pair("scaled_input", &experts.scaled_input),
+        std::pair("drop_overflow", &experts.drop_overflow)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
   if (object.has("score"))
@@ -89,6 +90,7 @@ Json experts_json(const Experts& experts) {
   }
   if (experts.capacity > 0) json["capacity"] = experts.capacity;
   if (experts.load != Experts().load) json["load"] = experts.load;
+  if (experts.drop_overflow) json["drop_overflow"] = true;
   if (experts.balance_loss > 0) json["balance_loss"] = experts.balance_loss;
   if (experts.balance_sequences > 1) json["balance_sequences"] = experts.balance_sequences;
   if (experts.z_loss > 0) json["z_loss"] = experts.z_loss;

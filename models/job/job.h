@@ -108,6 +108,9 @@ struct Experts {
   /// The rows of the rank that gets most, over those of even routing, where ranks share out
   /// experts: predictions are of such a step.
   double load = 1.1;
+  /// Choices for whose rows a rank has no memory are dropped; else a step that has some ends the
+  /// run.
+  bool drop_overflow = false;
   double balance_loss = 0, z_loss = 0;  ///< factors of the router's losses; 0: none
   /// Consecutive sequences of the global batch over which one auxiliary loss is taken.
   /// Micro-batches have a multiple of them.

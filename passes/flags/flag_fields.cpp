@@ -72,6 +72,7 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.top_groups",
                                            "experts.group_best",
                                            "experts.capacity",
+                                           "experts.drop_overflow",
                                            "experts.balance_loss",
                                            "experts.balance_sequences",
                                            "experts.z_loss",
@@ -162,6 +163,7 @@ bool is_boolean(std::string_view key) {
                                             "experts.bias",
                                             "experts.router_bias",
                                             "experts.scaled_input",
+                                            "experts.drop_overflow",
                                             "qk_l2_norm",
                                             "sinks",
                                             "alibi",
@@ -214,7 +216,8 @@ FlagFields fields_of_job(const Job& job) {
       for (const auto& [key, value] :
            {std::pair("shared_gate", experts.shared_gate), std::pair("bias", experts.bias),
             std::pair("router_bias", experts.router_bias),
-            std::pair("scaled_input", experts.scaled_input)}) {
+            std::pair("scaled_input", experts.scaled_input),
+            std::pair("drop_overflow", experts.drop_overflow)}) {
         fields[fmt::format("experts.{}", key)] = value ? "true" : "false";
       }
     }

@@ -350,7 +350,7 @@ class ExpertSplitter {
     const TensorId received_weights = exchanged(dispatch.outputs[1]), received = exchanged(routed);
     const TensorId ends = add_like(placed.ends, ".received", {experts_.count / ep});
     push(place, OpKind::received_ends, {all_ends}, {ends},
-         PlaceParams{.parts = ep, .rows = limit.rows});
+         PlaceParams{.parts = ep, .rows = limit.rows, .drops = experts_.drop_overflow});
     TensorId computed = ops.combine->inputs[0];
     if (etp_ > 1) {
       computed = compute_together(ops, {received, received_weights, ends}, limit);
@@ -387,7 +387,7 @@ class ExpertSplitter {
     };
     const TensorId weights = gathered(own.weights), rows = gathered(own.rows);
     push(place, OpKind::received_ends, {all_ends}, {ends},
-         PlaceParams{.parts = 1, .rows = all.rows});
+         PlaceParams{.parts = 1, .rows = all.rows, .drops = experts_.drop_overflow});
     multiply(ops, rows, weights, ends, all);
     const TensorId sums = add_like(ops.combine->inputs[0], ".sums", graph_.at(own.rows).shape);
     resize(sums, limit);
@@ -408,7 +408,7 @@ class ExpertSplitter {
     const Placed placed{add_like(place.outputs[0], ".own", graph_.at(chosen).shape),
                         add_like(place.outputs[1], ".own", {experts_.count / parts})};
     push(place, OpKind::place_choices, {chosen}, {placed.rows, placed.ends},
-         PlaceParams{.parts = parts, .rows = most});
+         PlaceParams{.parts = parts, .rows = most, .drops = experts_.drop_overflow});
     return placed;
   }
 

@@ -107,6 +107,7 @@ std::string expert_words(const Job& job) {
   }
   if (experts.capacity > 0)
     words += fmt::format("; at most {} rows of a sequence at each", expert_capacity(job));
+  if (experts.drop_overflow) words += "; rows without memory are dropped";
   if (experts.balance_sequences > 1)
     words += fmt::format("; one auxiliary loss of {} sequences", experts.balance_sequences);
   return words;

@@ -118,10 +118,19 @@ void sum_rows(const Operands& operands) {
   }
 }
 
+/// Rows that no rank had memory for come back as 0.
+void clear_dropped(const MemberData& giver, std::int64_t size, std::int64_t from, Bytes element) {
+  const std::int64_t row = (element * giver.rows.columns).count();
+  each_dropped(giver.rows, size, from, [&](std::int64_t first, std::int64_t count) {
+    std::memset(giver.part + first * row, 0, std::size_t(count * row));
+  });
+}
+
 /// Gives each row to the ranks of its expert, or takes it back.
 void move_rows(bool returns, Bytes element, std::span<const MemberData> members) {
   const auto size = std::int64_t(members.size());
   for (std::int64_t from = 0; from < size; ++from) {
+    if (returns) clear_dropped(members[std::size_t(from)], size, from, element);
     for (std::int64_t to = 0; to < size; ++to) {
       const MemberData &giver = members[std::size_t(from)], &taker = members[std::size_t(to)];
       const std::int64_t row = (element * giver.rows.columns).count();

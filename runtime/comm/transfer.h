@@ -18,8 +18,8 @@ struct ExpertRows {
   const std::int32_t* all_ends = nullptr;
   std::int64_t experts = 0, columns = 0;
   bool shared = false;  ///< each rank has all of the experts
-  /// Rows for which the receiving rank has memory. More are not moved: the run then ends with the
-  /// error of received_ends, which may come behind the exchange.
+  /// Rows for which the receiving rank has memory. More are not moved, and come back as 0: they are
+  /// dropped, or the run ends with the error of received_ends, which may come behind the exchange.
   std::int64_t most = 0;
 };
 
@@ -69,6 +69,20 @@ void each_run(const ExpertRows& rows, std::int64_t size, std::int64_t from, std:
       received += count;
     }
   }
+}
+
+/// Calls visit(first, count) for rows that member `from` has and that no rank has memory for.
+template <class Visit>
+void each_dropped(const ExpertRows& rows, std::int64_t size, std::int64_t from, Visit visit) {
+  std::int64_t kept = 0;  // rows up to here were moved, or visited
+  for (std::int64_t to = 0; to < size; ++to) {
+    each_run(rows, size, from, to, [&](const RowRun& run) {
+      if (run.given > kept) visit(kept, run.given - kept);
+      kept = run.given + run.count;
+    });
+  }
+  const std::int64_t end = rows.all_ends[(from + 1) * rows.experts - 1];
+  if (end > kept) visit(kept, end - kept);
 }
 
 }  // namespace plimsoll

@@ -48,6 +48,7 @@ class Summary {
     MeasuredExperts& layer = layers_[number];
     const bool first_of_sequence = at[std::size_t(Axis::mp)] == 0 && at[std::size_t(Axis::cp)] == 0;
     if (first_of_sequence) layer.dropped += routed.dropped;
+    layer.dropped += routed.overflowed;
     if (routed.rows < 0) return;
     const std::int64_t first = members(grid, Group{{Axis::ep}}, rank)[0];
     SharedRows& shared = shared_[{number, first, call.micro_batch.value_or(0)}];

@@ -253,13 +253,19 @@ namespace {
 /// The experts of this rank, and the rows for which it has memory.
 struct OwnExperts {
   std::int64_t first, count, most_rows;
+  bool drops;
   OwnExperts(const PlaceParams& params, std::int64_t count_, const Coordinates& at)
       : first(params.parts > 1 ? at[std::size_t(Axis::ep)] * count_ : 0),
         count(count_),
-        most_rows(params.rows) {}
+        most_rows(params.rows),
+        drops(params.drops) {}
 
+  /// Returns where an expert's rows end that would have this end.
+  std::int32_t end(std::int64_t row) const {
+    return std::int32_t(drops ? std::min(row, most_rows) : row);
+  }
   void check(std::int64_t rows, const RunPosition& position) const {
-    if (rows <= most_rows) return;
+    if (rows <= most_rows || drops) return;
     throw EnvironmentError(
         to_text(RowOverflow{rows, most_rows, first, first + count - 1, position}));
   }
@@ -325,12 +331,12 @@ KernelPointer prepare_place_choices(const KernelRequest& request) {
     std::int64_t row = 0;
     for (std::int64_t e = 0; e < here.count; ++e) {
       const std::int64_t count = std::exchange(next[e], std::int32_t(row));
-      ends[e] = std::int32_t(row += count);
+      ends[e] = here.end(row += count);
     }
     here.check(row, position);
     for (std::int64_t i = 0; i < all; ++i) {
       const std::int64_t e = own(i);
-      rows[i] = e >= 0 ? next[e]++ : -1;
+      rows[i] = e >= 0 && next[e] < here.most_rows ? next[e]++ : -1;
     }
   });
 }
@@ -347,7 +353,7 @@ KernelPointer prepare_received_ends(const KernelRequest& request) {
         const std::int32_t* from = ids(in, 0) + rank * experts + here.first + e;
         row += *from - (here.first + e > 0 ? from[-1] : 0);
       }
-      ends[e] = std::int32_t(row);
+      ends[e] = here.end(row);
     }
     here.check(row, position);
   });

@@ -240,12 +240,13 @@ __global__ void limit(Limiting p, const std::int32_t* chosen, float* counts, std
 /// The experts of this rank, and the rows for which it has memory.
 struct OwnExperts {
   std::int64_t first, count, most_rows;
+  bool drops;  ///< more rows are nothing to tell
 };
 
 OwnExperts own_experts(const CudaRequest& request, std::int64_t count) {
   const auto params = request.params<PlaceParams>();
   const std::int64_t before = params.parts > 1 ? request.context.at[std::size_t(Axis::ep)] : 0;
-  return {before * count, count, params.rows};
+  return {before * count, count, params.rows, params.drops};
 }
 
 /// A Placing is the work of place_choices.
@@ -284,12 +285,12 @@ __global__ void count_rows(Placing p, const std::int32_t* chosen, std::int32_t* 
 }
 
 /// Stores where the rows of an expert end. Rows for which there is no memory are left out, and
-/// `overflow` says that they came.
+/// `overflow` says that they came, unless they are dropped.
 __device__ void store_end(const OwnExperts& own, std::int64_t expert, std::int64_t end,
                           const RunPosition* position, RowOverflow* overflow, std::int32_t* ends) {
   ends[expert] = std::int32_t(end < own.most_rows ? end : own.most_rows);
   const bool last = expert == own.count - 1;
-  if (!last || end <= own.most_rows || overflow->rows > 0) return;
+  if (!last || own.drops || end <= own.most_rows || overflow->rows > 0) return;
   overflow->position = *position;
   overflow->most = own.most_rows;
   overflow->first = own.first;

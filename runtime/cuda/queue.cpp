@@ -180,6 +180,11 @@ void CudaQueue::move_rows(OpKind kind, DType dtype, std::span<const MemberData> 
       });
       continue;
     }
+    if (kind == OpKind::return_rows) {
+      each_dropped(rows, size, from, [&](std::int64_t first, std::int64_t count) {
+        fill(at(giver.part, first), 0, row * count);
+      });
+    }
     for (std::int64_t to = 0; to < size; ++to) {
       const MemberData& taker = members[std::size_t(to)];
       each_run(rows, size, from, to, [&](const RowRun& run) {

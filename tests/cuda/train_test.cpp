@@ -22,6 +22,7 @@ struct Case {
   DType precision = DType::f32;
   bool flash = false;  ///< lowered for GPUs
   double capacity = 0;
+  bool drops = false;  ///< rows without memory
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -35,6 +36,10 @@ Job job_of(const Case& c) {
     job.experts->shared_ffn_hidden = 8;
     job.experts->balance_loss = 0.01;
     job.experts->selection_bias = 0.05;  // enough to change choices of the next step
+    job.experts->drop_overflow = c.drops;
+    if (c.drops) {
+      job.experts->balance_sequences = 2;
+    }
   }
   job.precision = c.precision;
   return job;
@@ -87,7 +92,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Experts", "expert-nano", "dp=2,ep=2,expert_rows_percent=200", DType::f32,
                          false, 0.75},
                     Case{"ExpertsTogether", "expert-nano",
-                         "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200"}),
+                         "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200"},
+                    Case{"ExpertsDropping", "expert-nano", "dp=2,ep=2,expert_rows_percent=100",
+                         DType::f32, false, 0, true},
+                    Case{"ExpertsGatheredDropping", "expert-nano",
+                         "dp=2,ep=2,expert_rows_percent=100,expert_dispatch=all_gather", DType::f32,
+                         false, 0, true}),
     [](const auto& info) { return info.param.name; });
 
 // Sums are taken in another order, and a few functions are other approximations: losses of f32
@@ -127,7 +137,7 @@ TEST(CudaExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
       said = error.what();
     }
     EXPECT_NE(said.find(" of layer "), std::string::npos) << said;
-    EXPECT_NE(said.find("; raise expert_rows_percent or give the job a capacity"),
+    EXPECT_NE(said.find("; raise expert_rows_percent, or give the job a capacity"),
               std::string::npos)
         << said;
   }

@@ -232,6 +232,7 @@ TEST(Job, FieldsOfExpertsHaveTheirParameters) {
     return parameter_count(build_forward(changed, 1)) - parameter_count(build_forward(job, 1));
   };
   EXPECT_EQ(added([](Experts& experts) { experts.balance_sequences = 4; }), 0);
+  EXPECT_EQ(added([](Experts& experts) { experts.drop_overflow = true; }), 0);
   Job job = read_job("dbrx");
   job.experts->balance_sequences = 3;
   EXPECT_EQ(refusal(job),

@@ -20,6 +20,20 @@ OpCase place_case(const OpSizes& z, const std::string& name, std::int64_t capaci
                     whole_numbers(blank("ends", {kExperts}))});
 }
 
+/// There is memory for half of the rows that come.
+void add_overflows(Cases& cases, const OpSizes& z) {
+  const std::int64_t half = z.tokens() * kChosen / 2;
+  OpCase place = place_case(z, "all", 0);
+  Operand all_ends = whole_numbers(result(place, 1));
+  place.name = "place_choices/overflow";
+  const PlaceParams params{.rows = half, .drops = true};
+  place.op.params = params;
+  cases.push_back(place);
+  all_ends.shape = {1, kExperts};
+  cases.push_back(make_case("received_ends/overflow", OpKind::received_ends, params, {all_ends},
+                            {whole_numbers(blank("own_ends", {kExperts}))}));
+}
+
 /// The rows of experts, of which some are not used where some choices are dropped.
 void add_rows(Cases& cases, const OpSizes& z) {
   const std::int64_t n = z.tokens(), m = n * kChosen, h = z.hidden(), f = z.ffn;
@@ -88,24 +102,26 @@ void add_weighted_rows(Cases& cases, const OpSizes& z) {
 }
 
 void place(const Operands& o) {
+  const auto most = double(o.params<PlaceParams>().rows);
   const std::size_t n = o.in_dim(0, 0), k = o.in_dim(0, 1), e = o.out(1).size();
   std::fill(o.out(0).begin(), o.out(0).end(), -1.0);
   double row = 0;
   for (std::size_t expert = 0; expert < e; ++expert) {
     for (std::size_t i = 0; i < n * k; ++i) {
-      if (o.in(0)[i] == double(expert)) o.out(0)[i] = row++;
+      if (o.in(0)[i] == double(expert) && row < most) o.out(0)[i] = row++;
     }
     o.out(1)[expert] = row;
   }
 }
 
 void received_ends(const Operands& o) {
+  const auto most = double(o.params<PlaceParams>().rows);
   const std::size_t ranks = o.in_dim(0, 0), experts = o.in_dim(0, 1);
   double row = 0;
   for (std::size_t e = 0; e < experts; ++e) {
     for (std::size_t rank = 0; rank < ranks; ++rank)
       row += o.in(0)[rank * experts + e] - (e > 0 ? o.in(0)[rank * experts + e - 1] : 0);
-    o.out(0)[e] = row;
+    o.out(0)[e] = std::min(row, most);
   }
 }
 
@@ -247,6 +263,7 @@ constexpr OpReference kReferences[] = {
 
 void add_cases(Cases& cases, const OpSizes& sizes) {
   add_rows(cases, sizes);
+  add_overflows(cases, sizes);
   add_weighted_rows(cases, sizes);
 }
 

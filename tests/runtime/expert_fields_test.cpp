@@ -1,5 +1,5 @@
 // Fields of a mixture of experts beside its sizes: jobs with each train the model of one rank under
-// every way of sharing it out.
+// every way of sharing it out, or say what they drop.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -89,6 +89,74 @@ TEST(ExpertFields, MicroBatchesHaveAllSequencesOfALoss) {
   strategy.micro_batch = 3;
   EXPECT_EQ(legal(job, strategy, 1).reason(),
             "micro_batch 3 is no multiple of the 2 sequences of an auxiliary loss");
+}
+
+struct Dropping {
+  std::vector<double> losses;
+  std::vector<MeasuredExperts> experts;
+};
+
+Dropping dropping_run(const Job& job, const std::string& strategy) {
+  TrainOptions options;
+  options.steps = 3;
+  options.warm_up_steps = 0;
+  const auto programs = nano_programs(nano_strategy(strategy, 1, {}), job);
+  const Measured measured = train_nano(programs, options, job).measured;
+  return {measured.losses, measured.experts};
+}
+
+TEST(ExpertFields, RowsWithoutMemoryAreDroppedWhereTheJobSaysSo) {
+  Job job = mixture();
+  const std::string ranks = "dp=4,ep=4,expert_rows_percent=";
+  EXPECT_THROW(dropping_run(job, ranks + "100"), std::exception);
+  const Dropping all = dropping_run(job, ranks + "400");
+  job.experts->drop_overflow = true;
+  // Memory for all rows: nothing is dropped.
+  const Dropping none = dropping_run(job, ranks + "400");
+  EXPECT_EQ(none.losses, all.losses);
+  const Dropping some = dropping_run(job, ranks + "100");
+  ASSERT_EQ(some.experts.size(), 2u);
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    EXPECT_EQ(none.experts[layer].dropped, 0);
+    EXPECT_GT(some.experts[layer].dropped, 0);
+    EXPECT_GT(some.experts[layer].load, 1);
+  }
+  EXPECT_NE(some.losses, all.losses);
+  for (std::size_t step = 0; step < some.losses.size(); ++step)
+    EXPECT_NEAR(some.losses[step], all.losses[step], 0.05 * all.losses[step]);
+}
+
+// Both dispatches sort rows by expert, then by rank and token, so they drop the same ones.
+TEST(ExpertFields, BothDispatchesDropTheSameRows) {
+  Job job = mixture();
+  job.experts->drop_overflow = true;
+  const std::string ranks = "dp=4,ep=4,expert_rows_percent=100";
+  const Dropping sent = dropping_run(job, ranks),
+                 gathered = dropping_run(job, ranks + ",expert_dispatch=all_gather"),
+                 again = dropping_run(job, ranks + ",recompute=full");
+  EXPECT_EQ(sent.experts, gathered.experts);
+  EXPECT_EQ(sent.experts, again.experts);
+  for (std::size_t step = 0; step < sent.losses.size(); ++step) {
+    EXPECT_NEAR(sent.losses[step], gathered.losses[step], 1e-5 * sent.losses[step]);
+    EXPECT_NEAR(sent.losses[step], again.losses[step], 1e-5 * sent.losses[step]);
+  }
+}
+
+// The ranks of etp get the same rows together, and each counts those that came to it.
+TEST(ExpertFields, DroppedRowsAreCountedOnceWhereRanksShareExperts) {
+  Job job = mixture();
+  job.experts->drop_overflow = true;
+  const Dropping whole = dropping_run(job,
+                                      "dp=2,ep=2,expert_rows_percent=100,"
+                                      "expert_dispatch=all_gather"),
+                 shared = dropping_run(job,
+                                       "dp=4,ep=2,etp=2,expert_rows_percent=100,"
+                                       "expert_dispatch=all_gather");
+  ASSERT_EQ(whole.experts.size(), shared.experts.size());
+  for (std::size_t layer = 0; layer < whole.experts.size(); ++layer)
+    EXPECT_EQ(whole.experts[layer].dropped, shared.experts[layer].dropped);
+  const Dropping sent = dropping_run(job, "dp=4,ep=2,etp=2,expert_rows_percent=100");
+  EXPECT_GT(sent.experts[0].dropped, 0);
 }
 
 }  // namespace

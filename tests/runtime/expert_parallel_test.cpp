@@ -187,7 +187,7 @@ TEST(SharedExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
     FAIL() << "routing was even";
   } catch (const std::exception& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("raise expert_rows_percent or give the job a capacity"),
+    EXPECT_NE(message.find("raise expert_rows_percent, or give the job a capacity"),
               std::string::npos)
         << message;
     EXPECT_NE(message.find("of layer"), std::string::npos) << message;

@@ -89,6 +89,39 @@ TEST(ExpertRows, WithoutMemoryAreNotMoved) {
   }
 }
 
+// Ranks have the experts 2 r and 2 r + 1. What none has memory for comes back as 0.
+TEST(ExpertRows, ComeBackOrAreDropped) {
+  std::mt19937_64 random(4);
+  constexpr std::int64_t kPairs = 2;
+  for (std::int64_t most = 0; most < 12; ++most) {
+    Rows rows(random);
+    const std::vector<std::vector<float>> before = rows.own;
+    const auto move = [&](OpKind kind, std::vector<std::vector<float>>& from,
+                          std::vector<std::vector<float>>& to) {
+      std::vector<MemberData> members;
+      for (std::size_t i = 0; i < kPairs; ++i) {
+        members.push_back({reinterpret_cast<std::byte*>(from[i].data()),
+                           reinterpret_cast<std::byte*>(to[i].data()),
+                           {rows.ends.data(), kExperts, kColumns, false, most}});
+      }
+      move_collective(kind, {}, DType::f32, kMost * kColumns, members);
+    };
+    move(OpKind::exchange_rows, rows.own, rows.all);
+    move(OpKind::return_rows, rows.all, rows.own);
+    std::vector<std::int64_t> received(kPairs);
+    for (std::int64_t e = 0; e < kExperts; ++e) {
+      std::int64_t& taken = received[std::size_t(e / 2)];
+      for (std::size_t rank = 0; rank < kPairs; ++rank) {
+        for (std::int64_t row = rows.first(std::int64_t(rank), e);
+             row < rows.last(std::int64_t(rank), e); ++row) {
+          const float expected = taken++ < most ? at(before[rank], row, 1) : 0;
+          EXPECT_EQ(at(rows.own[rank], row, 1), expected) << "rank " << rank << " row " << row;
+        }
+      }
+    }
+  }
+}
+
 TEST(ExpertRows, AreSummedForTheRankThatGaveThem) {
   std::mt19937_64 random(2);
   for (int draw = 0; draw < 50; ++draw) {

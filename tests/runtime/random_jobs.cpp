@@ -78,11 +78,12 @@ void draw_family(Random& random, Job& job) {
 }
 
 /// Draws further fields from a generator of their own, so that the strategies of earlier draws stay
-/// as they are.
+/// as they are. What overflows is never dropped in draws, whose ranks have memory for all rows.
 void draw_experts_more(const Job& job, Experts& experts) {
   Random random(std::uint64_t(job.seed));
   if (experts.balance_loss > 0 && coin(random))
     experts.balance_sequences = one_of<std::int64_t>(random, {2, 4});
+  experts.drop_overflow = coin(random);
 }
 
 /// In most layers of some jobs there are experts, whose choices are dropped or not.

@@ -195,17 +195,20 @@ void gather_parts(PostedOp& op) {
 void lay_out_rows(PostedOp& op) {
   MpiGroup& group = *op.group;
   const std::int64_t row = (bytes_of(op.request.dtype) * op.data.rows.columns).count();
-  int given = 0, received = 0;
+  int received = 0;
   for (int i = 0; i < group.size; ++i) {
     const auto member = std::size_t(i);
-    std::int64_t to_member = 0, from_member = 0;
-    each_run(op.data.rows, group.size, group.index, i,
-             [&](const RowRun& run) { to_member += run.count; });
+    std::int64_t to_member = 0, from_member = 0, first = 0;
+    // Rows that are dropped lie behind those that the member gets.
+    each_run(op.data.rows, group.size, group.index, i, [&](const RowRun& run) {
+      if (to_member == 0) first = run.given;
+      to_member += run.count;
+    });
     each_run(op.data.rows, group.size, i, group.index,
              [&](const RowRun& run) { from_member += run.count; });
-    group.displacements[member] = op.data.rows.shared ? 0 : given;
+    group.displacements[member] = int(first * row);
     group.starts[member] = received;
-    given += group.counts[member] = int(to_member * row);
+    group.counts[member] = int(to_member * row);
     received += group.even[member] = int(from_member * row);
   }
   if (group.received.size() < std::size_t(received)) group.received.resize(std::size_t(received));
@@ -241,6 +244,10 @@ void return_rows(PostedOp& op) {
   MpiGroup& group = *op.group;
   lay_out_rows(op);
   sort_rows(op, false);
+  const std::int64_t row = (bytes_of(op.request.dtype) * op.data.rows.columns).count();
+  each_dropped(op.data.rows, group.size, group.index, [&](std::int64_t from, std::int64_t count) {
+    std::memset(op.data.part + from * row, 0, std::size_t(count * row));
+  });
   check_mpi(MPI_Ialltoallv(group.received.data(), group.even.data(), group.starts.data(), MPI_BYTE,
                            op.data.part, group.counts.data(), group.displacements.data(), MPI_BYTE,
                            group.comm, &op.requests[0]),

@@ -34,6 +34,7 @@ class RowMover {
 
   /// Gives rows to the ranks of their experts, or takes them back.
   ncclResult_t exchange(bool back) {
+    if (back && first_ == 0) clear_dropped();
     for (std::int64_t peer = 0; peer < member_.size; ++peer) {
       if (peer == member_.index) {
         each(peer, peer, [&](const RowRun& run) { return copy(run, back); });
@@ -79,6 +80,15 @@ class RowMover {
   }
 
  private:
+  /// Rows that no rank had memory for come back as 0.
+  void clear_dropped() {
+    each_dropped(data_.rows, member_.size, member_.index,
+                 [&](std::int64_t first, std::int64_t count) {
+                   check(cudaMemsetAsync(at(data_.part, first), 0, bytes(count), stream_),
+                         "rows that were dropped");
+                 });
+  }
+
   /// Calls operate(run) for the rows of this group's experts.
   template <class Operate>
   void each(std::int64_t from, std::int64_t to, Operate operate) {
