@@ -21,9 +21,9 @@ namespace {
 /// Further ones say which layers have experts: every so many-th one, those of a list, or those that
 /// are not in a list.
 constexpr std::string_view kKnown[] = {
-    "count",        "chosen",     "ffn_hidden",    "shared_experts", "shared_ffn_hidden",
-    "dense_layers", "normalized", "scale",         "groups",         "top_groups",
-    "every",        "in_layers",  "not_in_layers", "balance_loss"};
+    "count",           "chosen",     "ffn_hidden", "shared_experts", "shared_ffn_hidden",
+    "dense_layers",    "normalized", "scale",      "groups",         "top_groups",
+    "every",           "in_layers",  "not_in_layers", "balance_loss", "dense_ffn_hidden"};
 
 /// Whether each layer has experts.
 std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
@@ -97,6 +97,7 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   size("chosen", experts.chosen, 1);
   size("ffn_hidden", experts.ffn_hidden, 1);
   size("shared_ffn_hidden", experts.shared_ffn_hidden, 0);
+  size("dense_ffn_hidden", experts.dense_ffn_hidden, 0);
   std::int64_t shared = 0;
   size("shared_experts", shared, 0);
   if (shared > 0) experts.shared_ffn_hidden = shared * experts.ffn_hidden;

@@ -90,7 +90,10 @@ struct Experts {
   std::int64_t ffn_hidden = 0;         ///< of one expert
   std::int64_t shared_ffn_hidden = 0;  ///< of an MLP that every token has beside; 0: none
   bool shared_gate = false;            ///< its output is multiplied by a sigmoid (Qwen2-57B-A14B)
-  std::int64_t dense_layers = 0;       ///< the first layers, which have one MLP
+  /// Width of an MLP between attention and the experts' sum in the same layer, with a norm of its
+  /// own (Snowflake Arctic); 0: none.
+  std::int64_t dense_ffn_hidden = 0;
+  std::int64_t dense_layers = 0;  ///< the first layers, which have one MLP
   /// Which of the others have experts: layer i where element i mod size is true. Empty: all.
   std::vector<bool> pattern = {};
   bool bias = false;          ///< of the experts' layers (GPT-OSS)

@@ -10,7 +10,9 @@
 //   section 2.2); norms behind each branch: OLMo 2 (arXiv 2501.00656, section 3.2)
 // attention and MLP in parallel, a part of each head turned: GPT-NeoX (arXiv 2204.06745, section
 //   2.1); in parallel behind one norm: Falcon (arXiv 2311.16867, section 4)
-// a mixture of experts in place of the MLP: experts.cpp
+// a mixture of experts in place of the MLP: experts.cpp; an MLP between attention and the sum of
+// the
+//   experts in one layer: Snowflake Arctic (Snowflake-Labs modeling_arctic.py, ArcticDecoderLayer)
 // a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
 //   section 2)
 // sinks: GPT-OSS (arXiv 2508.10925, section 2.2)
@@ -93,6 +95,17 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
   return {read, block.dropout("attended", attended)};
 }
 
+/// Adds an MLP beside the experts of a layer, which reads `middle`. Returns their sum.
+TensorId add_beside(BlockBuilder& block, const Job& job, TensorId middle, double out_stddev) {
+  const TensorId read =
+      job.norm_place == NormPlace::after ? middle : norm(block, job, "dense.norm", middle);
+  const TensorId down =
+      block.linear("dense.down", active_mlp(block, read, "dense.", job.experts->dense_ffn_hidden),
+                   {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+  const TensorId fed = branch(block, job, "dense.norm_behind", down);
+  return block.add("beside", middle, block.dropout("dense.fed", fed));
+}
+
 /// Adds a layer that reads x. Returns the sum of its last branch.
 TensorId build_layer(BlockBuilder& block, const Job& job, const LayerForm& form, TensorId x) {
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
@@ -109,9 +122,11 @@ TensorId build_layer(BlockBuilder& block, const Job& job, const LayerForm& form,
         "down", active_mlp(block, read, "", job.ffn_hidden),
         {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
   };
+  const bool beside = form.experts && job.experts->dense_ffn_hidden > 0;
+  const TensorId sum = beside ? add_beside(block, job, middle, out_stddev) : middle;
   const TensorId down = form.experts ? mixture_of_experts(block, read, out_stddev) : mlp();
   const TensorId fed = branch(block, job, "mlp_norm", down);
-  return block.add("output", middle, block.dropout("fed", fed));
+  return block.add("output", sum, block.dropout("fed", fed));
 }
 
 /// Layers of one form, among `forms` of the job.

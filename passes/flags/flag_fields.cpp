@@ -60,6 +60,7 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.ffn_hidden",
                                            "experts.shared_ffn_hidden",
                                            "experts.shared_gate",
+                                           "experts.dense_ffn_hidden",
                                            "experts.bias",
                                            "experts.router_bias",
                                            "experts.scaled_input",
@@ -119,6 +120,7 @@ void add_usual(const Job& job, FlagFields& fields) {
   const Experts& experts = *job.experts;
   for (const auto& [key, value] :
        {std::pair("shared_ffn_hidden", experts.shared_ffn_hidden),
+        std::pair("dense_ffn_hidden", experts.dense_ffn_hidden),
         std::pair("dense_layers", experts.dense_layers), std::pair("groups", experts.groups),
         std::pair("top_groups", experts.top_groups), std::pair("group_best", experts.group_best),
         std::pair("balance_sequences", experts.balance_sequences)})

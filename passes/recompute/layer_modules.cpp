@@ -66,7 +66,8 @@ class ModuleFinder {
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
       const bool of_experts = is_activation(op.kind) && follows_grouped(op);
-      const bool of_mlp = is_activation(op.kind) && !of_experts;
+      const bool of_mixture = is_activation(op.kind) && !of_experts && reads_as_router(op),
+                 of_mlp = is_activation(op.kind) && !of_experts && !of_mixture;
       switch (kind) {
         case RecomputedModule::core_attention:
           core[i] = in_attention_core(graph_, ops_, op);
@@ -78,16 +79,16 @@ class ModuleFinder {
           if (op.kind == OpKind::share_rope_key) add(kind, up_projection(i));
           break;
         case RecomputedModule::mlp:
-          if (of_mlp && !has_experts()) add(kind, mlp_around(i));
+          if (of_mlp) add(kind, mlp_around(i));
           break;
         case RecomputedModule::expert_activation:
           if (of_experts) add(kind, only(i));
           break;
         case RecomputedModule::shared_experts:
-          if (of_mlp && has_experts()) add(kind, mlp_around(i));
+          if (of_mixture) add(kind, mlp_around(i));
           break;
         case RecomputedModule::experts:
-          if (of_mlp && has_experts()) unite(mixture, mlp_around(i));
+          if (of_mixture) unite(mixture, mlp_around(i));
           if (is_router(op)) unite(mixture, with_logits(i));
           break;
       }
@@ -140,8 +141,30 @@ class ModuleFinder {
     return op.kind == OpKind::matmul && is_weight(op.inputs[1]);
   }
 
-  bool has_experts() const {
-    return std::ranges::any_of(ops_, [](const Op& op) { return is_grouped(op.kind); });
+  /// Returns a value as it was before casts, biases and exchanges.
+  TensorId origin(TensorId id) const {
+    for (auto op = producer(id); op && passes_on(ops_[*op]); op = producer(id))
+      id = ops_[*op].inputs[0];
+    return id;
+  }
+
+  static bool passes_on(const Op& op) {
+    return is_cast(op.kind) || op.kind == OpKind::bias_add || is_exchange(op.kind);
+  }
+
+  /// Returns what the product behind `id` reads.
+  std::optional<TensorId> read_by_product(TensorId id) const {
+    const auto op = producer(origin(id));
+    if (!op || ops_[*op].kind != OpKind::matmul) return std::nullopt;
+    return origin(ops_[*op].inputs[0]);
+  }
+
+  /// Whether an MLP is that of shared experts: it reads what the router reads.
+  bool reads_as_router(const Op& activation) const {
+    const auto read = read_by_product(activation.inputs[0]);
+    return read && std::ranges::any_of(ops_, [&](const Op& op) {
+             return is_router(op) && read_by_product(op.inputs[0]) == read;
+           });
   }
 
   bool follows_grouped(const Op& activation) const {

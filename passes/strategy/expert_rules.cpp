@@ -94,6 +94,10 @@ Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
     return Verdict::no(fmt::format("mp {} does not divide the experts' ffn_hidden of {} and {}",
                                    strategy.mp, experts.ffn_hidden, experts.shared_ffn_hidden));
   }
+  if (experts.dense_ffn_hidden % strategy.mp != 0) {
+    return Verdict::no(fmt::format("mp {} does not divide the dense_ffn_hidden of {}", strategy.mp,
+                                   experts.dense_ffn_hidden));
+  }
   return Verdict::yes();
 }
 

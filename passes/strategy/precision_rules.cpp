@@ -94,6 +94,9 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
     sizes.insert(sizes.end(), {latent.q_rank, latent.kv_rank, latent.rope, heads * latent.value,
                                heads * (latent.nope + latent.value)});
   }
+  if (job.experts) {
+    sizes.push_back(job.experts->dense_ffn_hidden / strategy.mp);
+  }
   for (const std::int64_t size : sizes) {
     if (size % kRow == 0) continue;
     return Verdict::no(fmt::format(

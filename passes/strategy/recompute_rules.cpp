@@ -71,7 +71,7 @@ bool has_module(const Job& job, RecomputedModule module) {
     case RecomputedModule::latent_up_projection:
       return job.latent.has_value();
     case RecomputedModule::mlp:
-      return has_layers(job, false) || job.branch;
+      return has_layers(job, false) || job.branch || job.experts->dense_ffn_hidden > 0;
     case RecomputedModule::experts:
     case RecomputedModule::expert_activation:
       return has_layers(job, true);

@@ -136,7 +136,7 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
 
 TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
   const std::string message = fault(config("{}", "rwkv"));
-  EXPECT_TRUE(message.starts_with("/model_type: found \"rwkv\"; known are arcee, bert, "))
+  EXPECT_TRUE(message.starts_with("/model_type: found \"rwkv\"; known are arcee, arctic, bert, "))
       << message;
   EXPECT_NE(message.find("--family"), message.npos);
   for (const std::string& name : supported_architectures()) {

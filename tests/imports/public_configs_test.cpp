@@ -131,6 +131,13 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("mistral-7b-v0.3.json").window, 0);
 }
 
+TEST(PublicConfigs, AnMlpBesideExpertsIsAsWideAsTheModel) {
+  const Job arctic = *import_file(kData / "snowflake-arctic.json").job;
+  EXPECT_EQ(arctic.mlp_input, MlpInput::own_norm);
+  EXPECT_EQ(arctic.experts->dense_ffn_hidden, 7168);
+  EXPECT_EQ(arctic.experts->balance_loss, 0.001);
+}
+
 TEST(PublicConfigs, SinksAlibiAndPlainNormsAreRead) {
   const auto job = [](const char* file) { return *import_file(kData / file).job; };
   const Job oss = job("gpt-oss-20b.json"), scout = job("llama-4-scout.json"),

@@ -86,6 +86,25 @@ TEST(LayerModules, EachDropsTheBytesThatAreCountedForIt) {
             dropped_by("norms", "expert_layer") + dropped_by("expert_activation", "expert_layer"));
 }
 
+TEST(LayerModules, AnMlpBesideExpertsIsAModuleOfItsOwn) {
+  constexpr std::int64_t kDense = 40;
+  Job job = latent_mixture();
+  job.experts->dense_ffn_hidden = kDense;
+  const auto dropped = [&](const std::string& more, const std::string& names) {
+    return bytes_kept_by(mixture_program(more + "recompute=none", "bundled", job), "expert_layer") -
+           bytes_kept_by(mixture_program(more + with_modules(names), "bundled", job),
+                         "expert_layer");
+  };
+  EXPECT_EQ(dropped("", "mlp"), 2 * kMixtureTokens * 3 * kDense);
+  EXPECT_EQ(dropped("", "shared_experts"), 2 * kMixtureTokens * 3 * 64);
+  EXPECT_EQ(dropped("", "experts"), dropped_by("experts", "expert_layer"));
+  const std::string split = "mp=2,sequence_parallel=true,";
+  EXPECT_EQ(dropped(split, "mlp"), kMixtureTokens * 3 * kDense);
+  const std::int64_t beside = dropped(split, "shared_experts");
+  job.experts->dense_ffn_hidden = 0;
+  EXPECT_EQ(dropped(split, "shared_experts"), beside);
+}
+
 std::int64_t times_repeated(const Program& program, const std::string& block, OpKind kind) {
   const std::vector<Op>& ops = routine_named(program, block + ".backward").ops;
   return std::ranges::count_if(

@@ -91,6 +91,16 @@ TEST(ExpertFields, MicroBatchesHaveAllSequencesOfALoss) {
             "micro_batch 3 is no multiple of the 2 sequences of an auxiliary loss");
 }
 
+TEST(ExpertFields, AnMlpBesideExpertsReadsWhatIsBehindAttention) {
+  Job job = mixture();
+  job.experts->dense_ffn_hidden = 20;
+  job.experts->shared_ffn_hidden = 16;
+  for (const MlpInput input : {MlpInput::attended, MlpInput::own_norm}) {
+    job.mlp_input = input;
+    expect_every_way_alike(job);
+  }
+}
+
 struct Dropping {
   std::vector<double> losses;
   std::vector<MeasuredExperts> experts;

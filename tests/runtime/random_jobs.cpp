@@ -81,6 +81,7 @@ void draw_family(Random& random, Job& job) {
 /// as they are. What overflows is never dropped in draws, whose ranks have memory for all rows.
 void draw_experts_more(const Job& job, Experts& experts) {
   Random random(std::uint64_t(job.seed));
+  if (random() % 4 == 0) experts.dense_ffn_hidden = job.heads * 4;
   if (experts.balance_loss > 0 && coin(random))
     experts.balance_sequences = one_of<std::int64_t>(random, {2, 4});
   experts.drop_overflow = coin(random);

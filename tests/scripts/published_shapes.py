@@ -6,7 +6,7 @@ of an MLP (3 with a gate, else 2), E experts of which a token takes k, and V row
   matrices of a layer = h n d + h g d + h g v + n v h             attention, and latents in place of them (MLA)
                       + m h f                                     a dense layer
                       or h E + k m h e + m h f_shared + gate      a layer with experts of width e; all E of them count
-                                                                  as parameters
+                                                                  as parameters; Arctic has m h h beside them
   parameters          = V h (1 or 2 tables) + layers (matrices + biases + norms) + what stands outside of layers
   FLOPs of s tokens   = 2 s (layers (matrices) + V h) + sum over layers of 2 s^2 n (d + v) share
 
@@ -17,11 +17,11 @@ FLOPs are of the products of a forward pass, a multiply-add as 2. A share is of 
 GATED = {"llama", "mistral", "qwen2", "qwen2_vl", "phi3", "granite", "glm", "glm4", "stablelm", "internlm2", "exaone",
          "smollm3", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "mixtral", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
          "olmo2", "minicpm3", "gpt_oss", "llama4", "llama4_text", "dbrx", "grok-1", "qwen2_moe", "cohere",
-         "deepseek_v2", "deepseek_v3", "kimi_k2"}
+         "deepseek_v2", "deepseek_v3", "kimi_k2", "arctic"}
 LEARNED = {"gpt2", "gpt_bigcode"}  # a table of positions, biases everywhere
 DEFAULTS = {"llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008}}
 # Norms: their number in a layer where it is not 2, and their vectors of h (a weight, a bias) where it is not one.
-NORMS = {"gemma2": 4, "gemma3": 4, "gemma3_text": 4, "glm4": 4, "grok-1": 4, "phi": 1, "cohere": 1}
+NORMS = {"gemma2": 4, "gemma3": 4, "gemma3_text": 4, "glm4": 4, "grok-1": 4, "phi": 1, "cohere": 1, "arctic": 3}
 VECTORS = {kind: 2 for kind in ("gpt2", "gpt_bigcode", "stablelm", "nemotron", "gpt_neox", "falcon", "starcoder2", "phi",
                                 "bloom")}
 TIED = {"gemma", "gemma2", "gemma3", "gemma3_text", "falcon", "starcoder2", "bloom", "mpt", "gpt2", "gpt_bigcode",
@@ -99,6 +99,7 @@ def experts(c, h, m, layer):
     shared = shared or width * c.get("n_shared_experts", "moe_num_shared_experts", default=0)
     shared = width if c.kind.startswith("llama4") else shared
     gate = h if c.kind == "qwen2_moe" else 0
+    shared = h if c.kind == "arctic" else shared
     beside = h * count + m * h * shared + gate
     one = m * h * width
     bias = (2 * width + h, count) if c.kind == "gpt_oss" else (0, 0)
