@@ -18,12 +18,13 @@ namespace {
 
 /// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
 /// of shared experts, each as wide as the others.
-/// Further ones say which layers have experts: every so many-th one, those of a list, or those that
-/// are not in a list.
+/// Further ones say which layers have experts: every so many-th one, those up to a last one, those
+/// of a list, or those that are not in a list.
 constexpr std::string_view kKnown[] = {
     "count",           "chosen",     "ffn_hidden", "shared_experts", "shared_ffn_hidden",
     "dense_layers",    "normalized", "scale",      "groups",         "top_groups",
-    "every",           "in_layers",  "not_in_layers", "balance_loss", "dense_ffn_hidden"};
+    "every",           "last_layer", "in_layers",  "not_in_layers",  "balance_loss",
+    "dense_ffn_hidden"};
 
 /// Whether each layer has experts.
 std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
@@ -36,6 +37,12 @@ std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& kn
   if (const std::string every = key_of("every"); !every.empty()) {
     const auto period = std::size_t(fields.size(every));
     for (std::size_t i = 0; i < found.size(); ++i) found[i] = (i + 1) % period == 0;
+  }
+  // -1 stands for the last layer of the model.
+  if (const std::string key = key_of("last_layer"); !key.empty()) {
+    const double last = fields.number(key, -1, double(layers - 1));
+    for (std::int64_t i = layers; last >= 0 && --i > std::int64_t(last);)
+      found[std::size_t(i)] = false;
   }
   for (const bool listed : {true, false}) {
     const std::string key = key_of(listed ? "in_layers" : "not_in_layers");

@@ -11,6 +11,9 @@
 // biases of experts and router: GPT-OSS (arXiv 2508.10925, section 2.1)
 // a sigmoid gate of the shared MLP: Qwen2-57B-A14B (transformers, models/qwen2_moe)
 // weights that multiply what experts read: Llama 4 (transformers, models/llama4)
+// experts that work in a narrower space, between two products: LatentMoE of NVIDIA Nemotron 3
+//   (Megatron-LM megatron/core/transformer/moe/moe_layer.py, fc1_latent_proj and fc2_latent_proj).
+//   The router and the shared MLP read tokens as they are
 // capacity: GShard (arXiv 2006.16668, section 2.2), by sequence here, so that it does not depend on
 //   micro-batches or on the ranks of data parallelism which choices are dropped
 //
@@ -116,14 +119,18 @@ TensorId shared_mlp(BlockBuilder& block, TensorId x, double out_stddev) {
 TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) {
   const Job& job = block.job();
   const Experts& experts = *job.experts;
-  const std::int64_t n = block.tokens(), h = job.hidden, f = experts.ffn_hidden;
+  const bool narrow = experts.latent_hidden > 0;
+  const std::int64_t n = block.tokens(), h = narrow ? experts.latent_hidden : job.hidden,
+                     f = experts.ffn_hidden;
   const std::int64_t capacity = expert_capacity(job), all = n * experts.chosen;
   const std::int64_t m =
       capacity > 0 ? std::min(all, experts.count * block.micro_batch() * capacity) : all;
   const Choices choices = choose(block, x, capacity, m);
+  TensorId given = x;
+  if (narrow) given = block.linear("experts.latent_down", x, {.out = {h}, .bias = experts.bias});
   const TensorId routed = block.tensor("routed", {m, h}),
                  row_weights = block.tensor("row_weights", {m});
-  block.op(OpKind::dispatch_rows, {x, choices.rows, choices.weights}, {routed, row_weights});
+  block.op(OpKind::dispatch_rows, {given, choices.rows, choices.weights}, {routed, row_weights});
   TensorId read = routed;
   if (experts.scaled_input) {
     read = block.tensor("scaled", {m, h});
@@ -152,8 +159,12 @@ TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) 
     computed =
         add_bias(block, "experts.down", computed, {experts.count, h}, {}, choices.ends, of_output);
   }
-  const TensorId mixed = block.tensor("experts.y", {n, h});
+  TensorId mixed = block.tensor("experts.y", {n, h});
   block.op(OpKind::combine_rows, {computed, choices.rows}, {mixed});
+  if (narrow) {
+    mixed = block.linear("experts.latent_up", mixed,
+                         {.out = {job.hidden}, .stddev = out_stddev, .bias = experts.bias});
+  }
   if (experts.shared_ffn_hidden == 0) return mixed;
   return block.add("mixed", mixed, shared_mlp(block, x, out_stddev));
 }

@@ -45,6 +45,7 @@ Experts experts_from(JsonObject object, std::int64_t ffn_hidden) {
   integer(object, "ffn_hidden", experts.ffn_hidden, 1, kMostFfn);
   integer(object, "shared_ffn_hidden", experts.shared_ffn_hidden, 0, kMostFfn);
   integer(object, "dense_ffn_hidden", experts.dense_ffn_hidden, 0, kMostFfn);
+  integer(object, "latent_hidden", experts.latent_hidden, 0, kMostHidden);
   integer(object, "dense_layers", experts.dense_layers, 0, kMostLayers);
   if (object.has("pattern")) experts.pattern = layer_pattern_from(object, "pattern");
   for (const auto& [key, value] :
@@ -77,6 +78,7 @@ Json experts_json(const Experts& experts) {
   if (experts.shared_ffn_hidden > 0) json["shared_ffn_hidden"] = experts.shared_ffn_hidden;
   if (experts.shared_gate) json["shared_gate"] = true;
   if (experts.dense_ffn_hidden > 0) json["dense_ffn_hidden"] = experts.dense_ffn_hidden;
+  if (experts.latent_hidden > 0) json["latent_hidden"] = experts.latent_hidden;
   if (experts.dense_layers > 0) json["dense_layers"] = experts.dense_layers;
   if (!experts.pattern.empty()) json["pattern"] = layer_pattern_json(experts.pattern);
   if (experts.bias) json["bias"] = true;

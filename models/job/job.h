@@ -93,6 +93,9 @@ struct Experts {
   /// Width of an MLP between attention and the experts' sum in the same layer, with a norm of its
   /// own (Snowflake Arctic); 0: none.
   std::int64_t dense_ffn_hidden = 0;
+  /// Columns of a token where experts work, between two products beside them (LatentMoE, NVIDIA
+  /// Nemotron 3); 0: hidden.
+  std::int64_t latent_hidden = 0;
   std::int64_t dense_layers = 0;  ///< the first layers, which have one MLP
   /// Which of the others have experts: layer i where element i mod size is true. Empty: all.
   std::vector<bool> pattern = {};

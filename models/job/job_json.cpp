@@ -148,12 +148,13 @@ void check_totals(const Job& job, const std::string& file) {
   const double expert_ffn = static_cast<double>(experts.ffn_hidden),
                chosen = static_cast<double>(experts.chosen);
   const double whole_ffn =
-                   static_cast<double>(experts.shared_ffn_hidden + experts.dense_ffn_hidden);
+                   static_cast<double>(experts.shared_ffn_hidden + experts.dense_ffn_hidden),
+               narrow_hidden = static_cast<double>(experts.latent_hidden);
   const double modules = static_cast<double>(depths);
   const double parameters = modules * 2 * hidden * hidden +
                             layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
                             layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
-                            layers * hidden * 3 * whole_ffn +
+                            layers * hidden * (3 * whole_ffn + 2 * narrow_hidden) +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
                             hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
   if (parameters > kMostParameters) {
@@ -162,7 +163,7 @@ void check_totals(const Job& job, const std::string& file) {
   }
   const double per_layer = static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads +
                            2 * ffn + chosen * (2 * hidden + 3 * expert_ffn) + 3 * whole_ffn +
-                           static_cast<double>(experts.count);
+                           2 * narrow_hidden + static_cast<double>(experts.count);
   const double per_branch_layer =
       static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
   const double activations =

@@ -61,6 +61,7 @@ constexpr std::string_view kModelKeys[] = {"name",
                                            "experts.shared_ffn_hidden",
                                            "experts.shared_gate",
                                            "experts.dense_ffn_hidden",
+                                           "experts.latent_hidden",
                                            "experts.bias",
                                            "experts.router_bias",
                                            "experts.scaled_input",
@@ -121,6 +122,7 @@ void add_usual(const Job& job, FlagFields& fields) {
   for (const auto& [key, value] :
        {std::pair("shared_ffn_hidden", experts.shared_ffn_hidden),
         std::pair("dense_ffn_hidden", experts.dense_ffn_hidden),
+        std::pair("latent_hidden", experts.latent_hidden),
         std::pair("dense_layers", experts.dense_layers), std::pair("groups", experts.groups),
         std::pair("top_groups", experts.top_groups), std::pair("group_best", experts.group_best),
         std::pair("balance_sequences", experts.balance_sequences)})

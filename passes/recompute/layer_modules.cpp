@@ -90,6 +90,7 @@ class ModuleFinder {
         case RecomputedModule::experts:
           if (of_mixture) unite(mixture, mlp_around(i));
           if (is_router(op)) unite(mixture, with_logits(i));
+          if (op.kind == OpKind::dispatch_rows) unite(mixture, down_projection(op));
           break;
       }
     }
@@ -197,6 +198,14 @@ class ModuleFinder {
   Members with_logits(std::size_t router) const {
     Members ops = only(router);
     add_product(ops_[router].inputs[0], ops);
+    return ops;
+  }
+
+  /// The product that gives experts a narrower input, where there is one.
+  Members down_projection(const Op& dispatch) const {
+    Members ops(ops_.size());
+    const auto product = producer(origin(dispatch.inputs[0]));
+    if (product && is_linear(ops_[*product])) add_product(dispatch.inputs[0], ops);
     return ops;
   }
 

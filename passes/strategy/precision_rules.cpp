@@ -95,7 +95,8 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
                                heads * (latent.nope + latent.value)});
   }
   if (job.experts) {
-    sizes.push_back(job.experts->dense_ffn_hidden / strategy.mp);
+    const Experts& experts = *job.experts;
+    sizes.insert(sizes.end(), {experts.dense_ffn_hidden / strategy.mp, experts.latent_hidden});
   }
   for (const std::int64_t size : sizes) {
     if (size % kRow == 0) continue;

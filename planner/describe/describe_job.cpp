@@ -97,6 +97,8 @@ std::string expert_words(const Job& job) {
   if (experts.shared_ffn_hidden > 0)
     words += fmt::format("; one of {} for all tokens{}", experts.shared_ffn_hidden,
                          experts.shared_gate ? ", times a sigmoid" : "");
+  if (experts.latent_hidden > 0)
+    words += fmt::format("; they work on {} columns of a token", experts.latent_hidden);
   if (experts.dense_ffn_hidden > 0)
     words += fmt::format("; beside an MLP of {}", experts.dense_ffn_hidden);
   if (experts.scaled_input) words += "; weights multiply what they read";

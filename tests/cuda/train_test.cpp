@@ -22,7 +22,7 @@ struct Case {
   DType precision = DType::f32;
   bool flash = false;  ///< lowered for GPUs
   double capacity = 0;
-  bool drops = false;  ///< rows without memory, beside an MLP
+  bool drops = false;  ///< rows without memory, of narrower experts beside an MLP
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -39,6 +39,7 @@ Job job_of(const Case& c) {
     job.experts->drop_overflow = c.drops;
     if (c.drops) {
       job.experts->balance_sequences = 2;
+      job.experts->latent_hidden = 6;
       job.experts->dense_ffn_hidden = 10;
     }
   }

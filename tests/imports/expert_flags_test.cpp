@@ -87,9 +87,10 @@ TEST(ExpertFlags, AreReadAsTheyAreWritten) {
   capped.experts->z_loss = 0.001;
   capped.experts->normalized = false;
   expect_same(capped, "sharding_degree=8,sharding_stage=1,ep=8", 8);
-  Job together = preset("mixtral-8x7b");
-  together.experts->balance_sequences = 2;
-  expect_same(together, "dp=8,micro_batch=2", 8);
+  Job narrow = preset("mixtral-8x7b");
+  narrow.experts->latent_hidden = 1024;
+  narrow.experts->balance_sequences = 2;
+  expect_same(narrow, "dp=8,micro_batch=2", 8);
 }
 
 Experts read_experts(const std::string& flags) {

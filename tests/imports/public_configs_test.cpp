@@ -138,6 +138,23 @@ TEST(PublicConfigs, AnMlpBesideExpertsIsAsWideAsTheModel) {
   EXPECT_EQ(arctic.experts->balance_loss, 0.001);
 }
 
+TEST(PublicConfigs, LastLayersMayBeDense) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "ernie-tail.json";
+  Json config = read_json(kData / "ernie-4.5-21b-a3b.json");
+  const auto experts = [&](std::int64_t last) {
+    config["moe_layer_end_index"] = last;
+    write_file_atomically(file, config.dump());
+    return *import_file(file).job->experts;
+  };
+  EXPECT_EQ(experts(-1), *import_file(kData / "ernie-4.5-21b-a3b.json").job->experts);
+  EXPECT_EQ(experts(27), experts(-1));
+  std::vector<bool> pattern(28, true);
+  pattern[26] = pattern[27] = false;
+  EXPECT_EQ(experts(25).pattern, pattern);
+  EXPECT_EQ(experts(25).dense_layers, 1);
+  EXPECT_THROW(experts(28), InputError);
+}
+
 TEST(PublicConfigs, SinksAlibiAndPlainNormsAreRead) {
   const auto job = [](const char* file) { return *import_file(kData / file).job; };
   const Job oss = job("gpt-oss-20b.json"), scout = job("llama-4-scout.json"),

@@ -51,9 +51,11 @@ std::int64_t llama_by_hand(const Job& job) {
   if (job.experts) {  // in place of most layers' MLPs: the router, and three matrices of each
                       // expert
     const Experts& experts = *job.experts;
+    const std::int64_t narrow = experts.latent_hidden > 0 ? experts.latent_hidden : h;
     const std::int64_t whole = experts.shared_ffn_hidden + experts.dense_ffn_hidden;
-    std::int64_t own = h * experts.count + 3 * h * experts.count * experts.ffn_hidden +
+    std::int64_t own = h * experts.count + 3 * narrow * experts.count * experts.ffn_hidden +
                        3 * h * whole - 3 * h * f;
+    if (experts.latent_hidden > 0) own += 2 * h * experts.latent_hidden;
     if (experts.dense_ffn_hidden > 0) own += (norms + 1) / 2 * norm;
     if (experts.shared_gate) own += h;
     if (experts.bias) own += experts.count * (2 * experts.ffn_hidden + h);
@@ -233,10 +235,13 @@ TEST(Job, FieldsOfExpertsHaveTheirParameters) {
     EXPECT_EQ(parse_job(job_text(changed), "f"), changed);
     return parameter_count(build_forward(changed, 1)) - parameter_count(build_forward(job, 1));
   };
-  constexpr std::int64_t kLayers = 40, kHidden = 6144;
+  constexpr std::int64_t kLayers = 40, kHidden = 6144, kFfn = 10752, kCount = 16;
   // Three matrices, and a norm with a weight.
   EXPECT_EQ(added([](Experts& experts) { experts.dense_ffn_hidden = 100; }),
             kLayers * (3 * kHidden * 100 + kHidden));
+  // Experts of 1,024 columns, and two products beside them.
+  EXPECT_EQ(added([](Experts& experts) { experts.latent_hidden = 1024; }),
+            kLayers * (2 * kHidden * 1024 - kCount * 3 * (kHidden - 1024) * kFfn));
   EXPECT_EQ(added([](Experts& experts) { experts.balance_sequences = 4; }), 0);
   EXPECT_EQ(added([](Experts& experts) { experts.drop_overflow = true; }), 0);
   Job job = read_job("dbrx");

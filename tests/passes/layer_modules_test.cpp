@@ -105,6 +105,21 @@ TEST(LayerModules, AnMlpBesideExpertsIsAModuleOfItsOwn) {
   EXPECT_EQ(dropped(split, "shared_experts"), beside);
 }
 
+TEST(LayerModules, ExpertsRepeatTheProductThatNarrowsTheirInput) {
+  Job job = latent_mixture();
+  job.experts->latent_hidden = 24;
+  const auto linears = [&](const std::string& names) {
+    const Program program = mixture_program(with_modules(names), "bundled", job);
+    const std::vector<Op>& ops = routine_named(program, "expert_layer.backward").ops;
+    return std::ranges::count_if(ops, [&](const Op& op) {
+      return op.kind == OpKind::matmul && op.phase == Phase::recompute;
+    });
+  };
+  // The router's product, that in front of experts, and the shared experts' first.
+  EXPECT_EQ(linears("experts"), 3);
+  EXPECT_EQ(linears("expert_activation"), 0);
+}
+
 std::int64_t times_repeated(const Program& program, const std::string& block, OpKind kind) {
   const std::vector<Op>& ops = routine_named(program, block + ".backward").ops;
   return std::ranges::count_if(

@@ -40,6 +40,7 @@ void draw_experts(std::mt19937_64& random, Job& job) {
   // Drawn from another generator, so that the problems of before stay as they are.
   std::mt19937_64 more(std::uint64_t(job.vocab * job.hidden));
   if (more() % 4 == 0) experts.dense_ffn_hidden = job.heads * 4;
+  if (more() % 4 == 0) experts.latent_hidden = one_of<std::int64_t>(more, {4, 10});
   if (experts.balance_loss > 0 && more() % 3 == 0) experts.balance_sequences = 2;
   experts.drop_overflow = more() % 2 == 0;
   job.experts = experts;

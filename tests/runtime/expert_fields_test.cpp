@@ -101,6 +101,16 @@ TEST(ExpertFields, AnMlpBesideExpertsReadsWhatIsBehindAttention) {
   }
 }
 
+TEST(ExpertFields, ExpertsWorkInANarrowerSpace) {
+  Job job = mixture();
+  job.experts->latent_hidden = 12;
+  job.experts->shared_ffn_hidden = 16;
+  expect_every_way_alike(job);
+  job.experts->bias = true;
+  for (const char* way : {"mp=2", "dp=2,ep=2,expert_rows_percent=200,overlap_shared_experts=true"})
+    expect_model_of_one_rank(job, way);
+}
+
 struct Dropping {
   std::vector<double> losses;
   std::vector<MeasuredExperts> experts;

@@ -95,7 +95,8 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
 /// Returns the FLOPs of products of a step over all ranks, by the published formula: backward has
 /// twice the forward. Ranks of mp pad the vocabulary to a multiple. They copy key and value heads
 /// where there are too few, and each multiplies by the parameters that are not split: the pooler,
-/// the join of trunk and branch, routers, the latents of attention, and what MTP modules join.
+/// the join of trunk and branch, routers, the latents of attention and of experts, and what MTP
+/// modules join.
 Flops model_flops(Job job, const Strategy& strategy) {
   job.vocab = (job.vocab + strategy.mp - 1) / strategy.mp * strategy.mp;
   if (job.kv_heads < strategy.mp) job.kv_heads = strategy.mp;
@@ -112,7 +113,8 @@ Flops model_flops(Job job, const Strategy& strategy) {
     for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
     if (job.mtp && has_experts(job, job.layers - 1)) layers += job.mtp->depths;
     const std::int64_t columns = job.experts->count + (job.experts->shared_gate ? 1 : 0);
-    whole += Flops(2.0 * double(job.sequence * job.hidden * columns * layers));
+    const std::int64_t narrow = 2 * job.experts->latent_hidden;  // before and behind experts
+    whole += Flops(2.0 * double(job.sequence * job.hidden * (columns + narrow) * layers));
   }
   if (job.latent && !strategy.sequence_parallel) {  // what all heads share
     const Latent& latent = *job.latent;

@@ -91,6 +91,9 @@ def experts(c, h, m, layer):
         return None
     first = c.get("first_k_dense_replace", "moe_layer_start_index", default=0)
     every = c.get("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", default=1)
+    last = c.get("moe_layer_end_index", default=-1)
+    if last >= 0 and layer > last:
+        return None
     if layer < first or (layer + 1) % every != 0 or layer in c.get("mlp_only_layers", default=[]):
         return None
     chosen = c.get("num_experts_per_tok", "moe_k", "ffn_config/moe_top_k")
