@@ -47,8 +47,8 @@ Verdict check_heads(const Op& op, Tensors tensors) {
                                          : Verdict::no("inputs and outputs differ in size");
 }
 
-/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d] or k [n,1,kv,d] and v [n,1,kv,e], y
-/// [n,a*d] or [n,a*e], and log_sum_exp [b,a,s] fit each other.
+/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d] or [n,1,kv,d+e], or k [n,1,kv,d] and
+/// v [n,1,kv,e], y [n,a*d] or [n,a*e], and log_sum_exp [b,a,s] fit each other.
 Verdict check_flash_attention(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::flash_attention_backward;
   const std::size_t first = backward ? 1 : 0;
@@ -62,10 +62,11 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
     const Shape& keys = in(op, tensors, first + 1).shape;
     if (queries.size() != 4 || queries[1] != 1) return Verdict::no("q is not [n,1,a,d]");
     // Where keys were gathered from ranks that share a sequence there are more of them.
-    const std::int64_t parts = packed == 2 ? 2 : 1;
+    const bool beside = packed == 2 && keys.size() == 4 && keys[1] == 1;
+    const std::int64_t parts = packed == 2 && !beside ? 2 : 1;
     if (keys.size() != 4 || keys[1] != parts || keys[0] % queries[0] != 0 ||
-        keys[3] != queries[3] || queries[2] % keys[2] != 0) {
-      return Verdict::no(packed == 2 ? "kv is not [n,2,kv,d] with kv dividing a"
+        (beside ? keys[3] <= queries[3] : keys[3] != queries[3]) || queries[2] % keys[2] != 0) {
+      return Verdict::no(packed == 2 ? "kv is not [n,2,kv,d] or [n,1,kv,d+e] with kv dividing a"
                                      : "the key is not [n,1,kv,d] with kv dividing a");
     }
     const Shape& values = in(op, tensors, first + packed - 1).shape;
@@ -78,7 +79,7 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
   const Shape& values = in(op, tensors, first + packed - 1).shape;
   if (sequence_of(op) < 1 || keys[0] % sequence_of(op) != 0)
     return Verdict::no("qkv is not whole sequences");
-  if (elements(y.shape) != queries[0] * queries[2] * values[3])
+  if (elements(y.shape) != queries[0] * queries[2] * value_width(packed, queries, values))
     return Verdict::no("y is not [n,a*d]");
   if (elements(sums.shape) != queries[0] * queries[2] || sums.dtype != DType::f32) {
     return Verdict::no("log_sum_exp is not f32 [b,a,s]");
@@ -151,22 +152,27 @@ Verdict check_sinks_gradient(const Op& op, Tensors tensors) {
   return sinks_fit(y, in(op, tensors, 2), in(op, tensors, 3).shape);
 }
 
-/// qkv [n,3,a,d], q [n,1,a,d] and kv [n,2,a,d]: the packed one is what is split or joined.
+/// qkv [n,3,a,d], q [n,1,a,d] and kv [n,2,a,d]: the packed one is what is split or joined. Or a
+/// part has columns of each head: kv [n,1,a,d+e], k [n,1,a,d] and v [n,1,a,e].
 Verdict check_parts(const Op& op, Tensors tensors) {
   const bool splits = op.kind == OpKind::split_parts;
   const Tensor& packed = splits ? in(op, tensors, 0) : out(op, tensors, 0);
   const std::vector<TensorId>& parts = splits ? op.outputs : op.inputs;
   Shape joined = packed.shape;
   if (joined.size() != 4) return Verdict::no("qkv is not [n,3,a,d]");
+  const std::size_t dim = joined[1] == 1 ? 3 : 1;
   std::int64_t count = 0;
   for (TensorId id : parts) {
     const Tensor& part = tensors[id.index()];
     if (part.shape.size() != 4) return Verdict::no("a part is not [n,parts,a,d]");
     if (part.dtype != packed.dtype) return Verdict::no("a part and the whole differ in dtype");
-    count += joined[1] = part.shape[1];
-    if (part.shape != joined) return Verdict::no("a part and the whole differ in more than parts");
+    count += joined[dim] = part.shape[dim];
+    if (part.shape != joined) {
+      return Verdict::no(std::string("a part and the whole differ in more than ") +
+                         (dim == 1 ? "parts" : "columns"));
+    }
   }
-  return count == packed.shape[1] ? Verdict::yes() : Verdict::no("the parts are not all of it");
+  return count == packed.shape[dim] ? Verdict::yes() : Verdict::no("the parts are not all of it");
 }
 
 /// The grouped one is [ranks*n,parts,a/ranks,d], or [ranks*n,h/ranks], of the other.

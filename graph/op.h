@@ -102,6 +102,12 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   std::int64_t alibi_heads = 0;
   bool operator==(const AttentionParams&) const = default;
 };
+/// Returns the columns of a value in flash_attention, whose queries, keys and values are in so many
+/// operands. `last` is the one with the values: [n,3,a,d]; [n,2,kv,d]; [n,1,kv,e]; or with the key
+/// side by side in each head, [n,1,kv,d+e].
+inline std::int64_t value_width(std::size_t operands, const Shape& queries, const Shape& last) {
+  return operands == 2 && last[1] == 1 ? last[3] - queries[3] : last[3];
+}
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
                                   // token_loss
   std::int64_t vocabulary = 0;    ///< real global rows; columns at or above are masked

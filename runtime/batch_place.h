@@ -45,23 +45,6 @@ inline SequencePart own_tokens(const RankContext& context, std::int64_t tokens) 
   return part;
 }
 
-/// The tokens of the queries and of the keys of an attention.
-struct AttentionParts {
-  SequencePart queries, keys;
-};
-inline AttentionParts attention_parts(const RankContext& context, const AttentionParams& params,
-                                      const Tensor& q, const Tensor& k) {
-  const std::int64_t batch = k.shape[0] / params.sequence;
-  AttentionParts parts{own_tokens(context, q.shape[0] / batch),
-                       own_tokens(context, params.sequence)};
-  parts.queries.batch = parts.keys.batch = batch;
-  const std::int64_t ranks = parts.keys.ranks, own = parts.keys.rank;
-  const bool all = params.key_ranks > 1;
-  parts.keys.rank = all ? -1 : (own + ranks - params.round % ranks) % ranks;
-  if (all && parts.queries.tokens == parts.keys.tokens) parts.queries.rank = -1;
-  return parts;
-}
-
 /// GlobalRuns lists the elements of a tensor as runs that are contiguous in the tensor of the
 /// global batch.
 struct GlobalRuns {

@@ -193,6 +193,10 @@ struct Capabilities {
   /// How ranks may share the tokens of a sequence (Strategy::cp). Where the set is empty, they
   /// cannot.
   Sourced<SetOf<ContextExchange>> context_exchange;
+  /// The exchanges among them that also go with latent attention, whose keys and values differ in
+  /// width.
+  Sourced<SetOf<ContextExchange>> latent_exchange{
+      {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}};
   /// How tokens may reach experts on other ranks (Strategy::ep). Where the set is empty, every rank
   /// has all experts.
   Sourced<SetOf<ExpertDispatch>> expert_dispatch;

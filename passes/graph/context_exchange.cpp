@@ -19,6 +19,9 @@
 // 2309.14509, section 3). What goes to a rank has to be contiguous: heads are copied before they
 // leave, and after they are back (DeepSpeed sequence/layer.py, single_all_to_all; Transformer
 // Engine context_parallel.py, flash_attn_a2a_communicate).
+// Keys and values travel in one buffer. Where they differ in width, as in latent attention, each
+// head has its key and its value side by side there (AttnFuncWithCPAndKVP2P puts one behind the
+// other).
 #include <algorithm>
 #include <map>
 
@@ -108,10 +111,16 @@ class Exchanger {
     return {parts[0], parts[1]};
   }
 
-  /// A key and a value like this key.
-  TensorId pair_like(TensorId key, const std::string& suffix) {
-    const TensorId pair = add_tensor_like(key, suffix);
-    graph_.at(pair).shape[1] = 2;
+  /// A buffer for a key and a value: [n,2,a,d]; or [n,1,a,d+e], where they differ in width.
+  TensorId pair_like(TensorId key, TensorId value) {
+    const TensorId pair = add_tensor_like(key, ".kv");
+    const std::int64_t width = graph_.at(value).shape[3];
+    Shape& shape = graph_.at(pair).shape;
+    if (shape[3] == width) {
+      shape[1] = 2;
+    } else {
+      shape[3] += width;
+    }
     return pair;
   }
 
@@ -133,7 +142,7 @@ class Exchanger {
   QkvOperands own_parts(const Op& op) {
     if (op.inputs.size() == 1) return parts_of(op, op.inputs[0]);
     if (op.inputs.size() == 2) return {op.inputs[0], op.inputs[1]};
-    const TensorId kv = pair_like(op.inputs[1], ".kv");
+    const TensorId kv = pair_like(op.inputs[1], op.inputs[2]);
     push(op, OpKind::join_parts, {op.inputs[1], op.inputs[2]}, {kv});
     return {op.inputs[0], kv};
   }
@@ -249,7 +258,7 @@ class Exchanger {
     const SavedAttention& left = left_.at(op.inputs[op.inputs.size() - 2]);
     QkvOperands gradients{op.outputs[0], op.outputs.back()};
     const bool apart = op.outputs.size() == 3;
-    if (apart) gradients.kv = pair_like(op.outputs[1], ".kv");
+    if (apart) gradients.kv = pair_like(op.outputs[1], op.outputs[2]);
     if (packed) {
       gradients.q = add_tensor_like(op.outputs[0], ".q");
       gradients.kv = add_tensor_like(op.outputs[0], ".kv");

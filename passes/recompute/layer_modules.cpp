@@ -225,19 +225,38 @@ class ModuleFinder {
   }
 
   /// From latents to the queries, keys and values that attention reads. The turned part of keys is
-  /// kept: it is as small as what it comes from, in whose memory it is.
+  /// kept: it is as small as what it comes from, in whose memory it is. Where ranks share
+  /// sequences, backward reads keys and values of a ring as they came last, and those of all heads,
+  /// so the copies of a rank's own are inside for an all-gather only.
   Members up_projection(std::size_t shares) const {
     Members ops = only(shares);
     add_product(ops_[shares].inputs[0], ops);
-    ops = flooded(std::move(ops), [](const Op& next) { return next.kind == OpKind::split_heads; });
+    ops = flooded(std::move(ops), [&](const Op& next) {
+      return next.kind == OpKind::split_heads ||
+             (next.kind == OpKind::join_parts && is_gathered(next.outputs[0]));
+    });
     for (const Op& op : ops_) {
       const bool attends =
           op.kind == OpKind::flash_attention || (op.kind == OpKind::matmul && !is_linear(op));
-      if (!attends || !is_from(op.inputs[1], ops)) continue;
+      if (!attends || !comes_from(op.inputs[1], ops)) continue;
       add_product(op.inputs[0], ops);
       break;  // a later product reads probabilities and values
     }
     return ops;
+  }
+
+  bool is_gathered(TensorId id) const {
+    return std::ranges::any_of(
+        readers(id), [&](std::size_t reader) { return ops_[reader].kind == OpKind::all_gather; });
+  }
+
+  /// Whether a member gives a value, or what ranks sent to each other for it.
+  bool comes_from(TensorId id, const Members& ops) const {
+    auto op = producer(id);
+    while (op && !ops[*op] &&
+           (communicates(ops_[*op].kind) || ops_[*op].kind == OpKind::join_parts))
+      op = producer(ops_[*op].inputs[0]);
+    return op && ops[*op];
   }
 
   bool is_from(TensorId id, const Members& ops) const {
@@ -275,8 +294,7 @@ class ModuleFinder {
   /// Adds casts that only the module reads, with those before them, and gathers of its input. A
   /// function whose output alone is discarded keeps what ranks sent to it.
   void add_what_it_alone_reads(LayerModule& module) const {
-    const bool gathers =
-        is_checkpointed(module.kind) || module.kind == RecomputedModule::latent_up_projection;
+    const bool gathers = is_repeated_whole(module.kind);
     for (std::size_t i = ops_.size(); i-- > 0;) {
       const bool may = is_cast(ops_[i].kind) || (gathers && is_exchange(ops_[i].kind));
       if (!may || is_taken(i)) continue;
@@ -321,6 +339,11 @@ bool in_attention_core(const Graph& graph, std::span<const Op> ops, const Op& op
 bool is_checkpointed(RecomputedModule kind) {
   return kind == RecomputedModule::core_attention || kind == RecomputedModule::mlp ||
          kind == RecomputedModule::experts || kind == RecomputedModule::shared_experts;
+}
+
+bool is_repeated_whole(RecomputedModule kind) {
+  // One function gives queries, keys and values. A ring's backward needs the queries of it.
+  return is_checkpointed(kind) || kind == RecomputedModule::latent_up_projection;
 }
 
 std::vector<LayerModule> layer_modules(const Graph& graph, std::span<const Op> forward,

@@ -30,9 +30,12 @@ std::vector<LayerModule> layer_modules(const Graph& graph, std::span<const Op> f
 /// its dropout between query, key, value and the context.
 bool in_attention_core(const Graph& graph, std::span<const Op> ops, const Op& op);
 
-/// Returns whether a module is a function of its own that a checkpoint repeats as a whole, in
-/// frameworks that do so (Framework::recompute_repeats_all). Of the others only the discarded
-/// output is computed again.
+/// Returns whether a module is a function of its own that a checkpoint repeats with its output. Of
+/// the others only the discarded output is computed again.
 bool is_checkpointed(RecomputedModule kind);
+
+/// Returns whether a module is repeated as a whole, in frameworks that do so
+/// (Framework::recompute_repeats_all), also where backward needs a part of it.
+bool is_repeated_whole(RecomputedModule kind);
 
 }  // namespace plimsoll

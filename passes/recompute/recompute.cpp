@@ -89,7 +89,7 @@ std::vector<Part> repeatable(const Graph& graph, const std::vector<Op>& forward,
       break;
     case Recompute::modules:
       for (LayerModule& module : layer_modules(graph, forward, context.strategy.recompute_modules))
-        parts.push_back({std::move(module.ops), all && is_checkpointed(module.kind)});
+        parts.push_back({std::move(module.ops), all && is_repeated_whole(module.kind)});
       break;
   }
   for (Part& part : parts) {

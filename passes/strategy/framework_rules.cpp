@@ -361,8 +361,28 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   return types_are_possible(framework, strategy);
 }
 
+SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job) {
+  if (!job.latent) return framework.can.context_exchange.value;
+  SetOf<ContextExchange> both;
+  for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
+    const auto exchange = ContextExchange(i);
+    if (framework.can.context_exchange.value.has(exchange) &&
+        framework.can.latent_exchange.value.has(exchange))
+      both.add(exchange);
+  }
+  return both;
+}
+
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy) {
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
+  const SetOf<ContextExchange> exchanges = context_exchanges(framework, job);
+  if (strategy.cp > 1 && !exchanges.has(strategy.context_exchange)) {
+    const bool none = exchanges.empty();
+    return refuse(field_is(strategy, none ? "cp" : "context_exchange"), framework,
+                  none ? "has whole sequences of latent attention on each rank"
+                       : "shares sequences of latent attention otherwise",
+                  framework.can.latent_exchange.source);
+  }
   const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
   if (!empty.value && dealt_layers(job) < parts) {

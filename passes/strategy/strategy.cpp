@@ -89,10 +89,8 @@ Verdict context_is_legal(const Job& job, const Strategy& strategy) {
   if (job.family != Family::gpt && job.family != Family::llama) {
     return Verdict::no("cp: only decoders share sequences between ranks");
   }
-  if (job.alibi) return Verdict::no("cp is not built for attention with alibi");
   if (job.sinks && strategy.context_exchange == ContextExchange::all_to_all)
     return Verdict::no("context_exchange is all_to_all, which has no sinks; the others have");
-  if (job.latent) return Verdict::no("cp: keys and values of latent attention differ in width");
   const std::int64_t parts = 2 * strategy.cp * (strategy.sequence_parallel ? strategy.mp : 1);
   if (job.sequence % parts != 0) {
     return Verdict::no(fmt::format("cp {}: the sequence of {} is not {} equal parts", strategy.cp,

@@ -217,9 +217,11 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// Checks the rules that a framework adds (models/framework/capabilities.h). A refusal names the
 /// limit's source. Selective recompute also needs scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
-/// Checks these rules, and the rule that depends on the job: without uneven_split, every part has
-/// equally many layers.
+/// Checks these rules, and those that depend on the job: cp goes with its attention
+/// (latent_exchange), and without uneven_split every part has equally many layers.
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy);
+/// Returns the exchanges of cp that a framework has for the job's attention.
+SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job);
 /// Returns whether attention is products and a softmax, whose scores are in memory, and not one
 /// kernel.
 bool keeps_scores(const Framework& framework, const Strategy& strategy);

@@ -134,7 +134,7 @@ constexpr std::array<std::pair<std::string_view, std::int64_t Strategy::*>, 3> k
 /// Adds other degrees. The data-parallel ranks take what they leave, or another degree does.
 void add_degrees(const Target& target, const Strategy& strategy, Reach reach, Changes& changes) {
   const std::vector<std::int64_t> all = divisors_of(target.devices);
-  const bool has_cp = !target.framework().can.context_exchange.value.empty();
+  const bool has_cp = !context_exchanges(target.framework(), target.job).empty();
   for (const auto& [key, degree] : kModelDegrees) {
     if (degree == &Strategy::cp && !has_cp) continue;
     for (const std::int64_t value : reached(all, strategy.*degree, reach)) {
@@ -206,7 +206,7 @@ void add_switches(const Target& target, const Strategy& strategy, Changes& chang
   if (strategy.mp > 1 && strategy.pp > 1 && framework.can.split_boundary.value)
     changes.add("split_boundary", strategy.split_boundary ? "false" : "true");
   for (std::size_t e = 0; strategy.cp > 1 && e < std::size(kContextExchanges); ++e) {
-    if (framework.can.context_exchange.value.has(ContextExchange(e)))
+    if (context_exchanges(framework, target.job).has(ContextExchange(e)))
       changes.add("context_exchange", kContextExchanges[e]);
   }
   for (std::int64_t stage = 1; strategy.sharding_degree > 1 && stage <= 3; ++stage)

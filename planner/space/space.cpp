@@ -221,12 +221,12 @@ class Choices {
   }
 
   /// Returns degrees of cp that split the sequence in pairs of equal chunks, if the framework has
-  /// cp.
+  /// cp for the job's attention.
   std::vector<std::int64_t> context_degrees() const {
     if (is_fixed(fixed_, "cp")) return degrees("cp", &Strategy::cp, devices_);
     std::vector<std::int64_t> all = {1};
+    const bool can = !context_exchanges(framework_, job_).empty();
     for (std::int64_t cp : divisors(devices_)) {
-      const bool can = !framework_.can.context_exchange.value.empty();
       if (can && cp > 1 && job_.sequence % (2 * cp) == 0) all.push_back(cp);
     }
     return within("cp", &Strategy::cp, std::move(all));
@@ -267,12 +267,13 @@ class Choices {
     return others;
   }
 
-  /// Returns the exchanges of cp that the framework has.
+  /// Returns the exchanges of cp that the framework has for the job's attention.
   std::vector<ContextExchange> exchanges() const {
+    const SetOf<ContextExchange> all = context_exchanges(framework_, job_);
     std::vector<ContextExchange> has;
     for (ContextExchange exchange :
          {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}) {
-      if (framework_.can.context_exchange.value.has(exchange)) has.push_back(exchange);
+      if (all.has(exchange)) has.push_back(exchange);
     }
     if (has.empty()) has.push_back(ContextExchange::ring);  // for legal() to refuse
     return has;

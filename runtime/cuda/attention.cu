@@ -1,6 +1,6 @@
 // Flash attention runs forward on tensor cores; this file also prepares forward and backward.
 #include "graph/op_table.h"
-#include "runtime/batch_place.h"
+#include "runtime/attention_layout.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/attention_tiles.h"
 #include "runtime/cuda/kernels.h"
@@ -193,46 +193,43 @@ void with_fast_kernel(DType type, const AttentionShape& s, Function f) {
   type == DType::bf16 ? with_kernel_of<bf16>(s, f) : with_kernel_of<f16>(s, f);
 }
 
-/// The queries, keys and values of an op: in one operand [n,3,a,d]; in [n,1,a,d] and [n,2,kv,d]; or
-/// in three, of which keys are [n,1,kv,d] and values [n,1,kv,e].
-AttentionShape shape_of(const CudaRequest& request, std::size_t first, std::size_t operands) {
+AttentionShape shape_of(const CudaRequest& request, const AttentionLayout& at) {
   const auto& params = request.params<AttentionParams>();
-  const Shape& q = request.input(first).shape;
-  const Shape& keys = operands == 1 ? q : request.input(first + 1).shape;
-  const Shape& values = request.input(first + operands - 1).shape;
   AttentionShape s = {};
-  const Tensor& of_keys = request.input(operands == 1 ? first : first + 1);
-  const AttentionParts parts =
-      attention_parts(request.context, params, request.input(first), of_keys);
-  s.queries = parts.queries;
-  s.keys = parts.keys;
-  s.batch = int(parts.keys.batch);
-  s.heads = int(q[2]);
-  s.depth = int(q[3]);
-  s.value_depth = int(values[3]);
-  s.groups = int(q[2] / keys[2]);
-  s.query_stride = q[1] * q[2] * q[3];
-  s.key_stride = keys[1] * keys[2] * keys[3];
-  s.value_stride = values[1] * values[2] * values[3];
-  s.y_stride = q[2] * values[3];
+  s.queries = at.queries;
+  s.keys = at.keys;
+  s.batch = int(at.batch);
+  s.heads = int(at.heads);
+  s.depth = int(at.depth);
+  s.value_depth = int(at.value_depth);
+  s.groups = int(at.groups);
+  s.query_stride = at.q.stride;
+  s.key_stride = at.k.stride;
+  s.value_stride = at.v.stride;
+  s.y_stride = at.heads * at.value_depth;
+  s.key_head_stride = int(at.k.head);
+  s.value_head_stride = int(at.v.head);
   s.scale = float(params.scale);
   s.causal = params.causal;
   s.window = int(params.window);
   s.soft_cap = float(params.soft_cap);
   s.chunks = params.chunks;
   s.alibi_heads = int(params.alibi_heads);
-  s.first_head = int(request.context.at[std::size_t(Axis::mp)]) * s.heads;
+  s.first_head = int(at.first_head);
   return s;
 }
 
-/// Where queries, keys and values start in one, two or three operands.
-struct Packed {
+/// Where queries, keys and values start in operands, of which the first is input `first` of the op.
+struct Starts {
   std::byte *q, *k, *v;
-  Packed(DeviceAddresses operands, const AttentionShape& s, std::int64_t element) {
-    const std::int64_t width = std::int64_t(s.key_heads()) * s.depth * element;
-    q = operands[0];
-    k = operands.size() == 1 ? q + width : operands[1];
-    v = operands.size() == 3 ? operands[2] : k + width;
+  Starts(DeviceAddresses operands, const AttentionLayout& at, std::size_t first,
+         std::int64_t element) {
+    const auto start = [&](const HeadsPlace& place) {
+      return operands[place.operand - first] + place.offset * element;
+    };
+    q = start(at.q);
+    k = start(at.k);
+    v = start(at.v);
   }
 };
 
@@ -265,14 +262,16 @@ void fast_attention(const CudaDevice& device, DType type, const AttentionShape& 
 
 CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
   const CudaDevice& device = request.device;
-  const AttentionShape s = shape_of(request, 0, request.op.inputs.size());
+  const AttentionLayout at =
+      attention_layout(request, request.params<AttentionParams>(), 0, request.op.inputs.size());
+  const AttentionShape s = shape_of(request, at);
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
   const bool fast = attention_is_fast(type, s);
   if (fast) prepare_fast_attention(type, s);
   prepare_plain_attention(type);  // also for addresses that tensor cores cannot read
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
-    const Packed from(in, s, element);
+    const Starts from(in, at, 0, element);
     AttentionData data = {};
     data.q = from.q;
     data.k = from.k;
@@ -291,7 +290,9 @@ CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
 CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::size_t operands = request.op.outputs.size();
-  const AttentionShape s = shape_of(request, 1, operands);
+  const AttentionLayout at =
+      attention_layout(request, request.params<AttentionParams>(), 1, operands);
+  const AttentionShape s = shape_of(request, at);
   const DType type = request.input(0).dtype;
   const std::int64_t element = bytes_of(type).count();
   const bool fast = attention_is_fast(type, s);
@@ -300,7 +301,7 @@ CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
   DeviceScratch scratch(request);
   float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.query_count());
   const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
-    const Packed from(in.subspan(1, operands), s, element), to(out, s, element);
+    const Starts from(in.subspan(1, operands), at, 1, element), to(out, at, 1, element);
     const std::size_t y = 1 + operands;
     AttentionData data = {};
     data.q = from.q;

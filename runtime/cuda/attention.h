@@ -13,14 +13,16 @@
 namespace plimsoll {
 
 /// Queries are [n, ., a, d], keys [n, ., kv, d] and values [n, ., kv, e] for b sequences. Strides
-/// are in elements from token to token. Queries and keys may be parts of the sequences, in the
-/// order of their positions (runtime/sequence_part.h), so what a query sees is a range of keys.
+/// are in elements from token to token, and from head to head. Queries and keys may be parts of the
+/// sequences, in the order of their positions (runtime/sequence_part.h), so what a query sees is a
+/// range of keys.
 struct AttentionShape {
   SequencePart queries, keys;
   /// `heads`: of queries; `groups`: queries per key head; `depth`: width of a head's query and key;
   /// `value_depth`: of its value
   int batch, heads, groups, depth, value_depth;
   std::int64_t query_stride, key_stride, value_stride, y_stride;
+  int key_head_stride, value_head_stride;
   float scale;
   bool causal;
   int window;      ///< of causal attention: the keys that a query sees, its own among them; 0: all
@@ -61,10 +63,10 @@ struct AttentionShape {
     return queries.row(sequence, query) * query_stride + std::int64_t(head) * depth;
   }
   __device__ std::int64_t key_at(int sequence, int key, int key_head) const {
-    return keys.row(sequence, key) * key_stride + std::int64_t(key_head) * depth;
+    return keys.row(sequence, key) * key_stride + std::int64_t(key_head) * key_head_stride;
   }
   __device__ std::int64_t value_at(int sequence, int key, int key_head) const {
-    return keys.row(sequence, key) * value_stride + std::int64_t(key_head) * value_depth;
+    return keys.row(sequence, key) * value_stride + std::int64_t(key_head) * value_head_stride;
   }
   __device__ std::int64_t y_at(int sequence, int query, int head) const {
     return queries.row(sequence, query) * y_stride + std::int64_t(head) * value_depth;

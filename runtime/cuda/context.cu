@@ -1,5 +1,6 @@
 // Ops between attention and the exchange of its operands, where ranks share sequences: copies of
 // parts and of heads, and the merge of attention over different keys.
+#include "runtime/attention_layout.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/reduce.h"
@@ -54,12 +55,12 @@ void with_word(bool wide, Start start) {
   }
 }
 
-std::int64_t row_bytes(const Tensor& part) { return bytes_of(part).count() / part.shape[0]; }
-
 template <bool kJoins>
-CudaKernelPointer prepare_parts(const CudaRequest& request, const Tensor& q, const Tensor& kv) {
+CudaKernelPointer prepare_parts(const CudaRequest& request, const Tensor& whole, const Tensor& a,
+                                const Tensor& b) {
   const CudaDevice& device = request.device;
-  const std::int64_t rows = q.shape[0], first = row_bytes(q), second = row_bytes(kv);
+  const std::int64_t rows = rows_of_parts(whole, a);
+  const std::int64_t first = bytes_of(a).count() / rows, second = bytes_of(b).count() / rows;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     std::byte* const joined = kJoins ? out[0] : in[0];
     const DeviceAddresses parts = kJoins ? in : out;
@@ -119,11 +120,11 @@ __global__ void merge(MergeShape s, const T* a, const float* of_a, const T* b, c
 }  // namespace
 
 CudaKernelPointer prepare_split_parts(const CudaRequest& request) {
-  return prepare_parts<false>(request, request.output(0), request.output(1));
+  return prepare_parts<false>(request, request.input(0), request.output(0), request.output(1));
 }
 
 CudaKernelPointer prepare_join_parts(const CudaRequest& request) {
-  return prepare_parts<true>(request, request.input(0), request.input(1));
+  return prepare_parts<true>(request, request.output(0), request.input(0), request.input(1));
 }
 
 CudaKernelPointer prepare_group_heads(const CudaRequest& request) {

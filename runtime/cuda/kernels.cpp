@@ -52,11 +52,12 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
     }
     case OpKind::flash_attention:
     case OpKind::flash_attention_backward: {
-      const std::size_t queries = op.kind == OpKind::flash_attention ? 0 : 1;
-      const std::size_t values =
-          op.kind == OpKind::flash_attention ? op.inputs.size() - 1 : op.inputs.size() - 3;
-      const std::int64_t value = shape(values)[3];
-      const std::int64_t width = value % 8 != 0 ? value : std::max(shape(queries)[3], value);
+      const bool backward = op.kind == OpKind::flash_attention_backward;
+      const std::size_t first = backward ? 1 : 0;
+      const std::size_t operands = op.inputs.size() - (backward ? 3 : 0);
+      const Shape& queries = shape(first);
+      const std::int64_t value = value_width(operands, queries, shape(first + operands - 1));
+      const std::int64_t width = value % 8 != 0 ? value : std::max(queries[3], value);
       if (width % 8 != 0 || width > kWidestHead) {
         return Verdict::no(
             fmt::format("flash attention of the cuda backend has heads of a multiple of 8 up to {} "

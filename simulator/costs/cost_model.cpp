@@ -158,13 +158,23 @@ std::optional<Estimate> CostModel::tiled_attention(const Op& op,
   const auto product = [&](const MatmulShape& shape, bool a, bool b, bool adds) {
     return matmuls_.at(shape, {a, b, adds, false, false, DType::f32}).time;
   };
-  const Seconds scores = product({1, rows, columns, depth}, false, true, false);
-  const Seconds to_queries = product({1, rows, depth, columns}, false, false, true);
-  const Seconds to_keys = product({1, columns, depth, rows}, true, false, true);
+  const Tensor& y = tensors[(backward ? op.inputs : op.outputs)[0].index()];  // or dy
+  const std::int64_t value_depth = elements(y.shape) / (q[0] * q[2]);
+  // Products over the columns of queries and keys; for values, over theirs.
+  const auto scores = [&](std::int64_t width) {
+    return product({1, rows, columns, width}, false, true, false);
+  };
+  const auto to_rows = [&](std::int64_t width) {
+    return product({1, rows, width, columns}, false, false, true);
+  };
+  const auto to_keys = [&](std::int64_t width) {
+    return product({1, columns, width, rows}, true, false, true);
+  };
   const Bytes moved = 2 * rows * columns * bytes_of(DType::f32);
   const Seconds weights = at_row(softmax->second, columns, moved).time;
-  const Seconds tile = backward ? 4.0 * scores + 2.0 * weights + to_queries + 2.0 * to_keys
-                                : scores + weights + to_queries;
+  const Seconds tile = backward ? 2.0 * (scores(depth) + scores(value_depth)) + 2.0 * weights +
+                                      to_rows(depth) + (to_keys(depth) + to_keys(value_depth))
+                                : scores(depth) + weights + to_rows(value_depth);
   const double edges = double(rows + columns) / (2 * double(sequence));  // cut by the diagonal
   const double seen = params.causal ? std::min(1.0, 0.5 * share_in_window(params) + edges) : 1.0;
   const double tiles = double(q[0] * q[2] * sequence) / double(rows * columns) * seen;

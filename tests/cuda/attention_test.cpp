@@ -119,12 +119,18 @@ TEST(FlashAttention, OverPartsOfSequencesIsTheWhole) {
     std::int64_t ranks;
     AttentionSizes sizes;
   };
-  for (const Parts& parts : {Parts{ContextExchange::ring, 2, {2, 12, 4, 2, 8}},
-                             Parts{ContextExchange::ring, 3, {1, 300, 2, 1, 64}},
-                             Parts{ContextExchange::all_gather, 2, {2, 24, 4, 2, 8, true, 5}},
-                             Parts{ContextExchange::all_gather, 2, {1, 300, 2, 1, 64}},
-                             Parts{ContextExchange::all_to_all, 2, {2, 24, 8, 4, 8}},
-                             Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 64}}}) {
+  for (const Parts& parts :
+       {Parts{ContextExchange::ring, 2, {2, 12, 4, 2, 8}},
+        Parts{ContextExchange::ring, 3, {1, 300, 2, 1, 64}},
+        Parts{ContextExchange::all_gather, 2, {2, 24, 4, 2, 8, true, 5}},
+        Parts{ContextExchange::all_gather, 2, {1, 300, 2, 1, 64}},
+        Parts{ContextExchange::all_to_all, 2, {2, 24, 8, 4, 8}},
+        Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 64}},
+        Parts{ContextExchange::ring, 2, {1, 300, 2, 2, 192, true, 0, false, 128}},
+        Parts{ContextExchange::all_gather, 3, {2, 24, 2, 2, 16, true, 0, false, 8}},
+        Parts{ContextExchange::all_to_all, 2, {1, 300, 2, 2, 136, true, 0, false, 72}},
+        Parts{ContextExchange::ring, 2, with_alibi({2, 24, 4, 2, 8})},
+        Parts{ContextExchange::all_to_all, 2, with_alibi({2, 24, 8, 4, 8})}}) {
     SCOPED_TRACE(kContextExchanges[std::size_t(parts.exchange)]);
     for (const DType type : {DType::f32, DType::bf16}) {
       expect_parts_make_the_whole(*make_cuda_backend(0), parts.exchange, parts.ranks, parts.sizes,

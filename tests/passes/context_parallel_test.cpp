@@ -1,10 +1,12 @@
 // Context parallelism: what ranks that share sequences keep, send and compute, by formulas from the
 // sizes; n tokens of a micro-batch, h hidden, f of the feed-forward layer, a heads of d, kv of them
-// of keys and values, c = cp.
+// of keys and values, c = cp. Values of latent attention have e columns in each head.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "graph/step_flops.h"
 #include "graph/traffic.h"
 #include "passes/cut/cut_blocks.h"
@@ -34,6 +36,19 @@ Job llama(std::int64_t kv_heads = a) {
   return job;
 }
 
+constexpr std::int64_t kRope = 8, e = 16;
+constexpr const char* kExchanges[] = {"ring", "all_gather", "all_to_all"};
+
+Job latent() {
+  Job job = llama();
+  job.latent = Latent{48, 32, d - kRope, kRope, e};
+  return job;
+}
+
+std::string shared(std::int64_t ranks, const std::string& exchange) {
+  return "cp=" + std::to_string(ranks) + ",context_exchange=" + exchange;
+}
+
 Strategy fields(const std::string& text) {
   Strategy strategy = parse_strategy(text);
   strategy.micro_batch = kMicroBatch;
@@ -46,15 +61,15 @@ std::vector<Program> programs(const std::string& text, Job job = llama(),
   job.global_batch = kMicroBatch * kMicroBatches * strategy.dp * strategy.sharding_degree;
   return lower({job, strategy, framework_by_name(framework)});
 }
-Program program(const std::string& text, Job job = llama()) {
-  return programs(text, std::move(job)).front();
+Program program(const std::string& text, Job job = llama(), const char* framework = "megatron-lm") {
+  return programs(text, std::move(job), framework).front();
 }
 
 /// Bytes of one layer between its forward and its backward: its bundle and its input.
-std::int64_t kept(const std::string& text) {
-  const Job job = llama();
+std::int64_t kept(const std::string& text, const Job& job = llama(),
+                  const char* framework = "megatron-lm") {
   const Strategy strategy = fields(text);
-  const Graph graph = lower_graph({job, strategy, framework_by_name("megatron-lm")});
+  const Graph graph = lower_graph({job, strategy, framework_by_name(framework)});
   const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy));
   std::int64_t total = 0;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
@@ -115,6 +130,82 @@ TEST(ContextParallel, HeadsAreExchangedForTokens) {
     EXPECT_EQ(sent(of, OpKind::all_to_all, kContext),
               kLayers * kMicroBatches * payload * (c - 1) / c);
   }
+}
+
+TEST(ContextParallel, KeysAndValuesOfUnequalWidthsTravelTogether) {
+  const std::int64_t steps = kLayers * kMicroBatches;
+  for (const std::int64_t c : {2, 4}) {
+    const auto sends = [&](const char* exchange, OpKind kind) {
+      return sent(program(shared(c, exchange), latent()), kind, kContext);
+    };
+    const std::int64_t column = n / c * a * 2;  // bytes of one of each head
+    EXPECT_EQ(sends("ring", OpKind::ring_shift), steps * 3 * (c - 1) * column * (d + e));
+    EXPECT_EQ(sends("all_gather", OpKind::all_gather) + sends("all_gather", OpKind::reduce_scatter),
+              sends("ring", OpKind::ring_shift));
+    // q, k, v and the output forward, their gradients backward.
+    EXPECT_EQ(sends("all_to_all", OpKind::all_to_all),
+              steps * 2 * column * (d + d + e + e) * (c - 1) / c);
+  }
+}
+
+TEST(ContextParallel, ARankOfLatentAttentionKeepsAndComputesItsShare) {
+  const std::int64_t whole = kept("mp=1", latent());
+  for (const std::int64_t c : {2, 4}) {
+    EXPECT_EQ(kept(shared(c, "ring"), latent()), whole / c);
+    EXPECT_EQ(kept(shared(c, "all_gather"), latent()), whole / c);
+    EXPECT_EQ(kept(shared(c, "all_to_all"), latent()), whole / c + 2 * n * a * e / c);
+  }
+  const PhaseFlops flops = step_flops(program("mp=1", latent()));
+  for (const char* exchange : kExchanges) {
+    const PhaseFlops part = step_flops(program(shared(2, exchange), latent()));
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      EXPECT_EQ(2 * part[phase].value(), flops[phase].value()) << exchange << phase;
+  }
+}
+
+const std::string kRepeats = ",recompute=modules,recompute_modules=latent_up_projection";
+
+/// A ring's backward begins with the keys and values that came last, and those of all tokens are
+/// what an exchange gave. Neither is what the up-projections of a rank give.
+TEST(ContextParallel, UpProjectionsDropWhatBackwardReadsOfThem) {
+  const auto dropped = [](const char* exchange, const char* framework) {
+    const std::string text = shared(2, exchange);
+    return kept(text, latent(), framework) - kept(text + kRepeats, latent(), framework);
+  };
+  EXPECT_EQ(dropped("ring", "bundled"), n / 2 * 2 * a * d);
+  EXPECT_EQ(dropped("all_gather", "bundled"), n / 2 * 2 * (a * (2 * d + e) - kRope));
+  EXPECT_EQ(dropped("all_to_all", "bundled"), 0);
+  // The whole function is repeated, so the turned part of keys is kept.
+  EXPECT_EQ(dropped("ring", "megatron-lm"), n / 2 * 2 * (a * d - kRope));
+}
+
+TEST(ContextParallel, UpProjectionsAreRepeatedAsFrameworksDo) {
+  const auto products = [](const char* exchange, const char* framework) {
+    const Program of = program(shared(2, exchange) + kRepeats, latent(), framework);
+    const auto found = std::ranges::find(of.routines, "layer.backward", &Routine::name);
+    INVARIANT(found != of.routines.end(), "the program has layers");
+    return std::ranges::count_if(found->ops, [](const Op& op) {
+      return op.kind == OpKind::matmul && op.phase == Phase::recompute;
+    });
+  };
+  EXPECT_EQ(products("ring", "bundled"), 1);
+  EXPECT_EQ(products("ring", "megatron-lm"), 2);
+  EXPECT_EQ(products("all_gather", "bundled"), 2);
+  EXPECT_EQ(products("all_to_all", "bundled"), 0);
+}
+
+TEST(ContextParallel, FrameworksHaveSomeExchangesForLatentAttention) {
+  const auto reason = [](const char* framework, const char* exchange) {
+    return legal(framework_by_name(framework), latent(), fields(shared(2, exchange))).reason();
+  };
+  EXPECT_EQ(reason("megatron-lm", "ring"), "");
+  EXPECT_TRUE(reason("megatron-lm", "all_to_all")
+                  .starts_with("context_exchange is all_to_all; megatron-lm shares sequences of "
+                               "latent attention otherwise (Transformer Engine"));
+  EXPECT_TRUE(reason("deepspeed", "all_to_all")
+                  .starts_with("cp is 2; deepspeed has whole sequences of latent attention on each "
+                               "rank (DeepSpeed"));
+  for (const char* exchange : kExchanges) EXPECT_EQ(reason("bundled", exchange), "");
 }
 
 /// Normed queries and keys have linear layers of their own. Keys and values travel together still.

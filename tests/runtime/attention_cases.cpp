@@ -29,6 +29,11 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
     const Shape value = {tokens, 1, z.key_heads, value_depth};
     inputs = {normal("q", q, 1), normal("k", key, 2), normal("v", value, 4)};
     gradients = {blank("dq", q), blank("dk", key), blank("dv", value)};
+  } else if (z.value_depth > 0) {
+    const Shape q = {tokens, 1, z.heads, z.depth};
+    const Shape kv = {tokens, 1, z.key_heads, z.depth + value_depth};
+    inputs = {normal("q", q, 1), normal("kv", kv, 2)};
+    gradients = {blank("dq", q), blank("dkv", kv)};
   } else if (z.heads == z.key_heads) {
     const Shape qkv = {tokens, 3, z.heads, z.depth};
     inputs = {normal("qkv", qkv, 1)};
@@ -75,6 +80,10 @@ std::vector<OpCase> attention_cases() {
            {1, 140, 2, 2, 192, true, 0, true, 128},
            {1, 70, 2, 1, 136, true, 30, true, 72},
            {1, 21, 2, 1, 16, true, 6, true, 24},
+           {1, 140, 2, 2, 192, true, 0, false, 128},
+           {1, 70, 2, 1, 136, true, 30, false, 72},
+           {2, 21, 4, 2, 16, true, 0, false, 8},
+           {1, 5, 2, 2, 8, true, 0, false, 24},
            {2, 19, 2, 1, 64, true, 0, false, 0, 1.5},
            {1, 300, 2, 1, 64, true, 70, false, 0, 0, true},
            {1, 23, 2, 2, 136, true, 7, false, 0, 0, true},

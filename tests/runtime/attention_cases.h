@@ -11,13 +11,20 @@ namespace plimsoll {
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_heads, depth;
   bool causal = true;
-  std::int64_t window = 0;       ///< keys that a query sees; 0: all before it
-  bool apart = false;            ///< keys and values are operands of their own
-  std::int64_t value_depth = 0;  ///< of those that are apart; 0: as keys
+  std::int64_t window = 0;  ///< keys that a query sees; 0: all before it
+  bool apart = false;       ///< keys and values are operands of their own
+  /// The width of values that are apart, or else lie beside the key in each head; 0: as keys.
+  std::int64_t value_depth = 0;
   double soft_cap = 0;
   bool chunks = false;  ///< of the window's length
   std::int64_t alibi_heads = 0;
 };
+
+/// Sizes with ALiBi over all heads.
+inline AttentionSizes with_alibi(AttentionSizes sizes) {
+  sizes.alibi_heads = sizes.heads;
+  return sizes;
+}
 
 /// Forward, then backward fed with what the reference makes of it. Of one packed operand where
 /// there are as many key heads as heads, else of two.

@@ -83,53 +83,56 @@ class Ranks {
 
   void ring() {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const Numbers q = rows_of(q_, width(), rows_[rank]), dy = rows_of(dy_, width(), rows_[rank]);
+      const Numbers q = rows_of(q_, width(), rows_[rank]),
+                    dy = rows_of(dy_, y_width(), rows_[rank]);
       const auto keys = [&](std::size_t round) { return (rank + ranks_ - round) % ranks_; };
       Output merged;
       for (std::size_t round = 0; round < ranks_; ++round) {
         const Output part = forward(rank, params(1, round), q,
-                                    rows_of(kv_, 2 * key_width(), rows_[keys(round)]), z_.heads);
+                                    rows_of(kv_, pair_width(), rows_[keys(round)]), z_.heads);
         merged = round == 0 ? part : merge(merged, part);
       }
-      add_rows(merged.y, width(), rows_[rank], y_);
+      add_rows(merged.y, y_width(), rows_[rank], y_);
       for (std::size_t round = ranks_; round-- > 0;) {
         const std::vector<std::size_t>& rows = rows_[keys(round)];
         const Gradients part = backward(rank, params(1, round), dy, q,
-                                        rows_of(kv_, 2 * key_width(), rows), merged, z_.heads);
+                                        rows_of(kv_, pair_width(), rows), merged, z_.heads);
         add_rows(part.dq, width(), rows_[rank], dq_);
-        add_rows(part.dkv, 2 * key_width(), rows, dkv_);
+        add_rows(part.dkv, pair_width(), rows, dkv_);
       }
     }
   }
 
   void all_gather() {
-    const Numbers kv = rows_of(kv_, 2 * key_width(), all_);
+    const Numbers kv = rows_of(kv_, pair_width(), all_);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const Numbers q = rows_of(q_, width(), rows_[rank]), dy = rows_of(dy_, width(), rows_[rank]);
+      const Numbers q = rows_of(q_, width(), rows_[rank]),
+                    dy = rows_of(dy_, y_width(), rows_[rank]);
       const AttentionParams all = params(std::int64_t(ranks_), 0);
       const Output output = forward(rank, all, q, kv, z_.heads);
-      add_rows(output.y, width(), rows_[rank], y_);
+      add_rows(output.y, y_width(), rows_[rank], y_);
       const Gradients part = backward(rank, all, dy, q, kv, output, z_.heads);
       add_rows(part.dq, width(), rows_[rank], dq_);
-      add_rows(part.dkv, 2 * key_width(), all_, dkv_);
+      add_rows(part.dkv, pair_width(), all_, dkv_);
     }
   }
 
   void all_to_all() {
-    const std::size_t own = width() / ranks_, own_keys = key_width() / ranks_;
+    const std::size_t own = width() / ranks_, own_y = y_width() / ranks_;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       const std::vector<std::size_t> queries = rows_of_part(all_, ranks_, rank);
-      std::vector<std::size_t> keys;  // of the halves of each row: keys, then values
+      std::vector<std::size_t> keys;  // of the parts of each row: keys, then values; or both
       for (const std::size_t row : all_) {
-        keys.push_back(2 * row * ranks_ + rank);
-        keys.push_back((2 * row + 1) * ranks_ + rank);
+        for (std::size_t part = 0; part < parts(); ++part)
+          keys.push_back((parts() * row + part) * ranks_ + rank);
       }
-      const Numbers q = rows_of(q_, own, queries), dy = rows_of(dy_, own, queries);
+      const std::size_t own_keys = pair_width() / parts() / ranks_;
+      const Numbers q = rows_of(q_, own, queries), dy = rows_of(dy_, own_y, queries);
       const Numbers kv = rows_of(kv_, own_keys, keys);
       const AttentionParams all = params(std::int64_t(ranks_), 0);
       const std::int64_t heads = z_.heads / std::int64_t(ranks_);
       const Output output = forward(rank, all, q, kv, heads);
-      add_rows(output.y, own, queries, y_);
+      add_rows(output.y, own_y, queries, y_);
       const Gradients part = backward(rank, all, dy, q, kv, output, heads);
       add_rows(part.dq, own, queries, dq_);
       add_rows(part.dkv, own_keys, keys, dkv_);
@@ -152,13 +155,18 @@ class Ranks {
   };
 
   std::size_t width() const { return std::size_t(z_.heads * z_.depth); }
-  std::size_t key_width() const { return std::size_t(z_.key_heads * z_.depth); }
+  /// Columns of a head's value.
+  std::int64_t value() const { return z_.value_depth > 0 ? z_.value_depth : z_.depth; }
+  std::size_t y_width() const { return std::size_t(z_.heads * value()); }
+  std::size_t pair_width() const { return std::size_t(z_.key_heads * (z_.depth + value())); }
+  std::size_t parts() const { return z_.value_depth > 0 ? 1 : 2; }  // of keys with values
 
   AttentionParams params(std::int64_t key_ranks, std::size_t round) const {
     AttentionParams made{.scale = 1 / std::sqrt(double(z_.depth))};
     made.sequence = z_.sequence / std::int64_t(ranks_) * key_ranks;
     made.causal = z_.causal;
     made.window = z_.window;
+    made.alibi_heads = z_.alibi_heads;
     made.key_ranks = key_ranks;
     made.round = std::int64_t(round);
     return made;
@@ -185,10 +193,11 @@ class Ranks {
   Shapes shapes(const Numbers& q, const Numbers& kv, std::int64_t heads) const {
     const std::int64_t key_heads = heads * z_.key_heads / z_.heads;
     const std::int64_t tokens = std::int64_t(q.size()) / (heads * z_.depth);
-    const std::int64_t keys = std::int64_t(kv.size()) / (2 * key_heads * z_.depth);
+    const std::int64_t keys = std::int64_t(kv.size()) / (key_heads * (z_.depth + value()));
+    const bool beside = parts() == 1;
     return {{tokens, 1, heads, z_.depth},
-            {keys, 2, key_heads, z_.depth},
-            {tokens, heads * z_.depth},
+            {keys, std::int64_t(parts()), key_heads, beside ? z_.depth + value() : z_.depth},
+            {tokens, heads * value()},
             {z_.batch, heads, tokens / z_.batch}};
   }
 
@@ -216,8 +225,8 @@ class Ranks {
   }
 
   Output merge(const Output& a, const Output& b) const {
-    const std::int64_t tokens = std::int64_t(a.y.size() / width());
-    const Shape y = {tokens, std::int64_t(width())};
+    const std::int64_t tokens = std::int64_t(a.y.size() / y_width());
+    const Shape y = {tokens, std::int64_t(y_width())};
     const Shape sums = {z_.batch, z_.heads, tokens / z_.batch};
     const OpCase c =
         make_case("merge", OpKind::merge_attention, {},

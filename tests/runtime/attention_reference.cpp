@@ -53,7 +53,8 @@ class Heads {
         heads(o.in_dim(first_, 2)),
         key_heads(operands_ == 1 ? heads : o.in_dim(first_ + 1, 2)),
         depth(o.in_dim(first_, 3)),
-        value_depth(o.in_dim(first_ + operands_ - 1, 3)) {
+        beside_(operands_ == 2 && o.in_dim(first_ + 1, 1) == 1),
+        value_depth(o.in_dim(first_ + operands_ - 1, 3) - (beside_ ? depth : 0)) {
     const auto& params = o.params<AttentionParams>();
     const std::size_t key_rows = o.in_dim(operands_ == 1 ? first_ : first_ + 1, 0);
     const std::size_t query_rows = o.in_dim(first_, 0);
@@ -62,6 +63,10 @@ class Heads {
     const bool all = params.key_ranks > 1;
     const std::int64_t of_keys = all ? kAllRanks : (own + ranks - params.round) % ranks;
     const std::int64_t of_queries = all && query_rows == key_rows ? kAllRanks : own;
+    // Ranks that have all queries have some of the heads.
+    const bool of_some = ranks > 1 && of_queries == kAllRanks;
+    const auto mp = std::size_t(o.c.at[std::size_t(Axis::mp)]);
+    first_head = (of_some ? mp * std::size_t(ranks) + std::size_t(own) : mp) * heads;
     queries = tokens_of(query_rows, batch, std::size_t(ranks), of_queries);
     keys = tokens_of(key_rows, batch, std::size_t(ranks), of_keys);
   }
@@ -71,6 +76,8 @@ class Heads {
   }
   /// Part 0: keys, 1: values.
   std::size_t key(std::size_t part, std::size_t token, std::size_t head, std::size_t i) const {
+    if (beside_)
+      return (token * key_heads + head) * (depth + value_depth) + (part == 0 ? 0 : depth) + i;
     if (operands_ == 3) return (token * key_heads + head) * (part == 0 ? depth : value_depth) + i;
     const std::size_t parts = operands_ == 1 ? 3 : 2, before = operands_ == 1 ? 1 : 0;
     return ((token * parts + before + part) * key_heads + head) * depth + i;
@@ -91,7 +98,13 @@ class Heads {
   std::size_t first_, operands_;
 
  public:
-  std::size_t heads, key_heads, depth, value_depth;
+  std::size_t heads, key_heads, depth;
+
+ private:
+  bool beside_;  ///< the value of each head lies behind its key
+
+ public:
+  std::size_t value_depth, first_head = 0;
   std::vector<std::vector<Token>> queries, keys;  ///< by sequence
 };
 
@@ -121,8 +134,8 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
           if (params.soft_cap > 0) score = params.soft_cap * std::tanh(score / params.soft_cap);
           if (params.alibi_heads > 0) {
             const auto heads = std::size_t(params.alibi_heads);
-            const std::size_t head = std::size_t(o.c.at[std::size_t(Axis::mp)]) * h.heads + a;
-            score -= alibi_slope_by_hand(head, heads) * double(from.position - to.position);
+            score -=
+                alibi_slope_by_hand(h.first_head + a, heads) * double(from.position - to.position);
           }
           visit(from.row, a, to.row, group, h.statistic(b, a, i), score);
         }

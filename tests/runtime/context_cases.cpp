@@ -21,6 +21,12 @@ void add_parts(Cases& cases, const OpSizes& z) {
   const Shape k = {z.tokens(), 1, z.heads, z.depth};
   cases.push_back(make_case("join_parts/keys_values", OpKind::join_parts, {},
                             {normal("k", k, 1), normal("v", k, 2)}, {blank("kv", kv)}));
+  const Shape v = {z.tokens(), 1, z.heads, z.depth / 2};
+  const Shape beside = {z.tokens(), 1, z.heads, z.depth + z.depth / 2};
+  cases.push_back(make_case("split_parts/columns", OpKind::split_parts, {},
+                            {normal("kv", beside, 1)}, {blank("k", k), blank("v", v)}));
+  cases.push_back(make_case("join_parts/columns", OpKind::join_parts, {},
+                            {normal("k", k, 1), normal("v", v, 2)}, {blank("kv", beside)}));
 }
 
 void add_groups(Cases& cases, const OpSizes& z) {
@@ -59,11 +65,14 @@ void add_merge(Cases& cases, const OpSizes& z) {
                             {blank("merged", y), blank("merged_sums", sums)}));
 }
 
-/// visit(index in the packed tensor, which part, index in the part)
+/// visit(index in the packed tensor, which part, index in the part). The first part has so many of
+/// the parts, or columns of each head.
 template <class Visit>
 void for_each_part(const Shape& packed, std::size_t of_first, Visit visit) {
-  const auto width = std::size_t(packed[2] * packed[3]), parts = std::size_t(packed[1]);
-  for (std::size_t n = 0; n < std::size_t(packed[0]); ++n) {
+  const bool columns = packed[1] == 1;
+  const auto width = std::size_t(columns ? 1 : packed[2] * packed[3]);
+  const auto parts = std::size_t(columns ? packed[3] : packed[1]);
+  for (std::size_t n = 0; n < std::size_t(columns ? packed[0] * packed[2] : packed[0]); ++n) {
     for (std::size_t part = 0; part < parts; ++part) {
       const bool second = part >= of_first;
       const std::size_t row =
@@ -74,18 +83,21 @@ void for_each_part(const Shape& packed, std::size_t of_first, Visit visit) {
   }
 }
 
+/// The dimension along which parts of such a whole lie.
+std::size_t dim_of_parts(const Shape& packed) { return packed[1] == 1 ? 3 : 1; }
+
 void split_parts(const Operands& o) {
-  for_each_part(o.c.input(0).shape, o.out_dim(0, 1),
-                [&](std::size_t packed, bool second, std::size_t i) {
-                  o.out(second ? 1 : 0)[i] = o.in(0)[packed];
-                });
+  const Shape& packed = o.c.input(0).shape;
+  for_each_part(
+      packed, o.out_dim(0, dim_of_parts(packed)),
+      [&](std::size_t at, bool second, std::size_t i) { o.out(second ? 1 : 0)[i] = o.in(0)[at]; });
 }
 
 void join_parts(const Operands& o) {
-  for_each_part(o.c.output(0).shape, o.in_dim(0, 1),
-                [&](std::size_t packed, bool second, std::size_t i) {
-                  o.out(0)[packed] = o.in(second ? 1 : 0)[i];
-                });
+  const Shape& packed = o.c.output(0).shape;
+  for_each_part(
+      packed, o.in_dim(0, dim_of_parts(packed)),
+      [&](std::size_t at, bool second, std::size_t i) { o.out(0)[at] = o.in(second ? 1 : 0)[i]; });
 }
 
 /// Element (rank, row, i) of the grouped tensor is element (row, rank, i) of the plain one.

@@ -37,7 +37,8 @@ TEST_P(AttentionParts, TogetherAreTheWhole) {
   }
 }
 
-// Chunks within a tile, and of several tiles; more sequences than one; windows.
+// Chunks within a tile, and of several tiles; more sequences than one; windows; values of a width
+// of their own; ALiBi.
 INSTANTIATE_TEST_SUITE_P(
     Table, AttentionParts,
     testing::Values(Parts{ContextExchange::ring, 2, {2, 12, 4, 2, 8}},
@@ -49,7 +50,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Parts{ContextExchange::all_gather, 2, {1, 300, 2, 1, 16, true, 170}},
                     Parts{ContextExchange::all_to_all, 2, {2, 12, 8, 2, 8}},
                     Parts{ContextExchange::all_to_all, 2, {2, 24, 8, 4, 8, true, 5}},
-                    Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 16}}));
+                    Parts{ContextExchange::all_to_all, 2, {1, 300, 4, 2, 16}},
+                    Parts{ContextExchange::ring, 3, {2, 24, 3, 3, 12, true, 0, false, 8}},
+                    Parts{ContextExchange::ring, 2, {1, 300, 2, 2, 16, true, 0, false, 24}},
+                    Parts{ContextExchange::all_gather, 2, {2, 24, 2, 2, 6, true, 5, false, 3}},
+                    Parts{ContextExchange::all_to_all, 3, {2, 24, 6, 6, 12, true, 0, false, 8}},
+                    Parts{ContextExchange::ring, 3, with_alibi({2, 24, 4, 2, 8})},
+                    Parts{ContextExchange::all_gather, 2, with_alibi({1, 300, 6, 3, 8})},
+                    Parts{ContextExchange::all_to_all, 2, with_alibi({2, 24, 8, 4, 8})},
+                    Parts{ContextExchange::all_to_all, 3,
+                          with_alibi({2, 24, 6, 6, 8, true, 0, false, 4})}));
 
 }  // namespace
 }  // namespace plimsoll

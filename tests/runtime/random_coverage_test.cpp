@@ -160,6 +160,20 @@ TEST(RandomCoverage, EveryKindOfJobIsDrawn) {
   for (const auto& [name, found] : flags) EXPECT_EQ(found.size(), 2u) << name;
 }
 
+TEST(RandomCoverage, EveryKindOfAttentionIsSharedInAllForms) {
+  std::map<std::string, std::set<ContextExchange>> forms;
+  for (std::uint64_t seed = 1; seed <= kFixedDraws; ++seed) {
+    const Draw drawn = draw(seed);
+    if (drawn.strategy.cp == 1) continue;
+    const ContextExchange exchange = drawn.strategy.context_exchange;
+    forms["all"].insert(exchange);
+    if (drawn.job.latent) forms["latent attention"].insert(exchange);
+    if (drawn.job.alibi) forms["ALiBi"].insert(exchange);
+  }
+  EXPECT_EQ(forms.size(), 3u);
+  for (const auto& [name, found] : forms) EXPECT_EQ(found.size(), 3u) << name;
+}
+
 TEST(RandomCoverage, EveryKindOfClusterIsDrawn) {
   std::map<std::string, std::set<bool>> flags;
   std::set<std::int64_t> devices_per_node;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/batch_place.h"
+#include "runtime/attention_layout.h"
 #include "runtime/cpu/kernels.h"
 
 namespace plimsoll {
@@ -16,46 +16,16 @@ struct RowRange {
   std::int64_t count() const { return end - begin; }
 };
 
-/// PartPlace says where the rows of one operand [n,parts,heads,depth] are, for one of its parts.
-struct PartPlace {
-  std::size_t operand;          ///< index of the input or output
-  std::int64_t stride, offset;  ///< elements from token to token; of the part
-};
-
-/// AttentionOperands has the queries, keys and values of an op, packed in one, two or three
-/// operands.
-struct AttentionOperands {
-  SequencePart queries, keys;
-  std::int64_t batch, heads, groups, depth;
-  std::int64_t value_depth;  ///< columns of a head's value
-  std::int64_t first_head;   ///< of this rank, among those of the model
+/// AttentionOperands has the layout of queries, keys and values of an op, and which see which.
+struct AttentionOperands : AttentionLayout {
   DType type;
-  PartPlace q, k, v;
   AttentionParams params;
 
   AttentionOperands(const KernelRequest& request, std::size_t first, std::size_t operands)
-      : params(request.params<AttentionParams>()) {
-    const Shape& q_shape = request.input(first).shape;
-    const Shape& k_shape = operands == 1 ? q_shape : request.input(first + 1).shape;
-    type = request.input(first).dtype;
-    heads = q_shape[2];
-    depth = q_shape[3];
-    value_depth = request.input(first + operands - 1).shape[3];
-    first_head = request.context.at[std::size_t(Axis::mp)] * heads;
-    groups = heads / k_shape[2];
-    batch = k_shape[0] / params.sequence;
-    const std::int64_t query_width = heads * depth, key_width = k_shape[2] * depth;
-    q = {first, q_shape[1] * query_width, 0};
-    const std::int64_t parts = k_shape[1];
-    k = {operands == 1 ? first : first + 1, parts * key_width, operands == 1 ? query_width : 0};
-    v = operands == 3 ? PartPlace{first + 2, k_shape[2] * value_depth, 0}
-                      : PartPlace{k.operand, k.stride, k.offset + key_width};
-    const Tensor& of_keys = request.input(operands == 1 ? first : first + 1);
-    const AttentionParts parts_of =
-        attention_parts(request.context, params, request.input(first), of_keys);
-    queries = parts_of.queries;
-    keys = parts_of.keys;
-  }
+      : AttentionLayout(
+            attention_layout(request, request.params<AttentionParams>(), first, operands)),
+        type(request.input(first).dtype),
+        params(request.params<AttentionParams>()) {}
 
   /// Returns the keys that the queries of a range see.
   RowRange keys_of(RowRange range) const {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/attention_layout.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
@@ -13,10 +14,15 @@ namespace plimsoll {
 
 namespace {
 
-/// Bytes of a row of each part of [n,parts,a,d].
-std::size_t part_bytes(const Tensor& part) {
-  return std::size_t(bytes_of(part).count() / part.shape[0]);
-}
+/// Two parts lie side by side in so many rows of a whole, each with so many bytes of a row.
+struct PartRows {
+  std::int64_t rows;
+  std::size_t first, second;
+  PartRows(const Tensor& whole, const Tensor& a, const Tensor& b)
+      : rows(rows_of_parts(whole, a)),
+        first(std::size_t(bytes_of(a).count() / rows)),
+        second(std::size_t(bytes_of(b).count() / rows)) {}
+};
 
 /// [n,p,a,d] and [ranks,n,p,a/ranks,d]: so many runs of heads of one rank, which have so many
 /// bytes.
@@ -46,23 +52,23 @@ PLIMSOLL_VECTORIZE void blend(const float* a, float of_a, const float* b, float 
 }  // namespace
 
 KernelPointer prepare_split_parts(const KernelRequest& request) {
-  const std::int64_t tokens = request.input(0).shape[0];
-  const std::size_t q = part_bytes(request.output(0)), kv = part_bytes(request.output(1));
+  const PartRows parts(request.input(0), request.output(0), request.output(1));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < std::size_t(tokens); ++i) {
-      std::memcpy(out[0] + i * q, in[0] + i * (q + kv), q);
-      std::memcpy(out[1] + i * kv, in[0] + i * (q + kv) + q, kv);
+    for (std::size_t i = 0; i < std::size_t(parts.rows); ++i) {
+      const std::byte* const whole = in[0] + i * (parts.first + parts.second);
+      std::memcpy(out[0] + i * parts.first, whole, parts.first);
+      std::memcpy(out[1] + i * parts.second, whole + parts.first, parts.second);
     }
   });
 }
 
 KernelPointer prepare_join_parts(const KernelRequest& request) {
-  const std::int64_t tokens = request.output(0).shape[0];
-  const std::size_t q = part_bytes(request.input(0)), kv = part_bytes(request.input(1));
+  const PartRows parts(request.output(0), request.input(0), request.input(1));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < std::size_t(tokens); ++i) {
-      std::memcpy(out[0] + i * (q + kv), in[0] + i * q, q);
-      std::memcpy(out[0] + i * (q + kv) + q, in[1] + i * kv, kv);
+    for (std::size_t i = 0; i < std::size_t(parts.rows); ++i) {
+      std::byte* const whole = out[0] + i * (parts.first + parts.second);
+      std::memcpy(whole, in[0] + i * parts.first, parts.first);
+      std::memcpy(whole + parts.first, in[1] + i * parts.second, parts.second);
     }
   });
 }

@@ -102,20 +102,20 @@ struct Tile {
   void clear() const { std::fill_n(values, rows * depth, 0.0f); }
 
   /// Loads the rows of `range` and fills up with zeros.
-  void load(const std::byte* base, DType type, const PartPlace& place, const SequencePart& part,
+  void load(const std::byte* base, DType type, const HeadsPlace& place, const SequencePart& part,
             std::int64_t batch, std::int64_t head, RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
       const std::int64_t at =
-          part.row(batch, range.begin + i) * place.stride + place.offset + head * depth;
+          part.row(batch, range.begin + i) * place.stride + place.offset + head * place.head;
       to_f32(type, base + at * element_bytes(type), row(i), depth);
     }
     std::fill(row(range.count()), row(rows), 0.0f);
   }
-  void store(std::byte* base, DType type, const PartPlace& place, const SequencePart& part,
+  void store(std::byte* base, DType type, const HeadsPlace& place, const SequencePart& part,
              std::int64_t batch, std::int64_t head, RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
       const std::int64_t at =
-          part.row(batch, range.begin + i) * place.stride + place.offset + head * depth;
+          part.row(batch, range.begin + i) * place.stride + place.offset + head * place.head;
       from_f32(type, row(i), base + at * element_bytes(type), depth);
     }
   }
@@ -248,7 +248,7 @@ class FlashAttention final : public Kernel {
       if (sum_[i] > 0) multiply(y_.row(i), 1 / sum_[i], s.value_depth);
       sums[i] = sum_[i] > 0 ? most_[i] + std::log(sum_[i]) : kUnseen;
     }
-    const PartPlace to{0, s.heads * s.value_depth, 0};
+    const HeadsPlace to{0, s.heads * s.value_depth, s.value_depth, 0};
     y_.store(out[0], s.type, to, s.queries, batch, head, tile);
   }
 
@@ -354,7 +354,7 @@ class FlashAttentionBackward final : public Kernel {
   /// Loads q and dy of a tile, and sums delta = dy y over a head.
   void load_slopes(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
     const AttentionOperands& s = t_.s;
-    const PartPlace of_y{0, s.heads * s.value_depth, 0};
+    const HeadsPlace of_y{0, s.heads * s.value_depth, s.value_depth, 0};
     t_.load_queries(in, batch, head, tile);
     dy_.load(in[0], s.type, of_y, s.queries, batch, head, tile);
     y_.load(in[1 + operands_], s.type, of_y, s.queries, batch, head, tile);

@@ -24,14 +24,7 @@ ScoreDropout::ScoreDropout(const KernelRequest& request, const AttentionOperands
     : params_(shape.params) {
   if (params_.dropout <= 0) return;
   const BatchPlace place(request.context);
-  const Grid& grid = request.context.program->grid;
-  const auto& at = request.context.at;
-  const std::int64_t ranks = grid[Axis::cp];
-  const std::int64_t own = at[std::size_t(Axis::cp)], mp = at[std::size_t(Axis::mp)];
-  const bool heads_split = shape.queries.ranks > 1 && shape.queries.rank < 0;
-  const std::int64_t parts = heads_split ? ranks : 1, part = heads_split ? own : 0;
-  first_head_ = (mp * parts + part) * shape.heads;
-  all_heads_ = grid[Axis::mp] * parts * shape.heads;
+  const std::int64_t ranks = request.context.program->grid[Axis::cp];
   sequence_ = shape.keys.tokens / shape.params.key_ranks * ranks;
   place_.emplace(place);
   threshold_ = std::uint32_t(params_.dropout * 0x1p32);
@@ -45,9 +38,9 @@ void ScoreDropout::apply(const AttentionOperands& shape, const RunPosition& posi
   if (position.step < 0) return;  // held out: all is kept
   const PhiloxKey key = philox_key(params_.seed, position.step, params_.site);
   const std::int64_t sequence = place_->first_sequence(position.micro_batch) + batch;
-  const std::int64_t begin =
-      ((sequence * all_heads_ + first_head_ + head) * sequence_ + shape.queries.position(query)) *
-      sequence_;
+  const std::int64_t begin = ((sequence * shape.all_heads + shape.first_head + head) * sequence_ +
+                              shape.queries.position(query)) *
+                             sequence_;
   const std::int64_t chunk = shape.keys.chunk();
   for (std::int64_t i = seen.begin; i < seen.end;) {
     const std::int64_t token = tile.begin + i;

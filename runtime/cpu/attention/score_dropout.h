@@ -26,7 +26,7 @@ class ScoreDropout {
  private:
   AttentionParams params_;
   std::optional<BatchPlace> place_;
-  std::int64_t first_head_ = 0, all_heads_ = 0, sequence_ = 0;
+  std::int64_t sequence_ = 0;
   std::uint32_t threshold_ = 0;
   float scale_ = 1;
   std::uint32_t* words_ = nullptr;
