@@ -59,7 +59,7 @@ void draw_family(Random& random, Job& job) {
     job.embedding_norm = random() % 4 == 0;
     if (random() % 4 == 0) {
       draw_latent(random, job);
-    } else if (random() % 4 == 0) {
+    } else if (coin(random)) {
       job.alibi = true;
       job.rotary_fraction = 1;
       job.window_rotary_base = 0;
