@@ -10,9 +10,8 @@
 //   section 2.2); norms behind each branch: OLMo 2 (arXiv 2501.00656, section 3.2)
 // attention and MLP in parallel, a part of each head turned: GPT-NeoX (arXiv 2204.06745, section
 //   2.1); in parallel behind one norm: Falcon (arXiv 2311.16867, section 4)
-// a mixture of experts in place of the MLP: experts.cpp; an MLP between attention and the sum of
-// the
-//   experts in one layer: Snowflake Arctic (Snowflake-Labs modeling_arctic.py, ArcticDecoderLayer)
+// a mixture of experts in place of the MLP: experts.cpp; an MLP beside the experts of a layer:
+//   Snowflake Arctic (Snowflake-Labs modeling_arctic.py, ArcticDecoderLayer)
 // a window in some layers: Gemma 2 (section 2), with other angles there: Gemma 3 (arXiv 2503.19786,
 //   section 2)
 // sinks: GPT-OSS (arXiv 2508.10925, section 2.2)

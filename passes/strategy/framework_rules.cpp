@@ -361,7 +361,10 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   return types_are_possible(framework, strategy);
 }
 
+/// Attention of other frameworks over parts of sequences takes no ALiBi: Transformer Engine
+/// pytorch/attention/dot_product_attention/utils.py, get_attention_backend, leaves no backend then.
 SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job) {
+  if (job.alibi && !runs_here(framework)) return {};
   if (!job.latent) return framework.can.context_exchange.value;
   SetOf<ContextExchange> both;
   for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
@@ -378,10 +381,12 @@ Verdict legal(const Framework& framework, const Job& job, const Strategy& strate
   const SetOf<ContextExchange> exchanges = context_exchanges(framework, job);
   if (strategy.cp > 1 && !exchanges.has(strategy.context_exchange)) {
     const bool none = exchanges.empty();
-    return refuse(field_is(strategy, none ? "cp" : "context_exchange"), framework,
-                  none ? "has whole sequences of latent attention on each rank"
-                       : "shares sequences of latent attention otherwise",
-                  framework.can.latent_exchange.source);
+    const std::string with = job.alibi ? "with alibi" : "of latent attention";
+    return refuse(
+        field_is(strategy, none ? "cp" : "context_exchange"), framework,
+        none ? fmt::format("has whole sequences {} on each rank", with)
+             : fmt::format("shares sequences {} otherwise", with),
+        job.alibi ? framework.can.context_exchange.source : framework.can.latent_exchange.source);
   }
   const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;

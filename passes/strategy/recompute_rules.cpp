@@ -63,6 +63,9 @@ Verdict scales_are_legal(const Strategy& strategy) {
 }  // namespace
 
 bool has_module(const Job& job, RecomputedModule module) {
+  // An MLP beside experts and a shared one then read the same tensor, as the router does.
+  const bool alike =
+      job.experts && job.experts->dense_ffn_hidden > 0 && job.norm_place == NormPlace::after;
   switch (module) {
     case RecomputedModule::core_attention:
       return true;
@@ -71,12 +74,14 @@ bool has_module(const Job& job, RecomputedModule module) {
     case RecomputedModule::latent_up_projection:
       return job.latent.has_value();
     case RecomputedModule::mlp:
+      if (alike) return false;
       return has_layers(job, false) || job.branch || job.experts->dense_ffn_hidden > 0;
     case RecomputedModule::experts:
+      return has_layers(job, true) && !alike;
     case RecomputedModule::expert_activation:
       return has_layers(job, true);
     case RecomputedModule::shared_experts:
-      return has_layers(job, true) && job.experts->shared_ffn_hidden > 0;
+      return has_layers(job, true) && job.experts->shared_ffn_hidden > 0 && !alike;
   }
   return false;
 }

@@ -14,6 +14,7 @@
 #include "plan/filling.h"
 #include "plan/simplicity.h"
 #include "planner/cli/plan_origin.h"
+#include "planner/space/expert_splits.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
@@ -219,14 +220,23 @@ std::vector<std::string_view> left_out(const Plan& plan) {
   return keys;
 }
 
-/// Whether the plan has a choice that is not in the space (planner/search/exchanges_in_turns.h).
-bool is_changed_at_last(const Plan& plan) {
+/// Returns the keys whose values in the plan are not in the space
+/// (planner/search/exchange_choices.h).
+std::vector<std::string_view> changed_at_last(const Plan& plan) {
   const HeldOptions held = held_choices(plan.origin);
-  const auto names = [](const std::string& text) {
-    return text.starts_with("overlap_expert_exchange=");
+  const auto is_free = [&](std::string_view key) {
+    const auto names = [&](const std::string& text) {
+      return text.starts_with(key) && text.substr(key.size()).starts_with('=');
+    };
+    return std::ranges::none_of(held.fix, names) && std::ranges::none_of(held.tried, names);
   };
-  return plan.strategy.overlap_expert_exchange && std::ranges::none_of(held.fix, names) &&
-         std::ranges::none_of(held.tried, names);
+  std::vector<std::string_view> keys;
+  if (plan.strategy.overlap_expert_exchange && is_free("overlap_expert_exchange"))
+    keys.emplace_back("overlap_expert_exchange");
+  const auto usual = expert_dispatches(plan.job, plan.framework, plan.strategy);
+  const bool known = std::ranges::find(usual, plan.strategy.expert_dispatch) != usual.end();
+  if (!known && is_free("expert_dispatch")) keys.emplace_back("expert_dispatch");
+  return keys;
 }
 
 void describe_search(Out out, const Plan& plan) {
@@ -244,8 +254,8 @@ void describe_search(Out out, const Plan& plan) {
   describe_counts(out, search.pruned);
   fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
                  fmt::join(chosen_by_stage(), ", "));
-  if (is_changed_at_last(plan))
-    fmt::format_to(out, "on the fastest plans, after all others: overlap_expert_exchange\n");
+  if (const auto keys = changed_at_last(plan); !keys.empty())
+    fmt::format_to(out, "on the fastest plans, after all others: {}\n", fmt::join(keys, ", "));
   fmt::format_to(out, "not searched, --fix and --try set them: {}\n",
                  fmt::join(left_out(plan), ", "));
 }

@@ -48,7 +48,6 @@ void keep_faster(WhyNot& answer) {
   const Seconds asked = answer.as_asked->step.prediction.step_time;
   if (answer.best && answer.best->step.prediction.step_time <= asked) return;
   answer.best = answer.as_asked;
-  answer.best_is_proven = false;
   answer.none.clear();
 }
 

@@ -38,8 +38,7 @@ struct WhyNot {
 
   /// The best plan that has the asked choices, all other choices being free.
   std::optional<AskedStep> best;
-  /// false: the time limit ended its search, or the changed plan is faster than what it found
-  bool best_is_proven = false;
+  bool best_is_proven = false;  ///< false: the time limit ended its search
   std::string none;  ///< why there is none
 
   /// Where `changed` is illegal or does not fit.

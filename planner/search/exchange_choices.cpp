@@ -31,15 +31,25 @@ bool is_legal(const Target& target, const Strategy& strategy) {
          legal(target.framework(), target.job, strategy);
 }
 
+/// Returns whether the user left it open that shared experts compute otherwise than before.
+bool may_change_shared(const SearchRequest& request, const Strategy& before,
+                       const Strategy& changed) {
+  constexpr std::string_view kKey = "overlap_shared_experts";
+  if (before.overlap_shared_experts == changed.overlap_shared_experts) return true;
+  return !is_fixed(request.fixed, kKey) && is_within(request.limits, changed, kKey);
+}
+
 /// Returns the strategy with a forward and a backward in turns, and without the overlap of shared
 /// experts where the framework has only one of the two. Returns nothing where that is not legal.
 std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& strategy) {
   if (!is_free(request, "overlap_expert_exchange")) return std::nullopt;
   Strategy changed = strategy;
   changed.overlap_expert_exchange = true;
+  if (!is_within(request.limits, changed, "overlap_expert_exchange")) return std::nullopt;
   for (const bool shared : {strategy.overlap_shared_experts, false}) {
     changed.overlap_shared_experts = shared;
-    if (is_legal(request.target, changed)) return changed;
+    if (may_change_shared(request, strategy, changed) && is_legal(request.target, changed))
+      return changed;
   }
   return std::nullopt;
 }
@@ -51,9 +61,8 @@ std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& s
   Strategy changed = strategy;
   changed.expert_dispatch = ExpertDispatch::all_gather;
   changed.overlap_shared_experts = false;  // gains nothing there
-  const bool within = is_within(request.limits, changed, "expert_dispatch") &&
-                      is_within(request.limits, changed, "overlap_shared_experts");
-  if (!within || is_fixed(request.fixed, "overlap_shared_experts")) return std::nullopt;
+  if (!is_within(request.limits, changed, "expert_dispatch")) return std::nullopt;
+  if (!may_change_shared(request, strategy, changed)) return std::nullopt;
   return is_legal(request.target, changed) ? std::optional(changed) : std::nullopt;
 }
 

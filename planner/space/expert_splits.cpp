@@ -43,19 +43,6 @@ bool gathers_little(const Experts& experts, const Strategy& strategy) {
   return double(strategy.ep) <= double(experts.chosen) * experts.load;
 }
 
-std::vector<ExpertDispatch> dispatches(const Job& job, const Framework& framework,
-                                       const Strategy& strategy) {
-  if (!job.experts || strategy.ep == 1) return {strategy.expert_dispatch};
-  const auto& has = framework.can.expert_dispatch.value;
-  const bool little = strategy.cp == 1 && gathers_little(*job.experts, strategy);
-  std::vector<ExpertDispatch> all;
-  if (has.has(ExpertDispatch::all_to_all)) all.push_back(ExpertDispatch::all_to_all);
-  if (has.has(ExpertDispatch::all_gather) && (little || all.empty()))
-    all.push_back(ExpertDispatch::all_gather);
-  if (all.empty()) all.push_back(strategy.expert_dispatch);  // for legal() to refuse
-  return all;
-}
-
 /// Returns whether shared experts may compute while tokens travel. That shortens steps, and may
 /// take a little more memory, so that both are tried.
 std::vector<bool> overlaps(const Job& job, const Framework& framework, const Strategy& strategy) {
@@ -69,6 +56,19 @@ std::vector<bool> overlaps(const Job& job, const Framework& framework, const Str
 }
 
 }  // namespace
+
+std::vector<ExpertDispatch> expert_dispatches(const Job& job, const Framework& framework,
+                                              const Strategy& strategy) {
+  if (!job.experts || strategy.ep == 1) return {strategy.expert_dispatch};
+  const auto& has = framework.can.expert_dispatch.value;
+  const bool little = strategy.cp == 1 && gathers_little(*job.experts, strategy);
+  std::vector<ExpertDispatch> all;
+  if (has.has(ExpertDispatch::all_to_all)) all.push_back(ExpertDispatch::all_to_all);
+  if (has.has(ExpertDispatch::all_gather) && (little || all.empty()))
+    all.push_back(ExpertDispatch::all_gather);
+  if (all.empty()) all.push_back(strategy.expert_dispatch);  // for legal() to refuse
+  return all;
+}
 
 std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
                                     const Strategy& strategy, const Fixed& fixed,
@@ -88,7 +88,7 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
   vary("ep", &Strategy::ep, [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
   vary("etp", &Strategy::etp, [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
   vary("expert_dispatch", &Strategy::expert_dispatch,
-       [&](const Strategy& s) { return dispatches(job, framework, s); });
+       [&](const Strategy& s) { return expert_dispatches(job, framework, s); });
   vary("overlap_shared_experts", &Strategy::overlap_shared_experts,
        [&](const Strategy& s) { return overlaps(job, framework, s); });
   std::erase_if(splits, [&](const Strategy& split) {

@@ -26,4 +26,8 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
                                     const Strategy& strategy, const Fixed& fixed,
                                     const Limits& limits);
 
+/// Returns how tokens may reach the experts of a strategy in the space.
+std::vector<ExpertDispatch> expert_dispatches(const Job& job, const Framework& framework,
+                                              const Strategy& strategy);
+
 }  // namespace plimsoll

@@ -240,7 +240,7 @@ __global__ void limit(Limiting p, const std::int32_t* chosen, float* counts, std
 /// The experts of this rank, and the rows for which it has memory.
 struct OwnExperts {
   std::int64_t first, count, most_rows;
-  bool drops;  ///< more rows are nothing to tell
+  bool drops;  ///< rows without memory are left out, and are no error
 };
 
 OwnExperts own_experts(const CudaRequest& request, std::int64_t count) {

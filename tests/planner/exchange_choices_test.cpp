@@ -44,10 +44,18 @@ TEST(ExchangeChoices, GatheringIsTriedWhereItMovesMore) {
     fixed.emplace_back("expert_dispatch", dispatch);
     return search(request("megatron-lm", fixed)).prediction.step_time;
   };
-  Fixed free = usual;
-  free.pop_back();
-  const Plan found = search(request("megatron-lm", free));
-  EXPECT_LE(found.prediction.step_time, std::min(step("all_to_all"), step("all_gather")));
+  const Seconds found = search(request("megatron-lm", usual)).prediction.step_time;
+  const Seconds sent = step("all_to_all");
+  EXPECT_LT(found, sent);
+  EXPECT_LE(found, step("all_gather"));
+}
+
+TEST(ExchangeChoices, KeepWhatTheUserHolds) {
+  const Plan held = search(request("megatron-lm", {{"overlap_shared_experts", "true"}}));
+  EXPECT_TRUE(held.strategy.overlap_shared_experts);
+  SearchRequest limited = request("megatron-lm", {});
+  limited.limits = {make_limit(LimitKind::excluded, "overlap_shared_experts", "false")};
+  EXPECT_TRUE(search(limited).strategy.overlap_shared_experts);
 }
 
 }  // namespace

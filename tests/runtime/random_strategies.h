@@ -19,7 +19,7 @@ struct Draw {
 
 /// Draws 1 to kFixedDraws are the test suite's: every value of every switch occurs in them
 /// (random_coverage_test.cpp).
-inline constexpr std::uint64_t kFixedDraws = 200;
+inline constexpr std::uint64_t kFixedDraws = 300;
 
 /// A tiny job and a legal strategy for it on 1 to 8 ranks: the same for a seed, on every machine.
 /// Whoever makes a switch legal adds a row to kSwitches in random_strategies.cpp.
