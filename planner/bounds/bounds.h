@@ -1,6 +1,6 @@
 // Bounds: lower bounds of the step time and the memory of a strategy, found without lowering all of
 // it. Each bound is at most the value that evaluate() finds, for every strategy, framework and kind
-// of device. Only `pipeline` may exceed the step time, by up to 0.02 %: kernels lose time beside
+// of device. Only `pipeline` may exceed the step time, by up to 0.05 %: kernels lose time beside
 // transfers, and may lose more where a transfer comes earlier. From cheap to sharp, with the
 // choices that each depends on:
 //

@@ -39,7 +39,7 @@ struct WhyNot {
   /// The best plan that has the asked choices, all other choices being free.
   std::optional<AskedStep> best;
   bool best_is_proven = false;  ///< false: the time limit ended its search
-  std::string none;  ///< why there is none
+  std::string none;             ///< why there is none
 
   /// Where `changed` is illegal or does not fit.
   LeastChanges least;

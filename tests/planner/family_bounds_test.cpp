@@ -18,10 +18,8 @@ namespace {
 Problem draw(std::mt19937_64& random) {
   Problem problem = random_llama_problem(random);
   Job& job = problem.job;
-  if (job.experts && job.experts->dense_layers == 0 && job.layers > 1 && random() % 2 == 0)
-    job.experts->pattern = {random() % 2 == 0, true};
-  if (job.experts && job.experts->pattern == std::vector<bool>{true, true})
-    job.experts->pattern.clear();
+  if (job.experts && job.experts->dense_layers == 0 && job.layers > 1 && random() % 3 != 0)
+    job.experts->pattern = {false, true};
   if (random() % 3 == 0) job.mtp = MultiToken{std::int64_t(1 + random() % 2), 0.3};
   constexpr std::int64_t kLarger = 64;
   job.hidden *= kLarger;
@@ -74,7 +72,7 @@ TEST(FamilyBounds, AndThoseOfStrategiesAreAtMostWhatEvaluateFindsWhereLayersDiff
       ASSERT_LE(memory.reserved, reserved) << who;
       ASSERT_LE(bounds.bottleneck(strategy).seconds(), found.step_time) << who;
       // As in bounds_test.cpp, kernels beside transfers make this bound exceed a step a little.
-      ASSERT_LE(bounds.pipeline(strategy).seconds(), found.step_time * 1.0002) << who;
+      ASSERT_LE(bounds.pipeline(strategy).seconds(), found.step_time * 1.0005) << who;
       ++checked;
       differ += problem.job.experts && !problem.job.experts->pattern.empty();
       modules += problem.job.mtp.has_value();
