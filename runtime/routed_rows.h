@@ -17,8 +17,8 @@ struct RoutedRows {
   std::uint64_t call = 0;    ///< index in Program::calls
   std::int64_t dropped = 0;  ///< choices of the rank's whole sequences that found no room
   std::int64_t rows = -1;    ///< rows that came for this rank's experts, where ranks share them out
-  /// So many of these rows have no memory. Where ranks that share each expert got the same rows,
-  /// the first of them counts.
+  /// Rows that came and for which the rank has no memory. Where the ranks that share each expert
+  /// got the same rows, the first of these ranks counts them.
   std::int64_t overflowed = 0;
 };
 

@@ -361,8 +361,9 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   return types_are_possible(framework, strategy);
 }
 
-/// Attention of other frameworks over parts of sequences takes no ALiBi: Transformer Engine
-/// pytorch/attention/dot_product_attention/utils.py, get_attention_backend, leaves no backend then.
+/// ALiBi goes with parts of sequences in the bundled runtime alone. Transformer Engine has no
+/// backend for both (pytorch/attention/dot_product_attention/utils.py, get_attention_backend), and
+/// no source says that another framework has one.
 SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job) {
   if (job.alibi && !runs_here(framework)) return {};
   if (!job.latent) return framework.can.context_exchange.value;
@@ -380,13 +381,14 @@ Verdict legal(const Framework& framework, const Job& job, const Strategy& strate
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
   const SetOf<ContextExchange> exchanges = context_exchanges(framework, job);
   if (strategy.cp > 1 && !exchanges.has(strategy.context_exchange)) {
+    if (job.alibi)
+      return refuse(field_is(strategy, "cp"), framework, "has no alibi over parts of sequences",
+                    "");
     const bool none = exchanges.empty();
-    const std::string with = job.alibi ? "with alibi" : "of latent attention";
-    return refuse(
-        field_is(strategy, none ? "cp" : "context_exchange"), framework,
-        none ? fmt::format("has whole sequences {} on each rank", with)
-             : fmt::format("shares sequences {} otherwise", with),
-        job.alibi ? framework.can.context_exchange.source : framework.can.latent_exchange.source);
+    return refuse(field_is(strategy, none ? "cp" : "context_exchange"), framework,
+                  none ? "has whole sequences of latent attention on each rank"
+                       : "shares sequences of latent attention otherwise",
+                  framework.can.latent_exchange.source);
   }
   const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;

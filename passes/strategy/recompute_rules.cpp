@@ -63,7 +63,8 @@ Verdict scales_are_legal(const Strategy& strategy) {
 }  // namespace
 
 bool has_module(const Job& job, RecomputedModule module) {
-  // An MLP beside experts and a shared one then read the same tensor, as the router does.
+  // With norms behind branches, an MLP beside experts reads what the router and a shared MLP read.
+  // Its ops can then not be told from theirs.
   const bool alike =
       job.experts && job.experts->dense_ffn_hidden > 0 && job.norm_place == NormPlace::after;
   switch (module) {

@@ -87,8 +87,10 @@ TEST(ModelFlops, AreThoseOfTheShapes) {
 
 /// DeepSeek-V3's module: a layer with experts, a product of 2 h by h, and the output table again.
 TEST(ModelFlops, OfMtpModulesAddALayerAProductAndTheHead) {
+  int compared = 0;
   for (const Json& row : read_json(kHere / "shapes.json")) {
     if (row.at("file") != "deepseek-v3.json") continue;
+    ++compared;
     ImportGiven given;
     given.sequence = row.at("sequence");
     const Job job = *import_file(kHere / "data/deepseek-v3.json", given).job;
@@ -101,6 +103,7 @@ TEST(ModelFlops, OfMtpModulesAddALayerAProductAndTheHead) {
     EXPECT_DOUBLE_EQ(forward_matmul_flops_per_sequence(job).value(),
                      forward_flops(deeper) + depths * head_and_product);
   }
+  EXPECT_EQ(compared, 1);
 }
 
 }  // namespace

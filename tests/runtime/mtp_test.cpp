@@ -9,6 +9,7 @@
 
 #include "passes/pipeline.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/one_rank.h"
 
 namespace plimsoll {
 namespace {
@@ -113,30 +114,7 @@ TEST_P(MtpSplits, TrainTheModelOfOneRank) {
   const bool apart = std::string(split.fields).ends_with("+0");  // modules and head
   if (tied && apart) GTEST_SKIP() << "both would read the table";
   const Job plain = mtp_job(2, tied), job = split.experts ? with_experts(plain) : plain;
-  const auto one = nano_programs(nano_strategy("", 1, {}), job);
-  const TrainResult expected = train_steps(one, job);
-  const auto many =
-      nano_programs(nano_strategy(split.fields, split.micro_batches, split.recompute), job);
-  const TrainResult found = train_steps(many, job);
-  for (std::size_t step = 0; step < 3; ++step) {
-    const double loss = expected.measured.losses[step];
-    EXPECT_NEAR(found.measured.losses[step], loss, 1e-5 * loss);
-    const double norm = expected.measured.gradient_norms[step];
-    EXPECT_NEAR(found.measured.gradient_norms[step], norm, 1e-4 * norm);
-  }
-  const WholeTensors serial = put_together(one, expected.gradients, true, 0);
-  const WholeTensors gradients = put_together(many, found.gradients, true, 1e-4);
-  ASSERT_EQ(gradients.size(), serial.size());
-  for (const auto& [name, gradient] : serial) {
-    std::vector<float> got = gradients.at(name);
-    got.resize(gradient.size());  // padding of the vocabulary
-    EXPECT_LE(relative_distance(got, gradient), 1e-4) << name.first << " of " << name.second;
-  }
-  const Grid& grid = many[0].grid;
-  for (const RankMemory& counted : found.measured.timeline.memory) {
-    const Program& program = many[class_of(many, grid.coordinates(counted.rank))];
-    EXPECT_EQ(counted.peak, memory_peak(program).peak) << "rank " << counted.rank;
-  }
+  expect_model_of_one_rank(job, split.fields, split.micro_batches, split.recompute);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -8,15 +8,15 @@
 
 namespace plimsoll {
 
-void expect_model_of_one_rank(const Job& job, const std::string& fields,
-                              std::int64_t micro_batches) {
+void expect_model_of_one_rank(const Job& job, const std::string& fields, std::int64_t micro_batches,
+                              Recompute recompute) {
   TrainOptions options;
   options.steps = 3;
   options.warm_up_steps = 0;
   options.keep_gradients = true;
   const auto one = nano_programs(nano_strategy("mp=1", 1, {}), job);
   const TrainResult expected = train_nano(one, options, job);
-  const Strategy strategy = nano_strategy(fields, micro_batches, {});
+  const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
   const auto many = nano_programs(strategy, job);
   const TrainResult found = train_nano(many, options, job);
   for (std::size_t step = 0; step < 3; ++step) {

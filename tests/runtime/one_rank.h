@@ -4,6 +4,7 @@
 #include <string>
 
 #include "models/job/job.h"
+#include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 
@@ -11,6 +12,7 @@ namespace plimsoll {
 /// so many micro-batches. Expects the same losses, gradient norms and gradients up to rounding, and
 /// the predicted bytes.
 void expect_model_of_one_rank(const Job& job, const std::string& strategy,
-                              std::int64_t micro_batches = 2);
+                              std::int64_t micro_batches = 2,
+                              Recompute recompute = Recompute::none);
 
 }  // namespace plimsoll
