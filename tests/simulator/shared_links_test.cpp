@@ -9,6 +9,7 @@
 #include <set>
 
 #include "simulator/engine/engine.h"
+#include "tests/simulator/fair_speeds.h"
 
 namespace plimsoll {
 namespace {
@@ -71,50 +72,22 @@ TEST(SharedLinks, ACommunicationWithoutBytesEndsAtOnce) {
   EXPECT_EQ(ends({{0, 100, {0}}, {20, 0, {0}}}), (std::vector<std::int64_t>{100, 20}));
 }
 
-/// The definition, worked out anew at every instant: speeds of those that are under way.
-std::vector<std::int64_t> fair_speeds(const std::vector<Communication>& all,
-                                      const std::vector<bool>& under_way) {
-  std::vector<std::int64_t> speeds(all.size()), room(8, kFullSpeed);
-  while (true) {
-    std::vector<std::int64_t> flows(room.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      for (const std::uint32_t link : all[i].links) {
-        flows[link] += under_way[i] && speeds[i] == 0 ? 1 : 0;
-      }
-    }
-    std::int64_t least = kFullSpeed + 1;
-    for (std::size_t l = 0; l < room.size(); ++l) {
-      if (flows[l] > 0) least = std::min(least, room[l] / flows[l]);
-    }
-    if (least > kFullSpeed) return speeds;
-    std::vector<std::size_t> held;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto full = [&](std::uint32_t l) {
-        return flows[l] > 0 && room[l] / flows[l] == least;
-      };
-      if (!under_way[i] || speeds[i] != 0) continue;
-      if (std::any_of(all[i].links.begin(), all[i].links.end(), full)) held.push_back(i);
-    }
-    for (const std::size_t i : held) {
-      speeds[i] = least;
-      for (const std::uint32_t link : all[i].links) room[link] -= least;
-    }
-  }
-}
-
 /// As ends(), picosecond by picosecond.
 std::vector<std::int64_t> ends_by_the_clock(const std::vector<Communication>& all) {
   std::vector<std::int64_t> result(all.size(), -1), left;
-  for (const Communication& one : all) left.push_back(one.work * kFullSpeed);
-  std::vector<bool> under_way(all.size());
+  std::vector<LinkFlow> flows;
+  for (const Communication& one : all) {
+    left.push_back(one.work * kFullSpeed);
+    flows.push_back({one.links});
+  }
   for (std::int64_t now = 0; std::count(result.begin(), result.end(), -1) > 0; ++now) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (under_way[i] && left[i] <= 0) under_way[i] = false, result[i] = now;
+      if (flows[i].under_way && left[i] <= 0) flows[i].under_way = false, result[i] = now;
       if (all[i].begin != now) continue;
-      if (all[i].work > 0) under_way[i] = true;
+      if (all[i].work > 0) flows[i].under_way = true;
       if (all[i].work == 0) result[i] = now;
     }
-    const std::vector<std::int64_t> speeds = fair_speeds(all, under_way);
+    const std::vector<std::int64_t> speeds = fair_speeds(flows, 8);
     for (std::size_t i = 0; i < all.size(); ++i) left[i] -= speeds[i];
   }
   return result;
