@@ -197,6 +197,10 @@ struct Capabilities {
   /// width.
   Sourced<SetOf<ContextExchange>> latent_exchange{
       {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}};
+  /// The exchanges among them that also go with sinks, and with ALiBi.
+  Sourced<SetOf<ContextExchange>> sink_exchange{
+      {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}};
+  Sourced<SetOf<ContextExchange>> alibi_exchange;
   /// How tokens may reach experts on other ranks (Strategy::ep). Where the set is empty, every rank
   /// has all experts.
   Sourced<SetOf<ExpertDispatch>> expert_dispatch;

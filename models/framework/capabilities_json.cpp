@@ -26,9 +26,9 @@ constexpr std::string_view kPrecisions[] = {"f32", "bf16", "f16"};
 Words words_of(DType) { return kPrecisions; }
 
 /// Older plan files leave these capabilities out.
-constexpr std::string_view kLater[] = {"recomputed_modules", "latent_exchange",
-                                       "expert_context_stages", "overlap_shared_experts",
-                                       "overlap_expert_exchange"};
+constexpr std::string_view kLater[] = {
+    "recomputed_modules",    "latent_exchange",        "sink_exchange",          "alibi_exchange",
+    "expert_context_stages", "overlap_shared_experts", "overlap_expert_exchange"};
 
 constexpr std::int64_t kStages = 4;  // 0 to 3
 constexpr std::int64_t kMostDepth = std::int64_t{1} << 16;
@@ -55,6 +55,8 @@ void for_each_capability(Can& can, Visit visit) {
   visit("recomputed_modules", can.recomputed_modules);
   visit("context_exchange", can.context_exchange);
   visit("latent_exchange", can.latent_exchange);
+  visit("sink_exchange", can.sink_exchange);
+  visit("alibi_exchange", can.alibi_exchange);
   visit("expert_dispatch", can.expert_dispatch);
   visit("expert_tensor_parallel", can.expert_tensor_parallel);
   visit("expert_context_stages", can.expert_context_stages);

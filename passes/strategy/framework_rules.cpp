@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_blocks.h"
@@ -361,35 +363,50 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   return types_are_possible(framework, strategy);
 }
 
-/// ALiBi goes with parts of sequences in the bundled runtime alone. Transformer Engine has no
-/// backend for both (pytorch/attention/dot_product_attention/utils.py, get_attention_backend), and
-/// no source says that another framework has one.
+/// A part of attention that goes with some exchanges alone.
+struct AttentionExchange {
+  std::string_view has;  // of the job, in words
+  const Sourced<SetOf<ContextExchange>>* with;
+};
+
+std::vector<AttentionExchange> attention_exchanges(const Capabilities& can, const Job& job) {
+  std::vector<AttentionExchange> limits;
+  if (job.latent) limits.push_back({"latent attention", &can.latent_exchange});
+  if (job.sinks) limits.push_back({"sinks", &can.sink_exchange});
+  if (job.alibi) limits.push_back({"alibi", &can.alibi_exchange});
+  return limits;
+}
+
 SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job) {
-  if (job.alibi && !runs_here(framework)) return {};
-  if (!job.latent) return framework.can.context_exchange.value;
-  SetOf<ContextExchange> both;
+  SetOf<ContextExchange> all;
+  const auto limits = attention_exchanges(framework.can, job);
   for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
     const auto exchange = ContextExchange(i);
-    if (framework.can.context_exchange.value.has(exchange) &&
-        framework.can.latent_exchange.value.has(exchange))
-      both.add(exchange);
+    if (!framework.can.context_exchange.value.has(exchange)) continue;
+    if (std::all_of(limits.begin(), limits.end(), [&](const AttentionExchange& limit) {
+          return limit.with->value.has(exchange);
+        }))
+      all.add(exchange);
   }
-  return both;
+  return all;
+}
+
+Verdict exchange_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
+  if (strategy.cp == 1) return Verdict::yes();
+  for (const auto& [has, with] : attention_exchanges(framework.can, job)) {
+    if (with->value.has(strategy.context_exchange)) continue;
+    if (with->value.empty())
+      return refuse(field_is(strategy, "cp"), framework,
+                    fmt::format("has whole sequences of {} on each rank", has), with->source);
+    return refuse(field_is(strategy, "context_exchange"), framework,
+                  fmt::format("shares sequences of {} otherwise", has), with->source);
+  }
+  return Verdict::yes();
 }
 
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy) {
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
-  const SetOf<ContextExchange> exchanges = context_exchanges(framework, job);
-  if (strategy.cp > 1 && !exchanges.has(strategy.context_exchange)) {
-    if (job.alibi)
-      return refuse(field_is(strategy, "cp"), framework, "has no alibi over parts of sequences",
-                    "");
-    const bool none = exchanges.empty();
-    return refuse(field_is(strategy, none ? "cp" : "context_exchange"), framework,
-                  none ? "has whole sequences of latent attention on each rank"
-                       : "shares sequences of latent attention otherwise",
-                  framework.can.latent_exchange.source);
-  }
+  if (Verdict verdict = exchange_is_possible(framework, job, strategy); !verdict) return verdict;
   const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
   if (!empty.value && dealt_layers(job) < parts) {

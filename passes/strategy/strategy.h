@@ -218,7 +218,8 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// limit's source. Selective recompute also needs scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
 /// Checks these rules, and those that depend on the job: cp goes with its attention
-/// (latent_exchange), and without uneven_split every part has equally many layers.
+/// (latent_exchange, sink_exchange, alibi_exchange), and without uneven_split every part has
+/// equally many layers.
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy);
 /// Returns the exchanges of cp that a framework has for the job's attention.
 SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job);

@@ -107,7 +107,8 @@ Json expert_memory_json(const std::optional<ExpertMemory>& memory) {
           {"most_percent", memory->most_percent},
           {"balanced_peak_bytes", memory->balanced.count()},
           {"peak_bytes", memory->stated.count()},
-          {"most_peak_bytes", memory->most.count()}};
+          {"most_peak_bytes", memory->most.count()},
+          {"drops", memory->drops}};
 }
 
 }  // namespace

@@ -208,6 +208,27 @@ TEST(ContextParallel, FrameworksHaveSomeExchangesForLatentAttention) {
   for (const char* exchange : kExchanges) EXPECT_EQ(reason("bundled", exchange), "");
 }
 
+TEST(ContextParallel, FrameworksHaveSomeExchangesForSinksAndAlibi) {
+  const auto reason = [](const char* framework, const char* key, const char* exchange) {
+    Job job = llama(2);
+    (std::string_view(key) == "sinks" ? job.sinks : job.alibi) = true;
+    return legal(framework_by_name(framework), job, fields(shared(2, exchange))).reason();
+  };
+  EXPECT_EQ(reason("megatron-lm", "sinks", "all_to_all"), "");
+  EXPECT_TRUE(reason("megatron-lm", "sinks", "ring")
+                  .starts_with("context_exchange is ring; megatron-lm shares sequences of sinks "
+                               "otherwise (Transformer Engine"));
+  EXPECT_TRUE(reason("megatron-lm", "alibi", "ring")
+                  .starts_with("cp is 2; megatron-lm has whole sequences of alibi on each rank "
+                               "(Transformer Engine"));
+  EXPECT_EQ(reason("deepspeed", "alibi", "all_to_all"),
+            "cp is 2; deepspeed has whole sequences of alibi on each rank");
+  EXPECT_EQ(reason("bundled", "sinks", "ring"), "");
+  EXPECT_TRUE(reason("bundled", "sinks", "all_to_all")
+                  .starts_with("context_exchange is all_to_all; bundled shares"));
+  for (const char* exchange : kExchanges) EXPECT_EQ(reason("bundled", "alibi", exchange), "");
+}
+
 /// Normed queries and keys have linear layers of their own. Keys and values travel together still.
 TEST(ContextParallel, NormedHeadsAreExchangedAsOthers) {
   Job normed = llama(2);
