@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
+#include "tests/draws.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/random_strategies.h"
 
@@ -15,14 +15,9 @@ namespace plimsoll {
 namespace {
 
 std::vector<std::uint64_t> seeds() {
-  std::uint64_t first = 1, count = 6;
-  if (const char* draws = std::getenv("PLIMSOLL_DRAWS")) {
-    char* rest = nullptr;
-    first = std::strtoull(draws, &rest, 10);
-    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
-  }
+  const Draws draws = wanted_draws({.first = 1, .count = 6});
   std::vector<std::uint64_t> seeds;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) seeds.push_back(seed);
+  for (std::int64_t i = 0; i < draws.count; ++i) seeds.push_back(std::uint64_t(draws.first + i));
   return seeds;
 }
 

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "imports/imported.h"
 #include "planner/export/flags_script.h"
+#include "tests/draws.h"
 #include "tests/imports/changed_text.h"
-#include "tests/planner/draws.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
@@ -184,7 +184,7 @@ TEST_P(SettingsExport, GivesTheStrategyAgain) {
   const FlagTable& table = *flag_table_for(GetParam().name);
   Random random(20261125);
   Seen seen;
-  const int plans = draws(1'000);
+  const auto plans = int(wanted_draws({.count = 1'000}).count);
   for (int i = 0; i < plans; ++i) {
     const Plan plan = drawn_plan(random, table, GetParam().lost);
     ASSERT_NO_FATAL_FAILURE(expect_again(plan, table, seen)) << i;

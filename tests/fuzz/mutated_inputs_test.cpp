@@ -7,13 +7,13 @@
 #include <sys/resource.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iostream>
 #include <random>
 
 #include "base/file.h"
+#include "tests/draws.h"
 #include "tests/fuzz/entry_points.h"
 #include "tests/fuzz/mutation.h"
 
@@ -21,19 +21,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kUsualCount = 150;
-
-struct Draws {
-  std::int64_t first = 0, count = kUsualCount;
-  bool figures = false;
-};
-
-Draws wanted_draws() {
-  Draws draws;
-  if (const char* given = std::getenv("PLIMSOLL_FUZZ")) {
-    draws.figures = std::sscanf(given, "%ld:%ld", &draws.first, &draws.count) == 2;
-  }
-  return draws;
-}
 
 double cpu_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -88,12 +75,15 @@ TEST_P(MutatedInputs, AreReadOrRefusedInWords) {
   for (const std::string& text : examples) taken_examples += takes(entry, text);
   EXPECT_GT(taken_examples, 0) << "no example of " << entry.name << " is valid";
 
-  const Draws draws = wanted_draws();
+  const Draws draws = wanted_draws({.count = kUsualCount}, "PLIMSOLL_FUZZ");
+  // A text that ends the process stays in this file.
+  const std::string running = fmt::format("{}{}-running", testing::TempDir(), entry.name);
   std::int64_t taken = 0;
   double slowest = 0;
   for (std::int64_t draw = draws.first; draw < draws.first + draws.count; ++draw) {
     std::mt19937_64 random(std::uint64_t(draw) * entry_points().size() + GetParam());
     const std::string text = mutated(examples[std::size_t(draw) % examples.size()], random);
+    std::ofstream(running, std::ios::binary) << text;
     const double begin = cpu_seconds();
     try {
       taken += takes(entry, text);
@@ -104,11 +94,12 @@ TEST_P(MutatedInputs, AreReadOrRefusedInWords) {
     }
     slowest = std::max(slowest, cpu_seconds() - begin);
   }
+  std::filesystem::remove(running);
   // A few texts of a draw that is repeated may all be valid.
-  if (!draws.figures) {
+  if (!draws.from_outside) {
     EXPECT_LT(taken, draws.count) << "mutations of " << entry.name << " change nothing";
   }
-  if (draws.figures) {
+  if (draws.from_outside) {
     std::cout << fmt::format(
                      R"({{"entry": "{}", "inputs": {}, "taken": {}, "slowest_cpu_s": {:.3f}, )"
                      R"("peak_bytes": {}}})",

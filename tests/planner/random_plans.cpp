@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/strategy_fields.h"
-#include "tests/planner/draws.h"
+#include "tests/draws.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
@@ -285,7 +285,7 @@ void expect_plans_again(const char* target, Plan (*draw)(Random&), const char* f
                         const std::vector<std::string>& losable,
                         const std::vector<const char*>& choices, const char* version) {
   const FlagTable& table = *flag_table_for(target, version);
-  const int plans = draws(2'000);
+  const auto plans = int(wanted_draws({.count = 2'000}).count);
   Random random(20261124);
   Counts seen;
   for (int i = 0; i < plans; ++i) {

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 
 #include "base/error.h"
 #include "passes/pipeline.h"
+#include "tests/draws.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/random_strategies.h"
 #include "tests/runtime/saved_training.h"
@@ -23,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 #ifdef PLIMSOLL_SANITIZED
-constexpr std::uint64_t kPairs = 3;  // instrumented steps are slow
+constexpr std::int64_t kPairs = 3;  // instrumented steps are slow
 #else
-constexpr std::uint64_t kPairs = 12;
+constexpr std::int64_t kPairs = 12;
 #endif
 constexpr std::int64_t kSaved = 3, kAll = 6;  // steps
 
@@ -113,16 +113,11 @@ TEST(SamePlanInHalf, KeepsLossScaleAndSkippedSteps) {
 // ---- other plans ----
 
 std::vector<std::uint64_t> pairs() {
-  std::uint64_t first = 1, count = kPairs;
-  if (const char* given = std::getenv("PLIMSOLL_PAIRS")) {
-    char* rest = nullptr;
-    first = std::strtoull(given, &rest, 10);
-    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
-  }
-  std::vector<std::uint64_t> all(count);
-  for (std::uint64_t i = 0; i < count; ++i) all[i] = first + i;
+  const Draws draws = wanted_draws({.first = 1, .count = kPairs}, "PLIMSOLL_PAIRS");
+  std::vector<std::uint64_t> all;
+  for (std::int64_t i = 0; i < draws.count; ++i) all.push_back(std::uint64_t(draws.first + i));
   // Buckets of a layer that do not follow on each other, with parts that mp ranks sum.
-  if (std::getenv("PLIMSOLL_PAIRS") == nullptr) all.push_back(1044);
+  if (!draws.from_outside) all.push_back(1044);
   return all;
 }
 

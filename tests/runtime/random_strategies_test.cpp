@@ -14,6 +14,7 @@
 
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
+#include "tests/draws.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/random_clusters.h"
 
@@ -21,9 +22,9 @@ namespace plimsoll {
 namespace {
 
 #ifdef PLIMSOLL_SANITIZED
-constexpr std::uint64_t kDraws = 6;  // instrumented steps are slow
+constexpr std::int64_t kDraws = 6;  // instrumented steps are slow
 #else
-constexpr std::uint64_t kDraws = kFixedDraws;
+constexpr std::int64_t kDraws = kFixedDraws;
 #endif
 constexpr std::size_t kSteps = 4;
 
@@ -39,14 +40,10 @@ bool has_wanted_words(std::uint64_t seed) {
 }
 
 std::vector<std::uint64_t> seeds() {
-  std::uint64_t first = 1, count = kDraws;
-  if (const char* draws = std::getenv("PLIMSOLL_DRAWS")) {
-    char* rest = nullptr;
-    first = std::strtoull(draws, &rest, 10);
-    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
-  }
+  const Draws draws = wanted_draws({.first = 1, .count = kDraws});
   std::vector<std::uint64_t> seeds;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  for (std::int64_t i = 0; i < draws.count; ++i) {
+    const auto seed = std::uint64_t(draws.first + i);
     if (has_wanted_words(seed)) seeds.push_back(seed);
   }
   return seeds;

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "tests/planner/draws.h"
+#include "tests/draws.h"
 
 namespace plimsoll {
 namespace {
@@ -90,7 +90,8 @@ class Draw {
 };
 
 void expect_as_by_the_clock(Execution execution) {
-  for (int seed = 0; seed < draws(1000); ++seed) {
+  const Draws draws = wanted_draws({.count = 1000});
+  for (std::int64_t seed = draws.first; seed < draws.first + draws.count; ++seed) {
     const DrawnRun drawn = Draw(std::uint32_t(seed)).run(execution);
     const EngineResult expected =
         run_by_the_clock(drawn.ranks, execution, drawn.starts, drawn.wake_up, drawn.slowdowns);

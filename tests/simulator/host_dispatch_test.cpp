@@ -25,7 +25,7 @@ Framework framework() {
   return framework;
 }
 
-std::vector<Program> lowered(const std::string& strategy) {
+std::vector<Program> lowered_by(const std::string& strategy) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
   job.precision = DType::bf16;
   return lower({job, parse_strategy(strategy), framework()}, {}, Proof::structure);
@@ -53,7 +53,7 @@ std::map<std::int64_t, std::vector<OpKind>> by_time(const Routine& routine,
 CostModel gpu() { return {hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework()}; }
 
 TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
-  const auto programs = lowered("dp=2,micro_batch=2,cast_placement=every_use");
+  const auto programs = lowered_by("dp=2,micro_batch=2,cast_placement=every_use");
   const auto times = by_time(routine_of(programs[0], "layer.forward"), gpu());
   ASSERT_EQ(times.size(), 2u);
   // Four linear layers with biases; norms are read as they are or cast as the model says.
@@ -69,7 +69,7 @@ TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
   eager.dispatch_communication = {};
   eager.backward_dispatch = 0.5;
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, eager);
-  const auto programs = lowered("dp=2,micro_batch=2,recompute=full");
+  const auto programs = lowered_by("dp=2,micro_batch=2,recompute=full");
   const Routine& backward = routine_of(programs[0], "layer.backward");
   const std::vector<Picoseconds> times = host_dispatch(backward, costs);
   std::size_t repeated = 0;
@@ -86,7 +86,7 @@ TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
 
 TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
   for (const std::string merge : {"direct", "tensor"}) {
-    const auto programs = lowered("dp=2,micro_batch=2,gradient_merge=" + merge);
+    const auto programs = lowered_by("dp=2,micro_batch=2,gradient_merge=" + merge);
     const Routine& backward = routine_of(programs[0], "layer.backward");
     Picoseconds on_top;
     for (const auto& [time, kinds] : by_time(backward, gpu())) {
@@ -98,7 +98,8 @@ TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
 }
 
 TEST(HostDispatch, GathersInTheStepCostMore) {
-  const auto programs = lowered("sharding_degree=2,sharding_stage=3,micro_batch=2,gather=module");
+  const auto programs =
+      lowered_by("sharding_degree=2,sharding_stage=3,micro_batch=2,gather=module");
   std::size_t gathers = 0;
   for (const Routine& routine : programs[0].routines) {
     if (routine.ops.empty() || routine.ops[0].kind != OpKind::all_gather) continue;
@@ -112,7 +113,7 @@ TEST(HostDispatch, WhatWasMeasuredIsAllThatCounts) {
   Calibration calibration;
   calibration.dispatch_op = {Seconds(5e-6), Seconds(0), 7, false};
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), calibration, framework());
-  const auto programs = lowered("sharding_degree=2,sharding_stage=3,micro_batch=2");
+  const auto programs = lowered_by("sharding_degree=2,sharding_stage=3,micro_batch=2");
   for (const Routine& routine : programs[0].routines) {
     for (const Picoseconds time : host_dispatch(routine, costs)) {
       EXPECT_EQ(time.count(), 5 * kMicrosecond);
