@@ -99,6 +99,20 @@ TEST(WhyNot, FindsTheBestPlanWithTheChoices) {
   }
 }
 
+/// The plan came from elsewhere, and is faster than all that the search for the best may try.
+TEST(WhyNot, TheBestIsNeverSlowerThanThePlanWithTheChoice) {
+  const Target target = nano_target(4);
+  const Plan plan = plan_of(target);
+  ASSERT_NE(plan.strategy.mp, 4);
+  const std::string other = plan.strategy.micro_batch == 1 ? "2" : "1";
+  const WhyNot answer = why_not({target, plan.strategy, {{"mp", "4"}}}, {{"micro_batch", other}});
+  ASSERT_TRUE(answer.as_asked);
+  ASSERT_TRUE(answer.best);
+  EXPECT_EQ(answer.best->step.strategy, answer.changed);
+  const Plan held = plan_of(target, {{"mp", "4"}, {"micro_batch", other}});
+  EXPECT_LT(answer.best->step.prediction.step_time, held.prediction.step_time);
+}
+
 TEST(WhyNot, KeepsWhatThePlanHeldUnlessItIsAsked) {
   const Target target = nano_target(4);
   const Fixed held = {{"pp", "2"}, {"micro_batch", "1"}};
