@@ -71,7 +71,6 @@ __device__ void store_slopes(bool sigmoid, const float* scores, const float* slo
     const float s = scores[i];
     to[i] = from_float<T>(sigmoid ? slopes[i] * s * (1 - s) : s * (slopes[i] - mean));
   }
-  __syncwarp();
 }
 
 /// Leaves only the experts of the best groups open.
@@ -84,7 +83,6 @@ __device__ void close_groups(const RouteParams& params, const float* ranked, std
       sum += ranked[g * each + take_highest(open + g * each, each)];
     if (threadIdx.x == 0) groups[g] = sum;
   }
-  __syncwarp();
   for (std::int64_t i = threadIdx.x; i < experts; i += kWarp) open[i] = kMinusInfinity;
   __syncwarp();
   for (std::int64_t i = 0; i < params.top_groups; ++i) {
@@ -104,7 +102,6 @@ __global__ void route(RouteParams params, std::int64_t tokens, std::int64_t expe
     score(params.sigmoid, logits + token * experts, experts, scores);
     for (std::int64_t i = threadIdx.x; i < experts; i += kWarp)
       ranked[i] = open[i] = scores[i] + (bias == nullptr ? 0 : bias[i]);
-    __syncwarp();
     if (params.top_groups < params.groups) close_groups(params, ranked, experts, open, groups);
     float sum = 0;
     for (std::int64_t j = 0; j < chosen; ++j) {
@@ -119,7 +116,6 @@ __global__ void route(RouteParams params, std::int64_t tokens, std::int64_t expe
     __syncwarp();
     for (std::int64_t j = threadIdx.x; j < chosen; j += kWarp)
       weights[token * chosen + j] *= factor;
-    __syncwarp();
   }
 }
 
@@ -178,7 +174,6 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
                          float(params.sequence * params.sequences) / sum;
     for (std::int64_t e = threadIdx.x; e < experts; e += kWarp)
       slopes[e] = weight * (counts[e] - shift);
-    __syncwarp();
     float mean = 0;
     for (std::int64_t e = threadIdx.x; e < experts; e += kWarp) mean += slopes[e] * scores[e];
     mean = warp_sum(mean);
@@ -188,7 +183,6 @@ __global__ void balance_backward(BalanceParams params, std::int64_t before,
       const float slope = params.sigmoid ? slopes[e] * s * (1 - s) : s * (slopes[e] - mean);
       dlogits[token * experts + e] = from_float<T>(slope + z_slope * expf(to_float(row[e]) - z));
     }
-    __syncwarp();
   }
 }
 

@@ -71,6 +71,17 @@ void add_rows(Cases& cases, const OpSizes& z) {
   }
 }
 
+/// Experts with more rows than a kernel reads at a time, and one without rows.
+void add_many_rows(Cases& cases) {
+  constexpr std::int64_t kRows = 200, kHidden = 8, kWidth = 16;
+  Operand ends = whole_numbers(blank("ends", {3}));
+  ends.values = {130, 130, kRows};
+  cases.push_back(
+      make_case("grouped_weight_gradient/many_rows", OpKind::grouped_weight_gradient, {},
+                {normal("x", {kRows, kHidden}, 1), normal("dy", {kRows, kWidth}, 2), ends},
+                {normal("dweight", {3, kHidden, kWidth}, 3)}));
+}
+
 /// Biases of experts, of all or of two partial sums, and rows times their weights.
 void add_weighted_rows(Cases& cases, const OpSizes& z) {
   const std::int64_t m = z.tokens() * kChosen, h = z.hidden(), f = z.ffn;
@@ -264,6 +275,7 @@ constexpr OpReference kReferences[] = {
 void add_cases(Cases& cases, const OpSizes& sizes) {
   add_rows(cases, sizes);
   add_overflows(cases, sizes);
+  add_many_rows(cases);
   add_weighted_rows(cases, sizes);
 }
 
