@@ -1,6 +1,7 @@
 // Functions that the executables' command lines share.
 #include "base/command_line.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,8 +9,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
+#include <typeinfo>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -50,6 +54,41 @@ std::size_t character_bytes(std::string_view text) {
   return bytes;
 }
 
+// The name of the program that runs, and what ended processes before.
+std::string_view program;
+std::terminate_handler terminate_before = nullptr;
+
+/// Allocates nothing.
+void say_out_of_memory() {
+  write_all(STDERR_FILENO, program);
+  write_all(STDERR_FILENO, ": out of memory: the machine has no more for it\n");
+}
+
+/// Whether std::terminate is called since there is no memory: for what an exception holds, or
+/// for a destructor, as those of JSON, which cannot throw.
+bool ends_for_lack_of_memory() {
+  const std::type_info* const thrown = abi::__cxa_current_exception_type();
+  if (thrown != nullptr) return *thrown == typeid(std::bad_alloc);
+  void* const memory = std::malloc(1024);
+  std::free(memory);
+  return memory == nullptr;
+}
+
+/// Is std::terminate.
+[[noreturn]] void end_process() {
+  if (ends_for_lack_of_memory()) {
+    say_out_of_memory();
+    ::_exit(int(ExitCode::environment));
+  }
+  terminate_before();
+  std::abort();
+}
+
+void handle_lack_of_memory() {
+  const std::terminate_handler before = std::set_terminate(end_process);
+  if (before != end_process) terminate_before = before;
+}
+
 }  // namespace
 
 std::string without_controls(std::string_view text) {
@@ -64,11 +103,15 @@ std::string without_controls(std::string_view text) {
   return safe;
 }
 
+// A caller's lambda that captures much comes by std::cref: to make a function of it takes memory,
+// and only from here on that may fail.
 int run_program(std::string_view name, const std::function<ExitCode()>& body) {
+  program = name;
+  handle_lack_of_memory();
   try {
     return int(body());
   } catch (const std::bad_alloc& error) {
-    print_note(fmt::format("{}: the machine has no more memory for it\n", name));
+    say_out_of_memory();
     return int(exit_code(error));
   } catch (const std::exception& error) {
     print_note(fmt::format("{}: {}\n", name, one_line(error.what())));

@@ -15,7 +15,8 @@
 namespace plimsoll {
 
 /// Runs `body` and returns the code to exit with. An exception becomes "NAME: MESSAGE", one line on
-/// stderr, and its exit code.
+/// stderr, and its exit code. Where memory is refused, that is so in every thread and destructor,
+/// and saying it needs no memory. `name` outlives the program.
 int run_program(std::string_view name, const std::function<ExitCode()>& body);
 
 /// Writes to stdout, without controls, and flushes. Throws EnvironmentError when that fails (a full

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 namespace plimsoll {
 
@@ -18,6 +19,7 @@ ExitCode exit_code(const std::exception& error) {
   if (dynamic_cast<const InfeasibleError*>(&error) != nullptr) return ExitCode::infeasible;
   if (dynamic_cast<const EnvironmentError*>(&error) != nullptr) return ExitCode::environment;
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return ExitCode::environment;
+  if (dynamic_cast<const std::system_error*>(&error) != nullptr) return ExitCode::environment;
   return ExitCode::internal;
 }
 

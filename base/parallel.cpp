@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -16,26 +19,40 @@ std::int64_t resolve_threads(std::int64_t threads) {
 
 void for_each_index(std::size_t count, std::int64_t threads,
                     const std::function<void(std::size_t)>& work) {
-  std::vector<std::exception_ptr> failures(count);
   std::atomic<std::size_t> next = 0;
+  // One failure is kept: where memory is out, exceptions lie in a pool of some hundred.
+  std::mutex lock;
+  std::exception_ptr failure;
+  std::size_t failed = count;
+  const auto keep_lowest = [&](std::size_t i) {
+    const std::lock_guard guard(lock);
+    if (i >= failed) return;
+    failed = i;
+    failure = std::current_exception();
+  };
   const auto run = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         work(i);
+      } catch (const std::bad_alloc&) {
+        keep_lowest(i);
+        next = count;
       } catch (...) {
-        failures[i] = std::current_exception();
+        keep_lowest(i);
       }
     }
   };
   {
     std::vector<std::jthread> helpers;
     const auto most = std::min<std::int64_t>(resolve_threads(threads), std::int64_t(count));
-    for (std::int64_t i = 1; i < most; ++i) helpers.emplace_back(run);
+    try {
+      for (std::int64_t i = 1; i < most; ++i) helpers.emplace_back(run);
+    } catch (const std::system_error&) {
+      // The machine has no more threads for us. Fewer do the same work.
+    }
     run();
   }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -89,6 +90,11 @@ struct Executor::State {
     const auto elapsed = std::chrono::steady_clock::now() - options.epoch;
     const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
     return Picoseconds(std::int64_t{count} * 1000);
+  }
+
+  std::string failed_in(std::int64_t step, const char* reason) const {
+    return fmt::format("rank {} failed in step {}, routine {}: {}", options.rank, step + 1, routine,
+                       reason);
   }
 
   StepResult run_step(std::int64_t index, Timeline* into);
@@ -434,10 +440,12 @@ auto Executor::reporting(std::int64_t step, const Work& work) {
   } catch (const EnvironmentError& error) {
     state_->communicator.abort(error.what());
     throw;
+  } catch (const std::bad_alloc&) {
+    const std::string reason = state_->failed_in(step, "out of memory");
+    state_->communicator.abort(reason);
+    throw EnvironmentError(reason);
   } catch (const std::exception& error) {
-    const std::string reason =
-        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, step + 1,
-                    state_->routine, error.what());
+    const std::string reason = state_->failed_in(step, error.what());
     state_->communicator.abort(reason);
     throw std::runtime_error(reason);
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -74,17 +75,28 @@ Sample measure_once(std::int64_t members, const PrepareWork& prepare, const Samp
 
 void run_together(std::int64_t size, const std::function<void(std::int64_t member)>& work) {
   std::vector<std::exception_ptr> errors{std::size_t(size)};
+  // Members wait for each other, so none begins before all have a thread.
+  std::promise<bool> begins;
+  const std::shared_future<bool> all_begin(begins.get_future());
   {
     std::vector<std::jthread> threads;
-    for (std::int64_t member = 0; member < size; ++member) {
-      threads.emplace_back([&, member] {
-        try {
-          work(member);
-        } catch (...) {
-          errors[std::size_t(member)] = std::current_exception();
-        }
-      });
+    threads.reserve(std::size_t(size));
+    try {
+      for (std::int64_t member = 0; member < size; ++member) {
+        threads.emplace_back([&, member] {
+          if (!all_begin.get()) return;
+          try {
+            work(member);
+          } catch (...) {
+            errors[std::size_t(member)] = std::current_exception();
+          }
+        });
+      }
+    } catch (...) {
+      begins.set_value(false);
+      throw;
     }
+    begins.set_value(true);
   }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);

@@ -13,6 +13,7 @@
 namespace plimsoll {
 
 /// Runs `work(member)` on `size` threads and waits for all of them. Rethrows the first exception.
+/// Throws std::system_error where the machine does not start that many; then none works.
 void run_together(std::int64_t size, const std::function<void(std::int64_t member)>& work);
 
 /// Memory aligned to 64 bytes, not initialised.

@@ -2,6 +2,7 @@
 // mpirun or srun.
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 #include "base/command_line.h"
@@ -19,17 +20,20 @@ int main(int argc, char** argv) {
   using namespace plimsoll;
   FactsOfDevice facts = nullptr;
 #ifdef PLIMSOLL_CUDA
-  add_cuda_backend();
   facts = cuda_device_facts;
 #endif
   std::unique_ptr<MpiWorld> world;
-  const int code = run_program("planner-calibrate-mpi", [&] {
+  const auto body = [&] {
+#ifdef PLIMSOLL_CUDA
+    add_cuda_backend();
+#endif
     world = std::make_unique<MpiWorld>(argc, argv);
 #ifdef PLIMSOLL_NCCL
     world->set_device_communicator(make_nccl_communicator);
 #endif
     return calibrate_command(argc, argv, world.get(), facts);
-  });
+  };
+  const int code = run_program("planner-calibrate-mpi", std::cref(body));
   if (code == int(ExitCode::ok)) return code;
   // Without finalising: others may not come.
   std::fflush(nullptr);

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 
 #include "base/json.h"
@@ -65,9 +67,11 @@ class DumpReader {
     if (text.size() > kMostBytes) throw InputError(file_, "", "is larger than 16 MiB");
     const XML_Status status =
         XML_Parse(parser_.get(), text.data(), int(text.size()), /*isFinal=*/1);
-    if (error_) throw *error_;
+    if (error_) std::rethrow_exception(error_);
     if (status != XML_STATUS_OK) {
-      throw InputError(file_, where(), XML_ErrorString(XML_GetErrorCode(parser_.get())));
+      const XML_Error error = XML_GetErrorCode(parser_.get());
+      if (error == XML_ERROR_NO_MEMORY) throw std::bad_alloc();
+      throw InputError(file_, where(), XML_ErrorString(error));
     }
     return topology();
   }
@@ -85,8 +89,8 @@ class DumpReader {
     if (error_) return;
     try {
       body();
-    } catch (const InputError& error) {
-      error_ = std::make_unique<InputError>(error);
+    } catch (...) {
+      error_ = std::current_exception();
       XML_StopParser(parser_.get(), XML_FALSE);
     }
   }
@@ -294,7 +298,7 @@ class DumpReader {
 
   std::unique_ptr<XML_ParserStruct, decltype(&XML_ParserFree)> parser_;
   const std::string& file_;
-  std::unique_ptr<InputError> error_;
+  std::exception_ptr error_;
   std::vector<Element> stack_;
   std::size_t elements_ = 0;
   std::set<std::string> hosts_;

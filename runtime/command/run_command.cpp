@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -448,7 +449,8 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
 }
 
 int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes) {
-  const int code = run_program(name, [&] { return run_command(argc, argv, processes); });
+  const auto body = [&] { return run_command(argc, argv, processes); };
+  const int code = run_program(name, std::cref(body));
   if (code == int(ExitCode::ok)) return code;
   std::fflush(nullptr);
   std::_Exit(code);

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -86,8 +87,9 @@ struct Run {
   void fail(const std::exception& error) {
     const std::lock_guard guard(lock);
     if (!failed) {
-      environment = dynamic_cast<const EnvironmentError*>(&error) != nullptr;
-      failure = error.what();
+      environment = exit_code(error) == ExitCode::environment;
+      failure =
+          dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
     }
     failed = true;
     changed.notify_all();
@@ -196,6 +198,8 @@ void run_rank(Run& run, std::int64_t local) {
                                           run.training_text(), options);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("rank {} before the first step: {}", rank, error.what()));
+  } catch (const std::bad_alloc&) {
+    throw EnvironmentError(fmt::format("rank {} before the first step: out of memory", rank));
   } catch (const std::exception& error) {
     throw std::runtime_error(
         fmt::format("rank {} failed before the first step: {}", rank, error.what()));
@@ -291,11 +295,12 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
 
 std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
   std::vector<std::thread> threads;
+  threads.reserve(std::size_t(run->locals()));
   try {
     for (std::int64_t local = 0; local < run->locals(); ++local) {
       threads.emplace_back([run, local] { thread_of_rank(run, local); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // no thread, or no memory for one
     run->fail(EnvironmentError(
         fmt::format("cannot start the thread of rank {}: {}", threads.size(), error.what())));
     const std::lock_guard guard(run->lock);
@@ -360,9 +365,16 @@ class Watchdog {
   std::vector<Clock::time_point> since_;
 };
 
+/// After a failure the other ranks get one more deadline to notice it. Returns whether all threads
+/// ended.
+bool end_within_grace(Run& run) {
+  std::unique_lock guard(run.lock);
+  const auto grace = std::max(run.options.deadline, std::chrono::milliseconds(1000));
+  return run.changed.wait_for(guard, grace, [&] { return run.finished == run.locals(); });
+}
+
 /// Reports each step when all ranks of this process have finished it, if the rank that has the loss
-/// of the whole batch is here. It ends when all threads are done. After a failure the other ranks
-/// get one more deadline to notice it. Returns whether all threads ended.
+/// of the whole batch is here. It ends when all threads are done, or as end_within_grace() says.
 bool watch(Run& run) {
   std::unique_lock guard(run.lock);
   std::int64_t reported = 0;
@@ -397,8 +409,18 @@ bool watch(Run& run) {
     }
     if (all_ended() && !reportable()) return true;
   }
-  const auto grace = std::max(run.options.deadline, std::chrono::milliseconds(1000));
-  return run.changed.wait_for(guard, grace, all_ended);
+  guard.unlock();
+  return end_within_grace(run);
+}
+
+/// As watch(). Where a step cannot be reported, the run fails.
+bool watch_or_fail(Run& run) {
+  try {
+    return watch(run);
+  } catch (const std::exception& error) {
+    run.fail(error);
+  }
+  return end_within_grace(run);
 }
 
 void rethrow(Run& run) {
@@ -440,7 +462,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
                   std::span<const std::byte> text, const TrainOptions& options) {
   const std::shared_ptr<Run> run = make_run(programs, job, framework, text, options);
   std::vector<std::thread> threads = start_ranks(run);
-  const bool ended = watch(*run);
+  const bool ended = watch_or_fail(*run);
   for (std::thread& thread : threads) ended ? thread.join() : thread.detach();
   rethrow(*run);
   TrainResult result;

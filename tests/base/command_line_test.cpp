@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <new>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 
 namespace plimsoll {
 namespace {
@@ -22,9 +27,27 @@ TEST(RunProgram, AFailureIsOneLineAndItsCode) {
   EXPECT_EQ(outcome(InputError("f", "/x", "bad")), Outcome(3, "name: f: at /x: bad\n"));
   EXPECT_EQ(outcome(InfeasibleError("no")), Outcome(4, "name: no\n"));
   EXPECT_EQ(outcome(EnvironmentError("full")), Outcome(6, "name: full\n"));
-  EXPECT_EQ(outcome(std::bad_alloc()), Outcome(6, "name: the machine has no more memory for it\n"));
+  EXPECT_EQ(outcome(std::bad_alloc()),
+            Outcome(6, "name: out of memory: the machine has no more for it\n"));
+  EXPECT_EQ(outcome(std::system_error(EAGAIN, std::generic_category())).first, 6);
   EXPECT_EQ(outcome(std::runtime_error("bug")), Outcome(1, "name: bug\n"));
   EXPECT_EQ(run_program("name", [] { return ExitCode::outside_tolerance; }), 7);
+}
+
+TEST(RunProgram, WhereMemoryIsRefusedNoThreadAndNoDestructorEndsTheProgramOtherwise) {
+  const auto refuse = []() -> ExitCode { throw std::bad_alloc(); };
+  const auto refuse_in_destructor = [&]() noexcept { return refuse(); };
+  const auto refuse_in_thread = [&] {
+    std::thread(refuse).join();
+    return ExitCode::ok;
+  };
+  const auto status = testing::ExitedWithCode(6);
+  EXPECT_EXIT(std::exit(run_program("name", refuse)), status, "^name: out of memory.*\n$");
+  EXPECT_EXIT(run_program("name", refuse_in_destructor), status, "^name: out of memory.*\n$");
+  EXPECT_EXIT(run_program("name", refuse_in_thread), status, "^name: out of memory.*\n$");
+  const auto fail = []() -> ExitCode { throw std::runtime_error("a bug"); };
+  const auto fail_in_destructor = [&]() noexcept { return fail(); };
+  EXPECT_EXIT(run_program("name", fail_in_destructor), testing::KilledBySignal(SIGABRT), "a bug");
 }
 
 TEST(RunProgram, NothingInAMessageReachesTheTerminalAsAControl) {

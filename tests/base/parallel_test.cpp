@@ -2,8 +2,14 @@
 #include "base/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -38,6 +44,38 @@ TEST(Parallel, TheLowestFailureIsThrownWhenAllAreDone) {
     EXPECT_EQ(done, 20);
   }
 }
+
+TEST(Parallel, WhereMemoryIsOutNoFurtherWorkBegins) {
+  int begun = 0;
+  const auto work = [&](std::size_t i) {
+    ++begun;
+    if (i == 6) throw std::bad_alloc();
+  };
+  EXPECT_THROW(for_each_index(20, 1, work), std::bad_alloc);
+  EXPECT_EQ(begun, 7);
+}
+
+#ifndef PLIMSOLL_SANITIZED  // their runtimes end a process that gets no more memory
+/// Leaves this process 4 MiB of address space, in which no thread has its stack.
+void leave_no_room_for_threads() {
+  std::ifstream sizes("/proc/self/statm");
+  rlim_t pages = 0;
+  sizes >> pages;
+  const rlim_t most = pages * rlim_t(::sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
+  const rlimit limit = {most, most};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+TEST(Parallel, WithoutThreadsTheCallerDoesAllTheWork) {
+  const auto work_alone = [] {
+    leave_no_room_for_threads();
+    std::vector<std::atomic<int>> worked(100);
+    for_each_index(worked.size(), 64, [&](std::size_t i) { ++worked[i]; });
+    std::_Exit(std::ranges::all_of(worked, [](const auto& times) { return times == 1; }) ? 0 : 1);
+  };
+  EXPECT_EXIT(work_alone(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace plimsoll

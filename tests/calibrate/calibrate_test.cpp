@@ -2,12 +2,17 @@
 #include "calibrate/sessions/calibrate.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -166,6 +171,32 @@ TEST(Crew, AnExceptionOnOneThreadReachesTheCaller) {
   };
   EXPECT_THROW(measure_together(2, failing, sampling), std::runtime_error);
 }
+
+#ifndef PLIMSOLL_SANITIZED  // their runtimes end a process that gets no more memory
+/// Leaves this process 4 MiB of address space, in which no thread has its stack.
+void leave_no_room_for_threads() {
+  std::ifstream sizes("/proc/self/statm");
+  rlim_t pages = 0;
+  sizes >> pages;
+  const rlim_t most = pages * rlim_t(::sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
+  const rlimit limit = {most, most};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+TEST(Crew, WhereNotAllHaveAThreadNoneBegins) {
+  const auto work_together = [] {
+    leave_no_room_for_threads();
+    std::atomic<int> begun = 0;
+    try {
+      run_together(64, [&](std::int64_t) { ++begun; });
+    } catch (const std::system_error&) {
+      std::_Exit(begun == 0 ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(work_together(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace plimsoll

@@ -1,11 +1,12 @@
 // A library to be preloaded (LD_PRELOAD), which lets one call that changes files fail, or kills the
 // process there. Calls of write, pwrite, fsync, posix_fallocate, rename, renameat2, mkdir, unlink,
-// unlinkat, and of open where it creates, are counted from 1.
+// unlinkat, and of open where it creates, are counted from 1. Requests of memory that main() makes
+// are counted as well, and refused: calls of malloc and its like, which operator new makes, too.
 //
-//   PLIMSOLL_FAULT     count (prints the number of calls at the end), kill (before the call),
-//   killed_after,
-//                      enospc, eio, eintr, edquot, short (half of a write)
-//   PLIMSOLL_FAULT_AT  number of the call
+//   PLIMSOLL_FAULT     count (prints numbers at the end), kill (before the call), killed_after,
+//                      enospc, eio, eintr, edquot, short (half of a write),
+//                      enomem (one request is refused), enomem_on (it and all that follow)
+//   PLIMSOLL_FAULT_AT  number of the call or the request
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,15 +22,31 @@
 
 namespace {
 
+/// Bytes, as /proc says.
+long most_address_space() {
+  std::FILE* const file = std::fopen("/proc/self/status", "r");
+  long kib = 0;
+  for (char line[256]; file != nullptr && std::fgets(line, sizeof line, file) != nullptr;) {
+    if (std::sscanf(line, "VmPeak: %ld", &kib) == 1) break;
+  }
+  if (file != nullptr) std::fclose(file);
+  return kib * 1024;
+}
+
 struct Fault {
   const char* kind = std::getenv("PLIMSOLL_FAULT");
   long at =
       std::getenv("PLIMSOLL_FAULT_AT") == nullptr ? 0 : std::atol(std::getenv("PLIMSOLL_FAULT_AT"));
-  std::atomic<long> calls = 0;
+  std::atomic<long> calls = 0, requests = 0;
+  /// Requests are looked at while main() runs: before and behind it nothing can catch anything.
+  std::atomic<bool> in_main = false;
 
   bool is(const char* name) const { return kind != nullptr && std::strcmp(kind, name) == 0; }
+  bool refuses_one = is("enomem"), refuses_on = is("enomem_on"), counts = is("count");
   ~Fault() {
-    if (is("count")) dprintf(STDERR_FILENO, "calls %ld\n", calls.load());
+    if (!counts) return;
+    dprintf(STDERR_FILENO, "calls %ld requests %ld peak %ld\n", calls.load(), requests.load(),
+            most_address_space());
   }
 };
 
@@ -66,6 +83,30 @@ Result with_fault(Result failed, Real real) {
 template <class Function>
 Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+/// Counts a request of memory, and returns whether it is refused.
+bool refused() {
+  if (!fault.in_main || !(fault.refuses_one || fault.refuses_on || fault.counts)) return false;
+  const long number = ++fault.requests;
+  return fault.refuses_on ? number >= fault.at : fault.refuses_one && number == fault.at;
+}
+
+template <class Real>
+void* memory_of(Real real) {
+  if (!refused()) return real();
+  errno = ENOMEM;
+  return nullptr;
+}
+
+using Main = int(int, char**, char**);
+Main* real_main = nullptr;
+
+int main_with_requests_counted(int argc, char** argv, char** environment) {
+  fault.in_main = true;
+  const int code = real_main(argc, argv, environment);
+  fault.in_main = false;
+  return code;
 }
 
 }  // namespace
@@ -147,5 +188,39 @@ int open(const char* path, int flags, ...) {
 }
 
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+
+int __libc_start_main(Main* main, int argc, char** argv, void (*begin)(), void (*end)(),
+                      void (*end_of_loader)(), void* stack) {
+  static auto* const call =
+      real<int(Main*, int, char**, void (*)(), void (*)(), void (*)(), void*)>("__libc_start_main");
+  real_main = main;
+  return call(main_with_requests_counted, argc, argv, begin, end, end_of_loader, stack);
+}
+
+void* malloc(size_t size) {
+  static auto* const call = real<void*(size_t)>("malloc");
+  return memory_of([&] { return call(size); });
+}
+
+void* calloc(size_t count, size_t size) {
+  static auto* const call = real<void*(size_t, size_t)>("calloc");
+  return memory_of([&] { return call(count, size); });
+}
+
+void* realloc(void* memory, size_t size) {
+  static auto* const call = real<void*(void*, size_t)>("realloc");
+  return memory_of([&] { return call(memory, size); });
+}
+
+void* aligned_alloc(size_t alignment, size_t size) {
+  static auto* const call = real<void*(size_t, size_t)>("aligned_alloc");
+  return memory_of([&] { return call(alignment, size); });
+}
+
+/// It returns the error and leaves errno.
+int posix_memalign(void** memory, size_t alignment, size_t size) {
+  static auto* const call = real<int(void**, size_t, size_t)>("posix_memalign");
+  return refused() ? ENOMEM : call(memory, alignment, size);
+}
 
 }  // extern "C"
