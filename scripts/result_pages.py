@@ -120,8 +120,10 @@ TABLES = {
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
         "bytes": [("build", "{build}"), ("commands", "{list}, {commands}"), ("runs", "{runs:,}"), ("outputs", "{outputs:,}"),
                   ("runs that differ", "{wrong}")],
-        "ranks": [("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"), ("not as they should", "{wrong}"),
+        "ranks": [("launcher", "{launcher}"), ("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"), ("not as they should", "{wrong}"),
                   ("slowest end", "{slowest:.1f} s")],
+        "checkpoints": [("pairs of plans", "{pairs}"), ("other losses", "{wrong}")],
+        "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
