@@ -118,12 +118,16 @@ TABLES = {
         "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
                    ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
+        "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),
+                   ("not as they should", "{wrong}")],
         "bytes": [("build", "{build}"), ("commands", "{list}, {commands}"), ("runs", "{runs:,}"), ("outputs", "{outputs:,}"),
                   ("runs that differ", "{wrong}")],
-        "ranks": [("launcher", "{launcher}"), ("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"), ("not as they should", "{wrong}"),
-                  ("slowest end", "{slowest:.1f} s")],
+        "ranks": [("launcher", "{launcher}"), ("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"),
+                  ("not as they should", "{wrong}"), ("slowest end", "{slowest:.1f} s")],
         "checkpoints": [("pairs of plans", "{pairs}"), ("other losses", "{wrong}")],
         "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
+        "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
+                     ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
@@ -182,9 +186,13 @@ def own_claims(data):
 def reliability_claims(data):
     return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none of the",
             "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
-            "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
+            "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_refusals": f"{data['memory']['rows'][-1]['runs']:,}",
+            "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
+            "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
             "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none", "claim_builds": data["bytes"]["facts"]["builds"],
-            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none"}
+            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none",
+            "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
+            "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}"}
 
 
 # Numbers of a page's claim that follow from its tables.

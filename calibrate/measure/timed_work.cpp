@@ -83,7 +83,7 @@ void run_together(std::int64_t size, const std::function<void(std::int64_t membe
     threads.reserve(std::size_t(size));
     try {
       for (std::int64_t member = 0; member < size; ++member) {
-        threads.emplace_back([&, member] {
+        threads.emplace_back([&, member, all_begin] {
           if (!all_begin.get()) return;
           try {
             work(member);
