@@ -122,6 +122,8 @@ TABLES = {
                   ("runs that differ", "{wrong}")],
         "ranks": [("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"), ("not as they should", "{wrong}"),
                   ("slowest end", "{slowest:.1f} s")],
+        "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
+                    ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
@@ -182,7 +184,9 @@ def reliability_claims(data):
             "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
             "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
             "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none", "claim_builds": data["bytes"]["facts"]["builds"],
-            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none"}
+            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none",
+            "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
+            "claim_score": int(min(row["score"] for row in data["mutants"]["rows"]))}
 
 
 # Numbers of a page's claim that follow from its tables.
