@@ -46,6 +46,9 @@ Finding search_counts(const CheckContext& context) {
   if (bounded != search.bounded) {
     return fmt::format("{} bounded, but the bounds cut {}", search.bounded, bounded);
   }
+  if (search.unexplored < 0) {
+    return fmt::format("{} candidates unexplored", search.unexplored);
+  }
   if (search.evaluated < 1) return "the chosen plan itself was evaluated, yet none is counted";
   if (search.space == search.evaluated + bounded + pruned + search.unexplored) return std::nullopt;
   return fmt::format(

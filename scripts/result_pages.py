@@ -126,8 +126,12 @@ TABLES = {
                   ("not as they should", "{wrong}"), ("slowest end", "{slowest:.1f} s")],
         "checkpoints": [("pairs of plans", "{pairs}"), ("other losses", "{wrong}")],
         "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
+    },
+    "tests": {
         "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
                      ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
+        "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
+                    ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
@@ -190,14 +194,19 @@ def reliability_claims(data):
             "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
             "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
             "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none", "claim_builds": data["bytes"]["facts"]["builds"],
-            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none",
-            "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
-            "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}"}
+            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none"}
+
+
+def test_claims(data):
+    return {"claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
+            "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}",
+            "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
+            "claim_score": int(min(row["score"] for row in data["mutants"]["rows"]))}
 
 
 # Numbers of a page's claim that follow from its tables.
 CLAIMS = {"accuracy": accuracy_claims, "experts": expert_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims, "report": report_claims,
-          "own-runs": own_claims, "reliability": reliability_claims}
+          "own-runs": own_claims, "reliability": reliability_claims, "tests": test_claims}
 
 
 def cell(form, row):

@@ -10,60 +10,11 @@
 #include <numeric>
 #include <set>
 
-#include "models/cluster/cluster.h"
 #include "plan/filling.h"
-#include "planner/search/search.h"
-#include "tests/plan/example_plan.h"
+#include "tests/plan/checked_plan.h"
 
 namespace plimsoll {
 namespace {
-
-/// Two stages of two replicas that recompute, so that every rule has something to look at.
-Plan planned(const Fixed& fixed, std::int64_t devices) {
-  Cluster cluster;
-  cluster.name = "test-cpu";
-  cluster.nodes = 1;
-  cluster.devices_per_node = 4;
-  cluster.device.name = "test-core";
-  cluster.device.kind = DeviceKind::cpu_core;
-  cluster.device.memory = Bytes(std::int64_t{4} << 30);
-  cluster.device.memory_bandwidth = BytesPerSecond(1e10);
-  cluster.device.peak_fp32 = FlopsPerSecond(1e11);
-  cluster.levels = {{"memory", 0, BytesPerSecond(5e9), Seconds(2e-6)}};
-  cluster.source = "chosen for tests, not measured";
-  const CostModel costs(cluster, std::nullopt, bundled_framework());
-  SearchRequest request{Target(example_job(), costs, devices), fixed};
-  request.cluster_digest = digest(cluster_text(cluster));
-  return search(request);
-}
-
-const Plan& valid_plan() {
-  static const Plan plan = planned({{"pp", "2"},
-                                    {"dp", "2"},
-                                    {"recompute", "full"},
-                                    {"recompute_layers", "0"},
-                                    {"schedule", "1f1b"},
-                                    {"virtual_stages", "1"}},
-                                   4);
-  return plan;
-}
-
-std::string text_of(const std::vector<Violation>& violations) {
-  std::string text;
-  for (const Violation& violation : violations) {
-    text += violation.rule + ": " + violation.message + "\n";
-  }
-  return text;
-}
-
-/// An interval of rank `rank`'s compute stream, the `index`-th.
-Interval& compute(Plan& plan, std::int64_t rank, std::size_t index) {
-  for (Interval& interval : plan.timeline.intervals) {
-    if (interval.rank == rank && interval.stream == Stream::compute && index-- == 0)
-      return interval;
-  }
-  throw std::logic_error("no such interval");
-}
 
 /// A change to a valid plan.
 using Tampering = std::function<void(Plan&)>;
@@ -98,20 +49,6 @@ void scale_rates(Plan& plan, double factor) {
   plan.prediction.peak_flops = plan.prediction.peak_flops * (1 / factor);
   plan.prediction.mfu *= factor;
   plan.prediction.hfu *= factor;
-}
-
-RunnerUp loser(const Plan& plan, std::size_t at = 0) {
-  RunnerUp runner_up = plan.runners_up.at(at);
-  runner_up.term = "bubble";
-  runner_up.term_time = plan.prediction.step_time;
-  return runner_up;
-}
-
-/// Predicts another step for it, which leaves open which is the faster.
-void retime(const Plan& plan, RunnerUp& runner_up, Seconds step) {
-  const double ratio = step / plan.prediction.step_time;
-  runner_up.step_time = step;
-  runner_up.ratio = {ratio / 4, ratio * 4, true};
 }
 
 /// One entry per rule, by the rule's name: a plan that this rule alone refuses.
@@ -338,15 +275,6 @@ TEST(Check, EveryRuleAloneRefusesItsFixture) {
     EXPECT_EQ(violations[0].rule, rule) << text_of(violations);
     EXPECT_FALSE(violations[0].message.empty()) << rule;
   }
-}
-
-/// Names of the rules that `change` to a valid plan breaks.
-std::set<std::string> broken_by(const std::function<void(Plan&)>& change) {
-  Plan plan = valid_plan();
-  change(plan);
-  std::set<std::string> broken;
-  for (const Violation& violation : check(plan)) broken.insert(violation.rule);
-  return broken;
 }
 
 TEST(Check, SeesEverySideOfARule) {

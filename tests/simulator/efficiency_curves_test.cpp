@@ -113,6 +113,19 @@ TEST(EfficientMatmul, SaysHowItIsKnown) {
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::extrapolated);
 }
 
+TEST(EfficientMatmul, IsWithinAFitByAllItsOperations) {
+  Efficiency efficiency = four_units();
+  const auto label = [&](double from, double to) {
+    efficiency.matmul.fitted = {Flops(from), Flops(to), 0.04};
+    const MatmulShape shape{4, 512, 256, 1000};  // 2 x 4 x 131,072,000 operations
+    return efficient_matmul(shape, 8, Bytes(0), DType::bf16, kPeak, device(), efficiency)
+        .provenance;
+  };
+  EXPECT_EQ(label(1.0485e9, 1.0486e9), Provenance::interpolated);
+  EXPECT_EQ(label(1.0486e9, 2e9), Provenance::extrapolated);
+  EXPECT_EQ(label(1e8, 1.0485e9), Provenance::extrapolated);
+}
+
 TEST(EfficientMatmul, SaysWhatItsRatesRestOn) {
   Efficiency efficiency = four_units();
   const MatmulShape shape{1, 512, 256, 1000};

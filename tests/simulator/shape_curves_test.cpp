@@ -64,6 +64,23 @@ TEST(ShapeCurves, BetweenTwoNumbersOfNodesLogarithmsAreInterpolated) {
   expect(measured, lying(32, 32), 1'000 * (31.0 / 32) / (7.0 / 8), Provenance::extrapolated);
 }
 
+TEST(ShapeCurves, BetweenTwoNumbersOfNodesTheWiderSpreadCounts) {
+  for (const double first : {0.1, 0.2}) {
+    CollectivePoint low = point(2, 2, 1, 10), high = point(8, 8, 1, 1'000);
+    low.time.spread = low.time.median * first;
+    high.time.spread = high.time.median * (0.3 - first);
+    const auto relative = [&](std::int64_t nodes) {
+      const Estimate found =
+          curves({low, high})
+              .at(OpKind::all_reduce, DType::f32, Bytes(1'000), lying(nodes, nodes))
+              ->whole;
+      return found.spread / found.time;
+    };
+    EXPECT_NEAR(relative(4), std::max(relative(2), relative(8)), 1e-12);
+    EXPECT_NEAR(relative(2) / relative(8), first / (0.3 - first), 1e-9);
+  }
+}
+
 TEST(ShapeCurves, MoreAtOnceIsNeverFaster) {
   const ShapeCurves odd = curves({point(2, 2, 1, 50), point(2, 2, 4, 40)});
   expect(odd, lying(2, 2, 4), 50, Provenance::measured);
