@@ -2,17 +2,16 @@
 #include "base/parallel.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/no_room_for_threads.h"
 
 namespace plimsoll {
 namespace {
@@ -56,16 +55,6 @@ TEST(Parallel, WhereMemoryIsOutNoFurtherWorkBegins) {
 }
 
 #ifndef PLIMSOLL_SANITIZED  // their runtimes end a process that gets no more memory
-/// Leaves this process 4 MiB of address space, in which no thread has its stack.
-void leave_no_room_for_threads() {
-  std::ifstream sizes("/proc/self/statm");
-  rlim_t pages = 0;
-  sizes >> pages;
-  const rlim_t most = pages * rlim_t(::sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
-  const rlimit limit = {most, most};
-  ::setrlimit(RLIMIT_AS, &limit);
-}
-
 TEST(Parallel, WithoutThreadsTheCallerDoesAllTheWork) {
   const auto work_alone = [] {
     leave_no_room_for_threads();

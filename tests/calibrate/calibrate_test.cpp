@@ -2,13 +2,10 @@
 #include "calibrate/sessions/calibrate.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -22,6 +19,7 @@
 #include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/bench_case.h"
 #include "runtime/communicator.h"
+#include "tests/no_room_for_threads.h"
 
 namespace plimsoll {
 namespace {
@@ -173,16 +171,6 @@ TEST(Crew, AnExceptionOnOneThreadReachesTheCaller) {
 }
 
 #ifndef PLIMSOLL_SANITIZED  // their runtimes end a process that gets no more memory
-/// Leaves this process 4 MiB of address space, in which no thread has its stack.
-void leave_no_room_for_threads() {
-  std::ifstream sizes("/proc/self/statm");
-  rlim_t pages = 0;
-  sizes >> pages;
-  const rlim_t most = pages * rlim_t(::sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
-  const rlimit limit = {most, most};
-  ::setrlimit(RLIMIT_AS, &limit);
-}
-
 TEST(Crew, WhereNotAllHaveAThreadNoneBegins) {
   const auto work_together = [] {
     leave_no_room_for_threads();

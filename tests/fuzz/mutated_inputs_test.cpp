@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <iostream>

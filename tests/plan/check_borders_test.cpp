@@ -13,13 +13,6 @@
 namespace plimsoll {
 namespace {
 
-using Change = std::function<void(Plan&)>;
-
-/// Whether the change breaks this rule, whatever else it breaks.
-bool breaks(const std::string& rule, const Change& change) {
-  return broken_by(change).contains(rule);
-}
-
 TEST(CheckBorders, NumbersAreEqualUpToARelativeError) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(nearly_equal(0, 0));

@@ -9,36 +9,30 @@
 namespace plimsoll {
 namespace {
 
-using Change = std::function<void(Plan&)>;
-
-bool broken(const std::string& rule, const Change& change) {
-  return broken_by(change).contains(rule);
-}
-
 TEST(CheckLists, CountsOfASearchAreOfItsSpace) {
-  EXPECT_FALSE(broken("search-counts", [](Plan& p) { p.search.pruned.push_back({"nothing", 0}); }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) { p.search.pruned.push_back({"", 0}); }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) {  // sums are right
+  EXPECT_FALSE(breaks("search-counts", [](Plan& p) { p.search.pruned.push_back({"nothing", 0}); }));
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) { p.search.pruned.push_back({"", 0}); }));
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) {  // sums are right
     p.search.pruned.push_back({"less than nothing", -1});
     p.search.pruned.push_back({"one", 1});
   }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) {
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) {
     p.search.bounded_by.push_back({"less than nothing", -1});
     p.search.bounded_by.push_back({"one", 1});
   }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) {
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) {
     p.search.pruned.push_back({"more than there are", p.search.space + 1});
     p.search.unexplored = -p.search.space - 1;
   }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) {
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) {
     p.search.pruned.push_back({"as one evaluated", p.search.evaluated});
     p.search.evaluated = 0;
   }));
-  EXPECT_TRUE(broken("search-counts", [](Plan& p) {  // as many are pruned
+  EXPECT_TRUE(breaks("search-counts", [](Plan& p) {  // as many are pruned
     p.search.pruned.push_back({"one", 1});
     p.search.unexplored = -1;
   }));
-  EXPECT_FALSE(broken("search-counts", [](Plan& p) {
+  EXPECT_FALSE(breaks("search-counts", [](Plan& p) {
     p.search.unexplored = 1;
     p.search.space += 1;
   }));
@@ -46,7 +40,7 @@ TEST(CheckLists, CountsOfASearchAreOfItsSpace) {
 
 TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
   const auto ended = [](bool proven, std::int64_t unexplored, double gap) {
-    return broken("search-proven", [&](Plan& p) {
+    return breaks("search-proven", [&](Plan& p) {
       p.search.proven = proven;
       p.search.unexplored = unexplored;
       p.search.gap = gap;
@@ -59,7 +53,7 @@ TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
   EXPECT_TRUE(ended(false, 1, -0.1));
   EXPECT_TRUE(ended(true, 0, 0.1));
   const auto brute_force = [](std::int64_t bounded, std::int64_t unexplored) {
-    return broken("search-proven", [&](Plan& p) {
+    return breaks("search-proven", [&](Plan& p) {
       p.search.method = "brute force";
       p.search.bounded = bounded;
       p.search.unexplored = unexplored;
@@ -73,13 +67,13 @@ TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
 
 TEST(CheckLists, SomethingEvaluatedFits) {
   const auto infeasible = [](std::int64_t of_evaluated) {
-    return broken("infeasible-count",
+    return breaks("infeasible-count",
                   [&](Plan& p) { p.search.infeasible = p.search.evaluated - of_evaluated; });
   };
   EXPECT_TRUE(infeasible(0));
   EXPECT_FALSE(infeasible(1));
   const auto shown = [](std::int64_t fit_beside) {
-    return broken("runners-up-counted", [&](Plan& p) {
+    return breaks("runners-up-counted", [&](Plan& p) {
       p.search.infeasible = p.search.evaluated - std::int64_t(p.runners_up.size()) - 1 - fit_beside;
     });
   };
@@ -89,7 +83,7 @@ TEST(CheckLists, SomethingEvaluatedFits) {
 
 TEST(CheckLists, RunnersUpLeaveTheReserve) {
   const auto taken = [](std::int64_t more, bool mixed) {
-    return broken("runners-up-fit", [&](Plan& p) {
+    return breaks("runners-up-fit", [&](Plan& p) {
       p.mixed_devices = mixed;
       p.reserve = Bytes(4096);
       p.runners_up[0].taken = p.prediction.stages[0].capacity - p.reserve + Bytes(more);
@@ -103,7 +97,7 @@ TEST(CheckLists, RunnersUpLeaveTheReserve) {
 TEST(CheckLists, RunnersUpAreNoBetter) {
   const Bytes largest = valid_plan().pareto[0].peak;
   const auto better = [](double step, Bytes peak) {
-    return broken("runners-up-lose", [&](Plan& p) {
+    return breaks("runners-up-lose", [&](Plan& p) {
       retime(p, p.runners_up[0], p.prediction.step_time * step);
       p.runners_up[0].peak = peak;
     });
@@ -116,7 +110,7 @@ TEST(CheckLists, RunnersUpAreNoBetter) {
 
 TEST(CheckLists, PlansAreTiedWhereTheRatioMayBeOne) {
   const auto tied = [](double low, double high, bool tied) {
-    return broken("ties", [&](Plan& p) {
+    return breaks("ties", [&](Plan& p) {
       p.runners_up[0].step_time = p.prediction.step_time * std::sqrt(low * high);
       p.runners_up[0].ratio = {low, high, tied};
     });
@@ -129,12 +123,12 @@ TEST(CheckLists, PlansAreTiedWhereTheRatioMayBeOne) {
   EXPECT_FALSE(tied(1.01, 4, false));
   EXPECT_TRUE(tied(0.25, 0.99, true));
   EXPECT_TRUE(tied(4, 1, true));
-  EXPECT_TRUE(broken("ties", [](Plan& p) { p.pareto.back().ratio.high *= 1.01; }));
+  EXPECT_TRUE(breaks("ties", [](Plan& p) { p.pareto.back().ratio.high *= 1.01; }));
 }
 
 TEST(CheckLists, TiedRunnersUpComeFirstThenFastOnes) {
   const auto pair = [](bool first_tied, double first, bool second_tied, double second) {
-    return broken("runners-up-ordered", [&](Plan& p) {
+    return breaks("runners-up-ordered", [&](Plan& p) {
       p.runners_up.resize(2, p.runners_up[0]);
       for (RunnerUp& one : p.runners_up) one.strategy = p.strategy;
       p.runners_up[0].ratio.tied = first_tied;
@@ -155,7 +149,7 @@ TEST(CheckLists, TiedRunnersUpComeFirstThenFastOnes) {
 
 TEST(CheckLists, RunnersUpLoseBySomething) {
   const auto term = [](const std::string& name, double seconds, std::int64_t bytes) {
-    return broken("runners-up-terms", [&](Plan& p) {
+    return breaks("runners-up-terms", [&](Plan& p) {
       p.runners_up[0].term = name;
       p.runners_up[0].term_time = Seconds(seconds);
       p.runners_up[0].term_bytes = Bytes(bytes);
@@ -170,7 +164,7 @@ TEST(CheckLists, RunnersUpLoseBySomething) {
 
 TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {
   const auto first = [](const std::function<void(ParetoPlan&)>& change) {
-    return broken("pareto-first", [&](Plan& p) { change(p.pareto[0]); });
+    return breaks("pareto-first", [&](Plan& p) { change(p.pareto[0]); });
   };
   EXPECT_FALSE(first([](ParetoPlan&) {}));
   EXPECT_TRUE(first([](ParetoPlan& one) { one.step_time = one.step_time * 1.001; }));
@@ -178,7 +172,7 @@ TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {
   EXPECT_TRUE(first([](ParetoPlan& one) { one.taken += Bytes(1); }));
   // The largest stage counts, wherever it is.
   for (const std::size_t stage : {0u, 1u}) {
-    EXPECT_FALSE(broken("pareto-first", [&](Plan& p) {
+    EXPECT_FALSE(breaks("pareto-first", [&](Plan& p) {
       p.prediction.stages[stage].peak = p.pareto[0].peak + Bytes(64);
       p.pareto[0].peak += Bytes(64);
       p.prediction.stages[stage].reserved = p.pareto[0].taken + Bytes(64);
@@ -192,7 +186,7 @@ TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {
 
 TEST(CheckLists, TheFrontFalls) {
   const auto next = [](double step, double taken) {
-    return broken("pareto-falls", [&](Plan& p) {
+    return breaks("pareto-falls", [&](Plan& p) {
       p.pareto.resize(1, p.pareto[0]);
       p.pareto[0].taken = Bytes(100'000);
       p.pareto.push_back(p.pareto[0]);
@@ -209,7 +203,7 @@ TEST(CheckLists, TheFrontFalls) {
 
 TEST(CheckLists, NothingShownBeatsTheFront) {
   const auto shown = [](double step, double taken) {
-    return broken("pareto-dominates", [&](Plan& p) {
+    return breaks("pareto-dominates", [&](Plan& p) {
       p.pareto.resize(1, p.pareto[0]);
       p.runners_up.resize(1, p.runners_up[0]);
       p.runners_up[0].step_time = p.prediction.step_time * step;
@@ -224,34 +218,34 @@ TEST(CheckLists, NothingShownBeatsTheFront) {
 
 TEST(CheckLists, RanksOfATimelineAreThePlans) {
   const auto rank = [](std::int64_t rank) {
-    return broken("timeline-ranks", [&](Plan& p) { p.timeline.memory[0].rank = rank; });
+    return breaks("timeline-ranks", [&](Plan& p) { p.timeline.memory[0].rank = rank; });
   };
   EXPECT_FALSE(rank(valid_plan().timeline.memory[0].rank));
   EXPECT_TRUE(rank(-1));
   EXPECT_TRUE(rank(valid_plan().devices));
   EXPECT_TRUE(rank(valid_plan().timeline.memory[1].rank));  // twice
-  EXPECT_TRUE(broken("timeline-ranks", [](Plan& p) {        // the second stage has no memory
+  EXPECT_TRUE(breaks("timeline-ranks", [](Plan& p) {        // the second stage has no memory
     const std::int64_t last = p.timeline.memory.back().rank;
     p.timeline.memory.pop_back();
     std::erase_if(p.timeline.intervals, [&](const Interval& one) { return one.rank == last; });
   }));
-  EXPECT_TRUE(broken("timeline-ranks", [](Plan& p) { compute(p, 0, 0).rank = 1; }));
+  EXPECT_TRUE(breaks("timeline-ranks", [](Plan& p) { compute(p, 0, 0).rank = 1; }));
 }
 
 TEST(CheckLists, InstantsAreInOrder) {
   EXPECT_FALSE(
-      broken("intervals-forward", [](Plan& p) { compute(p, 0, 0).end = compute(p, 0, 0).begin; }));
+      breaks("intervals-forward", [](Plan& p) { compute(p, 0, 0).end = compute(p, 0, 0).begin; }));
   EXPECT_TRUE(
-      broken("timeline-from-zero", [](Plan& p) { compute(p, 0, 0).begin = Picoseconds(-5); }));
-  EXPECT_TRUE(broken("memory-curve", [](Plan& p) {
+      breaks("timeline-from-zero", [](Plan& p) { compute(p, 0, 0).begin = Picoseconds(-5); }));
+  EXPECT_TRUE(breaks("memory-curve", [](Plan& p) {
     auto& curve = p.timeline.memory[0].curve;
     curve[1].time = curve[0].time - Picoseconds(1);
   }));
-  EXPECT_FALSE(broken("memory-curve", [](Plan& p) {
+  EXPECT_FALSE(breaks("memory-curve", [](Plan& p) {
     auto& curve = p.timeline.memory[0].curve;
     curve[1].time = curve[0].time;
   }));
-  EXPECT_TRUE(broken("memory-curve", [](Plan& p) { p.timeline.memory[1].peak += Bytes(1); }));
+  EXPECT_TRUE(breaks("memory-curve", [](Plan& p) { p.timeline.memory[1].peak += Bytes(1); }));
 }
 
 TEST(CheckLists, CommunicationMayWait) {
@@ -261,7 +255,7 @@ TEST(CheckLists, CommunicationMayWait) {
     });
   };
   const auto posted = [&](std::int64_t after, bool of_several) {
-    return broken("communication-posted", [&](Plan& p) {
+    return breaks("communication-posted", [&](Plan& p) {
       Interval& one = communication(p);
       one.posted = one.begin + Picoseconds(after);
       if (of_several) one.kind.reset();
@@ -272,7 +266,7 @@ TEST(CheckLists, CommunicationMayWait) {
     EXPECT_FALSE(posted(0, of_several));
     EXPECT_TRUE(posted(1, of_several));
   }
-  EXPECT_TRUE(broken("communication-posted", [](Plan& p) {
+  EXPECT_TRUE(breaks("communication-posted", [](Plan& p) {
     Interval& one = compute(p, 0, 3);
     one.kind.reset();
     one.posted = one.begin - Picoseconds(1);
@@ -280,18 +274,18 @@ TEST(CheckLists, CommunicationMayWait) {
 }
 
 TEST(CheckLists, ComputationIsInTurnWithAllBefore) {
-  EXPECT_TRUE(broken("compute-in-turn", [](Plan& p) {  // the first one outlasts the second
+  EXPECT_TRUE(breaks("compute-in-turn", [](Plan& p) {  // the first one outlasts the second
     compute(p, 0, 0).end = compute(p, 0, 2).begin + Picoseconds(1);
     compute(p, 0, 1).begin = compute(p, 0, 1).end = compute(p, 0, 0).end;
   }));
-  EXPECT_FALSE(broken("compute-fits-step", [](Plan& p) {
+  EXPECT_FALSE(breaks("compute-fits-step", [](Plan& p) {
     compute(p, 0, 0).end += to_picoseconds(p.prediction.step_time * 1e-12);
   }));
 }
 
 TEST(CheckLists, OnlyOpsOfSeveralRoutinesHaveNone) {
   const auto routine = [](std::int64_t ops, const std::string& name) {
-    return broken("timeline-routines", [&](Plan& p) {
+    return breaks("timeline-routines", [&](Plan& p) {
       compute(p, 0, 3).ops = ops;
       compute(p, 0, 3).routine = name;
     });
@@ -302,15 +296,15 @@ TEST(CheckLists, OnlyOpsOfSeveralRoutinesHaveNone) {
 }
 
 TEST(CheckLists, MemoryOfARankIsThatOfItsStage) {
-  EXPECT_TRUE(broken("timeline-memory", [](Plan& p) { p.timeline.memory[1].peak += Bytes(1); }));
+  EXPECT_TRUE(breaks("timeline-memory", [](Plan& p) { p.timeline.memory[1].peak += Bytes(1); }));
   EXPECT_TRUE(
-      broken("timeline-memory", [](Plan& p) { p.timeline.memory[1].by_role[0] += Bytes(1); }));
-  EXPECT_TRUE(broken("timeline-memory", [](Plan& p) { p.timeline.memory[0].arena += Bytes(1); }));
+      breaks("timeline-memory", [](Plan& p) { p.timeline.memory[1].by_role[0] += Bytes(1); }));
+  EXPECT_TRUE(breaks("timeline-memory", [](Plan& p) { p.timeline.memory[0].arena += Bytes(1); }));
 }
 
 TEST(CheckLists, OpsDrawnTogetherLastNoLongerThanTheResolution) {
   const auto resolution = [](std::int64_t less, std::int64_t ops) {
-    return broken("timeline-resolution", [&](Plan& p) {
+    return breaks("timeline-resolution", [&](Plan& p) {
       Interval& one = compute(p, 0, 3);
       one.ops = ops;
       p.timeline_resolution = one.end - one.begin - Picoseconds(less);
@@ -320,7 +314,7 @@ TEST(CheckLists, OpsDrawnTogetherLastNoLongerThanTheResolution) {
   EXPECT_TRUE(resolution(1, 2));
   EXPECT_FALSE(resolution(1, 1));
   const auto many = [](std::size_t intervals, bool coarse) {
-    return broken("timeline-resolution", [&](Plan& p) {
+    return breaks("timeline-resolution", [&](Plan& p) {
       p.timeline.intervals.resize(intervals, p.timeline.intervals.back());
       Picoseconds begin = kLongestTimeline, end;
       for (const Interval& one : p.timeline.intervals) {
@@ -337,7 +331,7 @@ TEST(CheckLists, OpsDrawnTogetherLastNoLongerThanTheResolution) {
 
 TEST(CheckLists, TimesByKindAreThoseOfTheTimeline) {
   const auto times = [](const std::function<void(Plan&)>& change) {
-    return broken("rank-times", [&](Plan& p) {
+    return breaks("rank-times", [&](Plan& p) {
       p.timeline_resolution = Picoseconds(1);
       for (const RankMemory& memory : p.timeline.memory) {
         p.rank_times.push_back(times_of(p.timeline, memory.rank));

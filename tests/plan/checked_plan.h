@@ -84,4 +84,9 @@ inline std::set<std::string> broken_by(const std::function<void(Plan&)>& change)
   return broken;
 }
 
+/// Whether the change breaks this rule, whatever else it breaks.
+inline bool breaks(const std::string& rule, const std::function<void(Plan&)>& change) {
+  return broken_by(change).contains(rule);
+}
+
 }  // namespace plimsoll
