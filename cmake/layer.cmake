@@ -50,7 +50,7 @@ function(compile_together name folder)
   endif()
   # Kernels and the engine's loops are timed, and should not change with their neighbours.
   if(NOT folder MATCHES "^(runtime|simulator/engine|tests/.*)$")
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
 

@@ -15,7 +15,7 @@ using Out = std::back_insert_iterator<std::string>;
 
 /// Terms of at least this share of a step have a line of their own.
 constexpr double kLeastShown = 0.0005;
-constexpr std::size_t kMostAlive = 8;
+constexpr std::size_t kMostTensors = 8;
 
 std::string choices_text(const Fixed& choices) {
   std::string text;
@@ -47,13 +47,13 @@ void write_memory(Out out, const ExplainedStep& step) {
   }
   fmt::format_to(out, "    alive at the peak of {}:\n", name_of(step.fullest.stage));
   const auto& alive = step.fullest.alive;
-  for (std::size_t i = 0; i < std::min(alive.size(), kMostAlive); ++i) {
+  for (std::size_t i = 0; i < std::min(alive.size(), kMostTensors); ++i) {
     fmt::format_to(out, "      {:>10}  {:<17} {}{}\n", to_text(alive[i].bytes),
                    to_text(alive[i].role), alive[i].name,
                    alive[i].count > 1 ? fmt::format(" x {}", alive[i].count) : "");
   }
-  if (alive.size() > kMostAlive)
-    fmt::format_to(out, "      and {} more names (all with --json)\n", alive.size() - kMostAlive);
+  if (alive.size() > kMostTensors)
+    fmt::format_to(out, "      and {} more names (all with --json)\n", alive.size() - kMostTensors);
 }
 
 /// A step of the table, with the head of its column.

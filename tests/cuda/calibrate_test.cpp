@@ -19,6 +19,7 @@
 namespace plimsoll {
 namespace {
 
+// For a device with 4 of an A100's 108 multiprocessors.
 TEST(DeviceCalibration, MeasuresAFewPointsOfEverythingAndItsFilesCanBeRead) {
   CalibrationRequest request;
   request.backend = "cuda";
@@ -31,7 +32,9 @@ TEST(DeviceCalibration, MeasuresAFewPointsOfEverythingAndItsFilesCanBeRead) {
     EXPECT_LE(done, of);
   };
   const auto backend = make_cuda_backend(0);
-  const DeviceFacts facts = cuda_device_facts(0);
+  DeviceFacts facts = cuda_device_facts(0);
+  facts.compute_capability = 80;
+  facts.multiprocessors = 4;
   const MachineCalibration machine = calibrate_device(request, *backend, facts);
   const Calibration& calibration = machine.calibration;
   EXPECT_EQ(calibration.backend, "cuda");
@@ -47,27 +50,15 @@ TEST(DeviceCalibration, MeasuresAFewPointsOfEverythingAndItsFilesCanBeRead) {
 
   const Cluster& cluster = machine.cluster;
   EXPECT_EQ(cluster.device.memory, facts.memory);
+  ASSERT_TRUE(cluster.device.peak_bf16.has_value());
+  EXPECT_NEAR(cluster.device.peak_bf16->value(), 312e12 * 4 / 108, 1e11);
+  EXPECT_NEAR(cluster.device.peak_fp32->value(), 19.5e12 * 4 / 108, 1e10);
+  EXPECT_NE(cluster.source.find("A100"), std::string::npos);
   ASSERT_TRUE(cluster.efficiency.has_value());
   EXPECT_TRUE(cluster.efficiency->attention_forward.fitted.has_value());
   EXPECT_GT(cluster.efficiency->attention_backward.peak_fraction, 0);
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "cluster.json"), cluster);
   EXPECT_NE(calibration_summary(machine).find(facts.name), std::string::npos);
-}
-
-// Compute capability 8.0 with 4 of an A100's 108 multiprocessors.
-TEST(DeviceCalibration, ScalesTheDatasheetByMultiprocessors) {
-  CalibrationRequest request;
-  request.size = SweepSize::quick;
-  request.budget = Seconds(0.001);
-  DeviceFacts facts = cuda_device_facts(0);
-  facts.compute_capability = 80;
-  facts.multiprocessors = 4;
-  const auto backend = make_cuda_backend(0);
-  const Cluster cluster = calibrate_device(request, *backend, facts).cluster;
-  ASSERT_TRUE(cluster.device.peak_bf16.has_value());
-  EXPECT_NEAR(cluster.device.peak_bf16->value(), 312e12 * 4 / 108, 1e11);
-  EXPECT_NEAR(cluster.device.peak_fp32->value(), 19.5e12 * 4 / 108, 1e10);
-  EXPECT_NE(cluster.source.find("A100"), std::string::npos);
 }
 
 TEST(DeviceSweep, HoldsWhatGpusTrainOnce) {

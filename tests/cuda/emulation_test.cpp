@@ -25,7 +25,9 @@ std::int64_t launches_of_run(bool replay) {
   options.replay = replay;
   options.backend_of_rank = make_cuda_backend;
   const std::int64_t before = cuda_on_cpu::graph_launches();
-  train_nano(nano_programs(nano_strategy("", 4, Recompute::none)), options);
+  Job job = nano_job();
+  job.layers = 1;
+  train_nano(nano_programs(nano_strategy("", 4, Recompute::none), job), options, job);
   return cuda_on_cpu::graph_launches() - before;
 }
 

@@ -15,6 +15,7 @@
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/device_ranks.h"
 #include "host_emulation.h"
+#include "races.h"
 #include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"
@@ -53,8 +54,15 @@ MachineCalibration calibrate_gpus(const Hosts& hosts, const CalibrationRequest& 
 
 class NcclCalibration : public testing::Test {
  protected:
-  void SetUp() override { cuda_on_cpu::set_device_count(4); }
-  void TearDown() override { cuda_on_cpu::set_device_count(1); }
+  // Tests of ops look at the kernels (ops_test.cpp).
+  void SetUp() override {
+    cuda_on_cpu::set_device_count(4);
+    cuda_on_cpu::look_for_races(false);
+  }
+  void TearDown() override {
+    cuda_on_cpu::look_for_races(true);
+    cuda_on_cpu::set_device_count(1);
+  }
 };
 
 TEST_F(NcclCalibration, MeasuresEveryGroupShapeOverlapAndDevice) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 4;  // one by one, captured, replayed, traced
 
-struct Case {
+struct TrainingCase {
   std::string name, model, strategy;
   DType precision = DType::f32;
   bool flash = false;  ///< lowered for GPUs
@@ -25,11 +25,12 @@ struct Case {
   bool drops = false;  ///< rows without memory, of narrower experts beside an MLP
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const TrainingCase& c, std::ostream* out) { *out << c.name; }
 
-Job job_of(const Case& c) {
+Job job_of(const TrainingCase& c) {
   Job job = read_job(tests_folder() / (c.model + ".json"));
   job.global_batch = 4;
+  job.layers = 2;
   if (job.experts) {
     job.global_batch = 8;
     job.experts->capacity = c.capacity;
@@ -47,14 +48,15 @@ Job job_of(const Case& c) {
   return job;
 }
 
-Strategy strategy_of(const Case& c) {
+Strategy strategy_of(const TrainingCase& c) {
   Strategy strategy = c.strategy.empty() ? Strategy{} : parse_strategy(c.strategy);
   strategy.grad_bucket_bytes = Bytes(64 << 10);
   strategy.micro_batch = job_of(c).global_batch / (strategy.dp * strategy.sharding_degree * 2);
   return strategy;
 }
 
-TrainResult run(const Case& c, const Framework& framework, bool on_cuda, bool replay = true) {
+TrainResult run(const TrainingCase& c, const Framework& framework, bool on_cuda,
+                bool replay = true) {
   TrainOptions options;
   options.steps = kSteps;
   options.warm_up_steps = 0;
@@ -65,48 +67,50 @@ TrainResult run(const Case& c, const Framework& framework, bool on_cuda, bool re
   return train(lower({job, strategy_of(c), framework}), job, framework, nano_text(), options);
 }
 
-Framework framework_of(const Case& c) {
+Framework framework_of(const TrainingCase& c) {
   return c.flash ? bundled_cuda_framework() : bundled_framework();
 }
 
-TrainResult run_on_cuda(const Case& c, bool replay = true) {
+TrainResult run_on_cuda(const TrainingCase& c, bool replay = true) {
   return run(c, framework_of(c), true, replay);
 }
 
-class CudaTraining : public testing::TestWithParam<Case> {};
+class CudaTraining : public testing::TestWithParam<TrainingCase> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Strategies, CudaTraining,
-    testing::Values(Case{"Serial", "gpt-nano", ""}, Case{"Mp", "gpt-nano", "mp=2"},
-                    Case{"Pp", "gpt-nano", "pp=2"}, Case{"Dp", "gpt-nano", "dp=2"},
-                    Case{"Sharding3", "gpt-nano", "sharding_degree=2,sharding_stage=3"},
-                    Case{"Sequence", "gpt-nano", "mp=2,sequence_parallel=true"},
-                    Case{"Llama", "llama-nano", ""}, Case{"LlamaMpPp", "llama-nano", "mp=2,pp=2"},
-                    Case{"Bf16", "gpt-nano", "", DType::bf16},
-                    Case{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16},
-                    Case{"Flash", "gpt-nano", "", DType::f32, true},
-                    Case{"FlashLlama", "llama-nano", "recompute=full", DType::f32, true},
-                    Case{"FlashLlamaBf16Pp", "llama-nano", "pp=2", DType::bf16, true},
-                    Case{"Ring", "llama-nano", "cp=2", DType::f32, true},
-                    Case{"RingBf16", "llama-nano", "cp=2", DType::bf16, true},
-                    Case{"KeysGathered", "gpt-nano", "cp=2,context_exchange=all_gather"},
-                    Case{"HeadsExchanged", "llama-nano", "cp=2,context_exchange=all_to_all"},
-                    Case{"Experts", "expert-nano", "dp=2,ep=2,expert_rows_percent=200", DType::f32,
-                         false, 0.75},
-                    Case{"ExpertsTogether", "expert-nano",
-                         "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200"},
-                    Case{"ExpertsDropping", "expert-nano", "dp=2,ep=2,expert_rows_percent=100",
-                         DType::f32, false, 0, true},
-                    Case{"ExpertsGatheredDropping", "expert-nano",
-                         "dp=2,ep=2,expert_rows_percent=100,expert_dispatch=all_gather", DType::f32,
-                         false, 0, true}),
+    testing::Values(
+        TrainingCase{"Serial", "gpt-nano", ""}, TrainingCase{"Mp", "gpt-nano", "mp=2"},
+        TrainingCase{"Pp", "gpt-nano", "pp=2"}, TrainingCase{"Dp", "gpt-nano", "dp=2"},
+        TrainingCase{"Sharding3", "gpt-nano", "sharding_degree=2,sharding_stage=3"},
+        TrainingCase{"Sequence", "gpt-nano", "mp=2,sequence_parallel=true"},
+        TrainingCase{"Llama", "llama-nano", ""},
+        TrainingCase{"LlamaMpPp", "llama-nano", "mp=2,pp=2"},
+        TrainingCase{"Bf16", "gpt-nano", "", DType::bf16},
+        TrainingCase{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16},
+        TrainingCase{"Flash", "gpt-nano", "", DType::f32, true},
+        TrainingCase{"FlashLlama", "llama-nano", "recompute=full", DType::f32, true},
+        TrainingCase{"FlashLlamaBf16Pp", "llama-nano", "pp=2", DType::bf16, true},
+        TrainingCase{"Ring", "llama-nano", "cp=2", DType::f32, true},
+        TrainingCase{"RingBf16", "llama-nano", "cp=2", DType::bf16, true},
+        TrainingCase{"KeysGathered", "gpt-nano", "cp=2,context_exchange=all_gather"},
+        TrainingCase{"HeadsExchanged", "llama-nano", "cp=2,context_exchange=all_to_all"},
+        TrainingCase{"Experts", "expert-nano", "dp=2,ep=2,expert_rows_percent=200", DType::f32,
+                     false, 0.75},
+        TrainingCase{"ExpertsTogether", "expert-nano",
+                     "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200"},
+        TrainingCase{"ExpertsDropping", "expert-nano", "dp=2,ep=2,expert_rows_percent=100",
+                     DType::f32, false, 0, true},
+        TrainingCase{"ExpertsGatheredDropping", "expert-nano",
+                     "dp=2,ep=2,expert_rows_percent=100,expert_dispatch=all_gather", DType::f32,
+                     false, 0, true}),
     [](const auto& info) { return info.param.name; });
 
 // Sums are taken in another order, and a few functions are other approximations: losses of f32
 // agree to a few roundings of single values. In bf16 each op rounds its result, differently for
 // single values; a loss is a mean over many.
 TEST_P(CudaTraining, LosesAsTheCpuBackendDoesInThePredictedBytes) {
-  const Case& c = GetParam();
+  const TrainingCase& c = GetParam();
   const TrainResult cpu = run(c, bundled_framework(), false);
   const TrainResult cuda = run_on_cuda(c);
   const double tolerance = c.precision == DType::f32 ? 1e-5 : 0x1p-8;
@@ -146,7 +150,7 @@ TEST(CudaExperts, EndWithTheLayerWhereRowsExceedTheirMemory) {
 }
 
 TEST(CudaGraphs, ReplayedKernelsComputeWhatSingleOnesDo) {
-  const Case c{"", "gpt-nano", "mp=2"};
+  const TrainingCase c{"", "gpt-nano", "mp=2"};
   const TrainResult single = run_on_cuda(c, false);
   const TrainResult replayed = run_on_cuda(c);
   EXPECT_EQ(replayed.measured.losses, single.measured.losses);

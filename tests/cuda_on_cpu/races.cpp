@@ -5,6 +5,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,7 @@ struct Observer {
   std::string race;
 };
 constinit thread_local Observer* observer = nullptr;
+std::atomic<bool> looks = true;
 
 /// The thread-local variables of the program, among which are those that are __shared__.
 std::pair<const std::byte*, std::size_t> variables_of_thread() {
@@ -169,10 +171,8 @@ void look_at_device(const std::byte* address, std::size_t bytes, Access access) 
 
 void observe(const Runner* runner, const std::byte* shared, std::size_t bytes) {
   static thread_local Observer own;
-  if (runner == nullptr) {
-    observer = nullptr;
-    return;
-  }
+  observer = nullptr;
+  if (runner == nullptr || !looks) return;
   if (own.variables.begin == nullptr) {
     const auto [begin, size] = variables_of_thread();
     own.variables.set(begin, size);
@@ -184,7 +184,11 @@ void observe(const Runner* runner, const std::byte* shared, std::size_t bytes) {
   observer = &own;
 }
 
-void forget_accesses(std::uint32_t block_barriers) { observer->first_barrier = block_barriers; }
+void forget_accesses(std::uint32_t block_barriers) {
+  if (observer != nullptr) observer->first_barrier = block_barriers;
+}
+
+void look_for_races(bool look) { looks = look; }
 
 void note_access(const void* address, std::size_t bytes, Access access) {
   if (observer == nullptr) return;

@@ -9,11 +9,11 @@
 namespace plimsoll {
 namespace {
 
-Imported read(const std::string& script) { return import_text(script, "train.sh", {}); }
+Imported read_options(const std::string& script) { return import_text(script, "train.sh", {}); }
 
 std::string failure(const std::string& script) {
   try {
-    read(script);
+    read_options(script);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -25,7 +25,7 @@ const std::string kLargest =
     "--module llama3 --config llama3_405b --parallelism.pipeline_parallel_degree 1";
 
 TEST(SettingOptions, ReplaceValuesOfTheNamedConfiguration) {
-  const Imported imported = read(R"(#!/bin/bash
+  const Imported imported = read_options(R"(#!/bin/bash
 ARGS=(
   --module llama3 --config=llama3_70b
   --training.local-batch-size=2   # of 8
@@ -53,7 +53,7 @@ torchrun --nproc_per_node 8 --nnodes=8 --rdzv_backend c10d -m torchtitan.train "
 }
 
 TEST(SettingOptions, VariablesOfTheProgramsScriptNameTheConfiguration) {
-  const Imported imported = read(
+  const Imported imported = read_options(
       "NGPU=4 MODULE=llama3 CONFIG=\"llama3_8b\" ./run_train.sh "
       "--activation_checkpoint.mode='none' --training.global_batch_size 16\n");
   EXPECT_EQ(imported.devices, 4);
@@ -66,11 +66,11 @@ TEST(SettingOptions, VariablesOfTheProgramsScriptNameTheConfiguration) {
 }
 
 TEST(SettingOptions, Fp8AndSwitchesAreTheConfigurations) {
-  const Imported named = read(kLargest);
+  const Imported named = read_options(kLargest);
   EXPECT_EQ(named.framework->name, "torchtitan-async-tp");
   EXPECT_EQ(named.strategy->fp8, Fp8::tensorwise);
   const Imported off =
-      read(kLargest + " --parallelism.no-enable-async-tensor-parallel --compile.no_enable");
+      read_options(kLargest + " --parallelism.no-enable-async-tensor-parallel --compile.no_enable");
   EXPECT_EQ(off.framework->name, "torchtitan");
   EXPECT_EQ(off.strategy->fp8, Fp8::tensorwise);
 }

@@ -387,7 +387,7 @@ TEST(Job, SevenHeadsAreAJob) {
   EXPECT_NO_THROW(check_job(job, "f"));
 }
 
-struct Change {
+struct JobChange {
   const char* from;
   const char* to;
   const char* message;
@@ -395,7 +395,7 @@ struct Change {
 
 TEST(Job, Refusals) {
   const std::string text = read_file(kNano);
-  const Change changes[] = {
+  const JobChange changes[] = {
       {"\"layers\": 4", "\"layers\": -4", "f: at /layers: found -4; an integer from 1"},
       {"\"layers\": 4", "\"layers\": 2.5", "f: at /layers: found 2.5; an integer from 1"},
       {"\"layers\": 4", "\"layers\": 4.0", "f: at /layers: found 4.0; an integer from 1"},
@@ -421,7 +421,7 @@ TEST(Job, Refusals) {
       {"\"name\": \"gpt-nano\"", "\"name\": \"\"", "f: at /name: a job needs a name"},
       {"\"sequence\": 32", "\"sequence\": 134217728", "activation elements"},
   };
-  for (const Change& change : changes) {
+  for (const JobChange& change : changes) {
     std::string changed = text;
     const std::size_t at = changed.find(change.from);
     ASSERT_NE(at, text.npos) << change.from;

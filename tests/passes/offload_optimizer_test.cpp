@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-Job nano() {
+Job nano_bf16() {
   Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
   job.precision = DType::bf16;
   return job;
@@ -60,13 +60,14 @@ TEST(OffloadOptimizer, SharesOfStatesMoveToTheHost) {
   for (const char* stage : {"1", "2", "3"}) {
     const std::string sharded = std::string("sharding_degree=2,sharding_stage=") + stage;
     const char* framework = "megatron-deepspeed";
-    const Program plain = lowered(nano(), sharded, framework);
+    const Program plain = lowered(nano_bf16(), sharded, framework);
     const std::int64_t part = lasting(plain, false).at("first_moment") / 4;
     EXPECT_EQ(host_bytes(plain), Bytes());
     for (const std::int64_t percent : {1, 50, 100}) {
       SCOPED_TRACE(sharded + " " + std::to_string(percent));
-      const Program program = lowered(
-          nano(), sharded + ",offload_optimizer_percent=" + std::to_string(percent), framework);
+      const Program program =
+          lowered(nano_bf16(), sharded + ",offload_optimizer_percent=" + std::to_string(percent),
+                  framework);
       const std::int64_t host = (part * percent + 99) / 100, rest = part - host;
       auto expected = lasting(plain, false);
       for (const char* state : {"master_parameters", "first_moment", "second_moment"}) {
@@ -92,8 +93,8 @@ TEST(OffloadOptimizer, SharesOfStatesMoveToTheHost) {
 }
 
 TEST(OffloadOptimizer, PeaksFallByWhatMoved) {
-  const Program plain = lowered(nano(), "dp=2"),
-                all = lowered(nano(), "dp=2,offload_optimizer_percent=100");
+  const Program plain = lowered(nano_bf16(), "dp=2"),
+                all = lowered(nano_bf16(), "dp=2,offload_optimizer_percent=100");
   const std::int64_t part = lasting(plain, false).at("first_moment") / 4;
   EXPECT_EQ(memory_peak(plain).peak - memory_peak(all).peak, Bytes(12 * part));
   EXPECT_EQ(plain.arena_bytes - all.arena_bytes, Bytes(12 * part));
@@ -101,7 +102,7 @@ TEST(OffloadOptimizer, PeaksFallByWhatMoved) {
 }
 
 TEST(OffloadOptimizer, ParametersInF32HaveACopyOnTheHost) {
-  Job job = nano();
+  Job job = nano_bf16();
   job.precision = DType::f32;
   job.optimizer.kind = OptimizerKind::sgd;
   const Program program = lowered(job, "dp=2,offload_optimizer_percent=100", "deepspeed");
@@ -114,8 +115,8 @@ TEST(OffloadOptimizer, ParametersInF32HaveACopyOnTheHost) {
 
 TEST(OffloadOptimizer, OverlappedCopiesAreCallsOfParts) {
   const std::string fields = "sharding_degree=2,offload_optimizer_percent=60";
-  const Program whole = lowered(nano(), fields),
-                parts = lowered(nano(), fields + ",overlap_offload=true");
+  const Program whole = lowered(nano_bf16(), fields),
+                parts = lowered(nano_bf16(), fields + ",overlap_offload=true");
   EXPECT_EQ(calls_with(whole, OpKind::host_adamw), 1);
   const std::int64_t most = std::min<std::int64_t>(32, std::ssize(parts.segments));
   EXPECT_EQ(calls_with(parts, OpKind::host_adamw), most);
@@ -125,7 +126,7 @@ TEST(OffloadOptimizer, OverlappedCopiesAreCallsOfParts) {
 }
 
 TEST(OffloadOptimizer, ItsRules) {
-  Job job = nano();
+  Job job = nano_bf16();
   const auto reason = [&](const std::string& fields) {
     return legal(job, parse_strategy("sharding_degree=2," + fields), 2).reason();
   };

@@ -12,16 +12,16 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kSequence = 64, kBatch = 2, kHidden = 128, kHeads = 8;
+constexpr std::int64_t kTokens = 64, kSequences = 2, kWidth = 128, kHeadCount = 8;
 
 /// A layer of the paper: ffn 4h, 16 bits.
 Job paper_job() {
   Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
   job.precision = DType::bf16;
-  job.sequence = kSequence;
-  job.hidden = kHidden;
-  job.heads = job.kv_heads = kHeads;
-  job.ffn_hidden = 4 * kHidden;
+  job.sequence = kTokens;
+  job.hidden = kWidth;
+  job.heads = job.kv_heads = kHeadCount;
+  job.ffn_hidden = 4 * kWidth;
   return job;
 }
 
@@ -29,7 +29,8 @@ Program lowered(const char* framework_name, const std::string& strategy, double 
   Job job = paper_job();
   job.dropout = dropout;
   const Framework framework = framework_by_name(framework_name);
-  const Strategy parsed = parse_strategy("micro_batch=" + std::to_string(kBatch) + "," + strategy);
+  const Strategy parsed =
+      parse_strategy("micro_batch=" + std::to_string(kSequences) + "," + strategy);
   return lower({job, parsed, framework})[0];
 }
 
@@ -49,16 +50,17 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
   // Table 2's sbh (10 + 24/t + 5 as/(ht)) without what dropout keeps: masks of sbh after both
   // halves and of as^2 b in attention, and 2 as^2 b of its output. Norm statistics, four f32 per
   // token, are not in the paper.
-  const std::int64_t sbh = kSequence * kBatch * kHidden;
-  const std::int64_t scores = kHeads * kSequence * kSequence * kBatch;
-  const std::int64_t statistics = 4 * 4 * kSequence * kBatch;
+  const std::int64_t sbh = kTokens * kSequences * kWidth;
+  const std::int64_t scores = kHeadCount * kTokens * kTokens * kSequences;
+  const std::int64_t statistics = 4 * 4 * kTokens * kSequences;
   for (const std::int64_t t : {1, 2, 4}) {
     const std::string mp = "mp=" + std::to_string(t);
     const std::int64_t rest = 8 * sbh + 24 * sbh / t + statistics;
     EXPECT_EQ(kept_bytes(lowered("megatron-lm-2021", mp)), rest + 2 * scores / t) << t;
     EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", mp + ",recompute=selective")), rest) << t;
     // Flash attention keeps one f32 per row of scores.
-    EXPECT_EQ(kept_bytes(lowered("megatron-lm", mp)), rest + 4 * kHeads * kSequence * kBatch / t)
+    EXPECT_EQ(kept_bytes(lowered("megatron-lm", mp)),
+              rest + 4 * kHeadCount * kTokens * kSequences / t)
         << t;
     if (t > 1) {  // split by tokens between the split layers too: all of it by t, sections 4.2.2, 5
       const std::string tokens = mp + ",sequence_parallel=true";
@@ -75,9 +77,9 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
 }
 
 TEST(Recompute, WithDropoutLayersKeepAllThatThePaperCounts) {
-  const std::int64_t sbh = kSequence * kBatch * kHidden;
-  const std::int64_t scores = kHeads * kSequence * kSequence * kBatch;  // as^2 b
-  const std::int64_t statistics = 4 * 4 * kSequence * kBatch;  // of norms: not counted there
+  const std::int64_t sbh = kTokens * kSequences * kWidth;
+  const std::int64_t scores = kHeadCount * kTokens * kTokens * kSequences;  // as^2 b
+  const std::int64_t statistics = 4 * 4 * kTokens * kSequences;  // of norms: not counted there
   const auto kept = [](const std::string& strategy) {
     return kept_bytes(lowered("megatron-lm-2022", strategy, 0.1));
   };
@@ -103,16 +105,16 @@ TEST(Recompute, PerOpKeepsAttentionAndEverySecondLinearLayer) {
   Job job = paper_job();
   job.family = Family::llama;
   job.tied_embeddings = false;
-  job.kv_heads = kHeads / 2;
+  job.kv_heads = kHeadCount / 2;
   job.layers = 2;
   const Framework compiled = framework_by_name("torchtitan-compiled");
   const Framework eager = framework_by_name("torchtitan");
   const Strategy strategy =
-      parse_strategy("micro_batch=" + std::to_string(kBatch) + ",recompute=per_op");
+      parse_strategy("micro_batch=" + std::to_string(kSequences) + ",recompute=per_op");
   ASSERT_TRUE(bool(legal(job, strategy, 1)) && bool(legal(eager, strategy)));
   EXPECT_FALSE(legal(bundled_framework(), strategy));
-  const std::int64_t sbh = kSequence * kBatch * kHidden;
-  const std::int64_t sums = 4 * kHeads * kSequence * kBatch;
+  const std::int64_t sbh = kTokens * kSequences * kWidth;
+  const std::int64_t sums = 4 * kHeadCount * kTokens * kSequences;
   const auto kept = [&](const Framework& framework, const std::string& block) {
     const Program program = lower({job, strategy, framework})[0];
     const auto layer =
@@ -193,7 +195,7 @@ TEST(Recompute, CheckpointsRepeatAllOfForwardAndTheBundledRuntimeLess) {
   EXPECT_EQ(flops_of(whole, Phase::recompute), flops_of(whole, Phase::forward));
   // The last matmul, 8 bsh^2 of 24 bsh^2 + 4 bs^2 h, gives nothing that backward reads.
   const Program needed = lowered("bundled", "recompute=full");
-  const double s = kSequence, h = kHidden;
+  const double s = kTokens, h = kWidth;
   EXPECT_DOUBLE_EQ(flops_of(needed, Phase::recompute),
                    flops_of(needed, Phase::forward) * (16 * h + 4 * s) / (24 * h + 4 * s));
   // Reentrant checkpoints repeat all, the others stop early.

@@ -13,9 +13,9 @@
 namespace plimsoll {
 namespace {
 
-Job nano() { return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json"); }
+Job gpt() { return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json"); }
 
-struct Case {
+struct Rule {
   const char* strategy;
   std::int64_t devices;
   const char* reason;  ///< part of it; empty = legal
@@ -23,7 +23,7 @@ struct Case {
 
 TEST(Strategy, Rules) {
   // gpt-nano: 4 layers, hidden 64, 4 heads, ffn 256, vocabulary 256, global batch 16.
-  const Case cases[] = {
+  const Rule cases[] = {
       {"mp=1", 1, ""},
       {"mp=4,pp=4", 16, ""},
       {"mp=4,pp=4", 8, "mp 4 x pp 4 x dp 1 x sharding_degree 1 is not the number of devices, 8"},
@@ -101,8 +101,8 @@ TEST(Strategy, Rules) {
       {"recompute=full,recompute_list=4", 1, "recompute_list names layer 4; layers are 0 to 3"},
       {"recompute=full,recompute_list=1,recompute_layers=1", 1, "both choose the layers"},
   };
-  for (const Case& c : cases) {
-    const Verdict verdict = legal(nano(), parse_strategy(c.strategy), c.devices);
+  for (const Rule& c : cases) {
+    const Verdict verdict = legal(gpt(), parse_strategy(c.strategy), c.devices);
     if (*c.reason == 0) {
       EXPECT_TRUE(verdict) << c.strategy << ": " << verdict.reason();
     } else {
@@ -113,7 +113,7 @@ TEST(Strategy, Rules) {
 }
 
 TEST(Strategy, MixedParameterTypesStayWholeWhereTheyAreUsed) {
-  Job job = nano();
+  Job job = gpt();
   job.precision = DType::bf16;
   job.fp32_parameters = {"norm"};
   EXPECT_TRUE(legal(job, parse_strategy("sharding_degree=2"), 2));
@@ -126,7 +126,7 @@ TEST(Strategy, MixedParameterTypesStayWholeWhereTheyAreUsed) {
 }
 
 TEST(Strategy, GradientsInTheJobsTypeAreThoseOfTheStep) {
-  Job job = nano();
+  Job job = gpt();
   job.precision = DType::bf16;
   const auto reason = [&](const std::string& fields) {
     return legal(job, parse_strategy("gradient_type=computed," + fields), 2).reason();
@@ -143,7 +143,7 @@ TEST(Strategy, GradientsInTheJobsTypeAreThoseOfTheStep) {
 TEST(Strategy, ChoicesThatChangeNothingInAFormOfGatherAreRefused) {
   const auto reason = [](const std::string& gather) {
     const std::string owned = "sharding_degree=2,sharding_stage=3,sharding_owner=prefix,";
-    return legal(nano(), parse_strategy(owned + gather), 2).reason();
+    return legal(gpt(), parse_strategy(owned + gather), 2).reason();
   };
   EXPECT_EQ(reason("gather=segment,segment_broadcast_bytes=1,prefetch_depth=2,max_live_bytes=1MiB"),
             "");
@@ -179,7 +179,7 @@ TEST(Strategy, RulesOfAFramework) {
 }
 
 TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
-  Job job = nano();
+  Job job = gpt();
   job.sequence = 34;
   EXPECT_TRUE(legal(job, parse_strategy("mp=2,sequence_parallel=true"), 2));
   const Strategy split = parse_strategy("mp=4,sequence_parallel=true");
@@ -193,7 +193,7 @@ TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
 }
 
 TEST(Strategy, RanksShareKeyAndValueHeadsEvenly) {
-  Job job = nano();
+  Job job = gpt();
   job.family = Family::llama;
   job.heads = 12, job.kv_heads = 4, job.hidden = 96, job.ffn_hidden = 96;
   for (const char* mp : {"mp=2", "mp=4", "mp=12"}) {
@@ -218,7 +218,7 @@ TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {
 }
 
 TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
-  Job job = nano();
+  Job job = gpt();
   Framework framework;
   framework.context_memory = Bytes(1);
   framework.pair_communicator_memory = Bytes(10);
@@ -262,7 +262,7 @@ std::set<std::vector<std::int64_t>> rank_sets(const std::vector<Program>& progra
 }
 
 TEST(Strategy, CommunicatorsAreThoseOfTheProgram) {
-  Job job = nano();
+  Job job = gpt();
   Framework framework = framework_by_name("megatron-lm");
   framework.context_memory = Bytes(0);
   framework.pair_communicator_memory = framework.communicator_memory = Bytes(1);
@@ -285,7 +285,7 @@ TEST(Strategy, CommunicatorsAreThoseOfTheProgram) {
 }
 
 TEST(Strategy, CommunicatorsOfSharedHeadsCount) {
-  Job job = nano();
+  Job job = gpt();
   job.family = Family::llama;
   Framework framework = framework_by_name("megatron-lm");
   framework.context_memory = Bytes(0);
@@ -303,7 +303,7 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
   const auto reason = [](auto change) {
     Strategy strategy;
     change(strategy);
-    return legal(nano(), strategy, 1).reason();
+    return legal(gpt(), strategy, 1).reason();
   };
   EXPECT_EQ(reason([](Strategy& s) { s.mp = 0; }), "mp is 0; it must be from 1 to 4194304");
   EXPECT_EQ(reason([](Strategy& s) { s.dp = -1; }), "dp is -1; it must be from 1 to 4194304");
@@ -322,24 +322,24 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
 TEST(Strategy, DegreesDoNotOverflow) {
   Strategy strategy;
   strategy.mp = strategy.pp = strategy.dp = 1 << 22;  // the product is 2^66
-  EXPECT_FALSE(legal(nano(), strategy, 4));
+  EXPECT_FALSE(legal(gpt(), strategy, 4));
 }
 
 TEST(Strategy, SevenHeadsAndOddFfn) {
-  Job job = nano();
+  Job job = gpt();
   job.heads = job.kv_heads = 7;
   job.hidden = 56;
   EXPECT_EQ(legal(job, parse_strategy("mp=2"), 2).reason(), "mp 2 does not divide the 7 heads");
-  job = nano();
+  job = gpt();
   job.ffn_hidden = 250;
   EXPECT_EQ(legal(job, parse_strategy("mp=4"), 4).reason(), "mp 4 does not divide ffn_hidden 250");
-  job = nano();
+  job = gpt();
   job.vocab = 257;  // padded
   EXPECT_TRUE(legal(job, parse_strategy("mp=2"), 2));
 }
 
 TEST(Strategy, DerivedQuantities) {
-  const Job job = nano();
+  const Job job = gpt();
   const Strategy strategy = parse_strategy("mp=2,pp=3,dp=2,sharding_degree=2,micro_batch=2");
   EXPECT_EQ(micro_batches(job, strategy), 2);
   EXPECT_EQ(layers_per_stage(job, strategy), (std::vector<std::int64_t>{2, 1, 1}));
@@ -355,7 +355,7 @@ TEST(Strategy, DerivedQuantities) {
 }
 
 TEST(Strategy, EndsOfTheModelCountAsLayers) {
-  const Job job = nano();  // 4 layers
+  const Job job = gpt();  // 4 layers
   const auto split = [&](const char* text) { return layers_per_part(job, parse_strategy(text)); };
   EXPECT_EQ(split("pp=3,embedding_as_layers=1,loss_as_layers=1"),
             (std::vector<std::int64_t>{1, 2, 1}));

@@ -82,15 +82,13 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
           largest(footprint.stages, &StagePrediction::reserved) + outside_program(roomy, strategy);
       const SearchRequest request = request_for(framework, gpus(needs - Bytes(draw % 2)));
       const Outcome expected = outcome(request, SearchMethod::brute_force, 2);
-      for (const std::int64_t threads : {1, 3}) {
-        const Outcome found = outcome(request, SearchMethod::branch_and_bound, threads);
-        ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
-        planned += found.evaluated > 0;
-        spared += found.evaluated < expected.evaluated;
-      }
+      const Outcome found = outcome(request, SearchMethod::branch_and_bound, draw < 2 ? 1 : 3);
+      ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
+      planned += found.evaluated > 0;
+      spared += found.evaluated < expected.evaluated;
     }
   }
-  EXPECT_GT(planned, 12);
+  EXPECT_GT(planned, 6);
   EXPECT_EQ(spared, planned);
 }
 
@@ -99,7 +97,7 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
 TEST(AllocatorSearch, StoppedEarlyItShowsTheBestSoFarAndAGapThatHolds) {
   SearchRequest request = request_for("megatron-lm");
   const Plan best = search(request);
-  for (double limit = 1e-3; limit < 100; limit *= 1.5) {
+  for (double limit = 1e-3; limit < 1000; limit *= 3) {
     request.time_limit = Seconds(limit);
     try {
       const Plan plan = search(request);

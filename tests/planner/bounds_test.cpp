@@ -54,12 +54,12 @@ Found found_of(const Target& target, const Strategy& strategy) {
           largest(found.stages, &StagePrediction::reserved)};
 }
 
-TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
+TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   std::mt19937_64 random(1);
   Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
   Slack sharded, sharded_peak;  // gradients reduced, or parameters gathered, per micro-batch
   std::int64_t checked = 0, two_meetings = 0;
-  while (checked < 10'000) {
+  while (checked < 40 * problems_to_draw(100)) {
     const bool llama = random() % 2 == 0;
     const Problem problem = llama ? random_llama_problem(random) : random_problem(random);
     const Target target = problem.target();
@@ -98,7 +98,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
     }
   }
   // Stages meet for the norm and for the finite check, in one routine.
-  EXPECT_GT(two_meetings, 10);
+  EXPECT_GT(two_meetings, 4);
   // Loose bounds would cut nothing.
   EXPECT_LT(peak.mean(), 0.001);
   EXPECT_LT(arena.mean(), 0.02);

@@ -30,7 +30,7 @@ Fixed random_choices(const Strategy& strategy, std::mt19937_64& random) {
 
 TEST(FixedChoices, NeverGiveAFasterPlan) {
   std::mt19937_64 random(9);
-  const int problems = problems_to_draw(100);
+  const int problems = problems_to_draw(40);
   int compared = 0;
   for (int i = 0; i < problems; ++i) {
     Problem problem = random_problem(random);

@@ -225,7 +225,7 @@ TEST(Search, StopsAtItsTimeLimitWithTheBestSoFarAndItsGap) {
   // Stopped by the clock after some rounds, wherever that is: the gap must hold against the truth.
   SearchRequest request = nano_request(4);
   const Plan best = search(request);
-  for (double limit = 1e-4; limit < 100; limit *= 1.5) {
+  for (double limit = 1e-4; limit < 1000; limit *= 3) {
     request.time_limit = Seconds(limit);
     try {
       const Plan plan = search(request);

@@ -237,7 +237,7 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
   std::mt19937_64 random(31);
   std::int64_t planned = 0;
   std::set<std::string> chosen;
-  for (int i = 0; i < problems_to_draw(12); ++i) {
+  for (int i = 0; i < problems_to_draw(7); ++i) {
     const bool experts = i % 2 == 0;
     const Job job = small_job(experts);
     const std::int64_t devices = i == 1 ? 4 : 2;
@@ -267,8 +267,8 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
       if (field_text(best, one.key) != field_text(Strategy(), one.key)) chosen.insert(one.key);
     }
   }
-  EXPECT_GT(planned, 5);
-  EXPECT_GT(chosen.size(), 2u);
+  EXPECT_GT(planned, 3);
+  EXPECT_GT(chosen.size(), 1u);
   fmt::print("{} planned; tried values of {} keys were chosen\n", planned, chosen.size());
 }
 
@@ -292,7 +292,7 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
     const Bytes room = largest_memory(target);
     std::mt19937_64 random(5);
     std::vector<std::size_t> drawn;
-    for (int i = 0; i < problems_to_draw(60); ++i)
+    for (int i = 0; i < problems_to_draw(30); ++i)
       drawn.push_back(random() % space.legal.families().size());
     for (const std::size_t f : drawn) families.of(space.legal.families()[f], room);
     for (std::size_t i = 0; i < drawn.size(); i += 3) {

@@ -61,6 +61,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
 
 std::vector<OpCase> attention_cases() {
   std::vector<OpCase> cases;
+  std::size_t number = 0;
   for (const AttentionSizes& sizes : std::vector<AttentionSizes>{
            {2, 5, 3, 3, 8},
            {1, 5, 4, 2, 8, false},
@@ -92,10 +93,13 @@ std::vector<OpCase> attention_cases() {
        }) {
     for (OpCase& c : flash_attention_cases(sizes)) {
       for (const DType type : {DType::bf16, DType::f16}) {
+        // The kernels of both types are one source.
+        if (type == DType::f16 && number % 3 != 0) continue;
         if (auto rounded = in_type(c, type)) cases.push_back(*std::move(rounded));
       }
       cases.push_back(std::move(c));
     }
+    ++number;
   }
   return cases;
 }

@@ -30,8 +30,9 @@ inline AttentionSizes with_alibi(AttentionSizes sizes) {
 /// there are as many key heads as heads, else of two.
 std::vector<OpCase> flash_attention_cases(const AttentionSizes& sizes);
 
-/// In all types: tiles that are full, cut and empty; heads that fill a tile, and that do not; more
-/// than one query head per key head; heads too wide for tensor cores.
+/// In f32 and bf16, every third size in f16 too: tiles that are full, cut and empty; heads that
+/// fill a tile, and that do not; more than one query head per key head; heads too wide for tensor
+/// cores.
 std::vector<OpCase> attention_cases();
 
 }  // namespace plimsoll

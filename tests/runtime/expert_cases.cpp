@@ -59,6 +59,7 @@ void add_rows(Cases& cases, const OpSizes& z) {
                               {blank("x", {n, h})}));
     cases.push_back(make_case("combine_rows_backward" + suffix, OpKind::combine_rows_backward, {},
                               {normal("dx", {n, h}, 7), rows}, {blank("dy", {m, h})}));
+    if (!z.products) continue;
     const Shape weight = {kExperts, h, 2, f}, gates = {m, 2, f};
     cases.push_back(make_case("grouped_matmul" + suffix, OpKind::grouped_matmul, {},
                               {y, normal("weight", weight, 8), ends}, {blank("gates", gates)}));

@@ -26,7 +26,7 @@ Seen train_and_hold_out(const Job& job, const std::string& fields, std::int64_t 
   return seen;
 }
 
-Job expert_job() {
+Job sigmoid_job() {
   Job job = read_job(tests_folder() / "expert-nano.json");
   job.experts->score = RouterScore::sigmoid;
   job.experts->selection_bias = 0.01;
@@ -65,8 +65,8 @@ TEST(HeldOutText, ChangesNothing) {
 }
 
 TEST(HeldOutText, ChangesNoSelectionBias) {
-  const Seen without = train_and_hold_out(expert_job(), "dp=2,ep=2", 6, std::nullopt);
-  const Seen with = train_and_hold_out(expert_job(), "dp=2,ep=2", 6, HeldOut{nano_text(), 1, 2});
+  const Seen without = train_and_hold_out(sigmoid_job(), "dp=2,ep=2", 6, std::nullopt);
+  const Seen with = train_and_hold_out(sigmoid_job(), "dp=2,ep=2", 6, HeldOut{nano_text(), 1, 2});
   EXPECT_EQ(with.result.measured.losses, without.result.measured.losses);
   EXPECT_EQ(with.result.parameters, without.result.parameters);
 }

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kSteps = 12;
+constexpr std::int64_t kMixedSteps = 12;
 
 Job mixed_job(DType type) {
   Job job = nano_job();
@@ -54,7 +54,7 @@ const Program& program_of(const std::vector<Program>& programs, std::int64_t ran
   return programs[std::size_t(at[std::size_t(Axis::pp)])];
 }
 
-void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
+void expect_bytes_of_roles(const std::vector<Program>& programs, const Measured& measured) {
   for (const RankMemory& counted : measured.timeline.memory) {
     const MemoryPeak predicted = memory_peak(program_of(programs, counted.rank));
     EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
@@ -74,9 +74,10 @@ INSTANTIATE_TEST_SUITE_P(Types, MixedTraining, testing::Values(DType::bf16, DTyp
 // 2^-11 (f16) disturbs; a bound of 2^-8 holds where the disturbances do not add up.
 TEST_P(MixedTraining, TheLossCurveIsCloseToThatOfF32) {
   const auto plain =
-      train_nano(programs_of("", CastPlacement::fused, nano_job()), steps_of(kSteps));
+      train_nano(programs_of("", CastPlacement::fused, nano_job()), steps_of(kMixedSteps));
   const Job job = mixed_job(GetParam());
-  const auto mixed = train_nano(programs_of("", CastPlacement::fused, job), steps_of(kSteps), job);
+  const auto mixed =
+      train_nano(programs_of("", CastPlacement::fused, job), steps_of(kMixedSteps), job);
   EXPECT_LT(mixed.measured.losses.back(), mixed.measured.losses.front());
   EXPECT_LE(distance(mixed.measured.losses, plain.measured.losses), 0x1p-8);
   EXPECT_LE(distance(mixed.measured.gradient_norms, plain.measured.gradient_norms), 0.05);
@@ -95,7 +96,7 @@ TEST_P(MixedTraining, AnySplitIsCloseToTheSerialRunAndTakesThePredictedBytes) {
       const Measured found = train_nano(programs, steps_of(5), job).measured;
       EXPECT_LE(distance(found.losses, serial.measured.losses), 0x1p-9);
       EXPECT_LE(distance(found.gradient_norms, serial.measured.gradient_norms), 0.02);
-      expect_predicted_bytes(programs, found);
+      expect_bytes_of_roles(programs, found);
     }
   }
 }
@@ -112,7 +113,7 @@ TEST_P(MixedTraining, WhereParametersAreCastChangesNoBit) {
            {CastPlacement::fused, CastPlacement::after_update, CastPlacement::every_use}) {
         const auto programs = programs_of(fields, placement, job, recompute);
         const Measured measured = train_nano(programs, steps_of(4), job).measured;
-        expect_predicted_bytes(programs, measured);
+        expect_bytes_of_roles(programs, measured);
         losses.push_back(measured.losses);
         norms.push_back(measured.gradient_norms);
       }

@@ -117,6 +117,7 @@ std::vector<OpCase> op_cases(const OpSizes& sizes) {
   std::vector<OpCase> cases;
   for (const OpFamily* family : {&kDataOps, &kElementwiseOps, &kNormOps, &kMatmulOps, &kHeadOps,
                                  &kContextOps, &kLossOps, &kRouterOps, &kExpertOps}) {
+    if (family == &kMatmulOps && !sizes.products) continue;
     family->add_cases(cases, sizes);
   }
   for (OpCase& c : optimizer_cases(sizes)) cases.push_back(std::move(c));

@@ -38,6 +38,7 @@ struct OpSizes {
   std::int64_t batch, sequence, heads, depth, ffn;
   std::int64_t vocabulary;      ///< real; the padded cases add columns to it
   std::int64_t arena_elements;  ///< of the optimizer cases
+  bool products = true;         ///< with products of matrices, which are most of all values
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t hidden() const { return heads * depth; }
 };

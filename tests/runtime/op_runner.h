@@ -13,7 +13,7 @@ namespace plimsoll {
 /// works in place. The case must outlive it.
 class PreparedCase {
  public:
-  PreparedCase(Backend& backend, const OpCase& c, Bytes workspace = Bytes(std::int64_t{16} << 20));
+  PreparedCase(Backend& backend, const OpCase& c, Bytes workspace = Bytes(std::int64_t{1} << 20));
   ~PreparedCase();
   /// Restores the contents from before the run and fills the workspace with NaN.
   void reset();

@@ -74,7 +74,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Drawn);
 INSTANTIATE_TEST_SUITE_P(Random, Drawn, testing::ValuesIn(seeds()),
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
-void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
+void expect_bytes_of_program(const std::vector<Program>& programs, const Measured& measured) {
   const Grid& grid = programs[0].grid;
   ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
   for (const RankMemory& counted : measured.timeline.memory) {
@@ -208,7 +208,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   const auto many = lowered(drawn.job, drawn.strategy);
   TrainResult found = train_nano(many, options, drawn.job);
 
-  expect_predicted_bytes(many, found.measured);
+  expect_bytes_of_program(many, found.measured);
   expect_predicted_flops(many, drawn, found.flops);
   for (std::int64_t rank = 0; rank < drawn.devices; ++rank) {
     const Grid& grid = many[0].grid;

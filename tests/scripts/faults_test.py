@@ -15,7 +15,7 @@ def main():
         print("skipped: a sanitizer's runtime has to be loaded first")
         return SKIPPED
     codes = []
-    for commands in (["plan", "describe", "run", "--most", "40", "--requests", "8"],
+    for commands in (["plan", "describe", "run", "--most", "20", "--requests", "5"],
                      ["report", "export", "simulate", "import", "--only", "memory", "--requests", "4"]):
         done = subprocess.run([SOURCE / "scripts/kill-points", *commands, "--bin", BIN], capture_output=True, text=True,
                               timeout=900)

@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+constexpr Bytes kAnyRoom{std::int64_t{1} << 60};
 
 Job nano() {
   Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
@@ -24,7 +24,7 @@ Job nano() {
 /// A Program whose calls only take what ShardCopies has for them.
 struct Shards {
   explicit Shards(Program of, Framework by = framework_by_name("torchtitan"))
-      : program(std::move(of)), framework(std::move(by)), blocks(framework.allocator, kNoLimit) {
+      : program(std::move(of)), framework(std::move(by)), blocks(framework.allocator, kAnyRoom) {
     for (const Routine& routine : program.routines) {
       routines.push_back(read_events(routine, framework, names));
     }
@@ -84,7 +84,7 @@ bool is_layer(const Routine& routine) {
 }
 
 /// Blocks are whole multiples of 512 bytes; nano's tensors are small.
-constexpr double kRounding = 64 * 512;
+constexpr double kRoundOff = 64 * 512;
 
 TEST(ShardCopies, GathersAreFlatThenTensors) {
   const Framework framework = framework_by_name("torchtitan");
@@ -111,7 +111,7 @@ TEST(ShardCopies, GathersAreFlatThenTensors) {
   }
   EXPECT_GT(forwards, 1);
   EXPECT_EQ(forwards, backwards);
-  EXPECT_NEAR(double(run.alive("gradient_shards").bytes.count()), parameters, kRounding)
+  EXPECT_NEAR(double(run.alive("gradient_shards").bytes.count()), parameters, kRoundOff)
       << "f32, a half";
   run.shards->end_step();
   EXPECT_TRUE(run.blocks.alive(run.names).empty());
@@ -155,19 +155,19 @@ TEST(ShardCopies, GradientsOfAPipelineAreSummedWholeUntilItsLastBackward) {
     }
   }
   EXPECT_GT(backwards, 0);
-  EXPECT_NEAR(double(sums.count()), 4 * elements, kRounding);
-  EXPECT_NEAR(double(whole.count()), 2 * elements, kRounding);
+  EXPECT_NEAR(double(sums.count()), 4 * elements, kRoundOff);
+  EXPECT_NEAR(double(whole.count()), 2 * elements, kRoundOff);
   EXPECT_EQ(run.alive("flat_gradients").count, 0) << "the optimizer has shards";
-  EXPECT_NEAR(double(run.alive("gradient_shards").bytes.count()), 2 * elements, kRounding);
+  EXPECT_NEAR(double(run.alive("gradient_shards").bytes.count()), 2 * elements, kRoundOff);
   EXPECT_EQ(run.alive(TensorRole::communication), Bytes());
 }
 
 TEST(ShardCopies, WithoutShardsNothingChanges) {
   Framework copies = framework_by_name("pytorch-fsdp");
   const auto programs = lower({nano(), parse_strategy("dp=2"), copies});
-  const Bytes plain = replay_allocations(programs[0], copies, kNoLimit).reserved;
+  const Bytes plain = replay_allocations(programs[0], copies, kAnyRoom).reserved;
   copies.shard_memory = ShardMemory::flat_copies;
-  EXPECT_EQ(replay_allocations(programs[0], copies, kNoLimit).reserved, plain);
+  EXPECT_EQ(replay_allocations(programs[0], copies, kAnyRoom).reserved, plain);
 }
 
 TEST(StageBuffers, EachMicroBatchHasItsOwn) {
@@ -179,7 +179,7 @@ TEST(StageBuffers, EachMicroBatchHasItsOwn) {
   const std::int64_t border = 2 * job.sequence * job.hidden * 2;  // bf16
   for (const Program& program : programs) {
     TensorNames names;
-    TensorBlocks blocks(framework.allocator, kNoLimit);
+    TensorBlocks blocks(framework.allocator, kAnyRoom);
     StageBuffers stage(program, framework, names, blocks);
     stage.begin();
     EXPECT_EQ(blocks.use().allocated, Bytes(4 * border))
@@ -208,7 +208,7 @@ TEST(StageBuffers, OutputsOfTheModelStayToTheEndOfTheStep) {
   job.vocab = 1 << 14;
   job.global_batch = 8;
   const auto programs = lower({job, parse_strategy("pp=2"), framework});
-  const auto peak = [&] { return replay_allocations(programs[1], framework, kNoLimit).allocated; };
+  const auto peak = [&] { return replay_allocations(programs[1], framework, kAnyRoom).allocated; };
   const Bytes kept = peak();
   framework.border_memory = BorderMemory::by_use;
   const double logits = 2.0 * double(job.sequence * job.vocab);
