@@ -13,6 +13,7 @@
 #include "graph/op_table.h"
 #include "host_emulation.h"
 #include "passes/pipeline.h"
+#include "races.h"
 #include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/half.h"
@@ -32,8 +33,15 @@ std::unique_ptr<Communicator> over_nccl(Processes& processes, std::span<const Pr
 
 class Nccl : public testing::Test {
  protected:
-  void SetUp() override { cuda_on_cpu::set_device_count(4); }
-  void TearDown() override { cuda_on_cpu::set_device_count(1); }
+  // Tests of ops and of training on one device look at the kernels.
+  void SetUp() override {
+    cuda_on_cpu::set_device_count(4);
+    cuda_on_cpu::look_for_races(false);
+  }
+  void TearDown() override {
+    cuda_on_cpu::look_for_races(true);
+    cuda_on_cpu::set_device_count(1);
+  }
 };
 
 /// Runs `work` on `ranks` GPUs of one host.

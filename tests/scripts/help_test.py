@@ -16,7 +16,7 @@ from programs import (BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SO
                       write_json)
 
 COMMANDS = SOURCE / "models" / "presets" / "commands"
-SHORTER = {**{search: {"--time-limit": "2 s"} for search in ("plan", "explain", "sweep")}, "calibrate": {"--quick": "", "--budget": "2 s"}}
+SHORTER = {**{search: {"--time-limit": "2 s", "--threads": "1"} for search in ("plan", "explain", "sweep")}, "calibrate": {"--quick": "", "--budget": "2 s"}}
 # A search may end early, a machine may lack what doctor looks for, and one that does not exist keeps no prediction.
 MAY_END = {"plan": (OK, STOPPED_EARLY), "explain": (OK, STOPPED_EARLY), "sweep": (OK, STOPPED_EARLY), "doctor": (OK, ENVIRONMENT),
            "compare": (OK, OUTSIDE_TOLERANCE)}
