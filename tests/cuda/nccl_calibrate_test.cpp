@@ -14,11 +14,10 @@
 #include "calibrate/measure/comm_operands.h"
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/device_ranks.h"
-#include "host_emulation.h"
-#include "races.h"
 #include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"
+#include "tests/cuda/four_gpus.h"
 #include "tests/runtime/thread_processes.h"
 
 namespace plimsoll {
@@ -52,18 +51,7 @@ MachineCalibration calibrate_gpus(const Hosts& hosts, const CalibrationRequest& 
   return result;
 }
 
-class NcclCalibration : public testing::Test {
- protected:
-  // Tests of ops look at the kernels (ops_test.cpp).
-  void SetUp() override {
-    cuda_on_cpu::set_device_count(4);
-    cuda_on_cpu::look_for_races(false);
-  }
-  void TearDown() override {
-    cuda_on_cpu::look_for_races(true);
-    cuda_on_cpu::set_device_count(1);
-  }
-};
+class NcclCalibration : public FourGpus {};
 
 TEST_F(NcclCalibration, MeasuresEveryGroupShapeOverlapAndDevice) {
   const MachineCalibration machine = calibrate_gpus({"a", "a", "b", "b"}, quick_request());

@@ -13,10 +13,10 @@
 #include "graph/op_table.h"
 #include "host_emulation.h"
 #include "passes/pipeline.h"
-#include "races.h"
 #include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/half.h"
+#include "tests/cuda/four_gpus.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/thread_processes.h"
 
@@ -31,18 +31,7 @@ std::unique_ptr<Communicator> over_nccl(Processes& processes, std::span<const Pr
   return make_nccl_communicator(processes, programs, deadline, *device);
 }
 
-class Nccl : public testing::Test {
- protected:
-  // Tests of ops and of training on one device look at the kernels.
-  void SetUp() override {
-    cuda_on_cpu::set_device_count(4);
-    cuda_on_cpu::look_for_races(false);
-  }
-  void TearDown() override {
-    cuda_on_cpu::look_for_races(true);
-    cuda_on_cpu::set_device_count(1);
-  }
-};
+class Nccl : public FourGpus {};
 
 /// Runs `work` on `ranks` GPUs of one host.
 void on_gpus(std::int64_t ranks, const std::function<void(Processes&, RankDevice&)>& work) {

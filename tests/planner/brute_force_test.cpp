@@ -125,7 +125,8 @@ Problem problem_with_experts(std::mt19937_64& random) {
 TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
   std::mt19937_64 random(6);
   std::int64_t planned = 0, apart = 0;
-  for (int i = 0; i < problems_to_draw(6); ++i) {
+  const int problems = problems_to_draw(6);
+  for (int i = 0; i < problems; ++i) {
     Problem problem = problem_with_experts(random);
     problem.devices = i == 0 ? 4 : 2;
     if (i % 2 == 1) {  // memory decides
@@ -147,8 +148,8 @@ TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
     ++planned;
     apart += experts_apart(parse_plan(expected, "FILE").strategy);
   }
-  EXPECT_GT(planned, 2);
-  EXPECT_GT(apart, 0);
+  EXPECT_GT(planned, problems / 3);
+  EXPECT_GE(apart, problems / 6);
 }
 
 TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
@@ -191,7 +192,7 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
   }
   EXPECT_GT(planned, problems / 2);
   EXPECT_GT(refused, problems / 40);
-  EXPECT_GT(equal, problems / 40);
+  EXPECT_GE(equal, problems / 16);
   EXPECT_GT(tied, problems / 4);
   fmt::print("{} planned, {} with plans that are equally fast, {} with tied ones; {} refused\n",
              planned, equal, tied, refused);

@@ -237,7 +237,8 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
   std::mt19937_64 random(31);
   std::int64_t planned = 0;
   std::set<std::string> chosen;
-  for (int i = 0; i < problems_to_draw(7); ++i) {
+  const int problems = problems_to_draw(7);
+  for (int i = 0; i < problems; ++i) {
     const bool experts = i % 2 == 0;
     const Job job = small_job(experts);
     const std::int64_t devices = i == 1 ? 4 : 2;
@@ -267,8 +268,8 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
       if (field_text(best, one.key) != field_text(Strategy(), one.key)) chosen.insert(one.key);
     }
   }
-  EXPECT_GT(planned, 3);
-  EXPECT_GT(chosen.size(), 1u);
+  EXPECT_GT(planned, problems / 2);
+  EXPECT_GE(chosen.size(), std::size_t(problems / 3));
   fmt::print("{} planned; tried values of {} keys were chosen\n", planned, chosen.size());
 }
 

@@ -1,7 +1,8 @@
 """Every command of planner that a page shows does what the page says: it runs, in the order of its page.
 
 A line of a code block that begins with `planner` or `planner-calibrate` is a command; a backslash at its end continues it.
-The commands of a page run in one folder, which has the files that a user would have (make_files). Exit code 0 is required.
+The commands of a page run in one folder, which has the files that a user would have (make_files). A plan that an earlier page
+made by the same command is copied. Exit code 0 is required.
 Commands that this machine cannot run are listed with their reason (NOT_RUN), and each entry must still be in use."""
 
 import os

@@ -1,7 +1,7 @@
 """Help begins with one sentence and two to four examples by task, and every example works.
 
 Examples run in a folder with the files that they name. Long ones are shortened in these ways only: searches end after two
-seconds (--time-limit, exit code 5 is as good as 0), and planner calibrate measures few points (--quick, --budget)."""
+seconds on one thread (--time-limit, --threads; exit code 5 is as good as 0), and planner calibrate measures few points (--quick, --budget)."""
 
 import json
 import os
