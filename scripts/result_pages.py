@@ -117,6 +117,8 @@ TABLES = {
     "reliability": {
         "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
                    ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
+        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("edges of code", "{edges:,}"),
+                 ("memory", "{peak} MiB"), ("open findings", "{open}")],
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
         "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),
                    ("not as they should", "{wrong}")],
@@ -189,7 +191,9 @@ def own_claims(data):
 
 def reliability_claims(data):
     return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none of the",
-            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
+            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "no",
+            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}",
+            "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
             "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_refusals": f"{data['memory']['rows'][-1]['runs']:,}",
             "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
             "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
