@@ -30,17 +30,6 @@ TrainResult train_job(const std::vector<Program>& programs, const Job& job) {
   return train_nano(programs, options, job);
 }
 
-void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
-  const Grid& grid = programs[0].grid;
-  for (const RankMemory& counted : measured.timeline.memory) {
-    const auto stage = std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)]);
-    const MemoryPeak predicted = memory_peak(programs[stage]);
-    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
-    EXPECT_EQ(counted.by_role, predicted.by_role) << "rank " << counted.rank;
-    EXPECT_EQ(counted.arena, programs[stage].arena_bytes) << "rank " << counted.rank;
-  }
-}
-
 void expect_same_training(const std::vector<Program>& serial, const TrainResult& expected,
                           const std::vector<Program>& programs, const TrainResult& found) {
   for (std::size_t step = 0; step < kSteps; ++step) {

@@ -54,17 +54,6 @@ const Program& program_of(const std::vector<Program>& programs, std::int64_t ran
   return programs[std::size_t(at[std::size_t(Axis::pp)])];
 }
 
-void expect_bytes_of_roles(const std::vector<Program>& programs, const Measured& measured) {
-  for (const RankMemory& counted : measured.timeline.memory) {
-    const MemoryPeak predicted = memory_peak(program_of(programs, counted.rank));
-    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
-    for (std::size_t role = 0; role < kTensorRoles; ++role) {
-      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
-          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
-    }
-  }
-}
-
 class MixedTraining : public testing::TestWithParam<DType> {};
 
 INSTANTIATE_TEST_SUITE_P(Types, MixedTraining, testing::Values(DType::bf16, DType::f16),
@@ -96,7 +85,7 @@ TEST_P(MixedTraining, AnySplitIsCloseToTheSerialRunAndTakesThePredictedBytes) {
       const Measured found = train_nano(programs, steps_of(5), job).measured;
       EXPECT_LE(distance(found.losses, serial.measured.losses), 0x1p-9);
       EXPECT_LE(distance(found.gradient_norms, serial.measured.gradient_norms), 0.02);
-      expect_bytes_of_roles(programs, found);
+      expect_predicted_bytes(programs, found);
     }
   }
 }
@@ -113,7 +102,7 @@ TEST_P(MixedTraining, WhereParametersAreCastChangesNoBit) {
            {CastPlacement::fused, CastPlacement::after_update, CastPlacement::every_use}) {
         const auto programs = programs_of(fields, placement, job, recompute);
         const Measured measured = train_nano(programs, steps_of(4), job).measured;
-        expect_bytes_of_roles(programs, measured);
+        expect_predicted_bytes(programs, measured);
         losses.push_back(measured.losses);
         norms.push_back(measured.gradient_norms);
       }

@@ -82,6 +82,28 @@ TrainResult train_nano(const std::vector<Program>& programs, TrainOptions option
   return train(programs, job, bundled_framework(), nano_text(), options);
 }
 
+void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured,
+                            bool own_layout) {
+  const Grid& grid = programs[0].grid;
+  ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
+  for (const RankMemory& counted : measured.timeline.memory) {
+    const Program& program = programs[class_of(programs, grid.coordinates(counted.rank))];
+    const MemoryPeak predicted = memory_peak(program);
+    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
+          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
+    }
+    if (!own_layout) {
+      EXPECT_EQ(counted.arena, program.arena_bytes) << "rank " << counted.rank;
+    }
+  }
+}
+
+std::int64_t bucket_elements(const Program& program) {
+  return program.buckets.back().begin + program.buckets.back().elements;
+}
+
 WholeTensors put_together(const std::vector<Program>& programs,
                           const std::vector<std::vector<float>>& by_rank, bool owned_parts,
                           double tolerance) {

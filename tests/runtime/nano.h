@@ -29,6 +29,13 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = na
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());
 
+/// Each rank's peak, its bytes by role and its arena are those of its program. A run that is checked
+/// has a layout of its own.
+void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured,
+                            bool own_layout = false);
+/// Elements of the arena that a program's buckets cover.
+std::int64_t bucket_elements(const Program& program);
+
 /// The part of an arena that a rank holds, at its place in the whole: from sharding stage 2 on it
 /// keeps only the parts that it owns, one after the other.
 std::vector<float> at_its_place(const Program& program, const Coordinates& at,

@@ -25,10 +25,6 @@ Traffic of(const std::vector<Traffic>& traffic, OpKind kind, const Group& group 
   return {kind, group, 0, {}};
 }
 
-std::int64_t elements_of_arena(const Program& program) {
-  return program.buckets.back().begin + program.buckets.back().elements;
-}
-
 Strategy strategy_of(const std::string& fields) {
   return nano_strategy(fields, 1, Recompute::none);
 }
@@ -67,7 +63,7 @@ TEST(OwnerMode, SendsWhatAnAllReduceSends) {
                   std::int64_t(programs[std::size_t(rank)].buckets.size()));
       }
       // Per rank (d - 1) / d of all bytes each way; with padding.
-      const Bytes all = elements_of_arena(programs[0]) * Bytes(4);
+      const Bytes all = bucket_elements(programs[0]) * Bytes(4);
       EXPECT_EQ(reduced, (degree - 1) * all) << owner;
       EXPECT_EQ(broadcast, (degree - 1) * all) << owner;
     }
@@ -102,7 +98,7 @@ TEST(OwnerMode, ReplicasReduceWhatTheyOwn) {
   Bytes total;
   for (const auto& traffic : result.traffic) total += of(traffic, OpKind::all_reduce, dp).sent;
   // Each of the two owners: 2 (dp - 1) times what it owns, over two replicas of each.
-  EXPECT_EQ(total, 2 * elements_of_arena(programs[0]) * Bytes(4));
+  EXPECT_EQ(total, 2 * bucket_elements(programs[0]) * Bytes(4));
 }
 
 Bytes persistent(const Program& program) {
@@ -125,7 +121,7 @@ TEST(OwnerMode, A8BytesPerElement) {
         lower({job, strategy, precision == DType::f32 ? bundled_framework() : framework});
     Bytes total;
     for (const Program& program : programs) total += persistent(program);
-    return double(total.count()) / double(programs.size()) / double(elements_of_arena(programs[0]));
+    return double(total.count()) / double(programs.size()) / double(bucket_elements(programs[0]));
   };
   EXPECT_EQ(bytes("dp=4", DType::f32), 16);
   EXPECT_EQ(bytes("sharding_degree=4,sharding_owner=prefix", DType::f32), 8 + 8 / 4.0);

@@ -74,21 +74,6 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Drawn);
 INSTANTIATE_TEST_SUITE_P(Random, Drawn, testing::ValuesIn(seeds()),
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
-void expect_bytes_of_program(const std::vector<Program>& programs, const Measured& measured) {
-  const Grid& grid = programs[0].grid;
-  ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
-  for (const RankMemory& counted : measured.timeline.memory) {
-    const Program& program = programs[class_of(programs, grid.coordinates(counted.rank))];
-    const MemoryPeak predicted = memory_peak(program);
-    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
-    EXPECT_EQ(counted.arena, program.arena_bytes) << "rank " << counted.rank;
-    for (std::size_t role = 0; role < kTensorRoles; ++role) {
-      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
-          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
-    }
-  }
-}
-
 /// Returns the FLOPs of products of a step over all ranks, by the published formula: backward has
 /// twice the forward. Ranks of mp pad the vocabulary to a multiple. They copy key and value heads
 /// where there are too few, and each multiplies by the parameters that are not split: the pooler,
@@ -208,7 +193,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   const auto many = lowered(drawn.job, drawn.strategy);
   TrainResult found = train_nano(many, options, drawn.job);
 
-  expect_bytes_of_program(many, found.measured);
+  expect_predicted_bytes(many, found.measured);
   expect_predicted_flops(many, drawn, found.flops);
   for (std::int64_t rank = 0; rank < drawn.devices; ++rank) {
     const Grid& grid = many[0].grid;

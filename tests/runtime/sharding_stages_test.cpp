@@ -24,10 +24,6 @@ Bytes persistent(const Program& program, TensorRole role) {
   return total;
 }
 
-std::int64_t arena_elements(const Program& program) {
-  return program.buckets.back().begin + program.buckets.back().elements;
-}
-
 Bytes persistent_model_bytes(const Program& program) {
   return persistent(program, TensorRole::parameter) +
          persistent(program, TensorRole::master_parameter) +
@@ -43,7 +39,7 @@ TEST(ShardingStages, PersistentBytesPerElement) {
           "sharding_degree=" + std::to_string(d) + ",sharding_stage=" + std::to_string(stage), 1,
           Recompute::none);
       const Program program = nano_programs(strategy)[0];
-      const std::int64_t n = arena_elements(program);
+      const std::int64_t n = bucket_elements(program);
       const std::int64_t expected = stage == 1   ? 8 * n + 8 * n / d
                                     : stage == 2 ? 4 * n + 12 * n / d
                                                  : 16 * n / d;
@@ -63,7 +59,7 @@ TEST(ShardingStages, PersistentBytesInMixedPrecision) {
     const Strategy strategy =
         nano_strategy("sharding_degree=4,sharding_stage=" + std::to_string(stage), 1, {});
     const Program program = lower({job, strategy, bundled_framework()})[0];
-    const std::int64_t n = arena_elements(program);
+    const std::int64_t n = bucket_elements(program);
     const std::int64_t expected = stage == 1   ? 6 * n + 12 * n / d
                                   : stage == 2 ? 2 * n + 16 * n / d
                                                : 18 * n / d;
@@ -232,7 +228,7 @@ TEST(ShardingStages, ReplicasOfShardsAreSummedOncePerStep) {
       const Counted counted = run_counted("dp=2,sharding_degree=2,sharding_stage=" + stage, m, job);
       const Program program =
           nano_programs(nano_strategy("dp=2,sharding_degree=2,sharding_stage=" + stage, m, {}))[0];
-      EXPECT_EQ(total(counted, OpKind::all_reduce, "kept").sent, 4 * arena_elements(program) / 2);
+      EXPECT_EQ(total(counted, OpKind::all_reduce, "kept").sent, 4 * bucket_elements(program) / 2);
     }
   }
 }

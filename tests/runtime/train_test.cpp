@@ -40,31 +40,13 @@ INSTANTIATE_TEST_SUITE_P(Nano, EveryStrategy,
 
 // ---- memory ----
 
-void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured,
-                            bool own_layout) {
-  const Grid& grid = programs[0].grid;
-  ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
-  for (const RankMemory& counted : measured.timeline.memory) {
-    const std::size_t stage = class_of(programs, grid.coordinates(counted.rank));
-    const MemoryPeak predicted = memory_peak(programs[stage]);
-    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
-    for (std::size_t role = 0; role < kTensorRoles; ++role) {
-      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
-          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
-    }
-    if (!own_layout) {
-      EXPECT_EQ(counted.arena, programs[stage].arena_bytes);
-    }
-  }
-}
-
 TEST_P(EveryStrategy, PeakBytesAreThePredictedOnes) {
   const auto& [fields, recompute] = GetParam();
   for (const std::int64_t micro_batches : kMicroBatches) {
     const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
     SCOPED_TRACE(label(strategy));
     const std::vector<Program> programs = nano_programs(strategy);
-    expect_predicted_bytes(programs, train_nano(programs, steps_of(2)).measured, false);
+    expect_predicted_bytes(programs, train_nano(programs, steps_of(2)).measured);
   }
 }
 
@@ -196,7 +178,7 @@ TEST(SameModel, WithTensorsOwnedWhole) {
       SCOPED_TRACE(label(strategy) + (tied ? " tied" : ""));
       const auto programs = nano_programs(strategy, job);
       expect_same_model(serial, programs, job);
-      expect_predicted_bytes(programs, train_nano(programs, steps_of(2), job).measured, false);
+      expect_predicted_bytes(programs, train_nano(programs, steps_of(2), job).measured);
     }
   }
 }
@@ -253,7 +235,7 @@ TEST(SameModel, WithAPaddedVocabularyOnEveryAxisAtOnce) {
     const double norm = expected.gradient_norms[step];
     EXPECT_NEAR(found.gradient_norms[step], norm, 1e-4 * norm) << step;
   }
-  expect_predicted_bytes(programs, found, false);
+  expect_predicted_bytes(programs, found);
 }
 
 TEST(TwoRuns, OfOnePlanAreBitwiseEqual) {
@@ -328,7 +310,7 @@ TEST(Measurement, TheNullBackendWalksTheSameProgram) {
   options.backend = "null";
   const Measured measured = train_nano(programs, options).measured;
   EXPECT_EQ(measured.backend, "null");
-  expect_predicted_bytes(programs, measured, false);
+  expect_predicted_bytes(programs, measured);
 }
 
 // ---- ranks that fail ----

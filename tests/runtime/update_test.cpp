@@ -25,16 +25,6 @@ TrainOptions options_of(std::int64_t steps) {
   return options;
 }
 
-void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
-  const Grid& grid = programs[0].grid;
-  for (const RankMemory& counted : measured.timeline.memory) {
-    const std::size_t stage = class_of(programs, grid.coordinates(counted.rank));
-    const MemoryPeak predicted = memory_peak(programs[stage]);
-    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
-    EXPECT_EQ(counted.by_role, predicted.by_role) << "rank " << counted.rank;
-  }
-}
-
 /// Losses, norms and the parameters after the last step are the serial ones.
 void expect_same_training(const Job& job, const Strategy& strategy, double tolerance) {
   SCOPED_TRACE(strategy_summary(strategy));
