@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kSmallest{1 << 20};
-constexpr std::size_t kFewest = 10;  // a fit of fewer says nothing of its errors
+constexpr std::size_t kFewestPoints = 10;  // a fit of fewer says nothing of its errors
 
 std::vector<CollectiveMeasurement> usable(std::span<const CollectiveMeasurement> points,
                                           const Cluster& cluster) {
@@ -25,10 +25,10 @@ std::vector<CollectiveMeasurement> usable(std::span<const CollectiveMeasurement>
         point.ranks <= cluster.devices_per_node)
       result.push_back(point);
   }
-  if (result.size() < kFewest) {
+  if (result.size() < kFewestPoints) {
     throw InfeasibleError(
         fmt::format("{} timed collectives on the {} of cluster {}; a fit takes {}", result.size(),
-                    cluster.device.name, cluster.name, kFewest));
+                    cluster.device.name, cluster.name, kFewestPoints));
   }
   return result;
 }

@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kThin = 128;  // columns or rows: two of the smallest tile
-constexpr std::size_t kFewest = 20;  // a fit of fewer says nothing of its errors
+constexpr std::int64_t kThin = 128;     // columns or rows: two of the smallest tile
+constexpr std::size_t kFewestOps = 20;  // a fit of fewer says nothing of its errors
 
 bool is_of_a_kernel(const FitParameter& parameter) {
   return parameter.name.starts_with("matmul.") || parameter.name.starts_with("attention_");
@@ -76,9 +76,10 @@ std::vector<OpMeasurement> usable(std::span<const OpMeasurement> ops, const Clus
     const bool thin = op.kind == OpKind::matmul && std::min(op.shape.m, op.shape.n) <= kThin;
     if (!thin) result.push_back(op);
   }
-  if (result.size() < kFewest) {
+  if (result.size() < kFewestOps) {
     throw InfeasibleError(fmt::format("{} ops of the {} of cluster {}; a fit takes {}",
-                                      result.size(), cluster.device.name, cluster.name, kFewest));
+                                      result.size(), cluster.device.name, cluster.name,
+                                      kFewestOps));
   }
   return result;
 }

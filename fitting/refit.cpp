@@ -17,11 +17,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kPriorSpread = 0.3, kLeastFactor = 0.1, kMostFactor = 10;
+constexpr double kPriorSpread = 0.3, kLeastRefit = 0.1, kMostRefit = 10;
 constexpr Seconds kShortest{2e-6};
 /// Standard deviation of one op's logarithm: samples count as steady below the first (half of it is
 /// their quarter range), and an op that is off by more than the second is another machine's.
-constexpr double kLeastScale = 0.05, kMostScale = 0.5;
+constexpr double kLeastRefitScale = 0.05, kMostRefitScale = 0.5;
 constexpr int kIterations = 6;
 constexpr double kTrusted = 1.1;
 
@@ -121,8 +121,8 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
   collect(measured.timeline, &Durations::measured, by_place);
 
   LogModel model;
-  model.least_scale = kLeastScale;
-  model.most_scale = kMostScale;
+  model.least_scale = kLeastRefitScale;
+  model.most_scale = kMostRefitScale;
   std::map<OpKind, std::size_t> number_of;
   std::vector<std::size_t> numbers, places;
   std::vector<double> predicted;
@@ -133,7 +133,7 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
     const auto [number, added] = number_of.try_emplace(kind, model.numbers.size());
     if (added) {
       model.numbers.push_back(
-          {std::string(to_text(kind)), 1, kPriorSpread, kLeastFactor, kMostFactor});
+          {std::string(to_text(kind)), 1, kPriorSpread, kLeastRefit, kMostRefit});
       places.push_back(0);
     }
     const double expected = median(durations.predicted), found = median(durations.measured);

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kFolds = 5;
-constexpr double kLeastScale = 0.005, kMostScale = 0.5;  // of the logarithm of one time
+constexpr double kLeastOpScale = 0.005, kMostOpScale = 0.5;  // of the logarithm of one time
 
 class OpFitter {
  public:
@@ -32,8 +32,8 @@ class OpFitter {
       model_.groups.push_back(groups.try_emplace({op.kind, op.group}, groups.size()).first->second);
     }
     model_.predicted = [this](const LogModel::Values& values) { return predicted(values); };
-    model_.least_scale = kLeastScale;
-    model_.most_scale = kMostScale;
+    model_.least_scale = kLeastOpScale;
+    model_.most_scale = kMostOpScale;
   }
 
   OpFit run() {

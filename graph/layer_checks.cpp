@@ -5,15 +5,6 @@ namespace plimsoll {
 
 namespace {
 
-using Tensors = std::span<const Tensor>;
-
-const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.inputs[i].index()];
-}
-const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.outputs[i].index()];
-}
-
 std::int64_t sequence_of(const Op& op) { return std::get<AttentionParams>(op.params).sequence; }
 
 /// Only causal attention has a window, and only with a window there are chunks.

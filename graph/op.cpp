@@ -6,8 +6,8 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 5> kPhases = {"forward", "recompute", "backward",
-                                                     "backward_weight", "optimizer"};
+constexpr std::array<std::string_view, 5> kPhaseNames = {"forward", "recompute", "backward",
+                                                         "backward_weight", "optimizer"};
 constexpr std::array<std::string_view, kStreams> kStreamNames = {
     "compute", "mp",   "data",      "world",         "context",   "experts",
     "to_host", "host", "send_next", "send_previous", "recv_next", "recv_previous"};
@@ -26,14 +26,14 @@ double share_in_window(const AttentionParams& params) {
 }
 
 std::string_view to_text(OpKind kind) { return kOpNames[std::size_t(kind)]; }
-std::string_view to_text(Phase phase) { return kPhases[std::size_t(phase)]; }
+std::string_view to_text(Phase phase) { return kPhaseNames[std::size_t(phase)]; }
 std::string_view to_text(Stream stream) { return kStreamNames[std::size_t(stream)]; }
 std::string_view to_text(Reduction reduction) { return kReductions[std::size_t(reduction)]; }
 std::optional<OpKind> op_kind_from(std::string_view text) {
   return enumerator_from<OpKind>(kOpNames, text);
 }
 std::optional<Phase> phase_from(std::string_view text) {
-  return enumerator_from<Phase>(kPhases, text);
+  return enumerator_from<Phase>(kPhaseNames, text);
 }
 std::optional<Stream> stream_from(std::string_view text) {
   return enumerator_from<Stream>(kStreamNames, text);

@@ -9,15 +9,6 @@ namespace plimsoll {
 
 namespace {
 
-using Tensors = std::span<const Tensor>;
-
-const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.inputs[i].index()];
-}
-const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.outputs[i].index()];
-}
-
 /// `whole` is rows x columns with one element of `row` per column.
 Verdict row_fits(const Tensor& whole, const Tensor& row, const char* name) {
   if (!whole.shape.empty() && elements(row.shape) * whole.shape[0] == elements(whole.shape)) {

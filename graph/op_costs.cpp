@@ -7,15 +7,6 @@ namespace plimsoll {
 
 namespace {
 
-using Tensors = std::span<const Tensor>;
-
-const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.inputs[i].index()];
-}
-const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.outputs[i].index()];
-}
-
 /// Rows of experts move as far as they are expected to be used.
 std::int64_t moved(const Tensor& tensor) {
   const std::int64_t bytes = bytes_of(tensor).count();

@@ -11,6 +11,17 @@
 
 namespace plimsoll {
 
+/// A tensor table of a graph or a routine, which the ids of an op's operands index.
+using Tensors = std::span<const Tensor>;
+
+/// Returns input or output `i` of an op.
+inline const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.inputs[i].index()];
+}
+inline const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.outputs[i].index()];
+}
+
 // These are the values of OpRow::check, in op_checks.cpp and layer_checks.cpp. Each says why the op
 // cannot run on these tensors, or yes.
 /// Accepts operands that all have one size and dtype.

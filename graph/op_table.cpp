@@ -10,15 +10,6 @@ namespace plimsoll {
 
 namespace {
 
-using Tensors = std::span<const Tensor>;
-
-const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.inputs[i].index()];
-}
-const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
-  return tensors[op.outputs[i].index()];
-}
-
 template <std::size_t I = 0>
 OpParams params_alternative(std::size_t index) {
   if constexpr (I < std::variant_size_v<OpParams>) {

@@ -191,7 +191,7 @@ Finding timing_claim(const CheckContext& context) {
   return "oversubscribed, yet the devices are no CPU cores: only cores can be shared by ranks";
 }
 
-constexpr CheckRule kRules[] = {
+constexpr CheckRule kPredictionRules[] = {
     {{"step-time-positive", "A step takes a finite time above zero."}, step_time_positive},
     {{"tokens-per-second", "Tokens per second are the batch's tokens over the step time."},
      tokens_per_second},
@@ -216,6 +216,6 @@ constexpr CheckRule kRules[] = {
 
 }  // namespace
 
-std::span<const CheckRule> prediction_rules() { return kRules; }
+std::span<const CheckRule> prediction_rules() { return kPredictionRules; }
 
 }  // namespace plimsoll

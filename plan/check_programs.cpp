@@ -205,7 +205,7 @@ Finding one_capacity(const CheckContext& context) {
   return std::nullopt;
 }
 
-constexpr CheckRule kRules[] = {
+constexpr CheckRule kProgramRules[] = {
     {{"input-digests", "Cluster and, where given, calibration are named by their SHA-256."},
      input_digests},
     {{"framework-known",
@@ -239,6 +239,6 @@ constexpr CheckRule kRules[] = {
 
 }  // namespace
 
-std::span<const CheckRule> program_rules() { return kRules; }
+std::span<const CheckRule> program_rules() { return kProgramRules; }
 
 }  // namespace plimsoll

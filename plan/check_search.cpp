@@ -293,7 +293,7 @@ Finding pareto_dominates(const CheckContext& context) {
   return std::nullopt;
 }
 
-constexpr CheckRule kRules[] = {
+constexpr CheckRule kSearchRules[] = {
     {{"search-counts", "Evaluated, bounded, pruned and unexplored candidates are the whole space."},
      search_counts},
     {{"search-proven", "The answer is proven, without gap, exactly where nothing is unexplored."},
@@ -330,6 +330,6 @@ constexpr CheckRule kRules[] = {
 
 }  // namespace
 
-std::span<const CheckRule> search_rules() { return kRules; }
+std::span<const CheckRule> search_rules() { return kSearchRules; }
 
 }  // namespace plimsoll

@@ -90,7 +90,7 @@ Finding strategy_legal(const CheckContext& context) {
   return verdict.reason();
 }
 
-constexpr CheckRule kRules[] = {
+constexpr CheckRule kStrategyRules[] = {
     {{"job-well-formed", "The embedded job keeps the rules of a job file."}, job_well_formed},
     {{"devices-product", "mp x pp x dp x sharding_degree is the number of devices."},
      devices_product},
@@ -110,6 +110,6 @@ constexpr CheckRule kRules[] = {
 
 }  // namespace
 
-std::span<const CheckRule> strategy_rules() { return kRules; }
+std::span<const CheckRule> strategy_rules() { return kStrategyRules; }
 
 }  // namespace plimsoll

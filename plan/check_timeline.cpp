@@ -282,7 +282,7 @@ Finding rank_times(const CheckContext& context) {
   return std::nullopt;
 }
 
-constexpr CheckRule kRules[] = {
+constexpr CheckRule kTimelineRules[] = {
     {{"timeline-ranks", "The timeline shows known ranks, each once, of every stage."},
      timeline_ranks},
     {{"timeline-ordered", "Intervals are ordered by rank, begin, stream and end."},
@@ -313,6 +313,6 @@ constexpr CheckRule kRules[] = {
 
 }  // namespace
 
-std::span<const CheckRule> timeline_rules() { return kRules; }
+std::span<const CheckRule> timeline_rules() { return kTimelineRules; }
 
 }  // namespace plimsoll

@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kWidth = 552, kHeight = 190;
-constexpr double kLeft = 70, kRight = 8, kTop = 22, kBottom = 24;
+constexpr double kChartWidth = 552, kHeight = 190;
+constexpr double kLeft = 70, kChartRight = 8, kChartTop = 22, kBottom = 24;
 
 /// Bottom of the stack first: what lives longest.
 constexpr std::array<TensorRole, kTensorRoles> kStack = {
@@ -33,12 +33,12 @@ struct Axes {
   double x(Picoseconds time) const {
     const double span = std::max(1.0, static_cast<double>(options.span.count()));
     const double share = static_cast<double>((time - options.begin).count()) / span;
-    return kLeft + std::clamp(share, 0.0, 1.0) * (kWidth - kLeft - kRight);
+    return kLeft + std::clamp(share, 0.0, 1.0) * (kChartWidth - kLeft - kChartRight);
   }
   double y(Bytes bytes) const {
     const double most = std::max(1.0, static_cast<double>(options.most.count()));
     return kHeight - kBottom -
-           static_cast<double>(bytes.count()) / most * (kHeight - kTop - kBottom);
+           static_cast<double>(bytes.count()) / most * (kHeight - kChartTop - kBottom);
   }
 };
 
@@ -89,7 +89,8 @@ void append_axes(std::string& svg, const Axes& axes) {
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" y2=\"{2:.2f}\"/>"
         "<text class=\"bytes\" x=\"{3}\" y=\"{2:.2f}\">{4}</text>\n",
-        kLeft, kWidth - kRight, axes.y(bytes), kLeft - 6, bytes == Bytes() ? "0" : to_text(bytes));
+        kLeft, kChartWidth - kChartRight, axes.y(bytes), kLeft - 6,
+        bytes == Bytes() ? "0" : to_text(bytes));
   }
   for (double tick : ticks(static_cast<double>(options.span.count()), 5)) {
     const auto time = Picoseconds(static_cast<std::int64_t>(tick));
@@ -114,12 +115,13 @@ void append_marks(std::string& svg, const RankMemory& memory, const Axes& axes) 
     svg += fmt::format(
         "<line class=\"{0}\" x1=\"{1}\" x2=\"{2}\" y1=\"{3:.2f}\" y2=\"{3:.2f}\"/>"
         "<text class=\"{0}\" x=\"{4}\" y=\"{5:.2f}\">{6} {7}</text>\n",
-        style, kLeft, kWidth - kRight, axes.y(bytes), x, axes.y(bytes) + below, what,
+        style, kLeft, kChartWidth - kChartRight, axes.y(bytes), x, axes.y(bytes) + below, what,
         to_text(bytes));
   };
   // Labels at the two ends of the chart, so that near lines do not print over each other.
   line("reserved", options.reserved, "reserved", kLeft + 4, -4);
-  if (options.room <= options.most) line("capacity", options.room, "room", kWidth - kRight, -4);
+  if (options.room <= options.most)
+    line("capacity", options.room, "room", kChartWidth - kChartRight, -4);
 }
 
 }  // namespace
@@ -129,7 +131,7 @@ std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& optio
   std::string svg = fmt::format(
       "<svg class=\"chart memory\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n"
       "<text class=\"title\" x=\"{}\" y=\"12\">{}</text>\n",
-      kWidth, kHeight, escaped(options.title), kLeft, escaped(options.title));
+      kChartWidth, kHeight, escaped(options.title), kLeft, escaped(options.title));
   append_axes(svg, axes);
   if (!memory.curve.empty()) {
     for (std::size_t layer = 0; layer < kTensorRoles; ++layer) {

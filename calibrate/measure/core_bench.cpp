@@ -14,16 +14,17 @@ namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kMostSets = 4096;
+constexpr std::int64_t kMostOperandSets = 4096;
 
-/// A Layout says where the operands of one set lie. Tensors that share storage share an offset.
-struct Layout {
+/// A OperandLayout says where the operands of one set lie. Tensors that share storage share an
+/// offset.
+struct OperandLayout {
   std::vector<Bytes> offsets;  // by tensor
   Bytes size;
 };
 
-Layout layout_of(const BenchCase& bench_case) {
-  Layout layout;
+OperandLayout layout_of(const BenchCase& bench_case) {
+  OperandLayout layout;
   const std::optional<std::size_t> in_place = row(bench_case.op.kind).in_place;
   for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
     const bool shares =
@@ -98,7 +99,7 @@ CoreBench::~CoreBench() = default;
 
 TimedWork CoreBench::prepare(Member& member, const BenchCase& bench_case) {
   member.backend->enter_thread();
-  const Layout layout = layout_of(bench_case);
+  const OperandLayout layout = layout_of(bench_case);
   if (member.pool.memory().size() < std::size_t(layout.size.count())) {
     member.pool = AlignedMemory(layout.size);
   }
@@ -109,7 +110,7 @@ TimedWork CoreBench::prepare(Member& member, const BenchCase& bench_case) {
   const std::int64_t room = footprint_.count() / layout.size.count();
   member.inputs.clear();
   member.outputs.clear();
-  for (std::int64_t set = 0; set < std::clamp(room, std::int64_t{1}, kMostSets); ++set) {
+  for (std::int64_t set = 0; set < std::clamp(room, std::int64_t{1}, kMostOperandSets); ++set) {
     std::byte* base = member.pool.memory().data() + set * layout.size.count();
     for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
       fill_operand(bench_case.tensors[i], bench_case.ids, base + layout.offsets[i].count());

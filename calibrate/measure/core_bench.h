@@ -16,6 +16,9 @@ namespace plimsoll {
 /// Scalars are those of a step with finite gradients, so that updates do their work.
 void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
 
+/// More than the caches of a core hold, so that rotated operands come from memory.
+inline constexpr Bytes kCoreFootprint{std::int64_t{32} << 20};
+
 /// A CoreBench keeps the memory, workspace and backend of every core for all measurements.
 class CoreBench final : public RankBench {
  public:

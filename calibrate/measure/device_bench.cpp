@@ -18,8 +18,8 @@ namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kDeadline{60};
-constexpr std::int64_t kMostSets = 64, kMostRuns = 64;
+constexpr std::chrono::seconds kDeviceDeadline{60};
+constexpr std::int64_t kMostDeviceSets = 64, kMostRuns = 64;
 
 Seconds since(Clock::time_point start) {
   return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
@@ -79,7 +79,7 @@ DeviceBench::Prepared DeviceBench::prepare(const BenchCase& bench_case) {
     if (!shares) size += round_up(bytes_of(bench_case.tensors[i]), Bytes(256));
   }
   const std::int64_t sets =
-      std::clamp<std::int64_t>(footprint_.count() / size.count(), 1, kMostSets);
+      std::clamp<std::int64_t>(footprint_.count() / size.count(), 1, kMostDeviceSets);
   std::byte* base = memory(size * sets);
   Prepared prepared;
   for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
@@ -127,7 +127,7 @@ Sample DeviceBench::measure(const BenchCase& bench_case, const Sampling& samplin
     device_.mark();
     run(sequence, runs);
     const std::uint32_t end = device_.mark();
-    device_.finish(kDeadline, to_text(bench_case.op.kind));
+    device_.finish(kDeviceDeadline, to_text(bench_case.op.kind));
     return Seconds(device_.time_of(end).seconds().value() / double(runs));
   };
   const std::uint32_t once = sequence_++, sampled = sequence_++;
@@ -198,7 +198,7 @@ std::unique_ptr<RepeatedWork> DeviceBench::repeated(const BenchCase& bench_case)
   return std::make_unique<SingleLaunches>(*this, bench_case);
 }
 
-void DeviceBench::finish(std::string_view what) { device_.finish(kDeadline, what); }
+void DeviceBench::finish(std::string_view what) { device_.finish(kDeviceDeadline, what); }
 
 Sample DeviceBench::measure_launch(std::int64_t samples) {
   constexpr std::int64_t kLaunches = 200;
@@ -212,7 +212,7 @@ Sample DeviceBench::measure_launch(std::int64_t samples) {
       prepared.kernel->run(prepared.inputs[0], prepared.outputs[0], RunPosition{});
     const Seconds taken = since(start);
     device_.end();
-    device_.finish(kDeadline, "launching kernels");
+    device_.finish(kDeviceDeadline, "launching kernels");
     if (i > 0) times.push_back(Seconds(taken.value() / double(kLaunches)));  // the first loads
   }
   ++sequence_;
@@ -234,7 +234,7 @@ Sample DeviceBench::measure_copy(CopyDirection direction, Bytes size, std::int64
         break;
       case CopyDirection::on_device:
         device_.copy(at + size.count(), at, size);
-        device_.finish(kDeadline, "a copy");
+        device_.finish(kDeviceDeadline, "a copy");
         break;
     }
     if (i > 0) times.push_back(std::max(since(start), Seconds(1e-9)));

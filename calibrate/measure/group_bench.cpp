@@ -17,12 +17,9 @@
 #include "graph/op_table.h"
 
 namespace plimsoll {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// A Layout says where the groups of a shape lie: the groups of all spans of nodes at once.
-struct Layout {
+/// A GroupLayout says where the groups of a shape lie: the groups of all spans of nodes at once.
+struct GroupLayout {
   Grid grid;
   /// Returns the place of a rank in its group, and nothing where it takes no part.
   std::optional<std::int64_t> index(std::int64_t rank) const {
@@ -49,8 +46,12 @@ struct Layout {
   bool transfer = false, inside = false;
 };
 
-Layout layout_of(const CollectivePoint& shape, const ClusterShape& cluster) {
-  Layout layout;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+GroupLayout layout_of(const CollectivePoint& shape, const ClusterShape& cluster) {
+  GroupLayout layout;
   layout.per_node = cluster.ranks_per_node;
   layout.at_once = shape.groups_per_node;
   layout.transfer = shape.kind == OpKind::send;
@@ -77,7 +78,7 @@ Layout layout_of(const CollectivePoint& shape, const ClusterShape& cluster) {
 
 /// Returns Programs that name the group of dp, on `streams` streams, or the transfers in both
 /// directions between the stages that exchange data. Communicators for these then exist.
-std::vector<Program> programs_of(const Layout& layout, std::int64_t streams) {
+std::vector<Program> programs_of(const GroupLayout& layout, std::int64_t streams) {
   std::vector<Program> programs;
   const std::int64_t stages = layout.transfer ? layout.grid[Axis::pp] : 2;
   for (std::int64_t stage = 0; stage + 1 < stages; stage += 2) {
@@ -145,7 +146,7 @@ ClusterShape shape_of(const Processes& processes) {
 }
 
 struct GroupBench::Groups {
-  Layout layout;
+  GroupLayout layout;
   std::unique_ptr<Processes> part;  ///< null on processes beyond the grid
   std::unique_ptr<Communicator> communicator;
   std::optional<std::int64_t> index;  ///< of this process in its group
@@ -208,7 +209,7 @@ std::unique_ptr<GroupBench::Groups> GroupBench::connected(const CollectivePoint&
 }
 
 GroupBench::Groups& GroupBench::groups_for(const CollectivePoint& shape) {
-  const Layout layout = layout_of(shape, cluster_);
+  const GroupLayout layout = layout_of(shape, cluster_);
   const auto same = [&](const auto& groups) {
     return groups->layout.grid == layout.grid && groups->layout.transfer == layout.transfer;
   };
@@ -315,7 +316,7 @@ Picoseconds time_on_own_clocks(bool transfer,
 }
 
 /// Turns begins and ends of each sample, by rank, into times by group.
-std::vector<GroupTimings> by_group(const Layout& layout, std::int64_t ranks, bool devices,
+std::vector<GroupTimings> by_group(const GroupLayout& layout, std::int64_t ranks, bool devices,
                                    const std::vector<std::vector<std::int64_t>>& all) {
   std::vector<GroupTimings> groups;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

@@ -8,7 +8,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 /// Sizes of the budget's essential products: tokens of a micro-batch, and hidden sizes, of GPT-2
 /// 345M and of 1.3B.
 constexpr std::int64_t kTokens = 8192, kHiddens[] = {1024, 2048};

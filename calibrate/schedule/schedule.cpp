@@ -31,7 +31,6 @@ std::string test_key(const MatmulPoint& point) {
 
 namespace {
 
-constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 /// Returns whether the budget may not leave out a payload: one for latency, one between, one for
 /// bandwidth.
 bool is_essential_payload(std::int64_t bytes, CommunicatorKind communicator) {

@@ -11,7 +11,6 @@ namespace plimsoll {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 /// Bytes that a memory-bound op moves.
 constexpr std::int64_t kSmallest = 16 * kKiB;
 /// Larger products run at the rate of smaller ones, and would only take time.

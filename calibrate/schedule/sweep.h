@@ -9,6 +9,8 @@
 
 namespace plimsoll {
 
+inline constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+
 enum class SweepSize : std::uint8_t {
   full,   ///< under a minute on two cores
   quick,  ///< a few points of everything, for tests

@@ -25,9 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// More than the caches of a core hold, so that rotated operands come from memory.
-constexpr Bytes kFootprint{std::int64_t{32} << 20};
-
 /// The shares of the budget at which parts end. Dispatch takes as long as it needs (about a
 /// second).
 constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
@@ -69,7 +66,7 @@ class Session {
     calibration.wake_up = measure_wake_up(quick() ? kLeast : 25);
     calibration.sleeps_after = Seconds(std::chrono::duration<double>(kPollsBeforeSleep).count());
     progress("dispatch");
-    CoreBench bench(request_.backend, cores_, kFootprint);
+    CoreBench bench(request_.backend, cores_, kCoreFootprint);
     const auto time_collective = [this](CollectivePoint& point) { time(point); };
     const auto time_op = [&](auto& point) { time(point, bench); };
     const MatmulShape first = matmuls.front().shape;
@@ -111,7 +108,7 @@ class Session {
 
   void time(CollectivePoint& point) const {
     const bool often = point.payload <= Bytes(1 << 20) && !quick();
-    point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
+    point = measure_collective(point.kind, point.ranks, point.payload, kCoreFootprint,
                                often ? 4 * kLeast : kLeast);
   }
   void time(OpPoint& point, CoreBench& bench) const {

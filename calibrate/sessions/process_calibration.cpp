@@ -34,8 +34,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// More than the caches of a core hold, so that rotated operands come from memory.
-constexpr Bytes kFootprint{std::int64_t{32} << 20};
 constexpr std::chrono::milliseconds kDeadline{120'000};
 constexpr std::int64_t kLeast = Sampling::kLeast;
 
@@ -57,7 +55,7 @@ class ProcessSession {
       throw UsageError("calibrating a cluster takes at least two processes");
     }
     if (device_ == nullptr) {
-      bench_ = std::make_unique<CoreBench>(request.backend, 1, kFootprint);
+      bench_ = std::make_unique<CoreBench>(request.backend, 1, kCoreFootprint);
     } else {
       check_devices(processes, device_->facts, kDeadline);
       describe_machine(calibration_, device_->facts, device_->backend);
@@ -120,7 +118,7 @@ class ProcessSession {
     return device_ == nullptr ? CommunicatorKind::mpi : CommunicatorKind::nccl;
   }
   Bytes footprint() const {
-    return device_ == nullptr ? kFootprint : device_footprint(request_.size);
+    return device_ == nullptr ? kCoreFootprint : device_footprint(request_.size);
   }
   Sampling sampling() const {
     if (quick()) return {kLeast, Seconds(20e-6)};

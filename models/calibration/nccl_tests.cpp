@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kLeastSamples = 7;  // of a calibration's point
+constexpr std::int64_t kLeastIterations = 7;  // of a calibration's point
 
 /// The kind of op that a collective of nccl-tests is, where a Program has it.
 std::optional<OpKind> kind_of(const NcclRun& run) {
@@ -149,7 +149,7 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
       point.groups_per_node = run.groups;
       point.communicator = CommunicatorKind::nccl;
       point.imported = ImportedFrom{std::filesystem::path(run.file).filename().string(), run.date};
-      if (point.time.samples < kLeastSamples) {
+      if (point.time.samples < kLeastIterations) {
         ++few;
         continue;
       }
@@ -162,8 +162,8 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
       }
     }
     if (few > 0) {
-      run.notes.push_back(
-          fmt::format("sizes with fewer than {1} iterations: {0}, left out", few, kLeastSamples));
+      run.notes.push_back(fmt::format("sizes with fewer than {1} iterations: {0}, left out", few,
+                                      kLeastIterations));
     }
   }
   std::vector<CollectivePoint> result;

@@ -11,9 +11,9 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMostUnits = 1 << 20;
-constexpr double kMostDepth = 1e6;    // steps of an inner dimension
-constexpr double kMostFlops = 1e21;   // of one op
-constexpr Seconds kMostFixedTime{1};  // of one kernel or collective: a slip of the pen
+constexpr double kMostAddedDepth = 1e6;    // steps of an inner dimension
+constexpr double kMostFittedFlops = 1e21;  // of one op
+constexpr Seconds kMostFixedTime{1};       // of one kernel or collective: a slip of the pen
 constexpr double kMostSlowdown = 10;
 constexpr double kLeastFraction = 1e-3;  // below, the peak is not this device's
 
@@ -29,8 +29,8 @@ std::optional<FitRange<Flops>> fitted_flops(JsonObject& object) {
   if (!object.has("fitted")) return std::nullopt;
   JsonObject fit = object.object("fitted");
   FitRange<Flops> range;
-  range.from = Flops(fit.number("from_flops", 1, kMostFlops));
-  range.to = Flops(fit.number("to_flops", range.from.value(), kMostFlops));
+  range.from = Flops(fit.number("from_flops", 1, kMostFittedFlops));
+  range.to = Flops(fit.number("to_flops", range.from.value(), kMostFittedFlops));
   range.error = fit.number("error", 0, 1);
   fit.finish();
   return range;
@@ -52,8 +52,8 @@ MatmulEfficiency matmul_from(JsonObject object) {
   MatmulEfficiency matmul;
   matmul.peak_fraction = object.number("peak_fraction", kLeastFraction, 1);
   matmul.units = object.integer("units", 1, kMostUnits);
-  matmul.added_depth = object.number("added_depth", 0, kMostDepth);
-  matmul.half_rate_reuse = object.number("half_rate_reuse", 0, kMostDepth);
+  matmul.added_depth = object.number("added_depth", 0, kMostAddedDepth);
+  matmul.half_rate_reuse = object.number("half_rate_reuse", 0, kMostAddedDepth);
   matmul.fixed_time = fixed_time(object);
   if (object.has("unaligned_rate"))
     matmul.unaligned_rate = object.number("unaligned_rate", kLeastFraction, 1);
@@ -85,7 +85,7 @@ MemoryEfficiency memory_from(JsonObject object) {
   return memory;
 }
 
-LevelEfficiency level_from(JsonObject& object) {
+LevelEfficiency level_efficiency_from(JsonObject& object) {
   LevelEfficiency level;
   level.bandwidth_fraction = object.number("bandwidth_fraction", kLeastFraction, 1);
   level.fixed_time = fixed_time(object);
@@ -171,7 +171,7 @@ Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels)
     if (objects.size() != *levels) {
       object.fail("levels", fmt::format("one for each of the {} levels is required", *levels));
     }
-    for (JsonObject& level : objects) efficiency.levels.push_back(level_from(level));
+    for (JsonObject& level : objects) efficiency.levels.push_back(level_efficiency_from(level));
   }
   object.finish();
   return efficiency;

@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostLine = 65'536;
-constexpr std::size_t kMostDevices = 1024;  // in a matrix
+constexpr std::size_t kMostColumns = 1024;  // in a matrix
 
 /// Without escape sequences ("\x1b[4m": the header is underlined). Keeps columns of the rest.
 std::string plain(std::string_view line) {
@@ -102,8 +102,8 @@ class MatrixReader {
   void read_header(const std::vector<Word>& words) {
     for (const Word& word : words) {
       if (word.text == "CPU" || word.text == "NUMA") break;  // "CPU Affinity", "NUMA Affinity"
-      if (columns_.size() == kMostDevices) {
-        fail(word, fmt::format("at most {} columns are allowed", kMostDevices));
+      if (columns_.size() == kMostColumns) {
+        fail(word, fmt::format("at most {} columns are allowed", kMostColumns));
       }
       if (std::find(columns_.begin(), columns_.end(), word.text) != columns_.end()) {
         fail(word, "its column is there twice");

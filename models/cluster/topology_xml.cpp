@@ -27,7 +27,7 @@ Topology parse_topology_xml(std::string_view, const std::string&) {
 
 namespace {
 
-constexpr std::size_t kMostDepth = 64;
+constexpr std::size_t kMostNesting = 64;
 constexpr std::size_t kMostElements = 100'000;
 constexpr std::size_t kMostGpus = 1024;
 
@@ -116,7 +116,7 @@ class DumpReader {
   }
 
   void open(const XML_Char* name, const XML_Char** pairs) {
-    if (stack_.size() == kMostDepth) fail(fmt::format("nested deeper than {}", kMostDepth));
+    if (stack_.size() == kMostNesting) fail(fmt::format("nested deeper than {}", kMostNesting));
     if (elements_ == kMostElements) fail(fmt::format("more than {} elements", kMostElements));
     Element element{name, elements_++, {}};
     for (; pairs[0] != nullptr; pairs += 2) element.attributes.emplace(pairs[0], pairs[1]);

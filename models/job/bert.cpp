@@ -21,7 +21,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kEpsilon = 1e-12;  // of layer norms: the released code's default
+constexpr double kBertEpsilon = 1e-12;  // of layer norms: the released code's default
 
 DataParams masked_data(const Job& job) {
   return {job.sequence, masked_positions(job), job.vocab, job.seed};
@@ -31,7 +31,7 @@ struct Width {
   std::int64_t hidden, heads, ffn_hidden;
 };
 
-TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
+TensorId build_bert_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "embedding", BlockKind::embedding);
   const TensorId word =
       block.parameter("word", {job.vocab, job.hidden}, Init::normal, kInitStddev, 0);
@@ -51,7 +51,7 @@ TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch)
     block.op(OpKind::token_type_add, {x, table}, {typed}, DataParams{job.sequence});
     x = typed;
   }
-  block.output(block.dropout("output", block.layer_norm("norm", x, kEpsilon)));
+  block.output(block.dropout("output", block.layer_norm("norm", x, kBertEpsilon)));
   return word;
 }
 
@@ -62,12 +62,12 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
   const TensorId attended = block.attention(
       x, {.heads = width.heads, .kv_heads = width.heads, .hidden = width.hidden, .causal = false});
   const TensorId middle = block.layer_norm(
-      "norm1", block.add("middle", x, block.dropout("attended", attended)), kEpsilon);
+      "norm1", block.add("middle", x, block.dropout("attended", attended)), kBertEpsilon);
   const TensorId fc1 = block.linear("fc1", middle, {.out = {width.ffn_hidden}, .split_dim = 1});
   const TensorId fc2 =
       block.linear("fc2", block.gelu("gelu", fc1), {.out = {width.hidden}, .split_dim = 0});
   block.output(
-      block.layer_norm("norm2", block.add("sum", middle, block.dropout("fed", fc2)), kEpsilon));
+      block.layer_norm("norm2", block.add("sum", middle, block.dropout("fed", fc2)), kBertEpsilon));
 }
 
 void build_join(Graph& graph, const Job& job, std::int64_t micro_batch) {
@@ -76,8 +76,8 @@ void build_join(Graph& graph, const Job& job, std::int64_t micro_batch) {
   block.output(block.linear("narrow", x, {.out = {job.branch->hidden}}));
 }
 
-void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
-                TensorId scalars) {
+void build_bert_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
+                     TensorId scalars) {
   BlockBuilder block(graph, job, micro_batch, "head", BlockKind::head);
   const std::int64_t hidden = job.branch ? job.branch->hidden : job.hidden;
   const std::int64_t predicted = masked_positions(job);
@@ -102,7 +102,7 @@ std::int64_t masked_positions(const Job& job) {
 
 Graph build_bert(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
-  const TensorId word = build_embedding(graph, job, micro_batch);
+  const TensorId word = build_bert_embedding(graph, job, micro_batch);
   build_layers(graph, job, micro_batch, "layer", job.layers,
                {job.hidden, job.heads, job.ffn_hidden});
   if (job.branch) {
@@ -110,7 +110,7 @@ Graph build_bert(const Job& job, std::int64_t micro_batch) {
     build_layers(graph, job, micro_batch, "branch_layer", job.branch->layers,
                  {job.branch->hidden, job.branch->heads, job.branch->ffn_hidden});
   }
-  build_head(graph, job, micro_batch, word, scalars);
+  build_bert_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }
 

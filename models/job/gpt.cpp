@@ -12,9 +12,9 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;  // of layer norms
+constexpr double kGptEpsilon = 1e-5;  // of layer norms
 
-TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
+TensorId build_gpt_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "embedding", BlockKind::embedding);
   const TensorId word =
       block.parameter("word", {job.vocab, job.hidden}, Init::normal, kInitStddev, 0);
@@ -36,25 +36,25 @@ void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
   const TensorId attended =
-      block.attention(block.layer_norm("norm1", x, kEpsilon), {.heads = job.heads,
-                                                               .kv_heads = job.kv_heads,
-                                                               .hidden = job.hidden,
-                                                               .out_stddev = out_stddev});
+      block.attention(block.layer_norm("norm1", x, kGptEpsilon), {.heads = job.heads,
+                                                                  .kv_heads = job.kv_heads,
+                                                                  .hidden = job.hidden,
+                                                                  .out_stddev = out_stddev});
   const TensorId middle = block.add("middle", x, block.dropout("attended", attended));
-  const TensorId fc1 = block.linear("fc1", block.layer_norm("norm2", middle, kEpsilon),
+  const TensorId fc1 = block.linear("fc1", block.layer_norm("norm2", middle, kGptEpsilon),
                                     {.out = {job.ffn_hidden}, .split_dim = 1});
   const TensorId fc2 = block.linear("fc2", block.gelu("gelu", fc1),
                                     {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0});
   block.output(block.add("output", middle, block.dropout("fed", fc2)));
 }
 
-void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
-                TensorId scalars) {
+void build_gpt_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
+                    TensorId scalars) {
   BlockBuilder block(graph, job, micro_batch, "head", BlockKind::head);
   const TensorId x = block.input(job.hidden);
   const TensorId targets = block.tensor("targets", {block.tokens()}, DType::i32);
   block.op(OpKind::load_targets, {}, {targets}, DataParams{job.sequence});
-  const TensorId y = block.layer_norm("norm", x, kEpsilon);
+  const TensorId y = block.layer_norm("norm", x, kGptEpsilon);
   std::optional<TensorId> tied;
   if (job.tied_embeddings) tied = word;
   block.loss(block.logits(y, tied), targets, scalars, job.global_batch * job.sequence);
@@ -64,9 +64,9 @@ void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId
 
 Graph build_gpt(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
-  const TensorId word = build_embedding(graph, job, micro_batch);
+  const TensorId word = build_gpt_embedding(graph, job, micro_batch);
   build_layer(graph, job, micro_batch);
-  build_head(graph, job, micro_batch, word, scalars);
+  build_gpt_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }
 

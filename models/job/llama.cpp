@@ -37,14 +37,14 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
+constexpr double kLlamaEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
 
 TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, TensorId x) {
-  return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kEpsilon)
-                                        : block.layer_norm(name, x, kEpsilon, job.norm_bias);
+  return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kLlamaEpsilon)
+                                        : block.layer_norm(name, x, kLlamaEpsilon, job.norm_bias);
 }
 
-TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
+TensorId build_llama_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "embedding", BlockKind::embedding);
   const TensorId word =
       block.parameter("word", {job.vocab, job.hidden}, Init::normal, kInitStddev, 0);
@@ -87,9 +87,9 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
                                   .window = form.windowed ? job.window : 0,
                                   .chunks = job.window_chunks,
                                   .score_cap = job.score_cap,
-                                  .latent_epsilon = kEpsilon};
+                                  .latent_epsilon = kLlamaEpsilon};
   if (form.windowed && job.window_rotary_base > 0) kind.rotary_base = job.window_rotary_base;
-  if (job.qk_norm || job.qk_l2_norm) kind.qk_norm_epsilon = kEpsilon;
+  if (job.qk_norm || job.qk_l2_norm) kind.qk_norm_epsilon = kLlamaEpsilon;
   const TensorId attended = branch(block, job, "attention_norm", block.attention(read, kind));
   return {read, block.dropout("attended", attended)};
 }
@@ -175,8 +175,8 @@ void build_module(Graph& graph, const Job& job, std::int64_t micro_batch, std::i
   block.output(join("states", before, pair, {(depth + 1) * n, h}));
 }
 
-void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
-                TensorId scalars) {
+void build_llama_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId word,
+                      TensorId scalars) {
   BlockBuilder block(graph, job, micro_batch, "head", BlockKind::head);
   const std::int64_t depths = 1 + (job.mtp ? job.mtp->depths : 0);
   const TensorId x = block.input(job.hidden, depths);
@@ -224,12 +224,12 @@ TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
 
 Graph build_llama(const Job& job, std::int64_t micro_batch) {
   auto [graph, scalars] = empty_graph(job);
-  const TensorId word = build_embedding(graph, job, micro_batch);
+  const TensorId word = build_llama_embedding(graph, job, micro_batch);
   const std::vector<FormLayers> forms = layer_forms(job);
   for (const FormLayers& layers : forms) build_layers(graph, job, micro_batch, layers, forms);
   for (std::int64_t depth = 1; job.mtp && depth <= job.mtp->depths; ++depth)
     build_module(graph, job, micro_batch, depth, word, alternate(forms));
-  build_head(graph, job, micro_batch, word, scalars);
+  build_llama_head(graph, job, micro_batch, word, scalars);
   return std::move(graph);
 }
 

@@ -7,15 +7,11 @@
 #include <variant>
 
 #include "base/error.h"
+#include "passes/schedule/kept_buffers.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool has_slot(const Routine& routine, SlotKind kind) {
-  return std::any_of(routine.slots.begin(), routine.slots.end(),
-                     [&](const Slot& slot) { return slot.kind == kind; });
-}
 
 const Bytes kState = bytes_of(kGradientType);
 

@@ -11,14 +11,12 @@
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/strategy_table.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Bytes kLeastBucket{4096};
-
-/// Degrees are bounded so that their product, in 128 bits, cannot overflow.
-constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 __extension__ using Wide = __int128;
 
 Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {

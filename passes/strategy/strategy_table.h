@@ -13,6 +13,7 @@
 
 namespace plimsoll {
 
+/// Degrees are bounded so that their product, in 128 bits, cannot overflow.
 inline constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 

@@ -73,7 +73,7 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-std::optional<DoctorMachine::Output> run(const std::vector<std::string>& command) {
+std::optional<DoctorMachine::Output> run_program(const std::vector<std::string>& command) {
   if (!in_path(command[0])) return std::nullopt;
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -114,7 +114,7 @@ void ask_driver() {
   _exit(0);
 }
 
-DriverProbe driver() {
+DriverProbe probe_driver() {
   const DoctorMachine::Output answer = in_child(ask_driver);
   DriverProbe probe;
   const std::size_t at = answer.text.rfind("driver ");
@@ -174,7 +174,7 @@ void ask_libraries() {
   _exit(0);
 }
 
-std::vector<LibraryProbe> libraries() {
+std::vector<LibraryProbe> probe_libraries() {
   std::istringstream answer(in_child(ask_libraries).text);
   std::vector<LibraryProbe> probes;
   for (const Library& library : kLibraries) {
@@ -203,9 +203,9 @@ DoctorMachine this_machine() {
     if (const char* value = std::getenv(name)) machine.environment[name] = value;
   }
   machine.is_superuser = geteuid() == 0;
-  machine.run = run;
-  machine.driver = driver;
-  machine.libraries = libraries;
+  machine.run = run_program;
+  machine.driver = probe_driver;
+  machine.libraries = probe_libraries;
   return machine;
 }
 

@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-/// what() of the refusal, or "" when the text was accepted.
-std::string refusal(const std::string& text) {
+/// what() of the refusal_of_json, or "" when the text was accepted.
+std::string refusal_of_json(const std::string& text) {
   try {
     parse_json(text, "f.json");
     return "";
@@ -74,8 +74,8 @@ TEST(Json, Limits) {
       {"one document", "1", "", "unexpected end of input"},
   };
   for (const Limit& limit : limits) {
-    EXPECT_EQ(refusal(limit.at), "") << limit.name;
-    const std::string message = refusal(limit.beyond);
+    EXPECT_EQ(refusal_of_json(limit.at), "") << limit.name;
+    const std::string message = refusal_of_json(limit.beyond);
     EXPECT_NE(message.find(limit.message), message.npos) << limit.name << ": " << message;
     EXPECT_LT(message.size(), 700u) << limit.name;
   }
@@ -83,15 +83,16 @@ TEST(Json, Limits) {
 
 TEST(Json, FileSize) {
   const std::size_t limit = std::size_t{64} << 20;
-  EXPECT_EQ(refusal("1" + std::string(limit - 1, ' ')), "");
-  EXPECT_NE(refusal("1" + std::string(limit, ' ')).find("64 MiB"), std::string::npos);
+  EXPECT_EQ(refusal_of_json("1" + std::string(limit - 1, ' ')), "");
+  EXPECT_NE(refusal_of_json("1" + std::string(limit, ' ')).find("64 MiB"), std::string::npos);
 }
 
 TEST(Json, RefusalsSayWhere) {
-  EXPECT_EQ(refusal("{\"a\": [1, {\"b/c\": [true, 99999999999999999999]}]}").substr(0, 28),
+  EXPECT_EQ(refusal_of_json("{\"a\": [1, {\"b/c\": [true, 99999999999999999999]}]}").substr(0, 28),
             "f.json: at /a/1/b~1c/1: an i");
-  EXPECT_EQ(refusal("{\"a\": {\"x\": 1, \"x\": 2}}"), "f.json: at /a/x: duplicate key \"x\"");
-  const std::string message = refusal("{\n  \"a\": 1,\n  b\n}");
+  EXPECT_EQ(refusal_of_json("{\"a\": {\"x\": 1, \"x\": 2}}"),
+            "f.json: at /a/x: duplicate key \"x\"");
+  const std::string message = refusal_of_json("{\n  \"a\": 1,\n  b\n}");
   EXPECT_EQ(message.substr(0, 15), "f.json: at 3:3:") << message;
 }
 

@@ -14,7 +14,6 @@
 #include "calibrate/measure/comm_operands.h"
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/device_ranks.h"
-#include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"
 #include "tests/cuda/four_gpus.h"
@@ -24,11 +23,6 @@ namespace plimsoll {
 namespace {
 
 using Hosts = std::vector<std::string>;
-
-std::unique_ptr<Communicator> over_nccl(Processes& processes, std::span<const Program> programs,
-                                        std::chrono::milliseconds deadline, RankDevice* device) {
-  return make_nccl_communicator(processes, programs, deadline, *device);
-}
 
 CalibrationRequest quick_request() {
   CalibrationRequest request;

@@ -13,7 +13,6 @@
 #include "graph/op_table.h"
 #include "host_emulation.h"
 #include "passes/pipeline.h"
-#include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/half.h"
 #include "tests/cuda/four_gpus.h"
@@ -25,11 +24,6 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kPatient{60'000};
-
-std::unique_ptr<Communicator> over_nccl(Processes& processes, std::span<const Program> programs,
-                                        milliseconds deadline, RankDevice* device) {
-  return make_nccl_communicator(processes, programs, deadline, *device);
-}
 
 class Nccl : public FourGpus {};
 
@@ -368,28 +362,32 @@ TEST_F(Nccl, TwoRanksOnOneGpuAreRefused) {
   EXPECT_NE(said.find("Duplicate GPU"), std::string::npos) << said;
 }
 
-struct Case {
+struct TrainedCase {
   std::string name, strategy, model = "gpt-nano";
   double capacity = 0;
   bool drops = false;  ///< rows for which ranks have no memory
 };
 
-class NcclTraining : public Nccl, public testing::WithParamInterface<Case> {};
+class NcclTraining : public Nccl, public testing::WithParamInterface<TrainedCase> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Strategies, NcclTraining,
     testing::Values(
-        Case{"Mp", "mp=2"}, Case{"Pp", "pp=2"}, Case{"DualPipe", "pp=2,dp=2,schedule=dualpipe"},
-        Case{"MpPp", "mp=2,pp=2"}, Case{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"},
-        Case{"Ring", "cp=4"}, Case{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"},
-        Case{"Experts", "dp=2,ep=2,expert_rows_percent=200", "expert-nano"},
-        Case{"ExpertsOfFourGathered", "dp=4,ep=4,expert_dispatch=all_gather", "expert-nano"},
-        Case{"ExpertsCapacity", "dp=4,ep=4,expert_rows_percent=400", "expert-nano", 0.75},
-        Case{"ExpertsDropping", "dp=4,ep=4,expert_rows_percent=100", "expert-nano", 0, true},
-        Case{"ExpertsTogether",
-             "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200", "expert-nano"},
-        Case{"ExpertsInTurns", "dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true",
-             "expert-nano"}),
+        TrainedCase{"Mp", "mp=2"}, TrainedCase{"Pp", "pp=2"},
+        TrainedCase{"DualPipe", "pp=2,dp=2,schedule=dualpipe"}, TrainedCase{"MpPp", "mp=2,pp=2"},
+        TrainedCase{"Sharding3Mp", "mp=2,sharding_degree=2,sharding_stage=3"},
+        TrainedCase{"Ring", "cp=4"},
+        TrainedCase{"HeadsExchanged", "mp=2,cp=2,context_exchange=all_to_all"},
+        TrainedCase{"Experts", "dp=2,ep=2,expert_rows_percent=200", "expert-nano"},
+        TrainedCase{"ExpertsOfFourGathered", "dp=4,ep=4,expert_dispatch=all_gather", "expert-nano"},
+        TrainedCase{"ExpertsCapacity", "dp=4,ep=4,expert_rows_percent=400", "expert-nano", 0.75},
+        TrainedCase{"ExpertsDropping", "dp=4,ep=4,expert_rows_percent=100", "expert-nano", 0, true},
+        TrainedCase{"ExpertsTogether",
+                    "mp=2,dp=2,ep=2,etp=2,sequence_parallel=true,expert_rows_percent=200",
+                    "expert-nano"},
+        TrainedCase{"ExpertsInTurns",
+                    "dp=2,ep=2,expert_rows_percent=200,overlap_expert_exchange=true",
+                    "expert-nano"}),
     [](const auto& info) { return info.param.name; });
 
 /// Losses of one rank.
@@ -405,7 +403,7 @@ std::vector<double> losses_of_one(const Job& job, TrainOptions options) {
 
 // The emulation sums in rank order, too: bit by bit what ranks that share a GPU compute.
 TEST_P(NcclTraining, LosesAndBytesOfTheLocalCommunicator) {
-  const Case& c = GetParam();
+  const TrainedCase& c = GetParam();
   Strategy strategy = parse_strategy(c.strategy);
   strategy.grad_bucket_bytes = Bytes(64 << 10);
   Job job = read_job(tests_folder() / (c.model + ".json"));

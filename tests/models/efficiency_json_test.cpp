@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char* kText = R"({
+constexpr const char* kEfficiencyText = R"({
   "name": "pair",
   "nodes": null,
   "devices_per_node": 8,
@@ -50,7 +50,7 @@ constexpr const char* kText = R"({
 })";
 
 TEST(Efficiency, IsReadAndWrittenExactly) {
-  const Cluster cluster = parse_cluster(kText, "f");
+  const Cluster cluster = parse_cluster(kEfficiencyText, "f");
   ASSERT_TRUE(cluster.efficiency);
   const MatmulEfficiency& matmul = cluster.efficiency->matmul;
   EXPECT_EQ(matmul.peak_fraction, 0.75);
@@ -72,7 +72,7 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
 }
 
 TEST(Sources, TheClosestOneCounts) {
-  const Cluster cluster = parse_cluster(kText, "f");
+  const Cluster cluster = parse_cluster(kEfficiencyText, "f");
   EXPECT_EQ(source_of(cluster, "/device/peak"), "c, table 3, 2020-06-30");
   EXPECT_EQ(source_of(cluster, "/device/peak/bf16"), "c, table 3, 2020-06-30");
   EXPECT_EQ(source_of(cluster, "/device/memory"), "b, page 2, 2020-06");
@@ -80,18 +80,18 @@ TEST(Sources, TheClosestOneCounts) {
 }
 
 TEST(Efficiency, SaysWhatWasFitted) {
-  EXPECT_EQ(fits_of(parse_cluster(kText, "f")),
+  EXPECT_EQ(fits_of(parse_cluster(kEfficiencyText, "f")),
             "matmul fitted to 3 %, attention datasheet, memory datasheet, NVLink fitted to 10 %, "
             "network datasheet");
 }
 
-struct Change {
+struct EfficiencyChange {
   const char *from, *to, *message;
 };
 
 TEST(Efficiency, Refusals) {
-  const std::string text = kText;
-  const Change changes[] = {
+  const std::string text = kEfficiencyText;
+  const EfficiencyChange changes[] = {
       {"\"peak_fraction\": 0.75", "\"peak_fraction\": 1.01",
        "f: at /efficiency/matmul/peak_fraction: found 1.01"},
       {"\"peak_fraction\": 0.75", "\"peak_fraction\": -0.5", "matmul/peak_fraction: found -0.5"},
@@ -136,7 +136,7 @@ TEST(Efficiency, Refusals) {
       {"\"date\": \"2021\"", "\"date\": 2021", "/date: found 2021"},
       {"\"date\": \"2021\"", "\"date\": \"2021\", \"page\": 3", "/page: unknown key"},
   };
-  for (const Change& change : changes) {
+  for (const EfficiencyChange& change : changes) {
     std::string changed = text;
     const std::size_t at = changed.find(change.from);
     ASSERT_NE(at, text.npos) << change.from;
@@ -170,8 +170,8 @@ void expect_sources_needed(const std::string& text) {
 }
 
 TEST(Sources, NoneMayBeMissing) {
-  expect_sources_needed(kText);
-  Json none = parse_json(kText, "f");
+  expect_sources_needed(kEfficiencyText);
+  Json none = parse_json(kEfficiencyText, "f");
   none["source"] = Json::object();
   EXPECT_THROW(parse_cluster(none.dump(), "f"), InputError);
 }

@@ -17,7 +17,7 @@ Cluster preset(std::string_view name) {
   return {};
 }
 
-FittedCalibration example() {
+FittedCalibration fitted_example() {
   FittedCalibration fitted;
   fitted.cluster = "dgx-a100-80gb";
   fitted.framework = "megatron-lm";
@@ -43,7 +43,7 @@ FittedCalibration example() {
 TEST(FittedCalibration, SetsTheNumbersThatItNames) {
   Cluster cluster = preset("dgx-a100-80gb");
   Framework framework = framework_by_name("megatron-lm");
-  apply(example(), cluster, framework);
+  apply(fitted_example(), cluster, framework);
   EXPECT_DOUBLE_EQ(cluster.efficiency->matmul.peak_fraction, 0.75);
   EXPECT_DOUBLE_EQ(cluster.efficiency->levels[1].fixed_time.value(), 2e-5);
   EXPECT_DOUBLE_EQ(framework.dispatch_op.value(), 8e-6);
@@ -56,7 +56,7 @@ TEST(FittedCalibration, SaysWhatTheNumbersRestOn) {
     apply(fitted, cluster, framework);
     return *cluster.efficiency;
   };
-  FittedCalibration fitted = example();
+  FittedCalibration fitted = fitted_example();
   Efficiency efficiency = applied(fitted);
   EXPECT_EQ(efficiency.matmul.rests_on, RestsOn::runs);
   EXPECT_EQ(efficiency.matmul.fp8_rests_on, RestsOn::cluster);
@@ -86,14 +86,14 @@ TEST(FittedCalibration, EveryParameterReadsWhatItSets) {
 }
 
 TEST(FittedCalibration, FilesReadBackAsWritten) {
-  const std::string text = fitted_calibration_text(example());
+  const std::string text = fitted_calibration_text(fitted_example());
   EXPECT_TRUE(is_fitted_calibration(text, "f.json"));
   EXPECT_FALSE(is_fitted_calibration("{}", "f.json"));
-  EXPECT_EQ(parse_fitted_calibration(text, "f.json"), example());
+  EXPECT_EQ(parse_fitted_calibration(text, "f.json"), fitted_example());
 }
 
 TEST(FittedCalibration, WhatIsNotKnownIsLeftOut) {
-  FittedCalibration fitted = example();
+  FittedCalibration fitted = fitted_example();
   fitted.unseen_sizes_mean.reset();
   fitted.assumed_recompute = {};
   const std::string text = fitted_calibration_text(fitted);
@@ -103,7 +103,7 @@ TEST(FittedCalibration, WhatIsNotKnownIsLeftOut) {
 
 TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
   const auto refused = [](std::string from, std::string to, const std::string& place) {
-    std::string text = fitted_calibration_text(example());
+    std::string text = fitted_calibration_text(fitted_example());
     text.replace(text.find(from), from.size(), to);
     try {
       parse_fitted_calibration(text, "f.json");
@@ -125,7 +125,7 @@ TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
 TEST(FittedCalibration, UnknownParametersAreRefused) {
   Cluster cluster = preset("dgx-a100-80gb");
   Framework framework = framework_by_name("megatron-lm");
-  FittedCalibration fitted = example();
+  FittedCalibration fitted = fitted_example();
   fitted.values[0].name = "levels.7.fixed_time";
   EXPECT_THROW(apply(fitted, cluster, framework), InputError);
 }

@@ -12,12 +12,12 @@
 namespace plimsoll {
 namespace {
 
-const std::filesystem::path kSamples = PLIMSOLL_SOURCE_DIR "/tests/models/nccl-tests";
+const std::filesystem::path kNcclSamples = PLIMSOLL_SOURCE_DIR "/tests/models/nccl-tests";
 
-std::string sample(const char* name) { return read_file(kSamples / name); }
+std::string nccl_sample(const char* name) { return read_file(kNcclSamples / name); }
 
 std::vector<NcclRun> runs_of(const char* name, const NcclGiven& given = {}) {
-  return parse_nccl_tests(sample(name), name, given);
+  return parse_nccl_tests(nccl_sample(name), name, given);
 }
 
 NcclRun run_of(const char* name, const NcclGiven& given = {}) {
@@ -213,7 +213,7 @@ TEST(NcclTests, Json) {
 }
 
 TEST(NcclTests, TruncatedJsonIsReadToItsLastWholeRow) {
-  const std::string text = sample("all-gather.json");
+  const std::string text = nccl_sample("all-gather.json");
   const std::size_t third = text.find("\"size\":2097152");
   const NcclRun run = parse_nccl_tests(text.substr(0, third + 90), "f", {}).at(0);
   EXPECT_EQ(run.rows.size(), 2u);
@@ -242,15 +242,15 @@ std::string refusal(std::string_view text, const NcclGiven& given = {}) {
   }
 }
 
-/// The sample with its first `old` replaced.
-std::string changed(const char* name, const std::string& old, const std::string& other) {
-  std::string text = sample(name);
+/// The nccl_sample with its first `old` replaced.
+std::string changed_nccl(const char* name, const std::string& old, const std::string& other) {
+  std::string text = nccl_sample(name);
   const std::size_t at = text.find(old);
   EXPECT_NE(at, text.npos) << old;
   return text.replace(at, old.size(), other);
 }
 
-void expect_refused(const std::string& text, std::initializer_list<const char*> words) {
+void expect_nccl_refused(const std::string& text, std::initializer_list<const char*> words) {
   const std::string message = refusal(text);
   EXPECT_NE(message, "");
   for (const char* word : words) EXPECT_NE(message.find(word), message.npos) << message;
@@ -259,43 +259,51 @@ void expect_refused(const std::string& text, std::initializer_list<const char*> 
 TEST(NcclTests, WhatDoesNotAddUpIsRefusedWithItsPlace) {
   const char* name = "current.txt";
   const std::string size = "8589934592    2147483648";
-  expect_refused(changed(name, size, "8589934592    2147483640"), {"36:1", "8589934592", "make"});
-  expect_refused(changed(name, size, "-589934592    2147483648"), {"36:3", "-589934592"});
-  expect_refused(changed(name, size, "99999999999999999999 1"), {"36:3", "9999999", "integer"});
-  expect_refused(changed(name, "43210.9", "43210.z"), {"36:55", "43210.z"});
-  expect_refused(changed(name, "43210.9", "   -1.0"), {"36:58", "-1.0"});
-  expect_refused(changed(name, "43210.9", "    nan"), {"nan"});
-  expect_refused(changed(name, "43210.9", "  1e400"), {"1e400"});
-  expect_refused(changed(name, "43210.9", "33210.9"), {"bus bandwidth", "16 ranks"});
-  expect_refused(changed(name, "all_reduce_perf", "all_produce_perf"), {"4:", "all_produce_perf"});
-  expect_refused(changed(name, "(us)  (GB/s)", "(ms)  (GB/s)"), {"29:10", "(us)"});
-  expect_refused(changed(name, "busbw", "speed"), {"in-place columns"});
-  expect_refused(changed(name, "#  Rank  5", "#  Rank  4"), {"rank 4 is there twice", "MPI=1"});
-  expect_refused(changed(name, "#  Rank  5", "#  Renk  5"), {"rank 5 is missing"});
-  expect_refused(changed(name, "node-1 device  7", "node-0 device  7"), {"7 ranks", "9"});
-  expect_refused(changed(name, "H100", "A100"), {"one kind of device"});
-  expect_refused(changed(name, "node-0", std::string("nod\0-0", 6)), {"NUL"});
-  expect_refused(changed("all-gather.json", "\"size\":65536", "\"size\":-1"), {"/results/0/size"});
-  expect_refused(changed("all-gather.json", "\"size\":65536", "\"size\":65540"), {"/results/0"});
-  expect_refused(changed("all-gather.json", "\"time\":61.4", "\"time\":\"fast\""),
-                 {"/results/0/out_of_place/time"});
-  expect_refused(changed("all-gather.json", "\"version\":3", "\"version\":4"), {"/version"});
-  expect_refused(changed("all-gather.json", "\"ngpus\":8", "\"ngpus\":4"), {"/config/devices/1"});
+  expect_nccl_refused(changed_nccl(name, size, "8589934592    2147483640"),
+                      {"36:1", "8589934592", "make"});
+  expect_nccl_refused(changed_nccl(name, size, "-589934592    2147483648"), {"36:3", "-589934592"});
+  expect_nccl_refused(changed_nccl(name, size, "99999999999999999999 1"),
+                      {"36:3", "9999999", "integer"});
+  expect_nccl_refused(changed_nccl(name, "43210.9", "43210.z"), {"36:55", "43210.z"});
+  expect_nccl_refused(changed_nccl(name, "43210.9", "   -1.0"), {"36:58", "-1.0"});
+  expect_nccl_refused(changed_nccl(name, "43210.9", "    nan"), {"nan"});
+  expect_nccl_refused(changed_nccl(name, "43210.9", "  1e400"), {"1e400"});
+  expect_nccl_refused(changed_nccl(name, "43210.9", "33210.9"), {"bus bandwidth", "16 ranks"});
+  expect_nccl_refused(changed_nccl(name, "all_reduce_perf", "all_produce_perf"),
+                      {"4:", "all_produce_perf"});
+  expect_nccl_refused(changed_nccl(name, "(us)  (GB/s)", "(ms)  (GB/s)"), {"29:10", "(us)"});
+  expect_nccl_refused(changed_nccl(name, "busbw", "speed"), {"in-place columns"});
+  expect_nccl_refused(changed_nccl(name, "#  Rank  5", "#  Rank  4"),
+                      {"rank 4 is there twice", "MPI=1"});
+  expect_nccl_refused(changed_nccl(name, "#  Rank  5", "#  Renk  5"), {"rank 5 is missing"});
+  expect_nccl_refused(changed_nccl(name, "node-1 device  7", "node-0 device  7"), {"7 ranks", "9"});
+  expect_nccl_refused(changed_nccl(name, "H100", "A100"), {"one kind of device"});
+  expect_nccl_refused(changed_nccl(name, "node-0", std::string("nod\0-0", 6)), {"NUL"});
+  expect_nccl_refused(changed_nccl("all-gather.json", "\"size\":65536", "\"size\":-1"),
+                      {"/results/0/size"});
+  expect_nccl_refused(changed_nccl("all-gather.json", "\"size\":65536", "\"size\":65540"),
+                      {"/results/0"});
+  expect_nccl_refused(changed_nccl("all-gather.json", "\"time\":61.4", "\"time\":\"fast\""),
+                      {"/results/0/out_of_place/time"});
+  expect_nccl_refused(changed_nccl("all-gather.json", "\"version\":3", "\"version\":4"),
+                      {"/version"});
+  expect_nccl_refused(changed_nccl("all-gather.json", "\"ngpus\":8", "\"ngpus\":4"),
+                      {"/config/devices/1"});
 }
 
 TEST(NcclTests, WhatIsNoTableIsRefused) {
-  expect_refused("", {"no table"});
-  expect_refused("# just a comment\n1 2 3\n", {"no table"});
-  expect_refused(std::string(10'000'000, 'x'), {"1:1", "10000000 bytes"});
-  expect_refused(
+  expect_nccl_refused("", {"no table"});
+  expect_nccl_refused("# just a comment\n1 2 3\n", {"no table"});
+  expect_nccl_refused(std::string(10'000'000, 'x'), {"1:1", "10000000 bytes"});
+  expect_nccl_refused(
       "\x7f"
       "ELF\x02\x01\x01\n\xff\xfe",
       {"no table"});
-  expect_refused("{\"version\":" + std::string(100'000, '['), {"nested deeper"});
-  expect_refused("{}", {"version"});
-  expect_refused("{\"version\": 3", {"f"});
-  const std::string old = sample("old-all-gather.txt");
-  expect_refused(old, {"--collective"});
+  expect_nccl_refused("{\"version\":" + std::string(100'000, '['), {"nested deeper"});
+  expect_nccl_refused("{}", {"version"});
+  expect_nccl_refused("{\"version\": 3", {"f"});
+  const std::string old = nccl_sample("old-all-gather.txt");
+  expect_nccl_refused(old, {"--collective"});
   const std::string table = old.substr(old.find("#       size"));
   const NcclGiven given = {.collective = "all_gather", .ranks = 0, .ranks_per_node = 0, .date = ""};
   EXPECT_NE(refusal(table, given).find("--ranks"), std::string::npos);
@@ -313,10 +321,11 @@ TEST(NcclTests, NoEnvironmentIsKept) {
   EXPECT_EQ(parse_calibration(calibration_text(calibration), "f"), calibration);
 }
 
-/// Bytes changed, removed, doubled or mixed between samples: read, or refused with an InputError.
+/// Bytes changed_nccl, removed, doubled or mixed between samples: read, or refused with an
+/// InputError.
 TEST(NcclTests, MutatedFilesAreReadOrRefused) {
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(kSamples)) {
+  for (const auto& entry : std::filesystem::directory_iterator(kNcclSamples)) {
     seeds.push_back(read_file(entry.path()));
   }
   std::sort(seeds.begin(), seeds.end());

@@ -12,10 +12,10 @@
 namespace plimsoll {
 namespace {
 
-const std::filesystem::path kSamples = PLIMSOLL_SOURCE_DIR "/tests/models/topology";
+const std::filesystem::path kTopologySamples = PLIMSOLL_SOURCE_DIR "/tests/models/topology";
 const std::filesystem::path kClusters = PLIMSOLL_SOURCE_DIR "/models/presets/clusters";
 
-std::string sample(const char* name) { return read_file(kSamples / name); }
+std::string topology_sample(const char* name) { return read_file(kTopologySamples / name); }
 
 struct Result {
   Cluster cluster;
@@ -51,10 +51,12 @@ std::string refusal(const std::string& text, const char* device, const TopologyG
 
 TEST(Topology, SwitchedNvlinkAndNicsOfText) {
   TopologyGiven rates = given();
-  EXPECT_NE(refusal(sample("hgx-h100.txt"), "dgx-h100-80gb.json", rates).find("--nic-bandwidth"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(topology_sample("hgx-h100.txt"), "dgx-h100-80gb.json", rates).find("--nic-bandwidth"),
+      std::string::npos);
   rates.nic_bandwidth = BytesPerSecond(50e9);
-  const auto [cluster, notes] = imported(sample("hgx-h100.txt"), "dgx-h100-80gb.json", rates);
+  const auto [cluster, notes] =
+      imported(topology_sample("hgx-h100.txt"), "dgx-h100-80gb.json", rates);
   EXPECT_EQ(cluster.devices_per_node, 8);
   EXPECT_EQ(cluster.device.name, "NVIDIA H100 SXM5 80GB");
   ASSERT_EQ(cluster.levels.size(), 2u);
@@ -72,14 +74,16 @@ TEST(Topology, SwitchedNvlinkAndNicsOfText) {
 }
 
 TEST(Topology, NcclDumpSaysTheSame) {
-  const auto [cluster, notes] = imported(sample("hgx-h100.xml"), "dgx-h100-80gb.json", given(4));
+  const auto [cluster, notes] =
+      imported(topology_sample("hgx-h100.xml"), "dgx-h100-80gb.json", given(4));
   EXPECT_EQ(cluster.nodes, 4);
   ASSERT_EQ(cluster.levels.size(), 2u);
   EXPECT_EQ(cluster.levels[0].bandwidth, BytesPerSecond(450e9));
   EXPECT_TRUE(cluster.levels[0].reduces_in_switch);
   EXPECT_EQ(cluster.levels[1].bandwidth, BytesPerSecond(50e9));  // 400000 Mbit/s
   EXPECT_EQ(notes.size(), 1u);
-  const std::string other = refusal(sample("hgx-h100.xml"), "dgx-a100-80gb.json", given(4));
+  const std::string other =
+      refusal(topology_sample("hgx-h100.xml"), "dgx-a100-80gb.json", given(4));
   EXPECT_NE(other.find("compute capability 9.0"), other.npos) << other;
   EXPECT_NE(other.find("8.0"), other.npos) << other;
 }
@@ -87,7 +91,8 @@ TEST(Topology, NcclDumpSaysTheSame) {
 TEST(Topology, LinksBetweenGpusWithoutSwitch) {
   TopologyGiven rates = given();
   rates.nic_bandwidth = BytesPerSecond(12.5e9);
-  const Cluster cluster = imported(sample("dgx1-v100.txt"), "dgx1-v100-32gb.json", rates).cluster;
+  const Cluster cluster =
+      imported(topology_sample("dgx1-v100.txt"), "dgx1-v100-32gb.json", rates).cluster;
   ASSERT_EQ(cluster.levels.size(), 2u);
   EXPECT_EQ(cluster.levels[0].bandwidth, BytesPerSecond(150e9));  // six links of 25 GB/s
   ASSERT_TRUE(cluster.levels[0].peer_bandwidth);
@@ -99,13 +104,14 @@ TEST(Topology, LinksBetweenGpusWithoutSwitch) {
 TEST(Topology, PairsThenPcieThenSockets) {
   TopologyGiven rates = given(1);
   const auto refused = [&] {
-    return refusal(sample("a40-pairs.txt"), "dgx-a100-40gb.json", rates);
+    return refusal(topology_sample("a40-pairs.txt"), "dgx-a100-40gb.json", rates);
   };
   EXPECT_NE(refused().find("--pcie-bandwidth"), std::string::npos);
   rates.pcie_bandwidth = BytesPerSecond(25e9);
   EXPECT_NE(refused().find("--socket-bandwidth"), std::string::npos);
   rates.socket_bandwidth = BytesPerSecond(10e9);
-  const auto [cluster, notes] = imported(sample("a40-pairs.txt"), "dgx-a100-40gb.json", rates);
+  const auto [cluster, notes] =
+      imported(topology_sample("a40-pairs.txt"), "dgx-a100-40gb.json", rates);
   ASSERT_EQ(cluster.levels.size(), 3u);
   EXPECT_EQ(cluster.levels[0].name, "NVLink");
   EXPECT_EQ(cluster.levels[0].devices, 2);
@@ -120,23 +126,25 @@ TEST(Topology, PairsThenPcieThenSockets) {
 }
 
 TEST(Topology, PcieGenerationOfADump) {
-  const Cluster cluster = imported(sample("a100-pcie.xml"), "dgx-a100-40gb.json", given(1)).cluster;
+  const Cluster cluster =
+      imported(topology_sample("a100-pcie.xml"), "dgx-a100-40gb.json", given(1)).cluster;
   ASSERT_EQ(cluster.levels.size(), 1u);
   EXPECT_EQ(cluster.levels[0].name, "PCIe");
   EXPECT_EQ(cluster.levels[0].devices, 2);
   EXPECT_NEAR(cluster.levels[0].bandwidth.value(), 31.508e9, 1e6);  // 16 GT/s, 16 lanes, 128b/130b
-  const std::string alone = refusal(sample("a100-pcie.xml"), "dgx-a100-40gb.json", given());
+  const std::string alone =
+      refusal(topology_sample("a100-pcie.xml"), "dgx-a100-40gb.json", given());
   EXPECT_NE(alone.find("--nodes 1"), alone.npos) << alone;
 }
 
-std::string changed(const char* name, const std::string& old, const std::string& other) {
-  std::string text = sample(name);
+std::string changed_topology(const char* name, const std::string& old, const std::string& other) {
+  std::string text = topology_sample(name);
   const std::size_t at = text.find(old);
   EXPECT_NE(at, text.npos) << old;
   return text.replace(at, old.size(), other);
 }
 
-void expect_refused(const std::string& text, std::initializer_list<const char*> words) {
+void expect_topology_refused(const std::string& text, std::initializer_list<const char*> words) {
   TopologyGiven rates = given();
   rates.nic_bandwidth = rates.pcie_bandwidth = rates.socket_bandwidth = BytesPerSecond(1e9);
   const std::string message = refusal(text, "dgx-h100-80gb.json", rates);
@@ -145,48 +153,58 @@ void expect_refused(const std::string& text, std::initializer_list<const char*> 
 }
 
 TEST(Topology, HostileFilesAreRefusedWithTheirPlace) {
-  expect_refused("", {"no matrix"});
-  expect_refused("no matrix here\n", {"no matrix"});
-  expect_refused(std::string(10'000'000, 'G'), {"1:1", "10000000 bytes"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV99999999999"), {"3:6", "NV9999"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV0"), {"3:6"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV12"), {"GPU0", "GPU1"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tNV18", "GPU0\tNV18"), {"3:1", "twice"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tNV18", "GPU1"), {"3:7", "X is required"});
-  expect_refused(changed("hgx-h100.txt", "\nGPU7", "\nCPU7"), {"no row of GPU7"});
-  expect_refused(changed("hgx-h100.txt", "GPU1\tGPU2", "GPU1\tGPU1"), {"twice"});
+  expect_topology_refused("", {"no matrix"});
+  expect_topology_refused("no matrix here\n", {"no matrix"});
+  expect_topology_refused(std::string(10'000'000, 'G'), {"1:1", "10000000 bytes"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV99999999999"),
+                          {"3:6", "NV9999"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV0"), {"3:6"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tNV18", "GPU1\tNV12"),
+                          {"GPU0", "GPU1"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tNV18", "GPU0\tNV18"),
+                          {"3:1", "twice"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tNV18", "GPU1"),
+                          {"3:7", "X is required"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "\nGPU7", "\nCPU7"), {"no row of GPU7"});
+  expect_topology_refused(changed_topology("hgx-h100.txt", "GPU1\tGPU2", "GPU1\tGPU1"), {"twice"});
   const char* xml = "hgx-h100.xml";
-  expect_refused(changed(xml, "sm=\"90\"", "sm=\"ninety\""), {"3:", "sm", "ninety"});
-  expect_refused(changed(xml, "count=\"4\"", "count=\"-4\""), {"-4"});
-  expect_refused(changed(xml, "count=\"4\"", "count=\"99999999999999999999\""), {"count"});
-  expect_refused(changed(xml, "speed=\"400000\"", "speed=\"\""), {"speed"});
-  expect_refused(changed(xml, "dev=\"1\" sm", "dev=\"0\" sm"), {"GPU 0 is there twice"});
-  expect_refused(changed(xml, "<gpu dev=\"3\" sm=\"90\"", "<gpu dev=\"3\" sm=\"80\""), {"several"});
-  expect_refused(changed(xml, "0xabc\" numaid=\"1\"", "0xdef\" numaid=\"1\""), {"several hosts"});
-  expect_refused(changed(xml, "</system>", ""), {"no element found"});
-  expect_refused("<graph></graph>", {"1:1", "graph", "system"});
-  expect_refused("<system/>", {"no <gpu>"});
+  expect_topology_refused(changed_topology(xml, "sm=\"90\"", "sm=\"ninety\""),
+                          {"3:", "sm", "ninety"});
+  expect_topology_refused(changed_topology(xml, "count=\"4\"", "count=\"-4\""), {"-4"});
+  expect_topology_refused(changed_topology(xml, "count=\"4\"", "count=\"99999999999999999999\""),
+                          {"count"});
+  expect_topology_refused(changed_topology(xml, "speed=\"400000\"", "speed=\"\""), {"speed"});
+  expect_topology_refused(changed_topology(xml, "dev=\"1\" sm", "dev=\"0\" sm"),
+                          {"GPU 0 is there twice"});
+  expect_topology_refused(
+      changed_topology(xml, "<gpu dev=\"3\" sm=\"90\"", "<gpu dev=\"3\" sm=\"80\""), {"several"});
+  expect_topology_refused(changed_topology(xml, "0xabc\" numaid=\"1\"", "0xdef\" numaid=\"1\""),
+                          {"several hosts"});
+  expect_topology_refused(changed_topology(xml, "</system>", ""), {"no element found"});
+  expect_topology_refused("<graph></graph>", {"1:1", "graph", "system"});
+  expect_topology_refused("<system/>", {"no <gpu>"});
   std::string deep = "<system>";
   for (int i = 0; i < 100'000; ++i) deep += "<pci>";
-  expect_refused(deep, {"nested deeper than 64"});
-  expect_refused("<!DOCTYPE x [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><system>&b;</system>",
-                 {"document type"});
+  expect_topology_refused(deep, {"nested deeper than 64"});
+  expect_topology_refused(
+      "<!DOCTYPE x [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><system>&b;</system>",
+      {"document type"});
 }
 
 /// GPU 3 is bridged with nobody: levels join equally many.
 TEST(Topology, UnequalGroupsAreRefused) {
-  std::string text = sample("a40-pairs.txt");
+  std::string text = topology_sample("a40-pairs.txt");
   for (std::size_t at = 0; (at = text.find("NV4", at)) != text.npos; ++at) {
     const std::size_t row = text.rfind('\n', at) + 1;
     const std::string name = text.substr(row, 4);
     if (name == "GPU2" || name == "GPU3") text.replace(at, 3, "SYS");
   }
-  expect_refused(text, {"NVLink", "consecutive"});
+  expect_topology_refused(text, {"NVLink", "consecutive"});
 }
 
 TEST(Topology, MutatedFilesAreReadOrRefused) {
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(kSamples)) {
+  for (const auto& entry : std::filesystem::directory_iterator(kTopologySamples)) {
     seeds.push_back(read_file(entry.path()));
   }
   std::sort(seeds.begin(), seeds.end());

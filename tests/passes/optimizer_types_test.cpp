@@ -11,14 +11,14 @@
 namespace plimsoll {
 namespace {
 
-Job nano() {
-  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+Job nano_in_bf16() {
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano_in_bf16.json");
   job.precision = DType::bf16;
   return job;
 }
 
-Program lowered(const std::string& fields) {
-  const Job job = nano();
+Program sharded_program(const std::string& fields) {
+  const Job job = nano_in_bf16();
   const Strategy strategy = parse_strategy("sharding_degree=2" + fields);
   const Framework framework = framework_by_name("megatron-lm");
   const Verdict verdict = legal(job, strategy, 2);
@@ -59,7 +59,7 @@ bool casts_gradients(const Program& program) {
 }
 
 TEST(OptimizerTypes, StatesTakeTheBytesOfTheirTypes) {
-  const Program wide = lowered("");
+  const Program wide = sharded_program("");
   const auto plain = lasting(wide);
   const std::int64_t part = plain.at("first_moment") / 4;  // elements of a rank's shard
   EXPECT_EQ(plain.at("master_parameters"), 4 * part);
@@ -73,7 +73,7 @@ TEST(OptimizerTypes, StatesTakeTheBytesOfTheirTypes) {
                         Case{",moment_type=fp8", 4, 1}, Case{",main_parameter_type=f16", 2, 4},
                         Case{",main_parameter_type=remainder", 2, 4},
                         Case{",main_parameter_type=remainder,moment_type=bf16", 2, 2}}) {
-    const Program narrow = lowered(c.fields);
+    const Program narrow = sharded_program(c.fields);
     const auto bytes = lasting(narrow);
     EXPECT_EQ(bytes.at("master_parameters"), c.master * part) << c.fields;
     EXPECT_EQ(bytes.at("first_moment"), c.moment * part) << c.fields;
@@ -85,12 +85,12 @@ TEST(OptimizerTypes, StatesTakeTheBytesOfTheirTypes) {
 }
 
 TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
-  const auto plain = lasting(lowered(""));
-  const Program cast = lowered(",gradient_type=computed");
+  const auto plain = lasting(sharded_program(""));
+  const Program cast = sharded_program(",gradient_type=computed");
   EXPECT_EQ(lasting(cast).at("gradients"), plain.at("gradients") / 2);
   EXPECT_TRUE(casts_gradients(cast));
   EXPECT_EQ(update_of(cast).second, DType::f32);
-  const Program read = lowered(",gradient_type=computed,main_gradient_type=computed");
+  const Program read = sharded_program(",gradient_type=computed,main_gradient_type=computed");
   EXPECT_EQ(lasting(read), lasting(cast));
   EXPECT_FALSE(casts_gradients(read));
   EXPECT_EQ(update_of(read).second, DType::bf16);
@@ -98,8 +98,8 @@ TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
 }
 
 TEST(OptimizerTypes, ParametersOfEightBitProductsAreKeptAndGatheredInThem) {
-  const Program wide = lowered(",fp8=delayed"),
-                narrow = lowered(",fp8=delayed,fp8_parameters=true");
+  const Program wide = sharded_program(",fp8=delayed"),
+                narrow = sharded_program(",fp8=delayed,fp8_parameters=true");
   // The weights of 4 layers are queries, keys and values, output, and two of the MLP.
   constexpr std::int64_t kWeights = 4 * (64 * 192 + 64 * 64 + 2 * 64 * 256);
   std::int64_t eight = 0, sixteen = 0;
@@ -126,7 +126,7 @@ TEST(OptimizerTypes, ParametersOfEightBitProductsAreKeptAndGatheredInThem) {
 }
 
 TEST(OptimizerTypes, TheirRules) {
-  Job job = nano();
+  Job job = nano_in_bf16();
   const auto reason = [&](const std::string& fields) {
     return legal(job, parse_strategy("sharding_degree=2," + fields), 2).reason();
   };
@@ -152,7 +152,7 @@ TEST(OptimizerTypes, TheirRules) {
   job.precision = DType::f32;
   EXPECT_EQ(reason("moment_type=bf16"),
             "moment_type is not f32; that goes with a job in bf16 or fp16, not fp32");
-  job = nano();
+  job = nano_in_bf16();
   job.optimizer.kind = OptimizerKind::lamb;
   EXPECT_EQ(reason("moment_type=bf16"), "moment_type is not f32; the optimizer must be adamw");
 }

@@ -12,9 +12,11 @@
 namespace plimsoll {
 namespace {
 
-Job nano() { return read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json"); }
+Job nano_to_schedule() {
+  return read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano_to_schedule.json");
+}
 
-std::vector<Program> lowered(const std::string& strategy, Job job = nano()) {
+std::vector<Program> scheduled(const std::string& strategy, Job job = nano_to_schedule()) {
   const Strategy parsed = parse_strategy(strategy);
   const Framework framework = bundled_framework();
   return lower({job, parsed, framework});
@@ -36,7 +38,7 @@ std::string order_of(const Program& program) {
 }
 
 TEST(Schedule, OneForwardOneBackwardHasWarmUpByDistanceToTheEnd) {
-  const auto programs = lowered("pp=4,micro_batch=4");  // 4 micro-batches
+  const auto programs = scheduled("pp=4,micro_batch=4");  // 4 micro-batches
   EXPECT_EQ(order_of(programs[0]), "F0 F1 F2 F3 B0 B1 B2 B3");
   EXPECT_EQ(order_of(programs[1]), "F0 F1 F2 B0 F3 B1 B2 B3");
   EXPECT_EQ(order_of(programs[2]), "F0 F1 B0 F2 B1 F3 B2 B3");
@@ -44,7 +46,7 @@ TEST(Schedule, OneForwardOneBackwardHasWarmUpByDistanceToTheEnd) {
 }
 
 TEST(Schedule, FewerMicroBatchesThanStagesStillRun) {
-  const auto programs = lowered("pp=4,micro_batch=16");  // 1 micro-batch
+  const auto programs = scheduled("pp=4,micro_batch=16");  // 1 micro-batch
   for (const Program& program : programs) EXPECT_EQ(order_of(program), "F0 B0");
 }
 
@@ -63,7 +65,7 @@ std::size_t most_alive(const Program& program, const std::string& name) {
 
 TEST(Schedule, SendsNeverHoldMoreThanTheirSlots) {
   for (int slots : {1, 2, 3}) {
-    const auto programs = lowered("pp=4,send_slots=" + std::to_string(slots));
+    const auto programs = scheduled("pp=4,send_slots=" + std::to_string(slots));
     EXPECT_EQ(most_alive(programs[0], "sent_activation"), std::size_t(slots));
     EXPECT_EQ(most_alive(programs[3], "sent_gradient"), std::size_t(slots));
   }
@@ -74,8 +76,8 @@ TEST(Schedule, RecomputeKeepsInputsOnly) {
     return std::count_if(program.buffers.begin(), program.buffers.end(),
                          [](const Buffer& b) { return b.name == "saved"; });
   };
-  const Program none = lowered("micro_batch=16")[0],
-                full = lowered("micro_batch=16,recompute=full")[0];
+  const Program none = scheduled("micro_batch=16")[0],
+                full = scheduled("micro_batch=16,recompute=full")[0];
   EXPECT_EQ(saved(none), 6);  // embedding, 4 layers, head
   EXPECT_EQ(saved(full), 2);  // embedding and head
   EXPECT_LT(memory_peak(full).by_role[std::size_t(TensorRole::saved)],
@@ -84,7 +86,7 @@ TEST(Schedule, RecomputeKeepsInputsOnly) {
 
 TEST(Schedule, BucketsArePostedWhenTheirGradientsAreComplete) {
   // 16 KiB hold no layer's largest weight (64 x 256 x 4 B = 64 KiB), so buckets follow tensors.
-  const Program program = lowered("dp=2,grad_bucket_bytes=16KiB")[0];
+  const Program program = scheduled("dp=2,grad_bucket_bytes=16KiB")[0];
   EXPECT_GT(program.buckets.size(), 20u);
   std::size_t last_backward = 0, first_reduction = program.calls.size(), reductions = 0;
   for (std::size_t i = 0; i < program.calls.size(); ++i) {
@@ -101,7 +103,7 @@ TEST(Schedule, BucketsArePostedWhenTheirGradientsAreComplete) {
 }
 
 TEST(Schedule, ZeroBubblePostsBucketsAtTheLastWeightGradients) {
-  for (const Program& program : lowered("pp=2,dp=2,schedule=zb_h1,grad_bucket_bytes=16KiB")) {
+  for (const Program& program : scheduled("pp=2,dp=2,schedule=zb_h1,grad_bucket_bytes=16KiB")) {
     std::size_t last_weight = 0, first_reduction = program.calls.size(), reductions = 0, update = 0;
     for (std::size_t i = 0; i < program.calls.size(); ++i) {
       const Routine& routine = program.at(program.calls[i].routine);
@@ -129,7 +131,7 @@ TEST(Schedule, ZeroBubblePostsBucketsAtTheLastWeightGradients) {
 // schedule between the two calls still reads.
 TEST(Schedule, CallsThatBeginWithACommunicationWaitForAllComputationBefore) {
   const Program program =
-      lowered("mp=2,dp=2,sequence_parallel=true,grad_reduction=per_micro_batch")[0];
+      scheduled("mp=2,dp=2,sequence_parallel=true,grad_reduction=per_micro_batch")[0];
   std::size_t last_compute = 0, begin_elsewhere = 0, after_adds = 0;
   for (std::size_t i = 0; i < program.calls.size(); ++i) {
     const Routine& routine = program.at(program.calls[i].routine);
@@ -152,7 +154,7 @@ TEST(Schedule, CallsThatBeginWithACommunicationWaitForAllComputationBefore) {
 TEST(Schedule, BucketsCoverEveryParameterOnceAndSplitEvenly) {
   for (const char* strategy : {"sharding_degree=4,grad_bucket_bytes=4KiB",
                                "mp=2,sharding_degree=2,dp=2,grad_bucket_bytes=64KiB"}) {
-    const Program program = lowered(strategy)[0];
+    const Program program = scheduled(strategy)[0];
     std::int64_t parameters = 0;
     for (const Segment& segment : program.segments) parameters += segment.elements;
     std::int64_t covered = 0;
@@ -170,22 +172,22 @@ TEST(Schedule, ShardedStatesShrinkByTheDegree) {
   const auto states = [](const Program& program) {
     return memory_peak(program).by_role[std::size_t(TensorRole::optimizer_state)].count();
   };
-  const std::int64_t whole = states(lowered("dp=4")[0]);
-  const std::int64_t part = states(lowered("sharding_degree=4")[0]);
+  const std::int64_t whole = states(scheduled("dp=4")[0]);
+  const std::int64_t part = states(scheduled("sharding_degree=4")[0]);
   EXPECT_NEAR(double(part), double(whole) / 4, double(whole) * 0.02);  // padding
 }
 
 TEST(Schedule, ReplicatedParametersCountOnceInTheNorm) {
-  const auto programs = lowered("mp=2");
+  const auto programs = scheduled("mp=2");
   for (const Segment& segment : programs[0].segments) {
     EXPECT_EQ(segment.norm_weight, segment.split ? 1.0 : 0.5) << segment.parameter;
   }
 }
 
 TEST(Schedule, TiedEmbeddingsAreSummedOverTheEndsAndCountedOnce) {
-  Job job = nano();
+  Job job = nano_to_schedule();
   job.tied_embeddings = true;
-  const auto programs = lowered("pp=4,dp=2", job);
+  const auto programs = scheduled("pp=4,dp=2", job);
   double weight = 0;
   for (const Program& program : programs) {
     const auto tied = std::count_if(
@@ -210,16 +212,16 @@ TEST(PlanMemory, LaysOutWithoutOverlapAndCloseToThePeak) {
     }
   };
   for (const char* strategy : {"mp=1", "pp=4", "pp=2,recompute=full", "mp=2,pp=2,micro_batch=2"}) {
-    close(lowered(strategy), 1.10, strategy);
+    close(scheduled(strategy), 1.10, strategy);
   }
   // Large frames beside small saved inputs, over many micro-batches.
   const Job large =
       read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/models/presets/jobs/gpt3-1.3b.json");
-  close(lowered("pp=8,recompute=full", large), 1.10, "gpt3-1.3b");
+  close(scheduled("pp=8,recompute=full", large), 1.10, "gpt3-1.3b");
 }
 
 TEST(PlanMemory, GuardsMoveAddressesOnly) {
-  Program program = lowered("pp=2")[0];
+  Program program = scheduled("pp=2")[0];
   const MemoryPeak before = memory_peak(program);
   plan_memory(program, Bytes(64));
   EXPECT_EQ(memory_peak(program).peak, before.peak);

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kTokens = 2 * 32, kHidden = 64;  // two sequences of gpt-nano
 
-std::vector<Program> lowered(const std::string& strategy, const Framework& framework) {
+std::vector<Program> sequence_programs(const std::string& strategy, const Framework& framework) {
   const Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
   const Strategy parsed = parse_strategy("micro_batch=2," + strategy);
   return lower({job, parsed, framework});
 }
-std::vector<Program> lowered(const std::string& strategy) {
-  return lowered(strategy, bundled_framework());
+std::vector<Program> sequence_programs(const std::string& strategy) {
+  return sequence_programs(strategy, bundled_framework());
 }
 
 const Routine& routine(const Program& program, const std::string& name) {
@@ -43,7 +43,8 @@ std::map<OpKind, std::pair<int, Bytes>> over_mp(const Routine& routine) {
 TEST(SequenceParallel, MovesTheBytesOfTheAllReducesAndTwoGathersMore) {
   const Bytes tokens(kTokens * kHidden * 4);
   using Found = std::map<OpKind, std::pair<int, Bytes>>;
-  const Program whole = lowered("mp=2")[0], split = lowered("mp=2,sequence_parallel=true")[0];
+  const Program whole = sequence_programs("mp=2")[0],
+                split = sequence_programs("mp=2,sequence_parallel=true")[0];
   const Found reduced = {{OpKind::all_reduce, {2, 2 * tokens}}};
   EXPECT_EQ(over_mp(routine(whole, "layer.forward")), reduced);
   EXPECT_EQ(over_mp(routine(whole, "layer.backward")), reduced);
@@ -70,15 +71,15 @@ Bytes bytes_of_kind(const Program& program, OpKind kind) {
 TEST(SequenceParallel, StagesSendTheirPartOfTheBoundary) {
   const Bytes whole(8 * kTokens * kHidden * 4);  // 8 micro-batches
   for (std::size_t stage : {0u, 1u}) {
-    EXPECT_EQ(bytes_of_kind(lowered("mp=4,pp=2")[stage], OpKind::send), whole);
+    EXPECT_EQ(bytes_of_kind(sequence_programs("mp=4,pp=2")[stage], OpKind::send), whole);
     for (const char* split : {"sequence_parallel=true", "split_boundary=true"}) {
-      const Program program = lowered(std::string("mp=4,pp=2,") + split)[stage];
+      const Program program = sequence_programs(std::string("mp=4,pp=2,") + split)[stage];
       EXPECT_EQ(4 * bytes_of_kind(program, OpKind::send), whole) << split;
       EXPECT_EQ(4 * bytes_of_kind(program, OpKind::recv), whole) << split;
     }
   }
   // A tensor that was sent in parts is gathered on arrival.
-  const Program apart = lowered("mp=4,pp=2,split_boundary=true")[0];
+  const Program apart = sequence_programs("mp=4,pp=2,split_boundary=true")[0];
   EXPECT_EQ(bytes_of_kind(apart, OpKind::all_gather), whole);
 }
 
@@ -97,7 +98,7 @@ std::vector<Sum> partial_sums(const Program& program) {
 }
 
 TEST(SequenceParallel, GradientsOfWhatSeesPartOfTheTokensAreSummedOncePerLayerAndStep) {
-  const Program program = lowered("mp=2,sequence_parallel=true")[0];
+  const Program program = sequence_programs("mp=2,sequence_parallel=true")[0];
   std::vector<std::int64_t> sizes;
   for (const Sum& sum : partial_sums(program)) sizes.push_back(sum.elements);
   // The head's norm; per layer two norms and the biases behind attention and MLP. The embedding's
@@ -111,7 +112,7 @@ TEST(SequenceParallel, GradientsOfWhatSeesPartOfTheTokensAreSummedOncePerLayerAn
     once += segment.elements;
   }
   EXPECT_EQ(once, (2 + 4 * 6) * kHidden + 32 * kHidden);  // and the positions
-  EXPECT_TRUE(partial_sums(lowered("mp=2")[0]).empty());
+  EXPECT_TRUE(partial_sums(sequence_programs("mp=2")[0]).empty());
 }
 
 TEST(SequenceParallel, BucketsWaitForThePartialSumsInThem) {
@@ -119,7 +120,7 @@ TEST(SequenceParallel, BucketsWaitForThePartialSumsInThem) {
     Framework framework = bundled_framework();
     framework.overlap_grad_reduce = overlap;
     const Program program =
-        lowered("mp=2,dp=2,sequence_parallel=true,grad_bucket_bytes=64KiB", framework)[0];
+        sequence_programs("mp=2,dp=2,sequence_parallel=true,grad_bucket_bytes=64KiB", framework)[0];
     std::size_t waited = 0;
     const std::vector<Sum> sums = partial_sums(program);
     for (const Call& call : program.calls) {

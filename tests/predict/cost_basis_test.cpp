@@ -12,20 +12,17 @@
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
 
 const std::string kFit = "dgx-h100-80gb--megatron-lm";
 
-Cluster cluster(std::string_view name) {
-  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
-}
-
 /// All-reduces of 8 GPUs of a node at a tenth of what the preset's links reach.
 Calibration imported() {
   Calibration calibration;
-  calibration.device = cluster("dgx-h100-80gb").device.name;
+  calibration.device = preset_cluster("dgx-h100-80gb").device.name;
   calibration.backend = "cuda";
   calibration.date = "2026-11-20";
   calibration.communicator = CommunicatorKind::nccl;
@@ -65,8 +62,8 @@ class CostBasisTest : public testing::Test {
   static CostBasis basis(const std::vector<std::string>& names,
                          const std::string& framework = "megatron-lm",
                          const std::string& on = "dgx-h100-80gb") {
-    return cost_basis(cluster(on), framework_by_name(framework), read_calibration_choice(names),
-                      "mine.json");
+    return cost_basis(preset_cluster(on), framework_by_name(framework),
+                      read_calibration_choice(names), "mine.json");
   }
 
   std::filesystem::path folder_;
@@ -100,7 +97,7 @@ TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(none.source.name, points_);
   EXPECT_TRUE(none.source.words.ends_with("; for the rest efficiency of the cluster file"))
       << none.source.words;
-  EXPECT_EQ(none.cluster, cluster("dgx-h100-80gb"));
+  EXPECT_EQ(none.cluster, preset_cluster("dgx-h100-80gb"));
   // No fit for the framework: what is typical.
   EXPECT_EQ(basis({points_}, "deepspeed-zero3-2021").fitted->runs, 0);
 }

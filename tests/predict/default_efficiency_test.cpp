@@ -8,17 +8,14 @@
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
 #include "simulator/costs/layer_factors.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
 
-Cluster cluster(std::string_view name) {
-  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
-}
-
 /// Two cards of a kind that no preset has.
 Cluster unknown() {
-  Cluster result = cluster("dgx-a100-80gb");
+  Cluster result = preset_cluster("dgx-a100-80gb");
   result.name = "desk";
   result.devices_per_node = result.levels[0].devices = 2;
   result.device.name = "NVIDIA GeForce RTX 4090";
@@ -27,7 +24,7 @@ Cluster unknown() {
   return result;
 }
 
-CostBasis basis_of(const Cluster& cluster, const std::string& calibration = "") {
+CostBasis basis_on(const Cluster& cluster, const std::string& calibration = "") {
   std::vector<std::string> names;
   if (!calibration.empty()) names.push_back(calibration);
   return cost_basis(cluster, framework_by_name("megatron-lm"), read_calibration_choice(names),
@@ -35,15 +32,15 @@ CostBasis basis_of(const Cluster& cluster, const std::string& calibration = "") 
 }
 
 TEST(DefaultEfficiency, TheSameDeviceInAPresetSaysIt) {
-  Cluster ours = cluster("dgx-h100-80gb");
+  Cluster ours = preset_cluster("dgx-h100-80gb");
   const Efficiency known = *ours.efficiency;
   ours.name = "ours";
   ours.efficiency.reset();
   EXPECT_EQ(default_efficiency(ours).efficiency, known);
   EXPECT_EQ(default_efficiency(ours).open, 0);
-  const CostBasis basis = basis_of(ours);
+  const CostBasis basis = basis_on(ours);
   EXPECT_EQ(basis.source.name, "dgx-h100-80gb--megatron-lm");
-  EXPECT_EQ(basis.cluster.efficiency, basis_of(cluster("dgx-h100-80gb")).cluster.efficiency);
+  EXPECT_EQ(basis.cluster.efficiency, basis_on(preset_cluster("dgx-h100-80gb")).cluster.efficiency);
 }
 
 TEST(DefaultEfficiency, AnotherDeviceGetsMeansOfAll) {
@@ -63,22 +60,22 @@ TEST(DefaultEfficiency, AnotherDeviceGetsMeansOfAll) {
 }
 
 TEST(DefaultEfficiency, TypicalRatesTakeItAndSayHowOpenItIs) {
-  const CostBasis basis = basis_of(unknown());
+  const CostBasis basis = basis_on(unknown());
   EXPECT_EQ(basis.source.name, kTypicalCalibration);
   ASSERT_TRUE(basis.fitted && basis.cluster.efficiency);
   EXPECT_NE(basis.source.efficiency_words.find("not stated"), std::string::npos);
   EXPECT_LT(basis.cluster.efficiency->matmul.peak_fraction,
             default_efficiency(unknown()).efficiency.matmul.peak_fraction);
   const LayerShape shape{4096, 4096, 4096, 1, 2};
-  const CostBasis stated = basis_of(cluster("dgx-a100-80gb"), "typical");
+  const CostBasis stated = basis_on(preset_cluster("dgx-a100-80gb"), "typical");
   const double narrow = std::log(1 + interval90_half_width(*stated.fitted, shape, false));
   const double wide = std::log(1 + interval90_half_width(*basis.fitted, shape, false));
   EXPECT_NEAR(wide, std::hypot(narrow, default_efficiency(unknown()).open), 1e-9);
-  EXPECT_EQ(basis_of(unknown(), "typical").cluster, basis.cluster);
+  EXPECT_EQ(basis_on(unknown(), "typical").cluster, basis.cluster);
 }
 
 TEST(DefaultEfficiency, OwnNumbersStayDatasheetRates) {
-  const CostBasis none = basis_of(unknown(), "none");
+  const CostBasis none = basis_on(unknown(), "none");
   EXPECT_FALSE(none.cluster.efficiency);
   EXPECT_EQ(none.source.words, "no calibration, datasheet rates");
 }

@@ -9,13 +9,10 @@
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
 #include "simulator/costs/layer_factors.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
-
-Cluster cluster(std::string_view name) {
-  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
-}
 
 FittedCalibration fit(std::string_view name) {
   return parse_fitted_calibration(*find_preset(calibration_presets(), name), std::string(name));
@@ -32,7 +29,7 @@ TEST(FitTransfer, AModelIsAWordWithDigits) {
 }
 
 TEST(FitTransfer, ADeviceIsItsModelAndItsNumbers) {
-  const Device h100 = cluster("dgx-h100-80gb").device;
+  const Device h100 = preset_cluster("dgx-h100-80gb").device;
   Device same = h100;
   same.name = "NVIDIA H100 80GB HBM3";  // as nvidia-smi prints it
   same.memory = parse_bytes("80 GiB");
@@ -52,7 +49,7 @@ TEST(FitTransfer, ADeviceIsItsModelAndItsNumbers) {
 TEST(FitTransfer, ItsOwnClusterTakesAllOfIt) {
   for (const Preset& known : calibration_presets()) {
     const FittedCalibration own = fit(known.name);
-    Cluster its = cluster(own.cluster);
+    Cluster its = preset_cluster(own.cluster);
     its.levels.back().bandwidth = own.levels.back().least_bandwidth;
     its.name = "another name";
     const TransferredFit found = transfer(own, its, framework_by_name(own.framework));
@@ -63,7 +60,7 @@ TEST(FitTransfer, ItsOwnClusterTakesAllOfIt) {
 
 TEST(FitTransfer, AnotherNetworkKeepsTypicalRatesAndWidensTheInterval) {
   const FittedCalibration own = fit("dgx-h100-80gb--megatron-lm");
-  Cluster faster = cluster("dgx-h100-80gb");
+  Cluster faster = preset_cluster("dgx-h100-80gb");
   faster.levels[1].bandwidth = parse_bytes_per_second("800 Gbit/s");
   const TransferredFit found = transfer(own, faster, framework_by_name("megatron-lm"));
   ASSERT_EQ(found.other_levels.size(), 1u);
@@ -87,7 +84,7 @@ TEST(FitTransfer, AnotherNetworkKeepsTypicalRatesAndWidensTheInterval) {
 
 TEST(FitTransfer, LevelsAreFoundByWhatTheyAre) {
   const FittedCalibration own = fit("dgx-h100-80gb--megatron-lm");
-  Cluster deep = cluster("dgx-h100-80gb");
+  Cluster deep = preset_cluster("dgx-h100-80gb");
   deep.levels.insert(deep.levels.begin() + 1,
                      {"rail", 64, parse_bytes_per_second("45 GB/s"), Seconds(5e-6)});
   deep.efficiency->levels.insert(deep.efficiency->levels.begin() + 1, {0.5, Seconds(1e-5), {}});
@@ -105,16 +102,16 @@ TEST(FitTransfer, LevelsAreFoundByWhatTheyAre) {
 TEST(FitTransfer, NumbersOfNothingAreRefused) {
   FittedCalibration odd = fit("dgx-h100-80gb--megatron-lm");
   odd.values[0].name = "levels.7.fixed_time";
-  EXPECT_THROW(transfer(odd, cluster("dgx-h100-80gb"), framework_by_name("megatron-lm")),
+  EXPECT_THROW(transfer(odd, preset_cluster("dgx-h100-80gb"), framework_by_name("megatron-lm")),
                InputError);
 }
 
 TEST(CostBasis, OfSeveralFitsTheOneOfTheSameNetworkCounts) {
-  EXPECT_EQ(built_in(cluster("dgx-a100-80gb"), "megatron-lm-2021").source.name,
+  EXPECT_EQ(built_in(preset_cluster("dgx-a100-80gb"), "megatron-lm-2021").source.name,
             "dgx-a100-80gb--megatron-lm-2021");
-  EXPECT_EQ(built_in(cluster("a100-80gb-800gbit"), "megatron-lm-2021").source.name,
+  EXPECT_EQ(built_in(preset_cluster("a100-80gb-800gbit"), "megatron-lm-2021").source.name,
             "a100-80gb-800gbit--megatron-lm-2021");
-  Cluster between = cluster("dgx-a100-80gb");
+  Cluster between = preset_cluster("dgx-a100-80gb");
   between.name = "ours";
   between.levels[1].bandwidth = parse_bytes_per_second("110 Gbit/s");
   EXPECT_EQ(built_in(between, "megatron-lm-2021").source.name,
@@ -122,16 +119,16 @@ TEST(CostBasis, OfSeveralFitsTheOneOfTheSameNetworkCounts) {
 }
 
 TEST(CostBasis, ADeviceWithFitsOfOtherFrameworksNamesThem) {
-  const CostBasis typical = built_in(cluster("jean-zay-a100-80gb"), "megatron-lm");
+  const CostBasis typical = built_in(preset_cluster("jean-zay-a100-80gb"), "megatron-lm");
   EXPECT_EQ(typical.source.name, kTypicalCalibration);
   EXPECT_NE(typical.source.words.find("--framework megatron-lm-2021"), std::string::npos)
       << typical.source.words;
-  EXPECT_EQ(built_in(cluster("jean-zay-a100-80gb"), "pytorch-fsdp").source.name,
+  EXPECT_EQ(built_in(preset_cluster("jean-zay-a100-80gb"), "pytorch-fsdp").source.name,
             "dgx-a100-80gb--pytorch-fsdp");
 }
 
 TEST(CostBasis, AChangedDeviceIsRefusedAndSaysInWhat) {
-  Cluster changed = cluster("dgx-h100-80gb");
+  Cluster changed = preset_cluster("dgx-h100-80gb");
   changed.device.memory_bandwidth = parse_bytes_per_second("4800 GB/s");
   EXPECT_EQ(built_in(changed, "megatron-lm").source.name, kTypicalCalibration);
   try {
@@ -147,7 +144,7 @@ TEST(CostBasis, AChangedDeviceIsRefusedAndSaysInWhat) {
 }
 
 TEST(CostBasis, WithoutAnythingKnownTheClustersNumbersStand) {
-  Cluster cores = cluster("dgx-h100-80gb");
+  Cluster cores = preset_cluster("dgx-h100-80gb");
   cores.device.kind = DeviceKind::cpu_core;
   const CostBasis basis = built_in(cores, "bundled");
   EXPECT_EQ(basis.source.name, "");

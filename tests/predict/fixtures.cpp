@@ -1,7 +1,10 @@
 // Builds the fixtures of the planner's tests.
 #include "tests/predict/fixtures.h"
 
+#include <string>
+
 #include "models/framework/framework.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 
@@ -18,6 +21,10 @@ Cluster small_cluster() {
   cluster.levels = {{"memory", 0, BytesPerSecond(5e9), Seconds(2e-6)}};
   cluster.source = "chosen for tests, not measured";
   return cluster;
+}
+
+Cluster preset_cluster(std::string_view name) {
+  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
 }
 
 CostModel small_costs(const Cluster& cluster) {

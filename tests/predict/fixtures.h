@@ -2,6 +2,8 @@
 // numbers.
 #pragma once
 
+#include <string_view>
+
 #include "models/cluster/cluster.h"
 #include "models/job/job.h"
 #include "predict/target.h"
@@ -12,6 +14,8 @@ namespace plimsoll {
 Job nano_job();
 /// One node of 4 CPU cores: 100 GFLOP/s, 10 GB/s, 4 GiB each.
 Cluster small_cluster();
+/// A built-in cluster.
+Cluster preset_cluster(std::string_view name);
 /// Without calibration: roofline.
 CostModel small_costs(const Cluster& cluster);
 /// nano_job() on devices of a cluster, with small_costs().

@@ -8,17 +8,14 @@
 #include "models/presets/presets.h"
 #include "published/published_target.h"
 #include "published/validate.h"
+#include "tests/predict/fixtures.h"
 #include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
 
-Cluster cluster(std::string_view name) {
-  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
-}
-
 TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
-  Cluster a100 = cluster("dgx-a100-80gb");
+  Cluster a100 = preset_cluster("dgx-a100-80gb");
   Framework framework = framework_by_name("megatron-lm");
   const auto typical = typical_calibration(a100, framework);
   ASSERT_TRUE(typical.has_value());
@@ -42,7 +39,7 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
 }
 
 TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
-  const Cluster a100 = cluster("dgx-a100-80gb");
+  const Cluster a100 = preset_cluster("dgx-a100-80gb");
   for (const char* name : {"megatron-lm-2021", "megatron-lm-2022", "megatron-deepspeed-2020"}) {
     EXPECT_FALSE(typical_calibration(a100, framework_by_name(name))) << name;
   }
@@ -55,7 +52,7 @@ TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
 }
 
 TEST(TypicalCalibration, ANetworkAcrossNodesIsOneWhereverItStands) {
-  Cluster single = cluster("dgx-a100-80gb");
+  Cluster single = preset_cluster("dgx-a100-80gb");
   const Framework framework = framework_by_name("megatron-lm");
   const auto both = typical_calibration(single, framework);
   single.devices_per_node = 1;

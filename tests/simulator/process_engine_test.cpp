@@ -11,7 +11,7 @@ namespace plimsoll {
 namespace {
 
 using Rank = std::vector<TimedOp>;
-constexpr std::int64_t kHalf = kFullSpeed / 2, kThird = kFullSpeed / 3;
+constexpr std::int64_t kHalfSpeed = kFullSpeed / 2, kThird = kFullSpeed / 3;
 
 TimedOp local(std::int64_t duration, std::vector<std::uint32_t> waits = {},
               LocalWork work = LocalWork::memory) {
@@ -63,7 +63,7 @@ TEST(Processes, ItBeginsWithTheLastArrivalAndOnlyOnceItsStreamIsFree) {
 
 TEST(Processes, BothSlowEachOtherWhileTheyOverlap) {
   MutualSlowdown slow;
-  slow.communication = {kHalf, kFullSpeed};  // half as fast beside matmuls
+  slow.communication = {kHalfSpeed, kFullSpeed};  // half as fast beside matmuls
   slow.compute = {kFullSpeed / 4, kFullSpeed};
   // From 1 on 40 are to be moved. The matmul of 9 + 1 runs at a quarter: until 41, while 20 move.
   // Then the host waits, and the other 20 take 20.
@@ -82,7 +82,7 @@ TEST(Processes, BothSlowEachOtherWhileTheyOverlap) {
 
 TEST(Processes, TheSlowestParticipantCounts) {
   MutualSlowdown slow;
-  slow.communication = {kHalf, kHalf};
+  slow.communication = {kHalfSpeed, kHalfSpeed};
   // Rank 0 waits; rank 1 computes from 1 to 31, so that 15 of 40 are moved by then.
   const std::vector<Rank> ranks = {{meet(7, 40, 1), local(1, {0})},
                                    {meet(7, 40, 1), local(29), local(1, {0})}};
