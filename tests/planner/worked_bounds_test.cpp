@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kTable = PLIMSOLL_SOURCE_DIR "/tests/golden/bounds/worked.txt";
 
 Cluster cluster_named(const std::string& name) {
-  if (name != "cores" && name != "mixed") return read_cluster(name);
+  if (name != "cores" && name != "mixed" && name != "far") return read_cluster(name);
   Cluster cluster;
   cluster.name = name;
   cluster.nodes = 2;
@@ -29,6 +29,12 @@ Cluster cluster_named(const std::string& name) {
   cluster.levels = {{"memory", 4, BytesPerSecond(5e9), Seconds(2e-6)},
                     {"network", 0, BytesPerSecond(1e9), Seconds(2e-5)}};
   if (name == "cores") return cluster;
+  if (name == "far") {  // transfers take longer than what is computed between them
+    cluster.nodes = 8;
+    cluster.devices_per_node = 1;
+    cluster.levels = {{"network", 0, BytesPerSecond(5e6), Seconds(1e-3)}};
+    return cluster;
+  }
   OtherDevices faster;
   faster.first_node = faster.nodes = 1;
   faster.device = cluster.device;
