@@ -15,6 +15,9 @@ if(PLIMSOLL_SANITIZER)
     # clang has other warnings than the compiler that the code is written for.
     set(sanitize -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
       -fno-omit-frame-pointer -w)
+  elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer-fast")
+    # The library's own checks of bounds, and ten times the inputs.
+    set(sanitize -fsanitize=fuzzer-no-link -fno-omit-frame-pointer -w -D_GLIBCXX_ASSERTIONS)
   endif()
   target_compile_options(plimsoll_options INTERFACE ${sanitize} -Wno-uninitialized -Wno-maybe-uninitialized)
   target_link_options(plimsoll_options INTERFACE ${sanitize})

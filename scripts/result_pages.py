@@ -117,7 +117,7 @@ TABLES = {
     "reliability": {
         "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
                    ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
-        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("edges of code", "{edges:,}"),
+        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"), ("edges of code", "{edges:,}"),
                  ("memory", "{peak} MiB"), ("open findings", "{open}")],
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
         "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),

@@ -29,8 +29,8 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = na
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());
 
-/// Each rank's peak, its bytes by role and its arena are those of its program. A run that is checked
-/// has a layout of its own.
+/// Each rank's peak, its bytes by role and its arena are those of its program. A run that is
+/// checked has a layout of its own.
 void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured,
                             bool own_layout = false);
 /// Elements of the arena that a program's buckets cover.
