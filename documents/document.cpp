@@ -23,7 +23,10 @@ DocumentWord json_word(const Json& value) {
 
 /// Returns the line on which each value of a JSON text begins. Values are in the order of the text:
 /// an object or a list comes before what it holds. The text is well-formed, with an object outside.
+/// A byte order mark, which the parser accepts before it, is no value.
 std::vector<std::int64_t> lines_of_values(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::int64_t> lines;
   std::int64_t line = 1;
   bool is_key = false;          // whether a text that begins here is a key

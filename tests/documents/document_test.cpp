@@ -72,6 +72,15 @@ TEST(Documents, SettingsOfJsonHaveTheirLines) {
             "file: at line 3: a.b is given twice");
 }
 
+/// Editors of Windows begin a file with one.
+TEST(Documents, AByteOrderMarkIsNoPartOfTheText) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(read(mark + "{\"a\": 1, \"b\": {\"c\": 2}}", DocumentSyntax::json),
+            "a 1 @1\nb.c 2 @1\n");
+  EXPECT_EQ(read(mark + "a: 1\nb: {c: 2}\n", DocumentSyntax::yaml), "a 1 @1\nb.c 2 @2\n");
+  EXPECT_EQ(read(mark + "a = 1\nb.c = 2\n", DocumentSyntax::toml), "a 1 @1\nb.c 2 @2\n");
+}
+
 TEST(Documents, PlainReferencesStandForTheirKeys) {
   EXPECT_EQ(read("a: {x: 8, y: '${a.x}', z: '${.y}', w: '${..b}'}\nb: [1, 2]\n"
                  "c: '${multiply:2,${a.x}}'\nd: '${oc.env:HOME}'\ne: '${f}'\nf: '${e}'\n"

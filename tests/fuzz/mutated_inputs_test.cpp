@@ -76,7 +76,8 @@ TEST_P(MutatedInputs, AreReadOrRefusedInWords) {
 
   const Draws draws = wanted_draws({.count = kUsualCount}, "PLIMSOLL_FUZZ");
   // A text that ends the process stays in this file.
-  const std::string running = fmt::format("{}{}-running", testing::TempDir(), entry.name);
+  const std::string running =
+      fmt::format("{}{}-running-from-{}", testing::TempDir(), entry.name, draws.first);
   std::int64_t taken = 0;
   double slowest = 0;
   for (std::int64_t draw = draws.first; draw < draws.first + draws.count; ++draw) {

@@ -185,6 +185,16 @@ void change_bytes(std::string& text, Random& random) {
   }
 }
 
+/// As editors of Windows write a text: behind a byte order mark, or with other ends of lines.
+std::string as_other_editors_write(std::string text, Random& random) {
+  const std::size_t way = below(random, 32);
+  if (way == 0) return "\xEF\xBB\xBF" + text;
+  if (way != 1) return text;
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2)
+    text.insert(at, 1, '\r');
+  return text;
+}
+
 }  // namespace
 
 std::string mutated(std::string_view text, std::mt19937_64& random) {
@@ -193,12 +203,14 @@ std::string mutated(std::string_view text, std::mt19937_64& random) {
     Tree tree = Tree::parse(text, nullptr, false);
     if (!tree.is_discarded()) {
       for (std::size_t i = 0; i < changes; ++i) change_tree(tree, random);
-      return tree.dump(-1, ' ', false, Tree::error_handler_t::ignore);
+      const int indent = int(below(random, 2)) - 1;  // on one line, or on a line for each value
+      return as_other_editors_write(tree.dump(indent, ' ', false, Tree::error_handler_t::ignore),
+                                    random);
     }
   }
   std::string changed(text);
   for (std::size_t i = 0; i < changes; ++i) change_bytes(changed, random);
-  return changed;
+  return as_other_editors_write(std::move(changed), random);
 }
 
 }  // namespace plimsoll
