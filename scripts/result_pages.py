@@ -114,11 +114,13 @@ TABLES = {
                   ("worst", "{worst:.1f} %")],
         "ranking": [("what", "{what}"), ("found", "{found}"), ("goal", "{goal}")],
     },
-    "reliability": {
+    "inputs": {
         "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
                    ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
         "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"), ("edges of code", "{edges:,}"),
                  ("memory", "{peak} MiB"), ("open findings", "{open}")],
+    },
+    "reliability": {
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
         "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),
                    ("not as they should", "{wrong}")],
@@ -189,11 +191,14 @@ def own_claims(data):
     return {"claim_least": f"{min(errors):.0f}", "claim_most": f"{max(errors):.0f}"}
 
 
+def input_claims(data):
+    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none",
+            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}",
+            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "no"}
+
+
 def reliability_claims(data):
-    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none of the",
-            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "no",
-            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}",
-            "claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
+    return {"claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
             "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_refusals": f"{data['memory']['rows'][-1]['runs']:,}",
             "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
             "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
@@ -210,7 +215,7 @@ def test_claims(data):
 
 # Numbers of a page's claim that follow from its tables.
 CLAIMS = {"accuracy": accuracy_claims, "experts": expert_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims, "report": report_claims,
-          "own-runs": own_claims, "reliability": reliability_claims, "tests": test_claims}
+          "own-runs": own_claims, "inputs": input_claims, "reliability": reliability_claims, "tests": test_claims}
 
 
 def cell(form, row):

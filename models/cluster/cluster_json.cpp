@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -218,6 +219,22 @@ Json level_json(const Level& level) {
   return json;
 }
 
+/// Values at their defaults are left out of a file. Where a source is about one of them alone, it
+/// is written, since a source has to be about something.
+void write_sourced_defaults(Json& json, const std::vector<Source>& sources) {
+  static const std::map<std::string, Json> kDefaults = {
+      {"unaligned_rate", 1},        {"fp8_rate", 1},
+      {"rowwise_rate", 1},          {"f32_across_rate", 1},
+      {"compute_slowdown", 1},      {"communication_slowdown", 1},
+      {"reduces_in_switch", false}, {"overlap", {{"compute_slowdown", 1}}}};
+  for (const Source& source : sources) {
+    const Json::json_pointer at(source.covers);
+    if (at.empty() || json.contains(at)) continue;
+    if (const auto value = kDefaults.find(at.back()); value != kDefaults.end())
+      json[at] = value->second;
+  }
+}
+
 }  // namespace
 
 Cluster parse_cluster(std::string_view text, const std::string& file) {
@@ -258,6 +275,7 @@ std::string cluster_text(const Cluster& cluster) {
     json["other_devices"].push_back(others_json(others));
   }
   if (cluster.host) json["host"] = host_json(*cluster.host);
+  write_sourced_defaults(json, cluster.sources);
   json["source"] = sources_json(cluster);
   return json_text(json);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
@@ -69,6 +70,26 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(cluster.levels[0].peer_bandwidth->value(), 50e9);
   EXPECT_TRUE(cluster.levels[0].reduces_in_switch);
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+}
+
+/// Rates of 1 are left out, unless a source is about one of them.
+TEST(Sources, DefaultsThatTheyAreAboutAreWritten) {
+  Cluster cluster = parse_cluster(*find_preset(cluster_presets(), "dgx-h100-80gb"), "f");
+  cluster.efficiency->matmul.fp8_rate = cluster.efficiency->matmul.unaligned_rate = 1;
+  cluster.efficiency->overlap = {};
+  cluster.levels[0].reduces_in_switch = false;
+  std::erase_if(cluster.sources, [](const Source& source) {
+    return source.covers.find("_rate") != source.covers.npos ||
+           source.covers.find("/overlap") != source.covers.npos;
+  });
+  for (const char* about :
+       {"/efficiency/matmul/fp8_rate", "/efficiency/overlap",
+        "/efficiency/overlap/communication_slowdown", "/levels/0/reduces_in_switch"}) {
+    Cluster sourced = cluster;
+    sourced.sources.push_back({about, "a", "page 2", "2021"});
+    EXPECT_EQ(parse_cluster(cluster_text(sourced), "g").sources.size(), sourced.sources.size());
+  }
+  EXPECT_EQ(cluster_text(cluster).find("fp8_rate"), std::string::npos);
 }
 
 TEST(Sources, TheClosestOneCounts) {
