@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostOperandSets = 4096;
 
-/// A OperandLayout says where the operands of one set lie. Tensors that share storage share an
+/// An OperandLayout says where the operands of one set lie. Tensors that share storage share an
 /// offset.
 struct OperandLayout {
   std::vector<Bytes> offsets;  // by tensor

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-/// what() of the refusal_of_json, or "" when the text was accepted.
+/// what() of the refusal, or "" when the text was accepted.
 std::string refusal_of_json(const std::string& text) {
   try {
     parse_json(text, "f.json");

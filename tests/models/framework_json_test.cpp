@@ -19,7 +19,7 @@ std::string written(const std::string& text) {
   return path.string();
 }
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_framework(const std::string& text) {
   try {
     read_framework(written(text));
   } catch (const InputError& error) {
@@ -113,19 +113,23 @@ TEST(FrameworkJson, OwnFrameworksAreSimulatedOnly) {
 }
 
 TEST(FrameworkJson, RefusalsNameThePlace) {
-  EXPECT_NE(refusal(R"({"name": "mine", "based_on": "megatron"})").find("/based_on: it is based"),
+  EXPECT_NE(refusal_of_framework(R"({"name": "mine", "based_on": "megatron"})")
+                .find("/based_on: it is based"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_framework(R"({"name": "megatron-lm", "based_on": "bundled"})")
+                .find("/name: \"megatron-lm"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_framework(R"({"name": "mine", "kernels": {"fused_bias": true}})")
+                .find("/kernels/source"),
             std::string::npos);
   EXPECT_NE(
-      refusal(R"({"name": "megatron-lm", "based_on": "bundled"})").find("/name: \"megatron-lm"),
+      refusal_of_framework(R"({"name": "mine", "waits": {"transfers_hold": "all", "source": "s"}})")
+          .find("/waits/transfers_hold: found \"all\""),
       std::string::npos);
-  EXPECT_NE(refusal(R"({"name": "mine", "kernels": {"fused_bias": true}})").find("/kernels/source"),
-            std::string::npos);
-  EXPECT_NE(refusal(R"({"name": "mine", "waits": {"transfers_hold": "all", "source": "s"}})")
-                .find("/waits/transfers_hold: found \"all\""),
-            std::string::npos);
-  EXPECT_NE(refusal(R"({"name": "mine", "kernels": {"host_wait_s": 1, "source": "s"}})")
-                .find("/kernels/host_wait_s: unknown key"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal_of_framework(R"({"name": "mine", "kernels": {"host_wait_s": 1, "source": "s"}})")
+          .find("/kernels/host_wait_s: unknown key"),
+      std::string::npos);
   EXPECT_THROW(read_framework("no-such-framework"), UsageError);
   EXPECT_THROW(read_framework("no/such/file.json"), InputError);
 }

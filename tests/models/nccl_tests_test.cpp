@@ -233,7 +233,7 @@ TEST(NcclTests, TruncatedJsonIsReadToItsLastWholeRow) {
   EXPECT_EQ(before, 4u);
 }
 
-std::string refusal(std::string_view text, const NcclGiven& given = {}) {
+std::string refusal_of_nccl(std::string_view text, const NcclGiven& given = {}) {
   try {
     parse_nccl_tests(text, "f", given);
     return "";
@@ -242,7 +242,7 @@ std::string refusal(std::string_view text, const NcclGiven& given = {}) {
   }
 }
 
-/// The nccl_sample with its first `old` replaced.
+/// The sample with its first `old` replaced.
 std::string changed_nccl(const char* name, const std::string& old, const std::string& other) {
   std::string text = nccl_sample(name);
   const std::size_t at = text.find(old);
@@ -251,7 +251,7 @@ std::string changed_nccl(const char* name, const std::string& old, const std::st
 }
 
 void expect_nccl_refused(const std::string& text, std::initializer_list<const char*> words) {
-  const std::string message = refusal(text);
+  const std::string message = refusal_of_nccl(text);
   EXPECT_NE(message, "");
   for (const char* word : words) EXPECT_NE(message.find(word), message.npos) << message;
 }
@@ -306,9 +306,9 @@ TEST(NcclTests, WhatIsNoTableIsRefused) {
   expect_nccl_refused(old, {"--collective"});
   const std::string table = old.substr(old.find("#       size"));
   const NcclGiven given = {.collective = "all_gather", .ranks = 0, .ranks_per_node = 0, .date = ""};
-  EXPECT_NE(refusal(table, given).find("--ranks"), std::string::npos);
+  EXPECT_NE(refusal_of_nccl(table, given).find("--ranks"), std::string::npos);
   const NcclGiven whole = {.collective = "all_gather", .ranks = 4, .ranks_per_node = 2, .date = ""};
-  EXPECT_EQ(refusal(table, whole), "");
+  EXPECT_EQ(refusal_of_nccl(table, whole), "");
   EXPECT_EQ(parse_nccl_tests(table, "f", whole).at(0).nodes, 2);
 }
 
@@ -321,7 +321,7 @@ TEST(NcclTests, NoEnvironmentIsKept) {
   EXPECT_EQ(parse_calibration(calibration_text(calibration), "f"), calibration);
 }
 
-/// Bytes changed_nccl, removed, doubled or mixed between samples: read, or refused with an
+/// Bytes changed, removed, doubled or mixed between samples: read, or refused with an
 /// InputError.
 TEST(NcclTests, MutatedFilesAreReadOrRefused) {
   std::vector<std::string> seeds;

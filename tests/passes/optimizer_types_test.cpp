@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 Job nano_in_bf16() {
-  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano_in_bf16.json");
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
   job.precision = DType::bf16;
   return job;
 }

@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 Job nano_to_schedule() {
-  return read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano_to_schedule.json");
+  return read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
 }
 
 std::vector<Program> scheduled(const std::string& strategy, Job job = nano_to_schedule()) {
