@@ -16,7 +16,7 @@ if(PLIMSOLL_SANITIZER)
     set(sanitize -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
       -fno-omit-frame-pointer -w)
   elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer-fast")
-    # The library's own checks of bounds, and ten times the inputs.
+    # Only the checks of the standard library, such as those of bounds: it reads several times as many inputs.
     set(sanitize -fsanitize=fuzzer-no-link -fno-omit-frame-pointer -w -D_GLIBCXX_ASSERTIONS)
   endif()
   target_compile_options(plimsoll_options INTERFACE ${sanitize} -Wno-uninitialized -Wno-maybe-uninitialized)

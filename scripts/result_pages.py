@@ -117,8 +117,8 @@ TABLES = {
     "inputs": {
         "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("taken", "{taken:,}"),
                    ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
-        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"), ("edges of code", "{edges:,}"),
-                 ("memory", "{peak} MiB"), ("open findings", "{open}")],
+        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"),
+                 ("edges of code", "{edges:,}"), ("memory", "{peak} MiB"), ("open findings", "{open}")],
     },
     "reliability": {
         "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
@@ -194,7 +194,7 @@ def own_claims(data):
 def input_claims(data):
     return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none",
             "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}",
-            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "no"}
+            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "none"}
 
 
 def reliability_claims(data):
