@@ -8,8 +8,8 @@
 #include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
 #include "tests/draws.h"
+#include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
-#include "tests/runtime/random_strategies.h"
 
 namespace plimsoll {
 namespace {

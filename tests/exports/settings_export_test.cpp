@@ -11,7 +11,7 @@
 #include "planner/export/flags_script.h"
 #include "tests/draws.h"
 #include "tests/imports/changed_text.h"
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 namespace {

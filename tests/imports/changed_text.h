@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "passes/pipeline.h"
 #include "runtime/comm/mpi/world.h"
+#include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
-#include "tests/runtime/random_strategies.h"
 
 namespace plimsoll {
 namespace {

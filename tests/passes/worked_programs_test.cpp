@@ -11,7 +11,7 @@
 #include "graph/text.h"
 #include "graph/traffic.h"
 #include "passes/pipeline.h"
-#include "tests/runtime/random_strategies.h"
+#include "tests/passes/random_strategies.h"
 
 namespace plimsoll {
 namespace {
@@ -91,7 +91,7 @@ void expect_table(const std::string& name, const std::string& found) {
 }
 
 TEST(WorkedPrograms, OfDrawnStrategiesAreThoseOfTheTable) {
-  std::string found = "# By seed: what tests/runtime/random_strategies.cpp draws.\n";
+  std::string found = "# By seed: what tests/passes/random_strategies.cpp draws.\n";
   for (std::uint64_t seed = 1; seed <= kTableDraws; ++seed) {
     const Draw drawn = draw(seed);
     const std::vector<Program> programs = lower({drawn.job, drawn.strategy, bundled_framework()});

@@ -11,7 +11,7 @@
 #include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/strategy_fields.h"
 #include "tests/draws.h"
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 namespace {

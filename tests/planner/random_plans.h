@@ -7,7 +7,7 @@
 #include "imports/imported.h"
 #include "plan/plan.h"
 #include "planner/export/flags_script.h"
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 

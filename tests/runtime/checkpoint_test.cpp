@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "passes/pipeline.h"
 #include "tests/draws.h"
+#include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
-#include "tests/runtime/random_strategies.h"
 #include "tests/runtime/saved_training.h"
 #include "tests/runtime/thread_processes.h"
 

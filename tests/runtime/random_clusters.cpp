@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "tests/passes/random_strategies.h"
 #include "tests/runtime/random_clusters.h"
-#include "tests/runtime/random_strategies.h"
 
 namespace plimsoll {
 namespace {

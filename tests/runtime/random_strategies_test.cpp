@@ -3,7 +3,7 @@
 //
 // PLIMSOLL_DRAWS=FIRST:COUNT draws others than the fixed subset; of these PLIMSOLL_DRAWS_WITH=
 // "schedule=zb_h1 sequence_parallel=true" keeps those whose summary has all of these words.
-#include "tests/runtime/random_strategies.h"
+#include "tests/passes/random_strategies.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Strategies of jobs are drawn at random until they are legal.
-#include "tests/runtime/random_strategies.h"
+#include "tests/passes/random_strategies.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include "models/framework/framework.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/recompute_rules.h"
-#include "tests/runtime/random_jobs.h"
-#include "tests/runtime/random_values.h"
+#include "tests/passes/random_jobs.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 namespace {

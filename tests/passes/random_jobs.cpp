@@ -1,5 +1,5 @@
 // Jobs are drawn at random, with every field that families have.
-#include "tests/runtime/random_jobs.h"
+#include "tests/passes/random_jobs.h"
 
 #include <algorithm>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/job/job.h"
-#include "tests/runtime/random_values.h"
+#include "tests/random_values.h"
 
 namespace plimsoll {
 
