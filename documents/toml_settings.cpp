@@ -14,8 +14,8 @@ constexpr void check_toml(bool holds) {
 #define TOML_EXCEPTIONS 1
 #define TOML_ENABLE_FORMATTERS 0
 
-// What asks toml++ 3.3 whether a letter is a space meets, for U+00A1 to U+0499, a branch that is
-// said to be unreachable, and anything may follow from that. Such a letter is no space.
+// toml++ 3.3 asks whether a letter is a space, and for U+00A1 to U+0499 it then meets a branch that
+// it declares unreachable: anything may follow. Such a letter is no space.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
