@@ -23,7 +23,7 @@ assert done.returncode == OUTSIDE_TOLERANCE and done.stdout.endswith("2 draws fr
 done = sweep("/no/program", 4, 2)
 assert done.returncode == ENVIRONMENT and "/no/program: No such file" in done.stderr, done
 
-# Targets of the release build, in the words of scripts/build. Those that are listed when a script runs are not seen here.
+# Each target that a script gives to scripts/build exists. scripts/bench makes its list as it runs, which is not seen here.
 targets = {target for path in (SOURCE / "scripts").iterdir() if path.is_file()
            for words in re.findall(r'^ *(?:"\$here/|scripts/)build"? release((?: [a-z_.-]+)+)', path.read_text(), re.MULTILINE)
            for target in words.split()}
