@@ -9,7 +9,8 @@ file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cu
 file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cpp)
 file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/*.cpp)
 list(FILTER cuda_host EXCLUDE REGEX "/(open_)?library\\.cpp$")
-# NCCL's communicators against its own header.
+# NCCL's communicators against its own header, also where the backend itself is not built.
+find_package(CUDAToolkit QUIET)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 if(NCCL_INCLUDE_DIR)
   file(GLOB nccl_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/comm/nccl/*.cpp)

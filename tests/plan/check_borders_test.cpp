@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "models/framework/step_memory.h"
 #include "plan/check_rules.h"
@@ -161,8 +162,9 @@ TEST(CheckBorders, WhatAnArenaHoldsIsStatedTwice) {
 /// The bytes that a class of the valid plan keeps between steps.
 Bytes kept(std::size_t index) {
   const Plan& plan = valid_plan();
+  const std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
   Bytes sum;
-  for (const Buffer& buffer : lower({plan.job, plan.strategy, plan.framework})[index].buffers) {
+  for (const Buffer& buffer : programs[index].buffers) {
     if (buffer.persistent && !buffer.on_host && !made_in_steps(plan.framework, buffer.role, false))
       sum += buffer.bytes;
   }
