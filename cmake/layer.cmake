@@ -21,6 +21,10 @@ if(PLIMSOLL_SANITIZER)
   endif()
   target_compile_options(plimsoll_options INTERFACE ${sanitize} -Wno-uninitialized -Wno-maybe-uninitialized)
   target_link_options(plimsoll_options INTERFACE ${sanitize})
+  if(PLIMSOLL_SANITIZER STREQUAL "address")
+    # As shared libraries of gcc 12, the second writes no report into the file of the first (log_path).
+    target_link_options(plimsoll_options INTERFACE -static-libasan -static-libubsan)
+  endif()
   target_compile_definitions(plimsoll_options INTERFACE PLIMSOLL_SANITIZED=1)
 endif()
 

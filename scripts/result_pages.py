@@ -132,6 +132,8 @@ TABLES = {
         "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
     },
     "tests": {
+        "sanitizers": [("preset", "`{preset}`"), ("tests", "{tests}"), ("failed", "{failed}"), ("skipped", "{skipped}"),
+                       ("reports", "{reports}")],
         "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
                      ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
         "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
@@ -207,7 +209,9 @@ def reliability_claims(data):
 
 
 def test_claims(data):
-    return {"claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
+    return {"claim_reports": data["sanitizers"]["facts"]["reports"] or "nothing",
+            "claim_checked": f"{sum(row['tests'] for row in data['sanitizers']['rows']):,}",
+            "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
             "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}",
             "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
             "claim_score": int(min(row["score"] for row in data["mutants"]["rows"]))}

@@ -140,7 +140,9 @@ void change_tree(Tree& tree, Random& random) {
       break;
     default:
       if (node.is_number_integer()) {
-        node = node.get<std::int64_t>() + (below(random, 2) == 0 ? 1 : -1);
+        const bool more = below(random, 2) == 0;
+        const auto value = node.get<std::uint64_t>();  // it wraps round at both ends
+        node = std::int64_t(more ? value + 1 : value - 1);
       } else if (node.is_string()) {
         node = node.get<std::string>() + kTokens[below(random, kTokens.size())];
       } else {

@@ -12,40 +12,49 @@ sanitize = programs.load_script("sanitize")
 TESTED = {"passes", "runtime", "base", "reports", "cuda"}
 
 
-JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
-<testsuite name="Linux" tests="4" failures="1" disabled="0" skipped="1">
- <testcase name="base.text" classname="base.text" time="0.1" status="run"/>
- <testcase name="base.files" classname="base.files" time="0.2" status="run"/>
- <testcase name="scripts.faults" classname="scripts.faults" time="1.2" status="fail"><failure message="Failed"/></testcase>
- <testcase name="scripts.hosts" classname="scripts.hosts" time="0.1" status="notrun"><skipped message="SKIP"/></testcase>
-</testsuite>
+FAULTS = """#include <cstdlib>
+int main(int count, char**) {
+  if (count > 1) return 2147483647 + count;
+  int* one = new int(1);
+  delete one;
+  return *one;
+}
 """
 
 
-def require_counts():
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        junit, reports = folder / "suite.xml", folder / "reports"
-        junit.write_text(JUNIT)
-        reports.mkdir()
-        (reports / "report.123").write_text("ERROR: AddressSanitizer: heap-use-after-free")
-        found = sanitize.counts(junit, reports)
-        assert found == {"tests": 3, "skipped": 1, "failed": ["scripts.faults"], "reports": 1}, found
+def require_results(folder):
+    """Tests pass, fail, are skipped or end too late; what is resumed runs those that failed again."""
+    results = folder / "sanitized.jsonl"
+
+    def test(*command, seconds=60):
+        return {"command": command, "properties": {"ENVIRONMENT": ["SEEN=yes"], "WORKING_DIRECTORY": folder, "TIMEOUT": seconds,
+                                                   "SKIP_RETURN_CODE": 77}}
+
+    tests = {"a.good": test("sh", "-c", "test $SEEN = yes"), "a.bad": test("sh", "-c", "echo bad; exit 1"),
+             "a.skipped": test("sh", "-c", "exit 77"), "a.late": test("sleep", "600", seconds=0.1)}
+    sanitize.run_tests(tests, 2, results)
+    found = sanitize.read_results(results)
+    assert found == {"a.good": "passed", "a.bad": "failed", "a.skipped": "skipped", "a.late": "failed"}, found
+    (folder / "none").mkdir()
+    assert sanitize.counts(found, folder / "none") == {"tests": 3, "skipped": 1, "failed": ["a.bad", "a.late"], "reports": 0}
+    sanitize.run_tests({"a.bad": test("true")}, 1, results)
+    assert sanitize.counts(sanitize.read_results(results), folder / "none")["failed"] == ["a.late"]
 
 
-def require_reports_in_files():
-    """A program that says nothing on its own is counted, and has its messages again afterwards."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        (folder / "fault.cpp").write_text("int main() { int* one = new int(1); delete one; return *one; }")
-        fault = [folder / "fault"]
-        subprocess.run(["g++", "-fsanitize=address", folder / "fault.cpp", "-o", *fault], check=True)
-        variables = {**os.environ, "ASAN_OPTIONS": f"include_if_exists={folder}/reports.options"}
-        with sanitize.reports_in_files(folder) as reports:
-            done = subprocess.run(fault, env=variables, capture_output=True, text=True)
-            assert not done.stderr, done.stderr
-            assert len(list(reports.iterdir())) == 1
-        assert "heap-use-after-free" in subprocess.run(fault, env=variables, capture_output=True, text=True).stderr
+def require_reports_in_files(folder):
+    """A program of two sanitizers says nothing, and its reports are counted. Afterwards it has its messages again."""
+    (folder / "faults.cpp").write_text(FAULTS)
+    program = folder / "faults"
+    subprocess.run(["g++", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-static-libasan", "-static-libubsan",
+                    folder / "faults.cpp", "-o", program], check=True)
+    options = f"include_if_exists={folder}/reports.options"
+    variables = {**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": options}
+    with sanitize.reports_in_files(folder) as reports:
+        for number, words in enumerate([[], ["overflow"]]):
+            done = subprocess.run([program, *words], env=variables, capture_output=True, text=True)
+            assert done.returncode and not done.stderr, done
+            assert len(list(reports.iterdir())) == number + 1, number
+    assert "heap-use-after-free" in subprocess.run([program], env=variables, capture_output=True, text=True).stderr
 
 
 def main():
@@ -60,8 +69,9 @@ def main():
     assert sanitize.run(["true"], 60) is True
     assert sanitize.run(["false"], 60) is False
     assert sanitize.run(["sleep", "600"], 0.1) is None
-    require_counts()
-    require_reports_in_files()
+    with tempfile.TemporaryDirectory() as name:
+        require_results(pathlib.Path(name))
+        require_reports_in_files(pathlib.Path(name))
     print("scripts/sanitize runs what changed")
 
 
