@@ -132,7 +132,7 @@ TABLES = {
         "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
     },
     "tests": {
-        "sanitizers": [("preset", "`{preset}`"), ("tests", "{tests}"), ("failed", "{failed}"), ("skipped", "{skipped}"),
+        "sanitizers": [("preset", "`{preset}`"), ("tests", "{of}"), ("run", "{tests}"), ("failed", "{failed}"), ("skipped", "{skipped}"),
                        ("reports", "{reports}")],
         "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
                      ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
