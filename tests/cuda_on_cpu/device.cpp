@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 #include "device_emulation.h"
 #include "races.h"
 
@@ -27,9 +31,31 @@ constexpr unsigned kWarp = 32;
 
 enum class State { not_started, running, at_block_barrier, at_warp_barrier, done };
 
+/// A stack as the address sanitizer knows it.
+struct KnownStack {
+  const void* lowest = nullptr;
+  std::size_t bytes = 0;
+  void* returned = nullptr;  ///< where it keeps what functions had that have returned
+};
+
+// The address sanitizer has to know of each jump to another stack. It would take the jump for an
+// exception that ends all functions in between, and clear as much of its own memory.
+#ifdef __SANITIZE_ADDRESS__
+void leave_stack(KnownStack& from, const KnownStack& to) {
+  __sanitizer_start_switch_fiber(&from.returned, to.lowest, to.bytes);
+}
+void arrive_on(const KnownStack& stack, KnownStack& from) {
+  __sanitizer_finish_switch_fiber(stack.returned, &from.lowest, &from.bytes);
+}
+#else
+void leave_stack(KnownStack&, const KnownStack&) {}
+void arrive_on(const KnownStack&, KnownStack&) {}
+#endif
+
 /// A stack on which threads run, one after the other until one has to wait there.
 struct Fiber {
   std::unique_ptr<std::byte[]> stack;
+  KnownStack known;
   ucontext_t start;
   jmp_buf at;
   bool started = false;
@@ -81,6 +107,7 @@ struct Block {
   std::vector<Fiber*> idle;
   Fiber* fiber = nullptr;  ///< that runs
   jmp_buf scheduler;
+  KnownStack scheduler_stack;
   std::string error;
 };
 
@@ -120,11 +147,16 @@ void draw_order() {
 
 /// Back to the scheduler; returns when the fiber is resumed.
 __attribute__((noipa)) void leave_fiber() {
-  if (_setjmp(block().fiber->at) == 0) _longjmp(block().scheduler, 1);
+  if (_setjmp(block().fiber->at) == 0) {
+    leave_stack(block().fiber->known, block().scheduler_stack);
+    _longjmp(block().scheduler, 1);
+  }
+  arrive_on(block().fiber->known, block().scheduler_stack);
 }
 
 /// Runs threads until none is left to start, over and over.
 void fiber_main() {
+  arrive_on(block().fiber->known, block().scheduler_stack);
   while (true) {
     Fiber* self = block().fiber;
     while (block().unstarted > 0) {
@@ -156,7 +188,9 @@ __attribute__((noipa)) void make_context() {
 Fiber* take_fiber() {
   if (block().idle.empty()) {
     block().fibers.push_back(std::make_unique<Fiber>());
-    block().fibers.back()->stack = std::make_unique<std::byte[]>(kStackBytes);
+    Fiber& fiber = *block().fibers.back();
+    fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+    fiber.known = {fiber.stack.get(), kStackBytes};
     make_context();
     return block().fibers.back().get();
   }
@@ -166,7 +200,12 @@ Fiber* take_fiber() {
 }
 
 __attribute__((noipa)) void enter_fiber() {
-  if (_setjmp(block().scheduler) != 0) return;
+  if (_setjmp(block().scheduler) != 0) {
+    KnownStack left;
+    arrive_on(block().scheduler_stack, left);
+    return;
+  }
+  leave_stack(block().scheduler_stack, block().fiber->known);
   if (block().fiber->started) _longjmp(block().fiber->at, 1);
   block().fiber->started = true;
   setcontext(&block().fiber->start);
