@@ -59,7 +59,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
   Slack sharded, sharded_peak;  // gradients reduced, or parameters gathered, per micro-batch
   std::int64_t checked = 0, two_meetings = 0;
-  while (checked < 4'000) {
+  while (checked < problems_to_draw(4'000)) {
     const bool llama = random() % 2 == 0;
     const Problem problem = llama ? random_llama_problem(random) : random_problem(random);
     const Target target = problem.target();
@@ -98,7 +98,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
     }
   }
   // Stages meet for the norm and for the finite check, in one routine.
-  EXPECT_GT(two_meetings, 4);
+  EXPECT_GT(two_meetings, checked / 1000);
   // Loose bounds would cut nothing.
   EXPECT_LT(peak.mean(), 0.001);
   EXPECT_LT(arena.mean(), 0.02);
@@ -120,7 +120,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
 TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
   std::mt19937_64 random(11);
   std::int64_t checked = 0, faster = 0;
-  while (checked < 1'000) {
+  while (checked < problems_to_draw(1'000)) {
     const Problem problem = random_problem(random);
     const std::vector<Strategy> strategies = random_strategies(problem, random, 20);
     FittedCalibration fitted;
@@ -143,7 +143,7 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
       ++checked;
     }
   }
-  EXPECT_GT(faster, 100);
+  EXPECT_GT(faster, checked / 10);
 }
 
 /// Another schedule or lifetime of sends, where it is legal.
@@ -194,7 +194,7 @@ Strategy placed_as_v(const Problem& problem, Strategy strategy, std::mt19937_64&
 TEST(Bounds, HoldForAVWhoseStagesLieDifferently) {
   std::mt19937_64 random(6);
   std::int64_t checked = 0;
-  while (checked < 300) {
+  while (checked < problems_to_draw(300)) {
     const Problem problem = random_problem(random);
     const Target target = problem.target();
     const Bounds bounds(target);
@@ -214,7 +214,7 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
   std::mt19937_64 random(2);
   std::map<std::string, Slack> slack;
   std::int64_t checked = 0;
-  while (checked < 1'250) {
+  while (checked < problems_to_draw(1'250)) {
     const Problem problem = random_problem(random);
     const Target target = problem.target();
     const Bounds bounds(target);

@@ -8,6 +8,7 @@
 #include "planner/explore/search_request.h"
 #include "planner/search/extended_breakdown.h"
 #include "predict/evaluate.h"
+#include "tests/planner/random_problems.h"
 #include "tests/predict/fixtures.h"
 
 namespace plimsoll {
@@ -38,12 +39,13 @@ void expect_same_memory(const Footprint& few, const Footprint& all, const std::s
 
 TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
   std::mt19937_64 random(5);
+  const int draws = problems_to_draw(24);
   std::int64_t shorter = 0, shown = 0, taken_apart = 0;
   for (const char* framework :
        {"megatron-lm", "megatron-deepspeed", "megatron-fsdp", "paddle-2.2"}) {
     const Target target = target_for(framework);
     const StrategyList legal = enumerate(SearchRequest{target}).legal;
-    for (int draw = 0; draw < 24; ++draw) {
+    for (int draw = 0; draw < draws; ++draw) {
       Strategy strategy = legal[random() % legal.size()];
       if (strategy.pp > 1 && draw % 4 == 1) strategy.send_slots = 40;
       if (strategy.pp > 1 && draw % 4 == 2) strategy.send_lifetime = SendLifetime::published;
@@ -68,7 +70,7 @@ TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
       EXPECT_EQ(*parts, whole.parts) << text;
     }
   }
-  EXPECT_GT(shorter, 24);
+  EXPECT_GT(shorter, draws);
   EXPECT_GT(shown, shorter * 8 / 10) << "of " << shorter;
   EXPECT_GT(taken_apart, shown / 2) << "of " << shown;
 }

@@ -39,8 +39,8 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
                                         std::size_t count);
 std::string describe(const Problem& problem);  ///< enough to find it again
 
-/// How many problems a test draws: `usual`, a fifth of it with sanitizers, as instrumented searches
-/// are slow, or what PLIMSOLL_PROBLEMS says.
+/// How many problems or strategies a test draws: `usual`, a fifth of it with sanitizers, as
+/// instrumented searches are slow, or what PLIMSOLL_PROBLEMS says.
 int problems_to_draw(int usual);
 
 }  // namespace plimsoll
