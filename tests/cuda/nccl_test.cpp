@@ -23,7 +23,6 @@ namespace plimsoll {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kPatient{60'000};
 
 class Nccl : public FourGpus {};
 
@@ -421,6 +420,7 @@ TEST_P(NcclTraining, LosesAndBytesOfTheLocalCommunicator) {
   options.steps = 3;
   options.warm_up_steps = 0;
   options.checking = true;
+  options.deadline = kPatient;
   options.backend_of_rank = make_cuda_backend;
   const Measured local = train(programs, job, framework, nano_text(), options).measured;
   Measured nccl;

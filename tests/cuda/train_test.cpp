@@ -60,6 +60,7 @@ TrainResult run(const TrainingCase& c, const Framework& framework, bool on_cuda,
   TrainOptions options;
   options.steps = kSteps;
   options.warm_up_steps = 0;
+  options.deadline = kPatient;
   options.checking = true;
   options.replay = replay;
   if (on_cuda) options.backend_of_rank = make_cuda_backend;

@@ -79,6 +79,7 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job) {
 }
 
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options, const Job& job) {
+  if (options.deadline == TrainOptions().deadline) options.deadline = kPatient;
   return train(programs, job, bundled_framework(), nano_text(), options);
 }
 
