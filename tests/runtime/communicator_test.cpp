@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "runtime/half.h"
+#include "tests/runtime/nano.h"
 
 namespace plimsoll {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 using std::chrono::milliseconds;
 using Floats = std::vector<float>;
 
-constexpr milliseconds kPatient{60'000};
 const Group kMp{{Axis::mp}, false};
 const Group kDp{{Axis::dp}, false};
 

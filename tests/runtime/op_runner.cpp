@@ -148,13 +148,13 @@ Seconds PreparedCase::time_on_device(std::int64_t runs) {
   enqueue();
   const std::uint32_t end = device.mark();
   device.end();
-  device.finish(std::chrono::seconds(60), s.c.name);
+  device.finish(std::chrono::minutes(20), s.c.name);
   return device.time_of(end).seconds() / double(runs);
 }
 
 Values PreparedCase::values() const {
   const State& s = *state_;
-  if (s.device != nullptr) s.device->finish(std::chrono::seconds(60), s.c.name);
+  if (s.device != nullptr) s.device->finish(std::chrono::minutes(20), s.c.name);
   Values result;
   for (std::size_t i = 0; i < s.c.tensors.size(); ++i) {
     std::vector<std::byte> stored(stored_bytes(s.c.tensors[i]));
