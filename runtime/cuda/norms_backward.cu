@@ -118,8 +118,8 @@ CudaKernelPointer prepare(const CudaRequest& request) {
     with_type(type, [&](auto zero) {
       launch_backward<kCentered, decltype(zero)>(device, blocks, arguments);
     });
-    const PartialSums of_scale{scales, scale_type, out[1]};
     if (!scaled) return;
+    const PartialSums of_scale{scales, scale_type, out[1]};
     if (shifted) {
       add_partial_sums(device, blocks, columns,
                        std::array{of_scale, PartialSums{shifts, shift_type, out[2]}});
