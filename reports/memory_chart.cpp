@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kChartWidth = 552, kHeight = 190;
-constexpr double kLeft = 70, kChartRight = 8, kChartTop = 22, kBottom = 24;
+constexpr double kChartWidth = 552, kChartHeight = 190;
+constexpr double kChartLeft = 70, kChartRight = 8, kChartTop = 22, kChartBottom = 24;
 
 /// Bottom of the stack first: what lives longest.
 constexpr std::array<TensorRole, kTensorRoles> kStack = {
@@ -33,12 +33,12 @@ struct Axes {
   double x(Picoseconds time) const {
     const double span = std::max(1.0, static_cast<double>(options.span.count()));
     const double share = static_cast<double>((time - options.begin).count()) / span;
-    return kLeft + std::clamp(share, 0.0, 1.0) * (kChartWidth - kLeft - kChartRight);
+    return kChartLeft + std::clamp(share, 0.0, 1.0) * (kChartWidth - kChartLeft - kChartRight);
   }
   double y(Bytes bytes) const {
     const double most = std::max(1.0, static_cast<double>(options.most.count()));
-    return kHeight - kBottom -
-           static_cast<double>(bytes.count()) / most * (kHeight - kChartTop - kBottom);
+    return kChartHeight - kChartBottom -
+           static_cast<double>(bytes.count()) / most * (kChartHeight - kChartTop - kChartBottom);
   }
 };
 
@@ -89,13 +89,13 @@ void append_axes(std::string& svg, const Axes& axes) {
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" y2=\"{2:.2f}\"/>"
         "<text class=\"bytes\" x=\"{3}\" y=\"{2:.2f}\">{4}</text>\n",
-        kLeft, kChartWidth - kChartRight, axes.y(bytes), kLeft - 6,
+        kChartLeft, kChartWidth - kChartRight, axes.y(bytes), kChartLeft - 6,
         bytes == Bytes() ? "0" : to_text(bytes));
   }
   for (double tick : ticks(static_cast<double>(options.span.count()), 5)) {
     const auto time = Picoseconds(static_cast<std::int64_t>(tick));
     svg += fmt::format("<text class=\"tick\" x=\"{:.2f}\" y=\"{}\">{}</text>\n",
-                       axes.x(options.begin + time), kHeight - 8,
+                       axes.x(options.begin + time), kChartHeight - 8,
                        tick == 0 ? "0" : to_text(time.seconds()));
   }
 }
@@ -115,11 +115,11 @@ void append_marks(std::string& svg, const RankMemory& memory, const Axes& axes) 
     svg += fmt::format(
         "<line class=\"{0}\" x1=\"{1}\" x2=\"{2}\" y1=\"{3:.2f}\" y2=\"{3:.2f}\"/>"
         "<text class=\"{0}\" x=\"{4}\" y=\"{5:.2f}\">{6} {7}</text>\n",
-        style, kLeft, kChartWidth - kChartRight, axes.y(bytes), x, axes.y(bytes) + below, what,
+        style, kChartLeft, kChartWidth - kChartRight, axes.y(bytes), x, axes.y(bytes) + below, what,
         to_text(bytes));
   };
   // Labels at the two ends of the chart, so that near lines do not print over each other.
-  line("reserved", options.reserved, "reserved", kLeft + 4, -4);
+  line("reserved", options.reserved, "reserved", kChartLeft + 4, -4);
   if (options.room <= options.most)
     line("capacity", options.room, "room", kChartWidth - kChartRight, -4);
 }
@@ -131,7 +131,7 @@ std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& optio
   std::string svg = fmt::format(
       "<svg class=\"chart memory\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n"
       "<text class=\"title\" x=\"{}\" y=\"12\">{}</text>\n",
-      kChartWidth, kHeight, escaped(options.title), kLeft, escaped(options.title));
+      kChartWidth, kChartHeight, escaped(options.title), kChartLeft, escaped(options.title));
   append_axes(svg, axes);
   if (!memory.curve.empty()) {
     for (std::size_t layer = 0; layer < kTensorRoles; ++layer) {

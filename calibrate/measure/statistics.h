@@ -4,11 +4,10 @@
 #include <vector>
 
 #include "models/calibration/calibration.h"
+#include "models/calibration/limits.h"
 
 namespace plimsoll {
 
-/// The fewest timings on which a Sample may rest.
-inline constexpr std::int64_t kLeastSamples = 7;
 /// The ratio of spread to median above which a point counts as unsteady.
 inline constexpr double kUnsteady = 0.10;
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/calibration.h"
+#include "models/calibration/limits.h"
 
 namespace plimsoll {
 namespace {
@@ -16,10 +17,8 @@ constexpr std::array<std::string_view, kProvenances> kProvenanceWords = {
 constexpr std::array<std::string_view, 3> kCommunicators = {"local", "mpi", "nccl"};
 constexpr std::array<std::string_view, 3> kDirections = {"to_device", "to_host", "on_device"};
 constexpr const char* kDateRequired = "an ISO date (2026-11-20) is required";
-constexpr std::int64_t kMostRanks = std::int64_t{1} << 22;
 /// Timings scatter, so that what is not slowed may seem faster; nothing runs a thousandfold slower.
 constexpr double kLeastSlowdown = 0.1, kMostSlowdown = 1000;
-constexpr std::int64_t kLeastSamples = 7;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
@@ -140,13 +139,13 @@ OpKind communication_from(JsonObject& object, const char* key) {
 CollectivePoint collective_from(JsonObject& object) {
   CollectivePoint point;
   point.kind = communication_from(object, "kind");
-  point.ranks = object.integer("ranks", 2, kMostRanks);
+  point.ranks = object.integer("ranks", 2, kMostRanksOfPoint);
   point.payload = Bytes(object.integer("payload_bytes", 1, kMostBytes));
   point.nodes = integer_or(object, "nodes", 1, point.ranks);
   if (point.ranks % point.nodes != 0) {
     object.fail("nodes", fmt::format("a divisor of ranks ({}) is required", point.ranks));
   }
-  point.groups_per_node = integer_or(object, "groups_per_node", 1, kMostRanks);
+  point.groups_per_node = integer_or(object, "groups_per_node", 1, kMostRanksOfPoint);
   point.communicator = communicator_or(object, CommunicatorKind::local);
   if (object.has("dtype")) {
     point.dtype = word(object, "dtype", dtype_from, "a data type (f32, bf16, f16, i32)");
@@ -189,7 +188,7 @@ OverlapPoint overlap_from(JsonObject& object) {
   }
   point.communication = communication_from(object, "communication");
   point.communicator = communicator_or(object, CommunicatorKind::mpi);
-  point.nodes = object.integer("nodes", 1, kMostRanks);
+  point.nodes = object.integer("nodes", 1, kMostRanksOfPoint);
   point.payload = Bytes(object.integer("payload_bytes", 1, kMostBytes));
   point.compute_slowdown = object.number("compute_slowdown", kLeastSlowdown, kMostSlowdown);
   point.compute_spread = object.number("compute_spread", 0, kMostSlowdown);
@@ -217,7 +216,7 @@ Json overlap_json(const OverlapPoint& point) {
 CommunicatorMemory communicator_memory_from(JsonObject& object) {
   CommunicatorMemory memory;
   memory.communicator = communicator_or(object, CommunicatorKind::mpi);
-  memory.ranks = object.integer("ranks", 2, kMostRanks);
+  memory.ranks = object.integer("ranks", 2, kMostRanksOfPoint);
   memory.held = Bytes(object.integer("held_bytes", 0, kMostBytes));
   object.finish();
   return memory;

@@ -10,11 +10,10 @@
 #include <set>
 
 #include "base/json.h"
+#include "models/calibration/limits.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kMostListedRanks = std::int64_t{1} << 22;
 
 /// The collectives that nccl-tests measures. `bus(n)`: bytes on the busiest link over the size
 /// printed (doc/PERFORMANCE.md); `total`: the size printed is that of all ranks, the count that of
@@ -65,10 +64,10 @@ std::int64_t bytes_of(std::string_view dtype) {
 std::map<std::int64_t, const NcclDevice*> by_rank(const NcclRun& run, const NcclDevices& list) {
   std::map<std::int64_t, const NcclDevice*> result;
   for (const NcclDevice& device : list.devices) {
-    if (device.rank < 0 || device.rank >= kMostListedRanks) {
-      throw InputError(
-          run.file, device.where,
-          fmt::format("found rank {}; from 0 to {} is allowed", device.rank, kMostListedRanks - 1));
+    if (device.rank < 0 || device.rank >= kMostRanksOfPoint) {
+      throw InputError(run.file, device.where,
+                       fmt::format("found rank {}; from 0 to {} is allowed", device.rank,
+                                   kMostRanksOfPoint - 1));
     }
     if (!result.emplace(device.rank, &device).second) {
       throw InputError(

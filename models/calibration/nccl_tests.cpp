@@ -11,12 +11,11 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/calibration/limits.h"
 #include "models/calibration/nccl_rows.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kLeastIterations = 7;  // of a calibration's point
 
 /// The kind of op that a collective of nccl-tests is, where a Program has it.
 std::optional<OpKind> kind_of(const NcclRun& run) {
@@ -149,7 +148,7 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
       point.groups_per_node = run.groups;
       point.communicator = CommunicatorKind::nccl;
       point.imported = ImportedFrom{std::filesystem::path(run.file).filename().string(), run.date};
-      if (point.time.samples < kLeastIterations) {
+      if (point.time.samples < kLeastSamples) {
         ++few;
         continue;
       }
@@ -162,8 +161,8 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
       }
     }
     if (few > 0) {
-      run.notes.push_back(fmt::format("sizes with fewer than {1} iterations: {0}, left out", few,
-                                      kLeastIterations));
+      run.notes.push_back(
+          fmt::format("sizes with fewer than {1} iterations: {0}, left out", few, kLeastSamples));
     }
   }
   std::vector<CollectivePoint> result;

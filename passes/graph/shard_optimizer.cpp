@@ -1,8 +1,6 @@
 // Ranks that saw different sequences combine their gradients in two ways: data_parallel and
 // shard_optimizer. The phase of an arena collective says how often it runs: `optimizer` means once
 // per step; `backward` and `forward` mean in every micro-batch where its part of the arena is used.
-#include <algorithm>
-
 #include "base/error.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/step_ops.h"
@@ -11,13 +9,11 @@ namespace plimsoll {
 
 namespace {
 
-/// The first of the ops that run once per step.
-std::size_t find(const Graph& graph, OpKind kind) {
-  const auto found = std::find_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
-    return op.kind == kind && op.phase == Phase::optimizer;
-  });
-  INVARIANT(found != graph.ops.end(), "no " + std::string(to_text(kind)) + " in the graph");
-  return std::size_t(found - graph.ops.begin());
+/// The index of the first of these ops that run once per step, of which there is one.
+std::size_t existing_step_op(const Graph& graph, OpKind kind) {
+  const auto found = find_step_op(graph, kind);
+  INVARIANT(found, "no " + std::string(to_text(kind)) + " in the graph");
+  return *found;
 }
 
 Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
@@ -32,7 +28,7 @@ Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
 
 /// Returns where replicas begin to combine gradients; mp ranks have summed theirs before.
 std::size_t after_zeroing(const Graph& graph) {
-  std::size_t index = find(graph, OpKind::fill) + 1;
+  std::size_t index = existing_step_op(graph, OpKind::fill) + 1;
   while (graph.ops[index].stream == Stream::mp) ++index;
   return index;
 }
@@ -120,7 +116,7 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     for (const Axis axis : {Axis::cp, Axis::sharding}) {
       if (axes.has(axis)) reduce_tensor_norms_over(graph, axis);
     }
-    std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
+    std::get<FlatParams>(graph.ops[existing_step_op(graph, OpKind::squared_norm)].params).shards =
         parts ? 1 : degree;
   }
   const OpKind to_owners = whole ? OpKind::reduce : OpKind::reduce_scatter;

@@ -68,14 +68,14 @@ std::optional<TensorId> parameter_arena(const Graph& graph) {
   return arena_of(graph, TensorRole::parameter);
 }
 
-namespace {
-
-std::optional<std::size_t> find_update_op(const Graph& graph, OpKind kind) {
+std::optional<std::size_t> find_step_op(const Graph& graph, OpKind kind) {
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     if (graph.ops[i].kind == kind && graph.ops[i].phase == Phase::optimizer) return i;
   }
   return std::nullopt;
 }
+
+namespace {
 
 /// Puts an all-reduce before the op at `reader`, on its first input.
 void reduce_before(Graph& graph, std::size_t reader, Axis axis, Reduction reduction) {
@@ -103,19 +103,19 @@ void reduce_jointly_before(Graph& graph, std::size_t reader, Axis axis) {
 }  // namespace
 
 void reduce_norms_over(Graph& graph, Axis axis) {
-  if (const auto reader = find_update_op(graph, OpKind::clip_factor)) {
+  if (const auto reader = find_step_op(graph, OpKind::clip_factor)) {
     reduce_jointly_before(graph, *reader, axis);
     return;
   }
   // One all-reduce follows the other, in the order of the axes.
-  if (const auto reader = find_update_op(graph, OpKind::square_root))
+  if (const auto reader = find_step_op(graph, OpKind::square_root))
     reduce_before(graph, *reader, axis, Reduction::sum);
-  if (const auto reader = find_update_op(graph, OpKind::update_loss_scale))
+  if (const auto reader = find_step_op(graph, OpKind::update_loss_scale))
     reduce_before(graph, *reader - 1, axis, Reduction::max);
 }
 
 void reduce_tensor_norms_over(Graph& graph, Axis axis) {
-  const auto reader = find_update_op(graph, OpKind::lamb);
+  const auto reader = find_step_op(graph, OpKind::lamb);
   if (!reader) return;
   Op& before = graph.ops[*reader - 1];
   if (before.kind == OpKind::all_reduce) {

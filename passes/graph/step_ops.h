@@ -1,6 +1,7 @@
 // These functions, which the passes share, write once-per-step ops.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ Op step_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outp
 Tensor step_tensor(std::string name, Shape shape);
 TensorId add_step_arena(Graph& graph, std::string name, TensorRole role, std::int64_t elements,
                         DType dtype = DType::f32);
+/// Returns the index of the first op of this kind that runs once per step.
+std::optional<std::size_t> find_step_op(const Graph& graph, OpKind kind);
 TensorId find_scalars(const Graph& graph);
 /// Returns the arena of all gradients. It is absent where nothing is trained.
 std::optional<TensorId> gradient_arena(const Graph& graph);
