@@ -22,7 +22,8 @@ if(PLIMSOLL_SANITIZER)
   target_compile_options(plimsoll_options INTERFACE ${sanitize} -Wno-uninitialized -Wno-maybe-uninitialized)
   target_link_options(plimsoll_options INTERFACE ${sanitize})
   if(PLIMSOLL_SANITIZER STREQUAL "address")
-    # As shared libraries of gcc 12, the second writes no report into the file of the first (log_path).
+    # Beside the address sanitizer, gcc 12's undefined-behaviour sanitizer writes reports into a file
+    # (log_path, which scripts/sanitize sets) only where both are linked statically.
     target_link_options(plimsoll_options INTERFACE -static-libasan -static-libubsan)
   endif()
   target_compile_definitions(plimsoll_options INTERFACE PLIMSOLL_SANITIZED=1)

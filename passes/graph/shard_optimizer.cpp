@@ -9,7 +9,7 @@ namespace plimsoll {
 
 namespace {
 
-/// The index of the first of these ops that run once per step, of which there is one.
+/// Returns the index of the first op of this kind that runs once per step. There has to be one.
 std::size_t existing_step_op(const Graph& graph, OpKind kind) {
   const auto found = find_step_op(graph, kind);
   INVARIANT(found, "no " + std::string(to_text(kind)) + " in the graph");

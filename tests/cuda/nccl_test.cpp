@@ -17,6 +17,7 @@
 #include "runtime/half.h"
 #include "tests/cuda/four_gpus.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 #include "tests/runtime/thread_processes.h"
 
 namespace plimsoll {

@@ -11,6 +11,7 @@
 #include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {

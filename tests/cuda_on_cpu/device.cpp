@@ -35,11 +35,11 @@ enum class State { not_started, running, at_block_barrier, at_warp_barrier, done
 struct KnownStack {
   const void* lowest = nullptr;
   std::size_t bytes = 0;
-  void* returned = nullptr;  ///< where it keeps what functions had that have returned
+  void* returned = nullptr;  ///< its own record of functions that have returned
 };
 
-// The address sanitizer has to know of each jump to another stack. It would take the jump for an
-// exception that ends all functions in between, and clear as much of its own memory.
+// The address sanitizer has to be told of each jump to another stack. Otherwise it takes the jump
+// for an exception that ends all functions between the stacks, and slowly clears what it knows.
 #ifdef __SANITIZE_ADDRESS__
 void leave_stack(KnownStack& from, const KnownStack& to) {
   __sanitizer_start_switch_fiber(&from.returned, to.lowest, to.bytes);

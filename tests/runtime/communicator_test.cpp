@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "runtime/half.h"
-#include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {

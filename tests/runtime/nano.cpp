@@ -9,6 +9,7 @@
 
 #include "passes/pipeline.h"
 #include "runtime/state/parts.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {

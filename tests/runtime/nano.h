@@ -1,7 +1,6 @@
 // gpt-nano under different strategies: the job, the text, runs and what they are compared by.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -16,9 +15,6 @@
 
 namespace plimsoll {
 
-/// The deadline of runs that have to end well, however slow the machine.
-inline constexpr std::chrono::milliseconds kPatient = std::chrono::minutes(20);
-
 /// Where tests/*.json lie: environment PLIMSOLL_SOURCE_DIR (programs that were copied elsewhere),
 /// else this source tree.
 std::filesystem::path tests_folder();
@@ -30,7 +26,7 @@ const std::vector<std::byte>& nano_text();
 /// that gives `micro_batches` per step.
 Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute);
 std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = nano_job());
-/// Without a deadline of its own, a run has kPatient.
+/// Where options leave the deadline as it is by default, the run has kPatient.
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());
 

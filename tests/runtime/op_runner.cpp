@@ -11,6 +11,7 @@
 #include "graph/op_table.h"
 #include "runtime/half.h"
 #include "runtime/rank_device.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 
@@ -148,13 +149,13 @@ Seconds PreparedCase::time_on_device(std::int64_t runs) {
   enqueue();
   const std::uint32_t end = device.mark();
   device.end();
-  device.finish(std::chrono::minutes(20), s.c.name);
+  device.finish(kPatient, s.c.name);
   return device.time_of(end).seconds() / double(runs);
 }
 
 Values PreparedCase::values() const {
   const State& s = *state_;
-  if (s.device != nullptr) s.device->finish(std::chrono::minutes(20), s.c.name);
+  if (s.device != nullptr) s.device->finish(kPatient, s.c.name);
   Values result;
   for (std::size_t i = 0; i < s.c.tensors.size(); ++i) {
     std::vector<std::byte> stored(stored_bytes(s.c.tensors[i]));

@@ -211,9 +211,10 @@ def processes(folder, plan, local_plan):
     command = ["mpirun", "-n", "2", str(BIN / "planner-run-mpi"), str(plan), "--data", str(TEXT)]
     whole = losses_of(train(plan, "--data", TEXT, "--steps", 400).stdout)
     saved = folder / "processes"
-    # One process sends itself the signal: launchers treat signals of their own in different ways.
-    script = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && (sleep 1; kill -TERM $$) & exec "$@"'
-    done = subprocess.run([*command[:3], "sh", "-c", script, "sh", *command[3:], "--steps", "1000000", "--checkpoint", str(saved),
+    # One process sends itself the signal, when there is a checkpoint: launchers treat signals of their own in different ways.
+    waiting = 'while kill -0 $$ && ! ls "$0"/step-*; do sleep 0.1; done; kill -TERM $$'
+    script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && ({waiting}) > "$0.log" 2>&1 & exec "$@"'
+    done = subprocess.run([*command[:3], "sh", "-c", script, saved, *command[3:], "--steps", "1000000", "--checkpoint", str(saved),
                            "--checkpoint-every", "50"], capture_output=True, text=True, timeout=300, env=environment, check=False)
     assert done.returncode == 128 + signal.SIGTERM and "stopped by SIGTERM" in done.stderr, (done.returncode, done.stderr[-2000:])
     step = int(whole_checkpoints(saved)[-1].name.split("-")[1])

@@ -1,6 +1,5 @@
 """scripts/sanitize runs the tests of the folders that changed, and threads under the thread sanitizer."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import programs
 
 sanitize = programs.load_script("sanitize")
 TESTED = {"passes", "runtime", "base", "reports", "cuda"}
-
 
 FAULTS = """#include <cstdlib>
 int main(int count, char**) {
@@ -22,41 +20,44 @@ int main(int count, char**) {
 """
 
 
+def made_test(folder, *command, seconds=60, variables=()):
+    return {"command": command, "properties": {"ENVIRONMENT": ["SEEN=yes", *variables], "WORKING_DIRECTORY": folder,
+                                               "TIMEOUT": seconds, "SKIP_RETURN_CODE": 77}}
+
+
 def require_results(folder):
-    """Tests pass, fail, are skipped or end too late; what is resumed runs those that failed again."""
-    results = folder / "sanitized.jsonl"
-
-    def test(*command, seconds=60):
-        return {"command": command, "properties": {"ENVIRONMENT": ["SEEN=yes"], "WORKING_DIRECTORY": folder, "TIMEOUT": seconds,
-                                                   "SKIP_RETURN_CODE": 77}}
-
-    tests = {"a.good": test("sh", "-c", "test $SEEN = yes"), "a.bad": test("sh", "-c", "echo bad; exit 1"),
-             "a.skipped": test("sh", "-c", "exit 77"), "a.late": test("sleep", "600", seconds=0.1)}
-    sanitize.run_tests(tests, 2, results)
-    found = sanitize.read_results(results)
-    assert found == {"a.good": "passed", "a.bad": "failed", "a.skipped": "skipped", "a.late": "failed"}, found
-    (folder / "none").mkdir()
-    assert sanitize.counts(found, folder / "none") == {"tests": 3, "skipped": 1, "failed": ["a.bad", "a.late"], "reports": 0}
-    sanitize.run_tests({"a.bad": test("true")}, 1, results)
-    assert sanitize.counts(sanitize.read_results(results), folder / "none")["failed"] == ["a.late"]
+    """Tests pass, fail, are skipped or end too late; the last run of a test counts."""
+    results, reports = folder / "sanitized.jsonl", folder / "reports"
+    sanitize.run_tests({"a.good": made_test(folder, "sh", "-c", "test $SEEN = yes"),
+                        "a.bad": made_test(folder, "sh", "-c", "echo bad; exit 1"),
+                        "a.skipped": made_test(folder, "sh", "-c", "exit 77"),
+                        "a.late": made_test(folder, "sleep", "600", seconds=0.1)}, 2, results, reports)
+    found = sanitize.counts(sanitize.read_results(results).values())
+    assert found == {"tests": 3, "skipped": 1, "failed": ["a.bad", "a.late"], "reports": 0}, found
+    sanitize.run_tests({"a.bad": made_test(folder, "true")}, 1, results, reports)
+    assert sanitize.counts(sanitize.read_results(results).values())["failed"] == ["a.late"]
 
 
-def require_reports_in_files(folder):
-    """A program of two sanitizers says nothing, and its reports are counted. Afterwards it has its messages again."""
+def require_reports(folder):
+    """Reports of two sanitizers are counted, also where a test throws away what its program says; those of an earlier run and
+    hints of a sanitizer are not."""
+    results, reports = folder / "reported.jsonl", folder / "reports"
     (folder / "faults.cpp").write_text(FAULTS)
     program = folder / "faults"
     subprocess.run(["g++", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-static-libasan", "-static-libubsan",
                     folder / "faults.cpp", "-o", program], check=True)
-    options = f"include_if_exists={folder}/reports.options"
-    variables = {**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": options}
-    with sanitize.reports_in_files(folder) as reports:
-        for number, words in enumerate([[], ["overflow"]]):
-            done = subprocess.run([program, *words], env=variables, capture_output=True, text=True)
-            assert done.returncode and not done.stderr, done
-            assert sanitize.counts({}, reports)["reports"] == number + 1, number
-        (reports / "report.1").write_text("==1==WARNING: ASan is ignoring requested __asan_handle_no_return")
-        assert sanitize.counts({}, reports)["reports"] == 2
-    assert "heap-use-after-free" in subprocess.run([program], env=variables, capture_output=True, text=True).stderr
+
+    def found_by(command):
+        variables = ["ASAN_OPTIONS=detect_leaks=1", "UBSAN_OPTIONS=print_stacktrace=1"]
+        sanitize.run_tests({"a.program": made_test(folder, "sh", "-c", command, variables=variables)}, 1, results, reports)
+        return sanitize.counts(sanitize.read_results(results).values())["reports"]
+
+    assert found_by(f"{program} 2>/dev/null || true") == 1
+    assert found_by(f"{program} 2>/dev/null || {program} overflow 2>/dev/null || true") == 2
+    assert found_by("true") == 0
+    (folder / "hints").mkdir()
+    (folder / "hints/report.1").write_text("==1==WARNING: ASan is ignoring requested __asan_handle_no_return")
+    assert sanitize.count_reports(folder / "hints") == 0
 
 
 def main():
@@ -73,7 +74,7 @@ def main():
     assert sanitize.run(["sleep", "600"], 0.1) is None
     with tempfile.TemporaryDirectory() as name:
         require_results(pathlib.Path(name))
-        require_reports_in_files(pathlib.Path(name))
+        require_reports(pathlib.Path(name))
     print("scripts/sanitize runs what changed")
 
 
