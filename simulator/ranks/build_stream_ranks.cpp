@@ -7,18 +7,12 @@
 #include "base/error.h"
 #include "simulator/ranks/framework_waits.h"
 #include "simulator/ranks/kernel_delays.h"
+#include "simulator/ranks/prefetch_waits.h"
 
 namespace plimsoll {
 namespace {
 
 using Event = StreamEngine::Event;
-
-/// Reading calls is mostly waiting for memory. Asks for the waits of the call that is kAhead calls
-/// further on.
-void prefetch_later_waits(const std::vector<Call>& calls, std::size_t call) {
-  constexpr std::size_t kAhead = 12;
-  if (call + kAhead < calls.size()) __builtin_prefetch(calls[call + kAhead].waits.data());
-}
 
 /// Reads the calls that are not skipped, and which of their ports are awaited.
 void read_calls(StreamRank& rank) {
@@ -29,7 +23,7 @@ void read_calls(StreamRank& rank) {
   std::size_t next = 0;
   for (std::size_t c = 0; c < program.calls.size(); ++c) {
     if (skipped.has(c)) c = skipped.to;
-    prefetch_later_waits(program.calls, c);
+    prefetch_waits(program.calls, c + kPrefetchAhead);
     StreamRank::EngineCall& call = rank.calls[next++];
     call.routine = std::uint32_t(program.calls[c].routine.index());
     for (const Wait& wait : program.calls[c].waits) {

@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
+#include "simulator/ranks/prefetch_waits.h"
+
 namespace plimsoll {
 namespace {
-
-/// Comparing calls is mostly waiting for memory. Asks for the waits of call `ahead`. (An index
-/// before the first call wraps round to beyond the last.)
-void prefetch_waits(const std::vector<Call>& calls, std::size_t ahead) {
-  if (ahead < calls.size()) __builtin_prefetch(calls[ahead].waits.data());
-}
-constexpr std::size_t kAhead = 12;
 
 /// The distance of a whole cycle.
 struct Later {
@@ -52,9 +47,9 @@ CallCycles call_cycles(const Program& program, std::int64_t micro_batches) {
   std::size_t first = middle, last = middle;
   if (middle + later.calls == calls.size()) return {};
   while (first > 0 && later.is_repeated(program, first - 1))
-    prefetch_waits(calls, --first - kAhead);
+    prefetch_waits(calls, --first - kPrefetchAhead);
   while (last + later.calls < calls.size() && later.is_repeated(program, last)) {
-    prefetch_waits(calls, ++last + later.calls + kAhead);
+    prefetch_waits(calls, ++last + later.calls + kPrefetchAhead);
   }
   return {first, later.calls, (last + later.calls - first) / later.calls};
 }
