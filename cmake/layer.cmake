@@ -30,8 +30,8 @@ if(PLIMSOLL_SANITIZER)
 endif()
 
 # Two things spare a clean build much of its work (docs/adr/0040-a-fast-loop.md): what most sources include
-# of other projects is compiled once, and sources of one folder are compiled several at a time. Debug
-# builds and those for the thread sanitizer do without, so that each source compiles on its own.
+# of other projects is compiled once, and sources of one folder are compiled several at a time. The
+# preset debug does without, so that each source compiles on its own.
 option(PLIMSOLL_TOGETHER "Precompile common headers, and compile several sources at a time" ON)
 set(common_headers <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <map>
   <memory> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <unordered_map>
