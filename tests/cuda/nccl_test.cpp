@@ -290,6 +290,7 @@ TEST_F(Nccl, RowsWaitForTheirNumberUpToTheDeadline) {
       said = error.what();
     }
     communicator->abort("test");
+    device.free(data);
   });
   EXPECT_NE(said.find("rank 0 waited longer than the deadline of 0.2 s"), std::string::npos)
       << said;
@@ -341,6 +342,7 @@ TEST_F(Nccl, ARankThatDoesNotComeIsNamedAfterTheDeadline) {
       said = error.what();
     }
     communicator->abort("test");
+    device.free(data);
   });
   EXPECT_NE(said.find("rank 0 waited longer than the deadline of 0.2 s"), std::string::npos)
       << said;

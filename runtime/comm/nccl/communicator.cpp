@@ -52,6 +52,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(Processes& processes, std::span<const Program> programs,
                    std::chrono::milliseconds deadline, CudaQueue& queue);
   ~NcclCommunicator() override;
+  void connect(Processes& processes, std::span<const Program> programs);
 
   std::string_view name() const override { return "nccl"; }
   std::string library() const override { return nccl_version(); }
@@ -71,7 +72,7 @@ class NcclCommunicator final : public Communicator {
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - epoch_);
     return Picoseconds(std::int64_t{elapsed.count()} * 1000);
   }
-  ncclComm_t make_world(Processes& processes);
+  void make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
   void settle(ncclComm_t comm, std::string_view what) const;
   [[noreturn]] void give_up(std::string_view what) const;
@@ -116,7 +117,11 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
       queue_(queue) {
   INVARIANT(grid_.world_size() == processes.size(), "one process per rank");
   queue_.use();
-  comms_.push_back(make_world(processes));
+}
+
+/// Makes the communicators of all ranks and of the groups of `programs`, and what times them.
+void NcclCommunicator::connect(Processes& processes, std::span<const Program> programs) {
+  make_world(processes);
   for (const auto& [group, stream] : groups_of(programs)) {
     const std::vector<std::int64_t> ranks = part_of(grid_, group, rank_);
     const ncclComm_t comm = split(ranks);
@@ -165,7 +170,7 @@ NcclCommunicator::~NcclCommunicator() {
   for (cudaStream_t stream : streams_) static_cast<void>(cudaStreamDestroy(stream));
 }
 
-ncclComm_t NcclCommunicator::make_world(Processes& processes) {
+void NcclCommunicator::make_world(Processes& processes) {
   ncclUniqueId id = {};
   if (rank_ == 0) check_nccl(nccl().unique_id(&id), "make an id");
   const std::string shared = processes.broadcast(std::string(id.internal, sizeof(id)), deadline_);
@@ -176,8 +181,8 @@ ncclComm_t NcclCommunicator::make_world(Processes& processes) {
   ncclComm_t comm = nullptr;
   check_nccl(nccl().init(&comm, int(processes.size()), id, int(rank_), &config),
              "connect all ranks");
+  comms_.push_back(comm);
   settle(comm, "connect all ranks; each needs a GPU of its own");
-  return comm;
 }
 
 /// Splits the communicator of all ranks. Ranks that are in no part get null.
@@ -190,8 +195,8 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
   check_nccl(nccl().split(comms_[0], color, int(rank_), &comm, &config), "connect a group");
   settle(comms_[0], "connect a group");
   if (ranks.empty()) return nullptr;
-  settle(comm, "connect a group");
   comms_.push_back(comm);
+  settle(comm, "connect a group");
   return comm;
 }
 
@@ -423,7 +428,14 @@ std::unique_ptr<Communicator> make_nccl_communicator(Processes& processes,
                                                      RankDevice& device) {
   auto* const queue = dynamic_cast<CudaQueue*>(&device);
   INVARIANT(queue != nullptr, "NCCL exchanges memory of CUDA devices");
-  return std::make_unique<NcclCommunicator>(processes, programs, deadline, *queue);
+  auto communicator = std::make_unique<NcclCommunicator>(processes, programs, deadline, *queue);
+  try {
+    communicator->connect(processes, programs);
+  } catch (const std::exception& error) {  // what was made by then would wait for the other ranks
+    communicator->abort(error.what());
+    throw;
+  }
+  return communicator;
 }
 
 }  // namespace plimsoll
