@@ -187,6 +187,9 @@ def main():
         depends = {package: names_in(fields_of(deb)["Depends"]) for package, deb in debs.items()}
         print({package: fields_of(deb)["Depends"] for package, deb in debs.items()})
         assert "plimsoll" in depends["plimsoll-runtime"] and "libc6" in depends["plimsoll"]
+        if "ASAN_OPTIONS" in os.environ or "TSAN_OPTIONS" in os.environ:
+            print("skipped: a sanitizer reads its options and a process's threads in /proc, which a bare system lacks")
+            return SKIP
         if os.geteuid() != 0:
             print("skipped: only root can install into a bare system")
             return SKIP
