@@ -105,7 +105,9 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently, and
   // devices of several kinds, of which the bound takes the fastest. What communications that share
   // links lose to each other no bound counts. The mean of few draws says little.
-  if (checked >= 4'000) EXPECT_LT(pipeline_gpu.mean(), 0.12);
+  if (checked >= 4'000) {
+    EXPECT_LT(pipeline_gpu.mean(), 0.12);
+  }
   show("bottleneck", bottleneck);
   show("pipeline, GPUs", pipeline_gpu);
   show("pipeline, CPU cores", pipeline_cpu);
