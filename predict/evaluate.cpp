@@ -10,6 +10,7 @@
 #include "base/shortened.h"
 #include "graph/step_flops.h"
 #include "graph/text.h"
+#include "passes/strategy/step_rules.h"
 #include "simulator/costs/layer_factors.h"
 #include "simulator/memory/allocation_replay.h"
 
@@ -98,6 +99,13 @@ void replay_allocators(const Target& target, const Strategy& strategy, Footprint
     stage.allocated = use.allocated;
     stage.reserved = use.reserved;
   }
+}
+
+/// Refuses to simulate more ranks than fit in memory.
+void check_unfolded(const Target& target, const Strategy& strategy) {
+  const std::int64_t ranks = target.devices / strategy.pp;
+  if (const Verdict verdict = step_is_bounded(target.job, strategy, ranks); !verdict)
+    throw InfeasibleError(fmt::format("every rank is to be simulated; {}", verdict.reason()));
 }
 
 /// Returns what the costs of ops leave open of the step time, relative.
@@ -231,6 +239,7 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
 }
 
 Evaluation evaluate(const Target& target, const Strategy& strategy, Folding folding) {
+  if (folding == Folding::unfolded) check_unfolded(target, strategy);
   const Footprint footprint = lay_out(target, strategy, Proof::order);
   try {
     const Detail detail = shows_calls(target.devices) ? Detail::calls : Detail::ops;

@@ -61,7 +61,8 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
                    Folding folding = Folding::folded, Detail detail = Detail::ops);
 
 /// Lays out a legal strategy with all proofs, then predicts it. Throws as predict() does. Where a
-/// step that takes too long does not fit either, the error says so.
+/// step that takes too long does not fit either, the error says so. Throws InfeasibleError, too,
+/// where all ranks of an unfolded step have more than kMostLayerPasses together.
 Evaluation evaluate(const Target& target, const Strategy& strategy,
                     Folding folding = Folding::folded);
 

@@ -11,6 +11,7 @@
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
 #include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/step_rules.h"
 #include "passes/strategy/strategy_table.h"
 
 namespace plimsoll {
@@ -478,6 +479,8 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
+  const std::int64_t programs = rank_classes(strategy) / strategy.pp;
+  if (Verdict verdict = step_is_bounded(job, strategy, programs); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;

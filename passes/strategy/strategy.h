@@ -206,7 +206,8 @@ void drop_recompute(Strategy& strategy);
 /// - Published send lifetimes are only in plain 1F1B with at least pp micro-batches.
 /// - Sharding stages are 1 to 3 exactly when sharding_degree is above 1. Choices about gathers are
 /// for stage 3 only.
-/// - The global batch is divisible by micro_batch x dp x sharding_degree.
+/// - The global batch is divisible by micro_batch x dp x sharding_degree, and the step has at most
+/// kMostLayerPasses (passes/strategy/step_rules.h).
 /// - fp8 needs a 16-bit job whose layers' sizes are multiples of 16.
 /// - gradient_type computed needs a 16-bit job whose gradients are reduced once per step.
 /// - recompute_modules names modules that the job has, none of them twice.

@@ -175,6 +175,20 @@ TEST(Evaluate, UnfoldedPredictsTheSame) {
   EXPECT_EQ(unfolded.timeline.memory.size(), 2u);
 }
 
+TEST(Evaluate, TooManyRanksAreNotSimulatedUnfolded) {
+  // 8 micro-batches of 4 layers, embedding and head, on each of 32768 ranks.
+  const std::int64_t ranks = 1 << 15;
+  Target target = nano_target(ranks);
+  target.job.global_batch = 8 * ranks;
+  try {
+    evaluate(target, parse_strategy("dp=32768,micro_batch=1"), Folding::unfolded);
+    ADD_FAILURE() << "every rank is simulated";
+  } catch (const InfeasibleError& error) {
+    EXPECT_NE(std::string(error.what()).find("1572864 passes, at most 1048576"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Evaluate, EndlessStepsAreRefusedWithTheBytesWhereTheyDoNotFit) {
   Cluster cluster = small_cluster();
   cluster.device.peak_fp32 = FlopsPerSecond(100);  // 81 days

@@ -112,6 +112,17 @@ def infeasible_jobs(cases):
                   "what would fit:", "per device")
 
 
+def steps_too_long(cases):
+    """They are refused before they are lowered, by each command that lowers."""
+    long = cases.job("long", nano_job(layers=1, global_batch=2**24))
+    passes = ("16777216 micro-batches x 3 layers", "50331648 passes", "at most 1048576")
+    for command in ("simulate", "--cluster", cases.cluster, "--devices", 1), ("passes",):
+        cases.says(f"{command[0]} of a step too long", INFEASIBLE, *passes,
+                   command=(command[0], long, "micro_batch=1", *command[1:]))
+    cases.refuses("a plan with a step too long", long, INFEASIBLE, *passes, devices=1,
+                  arguments=("--fix", "micro_batch=1"))
+
+
 def unfit_strategy(cases):
     """Predicted all the same; then the single changes with which it fits."""
     cases.count += 1
@@ -458,6 +469,7 @@ def main():
         presets(cases)
         bad_jobs(cases)
         infeasible_jobs(cases)
+        steps_too_long(cases)
         unfit_strategy(cases)
         bad_command_lines(cases)
         other_commands(cases)
