@@ -5,18 +5,18 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <system_error>
 #include <utility>
 
-#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace plimsoll {
@@ -31,6 +31,11 @@ std::string reason(int error) { return std::generic_category().message(error); }
 [[noreturn]] void cannot_write(const std::filesystem::path& path, const char* step, int error) {
   throw EnvironmentError(
       fmt::format("cannot write {}: {}: {}", path.string(), step, reason(error)));
+}
+
+[[noreturn]] void not_regular(const std::filesystem::path& path) {
+  throw EnvironmentError(
+      fmt::format("cannot write {}: it exists and is not a regular file", path.string()));
 }
 
 /// Removes the temporary file unless it has become the real one.
@@ -54,13 +59,21 @@ void sync(int descriptor, const std::filesystem::path& path, const char* step) {
   if (uninterrupted([&] { return ::fsync(descriptor); }) != 0) cannot_write(path, step, errno);
 }
 
-/// Creates a file that did not exist, beside `target`, with the permissions of any new file.
+/// Returns 16 hexadecimal digits that nobody can foresee.
+std::string random_digits(const std::filesystem::path& target) {
+  std::uint64_t bits = 0;
+  if (uninterrupted([&] { return ::getrandom(&bits, sizeof(bits), 0); }) != sizeof(bits))
+    cannot_write(target, "choose a name", errno);
+  return fmt::format("{:016x}", bits);
+}
+
+/// Creates a file that did not exist, beside `target`, with the permissions of any new file. Its
+/// name is random, so that whoever may write to the folder cannot take it first.
 std::pair<std::filesystem::path, int> create_beside(const std::filesystem::path& target) {
-  static std::atomic<unsigned> counter{0};
   for (;;) {
     std::filesystem::path path = target;
-    path.replace_filename(fmt::format(".{}.{}.{}.part", target.filename().string(), ::getpid(),
-                                      counter.fetch_add(1)));
+    path.replace_filename(
+        fmt::format(".{}.{}.part", target.filename().string(), random_digits(target)));
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) return {std::move(path), descriptor};
     if (errno != EEXIST && errno != EINTR) cannot_write(target, "create", errno);
@@ -77,10 +90,7 @@ std::filesystem::path resolved_target(const std::filesystem::path& path) {
     if (error) cannot_write(path, "follow link", error.value());
   }
   struct stat status = {};
-  if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw EnvironmentError(
-        fmt::format("cannot write {}: it exists and is not a regular file", path.string()));
-  }
+  if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) not_regular(path);
   if (target.filename().empty()) {
     throw EnvironmentError(fmt::format("cannot write {}: it names no file", path.string()));
   }
@@ -142,6 +152,21 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() < 0) cannot_write(path, "open folder", errno);
   sync(directory.get(), path, "fsync folder");
+}
+
+Descriptor open_in_place(const std::filesystem::path& path, int flags) {
+  // Without O_NONBLOCK the call would wait for a reader where `path` is a pipe.
+  constexpr int kAlways = O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  Descriptor file(uninterrupted([&] { return ::open(path.c_str(), flags | kAlways, 0666); }));
+  if (file.get() < 0 && errno == ELOOP) {
+    throw EnvironmentError(fmt::format(
+        "cannot write {}: it is a symbolic link, which is not followed", path.string()));
+  }
+  if (file.get() < 0) cannot_write(path, "open", errno);
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) cannot_write(path, "stat", errno);
+  if (!S_ISREG(status.st_mode)) not_regular(path);
+  return file;
 }
 
 void check_writable(const std::filesystem::path& path) {

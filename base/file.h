@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 
 namespace plimsoll {
@@ -21,6 +22,11 @@ int write_all(int descriptor, std::string_view bytes);
 /// Writes to a temporary file in the same folder, syncs it, renames it over `path` and syncs the
 /// folder. Readers see the old bytes or the new ones, never a part. Throws EnvironmentError.
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
+
+/// Opens a file that is written in place, such as a lock or a journal, and creates it where it is
+/// missing. `flags` say whether it is read, too. Throws EnvironmentError where it cannot be opened,
+/// is a symbolic link, which someone else may have made, or is no regular file.
+Descriptor open_in_place(const std::filesystem::path& path, int flags);
 
 /// Throws EnvironmentError where write_file_atomically would fail before its first byte: the folder
 /// is missing, the right is missing, or `path` is a folder. It is called before hours of work. It

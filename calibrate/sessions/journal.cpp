@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -31,7 +30,28 @@ JournalEntry entry_from(const Json& json, const std::string& file) {
   return entry;
 }
 
-std::string line_of(const JournalEntry& entry) {
+/// Takes one line after the first. Throws InputError where it does not belong in a journal.
+void take(std::string_view line, const std::string& file, std::vector<JournalEntry>& finished) {
+  const Json json = parse_json(line, file);
+  if (!json.is_object() || !json.contains("discarded")) {
+    finished.push_back(entry_from(json, file));
+    return;
+  }
+  JsonObject object(json, file);
+  const std::vector<std::string> tests = object.texts("discarded");
+  object.finish();
+  std::erase_if(finished, [&](const JournalEntry& entry) {
+    return std::find(tests.begin(), tests.end(), entry.test) != tests.end();
+  });
+}
+
+}  // namespace
+
+std::string journal_begin(const std::string& settings) {
+  return Json{{"journal", kVersion}, {"settings", settings}}.dump() + "\n";
+}
+
+std::string journal_line(const JournalEntry& entry) {
   const Json measured = parse_json(calibration_text(entry.measured), "a calibration");
   return Json{{"test", entry.test},
               {"unsteady", entry.unsteady},
@@ -41,40 +61,12 @@ std::string line_of(const JournalEntry& entry) {
          "\n";
 }
 
-}  // namespace
-
-std::filesystem::path journal_of(const std::filesystem::path& calibration) {
-  return calibration.string() + ".journal";
-}
-
-Journal::Journal(std::filesystem::path path, const std::string& settings, bool resume)
-    : path_(std::move(path)) {
-  file_.descriptor = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  const int file = file_.descriptor;
-  // Ranks of a run whose launcher was killed may still be at work.
-  if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw EnvironmentError(fmt::format("another calibration is writing {}", path_.string()));
-  }
-  const std::size_t keep = file >= 0 && resume ? read(settings) : 0;
-  if (file < 0 || ftruncate(file, off_t(keep)) != 0 || lseek(file, 0, SEEK_END) < 0) {
-    throw EnvironmentError(
-        fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
-  }
-  if (keep == 0) append(Json{{"journal", kVersion}, {"settings", settings}}.dump() + "\n");
-}
-
-Journal::File::~File() {
-  if (descriptor >= 0) close(descriptor);
-}
-
-/// Returns the bytes of the file up to the end of its last whole line, or 0 where no run can
-/// continue from it.
-std::size_t Journal::read(const std::string& settings) {
-  const std::string text = read_file(path_);
-  const std::string file = path_.string();
+JournalText parse_journal(std::string_view text, const std::string& settings,
+                          const std::string& file) {
+  JournalText read;
   std::size_t at = 0;
   for (std::size_t end = 0; (end = text.find('\n', at)) != text.npos; at = end + 1) {
-    const std::string_view line = std::string_view(text).substr(at, end - at);
+    const std::string_view line = text.substr(at, end - at);
     if (at == 0) {
       const Json json = parse_json(line, file);
       JsonObject header(json, file);
@@ -89,40 +81,44 @@ std::size_t Journal::read(const std::string& settings) {
       continue;
     }
     try {
-      take(line);
+      take(line, file, read.finished);
     } catch (const InputError&) {
-      ++passed_over_;
+      ++read.passed_over;
     }
   }
-  if (at < text.size()) ++passed_over_;
-  return at;
+  if (at < text.size()) ++read.passed_over;
+  read.bytes = at;
+  return read;
 }
 
-/// Reads one line after the first. Throws InputError where it does not belong in a journal.
-void Journal::take(std::string_view line) {
-  const std::string file = path_.string();
-  const Json json = parse_json(line, file);
-  if (!json.is_object() || !json.contains("discarded")) {
-    finished_.push_back(entry_from(json, file));
-    return;
+std::filesystem::path journal_of(const std::filesystem::path& calibration) {
+  return calibration.string() + ".journal";
+}
+
+Journal::Journal(std::filesystem::path path, const std::string& settings, bool resume)
+    : path_(std::move(path)) {
+  file_ = open_in_place(path_, O_WRONLY);
+  // Ranks of a run whose launcher was killed may still be at work.
+  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw EnvironmentError(fmt::format("another calibration is writing {}", path_.string()));
   }
-  JsonObject object(json, file);
-  const std::vector<std::string> tests = object.texts("discarded");
-  object.finish();
-  std::erase_if(finished_, [&](const JournalEntry& entry) {
-    return std::find(tests.begin(), tests.end(), entry.test) != tests.end();
-  });
+  if (resume) read_ = parse_journal(read_file(path_), settings, path_.string());
+  if (ftruncate(file_.get(), off_t(read_.bytes)) != 0 || lseek(file_.get(), 0, SEEK_END) < 0) {
+    throw EnvironmentError(
+        fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  }
+  if (read_.bytes == 0) append(journal_begin(settings));
 }
 
-void Journal::add(const JournalEntry& entry) { append(line_of(entry)); }
+void Journal::add(const JournalEntry& entry) { append(journal_line(entry)); }
 
 void Journal::discard(std::span<const std::string> tests) {
   append(Json{{"discarded", std::vector<std::string>(tests.begin(), tests.end())}}.dump() + "\n");
 }
 
 void Journal::append(const std::string& line) {
-  int error = write_all(file_.descriptor, line);
-  if (error == 0 && uninterrupted([&] { return fdatasync(file_.descriptor); }) != 0) error = errno;
+  int error = write_all(file_.get(), line);
+  if (error == 0 && uninterrupted([&] { return fdatasync(file_.get()); }) != 0) error = errno;
   if (error == 0) return;
   throw EnvironmentError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(error)));
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "runtime/checkpoint/layout.h"
 
 namespace plimsoll {
@@ -106,6 +108,10 @@ void sync_path(const fs::path& path) {
   if (uninterrupted([&] { return ::fsync(file.get()); }) != 0) cannot("sync", path);
 }
 
+void make_folder(const fs::path& path) {
+  if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) != 0) cannot("make", path);
+}
+
 fs::path unfinished_checkpoint(const fs::path& folder, std::int64_t step) {
   return named(folder, kHiddenStep, step, kUnfinished);
 }
@@ -115,9 +121,7 @@ CheckpointFolder::CheckpointFolder(fs::path path, std::int64_t keep)
   carry_out("make", path_,
             [](const fs::path& at, std::error_code& error) { fs::create_directories(at, error); });
   const fs::path lock = path_ / ".lock";
-  lock_ = Descriptor(
-      uninterrupted([&] { return ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
-  if (lock_.get() < 0) cannot("open", lock);
+  lock_ = open_in_place(lock, O_RDWR);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       throw EnvironmentError(
@@ -159,8 +163,7 @@ fs::path CheckpointFolder::unfinished(std::int64_t step) const {
 void CheckpointFolder::begin(std::int64_t step) const {
   const fs::path folder = unfinished(step);
   remove_folder(folder);
-  carry_out("make", folder,
-            [](const fs::path& at, std::error_code& error) { fs::create_directory(at, error); });
+  make_folder(folder);
 }
 
 void CheckpointFolder::finish(std::int64_t step) const {

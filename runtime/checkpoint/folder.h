@@ -17,6 +17,10 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 /// Writes what was written to a file or folder to its storage. Throws EnvironmentError.
 void sync_path(const std::filesystem::path& path);
 
+/// Makes a folder that is not there yet. Throws EnvironmentError where there is anything of that
+/// name, such as a link to a folder elsewhere.
+void make_folder(const std::filesystem::path& path);
+
 /// A CheckpointFolder is where one run saves.
 class CheckpointFolder {
  public:

@@ -1,13 +1,19 @@
 // Files: bounded reads, and writes that are whole or not there.
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <set>
 
 #include "base/error.h"
 
@@ -110,6 +116,47 @@ TEST_F(File, CheckWritableRefusesWhatWritingWould) {
   EXPECT_THROW(check_writable(folder_), EnvironmentError);
   EXPECT_THROW(check_writable(folder_ / "nowhere" / "a.json"), EnvironmentError);
   EXPECT_THROW(check_writable(folder_ / "old.json" / "a.json"), EnvironmentError);
+}
+
+TEST_F(File, TemporaryNameIsRandom) {
+  const auto path = folder_ / "a.json";
+  const int watch = inotify_init1(IN_NONBLOCK);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(inotify_add_watch(watch, folder_.c_str(), IN_CREATE), 0);
+  for (int i = 0; i < 8; ++i) write_file_atomically(path, "x");
+  alignas(inotify_event) std::array<char, 1 << 14> events;
+  const ssize_t bytes = read(watch, events.data(), events.size());
+  close(watch);
+  std::set<std::string> names;
+  for (ssize_t at = 0; at < bytes;) {
+    const auto* const event = reinterpret_cast<const inotify_event*>(events.data() + at);
+    names.insert(event->name);
+    at += ssize_t(sizeof(inotify_event) + event->len);
+  }
+  EXPECT_EQ(names.size(), 8u);
+  const std::regex form("\\.a\\.json\\.[0-9a-f]{16}\\.part");
+  for (const std::string& name : names) EXPECT_TRUE(std::regex_match(name, form)) << name;
+}
+
+TEST_F(File, OpensInPlaceOnlyRegularFiles) {
+  const auto path = folder_ / "a.lock", link = folder_ / "link.lock", pipe = folder_ / "pipe.lock";
+  EXPECT_GE(open_in_place(path, O_RDWR).get(), 0);
+  write_file_atomically(path, "kept");
+  EXPECT_GE(open_in_place(path, O_WRONLY).get(), 0);
+  EXPECT_EQ(read_file(path), "kept");
+  std::filesystem::create_symlink("new.lock", link);
+  try {
+    open_in_place(link, O_WRONLY);
+    ADD_FAILURE() << "a link is followed";
+  } catch (const EnvironmentError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "cannot write " + link.string() + ": it is a symbolic link, which is not followed");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new.lock"));
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(open_in_place(pipe, O_WRONLY), EnvironmentError);  // it must not wait for a reader
+  EXPECT_THROW(open_in_place(pipe, O_RDWR), EnvironmentError);
+  EXPECT_THROW(open_in_place(folder_, O_RDWR), EnvironmentError);
 }
 
 TEST_F(File, SameFileLooksThroughNamesAndLinks) {

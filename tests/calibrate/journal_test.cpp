@@ -2,6 +2,8 @@
 #include "calibrate/sessions/journal.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -81,6 +83,23 @@ TEST_F(JournalTest, CutAtAnyByteItKeepsTheWholeLines) {
   }
 }
 
+TEST_F(JournalTest, ALinkIsRefusedAndItsTargetIsKept) {
+  const std::filesystem::path target = folder_ / "kept";
+  write_file_atomically(target, "kept");
+  std::filesystem::create_symlink(target, path_);
+  for (const bool resume : {false, true}) {
+    try {
+      const Journal journal(path_, "settings", resume);
+      ADD_FAILURE() << "a link is followed";
+    } catch (const EnvironmentError& error) {
+      EXPECT_NE(std::string(error.what()).find(path_.string() + ": it is a symbolic link"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(read_file(target), "kept");
+}
+
 TEST_F(JournalTest, LinesOfGarbageArePassedOver) {
   write(2);
   std::string text = read_file(path_);
@@ -154,7 +173,15 @@ TEST_F(JournalTest, OneWritesAtATime) {
 }
 
 TEST_F(JournalTest, AFullDiskIsSaid) {
-  EXPECT_THROW(Journal("/dev/full", "settings", false), EnvironmentError);
+  signal(SIGXFSZ, SIG_IGN);  // writes beyond the limit then fail with EFBIG, as a full disk would
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 4;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(Journal(path_, "settings", false), EnvironmentError);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THROW(Journal("/dev/full", "settings", false), EnvironmentError);  // no regular file
 }
 
 }  // namespace
