@@ -31,23 +31,27 @@ void refuse_unknown(CLI::App& app) {
 
 }  // namespace
 
-bool parse(CLI::App& app, int argc, char** argv) {
+std::optional<std::string> parse_words(CLI::App& app, int argc, char** argv) {
   refuse_empty_values(argc, argv);
   allow_unknown(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    print_result(help_text(app));
-    return false;
+    return help_text(app);
   } catch (const CLI::CallForVersion& version) {
-    print_result(std::string(version.what()) + "\n");
-    return false;
+    return std::string(version.what()) + "\n";
   } catch (const CLI::ParseError& error) {
     refuse_unknown(app);  // a misspelt flag is the likelier cause of a missing one
     throw UsageError(error.what());
   }
   refuse_unknown(app);
-  return true;
+  return std::nullopt;
+}
+
+bool parse(CLI::App& app, int argc, char** argv) {
+  const std::optional<std::string> asked = parse_words(app, argc, argv);
+  if (asked) print_result(*asked);
+  return !asked;
 }
 
 }  // namespace plimsoll

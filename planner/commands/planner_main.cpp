@@ -1,8 +1,7 @@
-// The `planner` executable: its command line.
-#include <fmt/format.h>
-
+// The `planner` executable: it runs the command that its command line names.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,41 +9,14 @@
 #include "base/command_line.h"
 #include "command_line/completion.h"
 #include "command_line/help.h"
-#include "command_line/option_types.h"
 #include "command_line/parse.h"
-#include "plan/plan.h"
 #include "planner/cli/type_values.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/planner_app.h"
 #include "planner/terminal/exec_beside.h"
 
 namespace plimsoll {
 namespace {
-
-void add_commands(CLI::App& app, Action& action) {
-  // These two are other executables, started before this command line is parsed.
-  app.add_subcommand("calibrate", "measure what this machine computes and sends per second");
-  add_plan(app, action);
-  add_sweep(app, action);
-  add_explain(app, action);
-  app.add_subcommand("run", "train by a plan and measure");
-  add_compare(app, action);
-  add_report(app, action);
-  add_simulate(app, action);
-  add_space(app, action);
-  add_validate(app, action);
-  add_fit(app, action);
-  add_passes(app, action);
-  add_check(app, action);
-  add_export(app, action);
-  add_import(app, action);
-  add_describe(app, action);
-  add_init(app, action);
-  add_doctor(app, action);
-  add_schema(app, action);
-  add_completion(app, action);
-  add_man(app, action);
-  name_types(app);
-}
 
 constexpr std::string_view kComplete = "complete";  // a word for scripts, not for people
 
@@ -74,12 +46,9 @@ ExitCode dispatch(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
   if (argc > 1 && std::string(argv[1]) == "run") exec_beside("planner-run", arguments);
 
-  CLI::App app("Plimsoll: how heavily a training cluster can be loaded, and how fast it will run.",
-               "planner");
-  app.set_version_flag("--version", fmt::format("planner {}", kProductVersion));
-  app.require_subcommand(1);
   Action action;
-  add_commands(app, action);
+  const std::unique_ptr<CLI::App> owner = planner_app(action);
+  CLI::App& app = *owner;
   if (argc > 1 && argv[1] == kComplete) return print_next_words(app, arguments);
   if (argc < 2) {
     print_note(help_text(app));

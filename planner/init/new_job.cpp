@@ -107,7 +107,7 @@ std::string new_job_text(const Answers& answers) {
   }
   if (answers.contains("heads") && !answers.contains("kv-heads")) json["kv_heads"] = json["heads"];
   json["precision"] = answer(answers, "precision");
-  return job_text(parse_job(json.dump(), "planner init"));
+  return job_text(parse_job(json_text(json), "planner init"));
 }
 
 }  // namespace plimsoll

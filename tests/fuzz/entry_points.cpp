@@ -8,7 +8,10 @@
 
 #include "base/command_line.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/units.h"
+#include "calibrate/sessions/journal.h"
 #include "fitting/collective_measurement.h"
 #include "fitting/op_measurement.h"
 #include "graph/text.h"
@@ -22,12 +25,16 @@
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
 #include "plan/check.h"
+#include "plan/checkpoint.h"
+#include "plan/json_layout.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "planner/explain/why_not.h"
 #include "published/goals.h"
 #include "published/published_run.h"
 #include "published/row_rules.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "tests/fuzz/command_words.h"
 
 namespace plimsoll {
 namespace {
@@ -110,6 +117,56 @@ void read_of_units(std::string_view text) {
   if (!taken) throw InputError(kFile, "", "no quantity");
 }
 
+void read_of_command_line(std::string_view text) {
+  try {
+    read_command_line(text);
+  } catch (const UsageError& error) {
+    throw UsageError(without_controls(error.what()));  // run_program() prints it so
+  }
+}
+
+/// Returns a record with the digest of its other keys. Where the stated one is wrong, the record is
+/// refused whatever else it says.
+std::string with_digest(std::string_view text) {
+  Json json = parse_json(text, kFile);
+  if (!json.is_object() || !json.contains("digest")) return std::string(text);
+  json.erase("digest");
+  json.erase("$schema");
+  json["digest"] = digest(line_text(json));
+  return line_text(json);
+}
+void read_of_checkpoint(std::string_view text) {
+  read_and_write(with_digest(text), parse_checkpoint, checkpoint_text);
+}
+
+/// A text that begins with { is a header alone. Its length comes before it, and behind it come as
+/// many bytes of values as the examples have.
+void read_of_safetensors(std::string_view text) {
+  constexpr std::size_t kLength = 8, kValues = 40;
+  std::string file(text);
+  if (text.starts_with('{')) {
+    std::string length(kLength, '\0');
+    for (std::size_t i = 0; i < kLength; ++i) length[i] = char(text.size() >> (8 * i) & 0xff);
+    file = length + file + std::string(kValues, 'v');
+  }
+  const auto bytes = std::int64_t(file.size());
+  const std::int64_t start = safetensors_start(file.substr(0, kLength), bytes, kFile);
+  parse_safetensors(file.substr(0, std::size_t(start)), bytes, kFile);
+}
+
+void read_of_journal(std::string_view text) {
+  const std::string settings = "settings";
+  const auto read = [&](std::string_view journal, const std::string& file) {
+    return parse_journal(journal, settings, file);
+  };
+  const auto write = [&](const JournalText& journal) {
+    std::string written = journal_begin(settings);
+    for (const JournalEntry& entry : journal.finished) written += journal_line(entry);
+    return written;
+  };
+  read_and_write(text, read, write);
+}
+
 }  // namespace
 
 std::span<const EntryPoint> entry_points() {
@@ -138,6 +195,10 @@ std::span<const EntryPoint> entry_points() {
        {"tests/fuzz/examples/import", "tests/imports/gpt3-175b.sh",
         "tests/imports/data/deepseek-v3.json"}},
       {"units", read_of_units, {"tests/fuzz/examples/units"}},
+      {"command_line", read_of_command_line, {"tests/fuzz/examples/command_line"}},
+      {"checkpoint", read_of_checkpoint, {"tests/fuzz/examples/checkpoint"}},
+      {"safetensors", read_of_safetensors, {"tests/fuzz/examples/safetensors"}},
+      {"journal", read_of_journal, {"tests/fuzz/examples/journal"}},
   };
   return all;
 }

@@ -1,9 +1,11 @@
 // Mutations of JSON trees and of bytes.
 #include "tests/fuzz/mutation.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 namespace plimsoll {
@@ -197,18 +199,39 @@ std::string as_other_editors_write(std::string text, Random& random) {
   return text;
 }
 
+/// Returns JSON that was changed as a tree so often, or nothing where the text is no JSON.
+std::optional<std::string> changed_as_tree(std::string_view text, std::size_t changes,
+                                           Random& random) {
+  Tree tree = Tree::parse(text, nullptr, false);
+  if (tree.is_discarded()) return std::nullopt;
+  for (std::size_t i = 0; i < changes; ++i) change_tree(tree, random);
+  const int indent = int(below(random, 2)) - 1;  // on one line, or on a line for each value
+  return tree.dump(indent, ' ', false, Tree::error_handler_t::ignore);
+}
+
+/// Changes one line as a tree, as a journal has a tree on each. Returns nothing where the drawn
+/// line is no JSON.
+std::optional<std::string> changed_line(std::string_view text, std::size_t changes,
+                                        Random& random) {
+  const std::size_t at = below(random, text.size() + 1);
+  const std::size_t before = at == 0 ? text.npos : text.rfind('\n', at - 1);
+  const std::size_t begin = before == text.npos ? 0 : before + 1;
+  const std::size_t end = std::min(text.find('\n', begin), text.size());
+  auto line = changed_as_tree(text.substr(begin, end - begin), changes, random);
+  if (!line) return std::nullopt;
+  std::erase(*line, '\n');
+  return std::string(text.substr(0, begin)) + *line + std::string(text.substr(end));
+}
+
 }  // namespace
 
 std::string mutated(std::string_view text, std::mt19937_64& random) {
   const std::size_t changes = 1 + below(random, 3);
   if (below(random, 4) != 0) {
-    Tree tree = Tree::parse(text, nullptr, false);
-    if (!tree.is_discarded()) {
-      for (std::size_t i = 0; i < changes; ++i) change_tree(tree, random);
-      const int indent = int(below(random, 2)) - 1;  // on one line, or on a line for each value
-      return as_other_editors_write(tree.dump(indent, ' ', false, Tree::error_handler_t::ignore),
-                                    random);
-    }
+    if (auto tree = changed_as_tree(text, changes, random))
+      return as_other_editors_write(std::move(*tree), random);
+    if (auto line = changed_line(text, changes, random))
+      return as_other_editors_write(std::move(*line), random);
   }
   std::string changed(text);
   for (std::size_t i = 0; i < changes; ++i) change_bytes(changed, random);
