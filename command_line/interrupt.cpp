@@ -27,5 +27,7 @@ InterruptNotice::InterruptNotice() {
 }
 InterruptNotice::~InterruptNotice() { let_signals_end_the_program(); }
 int InterruptNotice::signal() { return noted; }
+std::string_view InterruptNotice::name() { return noted == SIGINT ? "SIGINT" : "SIGTERM"; }
+ExitCode InterruptNotice::code() { return ExitCode(128 + (noted == SIGINT ? SIGINT : SIGTERM)); }
 
 }  // namespace plimsoll

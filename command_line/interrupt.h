@@ -1,6 +1,10 @@
-// Interrupt: lets Ctrl-C or SIGTERM end a search as a time limit does, with the best plan so far,
-// and a training behind its running step.
+// Interrupt: lets Ctrl-C or SIGTERM end a search as a time limit does, with the best plan so far, a
+// training behind its running step, and a calibration behind its running test.
 #pragma once
+
+#include <string_view>
+
+#include "base/error.h"
 
 namespace plimsoll {
 
@@ -15,6 +19,10 @@ class InterruptNotice {
   bool asked() const { return signal() != 0; }
   /// Returns the signal that came, or 0.
   static int signal();
+  /// Returns "SIGINT" or "SIGTERM". Where the signal came to another process, SIGTERM is named.
+  static std::string_view name();
+  /// Returns the code with which shells end where that signal does: 130 or 143.
+  static ExitCode code();
 };
 
 }  // namespace plimsoll

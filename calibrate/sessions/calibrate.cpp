@@ -214,9 +214,11 @@ class Session {
   Seconds elapsed() const {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
   }
+  /// Ends a point. One that was measured is in the journal by then.
   void progress(std::string_view what) {
     ++done_;
     if (request_.progress) request_.progress(std::string(what), done_, total_);
+    if (request_.stop && request_.stop()) throw CalibrationStopped();
   }
 
   const CalibrationRequest& request_;

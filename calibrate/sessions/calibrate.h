@@ -1,6 +1,7 @@
 // A calibration measures this machine through a backend and the local communicator.
 #pragma once
 
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -39,6 +40,15 @@ struct CalibrationRequest {
   /// Called after each point with the measured test, the number of points done, and their total
   /// over both passes.
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
+  /// Asked between tests, on each process. Once it returns true on any of them, all throw
+  /// CalibrationStopped.
+  std::function<bool()> stop;
+};
+
+/// The calibration has ended before its time, as `stop` asked. The journal has all finished tests.
+class CalibrationStopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "the calibration was stopped"; }
 };
 
 struct MachineCalibration {

@@ -17,6 +17,7 @@
 #include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
 #include "command_line/answer_shell.h"
+#include "command_line/interrupt.h"
 #include "command_line/parse.h"
 #include "runtime/command/launch.h"
 
@@ -119,7 +120,19 @@ MachineCalibration measure(const CalibrationRequest& request, Processes* process
   return calibrate_processes(request, *processes, &device);
 }
 
-void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) {
+/// Says on process 0 that a signal has ended the calibration, and what was written.
+ExitCode stopped(const Arguments& arguments, const CalibrationRequest& request, bool reports) {
+  if (!reports) return InterruptNotice::code();
+  const std::string kept =
+      arguments.output.empty()
+          ? "nothing was written; with -o the finished tests are kept"
+          : fmt::format("{} is not written; {} has the finished tests, and --resume goes on",
+                        arguments.output, request.journal.string());
+  print_note(fmt::format("stopped by {}; {}\n", InterruptNotice::name(), kept));
+  return InterruptNotice::code();
+}
+
+ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) {
   const bool reports = processes == nullptr || processes->index() == 0;
   if (arguments.backend != "cpu" && (facts == nullptr || arguments.backend != "cuda")) {
     throw UsageError(fmt::format("--backend {}: {} can be calibrated", arguments.backend,
@@ -154,8 +167,16 @@ void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) 
       print_note(fmt::format("calibrating {}/{} {}\n", done, of, what));
     }
   };
-  const MachineCalibration machine = measure(request, processes, facts);
-  if (!reports) return;
+  const InterruptNotice interrupt;
+  request.stop = [] { return InterruptNotice::signal() != 0; };
+  MachineCalibration machine;
+  try {
+    machine = measure(request, processes, facts);
+  } catch (const CalibrationStopped&) {
+    if (terminal && reports) fmt::print(stderr, "\n");  // behind the line of the progress
+    return stopped(arguments, request, reports);
+  }
+  if (!reports) return ExitCode::ok;
   const std::string text = calibration_text(machine.calibration);
   if (!arguments.output.empty()) {
     write_file_atomically(arguments.output, text);
@@ -169,6 +190,7 @@ void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) 
   }
   print_note(fmt::format("measured on {}\n", machine.calibration.date));
   print_result(arguments.json ? text : calibration_summary(machine));
+  return ExitCode::ok;
 }
 
 void add_options(CLI::App& app, Arguments& arguments) {
@@ -230,8 +252,7 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfD
     launch(arguments.launcher, arguments.devices, "planner-calibrate-mpi",
            without_launcher(argc, argv));
   }
-  run(arguments, processes, facts);
-  return ExitCode::ok;
+  return run(arguments, processes, facts);
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 // planner-calibrate-mpi: planner-calibrate of a cluster, one MPI process per rank, started by
 // mpirun or srun.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -18,6 +19,7 @@
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
+  constexpr std::chrono::minutes kDeadline{1};  // as that of planner-run
   FactsOfDevice facts = nullptr;
 #ifdef PLIMSOLL_CUDA
   facts = cuda_device_facts;
@@ -27,7 +29,7 @@ int main(int argc, char** argv) {
 #ifdef PLIMSOLL_CUDA
     add_cuda_backend();
 #endif
-    world = std::make_unique<MpiWorld>(argc, argv);
+    world = std::make_unique<MpiWorld>(argc, argv, kDeadline);
 #ifdef PLIMSOLL_NCCL
     world->set_device_communicator(make_nccl_communicator);
 #endif

@@ -64,9 +64,11 @@ class DeviceSession {
   Seconds elapsed() const {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
   }
+  /// Ends a point. One that was measured is in the journal by then.
   void progress(std::string_view what) {
     ++done_;
     if (request_.progress) request_.progress(std::string(what), done_, std::max(done_, total_));
+    if (request_.stop && request_.stop()) throw CalibrationStopped();
   }
 
   /// False: there is no kernel for it.

@@ -168,6 +168,7 @@ class ProcessSession {
 
   /// Returns on all processes the word of process 0 about the next test.
   std::string agreed(TestOrder& order) {
+    if (request_.stop && processes_.any(request_.stop(), kDeadline)) throw CalibrationStopped();
     std::string word;
     if (is_first_process()) {
       const auto next = order.next(elapsed());

@@ -1,0 +1,113 @@
+"""Ctrl-C and SIGTERM end a run without checkpoints and a calibration in order: each says how far it came and what is kept."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from programs import BIN, CLUSTER, OK, SOURCE, nano_job, planner, write_json
+
+TEXT = SOURCE / "data" / "training-text.txt"
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                   OMPI_MCA_rmaps_base_oversubscribe="1")
+ENDLESS = "1000000"  # steps
+PATIENCE = 600  # seconds for what has to end well
+MPI = shutil.which("mpirun") and (BIN / "planner-run-mpi").exists()
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, env=ENVIRONMENT, check=False)
+
+
+def interrupted(number, begun, *command, one_of_two=False):
+    """Starts a command, sends it a signal once `begun` holds for what it has said, and returns all that it says. With `one_of_two` it is
+    run as two processes of mpirun, and only the second gets the signal: launchers treat signals of their own in different ways."""
+    command = [str(word) for word in command]
+    with tempfile.TemporaryDirectory() as name:
+        said, second = pathlib.Path(name) / "said", pathlib.Path(name) / "second"
+        if one_of_two:
+            script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && echo $$ > {second}; exec "$@"'
+            command = ["mpirun", "-n", "2", "sh", "-c", script, "sh", *command]
+        with open(said, "w", encoding="utf-8") as file:
+            running = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        end = time.monotonic() + PATIENCE
+        while not begun(said.read_text()):
+            assert running.poll() is None and time.monotonic() < end, (command, running.returncode, said.read_text())
+            time.sleep(0.02)
+        os.kill(int(second.read_text()) if one_of_two else running.pid, number)
+        assert running.wait(PATIENCE) == 128 + number, (command, running.returncode, said.read_text())
+        return said.read_text()
+
+
+def make_plan(folder, name, *fixed):
+    job = write_json(folder / "job.json", {**nano_job(global_batch=8), "layers": 2, "hidden": 16, "heads": 2, "kv_heads": 2,
+                                           "ffn_hidden": 16})
+    path = folder / f"{name}.json"
+    done = planner("plan", job, "--cluster", write_json(folder / "cluster.json", CLUSTER), "--devices", 2, "-o", path,
+                   *[word for choice in fixed for word in ("--fix", choice)])
+    assert done.returncode == OK, done.stderr
+    return path
+
+
+def says_where_it_stopped(said, name, output):
+    found = re.search(rf"^stopped by {name} behind step (\d+) of {ENDLESS}; the training was not saved, since there is no --checkpoint; "
+                      rf"{output} is not written, ", said, re.M)
+    assert found, said
+    assert found[1] == re.findall(r"^step (\d+)/", said, re.M)[-1], said
+    assert not output.exists()
+
+
+def runs(folder, plan):
+    output = folder / "measured.json"
+    command = (plan, "--data", TEXT, "--steps", ENDLESS, "-o", output)
+    def begun(said):
+        return "\nstep 3/" in said
+    for number in (signal.SIGINT, signal.SIGTERM):
+        says_where_it_stopped(interrupted(number, begun, BIN / "planner-run", *command), number.name, output)
+    if MPI:
+        said = interrupted(signal.SIGTERM, begun, BIN / "planner-run-mpi", *command, one_of_two=True)
+        says_where_it_stopped(said, "SIGTERM", output)
+
+
+def calibrations(folder):
+    """A calibration that is stopped leaves a whole journal, and the next one takes over its tests."""
+    output = folder / "calibration.json"
+    journal = pathlib.Path(f"{output}.journal")
+    def begun(_):
+        return journal.exists() and journal.read_bytes().count(b"\n") > 3
+    for launcher in ((), ("mpirun", "-n", 2)) if MPI else ((),):
+        program = BIN / ("planner-calibrate-mpi" if launcher else "planner-calibrate")
+        said = interrupted(signal.SIGTERM, begun, program, "--budget", "5m", "-o", output, one_of_two=bool(launcher))
+        assert f"stopped by SIGTERM; {output} is not written; {journal} has the finished tests, and --resume goes on\n" in said, said
+        assert not output.exists()
+        text = journal.read_bytes()
+        assert text.endswith(b"\n"), text[-100:]
+        tests = {line["test"] for line in map(json.loads, text.splitlines()) if "test" in line}
+        done = run(*launcher, program, "--budget", 0.001, "--resume", "-o", output)
+        assert done.returncode == OK, done.stderr
+        taken = re.search(r"^(\d+) tests were taken from an earlier run$", done.stdout, re.M)
+        # Tests that a slower reference discarded are measured again.
+        assert taken and 0 < int(taken[1]) <= len(tests), (done.stdout, len(tests))
+        assert output.exists() and not journal.exists()
+        output.unlink()
+    said = interrupted(signal.SIGINT, lambda said: "calibrating" in said, BIN / "planner-calibrate")
+    assert "stopped by SIGINT; nothing was written; with -o the finished tests are kept\n" in said, said
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        runs(folder, make_plan(folder, "plan", "dp=2"))
+        calibrations(folder)
+    print("ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
