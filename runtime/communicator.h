@@ -99,6 +99,9 @@ class RankFailure : public std::runtime_error {
 /// that only long waits pay it. Where ranks outnumber cores, they sleep at once.
 inline constexpr std::chrono::microseconds kPollsBeforeSleep{1000};
 
+/// A message about a deadline that has passed says of so many ranks what each did last.
+inline constexpr std::size_t kMostDescribed = 16;
+
 /// Returns the number of cores that this process may use.
 std::int64_t available_cores();
 

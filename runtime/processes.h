@@ -35,8 +35,16 @@ class Processes {
                                                           RankDevice* device) = 0;
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
   virtual void barrier(std::chrono::milliseconds deadline) = 0;
-  /// Returns on all processes whether any passed true. Throws EnvironmentError after `deadline`.
-  virtual bool any(bool own, std::chrono::milliseconds deadline) = 0;
+  /// Asks whether any process passes true, and does not wait. end_any() has to follow before the
+  /// next question.
+  virtual void begin_any(bool own) = 0;
+  /// Returns on all processes whether any passed true to begin_any(). Throws EnvironmentError after
+  /// `deadline`.
+  virtual bool end_any(std::chrono::milliseconds deadline) = 0;
+  bool any(bool own, std::chrono::milliseconds deadline) {
+    begin_any(own);
+    return end_any(deadline);
+  }
   /// Returns the bytes that each process passed, by rank, on process 0, and nothing elsewhere.
   /// Throws EnvironmentError after `deadline`.
   virtual std::vector<std::string> gather(const std::string& bytes,

@@ -21,6 +21,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The status of a rank, for messages when something stops.
+struct LastPost {
+  std::int64_t posts = 0;  ///< so far; the others are of the last one
+  std::int64_t step = 0;
+  const char* routine = "";
+  Request request;
+  bool waits = false;  ///< for any of its posts
+};
+
 /// The state that the ranks share. One lock guards the bookkeeping; data moves outside it.
 struct SharedState {
   SharedState(const Grid& ranks, std::chrono::milliseconds longest_wait, Clock::time_point start)
@@ -29,6 +38,7 @@ struct SharedState {
         epoch(start),
         core_each(ranks.world_size() <= available_cores()),
         woken(std::size_t(ranks.world_size())),
+        last(woken.size()),
         shared_posts(woken.size() * woken.size(), 0) {}
 
   const Grid grid;
@@ -38,6 +48,7 @@ struct SharedState {
 
   std::mutex lock;
   std::vector<std::condition_variable> woken;                ///< by rank
+  std::vector<LastPost> last;                                ///< by rank
   std::condition_variable idle;                              ///< nobody moves data
   std::map<std::vector<std::int64_t>, Channel> collectives;  ///< by members
   /// Channels of transfers by sender, receiver and whether data goes to an earlier stage. Two
@@ -137,6 +148,7 @@ class LocalCommunicator final : public Communicator {
   Rendezvous* rendezvous_of(Ticket ticket);
   Ticket add_pending(Rendezvous& rendezvous, std::size_t member, Picoseconds posted);
   std::string late(const Rendezvous& rendezvous, std::size_t member) const;
+  std::string last_posts() const;
 
   void fail(std::unique_lock<std::mutex>& guard, const std::string& reason);
   /// After a failure: returns when no thread can touch this rank's memory any more.
@@ -202,6 +214,9 @@ Communicator::Ticket LocalCommunicator::post(Membership& membership, const Reque
   mine.data = data;
   mine.step = label.step;
   mine.routine = label.routine;
+  LastPost& last = shared_->last[std::size_t(rank_)];
+  mine.post = ++last.posts;
+  last = {mine.post, label.step, label.routine, request, false};
   join(guard, rendezvous, membership.member);
   mine.posted = true;
   if (++rendezvous.posted == channel.members.size()) channel.close_first();
@@ -337,6 +352,8 @@ CommunicationTimes LocalCommunicator::wait(Ticket ticket) {
   const auto over = [&] {
     return rendezvous->done.load(std::memory_order_acquire) || shared_->failed;
   };
+  bool& waits = shared_->last[std::size_t(rank_)].waits;
+  waits = true;
   const bool in_time = shared_->woken[std::size_t(rank_)].wait_until(guard, until, over);
   if (!rendezvous->done.load(std::memory_order_acquire)) {
     if (in_time) throw_if_failed(guard);
@@ -344,6 +361,7 @@ CommunicationTimes LocalCommunicator::wait(Ticket ticket) {
     fail(guard, message);
     throw EnvironmentError(message);
   }
+  waits = false;
   const CommunicationTimes times{pending_[index].posted, rendezvous->begin, rendezvous->end};
   if (--rendezvous->to_wait == 0) rendezvous->channel->recycle(*rendezvous);
   pending_[index].rendezvous = nullptr;
@@ -366,8 +384,24 @@ std::string LocalCommunicator::late(const Rendezvous& rendezvous, std::size_t me
                               : "its data is still being moved";
   const double seconds = std::chrono::duration<double>(shared_->deadline).count();
   return fmt::format(
-      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}", rank_,
-      seconds, mine.step + 1, mine.routine, to_text(mine.request), why);
+      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}, its post {}: "
+      "{} ({})",
+      rank_, seconds, mine.step + 1, mine.routine, to_text(mine.request), mine.post, why,
+      last_posts());
+}
+
+// Called under the lock.
+std::string LocalCommunicator::last_posts() const {
+  std::string all;
+  for (std::size_t rank = 0; rank < std::min(shared_->last.size(), kMostDescribed); ++rank) {
+    const LastPost& last = shared_->last[rank];
+    all += fmt::format("{}rank {}: ", all.empty() ? "" : "; ", rank);
+    all += last.posts == 0 ? "has posted nothing"
+                           : fmt::format("{}, step {}, post {}: {} in routine {}",
+                                         last.waits ? "waits" : "computes", last.step + 1,
+                                         last.posts, to_text(last.request), last.routine);
+  }
+  return all;
 }
 
 void LocalCommunicator::fail(std::unique_lock<std::mutex>& guard, const std::string& reason) {

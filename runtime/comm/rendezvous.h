@@ -44,6 +44,7 @@ struct Rendezvous {
     MemberData data;  ///< for transfers only `whole` is set
     std::int64_t step = 0;
     const char* routine = "";
+    std::int64_t post = 0;  ///< number of this post among all of the rank, from 1
     /// By member of this channel: the number of collectives that this rank posted with that member
     /// before. Members compare them to detect that they posted in different orders.
     std::vector<std::uint64_t> shared_before;

@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -254,20 +253,22 @@ std::string step_line(const Job& job, std::int64_t step, std::int64_t steps, dou
       std::isnan(held_out) ? "" : fmt::format("  held-out loss {:.4f}", held_out));
 }
 
-/// Says on process 0 that a signal has ended the run. Returns the code with which shells end where
-/// a signal does.
+/// Says on process 0 that a signal has ended the run, and what was written. Returns the code with
+/// which shells end where a signal does.
 ExitCode stopped(const Arguments& arguments, std::int64_t step, bool reports) {
-  const int caught = InterruptNotice::signal(), signal = caught == 0 ? SIGTERM : caught;
   if (reports) {
-    print_note(fmt::format(
-        "stopped by {} behind step {} of {}; --resume {} goes on{}\n",
-        signal == SIGINT ? "SIGINT" : "SIGTERM", step, arguments.steps, arguments.checkpoint,
-        arguments.output.empty() ? ""
-                                 : fmt::format("; {} is not written, since the last step was not "
-                                               "traced",
-                                               arguments.output)));
+    const std::string kept = arguments.checkpoint.empty()
+                                 ? "the training was not saved, since there is no --checkpoint"
+                                 : fmt::format("--resume {} goes on", arguments.checkpoint);
+    print_note(fmt::format("stopped by {} behind step {} of {}; {}{}\n", InterruptNotice::name(),
+                           step, arguments.steps, kept,
+                           arguments.output.empty()
+                               ? ""
+                               : fmt::format("; {} is not written, since the last step was not "
+                                             "traced",
+                                             arguments.output)));
   }
-  return ExitCode(128 + signal);
+  return InterruptNotice::code();
 }
 
 ExitCode run(const Arguments& arguments, Processes* processes) {
@@ -313,12 +314,9 @@ ExitCode run(const Arguments& arguments, Processes* processes) {
   // A run that goes on may have few steps left; then nothing is timed.
   const bool measures = options.steps >= kLeastSteps;
   options.warm_up_steps = measures ? kWarmUpSteps : options.steps;
-  std::optional<InterruptNotice> signal;
-  if (!arguments.checkpoint.empty()) {
-    options.save = save_options(arguments, plan, text);
-    options.stop = [] { return InterruptNotice::signal() != 0; };
-    signal.emplace();
-  }
+  if (!arguments.checkpoint.empty()) options.save = save_options(arguments, plan, text);
+  const InterruptNotice interrupt;
+  options.stop = [] { return InterruptNotice::signal() != 0; };
   Seconds sum;
   options.progress = [&](std::int64_t step, double loss, Seconds time, double held_out) {
     sum += time;
@@ -435,21 +433,21 @@ void add_options(CLI::App& app, Arguments& arguments) {
 
 }  // namespace
 
-ExitCode run_command(int argc, char** argv, Processes* processes) {
+ExitCode run_command(int argc, char** argv, const StartProcesses& start) {
   Arguments arguments;
   CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
   add_options(app, arguments);
   if (answer_shell(app, argc, argv)) return ExitCode::ok;
   if (!parse(app, argc, argv)) return ExitCode::ok;
-  if (arguments.launcher != "local" && processes == nullptr) {
+  if (arguments.launcher != "local" && !start) {
     launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
            without_launcher(argc, argv));
   }
-  return run(arguments, processes);
+  return run(arguments, start ? &start(deadline_of(arguments.deadline)) : nullptr);
 }
 
-int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes) {
-  const auto body = [&] { return run_command(argc, argv, processes); };
+int run_program_and_exit(const char* name, int argc, char** argv, const StartProcesses& start) {
+  const auto body = [&] { return run_command(argc, argv, start); };
   const int code = run_program(name, std::cref(body));
   if (code == int(ExitCode::ok)) return code;
   std::fflush(nullptr);

@@ -2,17 +2,24 @@
 // rank.
 #pragma once
 
+#include <chrono>
+#include <functional>
+
 #include "base/error.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
 
-/// Parses the arguments, trains and reports. With `processes`, which may be null, only process 0
+/// Meets the other processes of the job, which may take ten times `deadline`. The result outlives
+/// the command.
+using StartProcesses = std::function<Processes&(std::chrono::milliseconds deadline)>;
+
+/// Parses the arguments, trains and reports. With `start`, which may be empty, only process 0
 /// reports. Throws the exceptions of base/error.h.
-ExitCode run_command(int argc, char** argv, Processes* processes);
+ExitCode run_command(int argc, char** argv, const StartProcesses& start);
 
 /// Is main() of the programs. It does as run_program(), but after a failure it leaves without
 /// unwinding, since a rank may still run on its thread.
-int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes);
+int run_program_and_exit(const char* name, int argc, char** argv, const StartProcesses& start);
 
 }  // namespace plimsoll

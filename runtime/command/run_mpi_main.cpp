@@ -1,12 +1,11 @@
 // planner-run-mpi: planner-run with one MPI process per rank, started by mpirun or srun.
-#include <cstdlib>
-#include <functional>
+#include <chrono>
 #include <memory>
 
-#include "base/command_line.h"
 #include "runtime/comm/mpi/world.h"
 #include "runtime/command/run_command.h"
 #ifdef PLIMSOLL_CUDA
+#include "base/command_line.h"
 #include "runtime/cuda/backend.h"
 #endif
 #ifdef PLIMSOLL_NCCL
@@ -15,18 +14,20 @@
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
-  std::unique_ptr<MpiWorld> world;
-  const auto start = [&] {
 #ifdef PLIMSOLL_CUDA
+  const int code = run_program("planner-run-mpi", [] {
     add_cuda_backend();
+    return ExitCode::ok;
+  });
+  if (code != int(ExitCode::ok)) return code;
 #endif
-    world = std::make_unique<MpiWorld>(argc, argv);
+  std::unique_ptr<MpiWorld> world;
+  const auto start = [&](std::chrono::milliseconds deadline) -> Processes& {
+    world = std::make_unique<MpiWorld>(argc, argv, deadline);
 #ifdef PLIMSOLL_NCCL
     world->set_device_communicator(make_nccl_communicator);
 #endif
-    return ExitCode::ok;
+    return *world;
   };
-  const int code = run_program("planner-run-mpi", std::cref(start));
-  if (code != int(ExitCode::ok)) std::_Exit(code);
-  return run_program_and_exit("planner-run-mpi", argc, argv, world.get());
+  return run_program_and_exit("planner-run-mpi", argc, argv, start);
 }

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/command/last_step.h"
 #include "runtime/command/measured_experts.h"
 #include "runtime/command/rank_record.h"
 #include "runtime/communicator.h"
@@ -51,6 +52,7 @@ struct Run {
 
   std::vector<Heartbeat> heartbeats;  ///< by local rank
   std::unique_ptr<Saver> saver;       ///< null: nothing is saved
+  std::optional<LastStep> last_step;
 
   std::mutex lock;
   std::condition_variable changed;
@@ -124,7 +126,7 @@ float held_out_loss(const Run& run, Executor& executor, std::int64_t steps) {
 /// Saves a checkpoint where one is due behind a step, and returns whether that step is the last.
 bool end_step(Run& run, std::int64_t local, const Executor& executor, std::int64_t steps) {
   const TrainOptions& options = run.options;
-  if (!run.saver) return steps == options.steps;
+  if (!run.saver) return run.last_step->ends(local, steps);
   Heartbeat& beat = run.heartbeats[std::size_t(local)];
   beat.between_steps = true;
   const bool stops = run.saver->meeting().any(local, options.stop && options.stop());
@@ -277,6 +279,8 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     }
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
+  run->last_step.emplace(options.steps, std::int64_t(run->records.size()), options.stop, processes,
+                         options.deadline);
   if (options.save) {
     run->saver = std::make_unique<Saver>(programs, *options.save, run->records[0].rank,
                                          std::int64_t(run->records.size()), run->steps_before(),

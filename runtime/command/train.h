@@ -45,8 +45,8 @@ struct TrainOptions {
   std::optional<HeldOut> held_out;  ///< of backends in host memory
   /// Saves checkpoints, the last one where the run ends.
   std::optional<SaveOptions> save;
-  /// Asked on every rank behind each step, where checkpoints are saved. Once it returns true on any
-  /// of them, that step is the last.
+  /// Asked on ranks behind each step. Once it returns true on any of them, all ranks end behind the
+  /// same step: behind this one where checkpoints are saved, else as soon as LastStep can tell.
   std::function<bool()> stop;
   /// Called on the calling thread, in order of the steps, once all ranks have finished a step.
   /// `held_out` is NaN behind steps without that loss.

@@ -13,6 +13,7 @@
 #include "runtime/comm/mpi/world.h"
 #include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {
@@ -86,7 +87,7 @@ ExitCode run(MpiWorld& world, std::uint64_t first, std::int64_t count) {
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
-  MpiWorld world(argc, argv);
+  MpiWorld world(argc, argv, kPatient);
   const int code = run_program("mpi.draws", [&] {
     if (argc != 3) throw UsageError("FIRST and COUNT are required");
     return run(world, std::strtoull(argv[1], nullptr, 10), std::strtoll(argv[2], nullptr, 10));

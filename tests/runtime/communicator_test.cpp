@@ -391,7 +391,9 @@ TEST(LocalCommunicator, DeadlineNamesRankCollectiveStepAndRoutine) {
     EXPECT_STREQ(
         error.what(),
         "rank 0 waited longer than the deadline of 0.03 s in step 8, routine layer "
-        "forward, for all_reduce of 12 f32 elements over group mp: rank 1 has not posted it");
+        "forward, for all_reduce of 12 f32 elements over group mp, its post 1: rank 1 has not "
+        "posted it (rank 0: waits, step 8, post 1: all_reduce of 12 f32 elements over group mp in "
+        "routine layer forward; rank 1: has posted nothing)");
   }
   // The rank that comes too late learns why.
   EXPECT_THROW(all_reduce(*handles[1], values), RankFailure);

@@ -53,8 +53,9 @@ class ThreadProcess final : public Processes {
     return job_->make(*this, programs, deadline, device);
   }
   void barrier(std::chrono::milliseconds deadline) override { exchange({}, deadline); }
-  bool any(bool own, std::chrono::milliseconds deadline) override {
-    const std::vector<std::string> all = exchange(own ? "1" : "", deadline);
+  void begin_any(bool own) override { asks_ = own ? "1" : ""; }
+  bool end_any(std::chrono::milliseconds deadline) override {
+    const std::vector<std::string> all = exchange(asks_, deadline);
     return std::any_of(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
   }
   std::vector<std::string> gather(const std::string& bytes,
@@ -97,6 +98,7 @@ class ThreadProcess final : public Processes {
 
   std::shared_ptr<Job> job_;
   std::int64_t index_;
+  std::string asks_;
   std::uint64_t rounds_ = 0, parts_ = 0;
 };
 

@@ -182,6 +182,22 @@ def refusals(folder, failures):
                             f"{done.stderr}")
 
 
+def unready(folder, failures):
+    """A process whose text never comes, so that it never gets to its first step: the others end the run and say who it was."""
+    path = plan(folder, 2, "mp=2")
+    never = folder / "never.txt"
+    os.mkfifo(never)
+    first, second = (("-n", 1, programs.BIN / "planner-run-mpi", path, "--data", text, "--deadline", 2) for text in (TEXT, never))
+    done = run("mpirun", *first, ":", *second, timeout=120)
+    if done.returncode != programs.ENVIRONMENT or "rank 1 still computes" not in done.stderr:
+        failures.append(f"a rank that is not ready: exit {done.returncode}\n{done.stderr}")
+    try:
+        os.close(os.open(never, os.O_WRONLY | os.O_NONBLOCK))
+        failures.append("a process still waits for its text")
+    except OSError:
+        pass  # nobody reads
+
+
 def failing(failures):
     """A process that is killed, stopped or late: the run ends or goes on, and says who it was."""
     done = run(programs.SOURCE / "scripts/rank-failures", "--ranks", 3, "--rank", 1, "--deadline", 15, "--bin", programs.BIN,
@@ -202,6 +218,7 @@ def main():
         calibration(folder, failures)
         resumed(folder, failures)
         refusals(folder, failures)
+        unready(folder, failures)
         failing(failures)
     print("\n".join(failures) or "ok")
     return 1 if failures else 0

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -26,7 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kFailureTag = 1;
 constexpr int kForwardTag = 2, kBackwardTag = 3;
-constexpr std::chrono::milliseconds kSignOfLife{100};
 constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
 
 /// Every group and stream that some Program communicates over, in one order on all processes.
@@ -91,7 +91,7 @@ class MpiCommunicator final : public Communicator {
   void look_after();
   void is_waiting(bool waits) {
     waiting_ = waits;
-    board_.waits(waits);
+    world_.board().waits(waits);
   }
   [[noreturn]] void give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op);
 
@@ -112,7 +112,6 @@ class MpiCommunicator final : public Communicator {
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
 
   bool waiting_ = false;  ///< the rank looks after its ops itself
-  RankStatusBoard board_;
   bool stopping_ = false;
   std::condition_variable launched_;
   std::thread progress_;
@@ -124,8 +123,7 @@ MpiCommunicator::MpiCommunicator(MpiWorld& world, std::span<const Program> progr
       grid_(programs[0].grid),
       deadline_(deadline),
       core_each_(std::count(world.hosts().begin(), world.hosts().end(),
-                            world.hosts()[std::size_t(world.index())]) <= available_cores()),
-      board_(world.comm()) {
+                            world.hosts()[std::size_t(world.index())]) <= available_cores()) {
   INVARIANT(grid_.world_size() == world.size(), "one process per rank");
   const std::lock_guard guard(world_.lock());
   check_mpi(MPI_Comm_dup(world.comm(), &transfers_), "copy a communicator");
@@ -144,14 +142,15 @@ MpiCommunicator::~MpiCommunicator() {
   }
   launched_.notify_all();
   progress_.join();
-  if (failure_) return;  // the process leaves without finalising
+  // Where something failed, others may not come, and the process leaves without finalising.
+  if (failure_ || std::uncaught_exceptions() > 0) return;
+  const CallWatch::Call call(world_.watch(), "free a communicator");
   const std::lock_guard guard(world_.lock());
   MPI_Cancel(&notice_request_);
   MPI_Wait(&notice_request_, MPI_STATUS_IGNORE);
   for (const auto& group : groups_) {
     if (group->comm != MPI_COMM_NULL) MPI_Comm_free(&group->comm);
   }
-  board_.release();
   MPI_Comm_free(&transfers_);
   MPI_Comm_free(&failures_);
 }
@@ -242,7 +241,7 @@ Communicator::Ticket MpiCommunicator::launch(PostedOp& op, const CommunicationLa
   free_.pop_back();
   op.label = label;
   op.posted = now();
-  board_.posts(to_text(op.request.kind), label);
+  op.post = world_.board().posts(to_text(op.request.kind), label);
   ++op.generation;
   const PostedOp* before = op_of(label.after);
   if (before != nullptr && before->state != PostedOpState::done) {
@@ -324,9 +323,8 @@ void MpiCommunicator::fail(const std::string& reason) {
 void MpiCommunicator::look_after() {
   std::unique_lock guard(world_.lock());
   while (!stopping_) {
-    board_.lives();
     if (failure_ || (moving_.empty() && queued_.empty())) {
-      launched_.wait_for(guard, kSignOfLife);
+      launched_.wait(guard);
       continue;
     }
     try {
@@ -380,12 +378,13 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
 }
 
 void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op) {
-  const std::string who = board_.describe(deadline_);
+  const std::string who = world_.board().describe(deadline_);
   is_waiting(false);
   const std::string message = fmt::format(
-      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}",
+      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}, its "
+      "post {}: {}",
       world_.index(), std::chrono::duration<double>(deadline_).count(), op.label.step + 1,
-      op.label.routine, to_text(op.request), who);
+      op.label.routine, to_text(op.request), op.post, who);
   fail(message);
   guard.unlock();
   throw EnvironmentError(message);

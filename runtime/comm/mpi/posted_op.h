@@ -45,6 +45,7 @@ struct PostedOp {
   Request request;
   MemberData data;
   CommunicationLabel label;
+  std::int64_t post = 0;          ///< number of this post among all of the rank, from 1
   MpiGroup* group = nullptr;      ///< for collectives
   MPI_Comm pair = MPI_COMM_NULL;  ///< for transfers: the communicator of all ranks
   int peer = 0, tag = 0;          ///< for transfers

@@ -13,8 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostDescribed = 16;  // ranks in a message
-
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
@@ -55,12 +53,19 @@ void RankStatusBoard::release() {
   MPI_Comm_free(&host_);
 }
 
-void RankStatusBoard::posts(std::string_view what, const CommunicationLabel& label) {
+std::int64_t RankStatusBoard::posts(std::string_view what, const CommunicationLabel& label) {
   own_->step.store(label.step, std::memory_order_relaxed);
-  own_->posts.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t before = own_->posts.fetch_add(1, std::memory_order_relaxed);
   const auto end = fmt::format_to_n(own_->last.data(), own_->last.size() - 1, "{} in routine {}",
                                     what, label.routine);
   *end.out = '\0';
+  return before + 1;
+}
+
+void RankStatusBoard::waits_to(std::string_view what) {
+  own_->posts.fetch_add(1, std::memory_order_relaxed);
+  *fmt::format_to_n(own_->last.data(), own_->last.size() - 1, "{}", what).out = '\0';
+  waits(true);
 }
 
 void RankStatusBoard::lives() { own_->alive.store(now(), std::memory_order_relaxed); }

@@ -20,10 +20,10 @@ namespace plimsoll {
 /// it changes.
 struct RankStatus {
   std::atomic<std::int64_t> step = 0;
-  std::atomic<std::int64_t> posts = 0;  ///< communications that it posted so far
+  std::atomic<std::int64_t> posts = 0;  ///< communications and waits of all ranks so far
   std::atomic<std::int64_t> alive = 0;  ///< nanoseconds of the host's steady clock
-  std::atomic<bool> waits = false;      ///< for a communication
-  std::array<char, 96> last = {};       ///< the communication that it posted last; ends with a 0
+  std::atomic<bool> waits = false;      ///< for others
+  std::array<char, 96> last = {};       ///< the last of these posts; ends with a 0
 };
 
 /// The board of the ranks of one host. Making and freeing it takes all processes of `comm`.
@@ -36,13 +36,16 @@ class RankStatusBoard {
   /// Frees the shared memory. Not to be called where a rank failed, since others may not come.
   void release();
 
-  void posts(std::string_view what, const CommunicationLabel& label);
+  /// Returns the number of this post, from 1.
+  std::int64_t posts(std::string_view what, const CommunicationLabel& label);
   void waits(bool waits) { own_->waits.store(waits, std::memory_order_relaxed); }
+  /// This rank waits for all others to do `what`, until waits(false).
+  void waits_to(std::string_view what);
   /// To be called at least twice in a deadline while this process runs.
   void lives();
 
-  /// Says which ranks of this host have not lived for half of the deadline, else which compute, and
-  /// then what each rank did last.
+  /// Says which ranks of this host have not lived for half of the deadline, else which wait for
+  /// nobody, and then what each rank did last.
   std::string describe(std::chrono::milliseconds deadline) const;
 
  private:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <fstream>
 #include <limits>
 #include <thread>
@@ -55,16 +56,21 @@ void check_mpi(int code, const char* what) {
   throw EnvironmentError(fmt::format("MPI cannot {}: {}", what, text.data()));
 }
 
-MpiWorld::MpiWorld(int& argc, char**& argv) : lock_(std::make_shared<std::mutex>()) {
+MpiWorld::MpiWorld(int& argc, char**& argv, std::chrono::milliseconds deadline)
+    : lock_(std::make_shared<std::mutex>()), watch_(std::make_shared<CallWatch>(deadline)) {
+  const CallWatch::Call call(*watch_, "start MPI");
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "start");
   if (provided < MPI_THREAD_SERIALIZED) {
     throw EnvironmentError("this MPI does not let the threads of a process take turns");
   }
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &index_), "number the processes");
+  watch_->set_rank(index_);
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "copy the communicator of all processes");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
-  check_mpi(MPI_Comm_rank(comm_, &index_), "number the processes");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
+  board_ = std::make_shared<RankStatusBoard>(comm_);
+  watch_->set_board(board_.get());
   find_hosts();
   agree_on_epoch();
 }
@@ -77,6 +83,8 @@ MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
       hosts_(whole.hosts_),
       kernels_(whole.kernels_),
       lock_(whole.lock_),
+      watch_(whole.watch_),
+      board_(whole.board_),
       whole_(false) {
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
@@ -85,16 +93,20 @@ MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
 }
 
 MpiWorld::~MpiWorld() {
-  {
-    const std::lock_guard guard(*lock_);
-    MPI_Comm_free(&comm_);
-  }
-  if (whole_) MPI_Finalize();
+  if (std::uncaught_exceptions() > 0) return;  // the process leaves without finalising
+  const CallWatch::Call call(*watch_, whole_ ? "finish MPI" : "free a communicator");
+  const std::lock_guard guard(*lock_);
+  MPI_Comm_free(&comm_);
+  if (!whole_) return;
+  watch_->set_board(nullptr);
+  board_->release();
+  MPI_Finalize();
 }
 
 std::unique_ptr<Processes> MpiWorld::first(std::int64_t size) {
   INVARIANT(size >= 1 && size <= size_, "some of these processes");
   MPI_Comm comm = MPI_COMM_NULL;
+  const CallWatch::Call call(*watch_, "split the processes");
   const std::lock_guard guard(*lock_);
   check_mpi(MPI_Comm_split(comm_, index_ < size ? 0 : MPI_UNDEFINED, index_, &comm),
             "split the processes");
@@ -152,19 +164,21 @@ void MpiWorld::agree_on_epoch() {
 
 void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what) {
   const Clock::time_point until = Clock::now() + deadline;
+  board_->waits_to(what);
   for (int done = 0; done == 0;) {
     {
       const std::lock_guard guard(*lock_);
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
     }
-    if (done != 0) return;
+    if (done != 0) break;
     if (Clock::now() > until) {
-      throw EnvironmentError(fmt::format("rank {} waited longer than the deadline of {} s to {}",
-                                         index_, std::chrono::duration<double>(deadline).count(),
-                                         what));
+      throw EnvironmentError(fmt::format(
+          "rank {} waited longer than the deadline of {} s to {}: {}", index_,
+          std::chrono::duration<double>(deadline).count(), what, board_->describe(deadline)));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  board_->waits(false);
 }
 
 void MpiWorld::barrier(std::chrono::milliseconds deadline) {
@@ -176,17 +190,17 @@ void MpiWorld::barrier(std::chrono::milliseconds deadline) {
   finish(request, deadline, "meet the other ranks");
 }
 
-bool MpiWorld::any(bool own, std::chrono::milliseconds deadline) {
-  const char* const what = "ask the other ranks";
-  const int mine = own ? 1 : 0;
-  int some = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const std::lock_guard guard(*lock_);
-    check_mpi(MPI_Iallreduce(&mine, &some, 1, MPI_INT, MPI_MAX, comm_, &request), what);
-  }
-  finish(request, deadline, what);
-  return some != 0;
+void MpiWorld::begin_any(bool own) {
+  INVARIANT(any_ == MPI_REQUEST_NULL, "one question at a time");
+  any_own_ = own ? 1 : 0;
+  const std::lock_guard guard(*lock_);
+  check_mpi(MPI_Iallreduce(&any_own_, &any_all_, 1, MPI_INT, MPI_MAX, comm_, &any_),
+            "ask the other ranks");
+}
+
+bool MpiWorld::end_any(std::chrono::milliseconds deadline) {
+  finish(any_, deadline, "hear whether another rank stops");
+  return any_all_ != 0;
 }
 
 std::vector<std::string> MpiWorld::gather(const std::string& bytes,
@@ -262,6 +276,7 @@ std::unique_ptr<Communicator> MpiWorld::make_communicator(std::span<const Progra
     }
     return device_communicator_(*this, programs, deadline, *device);
   }
+  const CallWatch::Call call(*watch_, "make a communicator");
   return make_mpi_communicator(*this, programs, deadline);
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/mpi/call_watch.h"
+#include "runtime/comm/mpi/rank_status.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
@@ -21,9 +23,13 @@ void check_mpi(int code, const char* what);
 /// Initialises MPI for threads that take turns (MPI_THREAD_SERIALIZED) and finds the host of each
 /// process. A process has one. Clocks of other hosts are compared by round trips, and half of the
 /// shortest is the error (Cristian 1989). Processes under one kernel share its monotonic clock.
+///
+/// Making and freeing a world or a communicator takes all processes, and MPI waits for them without
+/// a deadline. Where one does not come, CallWatch ends the others.
 class MpiWorld final : public Processes {
  public:
-  MpiWorld(int& argc, char**& argv);
+  /// `deadline` is that of CallWatch.
+  MpiWorld(int& argc, char**& argv, std::chrono::milliseconds deadline);
   /// Finalises MPI. A process that failed must leave with _Exit instead, since others may not
   /// finalise.
   ~MpiWorld() override;
@@ -40,7 +46,8 @@ class MpiWorld final : public Processes {
                                                   std::chrono::milliseconds deadline,
                                                   RankDevice* device) override;
   void barrier(std::chrono::milliseconds deadline) override;
-  bool any(bool own, std::chrono::milliseconds deadline) override;
+  void begin_any(bool own) override;
+  bool end_any(std::chrono::milliseconds deadline) override;
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 
@@ -57,13 +64,15 @@ class MpiWorld final : public Processes {
 
   MPI_Comm comm() const { return comm_; }
   std::mutex& lock() { return *lock_; }
+  RankStatusBoard& board() { return *board_; }
+  CallWatch& watch() { return *watch_; }
 
  private:
   /// Makes the world of the processes of `comm`, which are the first of `whole`.
   MpiWorld(const MpiWorld& whole, MPI_Comm comm);
   void find_hosts();
   void agree_on_epoch();
-  /// Polls until the request is complete.
+  /// Polls until the request is complete. After the deadline it says which ranks did not come.
   void finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what);
 
   DeviceCommunicator device_communicator_ = nullptr;
@@ -72,8 +81,13 @@ class MpiWorld final : public Processes {
   std::chrono::steady_clock::time_point epoch_;
   std::vector<std::string> hosts_;
   std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel under which it runs
-  std::shared_ptr<std::mutex> lock_;  ///< shared by all worlds of this process
-  bool whole_ = true;                 ///< whether it has initialised MPI
+  // Shared by all worlds of this process.
+  std::shared_ptr<std::mutex> lock_;
+  std::shared_ptr<CallWatch> watch_;
+  std::shared_ptr<RankStatusBoard> board_;
+  bool whole_ = true;  ///< whether it has initialised MPI
+  MPI_Request any_ = MPI_REQUEST_NULL;
+  int any_own_ = 0, any_all_ = 0;  ///< MPI reads and writes them until end_any()
 };
 
 }  // namespace plimsoll

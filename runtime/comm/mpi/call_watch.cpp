@@ -1,0 +1,88 @@
+// Calls of MPI that block are limited in time by a thread that MPI does not know.
+#include "runtime/comm/mpi/call_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "base/command_line.h"
+#include "base/error.h"
+#include "runtime/comm/mpi/launched.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSignOfLife{100};
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
+}
+
+}  // namespace
+
+CallWatch::CallWatch(std::chrono::milliseconds deadline) : deadline_(deadline) {
+  thread_ = std::thread([this] { look_after(); });
+}
+
+CallWatch::~CallWatch() {
+  {
+    const std::lock_guard guard(lock_);
+    stopping_ = true;
+  }
+  stops_.notify_all();
+  thread_.join();
+}
+
+void CallWatch::set_rank(std::int64_t rank) {
+  const std::lock_guard guard(lock_);
+  rank_ = rank;
+}
+
+void CallWatch::set_board(RankStatusBoard* board) {
+  const std::lock_guard guard(lock_);
+  board_ = board;
+  if (board_ != nullptr && what_ != nullptr) board_->waits_to(what_);
+}
+
+CallWatch::Call::Call(CallWatch& watch, const char* what) : watch_(watch) {
+  const std::lock_guard guard(watch_.lock_);
+  watch_.what_ = what;
+  watch_.until_ = Clock::now() + kDeadlines * watch_.deadline_;
+  if (watch_.board_ != nullptr) watch_.board_->waits_to(what);
+}
+
+CallWatch::Call::~Call() {
+  const std::lock_guard guard(watch_.lock_);
+  watch_.what_ = nullptr;
+  if (watch_.board_ != nullptr) watch_.board_->waits(false);
+}
+
+void CallWatch::look_after() {
+  std::unique_lock guard(lock_);
+  while (!stopping_) {
+    if (board_ != nullptr) board_->lives();
+    if (what_ != nullptr && Clock::now() > until_) end_process();
+    stops_.wait_for(guard, kSignOfLife);
+  }
+}
+
+// Nothing is unwound and MPI is not finalised: its calls are what blocks.
+void CallWatch::end_process() const {
+  const auto limit = kDeadlines * deadline_;
+  const std::string who = rank_ ? fmt::format("rank {}", *rank_) : name_of_process(getpid());
+  std::string others = board_ != nullptr ? board_->describe(limit) : stopped_processes();
+  if (others.empty()) others = "another process of the job has not come";
+  print_note(fmt::format("{}: {} on {} waited longer than {} s, {} times the deadline, to {}: {}\n",
+                         program_invocation_short_name, who, host_name(),
+                         std::chrono::duration<double>(limit).count(), kDeadlines, what_, others));
+  std::_Exit(int(ExitCode::environment));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+// A thread of each process watches its calls of MPI that block without a deadline, such as starting
+// MPI, and ends the process where another one keeps it waiting for too long.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "runtime/comm/mpi/rank_status.h"
+
+namespace plimsoll {
+
+/// The watch of one process. Its thread also gives the signs of life of the board, and does so for
+/// as long as the process runs.
+class CallWatch {
+ public:
+  /// Processes take different times to get ready, so a call may take so many deadlines.
+  static constexpr int kDeadlines = 10;
+
+  explicit CallWatch(std::chrono::milliseconds deadline);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  /// Until its rank is known, the process has the name that its launcher gave it.
+  void set_rank(std::int64_t rank);
+  /// Messages say what the ranks on `board` do. Null: there is no board, or no longer.
+  void set_board(RankStatusBoard* board);
+
+  /// A call that blocks, or several in a row, for as long as this object lives. Where that is
+  /// longer than the limit, the process says who waits for whom, and ends with exit code 6. One
+  /// thread makes such calls at a time.
+  class Call {
+   public:
+    /// `what` follows "waited to" in the message.
+    Call(CallWatch& watch, const char* what);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    CallWatch& watch_;
+  };
+
+ private:
+  void look_after();
+  [[noreturn]] void end_process() const;
+
+  const std::chrono::milliseconds deadline_;
+  std::mutex lock_;
+  std::condition_variable stops_;
+  bool stopping_ = false;
+  std::optional<std::int64_t> rank_;
+  RankStatusBoard* board_ = nullptr;
+  const char* what_ = nullptr;  ///< the call that blocks; null: none does
+  std::chrono::steady_clock::time_point until_;
+  std::thread thread_;
+};
+
+}  // namespace plimsoll
