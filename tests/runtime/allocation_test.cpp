@@ -17,6 +17,7 @@
 #include "runtime/executor.h"
 #include "tests/runtime/hand_built.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 
 // Sanitizers bring allocation functions of their own.
 #ifndef PLIMSOLL_SANITIZED
@@ -158,8 +159,7 @@ void run_watched(const std::vector<Program>& programs, std::int64_t steps,
   options.seed = job.seed;
   options.workspace = bundled_framework().workspace;
   options.epoch = std::chrono::steady_clock::now();
-  auto communicators =
-      make_local_communicators(grid, std::chrono::milliseconds(60'000), options.epoch);
+  auto communicators = make_local_communicators(grid, kPatient, options.epoch);
   std::barrier meeting(std::ptrdiff_t(communicators.size()));
   std::vector<std::jthread> threads;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {

@@ -14,6 +14,7 @@
 #include "tests/draws.h"
 #include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 #include "tests/runtime/saved_training.h"
 #include "tests/runtime/thread_processes.h"
 
@@ -156,7 +157,7 @@ TEST(MeetingOfProcesses, TellsWhatEachSays) {
                                      std::chrono::milliseconds,
                                      RankDevice*) { return std::unique_ptr<Communicator>(); };
   run_as_processes({"a", "b"}, unused, [&](Processes& each) {
-    const auto meeting = make_meeting(1, &each, std::chrono::seconds(60));
+    const auto meeting = make_meeting(1, &each, kPatient);
     EXPECT_TRUE(meeting->any(0, each.index() == 1));
     EXPECT_FALSE(meeting->any(0, false));
     const auto all = meeting->gather(0, std::to_string(each.index()));
@@ -239,6 +240,23 @@ TEST(LockedFolder, IsRefused) {
   } catch (const EnvironmentError& error) {
     EXPECT_NE(std::string(error.what()).find("another run"), std::string::npos);
   }
+}
+
+TEST(PlantedLink, IsNotFollowed) {
+  const ScratchFolder scratch, elsewhere;
+  std::ofstream(elsewhere.path() / "kept") << "kept";
+  fs::create_symlink(elsewhere.path() / "lock", scratch.path() / ".lock");
+  EXPECT_THROW(CheckpointFolder(scratch.path(), 2), EnvironmentError);
+  EXPECT_FALSE(fs::exists(elsewhere.path() / "lock"));
+  fs::remove(scratch.path() / ".lock");
+  const CheckpointFolder folder(scratch.path(), 2);
+  // One that was there before is removed, and one that is made meanwhile is refused.
+  fs::create_directory_symlink(elsewhere.path(), folder.unfinished(1));
+  EXPECT_THROW(make_folder(folder.unfinished(1)), EnvironmentError);
+  folder.begin(1);
+  EXPECT_FALSE(fs::is_symlink(folder.unfinished(1)));
+  EXPECT_TRUE(fs::is_directory(folder.unfinished(1)));
+  EXPECT_TRUE(fs::exists(elsewhere.path() / "kept"));
 }
 
 TEST(UntidyFolder, LosesHalvesAndKeepsWhatWasReplaced) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/cpu/backend.h"
 #include "tests/runtime/hand_built.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {
@@ -44,8 +45,7 @@ struct Outcome {
 Outcome run(const std::vector<Program>& by_rank, bool checking, int steps = 2,
             const std::function<std::unique_ptr<Backend>()>& backend = make_cpu_backend) {
   const auto options = options_of(0, checking);
-  auto handles =
-      make_local_communicators(by_rank[0].grid, std::chrono::milliseconds(60'000), options.epoch);
+  auto handles = make_local_communicators(by_rank[0].grid, kPatient, options.epoch);
   const std::size_t ranks = by_rank.size();
   Outcome outcome{std::vector<Floats>(ranks), std::vector<std::string>(ranks),
                   std::vector<Timeline>(ranks), std::vector<RankMemory>(ranks)};

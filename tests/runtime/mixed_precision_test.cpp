@@ -23,13 +23,6 @@ Job mixed_job(DType type) {
   return job;
 }
 
-TrainOptions steps_of(std::int64_t steps) {
-  TrainOptions options;
-  options.steps = steps;
-  options.warm_up_steps = 0;
-  return options;
-}
-
 std::vector<Program> programs_of(const std::string& fields, CastPlacement placement, const Job& job,
                                  Recompute recompute = Recompute::none,
                                  std::int64_t micro_batches = 4) {

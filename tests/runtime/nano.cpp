@@ -79,6 +79,13 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job) {
   return lower({job, strategy, framework});
 }
 
+TrainOptions steps_of(std::int64_t steps) {
+  TrainOptions options;
+  options.steps = steps;
+  options.warm_up_steps = 0;
+  return options;
+}
+
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options, const Job& job) {
   if (options.deadline == TrainOptions().deadline) options.deadline = kPatient;
   return train(programs, job, bundled_framework(), nano_text(), options);

@@ -26,6 +26,8 @@ const std::vector<std::byte>& nano_text();
 /// that gives `micro_batches` per step.
 Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute);
 std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = nano_job());
+/// So many steps, which are all timed.
+TrainOptions steps_of(std::int64_t steps);
 /// Where options leave the deadline as it is by default, the run has kPatient.
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());

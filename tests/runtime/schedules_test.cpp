@@ -10,13 +10,6 @@
 namespace plimsoll {
 namespace {
 
-TrainOptions steps_of(std::int64_t steps) {
-  TrainOptions options;
-  options.steps = steps;
-  options.warm_up_steps = 0;
-  return options;
-}
-
 Job job_of(std::int64_t layers, std::int64_t micro_batches) {
   Job job = nano_job();
   job.layers = layers;

@@ -10,6 +10,7 @@
 #include "passes/pipeline.h"
 #include "runtime/executor.h"
 #include "tests/runtime/nano.h"
+#include "tests/runtime/patience.h"
 
 namespace plimsoll {
 namespace {
@@ -136,7 +137,7 @@ Counted run_counted(const std::string& fields, std::int64_t micro_batches, const
   const std::vector<Program> programs = nano_programs(strategy, job);
   const Grid& grid = programs[0].grid;
   const auto epoch = std::chrono::steady_clock::now();
-  const auto inner = make_local_communicators(grid, std::chrono::milliseconds(20000), epoch);
+  const auto inner = make_local_communicators(grid, kPatient, epoch);
   std::vector<CountingCommunicator> ranks;
   for (const auto& communicator : inner) ranks.emplace_back(*communicator, grid);
   std::vector<std::thread> threads;

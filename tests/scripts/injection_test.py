@@ -326,9 +326,10 @@ def main():
         made = [path for path in pathlib.Path(name).rglob(f"*{WORD}*")] + list(shell.folder.iterdir())
         assert not made and not pathlib.Path(f"/{WORD}").exists(), made
         assert len(pages) == len(MARKUP) + len(IN_SWEEPS) and scripts >= 60, (len(pages), scripts)
-        if shutil.which(browser.PROGRAM):
+        opened = len(pages) if shutil.which(browser.PROGRAM) else 0  # only what a browser opened was tried
+        if opened:
             check_pages(pages, folder)
-    print(f"{len(PAYLOADS)} payloads: no effect in {len(pages)} pages and {scripts} exports")
+    print(f"{len(PAYLOADS)} payloads: no effect in {opened} pages and {scripts} exports")
 
 
 if __name__ == "__main__":
