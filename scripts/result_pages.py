@@ -121,7 +121,8 @@ TABLES = {
                  ("edges of code", "{edges:,}"), ("memory", "{peak} MiB"), ("open findings", "{open}")],
     },
     "reliability": {
-        "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("not as they should", "{wrong}")],
+        "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("kills", "{kills:,}"),
+                  ("not as they should", "{wrong}")],
         "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),
                    ("not as they should", "{wrong}")],
         "bytes": [("build", "{build}"), ("commands", "{list}, {commands}"), ("runs", "{runs:,}"), ("outputs", "{outputs:,}"),
@@ -194,13 +195,14 @@ def own_claims(data):
 
 
 def input_claims(data):
-    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none",
+    runs = sum(row["inputs"] for row in data["inputs"]["rows"] if row["entry"].startswith("`planner"))
+    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none", "claim_runs": f"{runs:,}",
             "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}",
             "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "none"}
 
 
 def reliability_claims(data):
-    return {"claim_kills": f"{data['kills']['rows'][-1]['runs']:,}",
+    return {"claim_faults": f"{data['kills']['rows'][-1]['runs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['kills']:,}",
             "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_refusals": f"{data['memory']['rows'][-1]['runs']:,}",
             "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
             "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
