@@ -47,9 +47,7 @@ TrainResult train_with(const Failing& failing, const std::function<void()>& what
   job.global_batch = failing.ranks;
   Strategy strategy = nano_strategy("dp=" + std::to_string(failing.ranks), 1, Recompute::none);
   strategy.micro_batch = 1;
-  TrainOptions options;
-  options.steps = 4;
-  options.warm_up_steps = 0;
+  TrainOptions options = steps_of(4);
   const auto called = std::make_shared<std::atomic<bool>>(false);
   options.backend_of_rank = [=](std::int64_t rank) {
     if (rank != failing.bad) return make_backend("cpu");

@@ -10,11 +10,8 @@ namespace {
 
 Measured trained(const Job& job, const std::string& fields, std::int64_t micro_batches,
                  Recompute recompute, std::int64_t steps) {
-  TrainOptions options;
-  options.steps = steps;
-  options.warm_up_steps = 0;
   const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
-  return train_nano(nano_programs(strategy, job), options, job).measured;
+  return train_nano(nano_programs(strategy, job), steps_of(steps), job).measured;
 }
 
 /// Norms that are not finite in both, of steps that are skipped, are equal.
