@@ -15,6 +15,8 @@
 
 namespace plimsoll {
 
+class RankStatusBoard;
+
 class Processes {
  public:
   virtual ~Processes() = default;
@@ -55,6 +57,9 @@ class Processes {
   /// Returns the first `size` of these processes as a job of their own, and null on the others.
   /// Every process calls it, and these processes must outlive the result.
   virtual std::unique_ptr<Processes> first(std::int64_t size) = 0;
+  /// Returns what the ranks of this host tell each other (runtime/comm/rank_status.h). Null: they
+  /// have no memory in common.
+  virtual RankStatusBoard* status_board() = 0;
 };
 
 }  // namespace plimsoll

@@ -94,19 +94,29 @@ CudaDevice open_device(int index) {
   return device;
 }
 
-void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what) {
+bool is_reached(cudaEvent_t event, std::string_view what) {
+  const cudaError_t result = cudaEventQuery(event);
+  if (result != cudaSuccess && result != cudaErrorNotReady) check(result, what);
+  return result == cudaSuccess;
+}
+
+void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what,
+            StreamWatch* watch) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point until = Clock::now() + deadline;
   while (true) {
     const cudaError_t result = cudaStreamQuery(stream);
-    if (result == cudaSuccess) return;
+    if (result == cudaSuccess) break;
     if (result != cudaErrorNotReady) check(result, what);
+    if (watch != nullptr) watch->waits();
     if (Clock::now() > until) {
-      throw EnvironmentError(fmt::format("{}: the GPU is not done after the deadline of {} s", what,
-                                         std::chrono::duration<double>(deadline).count()));
+      throw EnvironmentError(fmt::format("{}: the GPU is not done after the deadline of {} s{}",
+                                         what, std::chrono::duration<double>(deadline).count(),
+                                         watch == nullptr ? "" : ": " + watch->reason()));
     }
     std::this_thread::yield();
   }
+  if (watch != nullptr) watch->ends();
 }
 
 }  // namespace plimsoll

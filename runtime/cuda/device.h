@@ -78,8 +78,25 @@ std::string driver_version();
 /// not set.
 CudaDevice open_device(int index);
 
+/// Returns whether the stream on which the event was recorded has come so far. Throws
+/// EnvironmentError naming `what`.
+bool is_reached(cudaEvent_t event, std::string_view what);
+
+/// A StreamWatch knows what a rank's stream waits for: other ranks, or its own kernels.
+class StreamWatch {
+ public:
+  virtual ~StreamWatch() = default;
+  /// The host waits for the stream. Called again and again until ends().
+  virtual void waits() = 0;
+  virtual void ends() = 0;
+  /// Returns why the stream is not done.
+  virtual std::string reason() = 0;
+};
+
 /// Returns when all that was enqueued on `stream` is over. It polls and does not block, so that a
-/// kernel that never ends is reported: EnvironmentError naming `what` after `deadline`.
-void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what);
+/// kernel that never ends is reported: EnvironmentError after `deadline`, naming `what` and the
+/// reason of `watch`, which may be null.
+void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what,
+            StreamWatch* watch = nullptr);
 
 }  // namespace plimsoll

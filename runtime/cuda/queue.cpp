@@ -99,7 +99,7 @@ void CudaQueue::read(const std::byte* from, std::span<std::byte> values) {
 }
 
 void CudaQueue::finish(std::chrono::milliseconds deadline, std::string_view what) {
-  plimsoll::finish(device_.stream, deadline, what);
+  plimsoll::finish(device_.stream, deadline, what, watch_);
   if (device_.overflow->rows > 0) throw EnvironmentError(to_text(*device_.overflow));
 }
 

@@ -24,6 +24,9 @@ class CudaQueue final : public RankDevice {
 
   void use() const;
   const CudaDevice& device() const { return device_; }
+  /// Every wait of the host for this stream asks `watch`, which is null where no other rank can
+  /// hold the stream up.
+  void set_watch(StreamWatch* watch) { watch_ = watch; }
   void set_workspace(std::span<std::byte> workspace) { device_.workspace = workspace; }
 
   std::byte* allocate(Bytes size) override;
@@ -55,6 +58,7 @@ class CudaQueue final : public RankDevice {
   void move_rows(OpKind kind, DType dtype, std::span<const MemberData> members);
 
   CudaDevice device_;
+  StreamWatch* watch_ = nullptr;
   bool reaches_others_ = true;  ///< whether it can read the memory of all GPUs of the host
   DeviceMemory position_;
   std::int64_t step_ = -1;  ///< the step in position_

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/comm/rank_status.h"
 
 namespace plimsoll {
 namespace {
@@ -19,11 +21,12 @@ using Clock = std::chrono::steady_clock;
 /// A Job is what the threads of one job share.
 struct Job {
   Job(std::vector<std::string> names, const MakeCommunicator& maker, Clock::time_point start)
-      : hosts(std::move(names)), make(maker), epoch(start) {}
+      : hosts(std::move(names)), make(maker), epoch(start), statuses(hosts.size()) {}
 
   std::vector<std::string> hosts;
   const MakeCommunicator& make;
   Clock::time_point epoch;
+  std::deque<RankStatus> statuses;  ///< by rank
   std::mutex lock;
   std::condition_variable changed;
   struct Round {
@@ -38,7 +41,9 @@ struct Job {
 class ThreadProcess final : public Processes {
  public:
   ThreadProcess(std::shared_ptr<Job> job, std::int64_t index)
-      : job_(std::move(job)), index_(index) {}
+      : job_(std::move(job)),
+        index_(index),
+        board_(job_->statuses[std::size_t(index)], known(*job_), true) {}
 
   std::string_view name() const override { return "threads"; }
   std::string version() const override { return "threads of one process"; }
@@ -76,8 +81,15 @@ class ThreadProcess final : public Processes {
     }
     return index_ < size ? std::make_unique<ThreadProcess>(part, index_) : nullptr;
   }
+  RankStatusBoard* status_board() override { return &board_; }
 
  private:
+  static std::vector<RankStatusBoard::Known> known(const Job& job) {
+    std::vector<RankStatusBoard::Known> ranks;
+    for (const RankStatus& status : job.statuses)
+      ranks.push_back({std::int64_t(ranks.size()), &status});
+    return ranks;
+  }
   /// Returns the text that each process passed.
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds deadline) {
     std::unique_lock guard(job_->lock);
@@ -98,6 +110,7 @@ class ThreadProcess final : public Processes {
 
   std::shared_ptr<Job> job_;
   std::int64_t index_;
+  RankStatusBoard board_;
   std::string asks_;
   std::uint64_t rounds_ = 0, parts_ = 0;
 };

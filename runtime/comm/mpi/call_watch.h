@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/comm/mpi/rank_status.h"
+#include "runtime/comm/rank_status.h"
 
 namespace plimsoll {
 

@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "runtime/comm/mpi/posted_op.h"
-#include "runtime/comm/mpi/rank_status.h"
 #include "runtime/comm/pause.h"
+#include "runtime/comm/rank_status.h"
 
 namespace plimsoll {
 namespace {

@@ -69,8 +69,8 @@ MpiWorld::MpiWorld(int& argc, char**& argv, std::chrono::milliseconds deadline)
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "copy the communicator of all processes");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
-  board_ = std::make_shared<RankStatusBoard>(comm_);
-  watch_->set_board(board_.get());
+  status_ = std::make_shared<SharedRankStatus>(comm_);
+  watch_->set_board(&board());
   find_hosts();
   agree_on_epoch();
 }
@@ -84,7 +84,7 @@ MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
       kernels_(whole.kernels_),
       lock_(whole.lock_),
       watch_(whole.watch_),
-      board_(whole.board_),
+      status_(whole.status_),
       whole_(false) {
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
@@ -99,7 +99,7 @@ MpiWorld::~MpiWorld() {
   MPI_Comm_free(&comm_);
   if (!whole_) return;
   watch_->set_board(nullptr);
-  board_->release();
+  status_->release();
   MPI_Finalize();
 }
 
@@ -164,7 +164,7 @@ void MpiWorld::agree_on_epoch() {
 
 void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what) {
   const Clock::time_point until = Clock::now() + deadline;
-  board_->waits_to(what);
+  board().waits_to(what);
   for (int done = 0; done == 0;) {
     {
       const std::lock_guard guard(*lock_);
@@ -174,11 +174,11 @@ void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, 
     if (Clock::now() > until) {
       throw EnvironmentError(fmt::format(
           "rank {} waited longer than the deadline of {} s to {}: {}", index_,
-          std::chrono::duration<double>(deadline).count(), what, board_->describe(deadline)));
+          std::chrono::duration<double>(deadline).count(), what, board().describe(deadline)));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  board_->waits(false);
+  board().waits(false);
 }
 
 void MpiWorld::barrier(std::chrono::milliseconds deadline) {

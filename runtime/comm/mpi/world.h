@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/comm/mpi/call_watch.h"
-#include "runtime/comm/mpi/rank_status.h"
+#include "runtime/comm/mpi/shared_status.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
@@ -53,6 +53,7 @@ class MpiWorld final : public Processes {
 
   std::string broadcast(const std::string& bytes, std::chrono::milliseconds deadline) override;
   std::unique_ptr<Processes> first(std::int64_t size) override;
+  RankStatusBoard* status_board() override { return &board(); }
 
   /// The function that makes communicators for operands in device memory. Without it, there are
   /// none.
@@ -64,7 +65,7 @@ class MpiWorld final : public Processes {
 
   MPI_Comm comm() const { return comm_; }
   std::mutex& lock() { return *lock_; }
-  RankStatusBoard& board() { return *board_; }
+  RankStatusBoard& board() { return status_->board(); }
   CallWatch& watch() { return *watch_; }
 
  private:
@@ -84,7 +85,7 @@ class MpiWorld final : public Processes {
   // Shared by all worlds of this process.
   std::shared_ptr<std::mutex> lock_;
   std::shared_ptr<CallWatch> watch_;
-  std::shared_ptr<RankStatusBoard> board_;
+  std::shared_ptr<SharedRankStatus> status_;
   bool whole_ = true;  ///< whether it has initialised MPI
   MPI_Request any_ = MPI_REQUEST_NULL;
   int any_own_ = 0, any_all_ = 0;  ///< MPI reads and writes them until end_any()

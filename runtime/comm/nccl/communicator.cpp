@@ -18,6 +18,8 @@
 #include "runtime/comm/nccl/exchange.h"
 #include "runtime/comm/nccl/groups.h"
 #include "runtime/comm/nccl/library.h"
+#include "runtime/comm/nccl/posted_ops.h"
+#include "runtime/comm/rank_status.h"
 #include "runtime/comm/transfer.h"
 #include "runtime/cuda/queue.h"
 
@@ -37,17 +39,7 @@ struct Pair {
   ncclComm_t comm = nullptr;
 };
 
-/// A communication that was enqueued; its events are used again once it was waited for.
-struct PostedOp {
-  cudaEvent_t posted = nullptr, begin = nullptr, end = nullptr;
-  ncclComm_t comm = nullptr;
-  bool timed = false, waiting = false;
-  Picoseconds posted_at;
-  std::uint32_t generation = 0;
-  std::string what;
-};
-
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, private StreamWatch {
  public:
   NcclCommunicator(Processes& processes, std::span<const Program> programs,
                    std::chrono::milliseconds deadline, CudaQueue& queue);
@@ -74,17 +66,22 @@ class NcclCommunicator final : public Communicator {
   }
   void make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
-  void settle(ncclComm_t comm, std::string_view what) const;
-  [[noreturn]] void give_up(std::string_view what) const;
+  void settle(ncclComm_t comm, std::string_view what);
+  [[noreturn]] void give_up(std::string_view what);
   Pair& pair_of(const TransferChannel& channel);
   /// Calls call(stream, i) for each i below `groups`, within a group of NCCL.
   Ticket enqueue(ncclComm_t comm, const CommunicationLabel& label, std::string what,
                  const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call,
                  std::int64_t groups = 1);
-  void finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) const;
+  void finish(cudaEvent_t event, ncclComm_t comm, std::string_view what);
+  void waits() override { show(false); }
+  void ends() override;
+  std::string reason() override;
+  /// Shows other ranks the oldest communication that is not over. Where all are over, this rank
+  /// waits for others only if `posting` what it has shown last.
+  void show(bool posting);
   std::span<const std::int32_t> read_ends(const NcclMember& member, const ExpertRows& rows,
                                           const CommunicationLabel& label, std::string_view what);
-  std::uint32_t free_op();
   /// `at` is when `since` was reached.
   Picoseconds time_of(cudaEvent_t event, cudaEvent_t since, Picoseconds at) const;
 
@@ -103,8 +100,8 @@ class NcclCommunicator final : public Communicator {
   std::map<const std::int32_t*, std::vector<std::int32_t>> ends_;
   std::uint64_t ends_call_ = 0;
   Picoseconds origin_at_;
-  std::vector<PostedOp> ops_;  ///< by ticket index
-  std::vector<std::uint32_t> free_;
+  PostedOps ops_;
+  RankStatusBoard* board_;  ///< may be null
   bool aborted_ = false;
 };
 
@@ -114,13 +111,16 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
       rank_(processes.index()),
       deadline_(deadline),
       epoch_(processes.epoch()),
-      queue_(queue) {
+      queue_(queue),
+      board_(processes.status_board()) {
   INVARIANT(grid_.world_size() == processes.size(), "one process per rank");
   queue_.use();
+  queue_.set_watch(this);
 }
 
 /// Makes the communicators of all ranks and of the groups of `programs`, and what times them.
 void NcclCommunicator::connect(Processes& processes, std::span<const Program> programs) {
+  if (board_ != nullptr) board_->is_at(0, 0, "to connect all ranks by NCCL");
   make_world(processes);
   for (const auto& [group, stream] : groups_of(programs)) {
     const std::vector<std::int64_t> ranks = part_of(grid_, group, rank_);
@@ -147,6 +147,7 @@ void NcclCommunicator::connect(Processes& processes, std::span<const Program> pr
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  queue_.set_watch(nullptr);
   static_cast<void>(cudaSetDevice(queue_.device().index));
   // Communicators of an aborted run are gone; the others are idle, since every step ends with a
   // wait.
@@ -161,10 +162,6 @@ NcclCommunicator::~NcclCommunicator() {
       }
       static_cast<void>(state == ncclSuccess ? nccl().destroy(comm) : nccl().abort(comm));
     }
-  }
-  for (const PostedOp& op : ops_) {
-    for (cudaEvent_t event : {op.posted, op.begin, op.end})
-      static_cast<void>(cudaEventDestroy(event));
   }
   for (cudaEvent_t event : {origin_, gathered_}) static_cast<void>(cudaEventDestroy(event));
   for (cudaStream_t stream : streams_) static_cast<void>(cudaStreamDestroy(stream));
@@ -201,63 +198,78 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
 }
 
 /// Calls of communicators that do not block go on after they return.
-void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) const {
+void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) {
   const Clock::time_point until = Clock::now() + deadline_;
-  while (true) {
+  for (bool waited = false;; waited = true) {
     ncclResult_t state = ncclSuccess;
     check_nccl(nccl().async_error(comm, &state), what);
     check_nccl(state, what);
-    if (state != ncclInProgress) return;
+    if (state != ncclInProgress) return waited ? ends() : void();
+    show(true);
     if (Clock::now() > until) give_up(what);
     std::this_thread::yield();
   }
 }
 
-void NcclCommunicator::give_up(std::string_view what) const {
+void NcclCommunicator::show(bool posting) {
+  if (board_ == nullptr) return;
+  const PostedOp* const op = ops_.oldest();
+  if (op == nullptr) return board_->waits(posting);
+  // Kernels before it that are not over are this rank's own work.
+  const bool waits = is_reached(op->posted, op->what);
+  board_->is_at(op->number, op->step,
+                fmt::format("{}{} in routine {}", waits ? "to " : "kernels before it is to ",
+                            op->what, op->routine));
+  board_->waits(waits);
+}
+
+void NcclCommunicator::ends() {
+  if (board_ != nullptr) board_->waits(false);
+}
+
+// Ranks that give up later still see that this one has waited.
+std::string NcclCommunicator::reason() {
+  const PostedOp* const op = ops_.oldest();
+  const std::string who = board_ == nullptr ? "" : ": " + board_->describe(deadline_);
+  if (op == nullptr) return "no communication is under way" + who;
+  return fmt::format("in step {}, routine {}, NCCL has not come to {}, post {} of rank {}{}",
+                     op->step + 1, op->routine, op->what, op->number, rank_, who);
+}
+
+void NcclCommunicator::give_up(std::string_view what) {
   throw EnvironmentError(
-      fmt::format("rank {} waited longer than the deadline of {} s for NCCL to {}", rank_,
-                  std::chrono::duration<double>(deadline_).count(), what));
+      fmt::format("rank {} waited longer than the deadline of {} s for NCCL to {}: {}", rank_,
+                  std::chrono::duration<double>(deadline_).count(), what, reason()));
 }
 
 /// Returns when the event was reached.
-void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) const {
+void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) {
   const Clock::time_point until = Clock::now() + deadline_;
-  while (true) {
-    const cudaError_t result = cudaEventQuery(event);
-    if (result == cudaSuccess) return;
-    if (result != cudaErrorNotReady) check(result, what);
+  while (!is_reached(event, what)) {
     settle(comm, what);
+    show(false);
     if (Clock::now() > until) give_up(what);
     std::this_thread::yield();
   }
-}
-
-std::uint32_t NcclCommunicator::free_op() {
-  if (free_.empty()) {
-    free_.push_back(std::uint32_t(ops_.size()));
-    PostedOp& op = ops_.emplace_back();
-    check(cudaEventCreateWithFlags(&op.posted, cudaEventDisableTiming), "an event");
-    check(cudaEventCreateWithFlags(&op.begin, cudaEventDefault), "an event");
-    check(cudaEventCreateWithFlags(&op.end, cudaEventDefault), "an event");
-  }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  return index;
+  ends();
 }
 
 // The stream runs its communications in order: label.after needs nothing more.
 Communicator::Ticket NcclCommunicator::enqueue(
     ncclComm_t comm, const CommunicationLabel& label, std::string what,
     const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call, std::int64_t groups) {
-  const std::uint32_t index = free_op();
+  const std::uint32_t index = ops_.add();
   PostedOp& op = ops_[index];
   const cudaStream_t stream = streams_[std::size_t(label.stream)];
   op.comm = comm;
   op.timed = label.described;
-  op.waiting = true;
   op.posted_at = now();
   op.what = std::move(what);
-  ++op.generation;
+  op.step = label.step;
+  op.routine = label.routine;
+  if (board_ != nullptr) {
+    board_->is_at(op.number, op.step, fmt::format("to {} in routine {}", op.what, op.routine));
+  }
   check(cudaEventRecord(op.posted, queue_.device().stream), op.what);
   check(cudaStreamWaitEvent(stream, op.posted, 0), op.what);
   if (op.timed) check(cudaEventRecord(op.begin, stream), op.what);
@@ -271,6 +283,7 @@ Communicator::Ticket NcclCommunicator::enqueue(
     settle(comm, op.what);
   }
   check(cudaEventRecord(op.end, stream), op.what);
+  ops_.enqueued(index);
   return (Ticket(op.generation) << 32) | (index + 1);
 }
 
@@ -296,7 +309,7 @@ std::span<const std::int32_t> NcclCommunicator::read_ends(const NcclMember& memb
   check(cudaMemcpyAsync(ends.data(), rows.all_ends, ends.size() * sizeof(ends[0]),
                         cudaMemcpyDeviceToHost, stream),
         what);
-  plimsoll::finish(stream, deadline_, what);
+  plimsoll::finish(stream, deadline_, what, this);
   return ends;
 }
 
@@ -309,7 +322,7 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
   INVARIANT(found != collectives_.end(), "a collective over a group that no Program names");
   const NcclMember& member = found->member;
   const auto count = std::size_t(operand.elements);
-  const auto what = fmt::format("run a {} of {} elements", to_text(kind), count);
+  const auto what = fmt::format("run {} of {} elements", to_text(kind), count);
   if (moves_rows(kind)) {
     MemberData data{operand.whole, operand.part, operand.rows};
     data.rows.all_ends = read_ends(member, operand.rows, label, what).data();
@@ -402,16 +415,18 @@ CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
   PostedOp& op = ops_[index];
   INVARIANT(op.waiting && op.generation == ticket >> 32,
             "a ticket is waited for once, by the rank that posted");
-  op.waiting = false;
   check(cudaStreamWaitEvent(queue_.device().stream, op.end, 0), op.what);
   settle(op.comm, op.what);
-  free_.push_back(index);
-  if (!op.timed) return {op.posted_at, op.posted_at, op.posted_at};
-  finish(op.end, op.comm, op.what);
-  // Elapsed times are floats: that between the two is as exact as the GPU's clock, however long ago
-  // the origin was.
-  const Picoseconds begin = time_of(op.begin, origin_, origin_at_);
-  return {op.posted_at, begin, time_of(op.end, op.begin, begin)};
+  CommunicationTimes times{op.posted_at, op.posted_at, op.posted_at};
+  if (op.timed) {
+    finish(op.end, op.comm, op.what);
+    // Elapsed times are floats: that between the two is as exact as the GPU's clock, however long
+    // ago the origin was.
+    times.begin = time_of(op.begin, origin_, origin_at_);
+    times.end = time_of(op.end, op.begin, times.begin);
+  }
+  ops_.waited(index);
+  return times;
 }
 
 // The other ranks notice by their deadlines, or because the launcher ends all processes.
