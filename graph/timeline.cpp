@@ -2,6 +2,9 @@
 #include "graph/timeline.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "graph/op_table.h"
@@ -78,30 +81,25 @@ std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t ran
 /// Intervals are large: what they are ordered by is sorted, and each moves once.
 void sort_intervals(Timeline& timeline) {
   std::vector<Interval>& intervals = timeline.intervals;
-  struct Key {
-    std::int64_t rank;
-    Picoseconds begin;
-    Stream stream;
-    Picoseconds end;
-    std::size_t from;
-    auto operator<=>(const Key&) const = default;
+  // Numbers are sorted and not keys, which would take half as much memory as the intervals.
+  const auto key = [&](std::uint32_t from) {
+    const Interval& one = intervals[from];
+    return std::tuple(one.rank, one.begin, one.stream, one.end, from);
   };
-  std::vector<Key> order;
-  order.reserve(intervals.size());
-  for (const Interval& one : intervals) {
-    order.push_back({one.rank, one.begin, one.stream, one.end, order.size()});
-  }
-  std::sort(order.begin(), order.end());
-  for (std::size_t first = 0; first < order.size(); ++first) {
-    if (order[first].from == first) continue;
+  std::vector<std::uint32_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  for (std::uint32_t first = 0; first < order.size(); ++first) {
+    if (order[first] == first) continue;
     // Along a cycle of places, each of which takes what belongs there.
     Interval taken = std::move(intervals[first]);
-    std::size_t place = first;
-    for (; order[place].from != first; place = std::exchange(order[place].from, place)) {
-      intervals[place] = std::move(intervals[order[place].from]);
+    std::uint32_t place = first;
+    for (; order[place] != first; place = std::exchange(order[place], place)) {
+      intervals[place] = std::move(intervals[order[place]]);
     }
     intervals[place] = std::move(taken);
-    order[place].from = place;
+    order[place] = place;
   }
 }
 

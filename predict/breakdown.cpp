@@ -1,4 +1,4 @@
-// Sweeps over the critical rank's intervals in order of time.
+// Sweeps over the critical rank's ops in order of time.
 #include "predict/breakdown.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 /// Activities by precedence: the first that is active names the instant.
-enum Activity : std::size_t {
+enum Activity : std::uint8_t {
   kForward,
   kRecompute,
   kBackward,
@@ -42,9 +42,13 @@ Activity compute_activity(Phase phase) {
 /// A start (+1) or an end (-1) of an activity.
 struct Change {
   Picoseconds at;
-  Activity activity;
   std::uint16_t group;
-  int by;
+  Activity activity;
+  std::int8_t by;
+  /// Whether it is the end of a span that another one like it continues.
+  bool ends_with(Activity other, std::uint16_t other_group, Picoseconds begin) const {
+    return by < 0 && at == begin && activity == other && group == other_group;
+  }
 };
 
 /// Times by the activity that names them, and for communication by group.
@@ -59,21 +63,15 @@ class Sweep {
   Sweep(std::size_t groups, Picoseconds horizon)
       : horizon_(horizon), by_group_(groups), totals_(groups) {}
 
-  void add(const Interval& interval, std::uint16_t group, bool pipelined) {
-    if (interval.kind && communicates(*interval.kind)) {
-      const bool for_stage = row(*interval.kind).op_class == OpClass::point_to_point ||
-                             (pipelined && interval.stream == Stream::world);
-      add_span(for_stage ? kStageWait : kCollectiveWait, group, interval.posted, interval.begin);
-      add_span(kTransfer, group, interval.begin, interval.end);
-    } else {
-      add_span(compute_activity(interval.phase), group, interval.begin, interval.end);
-    }
+  void add(std::span<const CriticalOp> ops, bool pipelined) {
+    for (const CriticalOp& op : ops) add(op, pipelined);
   }
 
   /// Adds up all instants.
   Totals run() && {
-    std::stable_sort(changes_.begin(), changes_.end(),
-                     [](const Change& a, const Change& b) { return a.at < b.at; });
+    // No time passes between changes of one instant, so their order is of no account.
+    std::sort(changes_.begin(), changes_.end(),
+              [](const Change& a, const Change& b) { return a.at < b.at; });
     std::optional<Picoseconds> since;
     for (const Change& change : changes_) {
       if (since && change.at > *since) count(change.at - *since);
@@ -85,11 +83,26 @@ class Sweep {
   }
 
  private:
+  void add(const CriticalOp& op, bool pipelined) {
+    if (communicates(op.kind)) {
+      const bool for_stage = row(op.kind).op_class == OpClass::point_to_point ||
+                             (pipelined && op.stream == Stream::world);
+      add_span(for_stage ? kStageWait : kCollectiveWait, op.group, op.posted, op.begin);
+      add_span(kTransfer, op.group, op.begin, op.end);
+    } else {
+      add_span(compute_activity(op.phase), op.group, op.begin, op.end);
+    }
+  }
+
   void add_span(Activity activity, std::uint16_t group, Picoseconds begin, Picoseconds end) {
     end = std::min(end, horizon_);
     if (begin >= end) return;
-    changes_.push_back({begin, activity, group, 1});
-    changes_.push_back({end, activity, group, -1});
+    if (!changes_.empty() && changes_.back().ends_with(activity, group, begin)) {
+      changes_.back().at = end;
+      return;
+    }
+    changes_.push_back({begin, group, activity, 1});
+    changes_.push_back({end, group, activity, -1});
   }
 
   void count(Picoseconds time) {
@@ -120,21 +133,18 @@ class Sweep {
 
 }  // namespace
 
-StepParts take_apart(std::span<const Interval> critical, std::span<const std::uint16_t> group_of,
-                     std::span<const std::string> names, Seconds step_time, bool pipelined) {
-  INVARIANT(critical.size() == group_of.size(), "a group for each interval");
+StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::string> names,
+                     Seconds step_time, bool pipelined) {
   StepParts parts;
   parts.step = to_picoseconds(step_time);
   std::optional<Picoseconds> start;
-  for (const Interval& interval : critical) {
-    start = start ? std::min(*start, interval.posted) : interval.posted;
-  }
+  for (const CriticalOp& op : critical) start = start ? std::min(*start, op.posted) : op.posted;
   // The next step starts a period later; what still runs then is counted at its beginning.
   Sweep sweep(names.size(), start.value_or(Picoseconds()) + parts.step);
+  sweep.add(critical, pipelined);
   std::vector<bool> communicated(names.size());
-  for (std::size_t i = 0; i < critical.size(); ++i) {
-    sweep.add(critical[i], group_of[i], pipelined);
-    if (critical[i].kind && communicates(*critical[i].kind)) communicated[group_of[i]] = true;
+  for (const CriticalOp& op : critical) {
+    if (communicates(op.kind)) communicated[op.group] = true;
   }
   const Totals totals = std::move(sweep).run();
 
@@ -168,12 +178,6 @@ Breakdown break_down(const StepParts& parts, Seconds step_time) {
   const Picoseconds counted = parts.step - parts.dispatch;
   breakdown.dispatch = std::max(Seconds(), step_time - counted.seconds());
   return breakdown;
-}
-
-Breakdown break_down(std::span<const Interval> critical, Seconds step_time, bool pipelined) {
-  const std::vector<std::uint16_t> one(critical.size());
-  const std::vector<std::string> names = {""};
-  return break_down(take_apart(critical, one, names, step_time, pipelined), step_time);
 }
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/units.h"
-#include "graph/timeline.h"
 #include "plan/plan.h"
+#include "simulator/critical_op.h"
 
 namespace plimsoll {
 
@@ -30,25 +30,23 @@ struct StepParts {
 };
 
 /// Divides the critical rank's step of `step_time`, op by op (Simulation::critical), from the first
-/// posted interval on. Every instant belongs to one term, the first of these that applies:
+/// posted op on. Every instant belongs to one term, the first of these that applies:
 ///
 ///   compute, by phase       an op on the compute stream runs
 ///   exposed communication   a transfer runs, or a collective waits for its last participant
 ///   bubble                  a send or receive waits for its peer
 ///   dispatch                nothing of these
 ///
-/// If several groups communicate, the one that is first in `names` has the instant. Intervals end
-/// where the next step begins. With `pipelined` (pp > 1), a wait for all ranks at the end of the
+/// If several groups communicate, the one that is first in `names` has the instant. Ops end where
+/// the next step begins. With `pipelined` (pp > 1), a wait for all ranks at the end of the
 /// step is bubble too, since the rank waits for a stage whose turn comes later.
 ///
-/// `group_of` has for each interval the place of its group in `names`
-/// (Simulation::critical_group, groups).
-StepParts take_apart(std::span<const Interval> critical, std::span<const std::uint16_t> group_of,
-                     std::span<const std::string> names, Seconds step_time, bool pipelined);
+/// `names`: those of the ops' groups (Simulation::groups).
+StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::string> names,
+                     Seconds step_time, bool pipelined);
 
 /// Returns the terms in seconds, with the communication over all groups together. They sum to
 /// `step_time`.
 Breakdown break_down(const StepParts& parts, Seconds step_time);
-Breakdown break_down(std::span<const Interval> critical, Seconds step_time, bool pipelined);
 
 }  // namespace plimsoll

@@ -219,8 +219,9 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
   if (detail != Detail::none) {
-    evaluation.parts = take_apart(simulation.critical, simulation.critical_group, simulation.groups,
-                                  simulation.step_time, strategy.pp > 1);
+    evaluation.parts =
+        take_apart(simulation.critical, simulation.groups, simulation.step_time, strategy.pp > 1);
+    simulation.critical = {};
     evaluation.critical_rank = simulation.critical_rank;
     evaluation.computes = std::move(simulation.computes);
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);

@@ -196,21 +196,30 @@ std::string group_of(const Op& op) {
   return std::holds_alternative<TransferParams>(op.params) ? "pp" : "";
 }
 
-/// Records the groups that ops communicate over, in the order of record_ops.
-void record_groups(const Program& program, Simulation& simulation) {
+/// Returns the index of a name in `names`, and adds it where it is new.
+std::uint16_t index_of(const std::string& name, std::vector<std::string>& names) {
+  const auto at = std::find(names.begin(), names.end(), name);
+  const auto index = std::uint16_t(at - names.begin());
+  if (at == names.end()) names.push_back(name);
+  return index;
+}
+
+void record_critical(const RankRun& run, Simulation& simulation) {
+  const Program& program = *run.expansion.program;
   simulation.groups = {""};
-  std::map<std::uint32_t, std::vector<std::uint16_t>> of_routine;
+  simulation.critical.reserve(run.times.size());
+  std::map<std::uint32_t, std::vector<std::uint16_t>> groups_of_routine;
+  std::size_t i = 0;
   for (const Call& call : program.calls) {
-    const auto [known, added] = of_routine.try_emplace(std::uint32_t(call.routine.index()));
-    for (const Op& op : added ? program.at(call.routine).ops : std::vector<Op>()) {
-      auto& names = simulation.groups;
-      const std::string name = group_of(op);
-      const auto at = std::find(names.begin(), names.end(), name);
-      known->second.push_back(std::uint16_t(at - names.begin()));
-      if (at == names.end()) names.push_back(name);
+    const std::vector<Op>& ops = program.at(call.routine).ops;
+    const auto [groups, added] = groups_of_routine.try_emplace(std::uint32_t(call.routine.index()));
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      if (added) groups->second.push_back(index_of(group_of(ops[op]), simulation.groups));
+      const OpTimes& times = run.times[i++];
+      simulation.critical.push_back({times.posted - run.origin, times.begin - run.origin,
+                                     times.end - run.origin, ops[op].kind, ops[op].stream,
+                                     ops[op].phase, groups->second[op]});
     }
-    simulation.critical_group.insert(simulation.critical_group.end(), known->second.begin(),
-                                     known->second.end());
   }
 }
 
@@ -252,7 +261,7 @@ RankMemory record_memory(const RankRun& run) {
 /// them.
 std::size_t intervals_of(std::span<const Expansion> expansions, const RankTopology& topology,
                          const RankChoice& choice, Detail detail) {
-  if (detail != Detail::ops && detail != Detail::calls) return 0;
+  if (detail == Detail::none || detail == Detail::critical) return 0;
   std::size_t intervals = 0;
   for (const std::int64_t rank : choice.representatives) {
     const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
@@ -267,12 +276,18 @@ std::size_t intervals_of(std::span<const Expansion> expansions, const RankTopolo
 /// Records what `detail` asks for, for one rank.
 void record(const RankRun& run, Detail detail, Simulation& simulation) {
   if (run.rank == simulation.critical_rank) {
-    record_ops(run, simulation.critical);
-    record_groups(*run.expansion.program, simulation);
+    record_critical(run, simulation);
+    if (detail == Detail::calls_and_critical) {
+      Timeline critical;
+      critical.intervals.reserve(run.times.size());
+      record_ops(run, critical.intervals);
+      sort_intervals(critical);
+      simulation.critical_intervals = std::move(critical.intervals);
+    }
   }
   if (detail == Detail::critical) return;
   std::vector<Interval>& intervals = simulation.timeline.intervals;
-  detail == Detail::calls ? record_calls(run, intervals) : record_ops(run, intervals);
+  detail == Detail::ops ? record_ops(run, intervals) : record_calls(run, intervals);
   simulation.timeline.memory.push_back(record_memory(run));
 }
 

@@ -12,6 +12,7 @@
 #include "graph/program.h"
 #include "graph/timeline.h"
 #include "simulator/costs/cost_model.h"
+#include "simulator/critical_op.h"
 #include "simulator/ranks/fewer_micro_batches.h"
 #include "simulator/ranks/rank_choice.h"
 #include "simulator/ranks/step_account.h"
@@ -20,10 +21,11 @@ namespace plimsoll {
 
 /// The parts of a Simulation that are wanted beside its step time.
 enum class Detail : std::uint8_t {
-  none,      ///< none: for candidates of a search
-  critical,  ///< the critical rank, op by op
-  calls,     ///< the critical rank, and every simulated rank call by call
-  ops,       ///< the critical rank, and every simulated rank op by op
+  none,                ///< none: for candidates of a search
+  critical,            ///< the ops of the critical rank
+  calls,               ///< these, and the timeline of every simulated rank call by call
+  calls_and_critical,  ///< these, and the timeline of the critical rank op by op
+  ops,  ///< the ops of the critical rank, and the timeline of every simulated rank op by op
 };
 
 /// Steps of 10 days: longer than anybody trains with, and short enough for the clock to hold
@@ -35,13 +37,13 @@ struct Simulation {
   /// A step in steady state that starts at time 0, with its memory: of one rank for each class of
   /// ranks (folded), or of all ranks (unfolded).
   Timeline timeline;
-  /// The critical rank computes longest (of equals, the lowest). `critical` is its step op by op.
+  /// The critical rank computes longest (of equals, the lowest). `critical` is its step op by op,
+  /// in the order of its Program.
   std::int64_t critical_rank = 0;
-  std::vector<Interval> critical;
-  /// By op of `critical`: the index in `groups` of the group that it communicates over; 0 for a
-  /// local op.
-  std::vector<std::uint16_t> critical_group;
+  std::vector<CriticalOp> critical;
   std::vector<std::string> groups;  ///< "", then "mp", "sharding,dp", "pp", as they first appear
+  /// With Detail::calls_and_critical: this step once more, as intervals in order of time.
+  std::vector<Interval> critical_intervals;
   /// The time that each representative rank computes in the step.
   std::vector<Picoseconds> computes;
   /// By rank of the grid: the rank of the timeline that stands for it (unfolded: itself).

@@ -13,26 +13,25 @@
 namespace plimsoll {
 namespace {
 
-/// The communications of a critical rank, each named by its kind and group.
+/// Communications of a critical rank, each named by its kind and group.
 struct NamedOps {
-  std::vector<std::uint16_t> name_of;           ///< by interval
   std::vector<std::string> names;               ///< "", then in order of appearance
   std::map<std::string, std::string> group_of;  ///< by name
 };
 
-NamedOps name_communications(const Simulation& simulation) {
+/// Lets the groups of the critical rank's ops be indices of their names.
+NamedOps name_communications(Simulation& simulation) {
   NamedOps named;
   named.names = {""};
-  for (std::size_t i = 0; i < simulation.critical.size(); ++i) {
-    const Interval& interval = simulation.critical[i];
+  for (CriticalOp& op : simulation.critical) {
     std::string name;
-    if (interval.kind && communicates(*interval.kind)) {
-      const std::string& group = simulation.groups[simulation.critical_group[i]];
-      name = fmt::format("{} over {}", to_text(*interval.kind), group);
+    if (communicates(op.kind)) {
+      const std::string& group = simulation.groups[op.group];
+      name = fmt::format("{} over {}", to_text(op.kind), group);
       named.group_of[name] = group;
     }
     const auto at = std::ranges::find(named.names, name);
-    named.name_of.push_back(std::uint16_t(at - named.names.begin()));
+    op.group = std::uint16_t(at - named.names.begin());
     if (at == named.names.end()) named.names.push_back(name);
   }
   return named;
@@ -42,13 +41,13 @@ NamedOps name_communications(const Simulation& simulation) {
 Picoseconds traffic_of(const Simulation& simulation) {
   const auto& critical = simulation.critical;
   if (critical.empty()) return {};
-  const Picoseconds start = std::ranges::min_element(critical, {}, &Interval::posted)->posted;
+  const Picoseconds start = std::ranges::min_element(critical, {}, &CriticalOp::posted)->posted;
   const Picoseconds end = start + to_picoseconds(simulation.step_time);
   Picoseconds total;
-  for (const Interval& interval : critical) {
-    if (!interval.kind || row(*interval.kind).op_class != OpClass::memory_bound) continue;
-    const Picoseconds last = std::min(interval.end, end);
-    if (interval.begin < last) total += last - interval.begin;
+  for (const CriticalOp& op : critical) {
+    if (row(op.kind).op_class != OpClass::memory_bound) continue;
+    const Picoseconds last = std::min(op.end, end);
+    if (op.begin < last) total += last - op.begin;
   }
   return total;
 }
@@ -104,11 +103,10 @@ ExplainedStep explain_step(const Target& target, const Strategy& strategy) {
   const Footprint footprint = lay_out(target, strategy, Proof::none);
   step.prediction =
       predict(target, strategy, footprint, Folding::folded, Detail::critical).prediction;
-  const Simulation simulation =
+  Simulation simulation =
       simulate(footprint.programs, costs_of(target, strategy), Folding::folded, Detail::critical);
   const NamedOps named = name_communications(simulation);
-  step.parts = take_apart(simulation.critical, named.name_of, named.names, simulation.step_time,
-                          strategy.pp > 1);
+  step.parts = take_apart(simulation.critical, named.names, simulation.step_time, strategy.pp > 1);
   const Grid& grid = footprint.programs[0].grid;
   for (const GroupTime& time : step.parts.communication) {
     step.links.push_back(link_of(*target.costs, footprint.programs, named.group_of.at(time.group),

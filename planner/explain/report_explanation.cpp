@@ -68,12 +68,16 @@ Simulation add_timeline(const ExplainRequest& request, const Footprint& footprin
                         Explanation& found) {
   Simulation simulation =
       simulate(footprint.programs, costs_of(request.target, request.strategy), Folding::folded,
-               shows_calls(request.target.devices) ? Detail::calls : Detail::ops);
+               shows_calls(request.target.devices) ? Detail::calls_and_critical : Detail::ops);
   found.timeline = std::move(simulation.timeline);
+  Timeline critical{std::move(simulation.critical_intervals), {}};
+  if (critical.intervals.empty()) {
+    std::ranges::copy_if(
+        found.timeline.intervals, std::back_inserter(critical.intervals),
+        [&](const Interval& interval) { return interval.rank == simulation.critical_rank; });
+  }
   for (RankMemory& memory : found.timeline.memory) memory.curve.clear();  // the plan has them
   found.resolution = draw_together(found.timeline, kMostShownIntervals);
-  Timeline critical{simulation.critical, {}};
-  sort_intervals(critical);
   found.critical_resolution = draw_together(critical, kMostShownIntervals);
   found.critical = std::move(critical.intervals);
   return simulation;

@@ -1,4 +1,4 @@
-// Breakdown: timelines of a few intervals, added up by hand.
+// Breakdown: steps of a few ops, added up by hand.
 #include "predict/breakdown.h"
 
 #include <gtest/gtest.h>
@@ -10,25 +10,19 @@ constexpr std::int64_t kMicrosecond = 1'000'000;  // picoseconds
 
 Picoseconds us(std::int64_t count) { return Picoseconds(count * kMicrosecond); }
 
-Interval compute(std::int64_t rank, Phase phase, std::int64_t begin, std::int64_t end) {
-  Interval interval;
-  interval.rank = rank;
-  interval.kind = OpKind::matmul;
-  interval.phase = phase;
-  interval.posted = interval.begin = us(begin);
-  interval.end = us(end);
-  return interval;
+CriticalOp compute(Phase phase, std::int64_t begin, std::int64_t end) {
+  return {us(begin), us(begin), us(end), OpKind::matmul, Stream::compute, phase};
 }
 
-Interval communication(OpKind kind, Stream stream, std::int64_t posted, std::int64_t begin,
-                       std::int64_t end) {
-  Interval interval;
-  interval.stream = stream;
-  interval.kind = kind;
-  interval.posted = us(posted);
-  interval.begin = us(begin);
-  interval.end = us(end);
-  return interval;
+CriticalOp communication(OpKind kind, Stream stream, std::int64_t posted, std::int64_t begin,
+                         std::int64_t end, std::uint16_t group = 1) {
+  return {us(posted), us(begin), us(end), kind, stream, Phase::forward, group};
+}
+
+/// Divides a step with one group.
+Breakdown break_down(const std::vector<CriticalOp>& critical, Seconds step_time, bool pipelined) {
+  const std::vector<std::string> names = {"", "all"};
+  return break_down(take_apart(critical, names, step_time, pipelined), step_time);
 }
 
 double sum_us(const Breakdown& b) {
@@ -38,9 +32,9 @@ double sum_us(const Breakdown& b) {
 }
 
 TEST(Breakdown, PhasesAndGaps) {
-  const std::vector<Interval> critical = {
-      compute(0, Phase::forward, 0, 10), compute(0, Phase::recompute, 11, 14),
-      compute(0, Phase::backward, 14, 34), compute(0, Phase::optimizer, 34, 39)};
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10), compute(Phase::recompute, 11, 14),
+      compute(Phase::backward, 14, 34), compute(Phase::optimizer, 34, 39)};
   const Breakdown b = break_down(critical, Seconds(40e-6), false);
   EXPECT_DOUBLE_EQ(b.forward.value(), 10e-6);
   EXPECT_DOUBLE_EQ(b.recompute.value(), 3e-6);
@@ -52,21 +46,21 @@ TEST(Breakdown, PhasesAndGaps) {
 }
 
 TEST(Breakdown, HiddenCommunicationCostsNothing) {
-  const std::vector<Interval> critical = {compute(0, Phase::backward, 0, 10),
-                                          communication(OpKind::all_reduce, Stream::data, 1, 3, 8)};
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::backward, 0, 10), communication(OpKind::all_reduce, Stream::data, 1, 3, 8)};
   const Breakdown b = break_down(critical, Seconds(10e-6), false);
   EXPECT_DOUBLE_EQ(b.exposed_communication.value(), 0);
   EXPECT_DOUBLE_EQ(b.backward.value(), 10e-6);
 }
 
 TEST(Breakdown, WaitingForACollectiveIsCommunicationAndForAPeerIsBubble) {
-  const std::vector<Interval> critical = {
-      compute(0, Phase::forward, 0, 10),
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10),
       // Waits 10..16, transfers 16..20.
       communication(OpKind::all_reduce, Stream::data, 10, 16, 20),
       // Waits 20..27, transfers 27..28.
       communication(OpKind::recv, Stream::recv_previous, 20, 27, 28),
-      compute(0, Phase::backward, 28, 50)};
+      compute(Phase::backward, 28, 50)};
   const Breakdown b = break_down(critical, Seconds(50e-6), false);
   EXPECT_NEAR(b.exposed_communication.value(), 11e-6, 1e-15);
   EXPECT_NEAR(b.bubble.value(), 7e-6, 1e-15);
@@ -74,8 +68,8 @@ TEST(Breakdown, WaitingForACollectiveIsCommunicationAndForAPeerIsBubble) {
 }
 
 TEST(Breakdown, WaitingForAllRanksIsBubbleInAPipeline) {
-  const std::vector<Interval> critical = {
-      compute(0, Phase::backward, 0, 10),
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::backward, 0, 10),
       communication(OpKind::all_reduce, Stream::world, 10, 16, 20)};
   const Breakdown alone = break_down(critical, Seconds(20e-6), false);
   EXPECT_NEAR(alone.exposed_communication.value(), 10e-6, 1e-15);
@@ -86,9 +80,8 @@ TEST(Breakdown, WaitingForAllRanksIsBubbleInAPipeline) {
 }
 
 TEST(Breakdown, OverlappingCausesCountOnce) {
-  const std::vector<Interval> critical = {
-      compute(0, Phase::forward, 0, 10),
-      communication(OpKind::recv, Stream::recv_previous, 5, 20, 22),
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10), communication(OpKind::recv, Stream::recv_previous, 5, 20, 22),
       communication(OpKind::all_reduce, Stream::data, 10, 15, 18)};
   // 10..18 belongs to the all-reduce, 18..20 to the peer, 20..22 to the transfer.
   const Breakdown b = break_down(critical, Seconds(22e-6), false);
@@ -105,20 +98,19 @@ Picoseconds sum(const StepParts& parts) {
 }
 
 TEST(StepParts, CommunicationByGroupExposedAndHidden) {
-  const std::vector<Interval> critical = {
-      compute(0, Phase::forward, 0, 10),
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10),
       // Waits 5..8 and moves 8..10 beside compute, 10..14 exposed.
-      communication(OpKind::all_gather, Stream::data, 5, 8, 14),
+      communication(OpKind::all_gather, Stream::data, 5, 8, 14, 1),
       // Waits until 16, of which the gather hides 4; moves 16..18.
-      communication(OpKind::all_reduce, Stream::mp, 10, 16, 18),
+      communication(OpKind::all_reduce, Stream::mp, 10, 16, 18, 2),
       // Bubble 18..20, moves 20..21, into the next step until 40.
-      communication(OpKind::recv, Stream::recv_previous, 18, 20, 21),
-      compute(0, Phase::backward, 21, 29),
-      communication(OpKind::all_gather, Stream::data, 29, 30, 40),
+      communication(OpKind::recv, Stream::recv_previous, 18, 20, 21, 3),
+      compute(Phase::backward, 21, 29),
+      communication(OpKind::all_gather, Stream::data, 29, 30, 40, 1),
   };
-  const std::vector<std::uint16_t> group_of = {0, 1, 2, 3, 0, 1};
   const std::vector<std::string> names = {"", "sharding", "mp", "pp"};
-  const StepParts parts = take_apart(critical, group_of, names, Seconds(35e-6), true);
+  const StepParts parts = take_apart(critical, names, Seconds(35e-6), true);
   EXPECT_EQ(parts.communication, (std::vector<GroupTime>{{"mp", us(2), us(2), us(0)},
                                                          {"pp", us(0), us(1), us(0)},
                                                          {"sharding", us(1), us(9), us(2)}}));
@@ -131,7 +123,7 @@ TEST(StepParts, CommunicationByGroupExposedAndHidden) {
 }
 
 TEST(Breakdown, TheStepBeginsWithTheFirstPost) {
-  const std::vector<Interval> critical = {compute(1, Phase::forward, 5, 35)};
+  const std::vector<CriticalOp> critical = {compute(Phase::forward, 5, 35)};
   // Its own step begins at 5 us and lasts a period.
   const Breakdown b = break_down(critical, Seconds(40e-6), false);
   EXPECT_NEAR(b.forward.value(), 30e-6, 1e-15);
@@ -139,7 +131,7 @@ TEST(Breakdown, TheStepBeginsWithTheFirstPost) {
 }
 
 TEST(Breakdown, EmptyTimelineIsAllDispatch) {
-  const Breakdown b = break_down({}, Seconds(1e-6), false);
+  const Breakdown b = break_down(std::vector<CriticalOp>(), Seconds(1e-6), false);
   EXPECT_DOUBLE_EQ(b.dispatch.value(), 1e-6);
 }
 
