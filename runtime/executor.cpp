@@ -101,6 +101,7 @@ struct Executor::State {
   float evaluate(std::int64_t batch);
   void gather_parameters();
   void issue(const PreparedCall& call);
+  void freeze_update(const Op& op);
   void run_local(const PreparedCall& call, PreparedOp& op);
   void issue_on_device(const PreparedCall& call);
   void run_sequence(const PreparedCall& call, std::uint32_t first, std::uint32_t end);
@@ -192,17 +193,27 @@ Scalars Executor::State::read_scalars() const {
 }
 
 float Executor::State::evaluate(std::int64_t batch) {
-  INVARIANT(device == nullptr, "the host reads and writes scalars between kernels");
   std::vector<std::pair<BufferId, std::vector<std::byte>>> kept;
   for (const BufferId id : changed_without_update(program)) {
-    const std::byte* const stored = arena.at(id);
+    std::vector<std::byte> copy;
+    const std::byte* const stored = arena.on_host(id, copy);
     kept.emplace_back(id, std::vector(stored, stored + program.at(id).bytes.count()));
   }
   frozen = true;
   const StepResult result = run_step(-1 - batch, nullptr);
   frozen = false;
-  for (const auto& [id, bytes] : kept) std::ranges::copy(bytes, arena.at(id));
+  for (const auto& [id, bytes] : kept) {
+    arena.change(id, [&](std::byte* stored) { std::ranges::copy(bytes, stored); });
+  }
   return result.loss;
+}
+
+// As after an overflow: updates leave everything as it is.
+void Executor::State::freeze_update(const Op& op) {
+  if (!frozen || op.phase != Phase::optimizer || scalars == nullptr) return;
+  Scalars values = read_scalars();
+  values[std::size_t(Scalar::found)] = 1;
+  change_scalars(program, arena, context.at, values);
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.
@@ -267,10 +278,13 @@ void Executor::State::issue_on_device(const PreparedCall& call) {
 void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first,
                                    std::uint32_t end) {
   const RunPosition position = position_of(call);
-  if (!device->begin(first, position, options.replay && trace == nullptr)) return;
+  // A replayed update would not be frozen.
+  const bool may_replay = options.replay && trace == nullptr && !frozen;
+  if (!device->begin(first, position, may_replay)) return;
   std::uint32_t began = trace != nullptr ? device->mark() : 0;
   for (std::uint32_t index = first; index < end; ++index) {
     PreparedOp& op = prepared.ops[index];
+    freeze_update(*op.op);
     op.kernel->run(op.inputs, op.outputs, position);
     if (trace == nullptr) continue;
     flops[std::size_t(op.op->phase)] += op.kernel->flops();
@@ -312,12 +326,7 @@ RunPosition Executor::State::position_of(const PreparedCall& call) const {
 
 void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
   const RunPosition position = position_of(call);
-  if (frozen && op.op->phase == Phase::optimizer && scalars != nullptr) {
-    // As after an overflow: updates leave everything as it is.
-    Scalars values = read_scalars();
-    values[std::size_t(Scalar::found)] = 1;
-    change_scalars(program, arena, context.at, values);
-  }
+  freeze_update(*op.op);
   if (trace == nullptr) {
     op.kernel->run(op.inputs, op.outputs, position);
     return;

@@ -33,6 +33,8 @@ class SequenceReader {
   /// Returns how many values start() has: it is (step * global_batch + index) * sequence mod
   /// starts.
   std::int64_t starts() const { return starts_; }
+  /// The same of the text that is held out.
+  std::int64_t held_out_starts() const { return held_out_starts_; }
 
  private:
   std::span<const std::byte> text_of(std::int64_t step) const {

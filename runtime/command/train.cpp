@@ -274,8 +274,6 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     if (const RankDevice* device = run->backends[local]->device()) {
       run->records[local].device = device->description();
       run->records[local].device_memory_before = device->memory_used();
-      if (options.held_out)
-        throw UsageError("the loss of a text that is held out is computed in host memory only");
     }
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());

@@ -42,7 +42,7 @@ struct TrainOptions {
   RateSchedule rates;            ///< of the learning rate
   /// The checkpoint behind which training goes on. Its job and tensors were checked.
   std::shared_ptr<const SavedCheckpoint> resume;
-  std::optional<HeldOut> held_out;  ///< of backends in host memory
+  std::optional<HeldOut> held_out;
   /// Saves checkpoints, the last one where the run ends.
   std::optional<SaveOptions> save;
   /// Asked on ranks behind each step. Once it returns true on any of them, all ranks end behind the

@@ -15,20 +15,28 @@ namespace {
 
 /// Where this rank's sequences lie, for kernels that know the step and the micro-batch.
 struct TextPlace {
-  const std::uint8_t* text;
-  std::int64_t global_batch, sequence, starts;
+  struct Text {
+    const std::uint8_t* bytes;
+    std::int64_t size, starts;
+  };
+  Text trained, held_out;
+  std::int64_t global_batch, sequence;
   BatchPlace batch;
-  std::int64_t bytes;  ///< of the text
 
   __device__ std::int64_t first(const RunPosition& position) const {
     return batch.first_sequence(position.micro_batch);
   }
+  __device__ const Text& text_of(std::int64_t step) const { return step < 0 ? held_out : trained; }
+  __device__ std::int64_t start(std::int64_t step, std::int64_t index) const {
+    const std::int64_t read = step < 0 ? -1 - step : step;
+    return (read * global_batch + index) * sequence % text_of(step).starts;
+  }
   /// The text's last byte, counted from the start of a sequence.
   __device__ std::int64_t last(std::int64_t step, std::int64_t index) const {
-    return bytes - 1 - (step * global_batch + index) * sequence % starts;
+    return text_of(step).size - 1 - start(step, index);
   }
   __device__ const std::uint8_t* at(std::int64_t step, std::int64_t index) const {
-    return text + (step * global_batch + index) * sequence % starts;
+    return text_of(step).bytes + start(step, index);
   }
 };
 
@@ -90,19 +98,25 @@ __global__ void load_masked(TextPlace place, MaskedParams params, const RunPosit
   }
 }
 
-/// The text in device memory, and where the rank reads it.
+/// The texts in device memory, and where the rank reads them.
 struct DeviceText {
-  DeviceMemory memory;
+  DeviceMemory trained, held_out;
   TextPlace place;
 
   DeviceText(const CudaRequest& request, std::int64_t sequence)
-      : memory(upload(request.context.text.bytes)),
-        place{memory.as<const std::uint8_t>(),
-              request.context.text.global_batch,
+      : DeviceText(request.context, SequenceReader(request.context.text, sequence), sequence) {}
+
+ private:
+  DeviceText(const RankContext& context, const SequenceReader& reader, std::int64_t sequence)
+      : trained(upload(context.text.bytes)),
+        held_out(upload(context.text.held_out)),
+        place{{trained.as<const std::uint8_t>(), std::int64_t(context.text.bytes.size()),
+               reader.starts()},
+              {held_out.as<const std::uint8_t>(), std::int64_t(context.text.held_out.size()),
+               reader.held_out_starts()},
+              context.text.global_batch,
               sequence,
-              SequenceReader(request.context.text, sequence).starts(),
-              BatchPlace(request.context),
-              std::int64_t(request.context.text.bytes.size())} {}
+              BatchPlace(context)} {}
 };
 
 CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,

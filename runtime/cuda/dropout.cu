@@ -15,6 +15,13 @@ struct DropoutPlace {
   std::int64_t seed, site;
   std::uint32_t threshold;
   float scale;
+
+  /// Of text that is held out, all is kept.
+  __device__ void keep_held_out(std::int64_t step) {
+    if (step >= 0) return;
+    threshold = 0;
+    scale = 1;
+  }
 };
 
 /// A thread draws four words and works on the four elements of the global tensor that they are for,
@@ -22,6 +29,7 @@ struct DropoutPlace {
 template <class T>
 __global__ void dropout(DropoutPlace place, const RunPosition* position, bool whole, const T* x,
                         T* y) {
+  place.keep_held_out(position->step);
   const std::uint64_t key = device_philox_key(place.seed, position->step, place.site);
   const std::int64_t begin =
       place.batch.first_sequence(position->micro_batch) * place.runs.per_sequence +
@@ -60,6 +68,7 @@ __global__ void dropout(DropoutPlace place, const RunPosition* position, bool wh
 template <class T>
 __global__ void dropout_of_parts(DropoutPlace place, const RunPosition* position, const T* x,
                                  T* y) {
+  place.keep_held_out(position->step);
   const std::uint64_t key = device_philox_key(place.seed, position->step, place.site);
   const GlobalRuns& runs = place.runs;
   const std::int64_t begin =

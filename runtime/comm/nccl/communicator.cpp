@@ -190,7 +190,12 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
   config.blocking = 0;
   ncclComm_t comm = nullptr;
   check_nccl(nccl().split(comms_[0], color, int(rank_), &comm, &config), "connect a group");
-  settle(comms_[0], "connect a group");
+  try {
+    settle(comms_[0], "connect a group");
+  } catch (...) {  // it is not yet among those that abort() gives up
+    if (comm != nullptr) static_cast<void>(nccl().abort(comm));
+    throw;
+  }
   if (ranks.empty()) return nullptr;
   comms_.push_back(comm);
   settle(comm, "connect a group");
