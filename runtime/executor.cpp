@@ -202,8 +202,8 @@ float Executor::State::evaluate(std::int64_t batch) {
   frozen = true;
   const StepResult result = run_step(-1 - batch, nullptr);
   frozen = false;
-  for (const auto& [id, bytes] : kept) {
-    arena.change(id, [&](std::byte* stored) { std::ranges::copy(bytes, stored); });
+  for (const auto& one : kept) {
+    arena.change(one.first, [&](std::byte* stored) { std::ranges::copy(one.second, stored); });
   }
   return result.loss;
 }

@@ -33,7 +33,7 @@ class SequenceReader {
   /// Returns how many values start() has: it is (step * global_batch + index) * sequence mod
   /// starts.
   std::int64_t starts() const { return starts_; }
-  /// The same of the text that is held out.
+  /// Returns how many there are in the text that is held out.
   std::int64_t held_out_starts() const { return held_out_starts_; }
 
  private:

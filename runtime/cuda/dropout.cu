@@ -16,7 +16,7 @@ struct DropoutPlace {
   std::uint32_t threshold;
   float scale;
 
-  /// Of text that is held out, all is kept.
+  /// Keeps all of a text that is held out.
   __device__ void keep_held_out(std::int64_t step) {
     if (step >= 0) return;
     threshold = 0;
