@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "base/error.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
@@ -86,6 +88,7 @@ void sort_intervals(Timeline& timeline) {
     const Interval& one = intervals[from];
     return std::tuple(one.rank, one.begin, one.stream, one.end, from);
   };
+  INVARIANT(intervals.size() <= std::numeric_limits<std::uint32_t>::max(), "a timeline in memory");
   std::vector<std::uint32_t> order(intervals.size());
   std::iota(order.begin(), order.end(), std::uint32_t{0});
   std::sort(order.begin(), order.end(),

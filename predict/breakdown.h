@@ -2,7 +2,6 @@
 // host.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -221,7 +221,7 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   if (detail != Detail::none) {
     evaluation.parts =
         take_apart(simulation.critical, simulation.groups, simulation.step_time, strategy.pp > 1);
-    simulation.critical = {};
+    simulation.critical = std::vector<CriticalOp>();  // frees it, unlike {}
     evaluation.critical_rank = simulation.critical_rank;
     evaluation.computes = std::move(simulation.computes);
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);

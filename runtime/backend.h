@@ -64,6 +64,9 @@ struct RunPosition {
   std::int64_t layer = 0;  ///< index of the call's block instance within its block
 };
 
+/// Returns "step 5" for step 4, which is the fifth, and "held-out batch 1" for step -1.
+std::string step_name(std::int64_t step);
+
 /// A RowOverflow says which experts of a rank got more rows than there is memory for. Zeros: none.
 struct RowOverflow {
   std::int64_t rows = 0, most = 0;

@@ -93,8 +93,8 @@ struct Executor::State {
   }
 
   std::string failed_in(std::int64_t step, const char* reason) const {
-    return fmt::format("rank {} failed in step {}, routine {}: {}", options.rank, step + 1, routine,
-                       reason);
+    return fmt::format("rank {} failed in {}, routine {}: {}", options.rank, step_name(step),
+                       routine, reason);
   }
 
   StepResult run_step(std::int64_t index, Timeline* into);
@@ -193,27 +193,26 @@ Scalars Executor::State::read_scalars() const {
 }
 
 float Executor::State::evaluate(std::int64_t batch) {
-  std::vector<std::pair<BufferId, std::vector<std::byte>>> kept;
-  for (const BufferId id : changed_without_update(program)) {
-    std::vector<std::byte> copy;
-    const std::byte* const stored = arena.on_host(id, copy);
-    kept.emplace_back(id, std::vector(stored, stored + program.at(id).bytes.count()));
-  }
+  const std::vector<BufferCopy> kept = copy_changed_without_update(program, arena);
   frozen = true;
   const StepResult result = run_step(-1 - batch, nullptr);
   frozen = false;
-  for (const auto& one : kept) {
-    arena.change(one.first, [&](std::byte* stored) { std::ranges::copy(one.second, stored); });
-  }
+  restore(kept, arena);
   return result.loss;
 }
 
 // As after an overflow: updates leave everything as it is.
 void Executor::State::freeze_update(const Op& op) {
   if (!frozen || op.phase != Phase::optimizer || scalars == nullptr) return;
-  Scalars values = read_scalars();
-  values[std::size_t(Scalar::found)] = 1;
-  change_scalars(program, arena, context.at, values);
+  const float found = 1;
+  std::byte* const at = arena.base() + (scalars - arena.base()) +
+                        std::ptrdiff_t(sizeof(found)) * std::ptrdiff_t(Scalar::found);
+  if (device == nullptr) {
+    std::memcpy(at, &found, sizeof(found));
+    return;
+  }
+  device->finish(options.deadline, "the kernels before an update");
+  device->write(at, std::as_bytes(std::span(&found, 1)));
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.

@@ -80,7 +80,7 @@ class Executor {
 
   /// Returns the loss of global batch `batch` of the text that is held out, on ranks that compute
   /// it. It runs a whole step whose update changes nothing, so it costs one. It throws as step()
-  /// does. The tensors must be in host memory.
+  /// does.
   float evaluate(std::int64_t batch);
 
   /// Gives `writer` this rank's share of the state behind the last step. Throws what `writer` does.

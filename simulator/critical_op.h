@@ -19,5 +19,6 @@ struct CriticalOp {
   std::uint16_t group = 0;  ///< index of the group that it communicates over; 0: a local op
   bool operator==(const CriticalOp&) const = default;
 };
+static_assert(sizeof(CriticalOp) == 32);
 
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/backend.h"
 #include "runtime/comm/pause.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/communicator.h"
@@ -245,10 +246,10 @@ void LocalCommunicator::join(std::unique_lock<std::mutex>& guard, Rendezvous& re
     if (!theirs.posted) continue;
     const auto refuse = [&](const std::string& difference) {
       const std::string message = fmt::format(
-          "communication mismatch: rank {} in step {}, routine {} posted {}; rank {} in step {}, "
-          "routine {} posted {}{}",
-          rank_, mine.step + 1, mine.routine, to_text(mine.request), ranks[other], theirs.step + 1,
-          theirs.routine, to_text(theirs.request), difference);
+          "communication mismatch: rank {} in {}, routine {} posted {}; rank {} in {}, routine {} "
+          "posted {}{}",
+          rank_, step_name(mine.step), mine.routine, to_text(mine.request), ranks[other],
+          step_name(theirs.step), theirs.routine, to_text(theirs.request), difference);
       fail(guard, message);
       throw std::runtime_error(message);
     };
@@ -384,9 +385,9 @@ std::string LocalCommunicator::late(const Rendezvous& rendezvous, std::size_t me
                               : "its data is still being moved";
   const double seconds = std::chrono::duration<double>(shared_->deadline).count();
   return fmt::format(
-      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}, its post {}: "
+      "rank {} waited longer than the deadline of {} s in {}, routine {}, for {}, its post {}: "
       "{} ({})",
-      rank_, seconds, mine.step + 1, mine.routine, to_text(mine.request), mine.post, why,
+      rank_, seconds, step_name(mine.step), mine.routine, to_text(mine.request), mine.post, why,
       last_posts());
 }
 
@@ -396,10 +397,10 @@ std::string LocalCommunicator::last_posts() const {
   for (std::size_t rank = 0; rank < std::min(shared_->last.size(), kMostDescribed); ++rank) {
     const LastPost& last = shared_->last[rank];
     all += fmt::format("{}rank {}: ", all.empty() ? "" : "; ", rank);
-    all += last.posts == 0 ? "has posted nothing"
-                           : fmt::format("{}, step {}, post {}: {} in routine {}",
-                                         last.waits ? "waits" : "computes", last.step + 1,
-                                         last.posts, to_text(last.request), last.routine);
+    all += last.posts == 0
+               ? "has posted nothing"
+               : fmt::format("{}, {}, post {}: {} in routine {}", last.waits ? "waits" : "computes",
+                             step_name(last.step), last.posts, to_text(last.request), last.routine);
   }
   return all;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/backend.h"
+
 namespace plimsoll {
 namespace {
 
@@ -74,11 +76,11 @@ std::string RankStatusBoard::describe(std::chrono::milliseconds deadline) const 
       computing += fmt::format("{}rank {}", computing.empty() ? "" : ", ", rank);
     }
     if (++described > kMostDescribed) continue;
-    each += fmt::format("{}rank {}: {}, step {}, post {}: {}", each.empty() ? "" : "; ", rank,
+    each += fmt::format("{}rank {}: {}, {}, post {}: {}", each.empty() ? "" : "; ", rank,
                         is_silent ? "silent"
                         : waits   ? "waits"
                                   : "computes",
-                        status->step.load(std::memory_order_relaxed) + 1,
+                        step_name(status->step.load(std::memory_order_relaxed)),
                         status->posts.load(std::memory_order_relaxed), text_of(*status));
   }
   const std::string who = !silent.empty()      ? silent

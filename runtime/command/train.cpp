@@ -356,8 +356,8 @@ class Watchdog {
             rank, beat.step.load() + 1, seconds, kGetReady);
       }
       return fmt::format(
-          "rank {} hangs in step {}, routine {}: nothing happened for {} s, {} times the deadline",
-          rank, beat.step.load() + 1, beat.routine.load(), seconds, kHang);
+          "rank {} hangs in {}, routine {}: nothing happened for {} s, {} times the deadline", rank,
+          step_name(beat.step.load()), beat.routine.load(), seconds, kHang);
     }
     return std::nullopt;
   }

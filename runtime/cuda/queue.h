@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "runtime/cuda/device.h"
@@ -27,6 +28,7 @@ class CudaQueue final : public RankDevice {
   /// Every wait of the host for this stream asks `watch`, which is null where no other rank can
   /// hold the stream up.
   void set_watch(StreamWatch* watch) { watch_ = watch; }
+  StreamWatch* watch() const { return watch_; }
   void set_workspace(std::span<std::byte> workspace) { device_.workspace = workspace; }
 
   std::byte* allocate(Bytes size) override;
@@ -61,7 +63,7 @@ class CudaQueue final : public RankDevice {
   StreamWatch* watch_ = nullptr;
   bool reaches_others_ = true;  ///< whether it can read the memory of all GPUs of the host
   DeviceMemory position_;
-  std::int64_t step_ = -1;  ///< the step in position_
+  std::optional<std::int64_t> step_;  ///< the step in position_
   std::map<std::uint32_t, Sequence> sequences_;
   Sequence* capturing_ = nullptr;
   std::vector<cudaEvent_t> events_;

@@ -144,7 +144,7 @@ std::vector<float> gradient_values(const Program& program, const Arena& arena) {
   return values;
 }
 
-std::vector<BufferId> changed_without_update(const Program& program) {
+std::vector<BufferCopy> copy_changed_without_update(const Program& program, const Arena& arena) {
   std::set<std::size_t> buffers;
   for (const Call& call : program.calls) {
     const std::vector<Slot>& slots = program.at(call.routine).slots;
@@ -155,9 +155,20 @@ std::vector<BufferId> changed_without_update(const Program& program) {
         buffers.insert(call.bindings[i].buffer.index());
     }
   }
-  std::vector<BufferId> ids;
-  for (const std::size_t index : buffers) ids.emplace_back(index);
-  return ids;
+  std::vector<BufferCopy> copies;
+  for (const std::size_t index : buffers) {
+    const BufferId id(index);
+    std::vector<std::byte> copy;
+    const std::byte* const stored = arena.on_host(id, copy);
+    copies.push_back({id, std::vector(stored, stored + program.at(id).bytes.count())});
+  }
+  return copies;
+}
+
+void restore(const std::vector<BufferCopy>& copies, Arena& arena) {
+  for (const BufferCopy& copy : copies) {
+    arena.change(copy.id, [&](std::byte* stored) { std::ranges::copy(copy.bytes, stored); });
+  }
 }
 
 namespace {

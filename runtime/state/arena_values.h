@@ -52,9 +52,15 @@ std::vector<float> parameter_values(const Program& program, const Arena& arena);
 /// Returns the values of the step's gradients as f32.
 std::vector<float> gradient_values(const Program& program, const Arena& arena);
 
-/// Returns the buffers of scalars, selection biases and loads of experts: what a step changes
-/// though its update changes nothing.
-std::vector<BufferId> changed_without_update(const Program& program);
+/// The bytes of a buffer at one time.
+struct BufferCopy {
+  BufferId id;
+  std::vector<std::byte> bytes;
+};
+/// Copies scalars, selection biases and loads of experts: what a step changes though its update
+/// changes nothing.
+std::vector<BufferCopy> copy_changed_without_update(const Program& program, const Arena& arena);
+void restore(const std::vector<BufferCopy>& copies, Arena& arena);
 
 using Scalars = std::array<float, std::size_t(kScalars)>;
 /// Returns the address of the step's scalars, and null for a Program without any.

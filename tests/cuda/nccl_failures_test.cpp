@@ -151,5 +151,67 @@ TEST_P(NcclFailures, OfEachRankAreNamed) {
   }
 }
 
+// A receive that is posted before the kernel is no reason for the rank to wait.
+TEST_F(FourGpus, AKernelBehindAPostedReceiveIsNamed) {
+  Grid grid;
+  grid.degree[std::size_t(Axis::pp)] = 2;
+  std::vector<Program> programs(2);
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    Program& program = programs[std::size_t(stage)];
+    program.grid = grid;
+    program.stage = stage;
+    for (const OpKind kind : {OpKind::send, OpKind::recv}) {
+      Op& op = program.routines.emplace_back().ops.emplace_back();
+      op.kind = kind;
+      op.params = TransferParams{stage == 0 ? 1 : -1};
+    }
+  }
+  const auto endless = std::make_shared<cuda_on_cpu::Together>();
+  std::string said;
+  run_as_processes({"host", "host"}, over_nccl, [&](Processes& processes) {
+    const auto backend = make_cuda_backend(processes.index());
+    backend->enter_thread();
+    auto& queue = dynamic_cast<CudaQueue&>(*backend->device());
+    const auto communicator = processes.make_communicator(programs, kPatient, &queue);
+    std::byte* const data = queue.allocate(Bytes(64));
+    const bool first = processes.index() == 0;
+    const std::int64_t offset = first ? 1 : -1;
+    CommunicationLabel to{0, "test", 0}, from{0, "test", 0};
+    to.stream = first ? Stream::send_next : Stream::send_previous;
+    from.stream = first ? Stream::recv_next : Stream::recv_previous;
+    // Stage 0 sends what it got, behind a kernel that does not end; stage 1 sends behind that.
+    const auto received = communicator->post_recv(offset, Bytes(64), data, from);
+    if (first) {
+      cuda_on_cpu::promise(queue.device().stream);
+      cuda_on_cpu::enqueue_promised(queue.device().stream, [&] { return std::vector{endless}; });
+    } else {
+      communicator->wait(received);
+    }
+    const auto sent = communicator->post_send(offset, Bytes(64), data, to);
+    if (first) communicator->wait(received);
+    communicator->wait(sent);
+    if (!first) {
+      const auto until = std::chrono::steady_clock::now() + kPatient;
+      const auto states = [&] { return processes.status_board()->describe(kPatient); };
+      while (states().find("kernels before it") == std::string::npos) {
+        ASSERT_LT(std::chrono::steady_clock::now(), until) << states();
+        std::this_thread::yield();
+      }
+      try {
+        queue.finish(kDeadline, "the kernels of the step");
+      } catch (const EnvironmentError& error) {
+        said = error.what();
+      }
+      cuda_on_cpu::finish(*endless);
+    }
+    queue.finish(kPatient, "the kernels of the step");
+    queue.free(data);
+  });
+  EXPECT_NE(said.find("NCCL has not come to receive 64 bytes, post 1 of rank 1: rank 0 still "
+                      "computes (rank 0: computes, step 1, post 1: kernels before it"),
+            std::string::npos)
+      << said;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -222,7 +222,23 @@ TEST(Simulate, LessDetailChangesNothingElse) {
     for (const Interval& interval : all.timeline.intervals) {
       if (interval.rank == all.critical_rank) of_rank.push_back(interval);
     }
-    EXPECT_EQ(of_rank.size(), all.critical.size());
+    ASSERT_EQ(of_rank.size(), all.critical.size());
+    const Simulation calls = simulate(programs, costs, Folding::folded, Detail::calls_and_critical);
+    EXPECT_EQ(calls.critical, all.critical);
+    EXPECT_EQ(calls.critical_intervals, of_rank);
+    std::vector<CriticalOp> ops = all.critical;
+    std::ranges::sort(ops, {}, [](const CriticalOp& op) {
+      return std::tuple(op.begin, op.stream, op.end, op.kind, op.posted);
+    });
+    std::ranges::sort(of_rank, {}, [](const Interval& one) {
+      return std::tuple(one.begin, one.stream, one.end, *one.kind, one.posted);
+    });
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      EXPECT_EQ(std::tuple(ops[i].posted, ops[i].begin, ops[i].end, ops[i].kind, ops[i].stream,
+                           ops[i].phase),
+                std::tuple(of_rank[i].posted, of_rank[i].begin, of_rank[i].end, *of_rank[i].kind,
+                           of_rank[i].stream, of_rank[i].phase));
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "runtime/backend.h"
 #include "runtime/comm/mpi/posted_op.h"
 #include "runtime/comm/pause.h"
 #include "runtime/comm/rank_status.h"
@@ -381,9 +382,9 @@ void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const PostedO
   const std::string who = world_.board().describe(deadline_);
   is_waiting(false);
   const std::string message = fmt::format(
-      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}, its "
+      "rank {} waited longer than the deadline of {} s in {}, routine {}, for {}, its "
       "post {}: {}",
-      world_.index(), std::chrono::duration<double>(deadline_).count(), op.label.step + 1,
+      world_.index(), std::chrono::duration<double>(deadline_).count(), step_name(op.label.step),
       op.label.routine, to_text(op.request), op.post, who);
   fail(message);
   guard.unlock();

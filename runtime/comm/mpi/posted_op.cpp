@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "runtime/backend.h"
 #include "runtime/comm/mpi/communicator.h"
 #include "runtime/comm/transfer.h"
 #include "runtime/half.h"
@@ -347,8 +348,8 @@ void check_members(PostedOp& op, std::int64_t rank) {
     if (own || agree(op.request, theirs)) continue;
     const std::int64_t other = op.group != nullptr ? op.group->ranks[i - 1] : op.peer;
     throw std::runtime_error(fmt::format(
-        "communication mismatch: rank {} in step {}, routine {} posted {}; rank {} posted {}", rank,
-        op.label.step + 1, op.label.routine, to_text(op.request), other, to_text(theirs)));
+        "communication mismatch: rank {} in {}, routine {} posted {}; rank {} posted {}", rank,
+        step_name(op.label.step), op.label.routine, to_text(op.request), other, to_text(theirs)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "runtime/backend.h"
 #include "runtime/comm/nccl/exchange.h"
 #include "runtime/comm/nccl/groups.h"
 #include "runtime/comm/nccl/library.h"
@@ -74,12 +76,13 @@ class NcclCommunicator final : public Communicator, private StreamWatch {
                  const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call,
                  std::int64_t groups = 1);
   void finish(cudaEvent_t event, ncclComm_t comm, std::string_view what);
-  void waits() override { show(false); }
+  void waits() override { show(Wait::kernels); }
   void ends() override;
   std::string reason() override;
-  /// Shows other ranks the oldest communication that is not over. Where all are over, this rank
-  /// waits for others only if `posting` what it has shown last.
-  void show(bool posting);
+  /// The host waits for the rank's kernels, for a communication, or while NCCL posts one.
+  enum class Wait : std::uint8_t { kernels, communication, post };
+  /// Shows other ranks whether this one waits for them, and at which communication it is.
+  void show(Wait wait);
   std::span<const std::int32_t> read_ends(const NcclMember& member, const ExpertRows& rows,
                                           const CommunicationLabel& label, std::string_view what);
   /// `at` is when `since` was reached.
@@ -90,7 +93,7 @@ class NcclCommunicator final : public Communicator, private StreamWatch {
   const std::chrono::milliseconds deadline_;
   const Clock::time_point epoch_;
   CudaQueue& queue_;
-  std::vector<ncclComm_t> comms_;  ///< all, the one of all ranks first
+  std::deque<ncclComm_t> comms_;  ///< all, the one of all ranks first; null: not connected
   std::vector<Collective> collectives_;
   std::vector<Pair> pairs_;
   std::array<cudaStream_t, kStreams> streams_ = {};
@@ -101,7 +104,9 @@ class NcclCommunicator final : public Communicator, private StreamWatch {
   std::uint64_t ends_call_ = 0;
   Picoseconds origin_at_;
   PostedOps ops_;
-  RankStatusBoard* board_;  ///< may be null
+  RankStatusBoard* board_;      ///< may be null
+  std::int64_t shown_ = 0;      ///< number of the op on the board
+  bool shown_waiting_ = false;  ///< whether the board says that the rank waits for that op
   bool aborted_ = false;
 };
 
@@ -115,12 +120,10 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
       board_(processes.status_board()) {
   INVARIANT(grid_.world_size() == processes.size(), "one process per rank");
   queue_.use();
-  queue_.set_watch(this);
 }
 
 /// Makes the communicators of all ranks and of the groups of `programs`, and what times them.
 void NcclCommunicator::connect(Processes& processes, std::span<const Program> programs) {
-  if (board_ != nullptr) board_->is_at(0, 0, "to connect all ranks by NCCL");
   make_world(processes);
   for (const auto& [group, stream] : groups_of(programs)) {
     const std::vector<std::int64_t> ranks = part_of(grid_, group, rank_);
@@ -147,12 +150,13 @@ void NcclCommunicator::connect(Processes& processes, std::span<const Program> pr
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  queue_.set_watch(nullptr);
+  if (queue_.watch() == this) queue_.set_watch(nullptr);
   static_cast<void>(cudaSetDevice(queue_.device().index));
   // Communicators of an aborted run are gone; the others are idle, since every step ends with a
   // wait.
   if (!aborted_) {
     for (ncclComm_t comm : comms_) {
+      if (comm == nullptr) continue;
       static_cast<void>(nccl().finalize(comm));
       ncclResult_t state = ncclInProgress;
       const Clock::time_point until = Clock::now() + deadline_;
@@ -173,6 +177,7 @@ void NcclCommunicator::make_world(Processes& processes) {
   const std::string shared = processes.broadcast(std::string(id.internal, sizeof(id)), deadline_);
   INVARIANT(shared.size() == sizeof(id), "an id of NCCL is shared whole");
   std::memcpy(&id, shared.data(), sizeof(id));
+  if (board_ != nullptr) board_->is_at(0, 0, "to connect all ranks by NCCL");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t comm = nullptr;
@@ -188,16 +193,11 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
       ranks.empty() ? NCCL_SPLIT_NOCOLOR : int(*std::min_element(ranks.begin(), ranks.end()));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  ncclComm_t comm = nullptr;
+  // NCCL writes the address when the split is over, which may be while abort() gives all up.
+  ncclComm_t& comm = comms_.emplace_back(nullptr);
   check_nccl(nccl().split(comms_[0], color, int(rank_), &comm, &config), "connect a group");
-  try {
-    settle(comms_[0], "connect a group");
-  } catch (...) {  // it is not yet among those that abort() gives up
-    if (comm != nullptr) static_cast<void>(nccl().abort(comm));
-    throw;
-  }
+  settle(comms_[0], "connect a group");
   if (ranks.empty()) return nullptr;
-  comms_.push_back(comm);
   settle(comm, "connect a group");
   return comm;
 }
@@ -210,21 +210,28 @@ void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) {
     check_nccl(nccl().async_error(comm, &state), what);
     check_nccl(state, what);
     if (state != ncclInProgress) return waited ? ends() : void();
-    show(true);
+    show(Wait::post);
     if (Clock::now() > until) give_up(what);
     std::this_thread::yield();
   }
 }
 
-void NcclCommunicator::show(bool posting) {
+void NcclCommunicator::show(Wait wait) {
   if (board_ == nullptr) return;
-  const PostedOp* const op = ops_.oldest();
-  if (op == nullptr) return board_->waits(posting);
-  // Kernels before it that are not over are this rank's own work.
-  const bool waits = is_reached(op->posted, op->what);
-  board_->is_at(op->number, op->step,
-                fmt::format("{}{} in routine {}", waits ? "to " : "kernels before it is to ",
-                            op->what, op->routine));
+  const PostedOp* op = ops_.first_awaited();
+  // Kernels that are not over are this rank's own work.
+  bool waits = op != nullptr && is_reached(op->wait, op->what);
+  if (op == nullptr && wait != Wait::kernels) {
+    op = ops_.oldest();
+    waits = op == nullptr ? wait == Wait::post : is_reached(op->posted, op->what);
+  }
+  if (op != nullptr && (op->number != shown_ || waits != shown_waiting_)) {
+    board_->is_at(op->number, op->step,
+                  fmt::format("{}{} in routine {}", waits ? "to " : "kernels before it is to ",
+                              op->what, op->routine));
+    shown_ = op->number;
+    shown_waiting_ = waits;
+  }
   board_->waits(waits);
 }
 
@@ -234,11 +241,12 @@ void NcclCommunicator::ends() {
 
 // Ranks that give up later still see that this one has waited.
 std::string NcclCommunicator::reason() {
-  const PostedOp* const op = ops_.oldest();
   const std::string who = board_ == nullptr ? "" : ": " + board_->describe(deadline_);
-  if (op == nullptr) return "no communication is under way" + who;
-  return fmt::format("in step {}, routine {}, NCCL has not come to {}, post {} of rank {}{}",
-                     op->step + 1, op->routine, op->what, op->number, rank_, who);
+  const PostedOp* op = ops_.first_awaited();
+  if (op == nullptr) op = ops_.oldest();
+  if (op == nullptr) return fmt::format("rank {} has no communication under way{}", rank_, who);
+  return fmt::format("in {}, routine {}, NCCL has not come to {}, post {} of rank {}{}",
+                     step_name(op->step), op->routine, op->what, op->number, rank_, who);
 }
 
 void NcclCommunicator::give_up(std::string_view what) {
@@ -252,7 +260,7 @@ void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_vi
   const Clock::time_point until = Clock::now() + deadline_;
   while (!is_reached(event, what)) {
     settle(comm, what);
-    show(false);
+    show(Wait::communication);
     if (Clock::now() > until) give_up(what);
     std::this_thread::yield();
   }
@@ -272,8 +280,10 @@ Communicator::Ticket NcclCommunicator::enqueue(
   op.what = std::move(what);
   op.step = label.step;
   op.routine = label.routine;
+  queue_.set_watch(this);
   if (board_ != nullptr) {
     board_->is_at(op.number, op.step, fmt::format("to {} in routine {}", op.what, op.routine));
+    shown_ = 0;
   }
   check(cudaEventRecord(op.posted, queue_.device().stream), op.what);
   check(cudaStreamWaitEvent(stream, op.posted, 0), op.what);
@@ -420,7 +430,9 @@ CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
   PostedOp& op = ops_[index];
   INVARIANT(op.waiting && op.generation == ticket >> 32,
             "a ticket is waited for once, by the rank that posted");
+  check(cudaEventRecord(op.wait, queue_.device().stream), op.what);
   check(cudaStreamWaitEvent(queue_.device().stream, op.end, 0), op.what);
+  ops_.awaits(index);
   settle(op.comm, op.what);
   CommunicationTimes times{op.posted_at, op.posted_at, op.posted_at};
   if (op.timed) {
@@ -437,7 +449,9 @@ CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
 // The other ranks notice by their deadlines, or because the launcher ends all processes.
 void NcclCommunicator::abort(const std::string&) {
   if (std::exchange(aborted_, true)) return;
-  for (ncclComm_t comm : comms_) static_cast<void>(nccl().abort(comm));
+  for (ncclComm_t comm : comms_) {
+    if (comm != nullptr) static_cast<void>(nccl().abort(comm));
+  }
 }
 
 }  // namespace

@@ -8,17 +8,20 @@ namespace plimsoll {
 
 PostedOps::~PostedOps() {
   for (const PostedOp& op : ops_) {
-    for (cudaEvent_t event : {op.posted, op.begin, op.end})
+    for (cudaEvent_t event : {op.posted, op.begin, op.end, op.wait})
       static_cast<void>(cudaEventDestroy(event));
   }
 }
 
 std::uint32_t PostedOps::add() {
-  oldest();
+  // Events of ops that are over are used again.
+  first_of(in_flight_, &PostedOp::in_flight);
+  first_of(awaited_, &PostedOp::awaited);
   if (free_.empty()) {
     free_.push_back(std::uint32_t(ops_.size()));
     PostedOp& op = ops_.emplace_back();
     check(cudaEventCreateWithFlags(&op.posted, cudaEventDisableTiming), "an event");
+    check(cudaEventCreateWithFlags(&op.wait, cudaEventDisableTiming), "an event");
     check(cudaEventCreateWithFlags(&op.begin, cudaEventDefault), "an event");
     check(cudaEventCreateWithFlags(&op.end, cudaEventDefault), "an event");
   }
@@ -36,6 +39,11 @@ void PostedOps::enqueued(std::uint32_t index) {
   in_flight_.push_back(index);
 }
 
+void PostedOps::awaits(std::uint32_t index) {
+  ops_[index].awaited = true;
+  awaited_.push_back(index);
+}
+
 void PostedOps::waited(std::uint32_t index) {
   INVARIANT(ops_[index].waiting, "a ticket is waited for once");
   ops_[index].waiting = false;
@@ -44,18 +52,23 @@ void PostedOps::waited(std::uint32_t index) {
 
 void PostedOps::free_unused(std::uint32_t index) {
   const PostedOp& op = ops_[index];
-  if (!op.waiting && !op.in_flight) free_.push_back(index);
+  if (!op.waiting && !op.in_flight && !op.awaited) free_.push_back(index);
 }
 
-const PostedOp* PostedOps::oldest() {
-  while (!in_flight_.empty()) {
-    const std::uint32_t index = in_flight_.front();
-    if (!is_reached(ops_[index].end, ops_[index].what)) return &ops_[index];
-    ops_[index].in_flight = false;
-    in_flight_.pop_front();
+const PostedOp* PostedOps::first_of(std::deque<std::uint32_t>& queue, bool PostedOp::*queued) {
+  while (!queue.empty()) {
+    const std::uint32_t index = queue.front();
+    PostedOp& op = ops_[index];
+    if (!is_reached(op.end, op.what)) return &op;
+    op.*queued = false;
+    queue.pop_front();
     free_unused(index);
   }
   return nullptr;
 }
+
+const PostedOp* PostedOps::oldest() { return first_of(in_flight_, &PostedOp::in_flight); }
+
+const PostedOp* PostedOps::first_awaited() { return first_of(awaited_, &PostedOp::awaited); }
 
 }  // namespace plimsoll

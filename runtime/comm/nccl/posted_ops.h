@@ -17,10 +17,12 @@ namespace plimsoll {
 struct PostedOp {
   cudaEvent_t posted = nullptr;                ///< the kernels before it are over
   cudaEvent_t begin = nullptr, end = nullptr;  ///< on its own stream
+  cudaEvent_t wait = nullptr;  ///< the kernels are over behind which the rank waits for it
   ncclComm_t comm = nullptr;
   bool timed = false;
   bool waiting = false;    ///< nobody has waited for it
   bool in_flight = false;  ///< it was enqueued, and its end was not seen
+  bool awaited = false;    ///< the rank's kernels wait for it, as far as was seen
   Picoseconds posted_at;
   std::uint32_t generation = 0;
   std::int64_t number = 0;  ///< among all of the rank, from 1
@@ -42,17 +44,25 @@ class PostedOps {
   PostedOp& operator[](std::uint32_t index) { return ops_[index]; }
   /// Its event `end` is on its stream now.
   void enqueued(std::uint32_t index);
+  /// The rank's kernels wait for it, behind its event `wait`.
+  void awaits(std::uint32_t index);
   /// Nobody needs its ticket any more.
   void waited(std::uint32_t index);
   /// Returns the op that was posted first among those that are not over. Null: all are over.
   const PostedOp* oldest();
+  /// Returns the op that is not over and that the rank's kernels wait for first. Null: all are
+  /// over.
+  const PostedOp* first_awaited();
 
  private:
+  /// Returns the first op of a queue that is not over, and drops those before it.
+  const PostedOp* first_of(std::deque<std::uint32_t>& queue, bool PostedOp::*queued);
   void free_unused(std::uint32_t index);
 
   std::deque<PostedOp> ops_;  ///< by index; references stay valid
   std::vector<std::uint32_t> free_;
   std::deque<std::uint32_t> in_flight_;  ///< in the order of their posts
+  std::deque<std::uint32_t> awaited_;    ///< in the order of the waits
   std::int64_t count_ = 0;
 };
 
