@@ -211,9 +211,10 @@ def reliability_claims(data):
 
 
 def test_claims(data):
-    reports, checked = data["sanitizers"]["facts"]["reports"], data["sanitizers"]["rows"]
+    reports = data["sanitizers"]["facts"]["reports"]
+    ran = {row["preset"]: f"{row['tests']} of {row['of']}" for row in data["sanitizers"]["rows"]}
     return {"claim_reports": f"{reports} faults" if reports else "nothing",
-            "claim_tests": sum(row["of"] for row in checked), "claim_checked": sum(row["tests"] for row in checked),
+            "claim_addresses": ran.get("asan", "none"), "claim_threads": ran.get("tsan", "none"),
             "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
             "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}",
             "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
