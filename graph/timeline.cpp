@@ -80,10 +80,10 @@ std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t ran
   return times;
 }
 
-/// Intervals are large: what they are ordered by is sorted, and each moves once.
+/// Intervals are large: their numbers are sorted, and each interval moves once.
 void sort_intervals(Timeline& timeline) {
   std::vector<Interval>& intervals = timeline.intervals;
-  // Numbers are sorted and not keys, which would take half as much memory as the intervals.
+  // Copies of the keys would take half as much memory as the intervals.
   const auto key = [&](std::uint32_t from) {
     const Interval& one = intervals[from];
     return std::tuple(one.rank, one.begin, one.stream, one.end, from);

@@ -24,7 +24,7 @@ enum class Detail : std::uint8_t {
   none,                ///< none: for candidates of a search
   critical,            ///< the ops of the critical rank
   calls,               ///< these, and the timeline of every simulated rank call by call
-  calls_and_critical,  ///< these, and the timeline of the critical rank op by op
+  calls_and_critical,  ///< as `calls`, and `critical_intervals`
   ops,  ///< the ops of the critical rank, and the timeline of every simulated rank op by op
 };
 
@@ -42,7 +42,7 @@ struct Simulation {
   std::int64_t critical_rank = 0;
   std::vector<CriticalOp> critical;
   std::vector<std::string> groups;  ///< "", then "mp", "sharding,dp", "pp", as they first appear
-  /// With Detail::calls_and_critical: this step once more, as intervals in order of time.
+  /// With Detail::calls_and_critical: the critical rank's step as intervals, in order of time.
   std::vector<Interval> critical_intervals;
   /// The time that each representative rank computes in the step.
   std::vector<Picoseconds> computes;

@@ -73,7 +73,7 @@ Simulation add_timeline(const ExplainRequest& request, const Footprint& footprin
                shows_calls(request.target.devices) ? Detail::calls_and_critical : Detail::ops);
   found.timeline = std::move(simulation.timeline);
   Timeline critical{std::move(simulation.critical_intervals), {}};
-  if (critical.intervals.empty()) {
+  if (critical.intervals.empty()) {  // the timeline has them, op by op
     std::ranges::copy_if(
         found.timeline.intervals, std::back_inserter(critical.intervals),
         [&](const Interval& interval) { return interval.rank == simulation.critical_rank; });

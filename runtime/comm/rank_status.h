@@ -19,7 +19,7 @@ namespace plimsoll {
 /// it changes.
 struct RankStatus {
   std::atomic<std::int64_t> step = 0;
-  /// Number of the communication that `last` tells of, among all of this rank, from 1.
+  /// Number of the communication or the meeting that `last` tells of, among those of this rank.
   std::atomic<std::int64_t> posts = 0;
   /// Nanoseconds of the host's steady clock at its last sign of life. A rank that has given none is
   /// not missed.

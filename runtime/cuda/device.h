@@ -88,6 +88,8 @@ class StreamWatch {
   virtual ~StreamWatch() = default;
   /// The host waits for the stream. Called again and again until ends().
   virtual void waits() = 0;
+  /// The wait is over. Not called where it fails: ranks that give up later still see that this one
+  /// has waited.
   virtual void ends() = 0;
   /// Returns why the stream is not done.
   virtual std::string reason() = 0;

@@ -44,9 +44,8 @@ Trained train_case(const HeldOutCase& c, bool on_cuda, bool holds_out) {
   const Job job = job_of(c);
   TrainOptions options = some_steps(kTrainedSteps);
   if (on_cuda) options.backend_of_rank = make_cuda_backend;
-  // Due behind every second step.
   const std::vector<std::byte> text(nano_text().begin() + 100, nano_text().end());
-  if (holds_out) options.held_out = HeldOut{text, 2, 2};
+  if (holds_out) options.held_out = HeldOut{text, 2, 2};  // two batches behind every second step
   Trained trained;
   options.progress = [&](std::int64_t, double, Seconds, double loss) {
     trained.held_out.push_back(loss);

@@ -2,7 +2,6 @@
 // its GPU has a kernel that does not end. The rank whose deadline passes names it.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <latch>
 #include <memory>
 #include <string>

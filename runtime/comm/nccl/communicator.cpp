@@ -209,7 +209,10 @@ void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) {
     ncclResult_t state = ncclSuccess;
     check_nccl(nccl().async_error(comm, &state), what);
     check_nccl(state, what);
-    if (state != ncclInProgress) return waited ? ends() : void();
+    if (state != ncclInProgress) {
+      if (waited) ends();
+      return;
+    }
     show(Wait::post);
     if (Clock::now() > until) give_up(what);
     std::this_thread::yield();

@@ -25,7 +25,9 @@ namespace plimsoll {
 /// type, so unlike with other communicators they depend on the number of ranks that share them.
 ///
 /// Every post and wait checks for asynchronous errors. A kernel that never ends is reported by the
-/// wait for the rank's stream (RankDevice::finish), and abort() stops it.
+/// wait for the rank's stream (RankDevice::finish), and abort() stops it. Messages about deadlines
+/// name the communication and the rank of this host that keeps the others waiting
+/// (Processes::status_board).
 std::unique_ptr<Communicator> make_nccl_communicator(Processes& processes,
                                                      std::span<const Program> programs,
                                                      std::chrono::milliseconds deadline,

@@ -3,7 +3,6 @@
 
 #include <nccl.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -17,10 +16,10 @@ namespace plimsoll {
 struct PostedOp {
   cudaEvent_t posted = nullptr;                ///< the kernels before it are over
   cudaEvent_t begin = nullptr, end = nullptr;  ///< on its own stream
-  cudaEvent_t wait = nullptr;  ///< the kernels are over behind which the rank waits for it
+  cudaEvent_t wait = nullptr;  ///< the kernels before the rank's wait for it are over
   ncclComm_t comm = nullptr;
   bool timed = false;
-  bool waiting = false;    ///< nobody has waited for it
+  bool waiting = false;    ///< its ticket was not waited for yet
   bool in_flight = false;  ///< it was enqueued, and its end was not seen
   bool awaited = false;    ///< the rank's kernels wait for it, as far as was seen
   Picoseconds posted_at;
