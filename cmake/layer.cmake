@@ -10,11 +10,13 @@ if(PLIMSOLL_SANITIZER)
   # g++ 12 sees false uninitialized reads in Boost.Graph under instrumentation.
   set(sanitize -fsanitize=${PLIMSOLL_SANITIZER} -fno-omit-frame-pointer)
   if(PLIMSOLL_SANITIZER STREQUAL "address")
-    list(APPEND sanitize -fsanitize=undefined -fno-sanitize-recover=undefined)
+    # `undefined` has no check of floating-point values that no integer has.
+    list(APPEND sanitize -fsanitize=undefined,float-cast-overflow
+      -fno-sanitize-recover=undefined,float-cast-overflow)
   elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer")
     # clang has other warnings than the compiler that the code is written for.
-    set(sanitize -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
-      -fno-omit-frame-pointer -w)
+    set(sanitize -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
+      -fno-sanitize-recover=undefined,float-cast-overflow -fno-omit-frame-pointer -w)
   elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer-fast")
     # Only the checks of the standard library, such as those of bounds: it reads several times as many inputs.
     set(sanitize -fsanitize=fuzzer-no-link -fno-omit-frame-pointer -w -D_GLIBCXX_ASSERTIONS)

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 #include "base/error.h"
@@ -42,14 +43,34 @@ void reserve(int file, const std::filesystem::path& path, std::int64_t bytes) {
   if (error != 0) cannot("make room for", path, error);
 }
 
+/// Opens a folder that this program has made. Where a symbolic link took its place meanwhile, files
+/// would be written elsewhere: it is refused.
+Descriptor open_folder(const std::filesystem::path& folder) {
+  Descriptor opened(uninterrupted(
+      [&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  // A process on another host finds no folder where it is not shared.
+  if (opened.get() < 0) cannot("open", folder, errno);
+  return opened;
+}
+
+/// Opens a file of an open folder, and follows no symbolic link. `what` names the attempt.
+Descriptor open_file(const Descriptor& folder, const std::filesystem::path& path, int flags,
+                     const char* what) {
+  const std::string name = path.filename().string();
+  Descriptor file(uninterrupted([&] {
+    return ::openat(folder.get(), name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+  }));
+  if (file.get() < 0) cannot(what, path, errno);
+  return file;
+}
+
 }  // namespace
 
 void make_files(const std::filesystem::path& folder, std::span<const LaidFile> files) {
+  const Descriptor opened = open_folder(folder);
   for (const LaidFile& one : files) {
     const std::filesystem::path path = folder / one.name;
-    Descriptor file(uninterrupted(
-        [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
-    if (file.get() < 0) cannot("make", path, errno);
+    Descriptor file = open_file(opened, path, O_CREAT | O_EXCL, "make");
     reserve(file.get(), path, one.bytes);
     write_at(file.get(), path, one.header.data(), one.header.size(), 0);
     // Linux closes a file whose close() a signal interrupts.
@@ -83,11 +104,10 @@ void add(WrittenSums& sums, const std::string& bytes) {
 CheckpointWriter::CheckpointWriter(const std::filesystem::path& folder,
                                    std::span<const LaidFile> files, std::size_t tensors)
     : files_(files) {
+  const Descriptor opened = open_folder(folder);
   for (const LaidFile& one : files) {
     paths_.push_back(folder / one.name);
-    descriptors_.emplace_back(::open(paths_.back().c_str(), O_WRONLY | O_CLOEXEC));
-    // A process on another host finds no file where the folder is not shared.
-    if (descriptors_.back().get() < 0) cannot("open", paths_.back(), errno);
+    descriptors_.push_back(open_file(opened, paths_.back(), 0, "open"));
   }
   sums_.files.assign(files.size(), std::vector<WrittenSums::Sum>(tensors));
 }

@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "passes/pipeline.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/writer.h"
 #include "tests/draws.h"
 #include "tests/passes/random_strategies.h"
 #include "tests/runtime/nano.h"
@@ -257,6 +259,20 @@ TEST(PlantedLink, IsNotFollowed) {
   EXPECT_FALSE(fs::is_symlink(folder.unfinished(1)));
   EXPECT_TRUE(fs::is_directory(folder.unfinished(1)));
   EXPECT_TRUE(fs::exists(elsewhere.path() / "kept"));
+
+  // Ranks open the files after they were made, and a link may have taken a place meanwhile.
+  const std::vector<WholeTensor> tensors{{"weight", {2, 3}}};
+  const std::vector<LaidFile> files = lay_out(tensors, 0);
+  make_files(folder.unfinished(1), files);
+  const fs::path file = folder.unfinished(1) / files.at(0).name;
+  EXPECT_NO_THROW(CheckpointWriter(folder.unfinished(1), files, 1));
+  fs::rename(file, elsewhere.path() / files[0].name);
+  fs::create_symlink(elsewhere.path() / files[0].name, file);
+  EXPECT_THROW(CheckpointWriter(folder.unfinished(1), files, 1), EnvironmentError);
+  fs::remove_all(folder.unfinished(1));
+  fs::create_directory_symlink(elsewhere.path(), folder.unfinished(1));
+  EXPECT_THROW(CheckpointWriter(folder.unfinished(1), files, 1), EnvironmentError);
+  EXPECT_THROW(make_files(folder.unfinished(1), files), EnvironmentError);
 }
 
 TEST(UntidyFolder, LosesHalvesAndKeepsWhatWasReplaced) {

@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM end a run without checkpoints and a calibration in order: each says how far it came and what is kept."""
+"""Ctrl-C and SIGTERM end commands in order: a run without checkpoints and a calibration say how far they came and what is kept, and a
+search writes the best plan so far."""
 
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from programs import BIN, CLUSTER, OK, SOURCE, nano_job, planner, write_json
+from programs import BIN, CLUSTER, OK, SOURCE, STOPPED_EARLY, catches, nano_job, planner, write_json
 
 TEXT = SOURCE / "data" / "training-text.txt"
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -100,11 +101,36 @@ def calibrations(folder):
     assert "stopped by SIGINT; nothing was written; with -o the finished tests are kept\n" in said, said
 
 
+def stopped_search(number, patience, output):
+    """Sends a signal `patience` seconds after the search can note it. Returns what the search says."""
+    command = [BIN / "planner", "plan", "gpt3-175b", "--cluster", "dgx-a100-80gb", "--devices", "1536", "-o", output]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while running.poll() is None and not catches(running, number):
+            time.sleep(0.001)
+        time.sleep(patience)
+        running.send_signal(number)
+        _, said = running.communicate(timeout=PATIENCE)
+    assert running.returncode == STOPPED_EARLY, (running.returncode, said)
+    return said
+
+
+def searches(folder):
+    """A search that is stopped before it has found a plan writes none. One that is stopped later writes its best."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        output, patience = folder / f"best-{number}.json", 0
+        while "none fits so far" in (said := stopped_search(number, patience, output)):
+            assert not output.exists(), said
+            patience = 1.5 * patience + 0.05
+        assert "stopped by an interrupt" in said, said
+        assert planner("check", output).returncode == OK
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         runs(folder, make_plan(folder, "plan", "dp=2"))
         calibrations(folder)
+        searches(folder)
     print("ok")
     return 0
 

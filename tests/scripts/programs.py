@@ -43,6 +43,13 @@ def planner(*arguments, timeout=300):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def catches(process, number):
+    """Whether a process has a handler for a signal."""
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+        caught = next(line.split()[1] for line in status if line.startswith("SigCgt:"))
+    return int(caught, 16) >> (number - 1) & 1 == 1
+
+
 def load_script(name):
     """A script without .py, as a module."""
     sys.dont_write_bytecode = True

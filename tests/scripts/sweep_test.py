@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from programs import (BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, USAGE, nano_job, planner,
+from programs import (BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, USAGE, catches, nano_job, planner,
                       write_json)
 
 # Two test clusters: one twice as fast as the other.
@@ -122,13 +122,6 @@ def check_limits(slow):
     sweep(STOPPED_EARLY, *asked, "--point-time-limit", "0.000001s")
     for ending in (signal.SIGINT, signal.SIGTERM):
         check_signal(ending)
-
-
-def catches(process, number):
-    """Whether a process has a handler for a signal."""
-    with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
-        caught = next(line.split()[1] for line in status if line.startswith("SigCgt:"))
-    return int(caught, 16) >> (number - 1) & 1 == 1
 
 
 def check_signal(ending):
