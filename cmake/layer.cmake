@@ -10,7 +10,7 @@ if(PLIMSOLL_SANITIZER)
   # g++ 12 sees false uninitialized reads in Boost.Graph under instrumentation.
   set(sanitize -fsanitize=${PLIMSOLL_SANITIZER} -fno-omit-frame-pointer)
   if(PLIMSOLL_SANITIZER STREQUAL "address")
-    # `undefined` has no check of floating-point values that no integer has.
+    # `undefined` does not check floating-point values that are converted to integers and do not fit.
     list(APPEND sanitize -fsanitize=undefined,float-cast-overflow
       -fno-sanitize-recover=undefined,float-cast-overflow)
   elseif(PLIMSOLL_SANITIZER STREQUAL "fuzzer")

@@ -43,8 +43,8 @@ void reserve(int file, const std::filesystem::path& path, std::int64_t bytes) {
   if (error != 0) cannot("make room for", path, error);
 }
 
-/// Opens a folder that this program has made. Where a symbolic link took its place meanwhile, files
-/// would be written elsewhere: it is refused.
+/// Opens a folder that this program has made. A symbolic link in its place is refused, since files
+/// would be written elsewhere.
 Descriptor open_folder(const std::filesystem::path& folder) {
   Descriptor opened(uninterrupted(
       [&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));

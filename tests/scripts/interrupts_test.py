@@ -116,8 +116,9 @@ def stopped_search(number, patience, output):
 
 def searches(folder):
     """A search that is stopped before it has found a plan writes none. One that is stopped later writes its best."""
+    patience = 0
     for number in (signal.SIGINT, signal.SIGTERM):
-        output, patience = folder / f"best-{number}.json", 0
+        output = folder / f"best-{number}.json"
         while "none fits so far" in (said := stopped_search(number, patience, output)):
             assert not output.exists(), said
             patience = 1.5 * patience + 0.05
