@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "runtime/backend.h"
 #include "runtime/comm/pause.h"
+#include "runtime/comm/rank_status.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/communicator.h"
 
@@ -23,12 +25,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// The status of a rank, for messages when something stops.
-struct LastPost {
-  std::int64_t posts = 0;  ///< so far; the others are of the last one
-  std::int64_t step = 0;
-  const char* routine = "";
-  Request request;
-  bool waits = false;  ///< for any of its posts
+struct LastPosts {
+  struct Post {
+    std::int64_t step = 0;
+    const char* routine = "";
+    Request request;
+  };
+  std::int64_t posts = 0;             ///< so far
+  std::array<Post, kKeptPosts> kept;  ///< each where its number modulo kKeptPosts is
+  bool waits = false;                 ///< for any of its posts
 };
 
 /// The state that the ranks share. One lock guards the bookkeeping; data moves outside it.
@@ -49,7 +54,7 @@ struct SharedState {
 
   std::mutex lock;
   std::vector<std::condition_variable> woken;                ///< by rank
-  std::vector<LastPost> last;                                ///< by rank
+  std::vector<LastPosts> last;                               ///< by rank
   std::condition_variable idle;                              ///< nobody moves data
   std::map<std::vector<std::int64_t>, Channel> collectives;  ///< by members
   /// Channels of transfers by sender, receiver and whether data goes to an earlier stage. Two
@@ -149,7 +154,7 @@ class LocalCommunicator final : public Communicator {
   Rendezvous* rendezvous_of(Ticket ticket);
   Ticket add_pending(Rendezvous& rendezvous, std::size_t member, Picoseconds posted);
   std::string late(const Rendezvous& rendezvous, std::size_t member) const;
-  std::string last_posts() const;
+  std::vector<RankReport> reports() const;
 
   void fail(std::unique_lock<std::mutex>& guard, const std::string& reason);
   /// After a failure: returns when no thread can touch this rank's memory any more.
@@ -215,9 +220,10 @@ Communicator::Ticket LocalCommunicator::post(Membership& membership, const Reque
   mine.data = data;
   mine.step = label.step;
   mine.routine = label.routine;
-  LastPost& last = shared_->last[std::size_t(rank_)];
+  LastPosts& last = shared_->last[std::size_t(rank_)];
   mine.post = ++last.posts;
-  last = {mine.post, label.step, label.routine, request, false};
+  last.kept[std::size_t(mine.post) % kKeptPosts] = {label.step, label.routine, request};
+  last.waits = false;
   join(guard, rendezvous, membership.member);
   mine.posted = true;
   if (++rendezvous.posted == channel.members.size()) channel.close_first();
@@ -388,19 +394,23 @@ std::string LocalCommunicator::late(const Rendezvous& rendezvous, std::size_t me
       "rank {} waited longer than the deadline of {} s in {}, routine {}, for {}, its post {}: "
       "{} ({})",
       rank_, seconds, step_name(mine.step), mine.routine, to_text(mine.request), mine.post, why,
-      last_posts());
+      describe(reports()));
 }
 
 // Called under the lock.
-std::string LocalCommunicator::last_posts() const {
-  std::string all;
-  for (std::size_t rank = 0; rank < std::min(shared_->last.size(), kMostDescribed); ++rank) {
-    const LastPost& last = shared_->last[rank];
-    all += fmt::format("{}rank {}: ", all.empty() ? "" : "; ", rank);
-    all += last.posts == 0
-               ? "has posted nothing"
-               : fmt::format("{}, {}, post {}: {} in routine {}", last.waits ? "waits" : "computes",
-                             step_name(last.step), last.posts, to_text(last.request), last.routine);
+std::vector<RankReport> LocalCommunicator::reports() const {
+  std::vector<RankReport> all;
+  for (const LastPosts& last : shared_->last) {
+    RankReport& report = all.emplace_back();
+    report.rank = std::int64_t(all.size()) - 1;
+    report.waits = last.waits;
+    for (std::size_t i = 0; i < kKeptPosts; ++i) {
+      const std::int64_t number = last.posts - std::int64_t(i);
+      if (number < 1) break;
+      const LastPosts::Post& post = last.kept[std::size_t(number) % kKeptPosts];
+      report.posts[i] = {number, post.step,
+                         short_text(to_text(post.request) + " in routine " + post.routine)};
+    }
   }
   return all;
 }

@@ -1,4 +1,4 @@
-// A rank writes what it does, and reads what the other ranks of its host do.
+// A rank writes what it does, and reads what the other ranks do.
 #include "runtime/comm/rank_status.h"
 
 #include <fmt/format.h>
@@ -18,76 +18,138 @@ std::int64_t now() {
       .count();
 }
 
-/// The other rank may be writing: the copy ends where its array does.
-std::string text_of(const RankStatus& status) {
-  std::string text;
-  for (const std::atomic<char>& one : status.last) {
-    const char letter = one.load(std::memory_order_relaxed);
-    if (letter == '\0') break;
-    text += letter;
+RankReport report_of(std::int64_t rank, const RankStatus& status) {
+  RankReport report;
+  report.rank = rank;
+  // Clocks go on between the two looks, and a rank that has given no sign yet is not missed.
+  report.silent = std::max(std::int64_t{0}, now() - status.alive.load(std::memory_order_relaxed));
+  report.waits = status.waits.load(std::memory_order_relaxed);
+  const std::size_t latest = status.latest.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kKeptPosts; ++i) {
+    const RankStatus::Post& from = status.posts[(latest + kKeptPosts - i) % kKeptPosts];
+    PostReport& to = report.posts[i];
+    to.number = from.number.load(std::memory_order_relaxed);
+    to.step = from.step.load(std::memory_order_relaxed);
+    // The other rank may be writing: the copy ends with a 0 in any case.
+    for (std::size_t at = 0; at + 1 < to.what.size(); ++at)
+      to.what[at] = from.what[at].load(std::memory_order_relaxed);
+  }
+  return report;
+}
+
+enum class State { silent, no_answer, waits, computes };
+
+State state_of(const RankReport& report, std::chrono::milliseconds deadline) {
+  if (report.silent == RankReport::kNoAnswer) return State::no_answer;
+  if (std::chrono::nanoseconds(report.silent) > deadline / 2) return State::silent;
+  return report.waits ? State::waits : State::computes;
+}
+
+std::string last_posts_of(const RankReport& report, std::string_view state) {
+  std::string text = fmt::format("rank {}: ", report.rank);
+  const PostReport& latest = report.posts.front();
+  if (latest.number == 0) return text + "has posted nothing";
+  text += fmt::format("{}, {}, post {}: {}", state, step_name(latest.step), latest.number,
+                      latest.what.data());
+  std::string_view before = ", before it ";
+  for (const PostReport& post : report.posts) {
+    if (post.number == 0 || &post == &latest) continue;
+    text += fmt::format("{}{}: {}", std::exchange(before, ", "), post.number, post.what.data());
   }
   return text;
 }
 
-double seconds_since(std::int64_t then) { return double(now() - then) * 1e-9; }
-
 }  // namespace
+
+std::array<char, 96> short_text(std::string_view text) {
+  std::array<char, 96> kept = {};
+  std::copy_n(text.begin(), std::min(text.size(), kept.size() - 1), kept.begin());
+  return kept;
+}
+
+std::string describe(std::span<const RankReport> ranks) {
+  std::string all;
+  for (const RankReport& report : ranks.first(std::min(ranks.size(), kMostDescribed))) {
+    all += all.empty() ? "" : "; ";
+    all += last_posts_of(report, report.waits ? "waits" : "computes");
+  }
+  return all;
+}
+
+std::string describe(std::span<const RankReport> ranks, std::chrono::milliseconds deadline,
+                     bool all) {
+  std::string missed, computing, each;
+  std::size_t described = 0;
+  for (const RankReport& report : ranks) {
+    const State state = state_of(report, deadline);
+    const std::string_view comma = missed.empty() ? "" : ", ";
+    if (state == State::silent) {
+      missed += fmt::format("{}rank {} has given no sign for {:.1f} s", comma, report.rank,
+                            double(report.silent) * 1e-9);
+    } else if (state == State::no_answer) {
+      missed += fmt::format("{}rank {} has given no answer", comma, report.rank);
+    } else if (state == State::computes) {
+      computing += fmt::format("{}rank {}", computing.empty() ? "" : ", ", report.rank);
+    }
+    if (state == State::no_answer || ++described > kMostDescribed) continue;
+    each += each.empty() ? "" : "; ";
+    each += last_posts_of(report, state == State::silent  ? "silent"
+                                  : state == State::waits ? "waits"
+                                                          : "computes");
+  }
+  const std::string who = !missed.empty()      ? missed
+                          : !computing.empty() ? computing + " still computes"
+                          : all                ? "all ranks wait"
+                                               : "all ranks of this host wait";
+  return fmt::format("{} ({})", who, each);
+}
 
 RankStatusBoard::RankStatusBoard(RankStatus& own, std::vector<Known> ranks, bool all)
     : own_(own), ranks_(std::move(ranks)), all_(all) {}
 
-void RankStatusBoard::write(std::string_view what) {
-  const std::size_t length = std::min(what.size(), own_.last.size() - 1);
-  for (std::size_t i = 0; i < length; ++i) own_.last[i].store(what[i], std::memory_order_relaxed);
-  own_.last[length].store('\0', std::memory_order_relaxed);
-}
-
 std::int64_t RankStatusBoard::posts(std::string_view what, const CommunicationLabel& label) {
-  const std::int64_t post = own_.posts.load(std::memory_order_relaxed) + 1;
+  const std::int64_t post = latest().number.load(std::memory_order_relaxed) + 1;
   is_at(post, label.step, fmt::format("{} in routine {}", what, label.routine));
   return post;
 }
 
 void RankStatusBoard::waits_to(std::string_view what) {
-  own_.posts.fetch_add(1, std::memory_order_relaxed);
-  write(what);
+  const RankStatus::Post& before = latest();
+  is_at(before.number.load(std::memory_order_relaxed) + 1,
+        before.step.load(std::memory_order_relaxed), what);
   waits(true);
 }
 
 void RankStatusBoard::is_at(std::int64_t post, std::int64_t step, std::string_view what) {
-  own_.step.store(step, std::memory_order_relaxed);
-  own_.posts.store(post, std::memory_order_relaxed);
-  write(what);
+  // Another text about the same communication takes the place of the one before.
+  std::size_t at = own_.latest.load(std::memory_order_relaxed);
+  if (latest().number.load(std::memory_order_relaxed) != post) at = (at + 1) % kKeptPosts;
+  RankStatus::Post& to = own_.posts[at];
+  to.step.store(step, std::memory_order_relaxed);
+  to.number.store(post, std::memory_order_relaxed);
+  const std::size_t length = std::min(what.size(), to.what.size() - 1);
+  for (std::size_t i = 0; i < length; ++i) to.what[i].store(what[i], std::memory_order_relaxed);
+  to.what[length].store('\0', std::memory_order_relaxed);
+  own_.latest.store(at, std::memory_order_relaxed);
 }
 
 void RankStatusBoard::lives() { own_.alive.store(now(), std::memory_order_relaxed); }
 
+std::vector<RankReport> RankStatusBoard::reports() const {
+  std::vector<RankReport> all;
+  for (const auto& [rank, status] : ranks_) all.push_back(report_of(rank, *status));
+  return all;
+}
+
 std::string RankStatusBoard::describe(std::chrono::milliseconds deadline) const {
-  std::string silent, computing, each;
-  std::size_t described = 0;
-  for (const auto& [rank, status] : ranks_) {
-    const double age = seconds_since(status->alive.load(std::memory_order_relaxed));
-    const bool waits = status->waits.load(std::memory_order_relaxed);
-    const bool is_silent = 2 * age > std::chrono::duration<double>(deadline).count();
-    if (is_silent) {
-      silent += fmt::format("{}rank {} has given no sign for {:.1f} s", silent.empty() ? "" : ", ",
-                            rank, age);
-    } else if (!waits) {
-      computing += fmt::format("{}rank {}", computing.empty() ? "" : ", ", rank);
-    }
-    if (++described > kMostDescribed) continue;
-    each += fmt::format("{}rank {}: {}, {}, post {}: {}", each.empty() ? "" : "; ", rank,
-                        is_silent ? "silent"
-                        : waits   ? "waits"
-                                  : "computes",
-                        step_name(status->step.load(std::memory_order_relaxed)),
-                        status->posts.load(std::memory_order_relaxed), text_of(*status));
+  std::vector<RankReport> ranks = reports();
+  std::optional<std::vector<RankReport>> others;
+  if (!all_ && ask_others_) others = ask_others_();
+  if (others) {
+    ranks.insert(ranks.end(), others->begin(), others->end());
+    std::ranges::sort(ranks, {}, &RankReport::rank);
   }
-  const std::string who = !silent.empty()      ? silent
-                          : !computing.empty() ? computing + " still computes"
-                          : all_               ? "all ranks wait"
-                                               : "all ranks of this host wait";
-  return fmt::format("{} ({})", who, each);
+  return plimsoll::describe(ranks, deadline, all_ || others);
 }
 
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include "base/command_line.h"
 #include "base/error.h"
 #include "runtime/comm/mpi/launched.h"
+#include "runtime/comm/mpi/status_exchange.h"
 
 namespace plimsoll {
 namespace {
@@ -45,9 +46,10 @@ void CallWatch::set_rank(std::int64_t rank) {
   rank_ = rank;
 }
 
-void CallWatch::set_board(RankStatusBoard* board) {
+void CallWatch::set_board(RankStatusBoard* board, StatusExchange* exchange) {
   const std::lock_guard guard(lock_);
   board_ = board;
+  exchange_ = exchange;
   if (board_ != nullptr && what_ != nullptr) board_->waits_to(what_);
 }
 
@@ -68,6 +70,7 @@ void CallWatch::look_after() {
   std::unique_lock guard(lock_);
   while (!stopping_) {
     if (board_ != nullptr) board_->lives();
+    if (exchange_ != nullptr) exchange_->answer();
     if (what_ != nullptr && Clock::now() > until_) end_process();
     stops_.wait_for(guard, kSignOfLife);
   }

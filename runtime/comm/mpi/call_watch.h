@@ -13,8 +13,10 @@
 
 namespace plimsoll {
 
-/// The watch of one process. Its thread also gives the signs of life of the board, and does so for
-/// as long as the process runs.
+class StatusExchange;
+
+/// The watch of one process. For as long as the process runs, its thread also gives the signs of
+/// life of the board and answers other hosts.
 class CallWatch {
  public:
   /// Processes take different times to get ready, so a call may take so many deadlines.
@@ -27,8 +29,9 @@ class CallWatch {
 
   /// Until its rank is known, the process has the name that its launcher gave it.
   void set_rank(std::int64_t rank);
-  /// Messages say what the ranks on `board` do. Null: there is no board, or no longer.
-  void set_board(RankStatusBoard* board);
+  /// Messages say what the ranks on `board` do, and the thread answers questions of other hosts by
+  /// `exchange`. Null: there is none, or no longer.
+  void set_board(RankStatusBoard* board, StatusExchange* exchange);
 
   /// A call that blocks, or several in a row, for as long as this object lives. Where that is
   /// longer than the limit, the process says who waits for whom, and ends with exit code 6. One
@@ -55,6 +58,7 @@ class CallWatch {
   bool stopping_ = false;
   std::optional<std::int64_t> rank_;
   RankStatusBoard* board_ = nullptr;
+  StatusExchange* exchange_ = nullptr;
   const char* what_ = nullptr;  ///< the call that blocks; null: none does
   std::chrono::steady_clock::time_point until_;
   std::thread thread_;

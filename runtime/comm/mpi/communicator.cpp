@@ -379,7 +379,10 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
 }
 
 void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op) {
+  // The rank still waits while it asks other hosts, which takes the lock.
+  guard.unlock();
   const std::string who = world_.board().describe(deadline_);
+  guard.lock();
   is_waiting(false);
   const std::string message = fmt::format(
       "rank {} waited longer than the deadline of {} s in {}, routine {}, for {}, its "

@@ -70,7 +70,11 @@ MpiWorld::MpiWorld(int& argc, char**& argv, std::chrono::milliseconds deadline)
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
   status_ = std::make_shared<SharedRankStatus>(comm_);
-  watch_->set_board(&board());
+  if (!board().all()) {
+    exchange_ = std::make_shared<StatusExchange>(comm_, board(), *lock_);
+    board().set_others([exchange = exchange_.get()] { return exchange->ask(); });
+  }
+  watch_->set_board(&board(), exchange_.get());
   find_hosts();
   agree_on_epoch();
 }
@@ -85,6 +89,7 @@ MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
       lock_(whole.lock_),
       watch_(whole.watch_),
       status_(whole.status_),
+      exchange_(whole.exchange_),
       whole_(false) {
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
@@ -98,7 +103,8 @@ MpiWorld::~MpiWorld() {
   const std::lock_guard guard(*lock_);
   MPI_Comm_free(&comm_);
   if (!whole_) return;
-  watch_->set_board(nullptr);
+  watch_->set_board(nullptr, nullptr);
+  if (exchange_) exchange_->release();
   status_->release();
   MPI_Finalize();
 }

@@ -13,6 +13,7 @@
 
 #include "runtime/comm/mpi/call_watch.h"
 #include "runtime/comm/mpi/shared_status.h"
+#include "runtime/comm/mpi/status_exchange.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
@@ -86,7 +87,8 @@ class MpiWorld final : public Processes {
   std::shared_ptr<std::mutex> lock_;
   std::shared_ptr<CallWatch> watch_;
   std::shared_ptr<SharedRankStatus> status_;
-  bool whole_ = true;  ///< whether it has initialised MPI
+  std::shared_ptr<StatusExchange> exchange_;  ///< null: all processes are on one host
+  bool whole_ = true;                         ///< whether it has initialised MPI
   MPI_Request any_ = MPI_REQUEST_NULL;
   int any_own_ = 0, any_all_ = 0;  ///< MPI reads and writes them until end_any()
 };
