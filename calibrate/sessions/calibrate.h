@@ -1,6 +1,7 @@
 // A calibration measures this machine through a backend and the local communicator.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -34,6 +35,8 @@ struct CalibrationRequest {
   /// none. With `resume`, tests that an earlier run finished there are taken over.
   std::filesystem::path journal;
   bool resume = false;
+  /// The time that a process of a cluster waits for others.
+  std::chrono::milliseconds deadline{120'000};
   /// The work for which the calibration is made. Points that stand for more of it come first: in
   /// both passes of one process, in the first pass of a cluster.
   std::optional<Workload> workload;

@@ -19,6 +19,7 @@
 #include "command_line/answer_shell.h"
 #include "command_line/interrupt.h"
 #include "command_line/parse.h"
+#include "runtime/command/deadline.h"
 #include "runtime/command/launch.h"
 
 namespace plimsoll {
@@ -31,6 +32,7 @@ struct Arguments {
   std::string budget = "50 s";
   std::string launcher = "local";
   std::int64_t devices = 0;
+  double deadline = 120;
   std::string plan;
   bool quick = false, json = false, resume = false;
   // The schedule is shown, and not run.
@@ -155,6 +157,7 @@ ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice fac
     throw UsageError("--resume: only a calibration with -o is resumed");
   }
   request.resume = arguments.resume;
+  request.deadline = deadline_of(arguments.deadline);
   request.precision = precision_from(arguments.precision);
   if (reports && !arguments.plan.empty()) {  // process 0 says what is next
     request.workload = workload_of(read_legal_plan(arguments.plan));
@@ -226,13 +229,15 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--devices", arguments.devices, "with a launcher: processes to start")
       ->check([](const std::string& text) { return refuse_integer(text, 2, kMostDevices); });
+  add_deadline(app, arguments.deadline, "with a launcher: seconds a process waits for others");
   app.add_flag("--quick", arguments.quick, "few points, for tests: no basis for predictions");
   app.add_flag("--json", arguments.json, "print the calibration as JSON");
 }
 
 }  // namespace
 
-ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfDevice facts) {
+ExitCode calibrate_command(int argc, char** argv, const StartCalibration& start,
+                           FactsOfDevice facts) {
   Arguments arguments;
   CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",
                "planner-calibrate");
@@ -243,16 +248,16 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfD
     show_schedule(arguments);
     return ExitCode::ok;
   }
-  if (arguments.launcher == "local" && arguments.devices > 0 && processes == nullptr) {
+  if (arguments.launcher == "local" && arguments.devices > 0 && !start) {
     throw UsageError("--devices: goes with --launcher mpirun or srun");
   }
-  if (arguments.launcher != "local" && processes == nullptr) {
+  if (arguments.launcher != "local" && !start) {
     if (arguments.devices == 0)
       throw UsageError("--launcher: --devices must say how many to start");
-    launch(arguments.launcher, arguments.devices, "planner-calibrate-mpi",
-           without_launcher(argc, argv));
+    return launch(arguments.launcher, arguments.devices, "planner-calibrate-mpi",
+                  without_launcher(argc, argv));
   }
-  return run(arguments, processes, facts);
+  return run(arguments, start ? &start(deadline_of(arguments.deadline)) : nullptr, facts);
 }
 
 }  // namespace plimsoll

@@ -19,21 +19,23 @@
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
-  constexpr std::chrono::minutes kDeadline{1};  // as that of planner-run
   FactsOfDevice facts = nullptr;
 #ifdef PLIMSOLL_CUDA
   facts = cuda_device_facts;
 #endif
   std::unique_ptr<MpiWorld> world;
+  const auto start = [&](std::chrono::milliseconds deadline) -> Processes& {
+    world = std::make_unique<MpiWorld>(argc, argv, deadline);
+#ifdef PLIMSOLL_NCCL
+    world->set_device_communicator(make_nccl_communicator);
+#endif
+    return *world;
+  };
   const auto body = [&] {
 #ifdef PLIMSOLL_CUDA
     add_cuda_backend();
 #endif
-    world = std::make_unique<MpiWorld>(argc, argv, kDeadline);
-#ifdef PLIMSOLL_NCCL
-    world->set_device_communicator(make_nccl_communicator);
-#endif
-    return calibrate_command(argc, argv, world.get(), facts);
+    return calibrate_command(argc, argv, start, facts);
   };
   const int code = run_program("planner-calibrate-mpi", std::cref(body));
   if (code == int(ExitCode::ok)) return code;

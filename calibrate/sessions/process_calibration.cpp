@@ -34,7 +34,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kDeadline{120'000};
 constexpr std::int64_t kLeast = Sampling::kLeast;
 
 /// Times that one communication is measured anew until its median is known well enough.
@@ -49,7 +48,7 @@ class ProcessSession {
         processes_(processes),
         shape_(shape_of(processes)),
         device_(device),
-        groups_(processes, shape_, footprint(), kDeadline,
+        groups_(processes, shape_, footprint(), request_.deadline,
                 device == nullptr ? nullptr : device->backend.device()) {
     if (shape_.nodes * shape_.ranks_per_node < 2) {
       throw UsageError("calibrating a cluster takes at least two processes");
@@ -57,7 +56,7 @@ class ProcessSession {
     if (device_ == nullptr) {
       bench_ = std::make_unique<CoreBench>(request.backend, 1, kCoreFootprint);
     } else {
-      check_devices(processes, device_->facts, kDeadline);
+      check_devices(processes, device_->facts, request_.deadline);
       describe_machine(calibration_, device_->facts, device_->backend);
       bench_ = std::make_unique<DeviceBench>(device_->backend, footprint());
     }
@@ -77,7 +76,7 @@ class ProcessSession {
       measure_attention();
     } else {
       sharing_ = measure_core_sharing(processes_, *bench_, reference(),
-                                      Seconds(quick() ? 0.1 : 0.5), kDeadline);
+                                      Seconds(quick() ? 0.1 : 0.5), request_.deadline);
     }
     std::size_t done = restored_;
     for (std::string word; (word = agreed(order)) != kOver;) {
@@ -168,19 +167,20 @@ class ProcessSession {
 
   /// Returns on all processes the word of process 0 about the next test.
   std::string agreed(TestOrder& order) {
-    if (request_.stop && processes_.any(request_.stop(), kDeadline)) throw CalibrationStopped();
+    if (request_.stop && processes_.any(request_.stop(), request_.deadline))
+      throw CalibrationStopped();
     std::string word;
     if (is_first_process()) {
       const auto next = order.next(elapsed());
       const bool look = next ? drift_.due(elapsed()) : drift_.pending();
       word = look ? kReference : next ? std::to_string(*next) : kOver;
     }
-    return processes_.broadcast(word, kDeadline);
+    return processes_.broadcast(word, request_.deadline);
   }
 
   /// Times a matmul between the tests: that of the median rank, at its fastest.
   void measure_reference(TestOrder& order) {
-    processes_.barrier(kDeadline);
+    processes_.barrier(request_.deadline);
     const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
     const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
     const std::vector<Contribution> all = contributions(own);
@@ -220,7 +220,7 @@ class ProcessSession {
     std::string bytes(sizeof(values), '\0');
     std::memcpy(bytes.data(), values.data(), sizeof(values));
     std::vector<Contribution> all;
-    for (const std::string& theirs : processes_.gather(bytes, kDeadline)) {
+    for (const std::string& theirs : processes_.gather(bytes, request_.deadline)) {
       std::array<double, 3> of_rank{};
       std::memcpy(of_rank.data(), theirs.data(), sizeof(of_rank));
       Sample sample{Seconds(of_rank[0]), Seconds(of_rank[1]), std::int64_t(of_rank[2]), false};
@@ -277,7 +277,7 @@ class ProcessSession {
       }
       std::string word;
       if (is_first_process()) word = is_known(groups) ? "known" : "again";
-      if (quick() || processes_.broadcast(word, kDeadline) == "known") break;
+      if (quick() || processes_.broadcast(word, request_.deadline) == "known") break;
     }
     std::vector<Contribution> all;
     for (const GroupTimings& group : groups) {
@@ -334,7 +334,7 @@ class ProcessSession {
     return keep(i, point, measure_op(matmul_case(point.shape, point)));
   }
   std::optional<Sample> measure_op(const BenchCase& bench_case) {
-    processes_.barrier(kDeadline);
+    processes_.barrier(request_.deadline);
     return merge(contributions(bench_->measure(bench_case, sampling())));
   }
   bool measure(std::size_t i, const LaunchTest&) {
@@ -343,7 +343,7 @@ class ProcessSession {
     return false;
   }
   bool measure(std::size_t i, const CopyPoint& point) {
-    processes_.barrier(kDeadline);
+    processes_.barrier(request_.deadline);
     const Sample own = on_device().measure_copy(point.direction, point.size, kLeast);
     return keep(i, point, merge(contributions(own)));
   }

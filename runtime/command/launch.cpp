@@ -1,10 +1,16 @@
-// The command line of mpirun or srun is made and executed.
+// The command line of mpirun or srun is made and run.
 #include "runtime/command/launch.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
@@ -13,6 +19,56 @@
 #include "base/error.h"
 
 namespace plimsoll {
+namespace {
+
+/// A launcher gives the code of the rank that failed. Where a signal ended the rank, that is this
+/// number and the signal's.
+constexpr int kBySignal = 128;
+
+constexpr std::array kPassedOn = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kPassedOn) sigaddset(&set, signal);
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+/// Becomes the launcher. Its parent's death would leave the ranks behind.
+[[noreturn]] void become(char* const* argv, const sigset_t& before, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) std::_Exit(kBySignal + SIGTERM);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  execvp(argv[0], argv);
+  std::fprintf(stderr, "cannot start %s: %s\n", argv[0], std::strerror(errno));
+  std::_Exit(int(ExitCode::environment));
+}
+
+/// Returns what waitpid says of the child when it has ended.
+int wait_for(pid_t child, const sigset_t& signals) {
+  for (;;) {
+    siginfo_t signal = {};
+    if (sigwaitinfo(&signals, &signal) < 0) continue;
+    // The terminal itself sends its signals to all processes of the job.
+    const bool by_a_process = signal.si_code <= 0;
+    if (signal.si_signo != SIGCHLD && by_a_process) kill(child, signal.si_signo);
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child && (WIFEXITED(status) || WIFSIGNALED(status)))
+      return status;
+  }
+}
+
+ExitCode code_of(const std::string& launcher, int status) {
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kBySignal + WTERMSIG(status);
+  if (code <= kBySignal || code == kBySignal + SIGINT || code == kBySignal + SIGTERM)
+    return ExitCode(code);
+  throw EnvironmentError(fmt::format("{} ended with {}: signal {} ({}) ended a rank, or it",
+                                     launcher, code, code - kBySignal,
+                                     sigdescr_np(code - kBySignal)));
+}
+
+}  // namespace
 
 std::vector<std::string> launch_command(const std::string& launcher, std::int64_t ranks,
                                         const std::string& program,
@@ -33,8 +89,8 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
   return command;
 }
 
-void launch(const std::string& launcher, std::int64_t ranks, const std::string& name,
-            const std::vector<std::string>& arguments) {
+ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::string& name,
+                const std::vector<std::string>& arguments) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw EnvironmentError("cannot find the running executable: " + error.message());
@@ -46,8 +102,18 @@ void launch(const std::string& launcher, std::int64_t ranks, const std::string& 
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  throw EnvironmentError(fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
+  std::fflush(nullptr);
+  sigset_t before;
+  const sigset_t signals = watched_signals();
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t self_id = getpid(), child = fork();
+  if (child == 0) become(argv.data(), before, self_id);
+  if (child < 0) {
+    throw EnvironmentError(fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
+  }
+  const int status = wait_for(child, signals);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return code_of(command[0], status);
 }
 
 std::vector<std::string> without_launcher(int argc, char** argv) {

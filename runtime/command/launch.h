@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace plimsoll {
 
 /// Returns the command line that starts `ranks` processes of `program` with `arguments`. `launcher`
@@ -14,11 +16,13 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
                                         const std::string& program,
                                         const std::vector<std::string>& arguments);
 
-/// Replaces this process by `program` (planner-run-mpi) under the launcher; `program` lies beside
-/// this one. `arguments` are this program's without the launcher. Throws EnvironmentError when it
-/// cannot.
-[[noreturn]] void launch(const std::string& launcher, std::int64_t ranks,
-                         const std::string& program, const std::vector<std::string>& arguments);
+/// Runs `program` (planner-run-mpi) under the launcher, and returns the launcher's exit code;
+/// `program` lies beside this one. `arguments` are this program's without the launcher. Signals
+/// that other processes send to this one are passed on, and the launcher is ended when this process
+/// is killed. Throws EnvironmentError when it cannot start the launcher, and when a rank was ended
+/// by a signal that a run does not answer.
+ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::string& program,
+                const std::vector<std::string>& arguments);
 
 /// Returns all words of a command line but its name, --launcher and the launcher.
 std::vector<std::string> without_launcher(int argc, char** argv);

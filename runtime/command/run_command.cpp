@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -28,6 +27,7 @@
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "runtime/checkpoint/saved.h"
+#include "runtime/command/deadline.h"
 #include "runtime/command/launch.h"
 #include "runtime/command/placement.h"
 #include "runtime/command/train.h"
@@ -58,7 +58,6 @@ constexpr std::int64_t kWarmUpSteps = 2;
 constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
 /// Every step's loss is in the measurement.
 constexpr std::int64_t kMostSteps = 1'000'000;
-constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;  // seconds
 
 /// Programs for CPU cores run everywhere; Programs for GPUs have kernels there only.
 void check_framework(const Plan& plan, const Arguments& arguments) {
@@ -110,15 +109,6 @@ std::string read_text(const std::string& file, const Job& job) {
                      fmt::format("found byte {}; the job's vocabulary is {}", token, job.vocab));
   }
   return text;
-}
-
-/// Waits are counted in whole milliseconds; a deadline is kept, and named, exactly.
-std::chrono::milliseconds deadline_of(double seconds) {
-  const double count = std::round(seconds * 1e3);
-  if (std::abs(seconds * 1e3 - count) > 1e-6) {
-    throw UsageError(fmt::format("--deadline: found {}; whole milliseconds are required", seconds));
-  }
-  return std::chrono::milliseconds(std::int64_t(count));
 }
 
 constexpr std::string_view kDecayStyles[] = {"constant", "linear", "cosine"};
@@ -419,11 +409,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--any-hosts", arguments.any_hosts,
                "allow hosts that do not match the plan's nodes; step times are then not comparable "
                "with the plan's");
-  app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
-      ->capture_default_str()
-      ->check([](const std::string& text) {
-        return refuse_number(text, kLeastDeadline, kMostDeadline);
-      });
+  add_deadline(app, arguments.deadline, "seconds a rank waits for others");
   app.add_flag("--no-graphs", arguments.no_graphs,
                "cuda: launch kernels one by one in every step; else they are captured once and "
                "replayed");
@@ -440,8 +426,8 @@ ExitCode run_command(int argc, char** argv, const StartProcesses& start) {
   if (answer_shell(app, argc, argv)) return ExitCode::ok;
   if (!parse(app, argc, argv)) return ExitCode::ok;
   if (arguments.launcher != "local" && !start) {
-    launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
-           without_launcher(argc, argv));
+    return launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
+                  without_launcher(argc, argv));
   }
   return run(arguments, start ? &start(deadline_of(arguments.deadline)) : nullptr);
 }

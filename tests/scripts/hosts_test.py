@@ -119,6 +119,15 @@ def refuses(folder, failures):
         failures.append("--any-hosts: refused")
 
 
+def fails(failures):
+    """A rank of the other host is killed, stopped or late: those of this one say who it was."""
+    for slots, rank in ((1, 1), (2, 2)):
+        done = run(HOSTS, "--slots", slots, programs.SOURCE / "scripts/rank-failures", "--ranks", 2 * slots, "--rank", rank,
+                   "--deadline", 5, "--bin", programs.BIN, "--launcher", "mpirun")
+        if done.returncode != programs.OK:
+            failures.append(f"a rank of another host fails: {done.stdout}{done.stderr}")
+
+
 def shapes(failures):
     """Both ends of a link are as slow as asked for, and hosts have names of their own."""
     done = run(HOSTS, "--bandwidth", "50mbit", "sh", "-c",
@@ -156,6 +165,7 @@ def main():
         planned(pathlib.Path(name), failures)
         accuracy(pathlib.Path(name), failures)
         refuses(pathlib.Path(name), failures)
+        fails(failures)
     print("\n".join(failures) or "ok")
     return 1 if failures else 0
 

@@ -199,11 +199,12 @@ def unready(folder, failures):
 
 
 def failing(failures):
-    """A process that is killed, stopped or late: the run ends or goes on, and says who it was."""
-    done = run(programs.SOURCE / "scripts/rank-failures", "--ranks", 3, "--rank", 1, "--deadline", 15, "--bin", programs.BIN,
-               timeout=300)
-    if done.returncode != programs.OK:
-        failures.append(f"a failing rank: {done.stdout}{done.stderr}")
+    """A process that is killed, stopped or late: the others end or go on, and say who it was."""
+    for program, ranks in (("run", 3), ("calibrate", 2)):
+        done = run(programs.SOURCE / "scripts/rank-failures", "--program", program, "--ranks", ranks, "--rank", 1, "--deadline", 15,
+                   "--bin", programs.BIN, timeout=300)
+        if done.returncode != programs.OK:
+            failures.append(f"a failing rank of {program}: {done.stdout}{done.stderr}")
 
 
 def main():
