@@ -1,6 +1,8 @@
 // Adds flags that several commands have.
 #include "planner/cli/flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include "base/command_line.h"
@@ -72,6 +74,12 @@ void add_machine(CLI::App& command, TargetOptions& target) {
 void add_reserve(CLI::App& command, std::string& reserve) {
   command.add_option("--reserve", reserve, "memory kept free on each device")
       ->capture_default_str();
+}
+
+void add_time_limit(CLI::App& command, std::string& limit, const std::string& what) {
+  command.add_option(
+      "--time-limit", limit,
+      fmt::format("end {} after this time (\"30 s\") without a result, exit 5", what));
 }
 
 void add_tolerance(CLI::App& command, double& tolerance) {

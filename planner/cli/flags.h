@@ -27,6 +27,8 @@ CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibr
 /// Adds --cluster, --calibration, --devices and --framework.
 void add_machine(CLI::App& command, TargetOptions& target);
 void add_reserve(CLI::App& command, std::string& reserve);
+/// `what` is ended after this time, without a result.
+void add_time_limit(CLI::App& command, std::string& limit, const std::string& what);
 void add_tolerance(CLI::App& command, double& tolerance);
 /// `result` is what does not depend on the number of threads: "the plan".
 void add_threads(CLI::App& command, std::int64_t& threads, const std::string& result);

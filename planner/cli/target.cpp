@@ -190,6 +190,11 @@ Bytes parse_reserve(const std::string& text) {
   }
 }
 
+std::optional<Seconds> optional_time_limit(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return parse_time_limit(text);
+}
+
 Seconds parse_time_limit(const std::string& text) {
   Seconds limit;
   try {

@@ -89,5 +89,7 @@ Bytes parse_reserve(const std::string& text);
 /// Parses "30 s". Throws UsageError for text that is no time, and for a time not above zero or more
 /// than kLongestTimeLimit.
 Seconds parse_time_limit(const std::string& text);
+/// Returns nothing for an empty text.
+std::optional<Seconds> optional_time_limit(const std::string& text);
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 #include "planner/search/search.h"
+#include "planner/terminal/time_limit.h"
 
 namespace plimsoll {
 namespace {
@@ -20,7 +21,8 @@ struct PassesOptions {
   std::string strategy;
   std::string before, after;         ///< a stage; both empty: an overview of all
   std::optional<std::int64_t> rank;  ///< of the Programs, that of its class; absent: all
-  bool list = false;                 ///< names only; needs neither job nor strategy
+  std::string time_limit;
+  bool list = false;  ///< names only; needs neither job nor strategy
 };
 
 /// Returns the number of devices that a strategy asks for.
@@ -116,6 +118,7 @@ ExitCode run_passes(const PassesOptions& options) {
         fmt::format("--rank {}: the strategy has ranks 0 to {}", *options.rank, devices - 1));
   }
   const PassContext context{job, strategy, framework};
+  const TimeLimit limit(optional_time_limit(options.time_limit));
   const std::string chosen =
       options.before.empty() ? "after " + options.after : "before " + options.before;
   const std::string headline =
@@ -143,6 +146,7 @@ void add_passes(CLI::App& app, Action& action) {
   command.add_option("--cluster", options->target.cluster,
                      "cluster file or preset: for its framework only");
   add_framework(command, options->target);
+  add_time_limit(command, options->time_limit, "the passes");
   command.callback([options, &action] {
     if (!options->list && options->strategy.empty()) {
       throw CLI::RequiredError("JOB and STRATEGY (or --list)");

@@ -13,6 +13,7 @@
 #include "planner/commands/commands.h"
 #include "planner/refusal/least_changes.h"
 #include "planner/search/search.h"
+#include "planner/terminal/time_limit.h"
 #include "predict/expert_memory.h"
 #include "reports/trace.h"
 
@@ -22,6 +23,7 @@ namespace {
 struct SimulateOptions {
   SimulationQuestion question;
   std::string trace;  ///< file; empty: none is written
+  std::string time_limit;
   bool unfolded = false, json = false;
 };
 
@@ -53,7 +55,10 @@ ExitCode run_simulate(SimulateOptions options) {
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("--trace", options.trace, inputs);
   if (options.unfolded) options.question.folding = Folding::unfolded;
-  const SimulationAnswer answer = simulate_job(options.question);
+  const SimulationAnswer answer = [&] {
+    const TimeLimit limit(optional_time_limit(options.time_limit));
+    return simulate_job(options.question);
+  }();
   const auto& [loaded, strategy, evaluation, memory] = answer;
   const Target& target = loaded.target;
   if (!options.trace.empty()) {
@@ -94,6 +99,7 @@ void add_simulate(CLI::App& app, Action& action) {
   command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");
   command.add_option("--trace", options->trace,
                      "write the step here, as Chrome's and Perfetto's trace viewers read it");
+  add_time_limit(command, options->time_limit, "the simulation");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_simulate(*options); }; });
 }

@@ -11,6 +11,7 @@
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
+#include "planner/terminal/time_limit.h"
 
 namespace plimsoll {
 namespace {
@@ -19,6 +20,7 @@ struct SpaceOptions {
   TargetOptions target;  ///< without cluster: no bounds, and the framework is the bundled one
   HeldOptions held;
   std::string reserve = kDefaultReserve;
+  std::string time_limit;
   bool list = false;  ///< every legal strategy
   bool json = false;
 };
@@ -26,6 +28,7 @@ struct SpaceOptions {
 ExitCode run_space(const SpaceOptions& options) {
   const Held held = parse_held(options.held);
   const Bytes reserve = parse_reserve(options.reserve);
+  const TimeLimit limit(optional_time_limit(options.time_limit));
   std::int64_t devices = options.target.devices;
   SpaceSummary summary;
   Job job, stated;
@@ -71,6 +74,7 @@ void add_space(CLI::App& app, Action& action) {
   add_held(command, options->held);
   add_reserve(command, options->reserve);
   command.add_flag("--list", options->list, "every legal strategy, in canonical order");
+  add_time_limit(command, options->time_limit, "the count");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_space(*options); }; });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "base/memory_limit.h"
 #include "command_line/completion.h"
 #include "command_line/help.h"
 #include "command_line/parse.h"
@@ -56,6 +57,7 @@ ExitCode dispatch(int argc, char** argv) {
   }
   if (!parse(app, argc, argv)) return ExitCode::ok;
   if (!action) throw UsageError("calibrate and run must be the first word");
+  limit_memory(machine_memory());
   return action();
 }
 
