@@ -1,17 +1,22 @@
 // A library to be preloaded (LD_PRELOAD), which lets one call that changes files fail, or kills the
-// process there. Calls of write, pwrite, fsync, posix_fallocate, rename, renameat2, mkdir, unlink,
-// unlinkat, and of open where it creates, are counted from 1. Requests of memory that main() makes
-// are counted as well, and refused: calls of malloc and its like, which operator new makes, too.
+// process there. Calls of write, pwrite, fsync, posix_fallocate, ftruncate, rename, renameat2,
+// mkdir, unlink, unlinkat, of open and openat where they create, and of close for what these gave
+// are counted from 1. So are calls of read and pread, and requests of memory that main() makes:
+// calls of malloc and its like, which operator new makes, too.
 //
-//   PLIMSOLL_FAULT     count (prints numbers at the end), kill (before the call), killed_after,
-//                      enospc, eio, eintr, edquot, short (half of a write),
-//                      enomem (one request is refused), enomem_on (it and all that follow)
-//   PLIMSOLL_FAULT_AT  number of the call or the request
+//   PLIMSOLL_FAULT       count (prints numbers at the end), kill (before the call), killed_after,
+//                        enospc, eio, eintr, edquot, short (half of a write),
+//                        erofs (this call and all that follow, but for standard output and error),
+//                        unread (EIO from a read),
+//                        enomem (one request is refused), enomem_on (it and all that follow)
+//   PLIMSOLL_FAULT_AT    number of the call, the read or the request
+//   PLIMSOLL_FAULT_RANK  only in the process of mpirun that has this rank
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -33,11 +38,19 @@ long most_address_space() {
   return kib * 1024;
 }
 
+/// Whether the fault is meant for this process.
+bool is_meant() {
+  const char* const wanted = std::getenv("PLIMSOLL_FAULT_RANK");
+  const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
+  return wanted == nullptr || (own != nullptr && std::strcmp(wanted, own) == 0);
+}
+
 struct Fault {
-  const char* kind = std::getenv("PLIMSOLL_FAULT");
+  const char* kind = is_meant() ? std::getenv("PLIMSOLL_FAULT") : nullptr;
   long at =
       std::getenv("PLIMSOLL_FAULT_AT") == nullptr ? 0 : std::atol(std::getenv("PLIMSOLL_FAULT_AT"));
-  std::atomic<long> calls = 0, requests = 0;
+  std::atomic<long> calls = 0, reads = 0, requests = 0;
+  std::array<std::atomic<bool>, 1024> created = {};  ///< by file descriptor
   /// Requests are looked at while main() runs: before and behind it nothing can catch anything.
   std::atomic<bool> in_main = false;
 
@@ -45,8 +58,8 @@ struct Fault {
   bool refuses_one = is("enomem"), refuses_on = is("enomem_on"), counts = is("count");
   ~Fault() {
     if (!counts) return;
-    dprintf(STDERR_FILENO, "calls %ld requests %ld peak %ld\n", calls.load(), requests.load(),
-            most_address_space());
+    dprintf(STDERR_FILENO, "calls %ld reads %ld requests %ld peak %ld\n", calls.load(),
+            reads.load(), requests.load(), most_address_space());
   }
 };
 
@@ -57,16 +70,32 @@ int error_of_fault() {
   if (fault.is("eio")) return EIO;
   if (fault.is("eintr")) return EINTR;
   if (fault.is("edquot")) return EDQUOT;
+  if (fault.is("erofs")) return EROFS;
   return 0;
 }
 
 /// Counts a call. Returns whether the fault is of this call; a process that is to be killed before
 /// it is.
 bool reached() {
-  if (++fault.calls != fault.at) return false;
+  const long call = ++fault.calls;
+  if (call != fault.at) return call > fault.at && fault.is("erofs");
   if (fault.is("kill")) raise(SIGKILL);
   return true;
 }
+
+/// A file system that has become read-only still lets messages through.
+bool is_spared(int file) {
+  return fault.is("erofs") && (file == STDOUT_FILENO || file == STDERR_FILENO);
+}
+
+int remember_created(int file) {
+  if (file >= 0 && std::size_t(file) < fault.created.size())
+    fault.created[std::size_t(file)] = true;
+  return file;
+}
+
+/// Counts a read, and returns whether it fails.
+bool is_unread() { return ++fault.reads == fault.at && fault.is("unread"); }
 
 template <class Result, class Real>
 Result with_fault(Result failed, Real real) {
@@ -115,6 +144,7 @@ extern "C" {
 
 ssize_t write(int file, const void* bytes, size_t size) {
   static auto* const call = real<ssize_t(int, const void*, size_t)>("write");
+  if (is_spared(file)) return call(file, bytes, size);
   const bool halves = fault.is("short") && fault.calls.load() + 1 == fault.at && size > 1;
   return with_fault<ssize_t>(-1, [&] { return call(file, bytes, halves ? size / 2 : size); });
 }
@@ -184,10 +214,54 @@ int open(const char* path, int flags, ...) {
   const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
   va_end(more);
   if ((flags & O_CREAT) == 0) return call(path, flags, mode);
-  return with_fault(-1, [&] { return call(path, flags, mode); });
+  return remember_created(with_fault(-1, [&] { return call(path, flags, mode); }));
 }
 
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+
+int openat(int folder, const char* path, int flags, ...) {
+  static auto* const call = real<int(int, const char*, int, ...)>("openat");
+  va_list more;
+  va_start(more, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
+  va_end(more);
+  if ((flags & O_CREAT) == 0) return call(folder, path, flags, mode);
+  return remember_created(with_fault(-1, [&] { return call(folder, path, flags, mode); }));
+}
+
+int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
+
+/// A close that fails closes nevertheless, as on Linux.
+int close(int file) {
+  static auto* const call = real<int(int)>("close");
+  const bool created = file >= 0 && std::size_t(file) < fault.created.size() &&
+                       fault.created[std::size_t(file)].exchange(false);
+  const int result = call(file);
+  return created ? with_fault(-1, [&] { return result; }) : result;
+}
+
+int ftruncate(int file, off_t size) {
+  static auto* const call = real<int(int, off_t)>("ftruncate");
+  return with_fault(-1, [&] { return call(file, size); });
+}
+
+int ftruncate64(int file, off_t size) __attribute__((alias("ftruncate")));
+
+ssize_t read(int file, void* bytes, size_t size) {
+  static auto* const call = real<ssize_t(int, void*, size_t)>("read");
+  if (!is_unread()) return call(file, bytes, size);
+  errno = EIO;
+  return -1;
+}
+
+ssize_t pread(int file, void* bytes, size_t size, off_t at) {
+  static auto* const call = real<ssize_t(int, void*, size_t, off_t)>("pread");
+  if (!is_unread()) return call(file, bytes, size, at);
+  errno = EIO;
+  return -1;
+}
+
+ssize_t pread64(int file, void* bytes, size_t size, off_t at) __attribute__((alias("pread")));
 
 int __libc_start_main(Main* main, int argc, char** argv, void (*begin)(), void (*end)(),
                       void (*end_of_loader)(), void* stack) {
