@@ -105,6 +105,7 @@ ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::stri
   std::fflush(nullptr);
   sigset_t before;
   const sigset_t signals = watched_signals();
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, the end of a child is not told
   sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t self_id = getpid(), child = fork();
   if (child == 0) become(argv.data(), before, self_id);
