@@ -1,4 +1,4 @@
-// Notes SIGINT and SIGTERM with a signal handler.
+// Notes SIGINT, SIGTERM and SIGUSR1 with a signal handler.
 #include "command_line/interrupt.h"
 
 #include <csignal>
@@ -6,11 +6,12 @@
 namespace plimsoll {
 namespace {
 
+constexpr int kNoted[] = {SIGINT, SIGTERM, SIGUSR1};
+
 volatile std::sig_atomic_t noted = 0;  // what a signal handler may write
 
 void let_signals_end_the_program() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : kNoted) std::signal(signal, SIG_DFL);
 }
 
 void note(int signal) {
@@ -22,12 +23,13 @@ void note(int signal) {
 
 InterruptNotice::InterruptNotice() {
   noted = 0;
-  std::signal(SIGINT, note);
-  std::signal(SIGTERM, note);
+  for (const int signal : kNoted) std::signal(signal, note);
 }
 InterruptNotice::~InterruptNotice() { let_signals_end_the_program(); }
 int InterruptNotice::signal() { return noted; }
-std::string_view InterruptNotice::name() { return noted == SIGINT ? "SIGINT" : "SIGTERM"; }
+std::string_view InterruptNotice::name() {
+  return noted == SIGINT ? "SIGINT" : noted == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
+}
 ExitCode InterruptNotice::code() { return ExitCode(128 + (noted == SIGINT ? SIGINT : SIGTERM)); }
 
 }  // namespace plimsoll

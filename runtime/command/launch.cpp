@@ -1,6 +1,7 @@
 // The command line of mpirun or srun is made and run.
 #include "runtime/command/launch.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/command_line.h"
 #include "base/error.h"
 
 namespace plimsoll {
@@ -25,6 +27,9 @@ namespace {
 /// number and the signal's.
 constexpr int kBySignal = 128;
 
+/// Signals that are passed on. mpirun kills its ranks a second after a signal that asks it to end,
+/// so the first one goes to the ranks as SIGUSR1, which launchers pass on and ranks answer as they
+/// answer SIGTERM (command_line/interrupt.h).
 constexpr std::array kPassedOn = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 sigset_t watched_signals() {
@@ -35,34 +40,51 @@ sigset_t watched_signals() {
   return set;
 }
 
-/// Becomes the launcher. Its parent's death would leave the ranks behind.
+/// Becomes the launcher, in a process group of its own: what a terminal sends comes to its parent
+/// alone. The parent's death would leave the ranks behind.
 [[noreturn]] void become(char* const* argv, const sigset_t& before, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) std::_Exit(kBySignal + SIGTERM);
+  setpgid(0, 0);
+  // A process group in the background that reads from its terminal is stopped.
+  if (isatty(STDIN_FILENO) != 0) {
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   execvp(argv[0], argv);
   std::fprintf(stderr, "cannot start %s: %s\n", argv[0], std::strerror(errno));
   std::_Exit(int(ExitCode::environment));
 }
 
-/// Returns what waitpid says of the child when it has ended.
-int wait_for(pid_t child, const sigset_t& signals) {
-  for (;;) {
-    siginfo_t signal = {};
-    if (sigwaitinfo(&signals, &signal) < 0) continue;
-    // The terminal itself sends its signals to all processes of the job.
-    const bool by_a_process = signal.si_code <= 0;
-    if (signal.si_signo != SIGCHLD && by_a_process) kill(child, signal.si_signo);
-    int status = 0;
-    if (waitpid(child, &status, WNOHANG) == child && (WIFEXITED(status) || WIFSIGNALED(status)))
-      return status;
+/// How the launcher ended.
+struct Ending {
+  int status = 0;  ///< as waitpid says it
+  int signal = 0;  ///< SIGINT or SIGTERM, which this process got; 0: it got none
+};
+
+Ending wait_for(pid_t child, const sigset_t& signals) {
+  for (Ending ending;;) {
+    const int signal = sigwaitinfo(&signals, nullptr);
+    if ((signal == SIGINT || signal == SIGTERM) && ending.signal == 0) {
+      print_note("the ranks are asked to stop; a second signal ends them at once\n");
+      ending.signal = signal;
+      kill(child, SIGUSR1);
+    } else if (signal > 0 && signal != SIGCHLD) {
+      kill(child, signal == SIGINT ? SIGTERM : signal);
+    }
+    if (waitpid(child, &ending.status, WNOHANG) == child &&
+        (WIFEXITED(ending.status) || WIFSIGNALED(ending.status)))
+      return ending;
   }
 }
 
-ExitCode code_of(const std::string& launcher, int status) {
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kBySignal + WTERMSIG(status);
-  if (code <= kBySignal || code == kBySignal + SIGINT || code == kBySignal + SIGTERM)
-    return ExitCode(code);
+ExitCode code_of(const std::string& launcher, const Ending& ending) {
+  const int code =
+      WIFEXITED(ending.status) ? WEXITSTATUS(ending.status) : kBySignal + WTERMSIG(ending.status);
+  if (code <= kBySignal) return ExitCode(code);
+  if (ending.signal != 0) return ExitCode(kBySignal + ending.signal);
+  if (code == kBySignal + SIGINT || code == kBySignal + SIGTERM) return ExitCode(code);
   throw EnvironmentError(fmt::format("{} ended with {}: signal {} ({}) ended a rank, or it",
                                      launcher, code, code - kBySignal,
                                      sigdescr_np(code - kBySignal)));
@@ -112,9 +134,9 @@ ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::stri
   if (child < 0) {
     throw EnvironmentError(fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
   }
-  const int status = wait_for(child, signals);
+  const Ending ending = wait_for(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  return code_of(command[0], status);
+  return code_of(command[0], ending);
 }
 
 std::vector<std::string> without_launcher(int argc, char** argv) {

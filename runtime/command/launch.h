@@ -17,10 +17,10 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
                                         const std::vector<std::string>& arguments);
 
 /// Runs `program` (planner-run-mpi) under the launcher, and returns the launcher's exit code;
-/// `program` lies beside this one. `arguments` are this program's without the launcher. Signals
-/// that other processes send to this one are passed on, and the launcher is ended when this process
-/// is killed. Throws EnvironmentError when it cannot start the launcher, and when a rank was ended
-/// by a signal that a run does not answer.
+/// `program` lies beside this one. `arguments` are this program's without the launcher. The
+/// first SIGINT or SIGTERM asks the ranks to stop, all other signals are passed on, and the
+/// launcher is ended when this process is killed. Throws EnvironmentError when it cannot start the
+/// launcher, and when a rank was ended by a signal that a run does not answer.
 ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::string& program,
                 const std::vector<std::string>& arguments);
 

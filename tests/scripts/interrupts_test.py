@@ -74,6 +74,10 @@ def runs(folder, plan):
     if MPI:
         said = interrupted(signal.SIGTERM, begun, BIN / "planner-run-mpi", *command, one_of_two=True)
         says_where_it_stopped(said, "SIGTERM", output)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            said = interrupted(number, begun, BIN / "planner-run", *command, "--launcher", "mpirun --oversubscribe")
+            assert "the ranks are asked to stop; a second signal ends them at once\n" in said, said
+            says_where_it_stopped(said, "SIGUSR1", output)
 
 
 def calibrations(folder):

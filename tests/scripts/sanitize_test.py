@@ -67,7 +67,7 @@ def main():
     folders = sanitize.changed_folders(numstat, TESTED)
     assert folders == ["passes", "runtime", "cuda"], folders
     steps = sanitize.steps_for(folders)
-    assert steps == [("asan", "passes"), ("tsan", "runtime"), ("asan", "runtime"), ("asan", "cuda")], steps
+    assert steps == [("asan", "passes"), ("tsan", "passes"), ("tsan", "runtime"), ("asan", "runtime"), ("asan", "cuda")], steps
     assert sanitize.steps_for(sanitize.changed_folders("90\t0\tdocs/architecture.md", TESTED)) == []
     assert sanitize.run(["true"], 60) is True
     assert sanitize.run(["false"], 60) is False
