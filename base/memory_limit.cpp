@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace plimsoll {
 namespace {
@@ -22,16 +24,36 @@ std::int64_t data_of_process() {
   return 0;
 }
 
+/// Returns the files that may limit the memory of this process's control group and of those that it
+/// lies in. /proc/self/cgroup has lines "0::/PATH" in version 2 of cgroups, and "N:memory:/PATH" in
+/// version 1.
+std::vector<std::filesystem::path> limits_of_groups() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::vector<std::filesystem::path> files;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool second = line.starts_with("0::");
+    const std::size_t at = line.find(":memory:/");
+    if (!second && at == line.npos) continue;
+    const std::filesystem::path top = second ? root : root / "memory";
+    const std::string path = second ? line.substr(4) : line.substr(at + 9);
+    for (std::filesystem::path group = path;; group = group.parent_path()) {
+      files.push_back(top / group / (second ? "memory.max" : "memory.limit_in_bytes"));
+      if (group.empty()) break;
+    }
+  }
+  return files;
+}
+
 }  // namespace
 
 Bytes machine_memory() {
   const std::int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   std::int64_t least = pages > 0 && page > 0 ? pages * page : 0;
-  // Version 2 of cgroups, and version 1. A group without a limit says "max", or a huge number.
-  for (const char* const name :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+  for (const std::filesystem::path& file : limits_of_groups()) {
+    // A group without a limit says "max", or a huge number.
     std::int64_t bytes = 0;
-    if (std::ifstream(name) >> bytes && bytes > 0)
+    if (std::ifstream(file) >> bytes && bytes > 0)
       least = least > 0 ? std::min(least, bytes) : bytes;
   }
   return Bytes(least);

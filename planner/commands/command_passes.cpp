@@ -118,14 +118,17 @@ ExitCode run_passes(const PassesOptions& options) {
         fmt::format("--rank {}: the strategy has ranks 0 to {}", *options.rank, devices - 1));
   }
   const PassContext context{job, strategy, framework};
-  const TimeLimit limit(optional_time_limit(options.time_limit));
   const std::string chosen =
       options.before.empty() ? "after " + options.after : "before " + options.before;
   const std::string headline =
       fmt::format("# {} as {}; framework {}", job.name, strategy_summary(strategy), framework.name);
-  print_result(stage.empty() ? fmt::format("{}\n{}", headline, overview(context))
-                             : fmt::format("{}; {}\n{}", headline, chosen,
-                                           text_of(context, stage, options.rank)));
+  const auto text = [&] {
+    const TimeLimit limit(optional_time_limit(options.time_limit));
+    return stage.empty()
+               ? fmt::format("{}\n{}", headline, overview(context))
+               : fmt::format("{}; {}\n{}", headline, chosen, text_of(context, stage, options.rank));
+  };
+  print_result(text());
   return ExitCode::ok;
 }
 

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/command_line.h"
 #include "planner/cli/describe.h"
@@ -28,7 +31,7 @@ struct SpaceOptions {
 ExitCode run_space(const SpaceOptions& options) {
   const Held held = parse_held(options.held);
   const Bytes reserve = parse_reserve(options.reserve);
-  const TimeLimit limit(optional_time_limit(options.time_limit));
+  std::optional<TimeLimit> limit(std::in_place, optional_time_limit(options.time_limit));
   std::int64_t devices = options.target.devices;
   SpaceSummary summary;
   Job job, stated;
@@ -53,8 +56,11 @@ ExitCode run_space(const SpaceOptions& options) {
     summary.space = enumerate(request);
     summary.bounds = count_bounds(request, summary.space);
   }
-  print_result(options.json ? space_json(stated, devices, summary, options.list)
-                            : head + describe_parameters(stated) + describe(summary, options.list));
+  const std::string text =
+      options.json ? space_json(stated, devices, summary, options.list)
+                   : head + describe_parameters(stated) + describe(summary, options.list);
+  limit.reset();
+  print_result(text);
   if (!summary.space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {}: {}", job.name,
                                     devices_text(devices), summary.space.reason));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "runtime/backend.h"
@@ -34,6 +35,7 @@ RankReport report_of(std::int64_t rank, const RankStatus& status) {
     for (std::size_t at = 0; at + 1 < to.what.size(); ++at)
       to.what[at] = from.what[at].load(std::memory_order_relaxed);
   }
+  std::ranges::sort(std::span(report.posts).subspan(1), std::greater<>(), &PostReport::number);
   return report;
 }
 
@@ -48,12 +50,12 @@ State state_of(const RankReport& report, std::chrono::milliseconds deadline) {
 std::string last_posts_of(const RankReport& report, std::string_view state) {
   std::string text = fmt::format("rank {}: ", report.rank);
   const PostReport& latest = report.posts.front();
-  if (latest.number == 0) return text + "has posted nothing";
+  if (latest.what.front() == '\0') return text + "has posted nothing";
   text += fmt::format("{}, {}, post {}: {}", state, step_name(latest.step), latest.number,
                       latest.what.data());
   std::string_view before = ", before it ";
   for (const PostReport& post : report.posts) {
-    if (post.number == 0 || &post == &latest) continue;
+    if (post.number == 0 || post.number >= latest.number) continue;
     text += fmt::format("{}{}: {}", std::exchange(before, ", "), post.number, post.what.data());
   }
   return text;
@@ -78,16 +80,16 @@ std::string describe(std::span<const RankReport> ranks) {
 
 std::string describe(std::span<const RankReport> ranks, std::chrono::milliseconds deadline,
                      bool all) {
-  std::string missed, computing, each;
+  std::string silent, no_answer, computing, each;
   std::size_t described = 0;
   for (const RankReport& report : ranks) {
     const State state = state_of(report, deadline);
-    const std::string_view comma = missed.empty() ? "" : ", ";
     if (state == State::silent) {
-      missed += fmt::format("{}rank {} has given no sign for {:.1f} s", comma, report.rank,
-                            double(report.silent) * 1e-9);
+      silent += fmt::format("{}rank {} has given no sign for {:.1f} s", silent.empty() ? "" : ", ",
+                            report.rank, double(report.silent) * 1e-9);
     } else if (state == State::no_answer) {
-      missed += fmt::format("{}rank {} has given no answer", comma, report.rank);
+      no_answer +=
+          fmt::format("{}rank {} has given no answer", no_answer.empty() ? "" : ", ", report.rank);
     } else if (state == State::computes) {
       computing += fmt::format("{}rank {}", computing.empty() ? "" : ", ", report.rank);
     }
@@ -97,6 +99,8 @@ std::string describe(std::span<const RankReport> ranks, std::chrono::millisecond
                                   : state == State::waits ? "waits"
                                                           : "computes");
   }
+  // A host may give no answer since its processes wait for the ranks that are silent.
+  const std::string missed = silent + (silent.empty() || no_answer.empty() ? "" : ", ") + no_answer;
   const std::string who = !missed.empty()      ? missed
                           : !computing.empty() ? computing + " still computes"
                           : all                ? "all ranks wait"
@@ -122,8 +126,11 @@ void RankStatusBoard::waits_to(std::string_view what) {
 
 void RankStatusBoard::is_at(std::int64_t post, std::int64_t step, std::string_view what) {
   // Another text about the same communication takes the place of the one before.
-  std::size_t at = own_.latest.load(std::memory_order_relaxed);
-  if (latest().number.load(std::memory_order_relaxed) != post) at = (at + 1) % kKeptPosts;
+  const auto same = std::ranges::find_if(own_.posts, [&](const RankStatus::Post& one) {
+    return one.number.load(std::memory_order_relaxed) == post;
+  });
+  const std::size_t next = (own_.latest.load(std::memory_order_relaxed) + 1) % kKeptPosts;
+  const std::size_t at = same != own_.posts.end() ? std::size_t(same - own_.posts.begin()) : next;
   RankStatus::Post& to = own_.posts[at];
   to.step.store(step, std::memory_order_relaxed);
   to.number.store(post, std::memory_order_relaxed);

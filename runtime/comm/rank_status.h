@@ -39,7 +39,7 @@ struct RankReport {
   /// Nanoseconds since its last sign of life. kNoAnswer: its host was asked and gave no answer.
   std::int64_t silent = 0;
   bool waits = false;                             ///< for others
-  std::array<PostReport, kKeptPosts> posts = {};  ///< the latest first
+  std::array<PostReport, kKeptPosts> posts = {};  ///< the latest first, then by falling number
 };
 
 /// Returns `text` as far as PostReport::what has room for it.

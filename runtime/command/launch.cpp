@@ -82,12 +82,14 @@ Ending wait_for(pid_t child, const sigset_t& signals) {
 ExitCode code_of(const std::string& launcher, const Ending& ending) {
   const int code =
       WIFEXITED(ending.status) ? WEXITSTATUS(ending.status) : kBySignal + WTERMSIG(ending.status);
-  if (code <= kBySignal) return ExitCode(code);
-  if (ending.signal != 0) return ExitCode(kBySignal + ending.signal);
+  const bool by_signal = code > kBySignal;
+  // mpirun that is ended itself gives 1.
+  if (ending.signal != 0 && (by_signal || code == 1)) return ExitCode(kBySignal + ending.signal);
   if (code == kBySignal + SIGINT || code == kBySignal + SIGTERM) return ExitCode(code);
-  throw EnvironmentError(fmt::format("{} ended with {}: signal {} ({}) ended a rank, or it",
-                                     launcher, code, code - kBySignal,
-                                     sigdescr_np(code - kBySignal)));
+  const char* const name = by_signal ? sigdescr_np(code - kBySignal) : nullptr;
+  if (name == nullptr) return ExitCode(code);
+  throw EnvironmentError(fmt::format("{} ended with {}: perhaps signal {} ({}) ended a rank",
+                                     launcher, code, code - kBySignal, name));
 }
 
 }  // namespace

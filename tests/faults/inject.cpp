@@ -85,12 +85,14 @@ bool reached() {
 
 /// A file system that has become read-only still lets messages through.
 bool is_spared(int file) {
-  return fault.is("erofs") && (file == STDOUT_FILENO || file == STDERR_FILENO);
+  if (!fault.is("erofs") || (file != STDOUT_FILENO && file != STDERR_FILENO)) return false;
+  ++fault.calls;
+  return true;
 }
 
-int remember_created(int file) {
+int remember(int file, bool created) {
   if (file >= 0 && std::size_t(file) < fault.created.size())
-    fault.created[std::size_t(file)] = true;
+    fault.created[std::size_t(file)] = created;
   return file;
 }
 
@@ -213,8 +215,8 @@ int open(const char* path, int flags, ...) {
   va_start(more, flags);
   const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
   va_end(more);
-  if ((flags & O_CREAT) == 0) return call(path, flags, mode);
-  return remember_created(with_fault(-1, [&] { return call(path, flags, mode); }));
+  if ((flags & O_CREAT) == 0) return remember(call(path, flags, mode), false);
+  return remember(with_fault(-1, [&] { return call(path, flags, mode); }), true);
 }
 
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
@@ -225,8 +227,8 @@ int openat(int folder, const char* path, int flags, ...) {
   va_start(more, flags);
   const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
   va_end(more);
-  if ((flags & O_CREAT) == 0) return call(folder, path, flags, mode);
-  return remember_created(with_fault(-1, [&] { return call(folder, path, flags, mode); }));
+  if ((flags & O_CREAT) == 0) return remember(call(folder, path, flags, mode), false);
+  return remember(with_fault(-1, [&] { return call(folder, path, flags, mode); }), true);
 }
 
 int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
@@ -236,8 +238,13 @@ int close(int file) {
   static auto* const call = real<int(int)>("close");
   const bool created = file >= 0 && std::size_t(file) < fault.created.size() &&
                        fault.created[std::size_t(file)].exchange(false);
+  if (!created) return call(file);
+  const bool here = reached();
   const int result = call(file);
-  return created ? with_fault(-1, [&] { return result; }) : result;
+  if (here && fault.is("killed_after")) raise(SIGKILL);
+  if (!here || error_of_fault() == 0) return result;
+  errno = error_of_fault();
+  return -1;
 }
 
 int ftruncate(int file, off_t size) {

@@ -80,7 +80,9 @@ void CallWatch::look_after() {
 void CallWatch::end_process() const {
   const auto limit = kDeadlines * deadline_;
   const std::string who = rank_ ? fmt::format("rank {}", *rank_) : name_of_process(getpid());
-  std::string others = board_ != nullptr ? board_->describe(limit) : stopped_processes();
+  // The call that blocks has MPI's lock: other hosts cannot be asked.
+  std::string others =
+      board_ != nullptr ? describe(board_->reports(), limit, board_->all()) : stopped_processes();
   if (others.empty()) others = "another process of the job has not come";
   print_note(fmt::format("{}: {} on {} waited longer than {} s, {} times the deadline, to {}: {}\n",
                          program_invocation_short_name, who, host_name(),

@@ -114,14 +114,14 @@ bool StatusExchange::all_answered() {
 
 std::optional<std::vector<RankReport>> StatusExchange::ask() {
   std::unique_lock guard(lock_, std::defer_lock);
-  const Clock::time_point until = Clock::now() + kAnswersWithin;
   if (!lock_within(guard, kAnswersWithin)) return std::nullopt;
+  const Clock::time_point until = Clock::now() + kAnswersWithin;
   if (questions_.empty()) send_questions();
   // The ranks that are asked may ask, too.
   for (answer_all(); !all_answered() && Clock::now() < until; answer_all()) {
     guard.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    guard.lock();
+    if (!lock_within(guard, kAnswersWithin)) return std::nullopt;
   }
   std::vector<RankReport> all;
   for (std::size_t host = 0; host < others_.size(); ++host) {

@@ -74,6 +74,8 @@ MpiWorld::MpiWorld(int& argc, char**& argv, std::chrono::milliseconds deadline)
     exchange_ = std::make_shared<StatusExchange>(comm_, board(), *lock_);
     board().set_others([exchange = exchange_.get()] { return exchange->ask(); });
   }
+  // From here on the thread of the watch calls MPI, too.
+  const std::lock_guard guard(*lock_);
   watch_->set_board(&board(), exchange_.get());
   find_hosts();
   agree_on_epoch();
@@ -87,9 +89,9 @@ MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
       hosts_(whole.hosts_),
       kernels_(whole.kernels_),
       lock_(whole.lock_),
-      watch_(whole.watch_),
       status_(whole.status_),
       exchange_(whole.exchange_),
+      watch_(whole.watch_),
       whole_(false) {
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
   check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");

@@ -83,12 +83,13 @@ class MpiWorld final : public Processes {
   std::chrono::steady_clock::time_point epoch_;
   std::vector<std::string> hosts_;
   std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel under which it runs
-  // Shared by all worlds of this process.
+  // Shared by all worlds of this process. The thread of the watch uses the others, so it ends
+  // first.
   std::shared_ptr<std::mutex> lock_;
-  std::shared_ptr<CallWatch> watch_;
   std::shared_ptr<SharedRankStatus> status_;
   std::shared_ptr<StatusExchange> exchange_;  ///< null: all processes are on one host
-  bool whole_ = true;                         ///< whether it has initialised MPI
+  std::shared_ptr<CallWatch> watch_;
+  bool whole_ = true;  ///< whether it has initialised MPI
   MPI_Request any_ = MPI_REQUEST_NULL;
   int any_own_ = 0, any_all_ = 0;  ///< MPI reads and writes them until end_any()
 };
