@@ -35,6 +35,9 @@ class Processes {
   virtual std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
                                                           std::chrono::milliseconds deadline,
                                                           RankDevice* device) = 0;
+  /// All processes are ready for the work. Until then, calls that make and free what all share may
+  /// take ten deadlines, since processes take different times to get ready; from then on, one.
+  virtual void are_ready() {}
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
   virtual void barrier(std::chrono::milliseconds deadline) = 0;
   /// Asks whether any process passes true, and does not wait. end_any() has to follow before the

@@ -476,6 +476,9 @@ class ProcessSession {
 
 MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
                                        const DeviceOfRank* device) {
+  constexpr int kDeadlines = 10;  // until all are ready
+  processes.barrier(kDeadlines * request.deadline);
+  processes.are_ready();
   return ProcessSession(request, processes, device).run();
 }
 

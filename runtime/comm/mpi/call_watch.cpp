@@ -26,6 +26,11 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
 }
 
+std::string limit_text(int deadlines, double seconds) {
+  if (deadlines == 1) return fmt::format("the deadline of {} s", seconds);
+  return fmt::format("{} s, {} times the deadline,", seconds, deadlines);
+}
+
 }  // namespace
 
 CallWatch::CallWatch(std::chrono::milliseconds deadline) : deadline_(deadline) {
@@ -53,10 +58,15 @@ void CallWatch::set_board(RankStatusBoard* board, StatusExchange* exchange) {
   if (board_ != nullptr && what_ != nullptr) board_->waits_to(what_);
 }
 
+void CallWatch::set_deadlines(int deadlines) {
+  const std::lock_guard guard(lock_);
+  deadlines_ = deadlines;
+}
+
 CallWatch::Call::Call(CallWatch& watch, const char* what) : watch_(watch) {
   const std::lock_guard guard(watch_.lock_);
   watch_.what_ = what;
-  watch_.until_ = Clock::now() + kDeadlines * watch_.deadline_;
+  watch_.until_ = Clock::now() + watch_.deadlines_ * watch_.deadline_;
   if (watch_.board_ != nullptr) watch_.board_->waits_to(what);
 }
 
@@ -78,15 +88,16 @@ void CallWatch::look_after() {
 
 // Nothing is unwound and MPI is not finalised: its calls are what blocks.
 void CallWatch::end_process() const {
-  const auto limit = kDeadlines * deadline_;
+  const auto limit = deadlines_ * deadline_;
   const std::string who = rank_ ? fmt::format("rank {}", *rank_) : name_of_process(getpid());
   // The call that blocks has MPI's lock: other hosts cannot be asked.
   std::string others =
       board_ != nullptr ? describe(board_->reports(), limit, board_->all()) : stopped_processes();
   if (others.empty()) others = "another process of the job has not come";
-  print_note(fmt::format("{}: {} on {} waited longer than {} s, {} times the deadline, to {}: {}\n",
+  print_note(fmt::format("{}: {} on {} waited longer than {} to {}: {}\n",
                          program_invocation_short_name, who, host_name(),
-                         std::chrono::duration<double>(limit).count(), kDeadlines, what_, others));
+                         limit_text(deadlines_, std::chrono::duration<double>(limit).count()),
+                         what_, others));
   std::_Exit(int(ExitCode::environment));
 }
 

@@ -19,7 +19,7 @@ class StatusExchange;
 /// life of the board and answers other hosts.
 class CallWatch {
  public:
-  /// Processes take different times to get ready, so a call may take so many deadlines.
+  /// Processes take different times to get ready, so a call may take so many deadlines at first.
   static constexpr int kDeadlines = 10;
 
   explicit CallWatch(std::chrono::milliseconds deadline);
@@ -32,6 +32,9 @@ class CallWatch {
   /// Messages say what the ranks on `board` do, and the thread answers questions of other hosts by
   /// `exchange`. Null: there is none, or no longer.
   void set_board(RankStatusBoard* board, StatusExchange* exchange);
+
+  /// Calls that begin from now on may take so many deadlines.
+  void set_deadlines(int deadlines);
 
   /// A call that blocks, or several in a row, for as long as this object lives. Where that is
   /// longer than the limit, the process says who waits for whom, and ends with exit code 6. One
@@ -59,6 +62,7 @@ class CallWatch {
   std::optional<std::int64_t> rank_;
   RankStatusBoard* board_ = nullptr;
   StatusExchange* exchange_ = nullptr;
+  int deadlines_ = kDeadlines;
   const char* what_ = nullptr;  ///< the call that blocks; null: none does
   std::chrono::steady_clock::time_point until_;
   std::thread thread_;
