@@ -137,8 +137,6 @@ TABLES = {
                        ("reports", "{reports}")],
         "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
                      ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
-        "gpu_mutants": [("source", "`{source}`"), ("faults", "{mutants}"), ("seen", "{killed}"), ("change no result", "{survives}"),
-                        ("not seen", "{SURVIVES}")],
         "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
                     ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
     },
