@@ -1,6 +1,7 @@
 """A command that is killed, whose writes fail or that gets no memory leaves the old file or the new one (scripts/kill-points)."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -15,8 +16,11 @@ def main():
         print("skipped: a sanitizer's runtime has to be loaded first")
         return SKIPPED
     codes = []
-    for commands in (["plan", "describe", "run", "--most", "20", "--requests", "5"],
-                     ["report", "export", "simulate", "import", "--only", "memory", "--requests", "4"]):
+    calls = [["plan", "describe", "run", "--most", "20", "--requests", "5"],
+             ["report", "export", "simulate", "import", "--only", "memory", "--requests", "4"]]
+    if shutil.which("mpirun") and (BIN / "planner-run-mpi").exists():
+        calls.append(["run-rank-1", "--only", "kills", "--most", "4"])
+    for commands in calls:
         done = subprocess.run([SOURCE / "scripts/kill-points", *commands, "--bin", BIN], capture_output=True, text=True,
                               timeout=900)
         print(done.stdout, done.stderr, sep="")
