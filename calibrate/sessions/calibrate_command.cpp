@@ -236,7 +236,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
 
 }  // namespace
 
-ExitCode calibrate_command(int argc, char** argv, const StartCalibration& start,
+ExitCode calibrate_command(int argc, char** argv, const StartProcesses& start,
                            FactsOfDevice facts) {
   Arguments arguments;
   CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",

@@ -1,6 +1,5 @@
 // planner-calibrate-mpi: planner-calibrate of a cluster, one MPI process per rank, started by
 // mpirun or srun.
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -8,13 +7,10 @@
 
 #include "base/command_line.h"
 #include "calibrate/sessions/calibrate_command.h"
-#include "runtime/comm/mpi/world.h"
+#include "runtime/command/start_mpi.h"
 #ifdef PLIMSOLL_CUDA
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"
-#endif
-#ifdef PLIMSOLL_NCCL
-#include "runtime/comm/nccl/communicator.h"
 #endif
 
 int main(int argc, char** argv) {
@@ -24,18 +20,11 @@ int main(int argc, char** argv) {
   facts = cuda_device_facts;
 #endif
   std::unique_ptr<MpiWorld> world;
-  const auto start = [&](std::chrono::milliseconds deadline) -> Processes& {
-    world = std::make_unique<MpiWorld>(argc, argv, deadline);
-#ifdef PLIMSOLL_NCCL
-    world->set_device_communicator(make_nccl_communicator);
-#endif
-    return *world;
-  };
   const auto body = [&] {
 #ifdef PLIMSOLL_CUDA
     add_cuda_backend();
 #endif
-    return calibrate_command(argc, argv, start, facts);
+    return calibrate_command(argc, argv, start_mpi(argc, argv, world), facts);
   };
   const int code = run_program("planner-calibrate-mpi", std::cref(body));
   if (code == int(ExitCode::ok)) return code;

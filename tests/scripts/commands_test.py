@@ -165,7 +165,8 @@ def bad_command_lines(cases):
                   arguments=("--time-limit", "1e300 s"))
     cases.refuses("hardly any time", NANO, STOPPED_EARLY, "time limit", "none fits so far",
                   arguments=("--time-limit", "1 ps"))
-    for command in (("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2), ("passes", NANO, "mp=2"), ("space", NANO, "--devices", 2)):
+    for command in (("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2), ("passes", NANO, "mp=2"),
+                    ("space", NANO, "--devices", 2)):
         cases.says(f"hardly any time for {command[0]}", STOPPED_EARLY, "time limit", "nothing was written",
                    command=(*command, "--time-limit", "1 ps"))
     cases.refuses("a fixed value that is not legal", NANO, INFEASIBLE, "heads",
@@ -391,7 +392,7 @@ def full_disks(cases, plan, measured):
     for command in (("space", NANO, "--devices", 2), ("space", NANO, "--devices", 2, "--json"),
                     ("plan", NANO, *machine, "--fix", "mp=2"),
                     ("plan", NANO, *machine, "--fix", "mp=2", "--json"),
-                    ("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2), ("passes", "--list"),
+                    ("simulate", NANO, "mp=2", *machine), ("passes", "--list"),
                     ("passes", NANO, "mp=2"), ("passes", NANO, "mp=2", "--after", "backward"),
                     ("check", plan), ("check", plan, "--json"), ("compare", plan, measured),
                     ("compare", plan, measured, "--json"), ("--help",), ("run", "--help"),
