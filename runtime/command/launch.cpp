@@ -9,11 +9,13 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -57,15 +59,68 @@ sigset_t watched_signals() {
   std::_Exit(int(ExitCode::environment));
 }
 
+/// The letter that proc(5) has for what a process does: 'Z' has ended, 'T' is stopped. Gives 'X'
+/// where there is no such process.
+char state_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(") ");  // the name may have any character
+  return name_end == std::string::npos ? 'X' : line[name_end + 2];
+}
+
+/// Whether processes that the launcher started itself have ended, and none of them is alive. A
+/// launcher that works asks for the status of each one that ends, after which there is none.
+bool leaves_its_dead(pid_t launcher) {
+  const std::string name = std::to_string(launcher);
+  if (state_of(name) == 'T') return false;
+  bool dead = false;
+  std::error_code error;
+  const std::filesystem::path threads = "/proc/" + name + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads, error)) {
+    std::ifstream file(thread.path() / "children");
+    for (std::string child; file >> child;) {
+      const char state = state_of(child);
+      if (state != 'Z' && state != 'X') return false;
+      dead = true;
+    }
+  }
+  return dead;
+}
+
+/// Finds a launcher that hangs. Where a rank ends while it starts MPI, mpirun of Open MPI 4.1.4
+/// with PMIx 4.2.2 may wait for ever for a lock in PMIx_server_finalize, and ignores SIGTERM then.
+class HangWatch {
+ public:
+  static constexpr std::chrono::milliseconds kLook{200};
+  static constexpr int kLooks = 50;  ///< 10 s, but more where the machine stood still
+
+  /// Returns whether the launcher left its dead for `kLooks` times in a row.
+  bool look(pid_t launcher) {
+    looks_ = leaves_its_dead(launcher) ? looks_ + 1 : 0;
+    return looks_ >= kLooks;
+  }
+
+ private:
+  int looks_ = 0;
+};
+
 /// How the launcher ended.
 struct Ending {
-  int status = 0;  ///< as waitpid says it
-  int signal = 0;  ///< SIGINT or SIGTERM, which this process got; 0: it got none
+  int status = 0;      ///< as waitpid says it
+  int signal = 0;      ///< SIGINT or SIGTERM, which this process got; 0: it got none
+  bool hangs = false;  ///< it was killed, since it did not end behind its processes
 };
 
 Ending wait_for(pid_t child, const sigset_t& signals) {
+  const timespec interval{0, std::chrono::nanoseconds(HangWatch::kLook).count()};
+  HangWatch watch;
   for (Ending ending;;) {
-    const int signal = sigwaitinfo(&signals, nullptr);
+    const int signal = sigtimedwait(&signals, nullptr, &interval);
+    if (signal < 0 && !ending.hangs && watch.look(child)) {
+      ending.hangs = true;
+      kill(child, SIGKILL);
+    }
     if ((signal == SIGINT || signal == SIGTERM) && ending.signal == 0) {
       print_note("the ranks are asked to stop; a second signal ends them at once\n");
       ending.signal = signal;
@@ -83,6 +138,12 @@ ExitCode code_of(const std::string& launcher, const Ending& ending) {
   const int code =
       WIFEXITED(ending.status) ? WEXITSTATUS(ending.status) : kBySignal + WTERMSIG(ending.status);
   const bool by_signal = code > kBySignal;
+  if (ending.hangs) {
+    throw EnvironmentError(
+        fmt::format("{} hung, and was killed: its processes had ended {} s before; what the ranks "
+                    "said is above",
+                    launcher, (HangWatch::kLook * HangWatch::kLooks).count() / 1000));
+  }
   // mpirun that is ended itself gives 1.
   if (ending.signal != 0 && (by_signal || code == 1)) return ExitCode(kBySignal + ending.signal);
   if (code == kBySignal + SIGINT || code == kBySignal + SIGTERM) return ExitCode(code);

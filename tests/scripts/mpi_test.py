@@ -165,13 +165,18 @@ def resumed(folder, failures):
 def refusals(folder, failures):
     path = plan(folder, 2, "mp=2")
     binary = programs.BIN / "planner-run-mpi"
+    hanging = folder / "mpirun"
+    hanging.write_text("#!/bin/sh\n(exit 3) &\nexec sleep 600\n")
+    hanging.chmod(0o755)
     cases = [
         ("another number of processes", programs.USAGE, "is for 2 devices",
          ("mpirun", "-n", 4, binary, path, "--data", TEXT)),
         ("a launcher that is none", programs.USAGE, "mpirun and srun are allowed",
          (programs.BIN / "planner", "run", path, "--data", TEXT, "--launcher", "sh -c")),
         ("a deadline that no rank can keep", programs.ENVIRONMENT, "deadline",
-         ("mpirun", "-n", 2, binary, path, "--data", TEXT, "--steps", 2000, "--deadline", 0.001)),
+         (programs.BIN / "planner", "run", path, "--launcher", "mpirun", "--data", TEXT, "--deadline", 0.001)),
+        ("a launcher that hangs behind its ranks", programs.ENVIRONMENT, "mpirun hung, and was killed",
+         (programs.BIN / "planner", "run", path, "--launcher", hanging, "--data", TEXT)),
         ("a missing text", programs.BAD_INPUT, "none.txt",
          ("mpirun", "-n", 2, binary, path, "--data", folder / "none.txt")),
     ]
