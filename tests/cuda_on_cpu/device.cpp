@@ -189,7 +189,7 @@ Fiber* take_fiber() {
   if (block().idle.empty()) {
     block().fibers.push_back(std::make_unique<Fiber>());
     Fiber& fiber = *block().fibers.back();
-    fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+    fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
     fiber.known = {fiber.stack.get(), kStackBytes};
     make_context();
     return block().fibers.back().get();

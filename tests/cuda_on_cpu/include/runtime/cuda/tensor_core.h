@@ -14,40 +14,8 @@
 
 namespace plimsoll {
 
-namespace emulated {
-
-inline float value_of(__nv_bfloat16 value) { return __bfloat162float(value); }
-inline float value_of(__half value) { return __half2float(value); }
-
-struct Fragments {
-  std::array<std::uint32_t, 4> a;
-  std::array<std::uint32_t, 2> b;
-};
-
 template <class T>
-float half_of(std::uint32_t two, int which) {
-  return value_of(T{std::uint16_t(two >> (16 * which))});
-}
-
-}  // namespace emulated
-
-template <class T>
-void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  using emulated::Fragments;
-  const Fragments mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  const std::byte* all = cuda_on_cpu::meet_warp(0xffffffffu, &mine, sizeof(mine));
-  const int g = int(cuda_on_cpu::lane()) / 4, t = int(cuda_on_cpu::lane()) % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int row = g + (i / 2) * 8, column = 2 * t + i % 2;
-    for (int k = 0; k < 16; ++k) {
-      const int holder = k % 8 / 2;
-      const auto left = cuda_on_cpu::lane_value<Fragments>(all, unsigned(row % 8 * 4 + holder));
-      const auto right = cuda_on_cpu::lane_value<Fragments>(all, unsigned(column * 4 + holder));
-      d[i] += emulated::half_of<T>(left.a[std::size_t(row / 8 + k / 8 * 2)], k % 2) *
-              emulated::half_of<T>(right.b[std::size_t(k / 8)], k % 2);
-    }
-  }
-}
+void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 
 inline void load_matrices(std::uint32_t (&values)[4], const void* row) {
   const std::byte* all = cuda_on_cpu::meet_warp(0xffffffffu, &row, sizeof(row));
