@@ -75,20 +75,20 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
     const Target roomy = request_for(framework).target;
     const StrategyList legal = enumerate(roomy.job, roomy.framework(), roomy.devices, {}).legal;
     ASSERT_FALSE(legal.empty()) << framework;
-    for (int draw = 0; draw < 4; ++draw) {
+    for (int draw = 0; draw < 2; ++draw) {
       const Strategy strategy = legal[random() % legal.size()];
       const Footprint footprint = lay_out(roomy, strategy, Proof::none);
       const Bytes needs =
           largest(footprint.stages, &StagePrediction::reserved) + outside_program(roomy, strategy);
       const SearchRequest request = request_for(framework, gpus(needs - Bytes(draw % 2)));
       const Outcome expected = outcome(request, SearchMethod::brute_force, 2);
-      const Outcome found = outcome(request, SearchMethod::branch_and_bound, draw < 2 ? 1 : 3);
+      const Outcome found = outcome(request, SearchMethod::branch_and_bound, draw < 1 ? 1 : 3);
       ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
       planned += found.evaluated > 0;
       spared += found.evaluated < expected.evaluated;
     }
   }
-  EXPECT_GT(planned, 6);
+  EXPECT_GT(planned, 3);
   EXPECT_EQ(spared, planned);
 }
 
