@@ -1,7 +1,7 @@
 """Help begins with one sentence and two to four examples by task, and every example works.
 
-Examples run in a folder with the files that they name. Long ones are shortened in these ways only: searches end after two
-seconds on one thread (--time-limit, --threads; exit code 5 is as good as 0), and planner calibrate measures few points (--quick, --budget)."""
+Examples run in a folder with the files that they name. Long ones are shortened in these ways only: searches end after a
+second on one thread (--time-limit, --threads; exit code 5 is as good as 0), and planner calibrate measures few points (--quick, --budget)."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from programs import (BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SO
                       write_json)
 
 COMMANDS = SOURCE / "models" / "presets" / "commands"
-SHORTER = {**{search: {"--time-limit": "2 s", "--threads": "1"} for search in ("plan", "explain", "sweep")}, "calibrate": {"--quick": "", "--budget": "2 s"}}
+SHORTER = {**{search: {"--time-limit": "1 s", "--threads": "1"} for search in ("plan", "explain", "sweep")}, "calibrate": {"--quick": "", "--budget": "2 s"}}
 # A search may end early, a machine may lack what doctor looks for, and one that does not exist keeps no prediction.
 MAY_END = {"plan": (OK, STOPPED_EARLY), "explain": (OK, STOPPED_EARLY), "sweep": (OK, STOPPED_EARLY), "doctor": (OK, ENVIRONMENT),
            "compare": (OK, OUTSIDE_TOLERANCE)}

@@ -27,7 +27,7 @@ def run(*command):
 
 
 def interrupted(number, begun, *command, one_of_two=False):
-    """Starts a command, sends it a signal once `begun` holds for what it has said, and returns all that it says. With `one_of_two` it is
+    """Starts a command, sends it a signal once `begun` holds for it and what it has said, and returns all that it says. With `one_of_two` it is
     run as two processes of mpirun, and only the second gets the signal: launchers treat signals of their own in different ways."""
     command = [str(word) for word in command]
     with tempfile.TemporaryDirectory() as name:
@@ -38,7 +38,7 @@ def interrupted(number, begun, *command, one_of_two=False):
         with open(said, "w", encoding="utf-8") as file:
             running = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
         end = time.monotonic() + PATIENCE
-        while not begun(said.read_text()):
+        while not begun(running, said.read_text()):
             assert running.poll() is None and time.monotonic() < end, (command, running.returncode, said.read_text())
             time.sleep(0.02)
         os.kill(int(second.read_text()) if one_of_two else running.pid, number)
@@ -67,7 +67,7 @@ def says_where_it_stopped(said, name, output):
 def runs(folder, plan):
     output = folder / "measured.json"
     command = (plan, "--data", TEXT, "--steps", ENDLESS, "-o", output)
-    def begun(said):
+    def begun(_, said):
         return "\nstep 3/" in said
     for number in (signal.SIGINT, signal.SIGTERM):
         says_where_it_stopped(interrupted(number, begun, BIN / "planner-run", *command), number.name, output)
@@ -84,24 +84,24 @@ def calibrations(folder):
     """A calibration that is stopped leaves a whole journal, and the next one takes over its tests."""
     output = folder / "calibration.json"
     journal = pathlib.Path(f"{output}.journal")
-    def begun(_):
+    def begun(*_):
         return journal.exists() and journal.read_bytes().count(b"\n") > 3
     for launcher in ((), ("mpirun", "-n", 2)) if MPI else ((),):
         program = BIN / ("planner-calibrate-mpi" if launcher else "planner-calibrate")
-        said = interrupted(signal.SIGTERM, begun, program, "--budget", "5m", "-o", output, one_of_two=bool(launcher))
+        said = interrupted(signal.SIGTERM, begun, program, "--quick", "--budget", "5m", "-o", output, one_of_two=bool(launcher))
         assert f"stopped by SIGTERM; {output} is not written; {journal} has the finished tests, and --resume goes on\n" in said, said
         assert not output.exists()
         text = journal.read_bytes()
         assert text.endswith(b"\n"), text[-100:]
         tests = {line["test"] for line in map(json.loads, text.splitlines()) if "test" in line}
-        done = run(*launcher, program, "--budget", 0.001, "--resume", "-o", output)
+        done = run(*launcher, program, "--quick", "--budget", 0.001, "--resume", "-o", output)
         assert done.returncode == OK, done.stderr
         taken = re.search(r"^(\d+) tests were taken from an earlier run$", done.stdout, re.M)
         # Tests that a slower reference discarded are measured again.
         assert taken and 0 < int(taken[1]) <= len(tests), (done.stdout, len(tests))
         assert output.exists() and not journal.exists()
         output.unlink()
-    said = interrupted(signal.SIGINT, lambda said: "calibrating" in said, BIN / "planner-calibrate")
+    said = interrupted(signal.SIGINT, lambda running, _: catches(running, signal.SIGINT), BIN / "planner-calibrate")
     assert "stopped by SIGINT; nothing was written; with -o the finished tests are kept\n" in said, said
 
 
@@ -125,7 +125,7 @@ def searches(folder):
         output = folder / f"best-{number}.json"
         while "none fits so far" in (said := stopped_search(number, patience, output)):
             assert not output.exists(), said
-            patience = 1.5 * patience + 0.05
+            patience = 2 * patience + 0.5
         assert "stopped by an interrupt" in said, said
         assert planner("check", output).returncode == OK
 

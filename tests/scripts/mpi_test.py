@@ -14,7 +14,7 @@ import programs
 # Open MPI refuses root, and more processes than cores, unless told otherwise; MPICH does neither.
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    OMPI_MCA_rmaps_base_oversubscribe="1", OMP_NUM_THREADS="1")
-DRAWS = {2: 14, 4: 10, 8: 6}  # by number of processes
+DRAWS = {2: 10, 4: 6, 8: 3}  # by number of processes
 TEXT = programs.SOURCE / "data" / "training-text.txt"
 SKIPPED = 77
 
@@ -112,7 +112,7 @@ def resumed(folder, failures):
     """Ranks are killed while they calibrate; the next run keeps what was finished."""
     output = folder / "resumed.json"
     journal = pathlib.Path(f"{output}.journal")
-    command = ("mpirun", "-n", "2", str(programs.BIN / "planner-calibrate-mpi"), "--budget", "5m",
+    command = ("mpirun", "-n", "2", str(programs.BIN / "planner-calibrate-mpi"), "--quick", "--budget", "5m",
                "-o", str(output))
     started = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
@@ -128,14 +128,14 @@ def resumed(folder, failures):
     if output.exists():
         failures.append("a killed calibration wrote its file")
     for _ in range(60):  # until the ranks have noticed that they are alone
-        done = run(*command[:4], "--quick", "--resume", "-o", output)
+        done = run(*command[:4], "--resume", "-o", output)
         if "another calibration" not in done.stderr:
             break
         time.sleep(0.5)
     if done.returncode != programs.BAD_INPUT or "--resume" not in done.stderr:
         failures.append(f"the journal of another calibration: exit {done.returncode}\n{done.stderr}")
     lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[1:-1]]
-    done = run(*command[:4], "--budget", 0.001, "--resume", "-o", output)
+    done = run(*command[:5], "--budget", 0.001, "--resume", "-o", output)
     if done.returncode != programs.OK or "taken from an earlier run" not in done.stdout:
         failures.append(f"--resume: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return
@@ -192,7 +192,7 @@ def unready(folder, failures):
     path = plan(folder, 2, "mp=2")
     never = folder / "never.txt"
     os.mkfifo(never)
-    first, second = (("-n", 1, programs.BIN / "planner-run-mpi", path, "--data", text, "--deadline", 2) for text in (TEXT, never))
+    first, second = (("-n", 1, programs.BIN / "planner-run-mpi", path, "--data", text, "--deadline", 1) for text in (TEXT, never))
     done = run("mpirun", *first, ":", *second, timeout=120)
     if done.returncode != programs.ENVIRONMENT or "rank 1 still computes" not in done.stderr:
         failures.append(f"a rank that is not ready: exit {done.returncode}\n{done.stderr}")
