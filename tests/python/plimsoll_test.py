@@ -180,6 +180,10 @@ class Refusals(CommandLine):
 class Interrupts(unittest.TestCase):
     """The thread that interrupts runs beside the search, so the search does not hold Python's lock."""
 
+    def setUp(self):
+        # A shell lets commands in its background ignore Ctrl-C, and Python then has no handler.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def interrupted(self, ask):
         """Returns what was found until an interrupt, or None where it raised KeyboardInterrupt."""
         def interrupt():
