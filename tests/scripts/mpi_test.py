@@ -192,7 +192,7 @@ def unready(folder, failures):
     path = plan(folder, 2, "mp=2")
     never = folder / "never.txt"
     os.mkfifo(never)
-    first, second = (("-n", 1, programs.BIN / "planner-run-mpi", path, "--data", text, "--deadline", 1) for text in (TEXT, never))
+    first, second = (("-n", 1, programs.BIN / "planner-run-mpi", path, "--data", text, "--deadline", 2) for text in (TEXT, never))
     done = run("mpirun", *first, ":", *second, timeout=120)
     if done.returncode != programs.ENVIRONMENT or "rank 1 still computes" not in done.stderr:
         failures.append(f"a rank that is not ready: exit {done.returncode}\n{done.stderr}")
