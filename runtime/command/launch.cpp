@@ -21,6 +21,7 @@
 
 #include "base/command_line.h"
 #include "base/error.h"
+#include "base/process_state.h"
 
 namespace plimsoll {
 namespace {
@@ -59,33 +60,23 @@ sigset_t watched_signals() {
   std::_Exit(int(ExitCode::environment));
 }
 
-/// The letter that proc(5) has for what a process does: 'Z' has ended, 'T' is stopped. Gives 'X'
-/// where there is no such process.
-char state_of(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(") ");  // the name may have any character
-  return name_end == std::string::npos ? 'X' : line[name_end + 2];
-}
-
 /// Whether processes that the launcher started itself have ended, and none of them is alive. A
 /// launcher that works asks for the status of each one that ends, after which there is none.
-bool leaves_its_dead(pid_t launcher) {
-  const std::string name = std::to_string(launcher);
-  if (state_of(name) == 'T') return false;
-  bool dead = false;
+bool has_only_ended_children(pid_t launcher) {
+  if (process_state(launcher).state == 'T') return false;
+  bool ended = false;
   std::error_code error;
-  const std::filesystem::path threads = "/proc/" + name + "/task";
-  for (const auto& thread : std::filesystem::directory_iterator(threads, error)) {
-    std::ifstream file(thread.path() / "children");
-    for (std::string child; file >> child;) {
-      const char state = state_of(child);
+  for (std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", launcher), error),
+       end;
+       !error && thread != end; thread.increment(error)) {
+    std::ifstream file(thread->path() / "children");
+    for (pid_t child = 0; file >> child;) {
+      const char state = process_state(child).state;
       if (state != 'Z' && state != 'X') return false;
-      dead = true;
+      ended = true;
     }
   }
-  return dead;
+  return ended;
 }
 
 /// Finds a launcher that hangs. Where a rank ends while it starts MPI, mpirun of Open MPI 4.1.4
@@ -95,9 +86,9 @@ class HangWatch {
   static constexpr std::chrono::milliseconds kLook{200};
   static constexpr int kLooks = 50;  ///< 10 s, but more where the machine stood still
 
-  /// Returns whether the launcher left its dead for `kLooks` times in a row.
+  /// Returns whether the launcher had only ended children `kLooks` times in a row.
   bool look(pid_t launcher) {
-    looks_ = leaves_its_dead(launcher) ? looks_ + 1 : 0;
+    looks_ = has_only_ended_children(launcher) ? looks_ + 1 : 0;
     return looks_ >= kLooks;
   }
 
@@ -109,7 +100,7 @@ class HangWatch {
 struct Ending {
   int status = 0;      ///< as waitpid says it
   int signal = 0;      ///< SIGINT or SIGTERM, which this process got; 0: it got none
-  bool hangs = false;  ///< it was killed, since it did not end behind its processes
+  bool hangs = false;  ///< it was killed, since it did not end after its processes
 };
 
 Ending wait_for(pid_t child, const sigset_t& signals) {

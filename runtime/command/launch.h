@@ -21,7 +21,7 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
 /// first SIGINT or SIGTERM asks the ranks to stop, all other signals are passed on, and the
 /// launcher is ended when this process is killed. Throws EnvironmentError when it cannot start the
 /// launcher, when a rank was ended by a signal that a run does not answer, and when the launcher
-/// is not done with its ended processes within 10 s: it is killed then.
+/// hangs for 10 s after its processes have ended: it is killed then.
 ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::string& program,
                 const std::vector<std::string>& arguments);
 

@@ -18,8 +18,8 @@ float value_of(__half value) { return __half2float(value); }
 
 using Values = std::array<float, kDepth>;
 
-/// A row of a or a column of b: four lanes from `first` hold two values each in `registers[0]`, and
-/// the eight behind them in `registers[1]`.
+/// Returns a row of a or a column of b. Four lanes, of which `first` is the first, hold two values
+/// each: of the first eight in `registers[0]`, of the last eight in `registers[1]`.
 template <class T, std::size_t kSize>
 Values values_of(const std::byte* all, int first, std::array<std::uint32_t, kSize> Fragments::*part,
                  std::array<std::size_t, 2> registers) {

@@ -175,7 +175,7 @@ def refusals(folder, failures):
          (programs.BIN / "planner", "run", path, "--data", TEXT, "--launcher", "sh -c")),
         ("a deadline that no rank can keep", programs.ENVIRONMENT, "deadline",
          (programs.BIN / "planner", "run", path, "--launcher", "mpirun", "--data", TEXT, "--deadline", 0.001)),
-        ("a launcher that hangs behind its ranks", programs.ENVIRONMENT, "mpirun hung, and was killed",
+        ("a launcher that hangs after its ranks have ended", programs.ENVIRONMENT, "mpirun hung, and was killed",
          (programs.BIN / "planner", "run", path, "--launcher", hanging, "--data", TEXT)),
         ("a missing text", programs.BAD_INPUT, "none.txt",
          ("mpirun", "-n", 2, binary, path, "--data", folder / "none.txt")),

@@ -9,32 +9,17 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "base/process_state.h"
 
 namespace plimsoll {
 namespace {
 
 /// Variables in which launchers pass the rank: by PMIx, by PMI, and srun by itself.
 constexpr std::array<std::string_view, 3> kRankIn = {"PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-struct ProcessState {
-  char state = ' ';  ///< as ps(1) shows it
-  int parent = 0;
-};
-
-ProcessState state_of(int id) {
-  std::ifstream file(fmt::format("/proc/{}/stat", id));
-  std::string line;
-  std::getline(file, line);
-  ProcessState found;
-  // The name before it is in brackets, and may contain some.
-  std::istringstream rest(line.substr(std::min(line.rfind(')') + 1, line.size())));
-  rest >> found.state >> found.parent;
-  return found;
-}
 
 }  // namespace
 
@@ -62,7 +47,7 @@ std::string stopped_processes() {
     int id = 0;
     const auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (bad != std::errc() || stop != name.data() + name.size()) continue;
-    const ProcessState found = state_of(id);
+    const ProcessState found = process_state(id);
     const bool stopped = found.state == 'T' || found.state == 't';
     if (stopped && found.parent == launcher) names.push_back(name_of_process(id) + " is stopped");
   }

@@ -14,6 +14,7 @@
 
 namespace plimsoll {
 
+/// It is compiled in tensor_core.cpp.
 template <class T>
 void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 
