@@ -139,6 +139,8 @@ TABLES = {
                      ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
         "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
                     ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
+        "gpu_mutants": [("source", "`{source}`"), ("faults", "{mutants}"), ("seen", "{killed}"), ("change no result", "{equal}"),
+                        ("not as they should", "{wrong}")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
@@ -218,7 +220,10 @@ def test_claims(data):
             "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
             "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}",
             "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
-            "claim_score": int(min(row["score"] for row in data["mutants"]["rows"]))}
+            "claim_score": int(min(row["score"] for row in data["mutants"]["rows"])),
+            "claim_gpu_mutants": data["gpu_mutants"]["rows"][-1]["mutants"],
+            "claim_gpu_killed": data["gpu_mutants"]["rows"][-1]["killed"],
+            "claim_gpu_equal": data["gpu_mutants"]["rows"][-1]["equal"]}
 
 
 # Numbers of a page's claim that follow from its tables.
