@@ -17,6 +17,7 @@
 #include "runtime/comm/pause.h"
 #include "runtime/comm/rank_status.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/comm/waited.h"
 #include "runtime/communicator.h"
 
 namespace plimsoll {
@@ -150,7 +151,7 @@ class LocalCommunicator final : public Communicator {
   void arrive(std::unique_lock<std::mutex>& guard, Rendezvous& rendezvous);
   void run_ready(std::unique_lock<std::mutex>& guard);
   void move(std::unique_lock<std::mutex>& guard, const Rendezvous& rendezvous);
-  void look_for(const Rendezvous& rendezvous, Clock::time_point began) const;
+  void look_for(const Rendezvous& rendezvous) const;
   Rendezvous* rendezvous_of(Ticket ticket);
   Ticket add_pending(Rendezvous& rendezvous, std::size_t member, Picoseconds posted);
   std::string late(const Rendezvous& rendezvous, std::size_t member) const;
@@ -336,7 +337,8 @@ Rendezvous* LocalCommunicator::rendezvous_of(Ticket ticket) {
 }
 
 // Most waits are short, and sleeping costs more than they last.
-void LocalCommunicator::look_for(const Rendezvous& rendezvous, Clock::time_point began) const {
+void LocalCommunicator::look_for(const Rendezvous& rendezvous) const {
+  const Clock::time_point began = Clock::now();
   const auto done = [&] { return rendezvous.done.load(std::memory_order_acquire); };
   // Where ranks outnumber cores, the awaited rank may need this core.
   constexpr int kYields = 32, kPauses = 64;
@@ -352,16 +354,15 @@ CommunicationTimes LocalCommunicator::wait(Ticket ticket) {
   Rendezvous* rendezvous = rendezvous_of(ticket);
   INVARIANT(rendezvous != nullptr, "a ticket is waited for once, by the rank that posted");
   const std::uint32_t index = std::uint32_t(ticket & 0xffff'ffff) - 1;
-  const Clock::time_point began = Clock::now();
-  const Clock::time_point until = began + shared_->deadline;
-  look_for(*rendezvous, began);
+  look_for(*rendezvous);
   std::unique_lock guard(shared_->lock);
   const auto over = [&] {
     return rendezvous->done.load(std::memory_order_acquire) || shared_->failed;
   };
   bool& waits = shared_->last[std::size_t(rank_)].waits;
   waits = true;
-  const bool in_time = shared_->woken[std::size_t(rank_)].wait_until(guard, until, over);
+  const bool in_time =
+      wait_within(shared_->woken[std::size_t(rank_)], guard, shared_->deadline, over);
   if (!rendezvous->done.load(std::memory_order_acquire)) {
     if (in_time) throw_if_failed(guard);
     const std::string message = late(*rendezvous, pending_[index].member);

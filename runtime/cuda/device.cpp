@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/comm/waited.h"
 
 namespace plimsoll {
 
@@ -102,14 +103,13 @@ bool is_reached(cudaEvent_t event, std::string_view what) {
 
 void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what,
             StreamWatch* watch) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point until = Clock::now() + deadline;
+  Waited waited;
   while (true) {
     const cudaError_t result = cudaStreamQuery(stream);
     if (result == cudaSuccess) break;
     if (result != cudaErrorNotReady) check(result, what);
     if (watch != nullptr) watch->waits();
-    if (Clock::now() > until) {
+    if (waited.so_far() > deadline) {
       throw EnvironmentError(fmt::format("{}: the GPU is not done after the deadline of {} s{}",
                                          what, std::chrono::duration<double>(deadline).count(),
                                          watch == nullptr ? "" : ": " + watch->reason()));

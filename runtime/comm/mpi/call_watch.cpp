@@ -17,8 +17,6 @@
 namespace plimsoll {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kSignOfLife{100};
 
 std::string host_name() {
@@ -66,7 +64,7 @@ void CallWatch::set_deadlines(int deadlines) {
 CallWatch::Call::Call(CallWatch& watch, const char* what) : watch_(watch) {
   const std::lock_guard guard(watch_.lock_);
   watch_.what_ = what;
-  watch_.until_ = Clock::now() + watch_.deadlines_ * watch_.deadline_;
+  watch_.waited_ = {};
   if (watch_.board_ != nullptr) watch_.board_->waits_to(what);
 }
 
@@ -81,7 +79,7 @@ void CallWatch::look_after() {
   while (!stopping_) {
     if (board_ != nullptr) board_->lives();
     if (exchange_ != nullptr) exchange_->answer();
-    if (what_ != nullptr && Clock::now() > until_) end_process();
+    if (what_ != nullptr && waited_.so_far() > deadlines_ * deadline_) end_process();
     stops_.wait_for(guard, kSignOfLife);
   }
 }

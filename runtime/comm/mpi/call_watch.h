@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/comm/rank_status.h"
+#include "runtime/comm/waited.h"
 
 namespace plimsoll {
 
@@ -64,7 +65,7 @@ class CallWatch {
   StatusExchange* exchange_ = nullptr;
   int deadlines_ = kDeadlines;
   const char* what_ = nullptr;  ///< the call that blocks; null: none does
-  std::chrono::steady_clock::time_point until_;
+  Waited waited_;               ///< in this call
   std::thread thread_;
 };
 

@@ -20,6 +20,7 @@
 #include "runtime/comm/mpi/posted_op.h"
 #include "runtime/comm/pause.h"
 #include "runtime/comm/rank_status.h"
+#include "runtime/comm/waited.h"
 
 namespace plimsoll {
 namespace {
@@ -342,7 +343,7 @@ void MpiCommunicator::look_after() {
 
 CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
   constexpr int kYields = 32, kPauses = 64;
-  const Clock::time_point began = Clock::now();
+  Waited since_post;
   std::unique_lock guard(world_.lock());
   PostedOp* const op = op_of(ticket);
   INVARIANT(op != nullptr, "a ticket is waited for once, by the rank that posted");
@@ -359,7 +360,7 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
       is_waiting(false);
       throw_if_failed();
     }
-    const auto waited = Clock::now() - began;
+    const auto waited = since_post.so_far();
     if (waited > deadline_) give_up(guard, *op);
     guard.unlock();
     if (core_each_ && waited < kPollsBeforeSleep) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "runtime/comm/mpi/communicator.h"
+#include "runtime/comm/waited.h"
 
 namespace plimsoll {
 namespace {
@@ -171,7 +172,7 @@ void MpiWorld::agree_on_epoch() {
 }
 
 void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what) {
-  const Clock::time_point until = Clock::now() + deadline;
+  Waited waited;
   board().waits_to(what);
   for (int done = 0; done == 0;) {
     {
@@ -179,7 +180,7 @@ void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, 
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
     }
     if (done != 0) break;
-    if (Clock::now() > until) {
+    if (waited.so_far() > deadline) {
       throw EnvironmentError(fmt::format(
           "rank {} waited longer than the deadline of {} s to {}: {}", index_,
           std::chrono::duration<double>(deadline).count(), what, board().describe(deadline)));

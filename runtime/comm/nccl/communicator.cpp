@@ -23,6 +23,7 @@
 #include "runtime/comm/nccl/posted_ops.h"
 #include "runtime/comm/rank_status.h"
 #include "runtime/comm/transfer.h"
+#include "runtime/comm/waited.h"
 #include "runtime/cuda/queue.h"
 
 namespace plimsoll {
@@ -159,9 +160,9 @@ NcclCommunicator::~NcclCommunicator() {
       if (comm == nullptr) continue;
       static_cast<void>(nccl().finalize(comm));
       ncclResult_t state = ncclInProgress;
-      const Clock::time_point until = Clock::now() + deadline_;
+      Waited waited;
       while (nccl().async_error(comm, &state) == ncclSuccess && state == ncclInProgress &&
-             Clock::now() < until) {
+             waited.so_far() < deadline_) {
         std::this_thread::yield();
       }
       static_cast<void>(state == ncclSuccess ? nccl().destroy(comm) : nccl().abort(comm));
@@ -204,17 +205,17 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
 
 /// Calls of communicators that do not block go on after they return.
 void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) {
-  const Clock::time_point until = Clock::now() + deadline_;
-  for (bool waited = false;; waited = true) {
+  Waited waited;
+  for (bool waits = false;; waits = true) {
     ncclResult_t state = ncclSuccess;
     check_nccl(nccl().async_error(comm, &state), what);
     check_nccl(state, what);
     if (state != ncclInProgress) {
-      if (waited) ends();
+      if (waits) ends();
       return;
     }
     show(Wait::post);
-    if (Clock::now() > until) give_up(what);
+    if (waited.so_far() > deadline_) give_up(what);
     std::this_thread::yield();
   }
 }
@@ -260,11 +261,11 @@ void NcclCommunicator::give_up(std::string_view what) {
 
 /// Returns when the event was reached.
 void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) {
-  const Clock::time_point until = Clock::now() + deadline_;
+  Waited waited;
   while (!is_reached(event, what)) {
     settle(comm, what);
     show(Wait::communication);
-    if (Clock::now() > until) give_up(what);
+    if (waited.so_far() > deadline_) give_up(what);
     std::this_thread::yield();
   }
   ends();
