@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -108,6 +109,7 @@ std::string without_controls(std::string_view text) {
 int run_program(std::string_view name, const std::function<ExitCode()>& body) {
   program = name;
   handle_lack_of_memory();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of a file's size fails with EFBIG then
   try {
     return int(body());
   } catch (const std::bad_alloc& error) {

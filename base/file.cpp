@@ -80,15 +80,24 @@ std::pair<std::filesystem::path, int> create_beside(const std::filesystem::path&
   }
 }
 
-/// Where the bytes go: through symbolic links, and only onto regular files.
-std::filesystem::path resolved_target(const std::filesystem::path& path) {
+/// Returns what a path names behind symbolic links, which need not be there yet.
+std::filesystem::path behind_links(const std::filesystem::path& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
   std::filesystem::path target = path;
   std::error_code absent;  // of a file that is not there yet, which is fine
-  if (std::filesystem::is_symlink(path, absent)) {
+  for (int links = 0; std::filesystem::is_symlink(target, absent); ++links) {
+    if (links == kMostLinks) cannot_write(path, "follow link", ELOOP);
     std::error_code error;
-    target = std::filesystem::weakly_canonical(path, error);
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
     if (error) cannot_write(path, "follow link", error.value());
+    target = target.parent_path() / next;  // `next` alone where it is absolute
   }
+  return target;
+}
+
+/// Where the bytes go: through symbolic links, and only onto regular files.
+std::filesystem::path resolved_target(const std::filesystem::path& path) {
+  std::filesystem::path target = behind_links(path);
   struct stat status = {};
   if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) not_regular(path);
   if (target.filename().empty()) {

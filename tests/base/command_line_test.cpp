@@ -2,13 +2,17 @@
 #include "base/command_line.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #include <csignal>
-#include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+
+#include "base/file.h"
 
 namespace plimsoll {
 namespace {
@@ -48,6 +52,25 @@ TEST(RunProgram, WhereMemoryIsRefusedNoThreadAndNoDestructorEndsTheProgramOtherw
   const auto fail = []() -> ExitCode { throw std::runtime_error("a bug"); };
   const auto fail_in_destructor = [&]() noexcept { return fail(); };
   EXPECT_EXIT(run_program("name", fail_in_destructor), testing::KilledBySignal(SIGABRT), "a bug");
+}
+
+TEST(RunProgram, AWriteBeyondTheLimitOfAFileFailsAsOnAFullDisk) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  char name[] = "/tmp/plimsoll-limit-XXXXXX";
+  ASSERT_NE(mkdtemp(name), nullptr);
+  const std::filesystem::path folder = name;
+  const int code = run_program("name", [&] {
+    rlimit small = before;
+    small.rlim_cur = 1000;
+    setrlimit(RLIMIT_FSIZE, &small);
+    write_file_atomically(folder / "a.json", std::string(5000, 'n'));
+    return ExitCode::ok;
+  });
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(code, int(ExitCode::environment));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove(folder);
 }
 
 TEST(RunProgram, NothingInAMessageReachesTheTerminalAsAControl) {

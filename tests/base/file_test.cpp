@@ -88,6 +88,25 @@ TEST_F(File, WritesThroughASymbolicLink) {
   EXPECT_EQ(read_file(path), "new");
 }
 
+TEST_F(File, WritesThroughLinksToAFileThatIsNotThereYet) {
+  std::filesystem::create_directory(folder_ / "inner");
+  std::filesystem::create_symlink("inner/second.json", folder_ / "first.json");
+  std::filesystem::create_symlink(folder_ / "a.json", folder_ / "inner" / "second.json");
+  write_file_atomically(folder_ / "first.json", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "first.json"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "inner" / "second.json"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "a.json"));
+  EXPECT_EQ(read_file(folder_ / "first.json"), "new");
+
+  std::filesystem::create_symlink("missing/a.json", folder_ / "nowhere.json");
+  std::filesystem::create_symlink("ring.json", folder_ / "ring.json");
+  for (const char* name : {"nowhere.json", "ring.json"}) {
+    EXPECT_THROW(check_writable(folder_ / name), EnvironmentError) << name;
+    EXPECT_THROW(write_file_atomically(folder_ / name, "x"), EnvironmentError) << name;
+    EXPECT_TRUE(std::filesystem::is_symlink(folder_ / name)) << name;
+  }
+}
+
 TEST_F(File, ReadingHasALimit) {
   const auto path = folder_ / "a.json";
   write_file_atomically(path, "12345678");
