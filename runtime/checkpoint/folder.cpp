@@ -102,6 +102,8 @@ fs::path find_checkpoint(const fs::path& path) {
   return named(path, kStep, steps.back(), "");
 }
 
+std::optional<std::int64_t> step_of_name(const fs::path& path) { return step_of(path, kStep, ""); }
+
 void sync_path(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) cannot("open", path);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -13,6 +14,9 @@ namespace plimsoll {
 /// Returns the folder of the checkpoint that `path` means: `path` itself, or the one with the most
 /// steps in it. Throws InputError where there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+/// Returns the step that the name of a folder says, such as 100 of "step-100", or nothing.
+std::optional<std::int64_t> step_of_name(const std::filesystem::path& path);
 
 /// Writes what was written to a file or folder to its storage. Throws EnvironmentError.
 void sync_path(const std::filesystem::path& path);

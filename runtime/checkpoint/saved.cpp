@@ -74,7 +74,8 @@ void compare(const Json& before, const Json& after, const std::string& pointer,
 class OpenFile {
  public:
   explicit OpenFile(fs::path path) : path_(std::move(path)) {
-    file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    // Without O_NONBLOCK the call would wait for a writer where the file is a pipe.
+    file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat status = {};
     if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0)
       throw InputError(path_.string(), "", "cannot open: " + reason());
@@ -213,6 +214,12 @@ class FileReader final : public StateReader {
 SavedCheckpoint::SavedCheckpoint(const fs::path& path) : folder_(find_checkpoint(path)) {
   const fs::path record = folder_ / kRecordName;
   record_ = parse_checkpoint(read_file(record), record.string());
+  const auto named = step_of_name(folder_);
+  if (named && *named != record_.step) {  // renamed, it would pass for the latest
+    throw InputError(record.string(), "/step",
+                     fmt::format("found {}; a folder of the name {} is of step {}", record_.step,
+                                 folder_.filename().string(), *named));
+  }
   for (const std::string& name : file_names(record_.moments.size()))
     files_.push_back(read_layout(OpenFile(folder_ / name), record_, files_.size()));
 }

@@ -1,6 +1,7 @@
 // Checkpoints that are read are held against what they say: another job's, and damaged ones, are
 // refused with their place.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <random>
@@ -140,6 +141,25 @@ TEST_F(SavedCheckpoints, WithoutAFileAreRefused) {
   EXPECT_THROW(find_checkpoint(scratch_.path() / "none"), InputError);
   fs::remove(folder_ / kRecordName);
   EXPECT_THROW(find_checkpoint(scratch_.path()), InputError);
+}
+
+TEST_F(SavedCheckpoints, WithAPipeInPlaceOfAFileAreRefused) {
+  fs::remove(folder_ / "model.safetensors");
+  ASSERT_EQ(mkfifo((folder_ / "model.safetensors").c_str(), 0600), 0);
+  EXPECT_NE(refusal(job_).find("model.safetensors: it is no regular file"), std::string::npos)
+      << refusal(job_);
+}
+
+TEST_F(SavedCheckpoints, UnderTheNameOfAnotherStepAreRefused) {
+  const fs::path renamed = folder_.parent_path() / "step-9", own = folder_.parent_path() / "best";
+  fs::rename(folder_, renamed);
+  folder_ = renamed;
+  EXPECT_NE(refusal(job_).find("/step: found 1; a folder of the name step-9 is of step 9"),
+            std::string::npos)
+      << refusal(job_);
+  fs::rename(folder_, own);
+  folder_ = own;
+  EXPECT_EQ(refusal(job_), "");
 }
 
 TEST_F(SavedCheckpoints, ValuesOfAnotherStepAreRefused) {
