@@ -52,6 +52,14 @@ Finding step_time_positive(const CheckContext& context) {
                      context.plan.prediction.step_time.value());
 }
 
+/// The step time may lie outside: published runs may have taken longer than predicted.
+Finding interval_ends(const CheckContext& context) {
+  const Prediction& prediction = context.plan.prediction;
+  const double low = prediction.step_time_low.value(), high = prediction.step_time_high.value();
+  if (low >= 0 && low <= high && std::isfinite(high)) return std::nullopt;
+  return fmt::format("the interval of the step time goes from {} s to {} s", low, high);
+}
+
 Finding tokens_per_second(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (!takes_time(plan)) return std::nullopt;
@@ -193,6 +201,8 @@ Finding timing_claim(const CheckContext& context) {
 
 constexpr CheckRule kPredictionRules[] = {
     {{"step-time-positive", "A step takes a finite time above zero."}, step_time_positive},
+    {{"interval-ends", "The interval of the step time does not end before it begins."},
+     interval_ends},
     {{"tokens-per-second", "Tokens per second are the batch's tokens over the step time."},
      tokens_per_second},
     {{"mfu-range", "MFU is above 0 and at most 1."}, mfu_range},

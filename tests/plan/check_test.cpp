@@ -115,6 +115,9 @@ std::map<std::string, Tampering> tamperings() {
       interval.posted = interval.begin = interval.end = Picoseconds();
     sort_intervals(p.timeline);
   };
+  all["interval-ends"] = [](Plan& p) {
+    std::swap(p.prediction.step_time_low, p.prediction.step_time_high);
+  };
   all["tokens-per-second"] = [](Plan& p) { p.prediction.tokens_per_second *= 1.001; };
   all["mfu-range"] = [](Plan& p) { scale_rates(p, 2 / p.prediction.mfu); };
   all["mfu-formula"] = [](Plan& p) { p.prediction.mfu *= 0.999; };
