@@ -1,4 +1,4 @@
-// Notes SIGINT, SIGTERM and SIGUSR1 with a signal handler.
+// Notes SIGINT, SIGHUP, SIGTERM and SIGUSR1 with a signal handler.
 #include "command_line/interrupt.h"
 
 #include <csignal>
@@ -6,30 +6,46 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kNoted[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kNoted[] = {SIGINT, SIGHUP, SIGTERM, SIGUSR1};
 
 volatile std::sig_atomic_t noted = 0;  // what a signal handler may write
 
-void let_signals_end_the_program() {
-  for (const int signal : kNoted) std::signal(signal, SIG_DFL);
+/// Sets what a signal does, but for a SIGHUP that is ignored.
+void set_signals(void (*handler)(int)) {
+  for (const int signal : kNoted) {
+    const auto before = std::signal(signal, handler);
+    if (signal == SIGHUP && before == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
 }
 
 void note(int signal) {
   noted = signal;
-  let_signals_end_the_program();
+  set_signals(SIG_DFL);
 }
 
 }  // namespace
 
 InterruptNotice::InterruptNotice() {
   noted = 0;
-  for (const int signal : kNoted) std::signal(signal, note);
+  set_signals(note);
 }
-InterruptNotice::~InterruptNotice() { let_signals_end_the_program(); }
+InterruptNotice::~InterruptNotice() { set_signals(SIG_DFL); }
 int InterruptNotice::signal() { return noted; }
 std::string_view InterruptNotice::name() {
-  return noted == SIGINT ? "SIGINT" : noted == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
+  switch (noted) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "SIGTERM";
+  }
 }
-ExitCode InterruptNotice::code() { return ExitCode(128 + (noted == SIGINT ? SIGINT : SIGTERM)); }
+ExitCode InterruptNotice::code() {
+  const bool as_it_came = noted == SIGINT || noted == SIGHUP;
+  return ExitCode(128 + (as_it_came ? int(noted) : SIGTERM));
+}
 
 }  // namespace plimsoll

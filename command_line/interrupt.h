@@ -1,15 +1,19 @@
-// Interrupt: lets Ctrl-C, SIGTERM or SIGUSR1 end a search as a time limit does, with the best plan
-// so far, a training behind its running step, and a calibration behind its running test.
+// Interrupt: lets Ctrl-C, a closed terminal, SIGTERM or SIGUSR1 end a search as a time limit does,
+// with the best plan so far, a training behind its running step, and a calibration behind its
+// running test.
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
 
 namespace plimsoll {
 
-/// While an object of this class lives, the first SIGINT, SIGTERM or SIGUSR1 is noted, and a second
-/// one ends the program. Launchers pass SIGUSR1 on, and Slurm sends it where a job asks for it.
+/// While an object of this class lives, the first SIGINT, SIGHUP, SIGTERM or SIGUSR1 is noted, and
+/// a second one ends the program. A SIGHUP that is ignored stays ignored, as nohup(1) wants it.
+/// Launchers pass SIGUSR1 on, and Slurm sends it where a job asks for it.
 class InterruptNotice {
  public:
   InterruptNotice();
@@ -19,12 +23,26 @@ class InterruptNotice {
   bool asked() const { return signal() != 0; }
   /// Returns the signal that came, or 0.
   static int signal();
-  /// Returns "SIGINT", "SIGUSR1" or "SIGTERM". Where the signal came to another process, SIGTERM is
-  /// named.
+  /// Returns "SIGINT", "SIGHUP", "SIGUSR1" or "SIGTERM". Where the signal came to another process,
+  /// SIGTERM is named.
   static std::string_view name();
-  /// Returns the code with which shells end where SIGINT or SIGTERM does: 130, or 143 for the
-  /// others.
+  /// Returns the code with which shells end where the signal does: 129 for SIGHUP, 130 for SIGINT,
+  /// or 143 for the others.
   static ExitCode code();
+};
+
+/// An InterruptNotice that begins where it is asked first. Until then a signal ends the program: a
+/// command that still waits for its input files, such as pipes, has nothing to show.
+class InterruptNoticeOnceAsked {
+ public:
+  bool asked() {
+    std::call_once(begun_, [this] { notice_.emplace(); });
+    return notice_->asked();
+  }
+
+ private:
+  std::once_flag begun_;
+  std::optional<InterruptNotice> notice_;
 };
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <cstdio>
 #include <string>
 
 #include "base/command_line.h"
@@ -165,7 +166,10 @@ ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice fac
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
     if (terminal) {
-      fmt::print(stderr, "\rcalibrating {}/{} {:24}{}", done, of, what, done == of ? "\n" : "");
+      // A terminal that was closed takes no line, which is no reason to end.
+      std::fputs(fmt::format("\rcalibrating {}/{} {:24}{}", done, of, what, done == of ? "\n" : "")
+                     .c_str(),
+                 stderr);
     } else if (done == of || done * 10 / of != (done - 1) * 10 / of) {
       print_note(fmt::format("calibrating {}/{} {}\n", done, of, what));
     }
@@ -176,7 +180,7 @@ ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice fac
   try {
     machine = measure(request, processes, facts);
   } catch (const CalibrationStopped&) {
-    if (terminal && reports) fmt::print(stderr, "\n");  // behind the line of the progress
+    if (terminal && reports) std::fputs("\n", stderr);  // behind the line of the progress
     return stopped(arguments, request, reports);
   }
   if (!reports) return ExitCode::ok;

@@ -37,9 +37,8 @@ std::string words_of_gap(const Plan& plan) {
 }
 
 /// Says why a search did not prove its choice.
-std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds> time_limit,
-                         Seconds elapsed) {
-  if (interrupt.asked()) return "stopped by an interrupt";
+std::string why_unproven(bool interrupted, std::optional<Seconds> time_limit, Seconds elapsed) {
+  if (interrupted) return "stopped by an interrupt";
   if (time_limit && elapsed >= *time_limit)
     return fmt::format("stopped after the time limit of {}", to_text(*time_limit));
   return "a faster plan that others were cut beside turned out not to fit";
@@ -52,7 +51,7 @@ ExitCode run_plan(PlanOptions options) {
   check_output("-o", options.output, inputs);
 
   std::optional<PlanAnswer> answer;
-  const InterruptNotice interrupt;
+  InterruptNoticeOnceAsked interrupt;
   try {
     Progress progress("strategies done with:");
     options.question.stop = [&] { return interrupt.asked(); };
@@ -84,7 +83,7 @@ ExitCode run_plan(PlanOptions options) {
                                           describe(plan, options.question.top > 0)));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: {}: {}\n",
-                         why_unproven(interrupt, answer->time_limit, answer->elapsed),
+                         why_unproven(interrupt.asked(), answer->time_limit, answer->elapsed),
                          words_of_gap(plan)));
   return ExitCode::stopped_early;
 }

@@ -65,7 +65,7 @@ ExitCode run_sweep_command(SweepOptions options) {
   check_output("--csv", options.csv, files);
   files.push_back(options.csv);
   check_output("--html", options.html, files);
-  const InterruptNotice interrupt;
+  InterruptNoticeOnceAsked interrupt;
   question.stop = [&] { return interrupt.asked(); };
   Progress progress("points done:");
   question.progress = [&](std::size_t done, std::size_t of) {

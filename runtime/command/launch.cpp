@@ -99,7 +99,7 @@ class HangWatch {
 /// How the launcher ended.
 struct Ending {
   int status = 0;      ///< as waitpid says it
-  int signal = 0;      ///< SIGINT or SIGTERM, which this process got; 0: it got none
+  int signal = 0;      ///< SIGHUP, SIGINT or SIGTERM, which this process got; 0: it got none
   bool hangs = false;  ///< it was killed, since it did not end after its processes
 };
 
@@ -112,12 +112,13 @@ Ending wait_for(pid_t child, const sigset_t& signals) {
       ending.hangs = true;
       kill(child, SIGKILL);
     }
-    if ((signal == SIGINT || signal == SIGTERM) && ending.signal == 0) {
+    const bool asks_to_stop = signal == SIGHUP || signal == SIGINT || signal == SIGTERM;
+    if (asks_to_stop && ending.signal == 0) {
       print_note("the ranks are asked to stop; a second signal ends them at once\n");
       ending.signal = signal;
       kill(child, SIGUSR1);
     } else if (signal > 0 && signal != SIGCHLD) {
-      kill(child, signal == SIGINT ? SIGTERM : signal);
+      kill(child, asks_to_stop ? SIGTERM : signal);
     }
     if (waitpid(child, &ending.status, WNOHANG) == child &&
         (WIFEXITED(ending.status) || WIFSIGNALED(ending.status)))

@@ -18,7 +18,7 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
 
 /// Runs `program` (planner-run-mpi) under the launcher, and returns the launcher's exit code;
 /// `program` lies beside this one. `arguments` are this program's without the launcher. The
-/// first SIGINT or SIGTERM asks the ranks to stop, all other signals are passed on, and the
+/// first SIGHUP, SIGINT or SIGTERM asks the ranks to stop, all other signals are passed on, and the
 /// launcher is ended when this process is killed. Throws EnvironmentError when it cannot start the
 /// launcher, when a rank was ended by a signal that a run does not answer, and when the launcher
 /// hangs for 10 s after its processes have ended: it is killed then.

@@ -1,9 +1,11 @@
-"""Ctrl-C and SIGTERM end commands in order: a run without checkpoints and a calibration say how far they came and what is kept, and a
-search writes the best plan so far."""
+"""Ctrl-C, a closed terminal and SIGTERM end commands in order: a run without checkpoints and a calibration say how far they came and
+what is kept, and a search writes the best plan so far."""
 
+import errno
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -69,12 +71,12 @@ def runs(folder, plan):
     command = (plan, "--data", TEXT, "--steps", ENDLESS, "-o", output)
     def begun(_, said):
         return "\nstep 3/" in said
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         says_where_it_stopped(interrupted(number, begun, BIN / "planner-run", *command), number.name, output)
     if MPI:
         said = interrupted(signal.SIGTERM, begun, BIN / "planner-run-mpi", *command, one_of_two=True)
         says_where_it_stopped(said, "SIGTERM", output)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             said = interrupted(number, begun, BIN / "planner-run", *command, "--launcher", "mpirun --oversubscribe")
             assert "the ranks are asked to stop; a second signal ends them at once\n" in said, said
             says_where_it_stopped(said, "SIGUSR1", output)
@@ -101,8 +103,9 @@ def calibrations(folder):
         assert taken and 0 < int(taken[1]) <= len(tests), (done.stdout, len(tests))
         assert output.exists() and not journal.exists()
         output.unlink()
-    said = interrupted(signal.SIGINT, lambda running, _: catches(running, signal.SIGINT), BIN / "planner-calibrate")
-    assert "stopped by SIGINT; nothing was written; with -o the finished tests are kept\n" in said, said
+    for number in (signal.SIGINT, signal.SIGHUP):
+        said = interrupted(number, lambda running, _, number=number: catches(running, number), BIN / "planner-calibrate")
+        assert f"stopped by {number.name}; nothing was written; with -o the finished tests are kept\n" in said, said
 
 
 def stopped_search(number, patience, output):
@@ -121,7 +124,7 @@ def stopped_search(number, patience, output):
 def searches(folder):
     """A search that is stopped before it has found a plan writes none. One that is stopped later writes its best."""
     patience = 0
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         output = folder / f"best-{number}.json"
         while "none fits so far" in (said := stopped_search(number, patience, output)):
             assert not output.exists(), said
@@ -130,10 +133,69 @@ def searches(folder):
         assert planner("check", output).returncode == OK
 
 
+def hang_up_of_nohup(folder, plan):
+    """Who starts a command by nohup wants it to go on when the terminal is closed."""
+    said = folder / "nohup.txt"
+    with open(said, "w", encoding="utf-8") as file:
+        running = subprocess.Popen(["nohup", BIN / "planner-run", plan, "--data", TEXT, "--steps", ENDLESS], stderr=file,
+                                   stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    for step in (2, 6):
+        end = time.monotonic() + PATIENCE
+        while f"\nstep {step}/" not in said.read_text():
+            assert running.poll() is None and time.monotonic() < end, said.read_text()
+            time.sleep(0.02)
+        running.send_signal(signal.SIGHUP if step == 2 else signal.SIGKILL)
+    running.wait(PATIENCE)
+
+
+def closed_terminals(folder, plan):
+    """The terminal of a command is closed, so that it gets SIGHUP and can say nothing more."""
+    training, output = folder / "training", folder / "closed.json"
+    for kept, command in ((lambda: any(training.glob("step-*")), ["planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--checkpoint", training]),
+                          (pathlib.Path(f"{output}.journal").exists, ["planner-calibrate", "--quick", "--budget", "5m", "-o", output])):
+        running, terminal = pty.fork()
+        if running == 0:
+            os.execve(BIN / command[0], [str(word) for word in command], ENVIRONMENT)
+        said = b""
+        while b"step 3/" not in said and b"calibrating 2/" not in said:
+            said += os.read(terminal, 4096)
+        os.close(terminal)
+        assert os.waitstatus_to_exitcode(os.waitpid(running, 0)[1]) == 128 + signal.SIGHUP, (command, said)
+        assert kept(), command
+
+
+def open_for_writing(pipe):
+    """Returns a descriptor, or nothing where nobody reads from the pipe."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        assert error.errno == errno.ENXIO, error
+        return None
+
+
+def pipes(folder):
+    """A command that waits for an input file has nothing to show, and ends at once."""
+    pipe = folder / "pipe.json"
+    os.mkfifo(pipe)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with subprocess.Popen([BIN / "planner", "plan", pipe, "--cluster", "dgx-h100-80gb", "--devices", "2"], stderr=subprocess.PIPE,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as running:
+            while (writer := open_for_writing(pipe)) is None:  # until the command opens it to read
+                assert running.poll() is None
+                time.sleep(0.01)
+            running.send_signal(number)
+            assert running.wait(PATIENCE) == -number, running.returncode
+            os.close(writer)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        runs(folder, make_plan(folder, "plan", "dp=2"))
+        plan = make_plan(folder, "plan", "dp=2")
+        runs(folder, plan)
+        hang_up_of_nohup(folder, plan)
+        closed_terminals(folder, plan)
+        pipes(folder)
         calibrations(folder)
         searches(folder)
     print("ok")
