@@ -80,26 +80,27 @@ std::pair<std::filesystem::path, int> create_beside(const std::filesystem::path&
   }
 }
 
-/// Returns what a path names behind symbolic links, which need not be there yet.
-std::filesystem::path behind_links(const std::filesystem::path& path) {
+/// Follows symbolic links to the path that they name. No file needs to be there.
+std::filesystem::path behind_links(std::filesystem::path path, std::error_code& error) {
   constexpr int kMostLinks = 40;  // as Linux follows
-  std::filesystem::path target = path;
-  std::error_code absent;  // of a file that is not there yet, which is fine
-  for (int links = 0; std::filesystem::is_symlink(target, absent); ++links) {
-    if (links == kMostLinks) cannot_write(path, "follow link", ELOOP);
-    std::error_code error;
-    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
-    if (error) cannot_write(path, "follow link", error.value());
-    target = target.parent_path() / next;  // `next` alone where it is absolute
+  std::error_code absent;         // of a file that is not there yet, which is fine
+  for (int links = 0; std::filesystem::is_symlink(path, absent); ++links) {
+    if (links == kMostLinks) error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+    const std::filesystem::path next =
+        error ? std::filesystem::path() : std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / next;  // `next` alone where it is absolute
   }
-  return target;
+  return path;
 }
 
 /// Where the bytes go: through symbolic links, and only onto regular files.
 std::filesystem::path resolved_target(const std::filesystem::path& path) {
-  std::filesystem::path target = behind_links(path);
   struct stat status = {};
-  if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) not_regular(path);
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) not_regular(path);
+  std::error_code error;
+  std::filesystem::path target = behind_links(path, error);
+  if (error) cannot_write(path, "follow link", error.value());
   if (target.filename().empty()) {
     throw EnvironmentError(fmt::format("cannot write {}: it names no file", path.string()));
   }
@@ -188,9 +189,10 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
   // Absent files have no identity but their names.
-  const auto first = std::filesystem::weakly_canonical(a, error);
+  error.clear();
+  const auto first = std::filesystem::weakly_canonical(behind_links(a, error), error);
   if (error) return false;
-  const auto second = std::filesystem::weakly_canonical(b, error);
+  const auto second = std::filesystem::weakly_canonical(behind_links(b, error), error);
   return !error && first == second;
 }
 

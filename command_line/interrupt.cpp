@@ -1,6 +1,8 @@
 // Notes SIGINT, SIGHUP, SIGTERM and SIGUSR1 with a signal handler.
 #include "command_line/interrupt.h"
 
+#include <signal.h>
+
 #include <csignal>
 
 namespace plimsoll {
@@ -10,26 +12,38 @@ constexpr int kNoted[] = {SIGINT, SIGHUP, SIGTERM, SIGUSR1};
 
 volatile std::sig_atomic_t noted = 0;  // what a signal handler may write
 
-/// Sets what a signal does, but for a SIGHUP that is ignored.
-void set_signals(void (*handler)(int)) {
+bool hang_up_was_ignored = false;  // before the first InterruptNotice
+
+bool ignores(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/// Sets what the noted signals do. A SIGHUP that was ignored stays ignored.
+void set_signals(void (*handler)(int), void (*hang_up)(int)) {
   for (const int signal : kNoted) {
-    const auto before = std::signal(signal, handler);
-    if (signal == SIGHUP && before == SIG_IGN) std::signal(signal, SIG_IGN);
+    if (signal != SIGHUP) {
+      std::signal(signal, handler);
+    } else if (!hang_up_was_ignored) {
+      std::signal(signal, hang_up);
+    }
   }
 }
 
+/// A terminal that is closed may send SIGHUP twice: by its shell and by the system.
 void note(int signal) {
   noted = signal;
-  set_signals(SIG_DFL);
+  set_signals(SIG_DFL, SIG_IGN);
 }
 
 }  // namespace
 
 InterruptNotice::InterruptNotice() {
   noted = 0;
-  set_signals(note);
+  hang_up_was_ignored = ignores(SIGHUP);
+  set_signals(note, note);
 }
-InterruptNotice::~InterruptNotice() { set_signals(SIG_DFL); }
+InterruptNotice::~InterruptNotice() { set_signals(SIG_DFL, SIG_DFL); }
 int InterruptNotice::signal() { return noted; }
 std::string_view InterruptNotice::name() {
   switch (noted) {

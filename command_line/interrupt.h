@@ -11,9 +11,10 @@
 
 namespace plimsoll {
 
-/// While an object of this class lives, the first SIGINT, SIGHUP, SIGTERM or SIGUSR1 is noted, and
-/// a second one ends the program. A SIGHUP that is ignored stays ignored, as nohup(1) wants it.
-/// Launchers pass SIGUSR1 on, and Slurm sends it where a job asks for it.
+/// While an object of this class lives, the first SIGINT, SIGHUP, SIGTERM or SIGUSR1 is noted. A
+/// second one ends the program, unless it is SIGHUP, which a closed terminal may send twice. A
+/// SIGHUP that was ignored before stays ignored, as nohup(1) wants it. Launchers pass SIGUSR1 on,
+/// and Slurm sends it where a job asks for it.
 class InterruptNotice {
  public:
   InterruptNotice();

@@ -140,7 +140,7 @@ TABLES = {
         "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
                     ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
         "gpu_mutants": [("source", "`{source}`"), ("faults", "{mutants}"), ("seen", "{killed}"), ("change no result", "{equal}"),
-                        ("not as they should", "{wrong}")],
+                        ("ended otherwise", "{wrong}")],
     },
     "switches": {
         "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),

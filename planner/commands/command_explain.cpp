@@ -38,7 +38,7 @@ class Watch {
   void end() { line_.clear(); }
 
  private:
-  const InterruptNotice interrupt_;
+  InterruptNoticeOnceAsked interrupt_;
   Progress line_{"steps done:"};
 };
 

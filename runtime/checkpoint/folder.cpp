@@ -102,7 +102,10 @@ fs::path find_checkpoint(const fs::path& path) {
   return named(path, kStep, steps.back(), "");
 }
 
-std::optional<std::int64_t> step_of_name(const fs::path& path) { return step_of(path, kStep, ""); }
+std::optional<std::int64_t> step_of_name(const fs::path& path) {
+  std::error_code error;  // whoever reads from the folder says so
+  return step_of(fs::weakly_canonical(path, error), kStep, "");
+}
 
 void sync_path(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -15,7 +15,8 @@ namespace plimsoll {
 /// steps in it. Throws InputError where there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-/// Returns the step that the name of a folder says, such as 100 of "step-100", or nothing.
+/// Returns the step that the name of a folder says, such as 100 of "step-100", or nothing. The path
+/// may end in a slash, or be "." within it.
 std::optional<std::int64_t> step_of_name(const std::filesystem::path& path);
 
 /// Writes what was written to a file or folder to its storage. Throws EnvironmentError.

@@ -217,8 +217,8 @@ SavedCheckpoint::SavedCheckpoint(const fs::path& path) : folder_(find_checkpoint
   const auto named = step_of_name(folder_);
   if (named && *named != record_.step) {  // renamed, it would pass for the latest
     throw InputError(record.string(), "/step",
-                     fmt::format("found {}; a folder of the name {} is of step {}", record_.step,
-                                 folder_.filename().string(), *named));
+                     fmt::format("found {}; a folder of the name step-{} is of step {}",
+                                 record_.step, *named, *named));
   }
   for (const std::string& name : file_names(record_.moments.size()))
     files_.push_back(read_layout(OpenFile(folder_ / name), record_, files_.size()));

@@ -1,4 +1,4 @@
-// Waited: how long a loop has waited that gives up at a deadline.
+// Waited: how long a loop has waited, for loops that give up at a deadline.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@ namespace plimsoll {
 
 /// Adds up the time between looks. Where a process is stopped as a whole, as by Ctrl-Z or with a
 /// suspended Slurm job, all its ranks are, and none of them is to blame for that time. So no more
-/// than kMostBetweenLooks counts between two looks; loops look more often than that.
+/// than kMostBetweenLooks counts between two looks. A loop must look more often than that, or it
+/// gives up too late.
 class Waited {
  public:
   using Clock = std::chrono::steady_clock;

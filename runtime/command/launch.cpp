@@ -35,10 +35,15 @@ constexpr int kBySignal = 128;
 /// answer SIGTERM (command_line/interrupt.h).
 constexpr std::array kPassedOn = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
+/// A SIGHUP that is ignored, as under nohup(1), is left out: sigtimedwait would return it.
 sigset_t watched_signals() {
+  struct sigaction of_hang_up = {};
+  sigaction(SIGHUP, nullptr, &of_hang_up);
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : kPassedOn) sigaddset(&set, signal);
+  for (const int signal : kPassedOn) {
+    if (signal != SIGHUP || of_hang_up.sa_handler != SIG_IGN) sigaddset(&set, signal);
+  }
   sigaddset(&set, SIGCHLD);
   return set;
 }
@@ -49,6 +54,7 @@ sigset_t watched_signals() {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) std::_Exit(kBySignal + SIGTERM);
   setpgid(0, 0);
+  std::signal(SIGXFSZ, SIG_DFL);  // run_program() ignores it
   // A process group in the background that reads from its terminal is stopped.
   if (isatty(STDIN_FILENO) != 0) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -117,7 +123,7 @@ Ending wait_for(pid_t child, const sigset_t& signals) {
       print_note("the ranks are asked to stop; a second signal ends them at once\n");
       ending.signal = signal;
       kill(child, SIGUSR1);
-    } else if (signal > 0 && signal != SIGCHLD) {
+    } else if (signal > 0 && signal != SIGCHLD && signal != SIGHUP) {  // which may come twice
       kill(child, asks_to_stop ? SIGTERM : signal);
     }
     if (waitpid(child, &ending.status, WNOHANG) == child &&
@@ -138,7 +144,9 @@ ExitCode code_of(const std::string& launcher, const Ending& ending) {
   }
   // mpirun that is ended itself gives 1.
   if (ending.signal != 0 && (by_signal || code == 1)) return ExitCode(kBySignal + ending.signal);
-  if (code == kBySignal + SIGINT || code == kBySignal + SIGTERM) return ExitCode(code);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {  // a rank answered it
+    if (code == kBySignal + signal) return ExitCode(code);
+  }
   const char* const name = by_signal ? sigdescr_np(code - kBySignal) : nullptr;
   if (name == nullptr) return ExitCode(code);
   throw EnvironmentError(fmt::format("{} ended with {}: perhaps signal {} ({}) ended a rank",

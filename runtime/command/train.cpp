@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/comm/waited.h"
 #include "runtime/command/last_step.h"
 #include "runtime/command/measured_experts.h"
 #include "runtime/command/rank_record.h"
@@ -320,17 +321,16 @@ std::int64_t loss_rank(std::span<const Program> programs) {
   return 0;
 }
 
-/// A Watchdog knows since when each rank has issued no call. A rank that waits for others fails by
-/// its own deadline and names the communication. So a longer silence means that the rank hangs in a
-/// kernel, or in building its executor before the first step.
+/// A Watchdog knows for how long each rank has issued no call. A rank that waits for others fails
+/// by its own deadline and names the communication. So a longer silence means that the rank hangs
+/// in a kernel, or in building its executor before the first step.
 class Watchdog {
  public:
   explicit Watchdog(const Run& run)
-      : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
+      : calls_(run.heartbeats.size(), -1), silent_(run.heartbeats.size()) {}
 
   /// Returns a report about a rank that is silent for too long, if there is one.
   std::optional<std::string> check(const Run& run) {
-    const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const Heartbeat& beat = run.heartbeats[i];
       const std::int64_t rank = run.records[i].rank;
@@ -338,11 +338,11 @@ class Watchdog {
       const bool done = !beat.between_steps && (run.stopped || made_all);
       if (const std::int64_t calls = beat.calls.load(); calls != calls_[i] || done) {
         calls_[i] = calls;
-        since_[i] = now;
+        silent_[i] = {};
       }
       const bool waits = calls_[i] == 0 || beat.between_steps;
       const auto limit = run.options.deadline * (waits ? kGetReady : kHang);
-      if (now - since_[i] <= limit) continue;
+      if (silent_[i].so_far() <= limit) continue;
       const double seconds = std::chrono::duration<double>(limit).count();
       if (calls_[i] == 0) {
         return fmt::format(
@@ -364,7 +364,7 @@ class Watchdog {
 
  private:
   std::vector<std::int64_t> calls_;
-  std::vector<Clock::time_point> since_;
+  std::vector<Waited> silent_;
 };
 
 /// After a failure the other ranks get one more deadline to notice it. Returns whether all threads
@@ -372,7 +372,7 @@ class Watchdog {
 bool end_within_grace(Run& run) {
   std::unique_lock guard(run.lock);
   const auto grace = std::max(run.options.deadline, std::chrono::milliseconds(1000));
-  return run.changed.wait_for(guard, grace, [&] { return run.finished == run.locals(); });
+  return wait_within(run.changed, guard, grace, [&] { return run.finished == run.locals(); });
 }
 
 /// Reports each step when all ranks of this process have finished it, if the rank that has the loss
@@ -389,9 +389,10 @@ bool watch(Run& run) {
            });
   };
   const auto all_ended = [&] { return run.finished == run.locals(); };
+  constexpr std::chrono::milliseconds kLook{100};
   Watchdog watchdog(run);
   while (!run.failed) {
-    run.changed.wait_for(guard, run.options.deadline / 4,
+    run.changed.wait_for(guard, std::min<Clock::duration>(run.options.deadline / 4, kLook),
                          [&] { return run.failed || all_ended() || reportable(); });
     if (const auto hangs = watchdog.check(run); hangs && !run.failed) {
       run.failed = run.environment = true;

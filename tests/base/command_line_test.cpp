@@ -55,20 +55,20 @@ TEST(RunProgram, WhereMemoryIsRefusedNoThreadAndNoDestructorEndsTheProgramOtherw
 }
 
 TEST(RunProgram, AWriteBeyondTheLimitOfAFileFailsAsOnAFullDisk) {
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   char name[] = "/tmp/plimsoll-limit-XXXXXX";
   ASSERT_NE(mkdtemp(name), nullptr);
   const std::filesystem::path folder = name;
-  const int code = run_program("name", [&] {
-    rlimit small = before;
-    small.rlim_cur = 1000;
-    setrlimit(RLIMIT_FSIZE, &small);
-    write_file_atomically(folder / "a.json", std::string(5000, 'n'));
-    return ExitCode::ok;
-  });
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_EQ(code, int(ExitCode::environment));
+  const auto limited = [&] {
+    std::exit(run_program("name", [&] {
+      rlimit small = {};
+      getrlimit(RLIMIT_FSIZE, &small);
+      small.rlim_cur = 1000;
+      setrlimit(RLIMIT_FSIZE, &small);
+      write_file_atomically(folder / "a.json", std::string(5000, 'n'));
+      return ExitCode::ok;
+    }));
+  };
+  EXPECT_EXIT(limited(), testing::ExitedWithCode(int(ExitCode::environment)), "File too large");
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   std::filesystem::remove(folder);
 }

@@ -98,6 +98,10 @@ TEST_F(File, WritesThroughLinksToAFileThatIsNotThereYet) {
   EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "a.json"));
   EXPECT_EQ(read_file(folder_ / "first.json"), "new");
 
+  std::filesystem::create_symlink("none.json", folder_ / "link.json");
+  EXPECT_TRUE(same_file(folder_ / "link.json", folder_ / "none.json"));
+  EXPECT_FALSE(same_file(folder_ / "link.json", folder_ / "a.json"));
+
   std::filesystem::create_symlink("missing/a.json", folder_ / "nowhere.json");
   std::filesystem::create_symlink("ring.json", folder_ / "ring.json");
   for (const char* name : {"nowhere.json", "ring.json"}) {

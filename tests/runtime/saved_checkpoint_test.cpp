@@ -157,7 +157,9 @@ TEST_F(SavedCheckpoints, UnderTheNameOfAnotherStepAreRefused) {
   EXPECT_NE(refusal(job_).find("/step: found 1; a folder of the name step-9 is of step 9"),
             std::string::npos)
       << refusal(job_);
-  fs::rename(folder_, own);
+  folder_ = renamed / "";
+  EXPECT_NE(refusal(job_), "") << "with a slash behind it";
+  fs::rename(renamed, own);
   folder_ = own;
   EXPECT_EQ(refusal(job_), "");
 }

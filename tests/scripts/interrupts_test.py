@@ -1,12 +1,14 @@
 """Ctrl-C, a closed terminal and SIGTERM end commands in order: a run without checkpoints and a calibration say how far they came and
 what is kept, and a search writes the best plan so far."""
 
+import contextlib
 import errno
 import json
 import os
 import pathlib
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -21,11 +23,31 @@ ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", 
                    OMPI_MCA_rmaps_base_oversubscribe="1")
 ENDLESS = "1000000"  # steps
 PATIENCE = 600  # seconds for what has to end well
+DEADLINE = 8  # seconds, of runs that are stopped for longer
+CLOSED = 6  # stdout is a terminal that was closed
 MPI = shutil.which("mpirun") and (BIN / "planner-run-mpi").exists()
 
 
 def run(*command):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, env=ENVIRONMENT, check=False)
+
+
+@contextlib.contextmanager
+def ended(command, **pipes):
+    """A command that runs no longer than the block does."""
+    running = subprocess.Popen(command, env=ENVIRONMENT, **pipes)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def wait_until(holds, running, said):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert running.poll() is None and time.monotonic() < end, (running.args, running.returncode, said.read_text())
+        time.sleep(0.02)
 
 
 def interrupted(number, begun, *command, one_of_two=False):
@@ -37,14 +59,13 @@ def interrupted(number, begun, *command, one_of_two=False):
         if one_of_two:
             script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && echo $$ > {second}; exec "$@"'
             command = ["mpirun", "-n", "2", "sh", "-c", script, "sh", *command]
-        with open(said, "w", encoding="utf-8") as file:
-            running = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
-        end = time.monotonic() + PATIENCE
-        while not begun(running, said.read_text()):
-            assert running.poll() is None and time.monotonic() < end, (command, running.returncode, said.read_text())
-            time.sleep(0.02)
-        os.kill(int(second.read_text()) if one_of_two else running.pid, number)
-        assert running.wait(PATIENCE) == 128 + number, (command, running.returncode, said.read_text())
+        with open(said, "w", encoding="utf-8") as file, ended(command, stderr=file, stdout=subprocess.DEVNULL) as running:
+            wait_until(lambda: begun(running, said.read_text()), running, said)
+            for _ in range(2 if number == signal.SIGHUP else 1):  # a closed terminal may send it twice
+                with contextlib.suppress(ProcessLookupError):  # it may have ended behind the first
+                    os.kill(int(second.read_text()) if one_of_two else running.pid, number)
+                time.sleep(0.01)
+            assert running.wait(PATIENCE) == 128 + number, (command, running.returncode, said.read_text())
         return said.read_text()
 
 
@@ -74,8 +95,9 @@ def runs(folder, plan):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         says_where_it_stopped(interrupted(number, begun, BIN / "planner-run", *command), number.name, output)
     if MPI:
-        said = interrupted(signal.SIGTERM, begun, BIN / "planner-run-mpi", *command, one_of_two=True)
-        says_where_it_stopped(said, "SIGTERM", output)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            said = interrupted(number, begun, BIN / "planner-run-mpi", *command, one_of_two=True)
+            says_where_it_stopped(said, "SIGTERM", output)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             said = interrupted(number, begun, BIN / "planner-run", *command, "--launcher", "mpirun --oversubscribe")
             assert "the ranks are asked to stop; a second signal ends them at once\n" in said, said
@@ -136,32 +158,72 @@ def searches(folder):
 def hang_up_of_nohup(folder, plan):
     """Who starts a command by nohup wants it to go on when the terminal is closed."""
     said = folder / "nohup.txt"
-    with open(said, "w", encoding="utf-8") as file:
-        running = subprocess.Popen(["nohup", BIN / "planner-run", plan, "--data", TEXT, "--steps", ENDLESS], stderr=file,
-                                   stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
-    for step in (2, 6):
-        end = time.monotonic() + PATIENCE
-        while f"\nstep {step}/" not in said.read_text():
-            assert running.poll() is None and time.monotonic() < end, said.read_text()
-            time.sleep(0.02)
-        running.send_signal(signal.SIGHUP if step == 2 else signal.SIGKILL)
-    running.wait(PATIENCE)
+    for launcher in ([], ["--launcher", "mpirun --oversubscribe"]) if MPI else ([],):
+        command = ["nohup", BIN / "planner-run", plan, "--data", TEXT, "--steps", ENDLESS, *launcher]
+        with open(said, "w", encoding="utf-8") as file, \
+                ended(command, stderr=file, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as running:
+            wait_until(lambda: "\nstep 2/" in said.read_text(), running, said)
+            running.send_signal(signal.SIGHUP)
+            steps = len(said.read_text().splitlines())
+            wait_until(lambda: len(said.read_text().splitlines()) > steps + 4, running, said)
+
+
+def read_until(terminal, words):
+    """Reads what a terminal shows until it has one of the words."""
+    said, end = b"", time.monotonic() + PATIENCE
+    while not any(word in said for word in words):
+        assert time.monotonic() < end and select.select([terminal], [], [], PATIENCE)[0], said
+        said += os.read(terminal, 4096)
+    return said
 
 
 def closed_terminals(folder, plan):
     """The terminal of a command is closed, so that it gets SIGHUP and can say nothing more."""
-    training, output = folder / "training", folder / "closed.json"
-    for kept, command in ((lambda: any(training.glob("step-*")), ["planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--checkpoint", training]),
-                          (pathlib.Path(f"{output}.journal").exists, ["planner-calibrate", "--quick", "--budget", "5m", "-o", output])):
+    training, output, best = folder / "training", folder / "closed.json", folder / "best.json"
+    search = ["planner", "plan", "gpt3-175b", "--cluster", "dgx-a100-80gb", "--devices", "1536", "--threads", "1", "-o", best]
+    for kept, code, begun, command in (
+            (lambda: any(training.glob("step-*")), 128 + signal.SIGHUP, [b"step 3/"],
+             ["planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--checkpoint", training]),
+            (pathlib.Path(f"{output}.journal").exists, 128 + signal.SIGHUP, [b"calibrating 2/"],
+             ["planner-calibrate", "--quick", "--budget", "5m", "-o", output]),
+            (best.exists, CLOSED, [b"strategies done"], search)):
         running, terminal = pty.fork()
         if running == 0:
             os.execve(BIN / command[0], [str(word) for word in command], ENVIRONMENT)
-        said = b""
-        while b"step 3/" not in said and b"calibrating 2/" not in said:
-            said += os.read(terminal, 4096)
-        os.close(terminal)
-        assert os.waitstatus_to_exitcode(os.waitpid(running, 0)[1]) == 128 + signal.SIGHUP, (command, said)
+        try:
+            said = read_until(terminal, begun)
+            os.close(terminal)
+            end = time.monotonic() + PATIENCE
+            while (found := os.waitpid(running, os.WNOHANG)) == (0, 0):
+                assert time.monotonic() < end, (command, said)
+                time.sleep(0.02)
+            running = 0
+        finally:
+            if running:
+                os.kill(running, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(found[1]) == code, (command, found, said)
         assert kept(), command
+
+
+def suspended_runs(folder, plan):
+    """A run that is stopped as a whole, for longer than its deadlines, goes on."""
+    said = folder / "suspended.txt"
+    command = [BIN / "planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--deadline", str(DEADLINE)]
+    for whole in ([], ["mpirun", "--oversubscribe", "-n", "2"]) if MPI else ([],):
+        words = [*whole, *command] if not whole else [*whole, BIN / "planner-run-mpi", *command[1:]]
+        with open(said, "w", encoding="utf-8") as file, ended(words, stderr=file, stdout=subprocess.DEVNULL) as running:
+            wait_until(lambda: "\nstep 3/" in said.read_text(), running, said)
+            ranks = subprocess.run(["pgrep", "-P", str(running.pid)], capture_output=True, text=True, check=False).stdout.split()
+            processes = [running.pid, *map(int, ranks)]
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+            time.sleep(2.5 * DEADLINE)  # a rank within a step may be silent for twice the deadline
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+            steps = len(said.read_text().splitlines())
+            wait_until(lambda: len(said.read_text().splitlines()) > steps + 4, running, said)
+            running.terminate()
+            running.wait(PATIENCE)
 
 
 def open_for_writing(pipe):
@@ -177,24 +239,25 @@ def pipes(folder):
     """A command that waits for an input file has nothing to show, and ends at once."""
     pipe = folder / "pipe.json"
     os.mkfifo(pipe)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with subprocess.Popen([BIN / "planner", "plan", pipe, "--cluster", "dgx-h100-80gb", "--devices", "2"], stderr=subprocess.PIPE,
-                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as running:
-            while (writer := open_for_writing(pipe)) is None:  # until the command opens it to read
-                assert running.poll() is None
-                time.sleep(0.01)
+    for number, command in ((signal.SIGINT, "plan"), (signal.SIGTERM, "sweep")):
+        with ended([BIN / "planner", command, pipe, "--cluster", "dgx-h100-80gb", "--devices", "2"], stderr=subprocess.DEVNULL) as running:
+            writers = []
+            wait_until(lambda writers=writers: (writer := open_for_writing(pipe)) is not None and not writers.append(writer), running, pipe)
             running.send_signal(number)
             assert running.wait(PATIENCE) == -number, running.returncode
-            os.close(writer)
+            os.close(writers[0])
 
 
 def main():
+    for number in (signal.SIGINT, signal.SIGHUP):  # the tests may run where these are ignored
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         plan = make_plan(folder, "plan", "dp=2")
         runs(folder, plan)
         hang_up_of_nohup(folder, plan)
         closed_terminals(folder, plan)
+        suspended_runs(folder, plan)
         pipes(folder)
         calibrations(folder)
         searches(folder)

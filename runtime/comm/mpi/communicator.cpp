@@ -343,7 +343,7 @@ void MpiCommunicator::look_after() {
 
 CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
   constexpr int kYields = 32, kPauses = 64;
-  Waited since_post;
+  Waited since_begin;
   std::unique_lock guard(world_.lock());
   PostedOp* const op = op_of(ticket);
   INVARIANT(op != nullptr, "a ticket is waited for once, by the rank that posted");
@@ -360,7 +360,7 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
       is_waiting(false);
       throw_if_failed();
     }
-    const auto waited = since_post.so_far();
+    const auto waited = since_begin.so_far();
     if (waited > deadline_) give_up(guard, *op);
     guard.unlock();
     if (core_each_ && waited < kPollsBeforeSleep) {

@@ -70,6 +70,7 @@ class NcclCommunicator final : public Communicator, private StreamWatch {
   void make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
   void settle(ncclComm_t comm, std::string_view what);
+  void settle(ncclComm_t comm, std::string_view what, Waited& waited);
   [[noreturn]] void give_up(std::string_view what);
   Pair& pair_of(const TransferChannel& channel);
   /// Calls call(stream, i) for each i below `groups`, within a group of NCCL.
@@ -206,6 +207,10 @@ ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
 /// Calls of communicators that do not block go on after they return.
 void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) {
   Waited waited;
+  settle(comm, what, waited);
+}
+
+void NcclCommunicator::settle(ncclComm_t comm, std::string_view what, Waited& waited) {
   for (bool waits = false;; waits = true) {
     ncclResult_t state = ncclSuccess;
     check_nccl(nccl().async_error(comm, &state), what);
@@ -263,7 +268,7 @@ void NcclCommunicator::give_up(std::string_view what) {
 void NcclCommunicator::finish(cudaEvent_t event, ncclComm_t comm, std::string_view what) {
   Waited waited;
   while (!is_reached(event, what)) {
-    settle(comm, what);
+    settle(comm, what, waited);
     show(Wait::communication);
     if (waited.so_far() > deadline_) give_up(what);
     std::this_thread::yield();
