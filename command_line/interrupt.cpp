@@ -12,7 +12,7 @@ constexpr int kNoted[] = {SIGINT, SIGHUP, SIGTERM, SIGUSR1};
 
 volatile std::sig_atomic_t noted = 0;  // what a signal handler may write
 
-bool hang_up_was_ignored = false;  // before the first InterruptNotice
+bool hang_up_was_ignored = false;  // before the InterruptNotice
 
 bool ignores(int signal) {
   struct sigaction action = {};

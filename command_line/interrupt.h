@@ -32,8 +32,8 @@ class InterruptNotice {
   static ExitCode code();
 };
 
-/// An InterruptNotice that begins where it is asked first. Until then a signal ends the program: a
-/// command that still waits for its input files, such as pipes, has nothing to show.
+/// Notes signals as InterruptNotice does, but only from the first call of asked() on. Until then a
+/// signal ends the program: a command that still waits for its input files has nothing to show.
 class InterruptNoticeOnceAsked {
  public:
   bool asked() {

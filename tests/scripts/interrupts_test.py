@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import programs
 from programs import BIN, CLUSTER, OK, SOURCE, STOPPED_EARLY, catches, nano_job, planner, write_json
 
 TEXT = SOURCE / "data" / "training-text.txt"
@@ -24,7 +25,6 @@ ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", 
 ENDLESS = "1000000"  # steps
 PATIENCE = 600  # seconds for what has to end well
 DEADLINE = 8  # seconds, of runs that are stopped for longer
-CLOSED = 6  # stdout is a terminal that was closed
 MPI = shutil.which("mpirun") and (BIN / "planner-run-mpi").exists()
 
 
@@ -187,7 +187,7 @@ def closed_terminals(folder, plan):
              ["planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--checkpoint", training]),
             (pathlib.Path(f"{output}.journal").exists, 128 + signal.SIGHUP, [b"calibrating 2/"],
              ["planner-calibrate", "--quick", "--budget", "5m", "-o", output]),
-            (best.exists, CLOSED, [b"strategies done"], search)):
+            (best.exists, programs.ENVIRONMENT, [b"strategies done"], search)):
         running, terminal = pty.fork()
         if running == 0:
             os.execve(BIN / command[0], [str(word) for word in command], ENVIRONMENT)
@@ -209,17 +209,17 @@ def closed_terminals(folder, plan):
 def suspended_runs(folder, plan):
     """A run that is stopped as a whole, for longer than its deadlines, goes on."""
     said = folder / "suspended.txt"
-    command = [BIN / "planner-run", plan, "--data", TEXT, "--steps", ENDLESS, "--deadline", str(DEADLINE)]
-    for whole in ([], ["mpirun", "--oversubscribe", "-n", "2"]) if MPI else ([],):
-        words = [*whole, *command] if not whole else [*whole, BIN / "planner-run-mpi", *command[1:]]
-        with open(said, "w", encoding="utf-8") as file, ended(words, stderr=file, stdout=subprocess.DEVNULL) as running:
+    threads, processes = [BIN / "planner-run"], ["mpirun", "--oversubscribe", "-n", "2", BIN / "planner-run-mpi"]
+    for program in (threads, processes) if MPI else (threads,):
+        command = [*program, plan, "--data", TEXT, "--steps", ENDLESS, "--deadline", str(DEADLINE)]
+        with open(said, "w", encoding="utf-8") as file, ended(command, stderr=file, stdout=subprocess.DEVNULL) as running:
             wait_until(lambda: "\nstep 3/" in said.read_text(), running, said)
             ranks = subprocess.run(["pgrep", "-P", str(running.pid)], capture_output=True, text=True, check=False).stdout.split()
-            processes = [running.pid, *map(int, ranks)]
-            for process in processes:
+            everything = [running.pid, *map(int, ranks)]
+            for process in everything:
                 os.kill(process, signal.SIGSTOP)
             time.sleep(2.5 * DEADLINE)  # a rank within a step may be silent for twice the deadline
-            for process in processes:
+            for process in everything:
                 os.kill(process, signal.SIGCONT)
             steps = len(said.read_text().splitlines())
             wait_until(lambda: len(said.read_text().splitlines()) > steps + 4, running, said)
@@ -250,8 +250,8 @@ def pipes(folder):
 
 
 def main():
-    for number in (signal.SIGINT, signal.SIGHUP):  # the tests may run where these are ignored
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where these are ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         plan = make_plan(folder, "plan", "dp=2")
