@@ -196,4 +196,11 @@ void CheckpointFolder::finish(std::int64_t step) const {
   }
 }
 
+void CheckpointFolder::abandon() const noexcept {
+  try {
+    tidy();
+  } catch (const std::exception&) {  // the failure of the checkpoint itself is what a user is told
+  }
+}
+
 }  // namespace plimsoll

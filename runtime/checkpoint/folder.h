@@ -45,8 +45,12 @@ class CheckpointFolder {
   /// Syncs it, gives it its name and removes the oldest checkpoints. One of the same step is kept
   /// until the new one has its name.
   void finish(std::int64_t step) const;
+  /// Removes what a checkpoint that failed has left, so that a full disk has room again. The next
+  /// run removes what cannot be removed now.
+  void abandon() const noexcept;
 
  private:
+  /// Removes halves of checkpoints, and gives one that was being replaced its name back.
   void tidy() const;
 
   std::filesystem::path path_;

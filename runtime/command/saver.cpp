@@ -92,14 +92,16 @@ void Saver::finish(std::int64_t steps, const std::vector<std::string>& written,
 void Saver::save(std::int64_t local, std::int64_t steps, const Executor& executor) {
   const bool leads = first_rank_ + local == 0;
   std::string message;
-  if (leads) message = attempt([&] { return begin(steps), std::string(); });
+  const auto lead = [&](const auto& work) {
+    message = attempt([&] { return work(), std::string(); });
+    if (message[0] == kFailed) folder_->abandon();
+  };
+  if (leads) lead([&] { begin(steps); });
   refuse_failure(meeting_->broadcast(local, message), steps);
 
   message = attempt([&] { return write(local, steps, executor); });
   const std::vector<std::string> written = meeting_->gather(local, message);
-  if (leads) {
-    message = attempt([&] { return finish(steps, written, executor.scalars()), std::string(); });
-  }
+  if (leads) lead([&] { finish(steps, written, executor.scalars()); });
   refuse_failure(meeting_->broadcast(local, message), steps);
   if (leads && options_.saved) options_.saved(folder_->of_step(steps));
 }

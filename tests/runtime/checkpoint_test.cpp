@@ -3,10 +3,12 @@
 //
 // PLIMSOLL_PAIRS=FIRST:COUNT draws other pairs of plans than the fixed ones.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 
 #include "base/error.h"
@@ -231,6 +233,27 @@ TEST(SavingRun, EndsWhereItCannotWrite) {
     EXPECT_NE(std::string(error.what()).find("no checkpoint behind step 2"), std::string::npos)
         << error.what();
   }
+}
+
+TEST(SavingRun, LeavesNoHalfOfACheckpointOnAFullDisk) {
+  const Job job = nano_job();
+  const auto programs = nano_programs(parse_strategy("mp=2,micro_batch=4"), job);
+  const ScratchFolder scratch;
+  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the limit then fail, as they do on a full disk
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  TrainOptions options = some_steps(3);
+  options.save = save_in(scratch.path(), job);
+  options.save->every = 1;
+  options.save->saved = [&](const fs::path&) {
+    rlimit small = before;
+    small.rlim_cur = 1000;
+    setrlimit(RLIMIT_FSIZE, &small);
+  };
+  EXPECT_THROW(train_nano(programs, options, job), EnvironmentError);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(fs::exists(scratch.path() / "step-1" / kRecordName));
+  EXPECT_FALSE(fs::exists(scratch.path() / ".step-2.part"));
 }
 
 TEST(LockedFolder, IsRefused) {
