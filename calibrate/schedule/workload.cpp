@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <variant>
 
 #include "graph/op_table.h"
@@ -50,14 +51,31 @@ double distance(const CollectivePoint& a, const CollectivePoint& b) {
          log_distance(double(a.groups_per_node), double(b.groups_per_node));
 }
 
+/// Returns the distance from a shape to the nearest point.
+template <class Point>
+double least_distance(const Point& shape, std::span<const Point> points) {
+  double least = kForeign;
+  for (const Point& point : points) least = std::min(least, distance(shape, point));
+  return least;
+}
+
+/// Appends the shapes that are not among the points of their kind and type.
+template <class Shape, class Point>
+std::vector<Point> appended(const std::vector<Shape>& shapes, std::vector<Point> points) {
+  for (const Shape& shape : shapes) {
+    const double least = least_distance(shape.point, std::span<const Point>(points));
+    if (least > 0 && least < kForeign) points.push_back(shape.point);
+  }
+  return points;
+}
+
 /// Adds the `amount` of each shape to the points nearest to it.
 template <class Point, class Shape>
 std::vector<double> nearest_weights(std::span<const Point> points, const std::vector<Shape>& shapes,
                                     double Shape::*amount) {
   std::vector<double> sums(points.size());
   for (const Shape& shape : shapes) {
-    double least = kForeign;
-    for (const Point& point : points) least = std::min(least, distance(shape.point, point));
+    const double least = least_distance(shape.point, points);
     if (least == kForeign) continue;
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (distance(shape.point, points[i]) == least) sums[i] += shape.*amount;
@@ -176,6 +194,13 @@ Workload workload_of(const Plan& plan) {
     }
   }
   return collector.workload();
+}
+
+std::vector<MatmulPoint> with_shapes(const Workload& workload, std::vector<MatmulPoint> sweep) {
+  return appended(workload.matmuls, std::move(sweep));
+}
+std::vector<OpPoint> with_shapes(const Workload& workload, std::vector<OpPoint> sweep) {
+  return appended(workload.ops, std::move(sweep));
 }
 
 std::vector<double> weights(const Workload& workload, std::span<const MatmulPoint> points) {

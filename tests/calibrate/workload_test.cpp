@@ -96,4 +96,20 @@ TEST(ChoiceOfAPlan, WhatThePlanRunsComesFirst) {
 }
 
 }  // namespace
+TEST(Workload, AddsItsShapesToASweep) {
+  const std::vector<MatmulPoint> sweep = matmul_sweep(SweepSize::quick);
+  MatmulPoint known = sweep.back(), other = known, half = known;
+  other.shape.m += 1;
+  half.dtype = DType::bf16;  // the sweep has no product of this type
+  Workload workload;
+  workload.matmuls = {{known, 1}, {other, 1}, {half, 1}};
+  const std::vector<MatmulPoint> points = with_shapes(workload, sweep);
+  ASSERT_EQ(points.size(), sweep.size() + 1);
+  EXPECT_EQ(points.back().shape, other.shape);
+  // The exact shape stands for itself, and its neighbour for nothing but its own.
+  const std::vector<double> of_points = weights(workload, std::span(points));
+  EXPECT_EQ(of_points.back(), 1);
+  EXPECT_EQ(of_points[sweep.size() - 1], 1);
+}
+
 }  // namespace plimsoll
