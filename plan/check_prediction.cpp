@@ -8,6 +8,7 @@
 
 #include "graph/op_table.h"
 #include "plan/check_rules.h"
+#include "plan/memory_interval.h"
 
 namespace plimsoll {
 namespace {
@@ -58,6 +59,18 @@ Finding interval_ends(const CheckContext& context) {
   const double low = prediction.step_time_low.value(), high = prediction.step_time_high.value();
   if (low >= 0 && low <= high && std::isfinite(high)) return std::nullopt;
   return fmt::format("the interval of the step time goes from {} s to {} s", low, high);
+}
+
+/// The Programs' memory has rules of its own.
+Finding memory_interval_stated(const CheckContext& context) {
+  const MemoryInterval& said = context.plan.prediction.memory;
+  const MemoryInterval right = memory_interval(context.plan);
+  if (said == right) return std::nullopt;
+  return fmt::format("{} bytes taken ({} to {}), {}; the stages say {} ({} to {}), {}",
+                     said.taken.count(), said.low.count(), said.high.count(),
+                     kMemoryVerdicts[std::size_t(said.verdict)], right.taken.count(),
+                     right.low.count(), right.high.count(),
+                     kMemoryVerdicts[std::size_t(right.verdict)]);
 }
 
 Finding tokens_per_second(const CheckContext& context) {
@@ -203,6 +216,8 @@ constexpr CheckRule kPredictionRules[] = {
     {{"step-time-positive", "A step takes a finite time above zero."}, step_time_positive},
     {{"interval-ends", "The interval of the step time does not end before it begins."},
      interval_ends},
+    {{"memory-interval", "The memory's interval and verdict are those of the fullest stage."},
+     memory_interval_stated},
     {{"tokens-per-second", "Tokens per second are the batch's tokens over the step time."},
      tokens_per_second},
     {{"mfu-range", "MFU is above 0 and at most 1."}, mfu_range},

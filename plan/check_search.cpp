@@ -7,7 +7,7 @@
 
 #include "plan/check_rules.h"
 #include "plan/filling.h"
-#include "plan/simplicity.h"
+#include "plan/unusual_choices.h"
 
 namespace plimsoll {
 namespace {
@@ -143,19 +143,82 @@ Finding runners_up_distinct(const CheckContext& context) {
 
 Finding runners_up_lose(const CheckContext& context) {
   const Plan& plan = context.plan;
+  const Seconds chosen = merit(plan.prediction.step_time, plan.unusual);
   for (const RunnerUp& runner_up : plan.runners_up) {
-    if (runner_up.step_time < plan.prediction.step_time) {
-      return fmt::format("{} takes {} s, less than the chosen plan's {} s",
-                         strategy_summary(runner_up.strategy), runner_up.step_time.value(),
-                         plan.prediction.step_time.value());
+    const Seconds other = merit(runner_up.step_time, runner_up.unusual);
+    if (other < chosen) {
+      return fmt::format("{} takes {} s with its unusual choices, less than the chosen plan's {} s",
+                         strategy_summary(runner_up.strategy), other.value(), chosen.value());
     }
-    if (runner_up.step_time == plan.prediction.step_time && runner_up.peak < largest_peak(plan)) {
-      return fmt::format("{} is as fast and peaks at {} bytes, less than the chosen plan's {}",
+    if (other == chosen && runner_up.peak < largest_peak(plan)) {
+      return fmt::format("{} is as good and peaks at {} bytes, less than the chosen plan's {}",
                          strategy_summary(runner_up.strategy), runner_up.peak.count(),
                          largest_peak(plan).count());
     }
   }
   return std::nullopt;
+}
+
+/// Returns an unusual choice in the list that the strategy does not have.
+std::optional<UnusualChoice> invented(const Plan& plan, const Strategy& strategy,
+                                      std::span<const UnusualChoice> choices) {
+  const std::vector<UnusualChoice> has = unusual_choices(plan.job, strategy, plan.devices_per_node);
+  for (const UnusualChoice choice : choices) {
+    if (choice != UnusualChoice::tight_memory && std::ranges::find(has, choice) == has.end())
+      return choice;
+  }
+  return std::nullopt;
+}
+
+Finding unusual(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  Finding wrong;
+  const auto hold = [&](const Strategy& strategy, std::span<const UnusualChoice> choices) {
+    const auto choice = invented(plan, strategy, choices);
+    if (!choice || wrong) return;
+    wrong = fmt::format("{} counts as unusual for {}, which it does not have",
+                        strategy_summary(strategy), rule_of(*choice).words);
+  };
+  hold(plan.strategy, plan.unusual);
+  if (plan.fastest) hold(plan.fastest->strategy, plan.fastest->reasons);
+  for (const RunnerUp& one : plan.runners_up) hold(one.strategy, one.unusual);
+  for (const ParetoPlan& one : plan.pareto) hold(one.strategy, one.unusual);
+  const bool tight =
+      std::ranges::find(plan.unusual, UnusualChoice::tight_memory) != plan.unusual.end();
+  if (!wrong && tight && plan.prediction.memory.verdict == MemoryVerdict::safe)
+    wrong = "the chosen plan counts as tight in memory, which is safe";
+  return wrong;
+}
+
+Finding fastest(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (!plan.fastest || plan.prediction.step_time <= Seconds()) return std::nullopt;
+  const FastestPlan& other = *plan.fastest;
+  const std::string who = strategy_summary(other.strategy);
+  if (other.step_time >= plan.prediction.step_time) {
+    return fmt::format("{} takes {} s, no less than the chosen plan's {} s", who,
+                       other.step_time.value(), plan.prediction.step_time.value());
+  }
+  const double gain = 1 - other.step_time / plan.prediction.step_time;
+  if (!nearly_equal(1 + gain, 1 + other.gain))
+    return fmt::format("{} gains {}, said to be {}", who, gain, other.gain);
+  for (const RunnerUp& one : plan.runners_up) {
+    if (one.step_time < other.step_time) {
+      return fmt::format("{} takes {} s, less than the fastest plan's {} s",
+                         strategy_summary(one.strategy), one.step_time.value(),
+                         other.step_time.value());
+    }
+  }
+  if (handicap(other.reasons) * other.step_time >= plan.prediction.step_time) return std::nullopt;
+  return fmt::format("{} gains {}, more than its unusual choices require", who, gain);
+}
+
+Finding fastest_legal(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (context.programs.empty() || !plan.fastest) return std::nullopt;
+  const Verdict verdict = legal_in(plan, plan.fastest->strategy);
+  if (verdict) return std::nullopt;
+  return fmt::format("{}: {}", strategy_summary(plan.fastest->strategy), verdict.reason());
 }
 
 /// Finds an error in what a plan file says of another plan, whose step is `step`, beside the chosen
@@ -181,42 +244,37 @@ Finding ties(const CheckContext& context) {
   for (const ParetoPlan& one : plan.pareto) {
     if (Finding wrong = compared(plan, one.strategy, one.step_time, one.ratio)) return wrong;
   }
-  return std::nullopt;
-}
-
-/// Whether `b` may follow `a`.
-bool in_order(const RunnerUp& a, const RunnerUp& b) {
-  if (a.ratio.tied != b.ratio.tied) return a.ratio.tied;
-  if (!a.ratio.tied) return a.step_time <= b.step_time;
-  const Simplicity first = simplicity_of(a.strategy), second = simplicity_of(b.strategy);
-  return first < second || (first == second && a.step_time <= b.step_time);
+  if (!plan.fastest) return std::nullopt;
+  return compared(plan, plan.fastest->strategy, plan.fastest->step_time, plan.fastest->ratio);
 }
 
 Finding runners_up_ordered(const CheckContext& context) {
   const std::vector<RunnerUp>& list = context.plan.runners_up;
   for (std::size_t i = 1; i < list.size(); ++i) {
-    if (in_order(list[i - 1], list[i])) continue;
-    return fmt::format("{} ({} s, {}tied) comes after {} ({} s, {}tied)",
-                       strategy_summary(list[i].strategy), list[i].step_time.value(),
-                       list[i].ratio.tied ? "" : "not ", strategy_summary(list[i - 1].strategy),
-                       list[i - 1].step_time.value(), list[i - 1].ratio.tied ? "" : "not ");
+    const Seconds before = merit(list[i - 1].step_time, list[i - 1].unusual);
+    const Seconds after = merit(list[i].step_time, list[i].unusual);
+    if (before <= after) continue;
+    return fmt::format("{} ({} s with its unusual choices) comes after {} ({} s)",
+                       strategy_summary(list[i].strategy), after.value(),
+                       strategy_summary(list[i - 1].strategy), before.value());
   }
   return std::nullopt;
 }
 
 Finding runners_up_terms(const CheckContext& context) {
-  constexpr std::array<std::string_view, 8> kTerms = {
-      "compute", "recompute", "optimizer", "exposed communication",
-      "bubble",  "dispatch",  "memory",    "tie"};
+  constexpr std::array<std::string_view, 9> kTerms = {
+      "compute",  "recompute", "optimizer", "exposed communication", "bubble",
+      "dispatch", "memory",    "tie",       "unusual choice"};
   for (const RunnerUp& runner_up : context.plan.runners_up) {
     const std::string who = strategy_summary(runner_up.strategy);
     if (std::find(kTerms.begin(), kTerms.end(), runner_up.term) == kTerms.end()) {
       return fmt::format("{} loses by \"{}\", which is no term of a step", who, runner_up.term);
     }
     const bool by_bytes = runner_up.term == "memory";
-    const bool says_how_much = by_bytes
-                                   ? runner_up.term_bytes > Bytes()
-                                   : runner_up.term == "tie" || runner_up.term_time > Seconds();
+    const bool says_how_much =
+        by_bytes ? runner_up.term_bytes > Bytes()
+                 : runner_up.term == "tie" || runner_up.term_time > Seconds() ||
+                       (runner_up.term == "unusual choice" && !runner_up.unusual.empty());
     if (!says_how_much) return fmt::format("{} loses by {}, but by nothing", who, runner_up.term);
   }
   return std::nullopt;
@@ -246,10 +304,12 @@ Finding pareto_first(const CheckContext& context) {
                      strategy_summary(first.strategy));
 }
 
+Seconds merit_of(const ParetoPlan& plan) { return merit(plan.step_time, plan.unusual); }
+
 Finding pareto_falls(const CheckContext& context) {
   const std::vector<ParetoPlan>& front = context.plan.pareto;
   for (std::size_t i = 1; i < front.size(); ++i) {
-    if (front[i].step_time >= front[i - 1].step_time && front[i].taken > Bytes() &&
+    if (merit_of(front[i]) >= merit_of(front[i - 1]) && front[i].taken > Bytes() &&
         saves_enough(front[i].taken, front[i - 1].taken)) {
       continue;
     }
@@ -277,13 +337,13 @@ Finding pareto_distinct(const CheckContext& context) {
 Finding pareto_dominates(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so
-  const Seconds slowest = plan.pareto.back().step_time;
+  const Seconds slowest = merit_of(plan.pareto.back());
   for (const RunnerUp& runner_up : plan.runners_up) {
-    if (runner_up.step_time > slowest) continue;
+    const Seconds merit_of_other = merit(runner_up.step_time, runner_up.unusual);
+    if (merit_of_other > slowest) continue;
     const bool beaten =
         std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
-          return point.step_time <= runner_up.step_time &&
-                 !saves_enough(runner_up.taken, point.taken);
+          return merit_of(point) <= merit_of_other && !saves_enough(runner_up.taken, point.taken);
         });
     if (!beaten) {
       return fmt::format("{} is faster or leaner than every plan on the front",
@@ -307,13 +367,20 @@ constexpr CheckRule kSearchRules[] = {
     {{"runners-up-fit", "Every runner-up needs memory, and leaves the reserve of its device."},
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
-    {{"runners-up-lose", "No runner-up is better than the chosen plan."}, runners_up_lose},
+    {{"runners-up-lose",
+      "No runner-up is better than the chosen plan, with what unusual choices count."},
+     runners_up_lose},
+    {{"unusual", "Unusual choices that count against a plan are choices that it has."}, unusual},
+    {{"fastest",
+      "The fastest plan is faster than the chosen one, by less than its unusual choices require."},
+     fastest},
+    {{"fastest-legal", "The fastest plan is legal for the job, these devices and the framework."},
+     fastest_legal},
     {{"ties",
       "Plans whose ratio to the chosen step may be 1 are tied, no others; its interval is around "
       "it."},
      ties},
-    {{"runners-up-ordered",
-      "Tied runners-up come first, the simplest first; the others follow by step time."},
+    {{"runners-up-ordered", "Runners-up follow by step time, with what unusual choices count."},
      runners_up_ordered},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
@@ -322,7 +389,7 @@ constexpr CheckRule kSearchRules[] = {
      pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
     {{"pareto-falls",
-      "Along the Pareto front no step is shorter, and each takes at least 5 % less of the device."},
+      "Along the Pareto front no plan is better, and each takes at least 5 % less of the device."},
      pareto_falls},
     {{"pareto-distinct", "No strategy is twice on the Pareto front."}, pareto_distinct},
     {{"pareto-dominates", "No plan that is shown beats the Pareto front."}, pareto_dominates},

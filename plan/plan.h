@@ -19,6 +19,7 @@
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
 #include "plan/timeline_detail.h"
+#include "plan/unusual_choices.h"
 
 namespace plimsoll {
 
@@ -79,6 +80,19 @@ struct OutsideRange {
   bool operator==(const OutsideRange&) const = default;
 };
 
+/// Whether a plan fits, by the 90 % interval of its memory: `safe` where all of the interval does,
+/// `tight` where only its centre does.
+enum class MemoryVerdict : std::uint8_t { safe, tight, does_not_fit };
+inline constexpr std::array<std::string_view, 3> kMemoryVerdicts = {"safe", "tight",
+                                                                    "does_not_fit"};
+/// A MemoryInterval is the memory taken of the fullest device (Filling::taken) with its 90 %
+/// interval. plan/memory_interval.h computes it.
+struct MemoryInterval {
+  Bytes taken, low, high;
+  MemoryVerdict verdict = MemoryVerdict::safe;
+  bool operator==(const MemoryInterval&) const = default;
+};
+
 struct Prediction {
   Seconds step_time;
   /// The ends of the 90 % interval (predict/step_interval.h). The interval is asymmetric where only
@@ -90,6 +104,7 @@ struct Prediction {
   std::string peak_source;
   Breakdown breakdown;
   std::vector<StagePrediction> stages;  ///< one per class of ranks, in order of class_of
+  MemoryInterval memory;                ///< of the fullest stage
   Provenance worst = Provenance::datasheet;
   std::array<double, kProvenances> share_by_provenance = {};  ///< shares of the step's op time
   std::vector<OutsideRange> extrapolated;  ///< ops of the critical rank, largest share first
@@ -101,6 +116,22 @@ struct StepRatio {
   double low = 1, high = 1;
   bool tied = true;  ///< the interval holds 1, so either plan may be the faster one
 };
+inline std::string_view relation_of(const StepRatio& ratio) {
+  return ratio.tied ? "tied" : ratio.high < 1 ? "faster" : "slower";
+}
+
+/// A FastestPlan is the plan of least predicted step time, which is not the recommended one.
+struct FastestPlan {
+  Strategy strategy;
+  Seconds step_time;
+  StepRatio ratio;
+  Bytes peak;       ///< live bytes, largest over stages
+  Bytes taken;      ///< memory taken on the device: Filling::taken, largest over stages
+  double gain = 0;  ///< the share of the recommended step that it saves, by prediction
+  /// Its unusual choices that the recommended plan does not have. `gain` is less than they require
+  /// together.
+  std::vector<UnusualChoice> reasons;
+};
 
 /// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
 struct RunnerUp {
@@ -109,8 +140,10 @@ struct RunnerUp {
   StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
+  std::vector<UnusualChoice> unusual;  ///< that count against it
   /// The term: "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch"
-  /// or "memory". It is "tie" where only the canonical order decides.
+  /// or "memory". It is "unusual choice" where the plan is faster than the chosen one, and "tie"
+  /// where only the canonical order decides.
   std::string term;
   Seconds term_time;  ///< how much longer that term is than in the chosen plan (time terms)
   Bytes term_bytes;   ///< term "memory": the additional bytes at equal time
@@ -136,6 +169,7 @@ struct ParetoPlan {
   StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
+  std::vector<UnusualChoice> unusual;  ///< that count against it
 };
 
 struct SearchSummary {
@@ -192,11 +226,11 @@ struct Plan {
   Prediction prediction;
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
-  /// Plans that are tied with the chosen one come first, the simplest of them first
-  /// (simplicity_of(), then step time). The others follow by step time.
-  std::vector<RunnerUp> runners_up;
-  std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
-  Timeline timeline;               ///< predicted steady-state step, one rank per class
+  std::vector<UnusualChoice> unusual;  ///< of the chosen strategy, that count against it
+  std::optional<FastestPlan> fastest;  ///< absent where it is the chosen plan
+  std::vector<RunnerUp> runners_up;    ///< by merit(), the best first
+  std::vector<ParetoPlan> pareto;      ///< by merit(); the chosen plan is the first
+  Timeline timeline;                   ///< predicted steady-state step, one rank per class
   /// Shorter intervals are merged in `timeline`; 0: none are.
   Picoseconds timeline_resolution;
   /// By rank of the timeline, where it is coarsened and the framework runs here, so that runs can

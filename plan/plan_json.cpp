@@ -78,6 +78,8 @@ Json plan_json(const Plan& plan) {
                {"prediction", prediction_json(plan.prediction)},
                {"programs", plan.program_digests},
                {"search", search_json(plan.search)},
+               {"unusual", unusual_json(plan.unusual)},
+               {"fastest", plan.fastest ? fastest_json(*plan.fastest) : Json(nullptr)},
                {"runners_up", runners_up_json(plan)},
                {"pareto", pareto_json(plan)},
                {"timeline_resolution_ps", plan.timeline_resolution.count()},
@@ -165,6 +167,8 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.prediction = prediction_from(object.object("prediction"));
   plan.program_digests = object.texts("programs");
   plan.search = search_from(object.object("search"));
+  plan.unusual = unusual_from(object, "unusual");
+  if (!object.raw("fastest").is_null()) plan.fastest = fastest_from(object.object("fastest"));
   for (JsonObject& runner_up : object.objects("runners_up")) {
     plan.runners_up.push_back(runner_up_from(std::move(runner_up)));
   }

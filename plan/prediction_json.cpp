@@ -85,6 +85,23 @@ StagePrediction stage_from(JsonObject object) {
   return stage;
 }
 
+Json memory_interval_json(const MemoryInterval& memory) {
+  return {{"taken_bytes", memory.taken.count()},
+          {"low_bytes", memory.low.count()},
+          {"high_bytes", memory.high.count()},
+          {"verdict", kMemoryVerdicts[std::size_t(memory.verdict)]}};
+}
+
+MemoryInterval memory_interval_from(JsonObject object) {
+  MemoryInterval memory;
+  memory.taken = byte_count(object, "taken_bytes");
+  memory.low = byte_count(object, "low_bytes");
+  memory.high = byte_count(object, "high_bytes");
+  memory.verdict = static_cast<MemoryVerdict>(object.choice("verdict", kMemoryVerdicts));
+  object.finish();
+  return memory;
+}
+
 }  // namespace
 
 Json prediction_json(const Prediction& prediction) {
@@ -108,7 +125,8 @@ Json prediction_json(const Prediction& prediction) {
           {"share_by_provenance", std::move(shares)},
           {"extrapolated", std::move(extrapolated)},
           {"breakdown", breakdown_json(prediction.breakdown)},
-          {"stages", std::move(stages)}};
+          {"stages", std::move(stages)},
+          {"memory", memory_interval_json(prediction.memory)}};
 }
 
 Prediction prediction_from(JsonObject object) {
@@ -141,6 +159,7 @@ Prediction prediction_from(JsonObject object) {
   for (JsonObject& stage : object.objects("stages")) {
     prediction.stages.push_back(stage_from(std::move(stage)));
   }
+  prediction.memory = memory_interval_from(object.object("memory"));
   object.finish();
   return prediction;
 }
@@ -208,9 +227,9 @@ StepRatio ratio_from(JsonObject& object) {
   return ratio;
 }
 
-}  // namespace
-
-Json pareto_json(const ParetoPlan& plan) {
+/// Returns the fields that FastestPlan, RunnerUp and ParetoPlan share.
+template <class Other>
+Json other_plan_json(const Other& plan) {
   return {{"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
           {"step_time_s", plan.step_time.value()},
           {"ratio_low", plan.ratio.low},
@@ -220,37 +239,77 @@ Json pareto_json(const ParetoPlan& plan) {
           {"taken_bytes", plan.taken.count()}};
 }
 
-ParetoPlan pareto_from(JsonObject object) {
-  ParetoPlan plan;
+template <class Other>
+void read_other_plan(JsonObject& object, Other& plan) {
   plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   plan.step_time = seconds(object, "step_time_s");
   plan.ratio = ratio_from(object);
   plan.peak = byte_count(object, "peak_bytes");
   plan.taken = byte_count(object, "taken_bytes");
+}
+
+}  // namespace
+
+Json unusual_json(std::span<const UnusualChoice> choices) {
+  Json json = Json::array();
+  for (const UnusualChoice choice : choices) json.push_back(rule_of(choice).key);
+  return json;
+}
+
+std::vector<UnusualChoice> unusual_from(JsonObject& object, std::string_view key) {
+  std::vector<UnusualChoice> choices;
+  for (const std::string& text : object.texts(key)) {
+    std::size_t i = 0;
+    while (i < kUnusualChoices && rule_of(UnusualChoice(i)).key != text) ++i;
+    if (i == kUnusualChoices) object.fail(key, "found " + text + ", which is no unusual choice");
+    choices.push_back(UnusualChoice(i));
+  }
+  return choices;
+}
+
+Json fastest_json(const FastestPlan& plan) {
+  Json json = other_plan_json(plan);
+  json["gain"] = plan.gain;
+  json["reasons"] = unusual_json(plan.reasons);
+  return json;
+}
+
+FastestPlan fastest_from(JsonObject object) {
+  FastestPlan plan;
+  read_other_plan(object, plan);
+  plan.gain = object.number("gain", 0, 1);
+  plan.reasons = unusual_from(object, "reasons");
+  object.finish();
+  return plan;
+}
+
+Json pareto_json(const ParetoPlan& plan) {
+  Json json = other_plan_json(plan);
+  json["unusual"] = unusual_json(plan.unusual);
+  return json;
+}
+
+ParetoPlan pareto_from(JsonObject object) {
+  ParetoPlan plan;
+  read_other_plan(object, plan);
+  plan.unusual = unusual_from(object, "unusual");
   object.finish();
   return plan;
 }
 
 Json runner_up_json(const RunnerUp& runner_up) {
-  return {{"strategy", parse_json(strategy_text(runner_up.strategy), "strategy")},
-          {"step_time_s", runner_up.step_time.value()},
-          {"ratio_low", runner_up.ratio.low},
-          {"ratio_high", runner_up.ratio.high},
-          {"tied", runner_up.ratio.tied},
-          {"peak_bytes", runner_up.peak.count()},
-          {"taken_bytes", runner_up.taken.count()},
-          {"term", runner_up.term},
-          {"term_time_s", runner_up.term_time.value()},
-          {"term_bytes", runner_up.term_bytes.count()}};
+  Json json = other_plan_json(runner_up);
+  json["unusual"] = unusual_json(runner_up.unusual);
+  json["term"] = runner_up.term;
+  json["term_time_s"] = runner_up.term_time.value();
+  json["term_bytes"] = runner_up.term_bytes.count();
+  return json;
 }
 
 RunnerUp runner_up_from(JsonObject object) {
   RunnerUp runner_up;
-  runner_up.strategy = read_embedded(object, "strategy", strategy_from_json_text);
-  runner_up.step_time = seconds(object, "step_time_s");
-  runner_up.ratio = ratio_from(object);
-  runner_up.peak = byte_count(object, "peak_bytes");
-  runner_up.taken = byte_count(object, "taken_bytes");
+  read_other_plan(object, runner_up);
+  runner_up.unusual = unusual_from(object, "unusual");
   runner_up.term = object.text("term");
   runner_up.term_time = difference(object, "term_time_s");
   runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));

@@ -11,6 +11,7 @@
 #include "graph/step_flops.h"
 #include "graph/text.h"
 #include "passes/strategy/step_rules.h"
+#include "plan/memory_interval.h"
 #include "simulator/costs/layer_factors.h"
 #include "simulator/memory/allocation_replay.h"
 
@@ -218,6 +219,8 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   Prediction& prediction = evaluation.prediction;
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
+  prediction.memory = memory_interval(footprint.stages, target.framework(),
+                                      outside_program(target, strategy), target.reserve);
   if (detail != Detail::none) {
     evaluation.parts =
         take_apart(simulation.critical, simulation.groups, simulation.step_time, strategy.pp > 1);

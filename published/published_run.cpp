@@ -270,18 +270,6 @@ PublishedRun read_row(JsonObject row) {
 
 }  // namespace
 
-std::string_view to_text(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::allocated:
-      return "allocated";
-    case MemoryKind::reserved:
-      return "reserved";
-    case MemoryKind::device:
-      return "device";
-  }
-  INVARIANT(false, "a kind of memory");
-}
-
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file) {
   const Json rows = stated_rows(text, file);
   std::vector<PublishedRun> runs;

@@ -13,16 +13,9 @@
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
+#include "plan/memory_interval.h"
 
 namespace plimsoll {
-
-/// A MemoryKind is the kind of memory that a source counts.
-enum class MemoryKind : std::uint8_t {
-  allocated,  ///< live bytes in the framework's allocator
-  reserved,   ///< what that allocator holds
-  device,     ///< memory that the driver shows as used
-};
-std::string_view to_text(MemoryKind kind);
 
 /// A StatedRecompute is the recompute that a source states.
 enum class StatedRecompute : std::uint8_t {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/parallel.h"
+#include "plan/memory_interval.h"
 #include "predict/evaluate.h"
-#include "published/memory_interval.h"
 #include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
@@ -31,15 +31,9 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
   if (of_last) stages = stages.last(1);
   PredictedMemory memory;
   for (const StagePrediction& stage : stages) {
-    if (stage.allocated >= memory.allocated) {
-      memory.allocated = stage.allocated;
-      memory.lasting = Bytes();
-      for (const TensorRole role : {TensorRole::parameter, TensorRole::master_parameter,
-                                    TensorRole::gradient, TensorRole::optimizer_state}) {
-        memory.lasting += stage.by_role[std::size_t(role)];
-      }
-    }
-    memory.reserved = std::max(memory.reserved, stage.reserved);
+    const Bytes reserved = std::max(memory.reserved, stage.reserved);
+    if (stage.allocated >= memory.allocated) memory = plimsoll::memory_of(stage);
+    memory.reserved = reserved;
   }
   return memory;
 }

@@ -12,7 +12,6 @@
 #include "passes/flags/framework_flags.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
-#include "plan/simplicity.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/space/expert_splits.h"
 #include "planner/space/space.h"
@@ -115,6 +114,7 @@ void describe_memory(Out out, const Plan& plan) {
 
 /// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
 std::string loss_of(const RunnerUp& loser) {
+  if (loser.term == "unusual choice") return words_of(loser.unusual);
   if (loser.term == "memory") return fmt::format("+{} live", to_text(loser.term_bytes));
   if (loser.term == "tie") return "as good; comes later in the space";
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
@@ -130,24 +130,13 @@ std::string longer(Seconds step, const Plan& plan) {
   return fmt::format("{:+.1f} %", 100 * (step / plan.prediction.step_time - 1));
 }
 
-/// Says which plans may be as good as the chosen one, and which of them is the simplest.
-void describe_ties(Out out, const Plan& plan) {
-  const Ties ties = ties_of(plan);
-  if (ties.shown == 0) return;
-  fmt::format_to(out, "  tied        with {} of the {} plans below", ties.count, ties.shown);
-  if (ties.count == 0) {
-    fmt::format_to(out, "\n");
-    return;
-  }
-  const std::string least = fmt::format("{:.0f}", 100 * ties.least_open);
-  const std::string most = fmt::format("{:.0f}", 100 * ties.most_open);
-  fmt::format_to(out, ", up to {} by prediction: ratios of such steps are known to {} %\n",
-                 longer(ties.slowest_step, plan), least == most ? most : least + " to " + most);
-  fmt::format_to(out, "  simplest    of these: {}\n",
-                 ties.simplest == &plan.strategy
-                     ? "the chosen one"
-                     : fmt::format("{} ({})", differences(*ties.simplest, plan.strategy),
-                                   longer(ties.simplest_step, plan)));
+/// Says which plan is predicted to be faster, and why it is not recommended.
+void describe_fastest(Out out, const Plan& plan) {
+  if (!plan.fastest) return;
+  fmt::format_to(out, "  fastest     {} ({}), not recommended for {}: {}\n",
+                 to_text(plan.fastest->step_time), longer(plan.fastest->step_time, plan),
+                 words_of(plan.fastest->reasons),
+                 differences(plan.fastest->strategy, plan.strategy));
 }
 
 /// Returns a step time and its interval beside the chosen plan's: "28.3 s   +0.1 % ( -7.7 to
@@ -156,14 +145,14 @@ std::string beside(Seconds step, const StepRatio& ratio, const Plan& plan, bool 
   if (chosen) return fmt::format("{:>8}{:35}", to_text(step), "");
   return fmt::format("{:>8} {:+6.1f} % ({:+5.1f} to {:+5.1f} %) {:<6}", to_text(step),
                      100 * (step / plan.prediction.step_time - 1), 100 * (ratio.low - 1),
-                     100 * (ratio.high - 1), ratio.tied ? "tied" : "slower");
+                     100 * (ratio.high - 1), relation_of(ratio));
 }
 
 void describe_runners_up(Out out, const Plan& plan) {
   if (plan.runners_up.empty()) return;
   fmt::format_to(out,
-                 "runners-up, tied ones first, the simplest first: how much longer (90 % "
-                 "interval), the term by which each loses most, where it differs\n");
+                 "runners-up: how much longer (90 % interval), the term by which each loses most, "
+                 "where it differs\n");
   for (const RunnerUp& loser : plan.runners_up) {
     fmt::format_to(out, "  {}  takes {:>8}  {:<32}  {}\n",
                    beside(loser.step_time, loser.ratio, plan), to_text(loser.taken), loss_of(loser),
@@ -302,7 +291,7 @@ std::string describe(const Plan& plan, bool by_rank) {
   if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
       !flags.empty())
     fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
-  if (!plan.oversubscribed) describe_ties(out, plan);
+  if (!plan.oversubscribed) describe_fastest(out, plan);
   text += describe_step(plan.prediction, !plan.oversubscribed);
   describe_memory(out, plan);
   by_rank ? describe_ranking(out, plan) : describe_runners_up(out, plan);

@@ -8,7 +8,6 @@
 #include <map>
 
 #include "passes/strategy/strategy_fields.h"
-#include "plan/simplicity.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
@@ -123,17 +122,17 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
 void write_ten_lines(Out out, const Plan& plan, const ExplainedStep& step,
                      const Sensitivity& found) {
   const Prediction& p = plan.prediction;
-  const Ties ties = ties_of(plan);
   fmt::format_to(out, "plan        {}\n", strategy_summary(plan.strategy));
   fmt::format_to(out, "step        {} (90 % interval {} to {}), MFU {:.1f} %{}\n",
                  to_text(p.step_time), to_text(p.step_time_low), to_text(p.step_time_high),
                  100 * p.mfu, plan.oversubscribed ? "; oversubscribed: no timing claim" : "");
   fmt::format_to(
-      out,
-      "best        {} of {} candidates; cannot be told apart from {} of the {} other plans "
-      "shown\n",
+      out, "best        {} of {} candidates{}\n",
       plan.search.proven ? "proven" : fmt::format("within {:.2f} %", 100 * plan.search.gap),
-      plan.search.space, ties.count, ties.shown);
+      plan.search.space,
+      plan.fastest ? fmt::format("; {} with {}", to_text(plan.fastest->step_time),
+                                 words_of(plan.fastest->reasons))
+                   : "");
   fmt::format_to(out, "runners-up  {}\n",
                  plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
   fmt::format_to(out, "{}", limits_text(step));

@@ -5,7 +5,6 @@
 #include <array>
 #include <tuple>
 
-#include "plan/simplicity.h"
 #include "planner/space/space.h"
 
 namespace plimsoll {
@@ -133,14 +132,6 @@ RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Pred
     result.term = result.term_bytes > Bytes() ? "memory" : "tie";
   }
   return result;
-}
-
-void tied_first(std::vector<RunnerUp>& runners_up) {
-  const auto untied = std::stable_partition(runners_up.begin(), runners_up.end(),
-                                            [](const RunnerUp& one) { return one.ratio.tied; });
-  std::stable_sort(runners_up.begin(), untied, [](const RunnerUp& a, const RunnerUp& b) {
-    return simplicity_of(a.strategy) < simplicity_of(b.strategy);
-  });
 }
 
 }  // namespace plimsoll

@@ -33,6 +33,8 @@ struct Candidate {
   bool fits = false;
   bool too_long = false;  ///< the step is longer than kLongestTimeline
   bool replayed = false;  ///< the allocator was replayed, so `allocated` and `reserved` are known
+  /// Unusual choices that count against it: weigh() finds them.
+  std::vector<UnusualChoice> unusual = {};
 };
 
 bool feasible(const Candidate& candidate);
@@ -65,9 +67,5 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 /// equal, the term is "memory" with the bytes more, or "tie" where only the canonical order
 /// decides. Both predictions must have breakdowns.
 RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Prediction& best);
-
-/// Puts plans that are tied with the best one first, the simplest of them first. Equally simple
-/// ones keep their order, which is the order of merit.
-void tied_first(std::vector<RunnerUp>& runners_up);
 
 }  // namespace plimsoll

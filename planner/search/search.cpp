@@ -155,16 +155,17 @@ Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
   for (std::size_t i = 1; i < best.size(); ++i) {
     RunnerUp loser = runner_up(candidates[best[i]].strategy, predictions[i], predictions[0]);
     loser.taken = taken_by(target, candidates[best[i]]);
+    loser.unusual = candidates[best[i]].unusual;
     loser.ratio = step_ratio(*target.costs, time_of(i), time_of(0));
     plan.runners_up.push_back(std::move(loser));
   }
-  tied_first(plan.runners_up);
   for (const std::size_t c : front) {
     const auto i = std::size_t(std::ranges::find(shown, c) - shown.begin());
     plan.pareto.push_back({candidates[c].strategy, predictions[i].step_time,
                            step_ratio(*target.costs, time_of(i), time_of(0)),
                            largest(predictions[i].stages, &StagePrediction::peak),
-                           i == 0 ? taken_by(plan) : taken_by(target, candidates[c])});
+                           i == 0 ? taken_by(plan) : taken_by(target, candidates[c]),
+                           candidates[c].unusual});
   }
   return plan;
 }

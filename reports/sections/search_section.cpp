@@ -5,7 +5,6 @@
 
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
-#include "plan/simplicity.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/sections/report_sections.h"
@@ -24,6 +23,7 @@ Cell differences_cell(const Strategy& strategy, const Plan& plan) {
 
 std::string loses_by(const RunnerUp& runner_up) {
   if (runner_up.term == "tie") return "nothing: the canonical order decides";
+  if (runner_up.term == "unusual choice") return words_of(runner_up.unusual);
   if (runner_up.term != "memory") {
     return fmt::format("{}, {} more", runner_up.term, to_text(runner_up.term_time));
   }
@@ -31,8 +31,7 @@ std::string loses_by(const RunnerUp& runner_up) {
 }
 
 Cell ratio_cell(const StepRatio& ratio) {
-  return text_cell(
-      fmt::format("{}, {:.2f} to {:.2f}", ratio.tied ? "tied" : "slower", ratio.low, ratio.high));
+  return text_cell(fmt::format("{}, {:.2f} to {:.2f}", relation_of(ratio), ratio.low, ratio.high));
 }
 
 std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
@@ -55,41 +54,29 @@ std::vector<Cell> chosen_row(const Plan& plan) {
           differences_cell(plan.strategy, plan)};
 }
 
-/// Which of the plans are as good as the chosen one, as far as is known.
-std::string ties_words(const Plan& plan) {
-  const Ties ties = ties_of(plan);
-  if (plan.oversubscribed || ties.shown == 0) return "";
-  if (ties.count == 0) {
-    return "<p>The chosen plan is the fastest by prediction, and tied with none of those below.</p>"
-           "\n";
-  }
-  const std::string simplest =
-      ties.simplest == &plan.strategy
-          ? "The simplest of them is the chosen one."
-          : fmt::format("The simplest of them differs in <code>{}</code>.",
-                        escaped(fields_text(differing_fields(*ties.simplest, plan.strategy))));
+/// Says which plan is predicted to be faster, and why it is not recommended.
+std::string fastest_words(const Plan& plan) {
+  if (plan.oversubscribed) return "";
+  if (!plan.fastest) return "<p>The chosen plan is the fastest by prediction.</p>\n";
   return fmt::format(
-      "<p>The chosen plan is the fastest by prediction. {} of the {} plans below {} tied with it: "
-      "predicted to take {} longer at most, where ratios of such step times are known to {} to {} "
-      "(90 % interval). {}</p>\n",
-      ties.count, ties.shown, ties.count == 1 ? "is" : "are",
-      percent(ties.slowest_step / plan.prediction.step_time - 1), percent(ties.least_open),
-      percent(ties.most_open), simplest);
+      "<p>The fastest prediction is {}, {} less than the chosen plan. It is not recommended for {}. "
+      "It differs in <code>{}</code>.</p>\n",
+      to_text(plan.fastest->step_time), percent(plan.fastest->gain),
+      words_of(plan.fastest->reasons),
+      escaped(fields_text(differing_fields(plan.fastest->strategy, plan.strategy))));
 }
 
 std::string runners_up_table(const Plan& plan) {
   std::vector<std::vector<Cell>> rows = {chosen_row(plan)};
   for (const RunnerUp& runner_up : plan.runners_up) rows.push_back(runner_up_row(runner_up, plan));
-  return table(
-      "The chosen plan, the next best that are tied with it, the simplest first, and the "
-      "others; all predicted",
-      {{"Step time", "number", "s"},
-       {"Slower", "number"},
-       {"Times the chosen step, 90 % interval", ""},
-       {"Takes of a device", "number", "bytes"},
-       {"Loses by", ""},
-       {"Differs from the chosen plan in", ""}},
-      rows);
+  return table("The chosen plan and the next best; all predicted",
+               {{"Step time", "number", "s"},
+                {"Slower", "number"},
+                {"Times the chosen step, 90 % interval", ""},
+                {"Takes of a device", "number", "bytes"},
+                {"Loses by", ""},
+                {"Differs from the chosen plan in", ""}},
+               rows);
 }
 
 std::string search_words(const SearchSummary& search) {
@@ -228,7 +215,7 @@ std::string digests_table(const ReportInput& input) {
 std::string search_section(const ReportInput& input) {
   const Plan& plan = input.plan;
   return section("search", "Runners-up, and why they lose",
-                 search_words(plan.search) + ties_words(plan) + plans_html(input) +
+                 search_words(plan.search) + fastest_words(plan) + plans_html(input) +
                      runners_up_table(plan) + pareto_table(plan) + cuts_table(plan.search));
 }
 

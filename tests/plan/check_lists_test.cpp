@@ -126,25 +126,28 @@ TEST(CheckLists, PlansAreTiedWhereTheRatioMayBeOne) {
   EXPECT_TRUE(breaks("ties", [](Plan& p) { p.pareto.back().ratio.high *= 1.01; }));
 }
 
-TEST(CheckLists, TiedRunnersUpComeFirstThenFastOnes) {
-  const auto pair = [](bool first_tied, double first, bool second_tied, double second) {
+TEST(CheckLists, RunnersUpFollowByStepTimeWithTheirUnusualChoices) {
+  using Choices = std::vector<UnusualChoice>;
+  const Choices none, tight = {UnusualChoice::tight_memory};
+  const auto pair = [](double first, const Choices& of_first, double second,
+                       const Choices& of_second) {
     return breaks("runners-up-ordered", [&](Plan& p) {
       p.runners_up.resize(2, p.runners_up[0]);
       for (RunnerUp& one : p.runners_up) one.strategy = p.strategy;
-      p.runners_up[0].ratio.tied = first_tied;
-      p.runners_up[1].ratio.tied = second_tied;
       p.runners_up[0].step_time = p.prediction.step_time * first;
       p.runners_up[1].step_time = p.prediction.step_time * second;
+      p.runners_up[0].unusual = of_first;
+      p.runners_up[1].unusual = of_second;
     });
   };
-  EXPECT_FALSE(pair(true, 3, false, 2));
-  EXPECT_TRUE(pair(false, 2, true, 3));
-  EXPECT_FALSE(pair(false, 2, false, 2));
-  EXPECT_FALSE(pair(false, 2, false, 3));
-  EXPECT_TRUE(pair(false, 3, false, 2));
-  EXPECT_FALSE(pair(true, 2, true, 2));  // equally simple
-  EXPECT_FALSE(pair(true, 2, true, 3));
-  EXPECT_TRUE(pair(true, 3, true, 2));
+  const double gain = rule_of(UnusualChoice::tight_memory).gain;
+  EXPECT_FALSE(pair(2, none, 2, none));
+  EXPECT_FALSE(pair(2, none, 3, none));
+  EXPECT_TRUE(pair(3, none, 2, none));
+  EXPECT_FALSE(pair(2, none, 2, tight));
+  EXPECT_TRUE(pair(2, tight, 2, none));
+  EXPECT_FALSE(pair(2 + gain, none, 2, tight));
+  EXPECT_TRUE(pair(2 + 3 * gain, none, 2, tight));
 }
 
 TEST(CheckLists, RunnersUpLoseBySomething) {
@@ -160,6 +163,7 @@ TEST(CheckLists, RunnersUpLoseBySomething) {
   EXPECT_FALSE(term("memory", 0, 64));
   EXPECT_TRUE(term("memory", 1e-6, 0));
   EXPECT_FALSE(term("tie", 0, 0));
+  EXPECT_TRUE(term("unusual choice", 0, 0));
 }
 
 TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "plan/filling.h"
+#include "plan/memory_interval.h"
 #include "tests/plan/checked_plan.h"
 
 namespace plimsoll {
@@ -33,6 +34,18 @@ void repeat_memory(Plan& plan) {
     memory.arena = stage.arena;
     memory.peak = stage.peak;
   }
+  plan.prediction.memory = memory_interval(plan);
+}
+
+/// A fastest plan that gains 1 %, for a choice that requires more.
+FastestPlan fastest_plan(const Plan& plan) {
+  FastestPlan fastest;
+  fastest.strategy = plan.strategy;
+  fastest.gain = 0.01;
+  fastest.step_time = plan.prediction.step_time * (1 - fastest.gain);
+  fastest.ratio = {0.99 / 1.25, 0.99 * 1.25, true};
+  fastest.reasons = {UnusualChoice::tight_memory};
+  return fastest;
 }
 
 /// The front without the plans that lost, whose memory would be compared with the chosen one's.
@@ -216,6 +229,16 @@ std::map<std::string, Tampering> tamperings() {
     p.runners_up[0].peak = Bytes(64);
     p.runners_up[0].taken = p.pareto[0].taken;
   };
+  all["unusual"] = [](Plan& p) { p.unusual = {UnusualChoice::context_split}; };
+  all["fastest"] = [](Plan& p) {
+    p.fastest = fastest_plan(p);
+    p.fastest->gain = 0.02;
+  };
+  all["fastest-legal"] = [](Plan& p) {
+    p.fastest = fastest_plan(p);
+    p.fastest->strategy.mp = 3;
+  };
+  all["memory-interval"] = [](Plan& p) { p.prediction.memory.high += Bytes(1); };
   all["ties"] = [](Plan& p) { p.runners_up[0].ratio.low *= 0.999; };
   all["runners-up-ordered"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
@@ -356,16 +379,21 @@ TEST(Check, SeesEverySideOfARule) {
               std::swap(ratio.low, ratio.high);
             }),
             Names{"ties"});
-  EXPECT_EQ(broken_by([](Plan& p) {  // the simplest comes first, not the fastest
-              p.runners_up.resize(2, p.runners_up[0]);
-              retime(p, p.runners_up[0], p.runners_up[0].step_time);
-              retime(p, p.runners_up[1], p.runners_up[0].step_time * 1.5);
-              p.runners_up[0].strategy = p.runners_up[1].strategy = p.strategy;
-              p.runners_up[0].strategy.send_slots = p.runners_up[0].strategy.pp + 5;
-              p.runners_up[0].strategy.sequence_parallel = false;
-              p.runners_up[1].strategy.micro_batch = p.strategy.micro_batch == 1 ? 2 : 1;
+  EXPECT_EQ(broken_by([](Plan& p) { p.fastest = fastest_plan(p); }), Names{});
+  EXPECT_EQ(broken_by([](Plan& p) {  // more is gained than the choice requires
+              p.fastest = fastest_plan(p);
+              p.fastest->gain = 0.5;
+              p.fastest->step_time = p.prediction.step_time * 0.5;
+              p.fastest->ratio = {0.4, 0.625, false};
             }),
-            Names{"runners-up-ordered"});
+            Names{"fastest"});
+  EXPECT_EQ(broken_by([](Plan& p) {  // a runner-up that is faster yet
+              p.fastest = fastest_plan(p);
+              retime(p, p.runners_up[0], p.prediction.step_time * 0.985);
+              p.runners_up[0].unusual = {UnusualChoice::tight_memory};
+            })
+                .count("fastest"),
+            1u);
   EXPECT_EQ(broken_by([](Plan& p) { p.runners_up[0].peak = Bytes(0); }).count("runners-up-fit"),
             1u);
   EXPECT_EQ(broken_by([](Plan& p) {

@@ -141,6 +141,7 @@ inline Prediction example_prediction() {
     prediction.stages.push_back(
         {stage, peak, by_role, arena, Bytes(4'000'000'000), {}, peak, arena});
   }
+  prediction.memory = {Bytes(3'000'000), Bytes(2'900'000), Bytes(3'100'000), MemoryVerdict::tight};
   return prediction;
 }
 
@@ -178,14 +179,27 @@ inline Plan example_plan() {
                   plan.prediction.step_time,
                   {},
                   plan.prediction.stages[0].peak,
-                  plan.prediction.stages[0].reserved + Bytes(12'345)},
+                  plan.prediction.stages[0].reserved + Bytes(12'345),
+                  {}},
                  {plan.strategy,
                   plan.prediction.step_time * 1.25,
                   {1.2, 1.3, false},
                   Bytes(500'000),
-                  Bytes(600'000)}};
+                  Bytes(600'000),
+                  {UnusualChoice::odd_micro_batch}}};
   plan.pareto[1].strategy.micro_batch = 1;
   plan.runners_up = {example_runner_up()};
+  plan.unusual = {UnusualChoice::many_virtual_stages};
+  FastestPlan fastest;
+  fastest.strategy = plan.strategy;
+  fastest.strategy.micro_batch = 2;
+  fastest.step_time = plan.prediction.step_time * 0.99;
+  fastest.ratio = {0.97, 1.01, true};
+  fastest.peak = Bytes(3'500'000);
+  fastest.taken = Bytes(3'600'000);
+  fastest.gain = 0.01;
+  fastest.reasons = {UnusualChoice::tight_memory};
+  plan.fastest = fastest;
   append_example_rank(plan.timeline, 0, 0, 100);
   append_example_rank(plan.timeline, 2, 1, 100);
   sort_intervals(plan.timeline);

@@ -63,6 +63,14 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_TRUE(read.pareto[0].ratio.tied);
   EXPECT_EQ(read.pareto[1].ratio.high, 1.3);
   EXPECT_EQ(read.search.pruned[0].count, 6);
+  EXPECT_EQ(read.prediction.memory, plan.prediction.memory);
+  EXPECT_EQ(read.unusual, plan.unusual);
+  EXPECT_EQ(read.pareto[1].unusual, std::vector{UnusualChoice::odd_micro_batch});
+  ASSERT_TRUE(read.fastest);
+  EXPECT_EQ(read.fastest->strategy, plan.fastest->strategy);
+  EXPECT_EQ(read.fastest->step_time, plan.fastest->step_time);
+  EXPECT_EQ(read.fastest->gain, 0.01);
+  EXPECT_EQ(read.fastest->reasons, std::vector{UnusualChoice::tight_memory});
   ASSERT_EQ(read.pareto.size(), plan.pareto.size());
   EXPECT_EQ(read.pareto[1].strategy, plan.pareto[1].strategy);
   EXPECT_EQ(read.pareto[1].step_time, plan.pareto[1].step_time);
@@ -127,6 +135,17 @@ TEST(PlanFile, RefusesMissingAndUnknownKeys) {
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["colour"] = "red"; }), "/colour");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["timeline"]["intervals"][3]["shade"] = 1; }),
             "/timeline/intervals/3/shade");
+}
+
+TEST(PlanFile, TheFastestPlanMayBeTheChosenOne) {
+  Plan plan = example_plan();
+  plan.fastest.reset();
+  EXPECT_TRUE(Json::parse(plan_text(plan))["fastest"].is_null());
+  EXPECT_FALSE(parse_plan(plan_text(plan), "test").fastest);
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["fastest"]["reasons"][0] = "taste"; }),
+            "/fastest/reasons");
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["prediction"]["memory"]["verdict"] = "roomy"; }),
+            "/prediction/memory/verdict");
 }
 
 TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {

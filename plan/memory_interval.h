@@ -1,10 +1,22 @@
 // A memory interval says how far the predicted memory of a rank may be off.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string_view>
+
 #include "models/framework/framework.h"
-#include "published/published_run.h"
+#include "plan/plan.h"
 
 namespace plimsoll {
+
+/// A MemoryKind is the kind of memory that a source counts.
+enum class MemoryKind : std::uint8_t {
+  allocated,  ///< live bytes in the framework's allocator
+  reserved,   ///< what that allocator holds
+  device,     ///< memory that the driver shows as used
+};
+std::string_view to_text(MemoryKind kind);
 
 /// The memory that a rank was predicted to take.
 struct PredictedMemory {
@@ -23,5 +35,19 @@ struct PredictedMemory {
 /// says where each number comes from.
 double memory_half_width(MemoryKind kind, const Framework& framework,
                          const PredictedMemory& memory);
+
+/// Returns the memory of a stage, without the bytes outside its Program.
+PredictedMemory memory_of(const StagePrediction& stage);
+
+/// Returns the interval of the stage with the least room left. `outside` are the bytes outside the
+/// Programs, `reserve` the bytes that are kept free. The interval is empty without stages.
+MemoryInterval memory_interval(std::span<const StagePrediction> stages, const Framework& framework,
+                               Bytes outside, Bytes reserve);
+/// Returns the interval of a plan's stages.
+MemoryInterval memory_interval(const Plan& plan);
+
+/// Returns whether the verdict on a stage that keeps at least `peak` bytes alive is not `safe`,
+/// whatever its allocator keeps.
+bool is_surely_tight(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // How wide intervals of memory are.
-#include "published/memory_interval.h"
+#include "plan/memory_interval.h"
 
 #include <gtest/gtest.h>
 

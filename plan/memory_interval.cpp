@@ -1,0 +1,133 @@
+// Intervals of predicted memory, from models/presets/spreads/memory.json.
+#include "plan/memory_interval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/json.h"
+#include "models/presets/presets.h"
+#include "plan/filling.h"
+
+namespace plimsoll {
+namespace {
+
+/// Relative half widths of 90 % intervals.
+struct MemorySpread {
+  double passing = 0;  ///< of what comes and goes, were it all that there is
+  double power = 0;    ///< of the share that comes and goes, with which its part falls
+  double kept = 0;     ///< of what an allocator keeps
+  /// For executors of sharded modules: the tensors that their layers, compiled or not, allocate in
+  /// between, and the growth of their streams' pools, are known by sizes, not by order.
+  double flat_copies = 0;
+  double outside = 0;  ///< of context and communicators
+};
+
+MemorySpread read_spread() {
+  const auto text = find_preset(spread_presets(), "memory");
+  INVARIANT(text, "the preset of memory's spread");
+  const std::string file = "memory.json";
+  const Json json = parse_json(*text, file);
+  JsonObject object(json, file);
+  object.text("source");
+  MemorySpread spread;
+  spread.passing = object.number("passing", 0, 1);
+  spread.power = object.number("power", 0, 10);
+  spread.kept = object.number("kept", 0, 1);
+  spread.flat_copies = object.number("flat_copies", 0, 1);
+  spread.outside = object.number("outside", 0, 1);
+  object.finish();
+  return spread;
+}
+
+const MemorySpread& spread() {
+  static const MemorySpread read = read_spread();
+  return read;
+}
+
+double part(Bytes of, Bytes whole) {
+  return whole == Bytes() ? 0 : double(of.count()) / double(whole.count());
+}
+
+double pools(const Framework& framework) {
+  return framework.shard_memory == ShardMemory::flat_copies ? spread().flat_copies : 0;
+}
+
+bool has_arena(const Framework& framework) {
+  return framework.allocator.kind == AllocatorKind::arena;
+}
+
+Bytes times(double factor, Bytes bytes) {
+  return Bytes(std::int64_t(factor * double(bytes.count())));
+}
+
+}  // namespace
+
+std::string_view to_text(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::allocated:
+      return "allocated";
+    case MemoryKind::reserved:
+      return "reserved";
+    case MemoryKind::device:
+      return "device";
+  }
+  INVARIANT(false, "a kind of memory");
+}
+
+double memory_half_width(MemoryKind kind, const Framework& framework,
+                         const PredictedMemory& memory) {
+  const bool arena = has_arena(framework);
+  const double lasting = std::min(1.0, part(memory.lasting, memory.allocated));
+  const double allocated = arena ? 0 : spread().passing * std::pow(1 - lasting, spread().power);
+  if (kind == MemoryKind::allocated) return allocated;
+  const double reserved = arena ? 0 : std::hypot(allocated, spread().kept, pools(framework));
+  if (kind == MemoryKind::reserved) return reserved;
+  const double outside = part(memory.outside, memory.reserved + memory.outside);
+  return std::hypot(reserved * (1 - outside), spread().outside * outside);
+}
+
+PredictedMemory memory_of(const StagePrediction& stage) {
+  PredictedMemory memory{stage.allocated, {}, stage.reserved, {}};
+  for (const TensorRole role : {TensorRole::parameter, TensorRole::master_parameter,
+                                TensorRole::gradient, TensorRole::optimizer_state})
+    memory.lasting += stage.by_role[std::size_t(role)];
+  return memory;
+}
+
+MemoryInterval memory_interval(std::span<const StagePrediction> stages, const Framework& framework,
+                               Bytes outside, Bytes reserve) {
+  MemoryInterval interval;
+  if (stages.empty()) return interval;
+  std::vector<Filling> fillings;
+  for (const StagePrediction& stage : stages)
+    fillings.push_back(filling_of(stage, outside, reserve));
+  const std::size_t fullest = fullest_of(fillings);
+  PredictedMemory memory = memory_of(stages[fullest]);
+  memory.outside = outside;
+  const double half = memory_half_width(MemoryKind::device, framework, memory);
+  interval.taken = fillings[fullest].taken();
+  interval.low = times(1 - half, interval.taken);
+  interval.high = times(1 + half, interval.taken);
+  if (!fillings[fullest].fits()) {
+    interval.verdict = MemoryVerdict::does_not_fit;
+  } else if (interval.high > fillings[fullest].capacity) {
+    interval.verdict = MemoryVerdict::tight;
+  }
+  return interval;
+}
+
+MemoryInterval memory_interval(const Plan& plan) {
+  return memory_interval(plan.prediction.stages, plan.framework,
+                         memory_outside_program(plan.job, plan.strategy, plan.framework),
+                         plan.reserve);
+}
+
+bool is_surely_tight(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside) {
+  // Nothing passes and nothing is kept beside live bytes: the narrowest interval there can be.
+  const PredictedMemory least{peak, peak, peak, outside};
+  const double half = memory_half_width(MemoryKind::device, framework, least);
+  return times(1 + half, peak + outside) > capacity;
+}
+
+}  // namespace plimsoll

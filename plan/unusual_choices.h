@@ -1,0 +1,64 @@
+// Unusual choices: what a practitioner does only for a gain, and the gain that each requires.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+
+enum class UnusualChoice : std::uint8_t {
+  context_split,        ///< cp above 1 for sequences shorter than kUsualContext
+  tensor_over_nodes,    ///< a layer's products are shared by ranks of several nodes
+  odd_micro_batch,      ///< a micro-batch that is no power of two
+  many_virtual_stages,  ///< more than kUsualVirtualStages
+  tight_memory,         ///< the 90 % interval of its memory does not fit (MemoryVerdict::tight)
+};
+inline constexpr std::size_t kUnusualChoices = 5;
+
+/// Published layouts split sequences from 8,192 tokens on: NVIDIA's Llama 3.1 70B runs
+/// (dgxc-benchmarking, llama3.1/README_70b.md) do at 8,192, and none of the published runs do below
+/// (docs/results/recommended.md).
+inline constexpr std::int64_t kUsualContext = 8192;
+/// Of 1,500 published runs with a pipeline, nine in ten have at most this many
+/// (docs/results/recommended.md).
+inline constexpr std::int64_t kUsualVirtualStages = 4;
+
+/// A row of the table of unusual choices.
+struct UnusualRule {
+  std::string_view key;    ///< in files: "context_split"
+  std::string_view words;  ///< "context split of sequences under 8,192 tokens"
+  /// The strategy's fields that make the choice. A choice that the user made counts as usual.
+  std::span<const std::string_view> fields;
+  /// The predicted gain that it requires over the best plan without it, as a share of that plan's
+  /// step. scripts/regret chose it by the regret of published tables.
+  double gain = 0;
+};
+const UnusualRule& rule_of(UnusualChoice choice);
+
+/// Returns the unusual choices of a strategy, in order. Tight memory is not among them, since it
+/// does not follow from the strategy alone.
+std::vector<UnusualChoice> unusual_choices(const Job& job, const Strategy& strategy,
+                                           std::int64_t devices_per_node);
+
+/// Returns the factor on a step time by which plans with these choices are compared: the product of
+/// (1 + gain), at least 1.
+double handicap(std::span<const UnusualChoice> choices);
+
+/// Returns the step time that plans are compared by. Of two plans the one with the lower value is
+/// recommended.
+inline Seconds merit(Seconds step, std::span<const UnusualChoice> choices) {
+  return step * handicap(choices);
+}
+
+/// Returns the words of all, with commas.
+std::string words_of(std::span<const UnusualChoice> choices);
+
+}  // namespace plimsoll
