@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -102,6 +104,25 @@ AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSe
   return best;
 }
 
+/// Returns what the runs were taken for, the most frequent first.
+std::string taken_text(std::span<const PublishedRun> published) {
+  std::map<std::string, std::size_t> seen;
+  for (const PublishedRun& run : published) {
+    const PublishedTarget target = published_target(run, own_numbers());
+    ++seen[!target.missing.empty() ? "not predicted for want of: " + target.missing
+           : !run.has_step_time()  ? "without a step time"
+                                   : fmt::format("on {} with {}", target.cluster.name,
+                                                 calibrated_as(target.framework))];
+  }
+  std::vector<std::pair<std::size_t, std::string>> counted;
+  for (const auto& [what, count] : seen) counted.emplace_back(count, what);
+  std::ranges::stable_sort(counted, std::greater(), &std::pair<std::size_t, std::string>::first);
+  std::string text;
+  for (const auto& [count, what] : counted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", count, what);
+  return text;
+}
+
 std::string families_text(const std::vector<FitFamily>& families, std::string_view what) {
   std::string text;
   for (const FitFamily& family : families) {
@@ -140,8 +161,9 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   const FitSelection selection{options.cluster, options.framework, options.most_runs};
   std::vector<FitRun> runs = fit_runs(published, selection, {}, fitted.sources);
   if (runs.empty()) {
-    throw InfeasibleError(fmt::format("none of the {} runs is on cluster {} with framework {}",
-                                      published.size(), options.cluster, options.framework));
+    throw InfeasibleError(fmt::format("none of the {} runs is on cluster {} with framework {}: {}",
+                                      published.size(), options.cluster, options.framework,
+                                      taken_text(published)));
   }
   if (std::all_of(runs.begin(), runs.end(),
                   [&](const FitRun& run) { return run.layout == runs[0].layout; })) {

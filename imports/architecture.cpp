@@ -54,8 +54,9 @@ void read_keys(JsonObject object, Keys& into) {
 }
 
 void read_switches(JsonObject object, Keys& into) {
-  constexpr std::string_view kKnown[] = {"qkv_bias",   "out_bias",     "mlp_bias", "qk_norm",
-                                         "qk_l2_norm", "parallel_mlp", "own_norm", "alibi"};
+  constexpr std::string_view kKnown[] = {"qkv_bias", "out_bias",   "mlp_bias",
+                                         "qk_norm",  "qk_l2_norm", "parallel_mlp",
+                                         "own_norm", "alibi",      "head_bias"};
   for (const std::string& what : object.keys()) {
     if (std::ranges::find(kKnown, what) == std::end(kKnown))
       object.fail(what, "it is no switch of a model");
@@ -89,6 +90,15 @@ void read_dropouts(JsonObject object, Architecture& architecture) {
   object.finish();
 }
 
+std::vector<LeftOut> left_out_from(JsonObject& architecture) {
+  std::vector<LeftOut> all;
+  for (JsonObject& object : architecture.objects("left_out")) {
+    all.push_back({object.has("key") ? object.text("key") : "", object.text("note")});
+    object.finish();
+  }
+  return all;
+}
+
 Architecture architecture_from(const Preset& preset) {
   const std::string file = std::string(preset.name) + ".json";
   const Json value = parse_json(preset.text, file);
@@ -112,6 +122,7 @@ Architecture architecture_from(const Preset& preset) {
   if (object.has("aliases")) read_keys(object.object("aliases"), architecture.aliases);
   if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);
   if (object.has("constants")) architecture.constants = object.texts("constants");
+  if (object.has("left_out")) architecture.left_out = left_out_from(object);
   if (object.has("experts")) architecture.experts = expert_keys_from(object.object("experts"));
   architecture.defaults = object.raw("defaults");
   object.finish();
@@ -119,6 +130,10 @@ Architecture architecture_from(const Preset& preset) {
 }
 
 }  // namespace
+
+bool is_usual_key(std::string_view key) {
+  return std::ranges::any_of(usual_keys(), [&](const auto& usual) { return usual.second == key; });
+}
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {

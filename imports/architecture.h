@@ -22,6 +22,13 @@ struct ExpertKeys {
   Json required = Json::object();  ///< values that keys must have where a file has them
 };
 
+/// A LeftOut is something that the model computes and a Job leaves out: no size and no count
+/// changes.
+struct LeftOut {
+  std::string key;  ///< it holds where this key is on; empty: for every such model
+  std::string note;
+};
+
 struct Architecture {
   std::string name;                      ///< model_type
   std::vector<std::string> model_types;  ///< further ones that mean this one
@@ -45,12 +52,15 @@ struct Architecture {
   std::string embedding_dropout, attention_dropout, residual_dropout;
   /// Keys of constants that scale a tensor: they change no size and no count.
   std::vector<std::string> constants;
+  std::vector<LeftOut> left_out;
   std::optional<ExpertKeys> experts;
   Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out
 
   const std::string& key(std::string_view size) const { return keys.find(size)->second; }
 };
 
+/// Returns whether most of the library's classes have a size by this key.
+bool is_usual_key(std::string_view key);
 /// Returns all of them, ordered by name.
 const std::vector<Architecture>& architectures();
 /// Returns the architecture of a model_type, or nothing.

@@ -24,7 +24,34 @@ Json overlaid(const Json& stated, const Json& defaults) {
 
 const Json kNoMembers = Json::object();
 
+/// Writes Infinity, -Infinity and NaN as texts.
+std::string without_python_numbers(std::string_view text) {
+  constexpr std::string_view kNumbers[] = {"Infinity", "-Infinity", "NaN"};
+  std::string json;
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto begins = [&](std::string_view number) {
+      return text.substr(at).starts_with(number);
+    };
+    const auto number = quoted ? std::end(kNumbers) : std::ranges::find_if(kNumbers, begins);
+    if (number != std::end(kNumbers)) {
+      json += fmt::format("\"{}\"", *number);
+      at += number->size();
+      continue;
+    }
+    const std::size_t length = quoted && text[at] == '\\' ? 2 : 1;
+    if (text[at] == '"') quoted = !quoted;
+    json += text.substr(at, length);
+    at += length;
+  }
+  return json;
+}
+
 }  // namespace
+
+Json parse_python_json(std::string_view text, const std::string& file) {
+  return parse_json(without_python_numbers(text), file);
+}
 
 std::string text_at(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -104,12 +131,12 @@ const Json& ConfigFields::raw(const std::string& key) {
                            : values_.at(key.substr(0, slash)).at(key.substr(slash + 1));
 }
 
-void ConfigFields::fail(const std::string& key, std::string_view message) const {
+InputError ConfigFields::fault(const std::string& key, std::string_view message) const {
   const std::size_t slash = key.find('/');
   const Json outer = slash == key.npos ? values_ : values_.value(key.substr(0, slash), kNoMembers);
   const auto found = outer.find(key.substr(slash == key.npos ? 0 : slash + 1));
   const std::string value = found == outer.end() ? "nothing" : printable(found->dump());
-  throw InputError(file(), place(key), fmt::format("found {}; {}", value, message));
+  return InputError(file(), place(key), fmt::format("found {}; {}", value, message));
 }
 
 }  // namespace plimsoll

@@ -7,10 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 
 namespace plimsoll {
 
+/// Parses JSON as Python's json writes it. Infinity, -Infinity and NaN, which JSON does not have,
+/// become texts, so that a key that needs a number is refused. Throws InputError.
+Json parse_python_json(std::string_view text, const std::string& file);
 /// Returns the text of a key of an object, or an empty one where there is none.
 std::string text_at(const Json& object, const char* key);
 
@@ -35,8 +39,11 @@ class ConfigFields {
   void mark_read(const std::string& key) { read_.insert(key.substr(0, key.find('/'))); }
   bool is_read(const std::string& key) const { return read_.contains(key); }
 
-  /// Throws InputError: "found VALUE; MESSAGE".
-  [[noreturn]] void fail(const std::string& key, std::string_view message) const;
+  /// Returns the error of a key: "found VALUE; MESSAGE". fail() throws it.
+  InputError fault(const std::string& key, std::string_view message) const;
+  [[noreturn]] void fail(const std::string& key, std::string_view message) const {
+    throw fault(key, message);
+  }
   const std::string& file() const { return object_.file(); }
   const std::string& pointer() const { return object_.pointer(); }
   /// Returns the place of a key.

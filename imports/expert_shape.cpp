@@ -18,13 +18,25 @@ namespace {
 
 /// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
 /// of shared experts, each as wide as the others.
-/// Further ones say which layers have experts: every so many-th one, those up to a last one, those
-/// of a list, or those that are not in a list.
-constexpr std::string_view kKnown[] = {
-    "count",           "chosen",     "ffn_hidden", "shared_experts", "shared_ffn_hidden",
-    "dense_layers",    "normalized", "scale",      "groups",         "top_groups",
-    "every",           "last_layer", "in_layers",  "not_in_layers",  "balance_loss",
-    "dense_ffn_hidden"};
+/// Further ones say which layers have experts: every n-th one, those up to a last one, those of a
+/// list, those that are not in a list, or those that a list of all layers calls "sparse".
+constexpr std::string_view kKnown[] = {"count",
+                                       "chosen",
+                                       "ffn_hidden",
+                                       "shared_experts",
+                                       "shared_ffn_hidden",
+                                       "dense_layers",
+                                       "normalized",
+                                       "scale",
+                                       "groups",
+                                       "top_groups",
+                                       "every",
+                                       "last_layer",
+                                       "in_layers",
+                                       "not_in_layers",
+                                       "balance_loss",
+                                       "dense_ffn_hidden",
+                                       "types"};
 
 /// Whether each layer has experts.
 std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
@@ -44,6 +56,16 @@ std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& kn
     for (std::int64_t i = layers; last >= 0 && --i > std::int64_t(last);)
       found[std::size_t(i)] = false;
   }
+  if (const std::string key = key_of("types"); !key.empty()) {
+    const Json& types = fields.raw(key);
+    if (!types.is_array() || types.size() != found.size())
+      fields.fail(key, fmt::format("a type for each of the {} layers is required", layers));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (types[i] != "sparse" && types[i] != "dense")
+        fields.fail(key, "\"sparse\" and \"dense\" are allowed");
+      found[i] = types[i] == "sparse";
+    }
+  }
   for (const bool listed : {true, false}) {
     const std::string key = key_of(listed ? "in_layers" : "not_in_layers");
     if (key.empty() || fields.raw(key).empty()) continue;
@@ -57,6 +79,22 @@ std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& kn
     }
   }
   return found;
+}
+
+/// Returns the value of a key, or of a list with the same value for each layer.
+std::int64_t size_of_layers(ConfigFields& fields, const std::string& key, std::int64_t least,
+                            std::int64_t layers) {
+  constexpr std::int64_t kMost = 1 << 30;
+  const Json& list = fields.raw(key);
+  if (!list.is_array()) {
+    return least > 0 ? fields.size(key) : std::int64_t(fields.number(key, 0, double(kMost)));
+  }
+  const bool alike =
+      std::int64_t(list.size()) == layers &&
+      std::ranges::all_of(list, [&](const Json& value) { return value == list.front(); });
+  if (!alike || !list.front().is_number_integer() || list.front() < least || list.front() > kMost)
+    fields.fail(key, fmt::format("one size, or the same one for each of the {} layers", layers));
+  return list.front().get<std::int64_t>();
 }
 
 }  // namespace
@@ -97,7 +135,7 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   const auto size = [&](const char* what, std::int64_t& value, std::int64_t least) {
     const auto key = known.keys.find(what);
     if (key == known.keys.end() || !fields.has(key->second)) return;
-    value = std::int64_t(fields.number(key->second, double(least), 1 << 30));
+    value = size_of_layers(fields, key->second, least, job.layers);
   };
   experts.ffn_hidden = job.ffn_hidden;
   size("count", experts.count, 1);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "base/error.h"
 #include "graph/graph.h"
@@ -62,13 +63,11 @@ const Architecture* architecture_of(const std::string& model) {
   return found != nullptr ? found : architecture_of_class(model);
 }
 
-std::string supported() { return fmt::format("{}", fmt::join(supported_architectures(), ", ")); }
-
 const Architecture* forced(const std::string& family) {
   const Architecture* found = architecture_of_type(family);
   if (found != nullptr && found->refused.empty()) return found;
-  throw UsageError(
-      fmt::format("--family {}: unknown; known are {}", printable(family), supported()));
+  throw UsageError(fmt::format("--family {}: unknown; known are {}", printable(family),
+                               fmt::join(supported_architectures(), ", ")));
 }
 
 /// Whether the architecture says what a key means.
@@ -76,37 +75,32 @@ bool is_known(const Architecture& architecture, std::string_view key) {
   const auto named = [&](const auto& keys) {
     return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
   };
-  return named(architecture.switches) || named(architecture.keys) ||
+  return named(architecture.switches) || named(architecture.keys) || named(architecture.aliases) ||
          (architecture.experts && named(architecture.experts->keys));
 }
 
-/// Refuses models that no job states: by a key first, which says more than the name of a model.
-void check_keys(ConfigFields& fields, const Architecture* architecture) {
+/// A KeyFault is a key that keeps jobs of an architecture from stating the model.
+struct KeyFault {
+  std::string key;
+  std::string_view message;
+};
+
+std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture) {
+  std::vector<KeyFault> faults;
   for (const KeyRule& rule : key_rules()) {
-    const std::string key(rule.key);
-    if (architecture != nullptr && is_known(*architecture, key)) continue;
-    if (!fields.has(key)) continue;
-    if (!rule.fine(fields.raw(key))) fields.fail(key, rule.message);
+    for (const auto& [key, value] : fields.stated().items()) {
+      if (!rule.matches(key) || is_known(architecture, key)) continue;
+      fields.mark_read(key);
+      const bool has = rule.always != nullptr && architecture.always.*rule.always;
+      if (!rule.fine(value) && !(has && value == true)) faults.push_back({key, rule.message});
+    }
   }
+  return faults;
 }
 
-[[noreturn]] void refuse_model(const TextModel& source, const std::string& model,
-                               const Architecture* architecture, const std::string& file) {
-  const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";
-  const std::string place = json_pointer(source.pointer, key);
-  if (model.empty()) {
-    throw InputError(
-        file, place,
-        "found neither model_type nor architectures; --family names one of " + supported());
-  }
-  if (architecture == nullptr) {
-    throw InputError(file, place,
-                     fmt::format("found \"{}\"; known are {}; --family takes the file as one of "
-                                 "these",
-                                 printable(model), supported()));
-  }
-  throw InputError(file, place,
-                   fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
+/// Returns an error's text without the name of the file.
+std::string without_file(const InputError& error) {
+  return std::string(error.what()).substr(error.file().size() + std::string_view(": at ").size());
 }
 
 // --- the step, which no config.json describes ---
@@ -140,7 +134,25 @@ void set_sequence(ConfigFields& fields, const Architecture& known, const ImportG
   }
 }
 
-void set_step(const ImportGiven& given, Imported& imported) {
+/// The type of a file's weights need not be the type of training, as with float16 of Llama 2.
+void note_precision(const TextModel& source, Imported& imported) {
+  const std::string word = precision_word(imported.job->precision);
+  for (const Json* object : {source.object, source.whole}) {
+    for (const char* key : {"torch_dtype", "dtype"}) {
+      const std::string type = text_at(*object, key);
+      if (type.empty()) continue;
+      if (type == "bfloat16" && imported.job->precision == DType::bf16) return;
+      imported.notes.push_back(fmt::format(
+          "{} {} is the type of the file's weights; training is taken to be in {}; --precision "
+          "states it",
+          key, printable(type), word));
+      return;
+    }
+  }
+  imported.notes.push_back(fmt::format("precision {} is assumed; --precision states it", word));
+}
+
+void set_step(const TextModel& source, const ImportGiven& given, Imported& imported) {
   Job& job = *imported.job;
   job.global_batch = given.global_batch.value_or(kUsualBatch);
   job.precision = given.precision.value_or(kUsualPrecision);
@@ -149,10 +161,7 @@ void set_step(const ImportGiven& given, Imported& imported) {
     imported.notes.push_back(fmt::format(
         "global batch {} sequences is assumed; --global-batch states it", job.global_batch));
   }
-  if (!given.precision) {
-    imported.notes.push_back(fmt::format("precision {} is assumed; --precision states it",
-                                         precision_word(job.precision)));
-  }
+  if (!given.precision) note_precision(source, imported);
   imported.notes.push_back(
       "optimizer AdamW with the usual settings of a job file is assumed; edit the job file for another");
 }
@@ -171,12 +180,28 @@ void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
   for (const NotedKey& noted : noted_keys()) {
     const std::string key(noted.key);
     if (!fields.has(key) || noted.fine(fields.raw(key))) continue;
-    imported.notes.push_back(fmt::format("{}: {}", key, noted.message));
+    const Json& value = fields.raw(key);
+    imported.notes.push_back(
+        fmt::format("{}{}: {}", key, value.is_number() ? " " + value.dump() : "", noted.message));
   }
   for (const std::string& key : constants) {
     if (!fields.has(key) || fields.raw(key) == 1) continue;
     imported.notes.push_back(fmt::format("{} {}: a constant factor, which a job leaves out", key,
                                          printable(fields.raw(key).dump())));
+  }
+}
+
+/// Notes what every model of the architecture computes and no key of the tables above states.
+void note_left_out(ConfigFields& fields, const Architecture& known, Imported& imported) {
+  for (const LeftOut& left_out : known.left_out) {
+    if (!left_out.key.empty() && (!fields.has(left_out.key) || is_off(fields.raw(left_out.key))))
+      continue;
+    imported.notes.push_back("a job leaves out: " + left_out.note);
+  }
+  const std::string& activation = known.key("activation");
+  if (fields.text(activation) == "gelu") {
+    imported.notes.push_back(
+        fmt::format("{} gelu: a job has the tanh approximation of it", activation));
   }
 }
 
@@ -241,9 +266,8 @@ void check_at_keys(const Job& job, const ConfigFields& fields, const Architectur
     check_job(job, fields.file());
   } catch (const InputError& error) {
     const std::string& pointer = error.pointer();
-    const std::string before =
-        fmt::format("{}: at {}: ", fields.file(), pointer.empty() ? "/" : pointer);
-    const std::string message = std::string(error.what()).substr(before.size());
+    const std::string before = fmt::format("{}: ", pointer.empty() ? "/" : pointer);
+    const std::string message = without_file(error).substr(before.size());
     const std::string size = pointer.empty() ? "" : pointer.substr(1);
     const auto key = known.keys.find(size);
     if (key != known.keys.end())
@@ -268,7 +292,8 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
                      const ImportGiven& given) {
   ConfigFields fields(*source.object, model.defaults, file, source.pointer);
   const Architecture known = with_aliases(fields, model);
-  check_keys(fields, &known);
+  if (const auto faults = key_faults(fields, known); !faults.empty())
+    fields.fail(faults.front().key, faults.front().message);
   Imported imported;
   Job& job = imported.job.emplace();
   job.name = name_of(given, source, file, known);
@@ -283,14 +308,144 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   set_sequence(fields, known, given, imported);
   if (job.family == Family::llama) read_rotary(fields, known, imported);
   read_windows(fields, known, job);
-  set_step(given, imported);
+  set_step(source, given, imported);
   check_at_keys(job, fields, known);
   note_defaults(fields, known, imported);
   note_keys(fields, known.constants, imported);
+  note_left_out(fields, known, imported);
   note_head(source, known, imported);
   note_masked_head(imported);
   list_unread(fields, source, imported);
   return imported;
+}
+
+// --- models that are not known ---
+
+/// Joins the first texts, and counts the others.
+std::string first_of(const std::vector<std::string>& texts) {
+  const std::size_t shown = std::min<std::size_t>(texts.size(), 3);
+  const std::string rest =
+      shown < texts.size() ? fmt::format(" and {} more", texts.size() - shown) : "";
+  return fmt::format("{}{}", fmt::join(texts.begin(), texts.begin() + shown, ", "), rest);
+}
+
+/// A Reading says what one architecture makes of a file.
+struct Reading {
+  const Architecture* as = nullptr;
+  std::vector<std::string> faults, unread;
+  bool elsewhere = false;   ///< the type is of text towers, and the file is none
+  std::size_t assumed = 0;  ///< keys that the library alone states
+  bool plain = false;       ///< nothing in addition to the keys changes the layers
+  std::size_t alike = 0;    ///< keys that have the library's values for this architecture
+
+  auto rank() const {
+    return std::tuple(faults.size(), unread.size(), elsewhere, assumed, !plain,
+                      -std::int64_t(alike));
+  }
+};
+
+/// Returns the keys that a file of this architecture must state: others may have the library's
+/// values.
+std::vector<std::string> needed_keys(const Architecture& known) {
+  std::vector<std::string> keys;
+  for (const char* size : {"layers", "hidden", "heads", "vocab", "latent_kv_rank"}) {
+    if (!known.key(size).empty()) keys.push_back(known.key(size));
+  }
+  if (known.experts) keys.push_back(known.experts->keys.find("count")->second);
+  return keys;
+}
+
+/// Returns the faults of keys and of sizes, one for each message.
+std::vector<std::string> faults_as(ConfigFields& fields, const Architecture& model) {
+  std::vector<std::string> faults, order;
+  std::map<std::string, std::vector<std::string>> keys_of;
+  const auto add = [&](const std::string& key, const std::string& message) {
+    if (keys_of[message].empty()) order.push_back(message);
+    keys_of[message].push_back(key);
+  };
+  try {
+    const Architecture known = with_aliases(fields, model);
+    for (const KeyFault& fault : key_faults(fields, known))
+      add(fault.key, std::string(fault.message));
+    for (const std::string& key : needed_keys(known)) {
+      if (!fields.stated().contains(key)) add(key, "the file does not state it");
+    }
+    for (const auto& [key, value] : fields.stated().items()) {
+      if (is_usual_key(key) && !is_known(known, key)) add(key, "the type has no such key");
+    }
+    Job job;
+    read_shape(fields, known, job);
+  } catch (const InputError& error) {
+    faults.push_back(without_file(error));
+  }
+  for (const std::string& message : order)
+    faults.push_back(fmt::format("{} ({})", first_of(keys_of[message]), message));
+  return faults;
+}
+
+Reading reading_as(const Architecture& model, const TextModel& source, const std::string& file,
+                   const ImportGiven& given) {
+  Reading reading;
+  reading.as = &model;
+  reading.plain = model.always == Job{};
+  // The library's types of text towers end so.
+  reading.elsewhere = model.name.ends_with("_text") && !source.is_part();
+  const Json& stated = *source.object;
+  for (const auto& [key, value] : model.defaults.items()) {
+    const auto found = stated.find(key);
+    reading.assumed += found == stated.end() ? 1 : 0;
+    reading.alike += found != stated.end() && *found == value ? 1 : 0;
+  }
+  ConfigFields fields(stated, model.defaults, file, source.pointer);
+  reading.faults = faults_as(fields, model);
+  if (!reading.faults.empty()) return reading;
+  try {
+    reading.unread = read_job_of(source, model, file, given).unread;
+  } catch (const InputError& error) {
+    reading.faults.push_back(without_file(error));
+  }
+  return reading;
+}
+
+Reading nearest_reading(const TextModel& source, const std::string& file,
+                        const ImportGiven& given) {
+  std::optional<Reading> nearest;
+  for (const Architecture& model : architectures()) {
+    if (!model.refused.empty()) continue;
+    Reading next = reading_as(model, source, file, given);
+    if (!nearest || next.rank() < nearest->rank()) nearest = std::move(next);
+  }
+  INVARIANT(nearest, "some architecture is supported");
+  return *nearest;
+}
+
+/// Returns the way on for a model whose type is not known: what the nearest type makes of the file.
+std::string nearest_words(const Reading& nearest) {
+  if (!nearest.faults.empty()) {
+    return fmt::format("as {}, the nearest that --family takes, it is refused: {}",
+                       nearest.as->name, fmt::join(nearest.faults, "; "));
+  }
+  return fmt::format(
+      "--family {} reads it as the nearest, {}; others are {}", nearest.as->name,
+      nearest.unread.empty() ? "which has all of its keys" : "without " + first_of(nearest.unread),
+      fmt::join(supported_architectures(), ", "));
+}
+
+[[noreturn]] void refuse_model(const TextModel& source, const std::string& model,
+                               const Architecture* architecture, const std::string& file,
+                               const ImportGiven& given) {
+  const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";
+  const std::string place = json_pointer(source.pointer, key);
+  if (architecture != nullptr) {
+    throw InputError(file, place,
+                     fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
+  }
+  const std::string found =
+      model.empty() ? "found neither model_type nor architectures"
+                    : fmt::format("found \"{}\", which is no known type", printable(model));
+  throw InputError(
+      file, place,
+      fmt::format("{}; {}", found, nearest_words(nearest_reading(source, file, given))));
 }
 
 }  // namespace
@@ -306,15 +461,11 @@ bool looks_like_hugging_face(std::string_view text) {
 
 Imported read_hugging_face(std::string_view text, const std::string& file,
                            const ImportGiven& given) {
-  const Json whole = parse_json(text, file);
+  const Json whole = parse_python_json(text, file);
   const TextModel source = text_of(whole, file);
   const std::string model = model_of(*source.object);
   const Architecture* known = given.family.empty() ? architecture_of(model) : forced(given.family);
-  if (known == nullptr || !known->refused.empty()) {
-    ConfigFields fields(*source.object, Json::object(), file, source.pointer);
-    check_keys(fields, known);
-    refuse_model(source, model, known, file);
-  }
+  if (known == nullptr || !known->refused.empty()) refuse_model(source, model, known, file, given);
   Imported imported = read_job_of(source, *known, file, given);
   if (!given.family.empty() && architecture_of(model) != known) {
     imported.notes.insert(imported.notes.begin(),

@@ -6,9 +6,7 @@
 #include <string>
 
 namespace plimsoll {
-namespace {
 
-/// null, false, 0, or an empty list, object or text.
 bool is_off(const Json& value) {
   if (value.is_null()) return true;
   if (value.is_boolean()) return !value.get<bool>();
@@ -17,11 +15,16 @@ bool is_off(const Json& value) {
   return value.empty();
 }
 
+namespace {
+
 bool at_most_one(const Json& value) {
   return is_off(value) || (value.is_number() && value.get<double>() <= 1);
 }
 
 bool is_four(const Json& value) { return value.is_null() || value == 4; }
+
+/// All norms of a job have this epsilon (runtime/cpu and runtime/cuda).
+bool is_epsilon_of_a_job(const Json& value) { return value.is_null() || value == 1e-5; }
 
 constexpr std::string_view kNoLatents =
     "it is not known what latent attention models of this type have";
@@ -38,6 +41,13 @@ constexpr std::string_view kNoCaps =
     "it is not known that models of this type cap or clip scores, logits or projections";
 constexpr std::string_view kOnlyAttention =
     "every layer of a job has attention, no state space and no linear attention";
+constexpr std::string_view kNoIndexer =
+    "attention of a job reads all tokens of its window: it has no indexer that picks some, and no "
+    "compressed ones";
+constexpr std::string_view kNoGate = "attention of a job has no gate on its output";
+constexpr std::string_view kNoShared =
+    "it is not known which shared experts models of this type have";
+constexpr std::string_view kSameLayers = "layers of a job differ only by windows and experts";
 constexpr std::string_view kOneSide = "a job is an encoder or a decoder, without cross-attention";
 constexpr std::string_view kNoMtp =
     "it is not known what the MTP modules of models of this type are";
@@ -49,13 +59,29 @@ constexpr KeyRule kRules[] = {
     {"moe_num_experts", at_most_one, kNoExperts},
     {"num_moe_experts", at_most_one, kNoExperts},
     {"moe_intermediate_size", is_off, kNoExperts},
+    {"mlp_layer_types", is_off, kNoExperts},
+    {"first_k_dense_replace", is_off, kNoExperts},
+    {"shared_expert_intermediate_size", is_off, kNoShared},
+    {"moe_shared_expert_intermediate_size", is_off, kNoShared},
+    {"shared_intermediate_size", is_off, kNoShared},
+    {"n_shared_experts", is_off, kNoShared},
+    {"num_shared_experts", is_off, kNoShared},
+    {"moe_num_shared_experts", is_off, kNoShared},
+    {"zero_expert_num", is_off, "every expert of a job has weights"},
+    {"num_hash_layers", is_off, "a router of a job has weights"},
     {"kv_lora_rank", is_off, kNoLatents},
     {"q_lora_rank", is_off, kNoLatents},
+    {"o_lora_rank", is_off, "the output projection of a job is one matrix"},
     {"num_nextn_predict_layers", is_off, kNoMtp},
-    {"qk_layernorm", is_off, kNoQkNorm},
-    {"use_qk_norm", is_off, kNoQkNorm},
-    {"qk_norm", is_off, kNoQkNorm},
+    {"mtp_num_hidden_layers", is_off, kNoMtp},
+    {"num_mtp_modules", is_off, kNoMtp},
+    {"qk_layernorm", is_off, kNoQkNorm, &Job::qk_norm},
+    {"use_qk_norm", is_off, kNoQkNorm, &Job::qk_norm},
+    {"qk_norm", is_off, kNoQkNorm, &Job::qk_norm},
+    {"qkv_bias", is_off, kNoBias, &Job::qkv_bias},
+    {"use_qkv_bias", is_off, kNoBias, &Job::qkv_bias},
     {"attention_bias", is_off, kNoBias},
+    {"attention_out_bias", is_off, kNoBias},
     {"mlp_bias", is_off, kNoBias},
     {"use_bias", is_off, kNoBias},
     {"bias", is_off, kNoBias},
@@ -71,10 +97,23 @@ constexpr KeyRule kRules[] = {
     {"clip_qkv", is_off, kNoCaps},
     {"layers_block_type", is_off, kOnlyAttention},
     {"hybrid_override_pattern", is_off, kOnlyAttention},
-    {"mamba_d_state", is_off, kOnlyAttention},
-    {"ssm_cfg", is_off, kOnlyAttention},
-    {"linear_num_key_heads", is_off, kOnlyAttention},
-    {"linear_conv_kernel_dim", is_off, kOnlyAttention},
+    {"mamba_*", is_off, kOnlyAttention},
+    {"ssm_*", is_off, kOnlyAttention},
+    {"state_size", is_off, kOnlyAttention},
+    {"conv_kernel", is_off, kOnlyAttention},
+    {"linear_*", is_off, kOnlyAttention},
+    {"attn_layer_period", at_most_one, kOnlyAttention},
+    {"attn_layer_indices", is_off, kOnlyAttention},
+    {"full_attention_interval", at_most_one, kOnlyAttention},
+    {"index_*", is_off, kNoIndexer},
+    {"compress_*", is_off, kNoIndexer},
+    {"attn_output_gate", is_off, kNoGate},
+    {"use_head_wise_attn_gate", is_off, kNoGate},
+    {"hc_mult", at_most_one, "a job has one residual stream"},
+    {"block_configs", is_off, kSameLayers},
+    {"num_kv_shared_layers", is_off, kSameLayers},
+    {"hidden_size_per_layer_input", is_off, "a job has one embedding of its tokens"},
+    {"laurel_rank", is_off, "a layer of a job has one residual branch for attention"},
     {"is_encoder_decoder", is_off, kOneSide},
     {"add_cross_attention", is_off, kOneSide},
     {"cross_attention_layers", is_off, kOneSide},
@@ -83,7 +122,17 @@ constexpr KeyRule kRules[] = {
     {"pruned_heads", is_off, "all layers of a job have as many heads"},
 };
 
+constexpr std::string_view kEpsilon = "norms of a job have an epsilon of 1e-05";
+
 constexpr NotedKey kNoted[] = {
+    {"rms_norm_eps", is_epsilon_of_a_job, kEpsilon},
+    {"layer_norm_eps", is_epsilon_of_a_job, kEpsilon},
+    {"layer_norm_epsilon", is_epsilon_of_a_job, kEpsilon},
+    {"norm_eps", is_epsilon_of_a_job, kEpsilon},
+    {"norm_epsilon", is_epsilon_of_a_job, kEpsilon},
+    {"router_aux_loss_coef", is_off,
+     "the library balances experts over all layers at once, a job in each layer: balance_loss of "
+     "its experts states it"},
     {"no_rope_layer_interval", is_off,
      "layers without rotary embeddings have them in a job: parameters are the same"},
     {"swiglu_limit", is_off, "it clamps what the activation reads; a job leaves that out"},
@@ -102,9 +151,8 @@ constexpr std::string_view kSilent[] = {
     "tie_encoder_decoder", "torchscript", "use_bfloat16", "use_cache", "use_mrope",
     // numbers inside an op, and initial weights
     "_sliding_window_pattern", "attention_softmax_in_fp32", "chunk_size_feed_forward",
-    "initializer_range", "layer_norm_eps", "layer_norm_epsilon", "n_ctx", "norm_eps",
-    "norm_epsilon", "no_rope_layers", "rope_local_base_freq", "sliding_window_pattern",
-    "original_max_position_embeddings", "reorder_and_upcast_attn", "rms_norm_eps",
+    "initializer_range", "n_ctx", "no_rope_layers", "rope_local_base_freq",
+    "sliding_window_pattern", "original_max_position_embeddings", "reorder_and_upcast_attn",
     "scale_attention_softmax_in_fp32", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
     // what the class of the model says already, and how a rank counts
     "ep_size", "hidden_activation", "mlp_type", "norm_type", "topk_method",

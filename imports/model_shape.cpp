@@ -102,7 +102,7 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.qk_l2_norm = read("qk_l2_norm", false);
   job.alibi = read("alibi", known.always.alibi);
   job.qk_norm_across_heads = known.always.qk_norm_across_heads;
-  job.head_bias = known.always.head_bias;
+  job.head_bias = read("head_bias", known.always.head_bias);
   for (const auto& [size, cap] :
        {std::pair("score_cap", &job.score_cap), std::pair("logit_cap", &job.logit_cap)}) {
     const std::string& key = known.key(size);
@@ -158,6 +158,17 @@ std::vector<bool> windowed_of_types(ConfigFields& fields, const Architecture& ar
   return windowed;
 }
 
+/// Reads the layers that have a window of a pattern as "LLLG", of local and global layers. It
+/// repeats, and the last layer is global (EXAONE 4).
+std::vector<bool> windowed_of_letters(ConfigFields& fields, const std::string& key, std::size_t n) {
+  const std::string letters = fields.text(key);
+  if (letters.empty() || letters.find_first_not_of("LG") != letters.npos)
+    fields.fail(key, "a number of layers, or letters L and G, are required");
+  std::vector<bool> windowed(n);
+  for (std::size_t i = 0; i + 1 < n; ++i) windowed[i] = letters[i % letters.size()] == 'L';
+  return windowed;
+}
+
 /// A Windows says which layers have a window, whatever its width is. Nothing: some, and it is not
 /// known which.
 using Windows = std::optional<std::vector<bool>>;
@@ -168,8 +179,13 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
   if (!known.key("window").empty()) found.emplace(n, true);
   const std::string& period = known.key("window_period");
   if (!period.empty() && fields.has(period)) {
-    const auto length = std::size_t(fields.size(period));
-    for (std::size_t i = length - 1; i < n; i += length) (*found)[i] = false;
+    const Json& value = fields.raw(period);
+    if (value.is_string()) {
+      found = windowed_of_letters(fields, period, n);
+    } else {
+      const auto length = std::size_t(fields.size(period));
+      for (std::size_t i = length - 1; i < n; i += length) (*found)[i] = false;
+    }
   }
   if (fields.has("layer_types")) found = windowed_of_types(fields, known, layers);
   if (fields.has("use_sliding_window")) {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/measured_framework.h"
+#include "models/cluster/gpu_generation.h"
 #include "models/framework/framework.h"
 #include "models/presets/presets.h"
 #include "predict/default_efficiency.h"
@@ -50,11 +51,13 @@ std::string measured_words(const Calibration& calibration) {
                      calibration.backend, ranks);
 }
 
-std::string fitted_words(const TransferredFit& transferred, const Framework& framework) {
+/// Runs of a user's own fit may be the user's own, too.
+std::string fitted_words(const TransferredFit& transferred, const Framework& framework,
+                         bool built_in) {
   const FittedCalibration& fitted = transferred.fitted;
   std::string text =
-      fmt::format("calibration fitted on {} published runs on {}, {:.1f} % off runs left out",
-                  fitted.runs, fitted.cluster, 100 * fitted.cross_validated_mean);
+      fmt::format("calibration fitted on {} {}runs on {}, {:.1f} % off runs left out", fitted.runs,
+                  built_in ? "published " : "", fitted.cluster, 100 * fitted.cross_validated_mean);
   if (transferred.other_levels.empty()) return text;
   const bool typical = describes_training(framework);
   return text + fmt::format(" (but {}: {} there, and a wider interval)",
@@ -71,7 +74,8 @@ void use_transferred(TransferredFit transferred, const std::string& name, std::s
                      CostBasis& basis) {
   basis.source.name = name;
   basis.source.digest = digest(text);
-  basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework),
+  const bool built_in = find_preset(calibration_presets(), name).has_value();
+  basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
                                    digest_words(basis.source.digest));
   use_fitted(std::move(transferred.fitted), basis);
 }
@@ -269,6 +273,20 @@ void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   basis.source.rest_digest = rest.source.digest;
 }
 
+/// FlashAttention 2 (its README, "NVIDIA CUDA Support") and the fused attention of Transformer
+/// Engine need this compute capability.
+constexpr std::int64_t kLeastOfFlashAttention = 80;
+
+void note_flash_attention(CostBasis& basis) {
+  const GpuGeneration* generation = generation_named(basis.cluster.device.name);
+  if (!basis.framework.flash_attention || generation == nullptr ||
+      generation->compute_capability >= kLeastOfFlashAttention)
+    return;
+  basis.source.words += fmt::format(
+      "; flash attention is assumed, but needs compute capability {:.1f}, and the device has {:.1f}",
+      double(kLeastOfFlashAttention) / 10, double(generation->compute_capability) / 10);
+}
+
 }  // namespace
 
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
@@ -280,6 +298,7 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
     check_same_device(*choice.measured, basis.cluster, choice.measured_file, cluster_file);
   use_rest(choice, cluster_file, left_out, basis);
   if (choice.measured) add_measured(choice, basis);
+  note_flash_attention(basis);
   return basis;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
@@ -49,8 +50,9 @@ struct PublishedRun {
   std::string id, use, source;  ///< source: "repository or document, place in it"
 
   // Hardware.
-  std::string gpu, interconnect;   ///< free text: "A100-80GB SXM", "8x100 Gb/s between nodes"
-  std::string cluster;             ///< name of the preset; empty: none is of that GPU
+  std::string gpu, interconnect;       ///< free text: "A100-80GB SXM", "8x100 Gb/s between nodes"
+  std::string cluster;                 ///< name of the preset; empty: none is of that GPU
+  std::optional<Cluster> own_cluster;  ///< instead of the preset: a user's file (put_on())
   bool network_as_stated = false;  ///< the rate that `interconnect` states replaces the preset's
   std::optional<Rack> rack;
   std::int64_t gpus = 0;

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "models/presets/presets.h"
+#include "predict/fit_transfer.h"
 #include "published/published_job.h"
 #include "published/published_strategy.h"
 
@@ -30,6 +31,11 @@ std::int64_t devices_per_node(const PublishedRun& run, const Cluster& cluster) {
 }
 
 Cluster cluster_of(const PublishedRun& run) {
+  if (run.own_cluster) {
+    Cluster own = *run.own_cluster;
+    own.nodes.reset();  // the run states how many devices it had
+    return own;
+  }
   Cluster cluster = preset(run.cluster);
   const std::int64_t per_node = devices_per_node(run, cluster);
   cluster.devices_per_node = per_node;
@@ -68,7 +74,7 @@ std::string missing_of(const PublishedRun& run) {
   if (!run.framework) return "framework " + run.framework_words;
   if (run.parts_before_layers && !run.partition.empty() && !layers_of_parts(run))
     return "partition: a cut of the model's parts into pp stages";
-  if (run.cluster.empty()) return "gpu " + run.gpu;
+  if (run.cluster.empty() && !run.own_cluster) return "gpu " + run.gpu;
   return "";
 }
 
@@ -134,6 +140,13 @@ bool find_job(const PublishedRun& run, std::int64_t global_batch, PublishedTarge
 
 Target PublishedTarget::target() const {
   return Target(job, CostModel(cluster, measured, framework, fitted), devices);
+}
+
+void put_on(const Cluster& cluster, PublishedRun& run) {
+  const bool same = run.gpu == cluster.device.name ||
+                    (!run.cluster.empty() &&
+                     device_difference(preset(run.cluster).device, cluster.device).empty());
+  if (same) run.own_cluster = cluster;
 }
 
 std::optional<BytesPerSecond> stated_network(std::string_view interconnect,

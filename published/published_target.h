@@ -41,6 +41,9 @@ struct PublishedTarget {
   Target target() const;
 };
 
+/// Puts a run on a user's cluster if its GPU is the cluster's device, by name or as a preset's.
+void put_on(const Cluster& cluster, PublishedRun& run);
+
 /// Makes the target of a run. Facts that the source does not state and that change the outcome
 /// little are filled in; docs/how-it-works/published-runs.md lists them. Where the source does not
 /// say whether layers are recomputed, the calibration decides, or else `assumed`.

@@ -77,6 +77,8 @@ std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, 
 /// Returns the errors in one line, without the count.
 std::string errors_text(const ErrorStatistics& statistics);
 
-std::string validation_text(std::span<const ValidatedFamily> families);
+/// Returns the errors of each family, and what its rows were taken for: each row of families with
+/// few rows, or of all of them if `each_row`.
+std::string validation_text(std::span<const ValidatedFamily> families, bool each_row = false);
 
 }  // namespace plimsoll

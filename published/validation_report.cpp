@@ -1,7 +1,10 @@
 // Validations as text and JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "base/json.h"
 #include "published/goals.h"
@@ -87,6 +90,57 @@ Json row_json(const ValidatedRun& row) {
   return json;
 }
 
+constexpr std::size_t kFewRows = 8;
+constexpr std::size_t kMostReasons = 6;
+
+/// Returns texts with how often each occurs, the most frequent first.
+std::vector<std::pair<std::size_t, std::string>> counted(const std::vector<std::string>& texts) {
+  std::map<std::string, std::size_t> seen;
+  for (const std::string& text : texts) ++seen[text];
+  std::vector<std::pair<std::size_t, std::string>> result;
+  for (const auto& [text, count] : seen) result.emplace_back(count, text);
+  std::ranges::stable_sort(result, std::greater(), &std::pair<std::size_t, std::string>::first);
+  return result;
+}
+
+std::string taken_for(const RunPrediction& predicted) {
+  return fmt::format(
+      "{}, {}, {}", predicted.cluster, predicted.framework,
+      predicted.calibration.empty() ? "own numbers" : "calibration " + predicted.calibration);
+}
+
+/// Returns what the rows were taken for, and what those that were skipped lack, with their numbers.
+std::string rows_summary(const ValidatedFamily& family) {
+  std::vector<std::string> taken, missing;
+  for (const ValidatedRun& row : family.runs) {
+    if (row.predicted) taken.push_back(taken_for(*row.predicted));
+    if (!row.predicted) missing.push_back(row.missing);
+  }
+  std::string text;
+  for (const auto& [count, what] : counted(taken))
+    text += fmt::format("  taken for         {:4} rows  {}\n", count, what);
+  std::size_t shown = 0, rest = missing.size();
+  for (const auto& [count, what] : counted(missing)) {
+    if (shown++ == kMostReasons) break;
+    rest -= count;
+    text += fmt::format("  skipped           {:4} rows  {}\n", count, what);
+  }
+  if (rest > 0) text += fmt::format("  skipped           {:4} rows  for other reasons\n", rest);
+  return text;
+}
+
+/// Returns what one row was taken for, with its strategy and its time.
+std::string row_text(const ValidatedRun& row) {
+  if (!row.predicted) return fmt::format("  {}: skipped: {}\n", row.run.id, row.missing);
+  std::string text = fmt::format("  {}: {}", row.run.id, taken_for(*row.predicted));
+  if (row.run.has_step_time()) {
+    text += fmt::format(", {:.4g} s for {:.4g} s ({:+.1f} %)", row.predicted->step_time.value(),
+                        row.run.step_time->value(),
+                        100 * (row.predicted->step_time / *row.run.step_time - 1));
+  }
+  return text + fmt::format("\n    {}\n", strategy_summary(row.predicted->strategy));
+}
+
 std::string line(const std::string& what, const std::optional<ErrorStatistics>& statistics) {
   if (!statistics) return "";
   return fmt::format("  {:17} {:4} rows  {}\n", what, statistics->count, errors_text(*statistics));
@@ -108,7 +162,7 @@ std::string errors_text(const ErrorStatistics& statistics) {
   return text;
 }
 
-std::string validation_text(std::span<const ValidatedFamily> families) {
+std::string validation_text(std::span<const ValidatedFamily> families, bool each_row) {
   std::string text;
   for (const ValidatedFamily& family : families) {
     std::size_t skipped = 0;
@@ -119,6 +173,9 @@ std::string validation_text(std::span<const ValidatedFamily> families) {
       text += line(fmt::format("memory {}", to_text(kind)), memory_statistics(family, kind));
     }
     text += verdicts_text(memory_verdicts(family));
+    text += rows_summary(family);
+    if (!each_row && family.runs.size() > kFewRows) continue;
+    for (const ValidatedRun& row : family.runs) text += row_text(row);
   }
   return text;
 }

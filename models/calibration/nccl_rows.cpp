@@ -60,9 +60,11 @@ std::int64_t bytes_of(std::string_view dtype) {
   return found == kBytes.end() ? 0 : found->second;
 }
 
+using Devices = std::map<std::int64_t, const NcclDevice*>;
+
 /// The list by rank, one entry for each process or rank that it names.
-std::map<std::int64_t, const NcclDevice*> by_rank(const NcclRun& run, const NcclDevices& list) {
-  std::map<std::int64_t, const NcclDevice*> result;
+Devices by_rank(const NcclRun& run, const NcclDevices& list) {
+  Devices result;
   for (const NcclDevice& device : list.devices) {
     if (device.rank < 0 || device.rank >= kMostRanksOfPoint) {
       throw InputError(run.file, device.where,
@@ -89,26 +91,45 @@ std::map<std::int64_t, const NcclDevice*> by_rank(const NcclRun& run, const Nccl
 /// The ranks of one communicator on each host.
 using RanksByHost = std::map<std::string, std::int64_t>;
 
-RanksByHost members(const NcclRun& run, const NcclDevices& list, std::int64_t group,
-                    std::set<std::int64_t>& groups_beside) {
-  const auto ranks = by_rank(run, list);
-  const std::int64_t step = list.partial && list.per_process > 0 ? list.per_process : 1;
-  RanksByHost hosts;
-  std::int64_t next = 0;
+/// Returns how many ranks a device of the list stands for.
+std::int64_t ranks_of_device(const NcclDevices& list) {
+  return list.partial && list.per_process > 0 ? list.per_process : 1;
+}
+
+/// Returns the first rank of the list behind which ranks are missing; null: none are.
+const NcclDevice* behind_gap(const NcclDevices& list, const Devices& ranks, std::int64_t& missing) {
+  const std::int64_t step = ranks_of_device(list);
+  missing = 0;
   for (const auto& [rank, device] : ranks) {
     if (step > 1 && rank % step != 0) continue;  // further devices of a process counted whole
-    if (rank != next) {
-      throw InputError(run.file, device->where,
-                       fmt::format("found rank {} where rank {} is missing", rank, next));
-    }
-    next = rank + step;
-    if (device->group == group) hosts[device->host] += step;
+    if (rank != missing) return device;
+    missing = rank + step;
+  }
+  return nullptr;
+}
+
+RanksByHost members(const NcclDevices& list, const Devices& ranks, std::int64_t group,
+                    std::set<std::int64_t>& groups_beside) {
+  const std::int64_t step = ranks_of_device(list);
+  RanksByHost hosts;
+  for (const auto& [rank, device] : ranks) {
+    if (rank % step == 0 && device->group == group) hosts[device->host] += step;
   }
   const std::string& first = ranks.begin()->second->host;
   for (const auto& [rank, device] : ranks) {
     if (device->host == first) groups_beside.insert(device->group);
   }
   return hosts;
+}
+
+void place_given(NcclRun& run, const NcclGiven& given) {
+  run.ranks = given.ranks;
+  const std::int64_t each = given.ranks_per_node == 0 ? given.ranks : given.ranks_per_node;
+  if (given.ranks % each != 0) {
+    throw UsageError(
+        fmt::format("--ranks-per-node {} does not divide --ranks {}", each, given.ranks));
+  }
+  run.nodes = given.ranks / each;
 }
 
 }  // namespace
@@ -123,27 +144,30 @@ void place_ranks(NcclRun& run, const NcclDevices& list, const NcclGiven& given) 
                        "no list of devices (\"Using devices\", \"Rank 0 ...\"); --ranks and "
                        "--ranks-per-node can stand for it");
     }
-    run.ranks = given.ranks;
-    const std::int64_t each = given.ranks_per_node == 0 ? given.ranks : given.ranks_per_node;
-    if (given.ranks % each != 0) {
-      throw UsageError(
-          fmt::format("--ranks-per-node {} does not divide --ranks {}", each, given.ranks));
-    }
-    run.nodes = given.ranks / each;
-    return;
+    return place_given(run, given);
+  }
+  const Devices ranks = by_rank(run, list);
+  std::int64_t next = 0;
+  const NcclDevice* cut = behind_gap(list, ranks, next);
+  if (given.ranks > 0 && (cut != nullptr || next < given.ranks)) return place_given(run, given);
+  if (cut != nullptr) {
+    throw InputError(run.file, cut->where,
+                     fmt::format("found rank {} where rank {} is missing: the list is cut; --ranks "
+                                 "and --ranks-per-node can stand for it",
+                                 cut->rank, next));
   }
   std::set<std::int64_t> groups;
-  const RanksByHost hosts = members(run, list, list.devices.front().group, groups);
+  const RanksByHost hosts = members(list, ranks, list.devices.front().group, groups);
   run.groups = std::int64_t(groups.size());
   run.nodes = std::int64_t(hosts.size());
   run.ranks = 0;
-  for (const auto& [host, ranks] : hosts) {
-    run.ranks += ranks;
-    if (ranks != hosts.begin()->second) {
+  for (const auto& [host, count] : hosts) {
+    run.ranks += count;
+    if (count != hosts.begin()->second) {
       throw InputError(run.file, list.devices.front().where,
                        fmt::format("{} ranks on host \"{}\" and {} on \"{}\"; a group shape has as "
                                    "many on each",
-                                   ranks, printable(host), hosts.begin()->second,
+                                   count, printable(host), hosts.begin()->second,
                                    printable(hosts.begin()->first)));
     }
   }
@@ -151,6 +175,11 @@ void place_ranks(NcclRun& run, const NcclDevices& list, const NcclGiven& given) 
     throw InputError(run.file, list.devices.front().where,
                      "one rank, which communicates with nobody: nccl-tests built without MPI=1, "
                      "or started without -g");
+  }
+  if (given.ranks > 0 && given.ranks != run.ranks) {
+    throw InputError(
+        run.file, list.devices.front().where,
+        fmt::format("the list has {} ranks; --ranks {} says otherwise", run.ranks, given.ranks));
   }
 }
 

@@ -54,6 +54,25 @@ std::string_view untagged(std::string_view line) {
   return label ? line.substr(digits + 2) : line;
 }
 
+/// Returns what stands before the '#' of the headers of tables. Launchers put it before all lines
+/// of a process: "[0]", "node7:".
+std::vector<std::string_view> tags_of(std::string_view text) {
+  std::vector<std::string_view> tags;
+  constexpr std::string_view kHeader = "size";
+  for (std::size_t at = 0; (at = text.find(kHeader, at)) != text.npos; at += kHeader.size()) {
+    const std::size_t newline = text.rfind('\n', at);
+    const std::size_t begin = newline == text.npos ? 0 : newline + 1;
+    const std::vector<Word> words = words_of(text.substr(at, text.find('\n', at) - at));
+    const bool header = words.size() > 2 && words[0].text == kHeader && words[1].text == "count" &&
+                        words[2].text == "type";
+    if (!header) continue;
+    std::string_view tag = text.substr(begin, at - begin);
+    tag = tag.substr(0, tag.find_last_not_of(" \t#") + 1);
+    if (!tag.empty() && std::ranges::find(tags, tag) == tags.end()) tags.push_back(tag);
+  }
+  return tags;
+}
+
 /// Half a unit of the last digit of "12.30" or "1.2e+03".
 double half_unit(std::string_view text) {
   const std::size_t exponent = text.find_first_of("eE");
@@ -77,6 +96,7 @@ enum class Column {
   bus_bandwidth,
   wrong,      ///< elements
   error,      ///< largest, of old releases
+  root,       ///< a rank, or -1
   deviation,  ///< of iterations, percent of their mean
   other,
 };
@@ -98,6 +118,7 @@ Column column_named(std::string_view name) {
   if (name == "busbw") return Column::bus_bandwidth;
   if (name == "#wrong") return Column::wrong;
   if (name == "error") return Column::error;
+  if (name == "root") return Column::root;
   if (name == "i_cv%") return Column::deviation;
   return Column::other;
 }
@@ -108,6 +129,7 @@ class TextReader {
   TextReader(const std::string& file, const NcclGiven& given) : file_(file), given_(given) {}
 
   std::vector<NcclRun> read(std::string_view text) {
+    tags_ = tags_of(text);
     while (!text.empty()) {
       const std::size_t newline = text.find('\n');
       complete_ = newline != text.npos;
@@ -170,7 +192,9 @@ class TextReader {
     if (const std::size_t nul = raw.find('\0'); nul != raw.npos) {
       throw InputError(file_, where(nul + 1), "a NUL byte");
     }
-    const std::string_view line = untagged(raw);
+    const auto tag =
+        std::ranges::find_if(tags_, [&](std::string_view known) { return raw.starts_with(known); });
+    const std::string_view line = tag == tags_.end() ? untagged(raw) : raw.substr(tag->size());
     std::size_t at = line.find_first_not_of(" #\t");
     if (at == line.npos) return;
     const std::vector<Word> words = words_of(line, at);
@@ -350,6 +374,8 @@ class TextReader {
       if (column == Column::size) row.size = Bytes(integer(word, 0, kMostNcclSize));
       if (column == Column::count) row.count = integer(word, 0, kMostNcclSize);
       if (column == Column::dtype) row.dtype = printable(word.text);
+      if (column == Column::root && !is_integer(word.text))
+        return note(fmt::format("root \"{}\" is no rank: left out", printable(word.text)));
     }
     check_size(open_.run, row);
     if (both) row.out_of_place = timing(row, words, at);
@@ -424,7 +450,8 @@ class TextReader {
   const NcclGiven& given_;
   std::size_t number_ = 0, rows_ = 0;
   bool complete_ = true;  ///< the line ends in a newline
-  std::string nccl_;      ///< version, as NCCL_DEBUG=VERSION prints it
+  std::vector<std::string_view> tags_;
+  std::string nccl_;  ///< version, as NCCL_DEBUG=VERSION prints it
   Open open_;
   std::vector<NcclRun> runs_;
 };

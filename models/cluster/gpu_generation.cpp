@@ -41,7 +41,11 @@ GpuGeneration generation_from(const Preset& preset) {
   generation.compute_capability = object.integer("compute_capability", 1, kMostCapability);
   if (object.has("same_links"))
     generation.same_links = object.integers("same_links", 1, kMostCapability);
-  generation.nvlink = nvlink_from(object.object("nvlink"));
+  if (object.has("nvlink")) {
+    generation.nvlink = nvlink_from(object.object("nvlink"));
+  } else {
+    object.text("document");  // of the compute capability
+  }
   if (object.has("peaks")) generation.peaks = peaks_from(object.object("peaks"));
   object.finish();
   return generation;

@@ -29,7 +29,7 @@ struct GpuGeneration {
   std::vector<std::string> names;  ///< words in names of devices: "H100" in "NVIDIA H100 SXM5 80GB"
   std::int64_t compute_capability = 0;   ///< 90 for 9.0
   std::vector<std::int64_t> same_links;  ///< other capabilities with the same links
-  NvlinkFacts nvlink;
+  std::optional<NvlinkFacts> nvlink;     ///< absent: these GPUs have no NVLink
   std::optional<PeakFacts> peaks;
 };
 

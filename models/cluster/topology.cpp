@@ -32,8 +32,9 @@ const GpuGeneration* generation_of(const Topology& topology, const std::string& 
 /// The most links of a GPU of any generation.
 std::int64_t most_links() {
   std::int64_t most = 0;
-  for (const GpuGeneration& generation : gpu_generations())
-    most = std::max(most, generation.nvlink.links);
+  for (const GpuGeneration& generation : gpu_generations()) {
+    if (generation.nvlink) most = std::max(most, generation.nvlink->links);
+  }
   return most;
 }
 
@@ -62,9 +63,15 @@ class LevelBuilder {
       join([&](std::size_t i, std::size_t j) { return topology_.paths[i][j] <= path; });
     };
     within(PciPath::same_switch);
-    if (is_uniform()) pcie("PCIe switch", block("PCIe"));
+    // A host bridge carries what a switch does, so that a level less changes no rate.
+    if (is_uniform()) {
+      pcie("PCIe switch", block("PCIe"));
+    } else {
+      notes_.push_back(
+          "PCIe switches join different numbers of GPUs: the file has no level of them");
+    }
     within(PciPath::same_host);
-    if (is_uniform()) pcie("PCIe", block("PCIe"));
+    pcie("PCIe", block("PCIe"));
     within(PciPath::across);
     if (const std::size_t size = block("PCIe")) sockets(size);
     network();
@@ -131,12 +138,16 @@ class LevelBuilder {
     cluster_.levels.push_back(std::move(level));
   }
 
+  std::optional<NvlinkFacts> nvlink_facts() const {
+    return generation_ == nullptr ? std::nullopt : generation_->nvlink;
+  }
+
   /// The text form prints what a pair has, through a switch as well as direct.
   void count_links() {
     links_of_ = topology_.links_of;
     switched_ = topology_.switched;
     if (!links_of_.empty()) return;
-    const std::int64_t most = generation_ == nullptr ? most_links() : generation_->nvlink.links;
+    const std::int64_t most = nvlink_facts() ? nvlink_facts()->links : most_links();
     std::vector<std::int64_t> largest;
     for (const auto& row : topology_.links) {
       std::int64_t sum = 0;
@@ -154,20 +165,20 @@ class LevelBuilder {
       notes_.push_back(
           fmt::format("some GPUs have more NVLinks than others: {} count for all", links));
     }
-    if (!given_.link_bandwidth && generation_ == nullptr) {
+    const std::optional<NvlinkFacts> facts = nvlink_facts();
+    if (!given_.link_bandwidth && !facts) {
       fail(
           "the generation of these NVLinks is not known: --nvlink-bandwidth says what one carries "
           "in "
           "each direction");
     }
-    const BytesPerSecond rate =
-        given_.link_bandwidth ? *given_.link_bandwidth : generation_->nvlink.rate;
+    const BytesPerSecond rate = given_.link_bandwidth ? *given_.link_bandwidth : facts->rate;
     const std::string where =
         fmt::format("{} links of {} per direction{}; number as in {}", links, exact_text(rate),
                     switched_ ? " to switches" : "", file_name());
     add("NVLink", size, rate * double(links), Seconds(3.4e-6),
-        given_.link_bandwidth ? "--nvlink-bandwidth" : generation_->nvlink.document, where,
-        given_.link_bandwidth ? given_.date : generation_->nvlink.date);
+        given_.link_bandwidth ? "--nvlink-bandwidth" : facts->document, where,
+        given_.link_bandwidth ? given_.date : facts->date);
     Level& level = cluster_.levels.back();
     if (switched_) {
       // NVLink SHARP came with the third generation of NVSwitch (H100 whitepaper).

@@ -371,7 +371,8 @@ void add_import_nccl(CLI::App& imports, Action& action) {
         return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(names, ", "));
       });
   CLI::Option* ranks =
-      command.add_option("--ranks", options->given.ranks, "where a file does not list its devices")
+      command
+          .add_option("--ranks", options->given.ranks, "if a file does not list all of its devices")
           ->check(integers(2, kMostDevices));
   command.add_option("--ranks-per-node", options->given.ranks_per_node, "default: all")
       ->check(integers(1, 4096))

@@ -40,6 +40,7 @@ struct ValidateOptions {
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
   std::string stated;  ///< folder for files of stated runs; empty: none are written
+  bool rows = false;   ///< print what each run was taken for
   bool json = false;
 };
 
@@ -50,7 +51,8 @@ struct RunsOfFile {
 
 struct FitCommandOptions {
   std::vector<std::string> cases;  ///< files of published runs
-  std::string cluster, framework;  ///< names of presets
+  std::string cluster;             ///< file, or name of a preset
+  std::string framework;           ///< name of a preset
   std::string output;              ///< file; empty: none is written
   bool json = false;
 };
@@ -63,10 +65,20 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
   return runs;
 }
 
-Cluster preset_cluster(const std::string& name) {
-  const auto text = find_preset(cluster_presets(), name);
-  if (!text) throw InputError("--cluster", "", name + " is no cluster preset");
-  return parse_cluster(*text, name);
+/// Returns the name of the framework whose numbers a fit finds.
+std::string fitted_framework(const std::string& name) {
+  const std::string numbers = calibrated_as(framework_by_name(name));
+  if (numbers == name) return name;
+  throw UsageError(fmt::format("--framework {}: it has the numbers of {}: --framework {}", name,
+                               numbers, numbers));
+}
+
+/// Makes a folder for files that a flag asks for.
+void make_folder(const char* flag, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return;
+  throw EnvironmentError(fmt::format("{} {}: {}", flag, folder.string(), error.message()));
 }
 
 /// Returns the fit of files of timed ops or of timed collectives; nothing for files of runs.
@@ -97,7 +109,7 @@ std::optional<OpFit> fit_of_timings(const FitCommandOptions& options) {
     throw InputError(options.output, "",
                      "a calibration is of runs; what ops say belongs to the cluster file: --json");
   }
-  const Cluster cluster = preset_cluster(options.cluster);
+  const Cluster cluster = read_cluster(options.cluster);
   return files[0].empty() ? fit_collectives(collectives, cluster) : fit_ops(ops, cluster);
 }
 
@@ -157,10 +169,16 @@ ExitCode run_fit(const FitCommandOptions& options) {
     print_result(options.json ? op_fit_json(*found) : fit_text(*found));
     return ExitCode::ok;
   }
-  FitOptions request{.cluster = options.cluster, .framework = options.framework};
+  std::vector<PublishedRun> runs = read_all(options.cases);
+  FitOptions request{.cluster = options.cluster, .framework = fitted_framework(options.framework)};
+  if (!find_preset(cluster_presets(), options.cluster)) {
+    const Cluster own = read_cluster(options.cluster);
+    request.cluster = own.name;
+    for (PublishedRun& run : runs) put_on(own, run);
+  }
   Progress progress("fits done:");
   request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
-  const Fit found = fit(read_all(options.cases), request);
+  const Fit found = fit(runs, request);
   progress.clear();
   const std::string text = fitted_calibration_text(found.fitted);
   if (!options.output.empty()) write_file_atomically(options.output, text);
@@ -173,6 +191,8 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   CalibrationChoice calibration = read_calibration_choice(options.calibration);
   calibration.leave_out_source = options.leave_out_sources;
+  if (!options.inputs.empty()) make_folder("--inputs", options.inputs);
+  if (!options.stated.empty()) make_folder("--stated", options.stated);
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
   std::vector<RunsOfFile> files;
@@ -200,8 +220,8 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
   print_result(options.json
                    ? validation_json(families, results, traces)
-                   : choice_words(calibration) + validation_text(families) + traces_text(traces) +
-                         (options.goals.empty() ? "" : goals_text(results)));
+                   : choice_words(calibration) + validation_text(families, options.rows) +
+                         traces_text(traces) + (options.goals.empty() ? "" : goals_text(results)));
   const bool met = std::all_of(results.begin(), results.end(),
                                [](const GoalResult& result) { return result.met; });
   const bool exact = std::all_of(traces.begin(), traces.end(), [](const ValidatedTraces& file) {
@@ -231,19 +251,25 @@ void add_validate(CLI::App& app, Action& action) {
   command.add_option("--stated", options->stated,
                      "write each file of runs into this folder once more, with all that is known "
                      "of each run and where each fact is from");
+  command.add_flag("--rows", options->rows,
+                   "print the cluster, framework, calibration and strategy that each run was taken "
+                   "for; without it, those of files with at most 8 runs");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_validate(*options); }; });
 }
 
 void add_fit(CLI::App& app, Action& action) {
   const auto options = std::make_shared<FitCommandOptions>();
-  CLI::App& command =
-      *app.add_subcommand("fit", "fit a cluster's and a framework's numbers on published runs");
+  CLI::App& command = *app.add_subcommand(
+      "fit", "fit a cluster's and a framework's numbers on measured runs, published or your own");
   command
       .add_option("CASES", options->cases,
-                  "files of published runs, of timed ops alone, or of timed collectives alone")
+                  "files of runs, of timed ops alone, or of timed collectives alone")
       ->required();
-  command.add_option("--cluster", options->cluster, "name of a cluster preset")->required();
+  command
+      .add_option("--cluster", options->cluster,
+                  "cluster preset or file; runs on the device of a file count as its own")
+      ->required();
   command.add_option("--framework", options->framework, "name of a framework preset")->required();
   command.add_option("-o,--output", options->output, "write the fitted calibration here");
   add_json(command, options->json);

@@ -140,6 +140,36 @@ TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
   EXPECT_TRUE(value(found, "overlap.compute_slowdown").determined);
 }
 
+TEST(Fit, RunsOnTheDeviceOfAUsersClusterCount) {
+  Cluster mine = read_cluster("dgx-a100-80gb");
+  mine.name = "mine";
+  mine.levels.back().bandwidth = BytesPerSecond(12.5e9);
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  FitOptions options = kOptions;
+  options.cluster = "mine";
+  options.layers = false;
+  try {
+    fit(runs, options);
+    FAIL();
+  } catch (const InfeasibleError& error) {
+    EXPECT_NE(std::string(error.what()).find("36 on dgx-a100-80gb with megatron-lm-2021"),
+              std::string::npos)
+        << error.what();
+  }
+  for (PublishedRun& run : runs) put_on(mine, run);
+  EXPECT_EQ(published_target(runs[0]).cluster.levels.back().bandwidth, BytesPerSecond(12.5e9));
+  const Fit found = fit(runs, options);
+  EXPECT_EQ(found.fitted.cluster, "mine");
+  EXPECT_EQ(found.fitted.runs, std::int64_t(runs.size()));
+  EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
+  // A run on another device stays where it is.
+  Json other = layout(512, 1, 1, 1);
+  other["hardware"]["gpu"] = "H100";
+  PublishedRun elsewhere = run_of(other);
+  put_on(mine, elsewhere);
+  EXPECT_FALSE(elsewhere.own_cluster);
+}
+
 TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
   const Fit found = fit(made_with(0.7, 120e-6), kOptions);
   for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {

@@ -45,7 +45,7 @@ std::vector<Public> public_configs() {
 
 TEST(PublicConfigs, HaveExactlyThePublishedParameters) {
   const std::vector<Public> all = public_configs();
-  EXPECT_GE(all.size(), 107u);
+  EXPECT_GE(all.size(), 121u);
   for (const Public& config : all) {
     SCOPED_TRACE(config.file);
     const Imported imported = import_file(kData / config.file, config.given);
@@ -208,6 +208,28 @@ TEST(PublicConfigs, WindowsOfSomeLayersAndCapsAreRead) {
   const Job olmo = job("olmo-2-32b.json");
   EXPECT_TRUE(olmo.qk_norm && olmo.qk_norm_across_heads);
   EXPECT_EQ(olmo.norm_place, NormPlace::after);
+}
+
+TEST(PublicConfigs, JobsOfNewerTypesHaveTheirLayers) {
+  const auto job = [](const char* file) { return *import_file(kData / file).job; };
+  const Job olmo = job("olmo-3-7b.json"), exaone = job("exaone-4.0-32b.json"),
+            command = job("command-a.json"), phi = job("phi-3.5-moe.json");
+  for (const Job& three_of_four : {olmo, exaone, command}) {
+    EXPECT_EQ(three_of_four.window, 4096);
+    EXPECT_EQ(three_of_four.window_pattern, (std::vector{true, true, true, false}));
+  }
+  EXPECT_TRUE(olmo.qk_norm_across_heads && !exaone.qk_norm_across_heads && exaone.qk_norm);
+  EXPECT_EQ(olmo.norm_place, NormPlace::after);
+  EXPECT_EQ(exaone.norm_place, NormPlace::after);
+  EXPECT_EQ(command.mlp_input, MlpInput::shared_norm);
+  EXPECT_TRUE(phi.head_bias && phi.qkv_bias && phi.out_bias && phi.norm_bias);
+  EXPECT_TRUE(job("seed-oss-36b.json").qkv_bias && !job("seed-oss-36b.json").out_bias);
+  EXPECT_EQ(job("dots-llm1.json").window, 0);
+  EXPECT_EQ(job("dots-llm1.json").experts->score, RouterScore::sigmoid);
+  EXPECT_TRUE(job("olmoe-1b-7b.json").qk_norm_across_heads);
+  EXPECT_EQ(job("glm-4.7-flash.json").latent->value, 256);
+  EXPECT_EQ(job("hunyuan-a13b.json").experts->shared_ffn_hidden, 3072);
+  EXPECT_TRUE(job("qwen3-vl-235b-a22b.json").experts->normalized);
 }
 
 /// Presets of this project have the same shapes by another way.

@@ -10,7 +10,7 @@ TEST(GpuGeneration, IsFoundByAWordOfTheDevicesName) {
   const GpuGeneration* found = generation_named("NVIDIA H100 SXM5 80GB");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->compute_capability, 90);
-  EXPECT_EQ(found->nvlink.links, 18);
+  EXPECT_EQ(found->nvlink->links, 18);
   EXPECT_EQ(generation_named("NVIDIA GH200 480GB")->compute_capability, 90);
   EXPECT_EQ(generation_named("NVIDIA GB200 186GB")->compute_capability, 100);
   EXPECT_EQ(generation_named("NVIDIA A100 SXM4 80GB")->compute_capability, 80);
@@ -20,10 +20,11 @@ TEST(GpuGeneration, IsFoundByAWordOfTheDevicesName) {
 
 TEST(GpuGeneration, IsFoundByComputeCapability) {
   EXPECT_EQ(generation_of_capability(103), generation_of_capability(100)) << "the same links";
-  EXPECT_EQ(generation_of_capability(75), nullptr);
+  EXPECT_FALSE(generation_of_capability(75)->nvlink) << "a card without NVLink";
+  EXPECT_EQ(generation_of_capability(61), nullptr);
   for (const GpuGeneration& generation : gpu_generations()) {
     EXPECT_EQ(generation_of_capability(generation.compute_capability), &generation);
-    EXPECT_FALSE(generation.nvlink.document.empty());
+    EXPECT_TRUE(!generation.nvlink || !generation.nvlink->document.empty());
     EXPECT_TRUE(!generation.peaks || !generation.peaks->document.empty());
   }
   EXPECT_EQ(generation_of_capability(80)->peaks->bf16, FlopsPerSecond(312e12));

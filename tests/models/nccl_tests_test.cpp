@@ -312,6 +312,69 @@ TEST(NcclTests, WhatIsNoTableIsRefused) {
   EXPECT_EQ(parse_nccl_tests(table, "f", whole).at(0).nodes, 2);
 }
 
+/// Returns the text with `tag` before each of its lines, without trailing blanks.
+std::string tagged(const std::string& text, const std::string& tag) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = tag + text.substr(at, end - at);
+    line.erase(line.find_last_not_of(' ') + 1);
+    result += line + "\n";
+    at = end + 1;
+  }
+  return result;
+}
+
+TEST(NcclTests, APrefixOfAllLinesIsTakenOff) {
+  const std::string text = nccl_sample("current.txt");
+  const NcclRun plain = parse_nccl_tests(text, "f", {}).at(0);
+  for (const char* tag : {"[0] ", "node7: ", "[1,0]<stdout>:", "0: ", "gpu-a1|", "<0> [x] "}) {
+    const std::vector<NcclRun> runs = parse_nccl_tests(tagged(text, tag), "f", {});
+    ASSERT_EQ(runs.size(), 1u) << tag;
+    EXPECT_EQ(runs[0].rows, plain.rows) << tag;
+    EXPECT_EQ(runs[0].ranks, plain.ranks) << tag;
+    EXPECT_EQ(runs[0].nodes, plain.nodes) << tag;
+    EXPECT_EQ(runs[0].device, plain.device) << tag;
+  }
+}
+
+/// A tag that slipped into a row is named by its line.
+TEST(NcclTests, ARowWhoseRootIsNoRankIsLeftOut) {
+  std::string text = tagged(nccl_sample("current.txt"), "[0] ");
+  const std::size_t root = text.find(" -1 ");
+  ASSERT_NE(root, text.npos);
+  text.replace(root, 4, " [0]-1 ");
+  const std::vector<NcclRun> runs = parse_nccl_tests(text, "f", {});
+  EXPECT_EQ(runs.at(0).rows.size(), 4u);
+  ASSERT_FALSE(runs[0].notes.empty());
+  EXPECT_NE(runs[0].notes[0].find("root \"[0]-1\" is no rank: left out"), std::string::npos)
+      << runs[0].notes[0];
+}
+
+TEST(NcclTests, RanksThatAreGivenStandForACutList) {
+  std::string text = nccl_sample("current.txt");
+  const std::size_t first = text.find("#  Rank  0"), second = text.find("#  Rank  5");
+  ASSERT_TRUE(first != text.npos && second != text.npos);
+  const std::string behind = text.substr(0, first) + text.substr(second);  // ranks 0 to 4 are gone
+  const NcclGiven none;
+  EXPECT_NE(refusal_of_nccl(behind, none).find("rank 5 where rank 0 is missing"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_nccl(behind, none).find("--ranks"), std::string::npos);
+  const NcclGiven given = {.collective = "", .ranks = 16, .ranks_per_node = 8, .date = ""};
+  const std::size_t last = text.find("#  Rank 15");
+  ASSERT_NE(last, text.npos);
+  const std::string before = text.substr(0, last) + text.substr(text.find('\n', last) + 1);
+  for (const std::string& cut : {behind, before, text}) {
+    const NcclRun run = parse_nccl_tests(cut, "f", given).at(0);
+    EXPECT_EQ(run.ranks, 16);
+    EXPECT_EQ(run.nodes, 2);
+    EXPECT_EQ(run.rows.size(), 5u);
+  }
+  const NcclGiven fewer = {.collective = "", .ranks = 8, .ranks_per_node = 8, .date = ""};
+  EXPECT_NE(refusal_of_nccl(text, fewer).find("the list has 16 ranks; --ranks 8 says otherwise"),
+            std::string::npos);
+}
+
 TEST(NcclTests, NoEnvironmentIsKept) {
   std::vector<NcclRun> runs = runs_of("all-gather.json");
   Calibration calibration;

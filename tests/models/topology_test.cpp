@@ -49,6 +49,45 @@ std::string refusal(const std::string& text, const char* device, const TopologyG
   }
 }
 
+/// GPUs of one node by the paths between them: "PIX" within a group, "SYS" between groups.
+std::string groups_of(const std::vector<int>& sizes) {
+  std::vector<int> group;
+  for (std::size_t i = 0; i < sizes.size(); ++i) group.insert(group.end(), sizes[i], int(i));
+  std::string text;
+  for (std::size_t i = 0; i < group.size(); ++i) text += "\tGPU" + std::to_string(i);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    text += "\nGPU" + std::to_string(i);
+    for (std::size_t j = 0; j < group.size(); ++j)
+      text += i == j ? "\t X " : group[i] == group[j] ? "\tPIX" : "\tSYS";
+  }
+  return text + "\n";
+}
+
+TEST(Topology, PcieGroupsOfDifferentSizesAreRefused) {
+  TopologyGiven rates = given(1);
+  rates.pcie_bandwidth = BytesPerSecond(12e9);
+  rates.socket_bandwidth = BytesPerSecond(6e9);
+  for (const std::vector<int>& sizes : {std::vector{1, 3}, std::vector{2, 4}, std::vector{3, 1}}) {
+    EXPECT_NE(refusal(groups_of(sizes), "g4dn-t4.json", rates)
+                  .find("PCIe joins groups of GPUs that are not equally many consecutive ones"),
+              std::string::npos);
+  }
+  const auto [cluster, notes] = imported(groups_of({2, 2}), "g4dn-t4.json", rates);
+  ASSERT_EQ(cluster.levels.size(), 2u);
+  EXPECT_EQ(cluster.levels[0].devices, 2);
+  EXPECT_EQ(cluster.levels[1].devices, 4);
+  EXPECT_TRUE(notes.empty() || notes[0].find("PCIe switches") == std::string::npos);
+  // Under one host bridge the switch changes no rate: a note says that it has no level.
+  std::string one_host = groups_of({1, 3});
+  for (std::size_t at = 0; (at = one_host.find("SYS", at)) != one_host.npos;)
+    one_host.replace(at, 3, "PHB");
+  const Result host = imported(one_host, "g4dn-t4.json", rates);
+  ASSERT_EQ(host.cluster.levels.size(), 1u);
+  EXPECT_EQ(host.cluster.levels[0].devices, 4);
+  ASSERT_FALSE(host.notes.empty());
+  EXPECT_NE(host.notes[0].find("PCIe switches join different numbers of GPUs"), std::string::npos);
+}
+
 TEST(Topology, SwitchedNvlinkAndNicsOfText) {
   TopologyGiven rates = given();
   EXPECT_NE(

@@ -47,6 +47,36 @@ TEST(NewerRuns, NamesOfGpusThatContainOthersAreTold) {
   EXPECT_EQ(cluster_of("GB200"), "gb200-nvl4");
 }
 
+/// Names as nvidia-smi and vendors write them, with and without the memory.
+TEST(NewerRuns, NamesAndMemoryOfGpusTellTheirPreset) {
+  const auto cluster_of = [](const std::string& gpu, int memory = 0) {
+    Json row = recipe(R"({"gpu": ")" + gpu + R"(", "gpus": 128})");
+    if (memory > 0) row["hardware"]["gpu_mem_gb"] = memory;
+    const PublishedTarget target = target_of(row);
+    return target.missing.empty() ? target.cluster.name : target.missing;
+  };
+  for (const char* gpu : {"NVIDIA A100-SXM4-80GB", "A100 SXM4 80GB", "A100-SXM-80GB", "A100 80GB",
+                          "A100-80GB SXM", "A100 (80 GB)"}) {
+    EXPECT_EQ(cluster_of(gpu), "dgx-a100-80gb") << gpu;
+    EXPECT_EQ(cluster_of(gpu, 80), "dgx-a100-80gb") << gpu;
+  }
+  EXPECT_EQ(cluster_of("A100"), "dgx-a100-40gb");
+  EXPECT_EQ(cluster_of("A100", 80), "dgx-a100-80gb");
+  EXPECT_EQ(cluster_of("NVIDIA A100-SXM4-40GB", 40), "dgx-a100-40gb");
+  EXPECT_EQ(cluster_of("NVIDIA A100 80GB PCIe"), "a100-pcie-80gb");
+  EXPECT_EQ(cluster_of("NVIDIA A100-PCIE-40GB"), "gpu NVIDIA A100-PCIE-40GB");
+  EXPECT_EQ(cluster_of("NVIDIA A100-SXM-64GB"), "gpu NVIDIA A100-SXM-64GB");
+  EXPECT_EQ(cluster_of("A100", 64), "gpu A100");
+  EXPECT_EQ(cluster_of("NVIDIA H100 80GB HBM3"), "dgx-h100-80gb");
+  EXPECT_EQ(cluster_of("H100", 64), "gpu H100");
+  EXPECT_EQ(cluster_of("NVIDIA H100 NVL"), "h100-nvl-94gb");
+  EXPECT_EQ(cluster_of("NVIDIA H100 PCIe"), "h100-pcie-80gb");
+  EXPECT_EQ(cluster_of("NVIDIA H200"), "hgx-h200");
+  EXPECT_EQ(cluster_of("NVIDIA H20"), "hgx-h20-96gb");
+  EXPECT_EQ(cluster_of("AMD Instinct MI355X"), "mi355x-288gb");
+  EXPECT_EQ(cluster_of("MI300X"), "mi300x-192gb");
+}
+
 TEST(NewerRuns, OverlapThatIsStatedCounts) {
   EXPECT_FALSE(target_of(recipe(kRacks)).framework.async_tensor_parallel);
   const Json with = recipe(kRacks, R"(, "overlap": {"tp_comm": true, "p2p": true})");

@@ -443,7 +443,29 @@ TEST(Validate, FamiliesCountWhatRanAndWhatWasSkipped) {
   EXPECT_EQ(json["rows"][1]["missing"], "vocabulary");
   EXPECT_EQ(json["oom"]["rows"], 1);
   EXPECT_EQ(json["oom"]["predicted_oom"], 0);
-  EXPECT_NE(validation_text(families).find("family: 3 rows, 1 skipped"), std::string::npos);
+  const std::string text = validation_text(families);
+  EXPECT_NE(text.find("family: 3 rows, 1 skipped"), std::string::npos);
+  const std::string taken = families[0].runs[0].predicted->cluster + ", " +
+                            families[0].runs[0].predicted->framework + ", ";
+  EXPECT_NE(text.find("taken for            2 rows  " + taken), std::string::npos) << text;
+  EXPECT_NE(text.find("skipped              1 rows  vocabulary"), std::string::npos) << text;
+}
+
+TEST(Validate, RowsSayWhatTheyWereTakenFor) {
+  std::vector<PublishedRun> runs(9, run_of(plain_row()));
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].id = "row " + std::to_string(i);
+  const auto lines = [](std::span<const PublishedRun> some, bool each) {
+    const std::array families = {validate("family", some)};
+    return validation_text(families, each);
+  };
+  const ValidatedFamily family = validate("family", runs);
+  const RunPrediction& predicted = *family.runs[8].predicted;
+  const std::string row = "  row 8: " + predicted.cluster + ", " + predicted.framework + ", ";
+  EXPECT_EQ(lines(runs, false).find(row), std::string::npos);
+  const std::string all = lines(runs, true);
+  EXPECT_NE(all.find(row), std::string::npos) << all;
+  EXPECT_NE(all.find(strategy_summary(predicted.strategy)), std::string::npos) << all;
+  EXPECT_NE(lines(std::span(runs).last(1), false).find(row), std::string::npos);
 }
 
 }  // namespace

@@ -196,10 +196,10 @@ def models(folder):
     where = ("mp=2", "--cluster", H100, "--devices", 2, "--json")
     by_file, direct = planner("simulate", output, *where), planner("simulate", config, *where)
     assert direct.returncode == OK and direct.stdout == by_file.stdout, direct.stderr
-    assert "precision bf16 is assumed" in direct.stderr and not by_file.stderr, direct.stderr
+    assert "optimizer AdamW" in direct.stderr and not by_file.stderr, direct.stderr
     by_file, direct = (planner("space", file, "--devices", 2, "--json") for file in (output, config))
     assert direct.returncode == OK and direct.stdout == by_file.stdout, direct.stderr
-    assert direct.stderr.count("precision bf16 is assumed") == 1, direct.stderr
+    assert direct.stderr.count("optimizer AdamW") == 1, direct.stderr
 
     changed = json.loads(config.read_text())
     bad = folder / "bad.json"

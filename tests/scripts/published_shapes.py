@@ -17,15 +17,17 @@ FLOPs are of the products of a forward pass, a multiply-add as 2. A share is of 
 GATED = {"llama", "mistral", "qwen2", "qwen2_vl", "phi3", "granite", "glm", "glm4", "stablelm", "internlm2", "exaone",
          "smollm3", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "mixtral", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
          "olmo2", "minicpm3", "gpt_oss", "llama4", "llama4_text", "dbrx", "grok-1", "qwen2_moe", "cohere",
-         "deepseek_v2", "deepseek_v3", "kimi_k2", "arctic"}
+         "deepseek_v2", "deepseek_v3", "kimi_k2", "arctic", "olmo3", "seed_oss", "dots1", "exaone4", "cohere2", "granitemoe",
+         "qwen3_vl_text", "qwen3_vl_moe_text", "ministral3", "olmoe", "phimoe", "hunyuan_v1_moe", "glm4_moe_lite"}
 LEARNED = {"gpt2", "gpt_bigcode"}  # a table of positions, biases everywhere
 DEFAULTS = {"llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008}}
 # Norms: their number in a layer where it is not 2, and their vectors of h (a weight, a bias) where it is not one.
-NORMS = {"gemma2": 4, "gemma3": 4, "gemma3_text": 4, "glm4": 4, "grok-1": 4, "phi": 1, "cohere": 1, "arctic": 3}
+NORMS = {"gemma2": 4, "gemma3": 4, "gemma3_text": 4, "glm4": 4, "grok-1": 4, "phi": 1, "cohere": 1,
+         "cohere2": 1, "arctic": 3}
 VECTORS = {kind: 2 for kind in ("gpt2", "gpt_bigcode", "stablelm", "nemotron", "gpt_neox", "falcon", "starcoder2", "phi",
-                                "bloom")}
+                                "bloom", "phimoe")}
 TIED = {"gemma", "gemma2", "gemma3", "gemma3_text", "falcon", "starcoder2", "bloom", "mpt", "gpt2", "gpt_bigcode",
-        "grok-1", "cohere", "minicpm3"}  # where the file says nothing
+        "grok-1", "cohere", "cohere2", "minicpm3"}  # where the file says nothing
 
 
 class Config:
@@ -42,6 +44,9 @@ class Config:
             value = self.text
             for part in name.split("/"):
                 value = value.get(part) if isinstance(value, dict) else None
+            # A list that has one value for all layers.
+            if isinstance(value, list) and value and isinstance(value[0], int) and len(set(value)) == 1:
+                return value[0]
             if value is not None:
                 return value
         return default
@@ -71,16 +76,18 @@ def biases(c, h, q, kv, ups, f):
     everywhere = everywhere or (kind == "gpt_neox" and c.get("attention_bias", default=True))
     qkv = everywhere or kind in {"qwen2", "qwen2_vl", "qwen2_moe"} or c.get("attention_bias") or c.get("use_qkv_bias")
     qkv = qkv or (kind == "llama" and c.get("bias"))
-    out = everywhere or (c.get("attention_bias") and kind not in {"glm", "glm4", "glm4_moe", "qwen2_moe"})
+    plain = {"glm", "glm4", "glm4_moe", "qwen2_moe", "seed_oss"}
+    out = everywhere or (c.get("attention_bias") and kind not in plain)
     return (q + 2 * kv if qkv else 0) + (h if out else 0), ups * f + h if everywhere or kind == "gpt_neox" else 0
 
 
 def qk_norms(c, n, g, d):
-    if c.kind == "olmo2":
+    if c.kind in {"olmo2", "olmo3", "olmoe"}:
         return n * d + g * d
     if c.kind == "gpt_oss":  # sinks
         return n
-    has = c.kind in {"qwen3", "qwen3_moe", "gemma3", "gemma3_text"} or (c.kind == "glm4_moe" and c.get("use_qk_norm"))
+    has = c.kind in {"qwen3", "qwen3_moe", "gemma3", "gemma3_text", "dots1", "exaone4", "hunyuan_v1_moe", "qwen3_vl_text",
+                     "qwen3_vl_moe_text"} or (c.kind == "glm4_moe" and c.get("use_qk_norm"))
     return 2 * d if has else 0
 
 
@@ -96,10 +103,10 @@ def experts(c, h, m, layer):
         return None
     if layer < first or (layer + 1) % every != 0 or layer in c.get("mlp_only_layers", default=[]):
         return None
-    chosen = c.get("num_experts_per_tok", "moe_k", "ffn_config/moe_top_k")
+    chosen = c.get("num_experts_per_tok", "moe_k", "moe_topk", "ffn_config/moe_top_k")
     width = c.get("moe_intermediate_size", "ffn_config/ffn_hidden_size", "intermediate_size")
     shared = c.get("shared_expert_intermediate_size", default=0)
-    shared = shared or width * c.get("n_shared_experts", "moe_num_shared_experts", default=0)
+    shared = shared or width * c.get("n_shared_experts", "moe_num_shared_experts", "num_shared_expert", default=0)
     shared = width if c.kind.startswith("llama4") else shared
     gate = h if c.kind == "qwen2_moe" else 0
     shared = h if c.kind == "arctic" else shared
@@ -118,7 +125,8 @@ def window(c, layers):
         return [(None, False)] * layers
     types = c.get("layer_types")
     pattern = c.get("sliding_window_pattern", "_sliding_window_pattern",
-                    default={"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2}.get(c.kind, 4 if chunk else 0))
+                    default={"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2, "olmo3": 4}.get(c.kind, 4 if chunk else 0))
+    pattern = len(pattern) if isinstance(pattern, str) else pattern  # "LLLG"
     full = [types[i] == "full_attention" if types else bool(pattern) and (i + 1) % pattern == 0 for i in range(layers)]
     return [(None if all_keys else width, bool(chunk)) for all_keys in full]
 
@@ -170,7 +178,7 @@ def published(config, s):
         outside += c.get("n_positions", "max_position_embeddings", default=1024) * h
     if c.kind == "bloom":
         outside += vector
-    if c.kind == "phi":
+    if c.kind == "phi" or c.get("lm_head_bias"):
         outside += V
     flops = 2 * s * (matrices + V * h)
     for width, chunk in window(c, layers):

@@ -5,7 +5,7 @@ import pathlib
 import sys
 import tempfile
 
-from programs import BAD_INPUT, OK, USAGE, planner, write_json
+from programs import BAD_INPUT, INFEASIBLE, OK, USAGE, planner, write_json
 
 
 def row(name, document, place, **more):
@@ -31,8 +31,7 @@ def stated_runs_are_predicted_alike(folder):
             row("own", "github:somebody/runs", "page 2", stated={"framework": "torchtitan"},
                 parallel={"tp": 1, "pp": 1, "dp": 8, "zero_stage": 3})]
     raw = write_json(folder / "runs.json", rows)
-    stated = folder / "stated"
-    stated.mkdir()
+    stated = folder / "made" / "stated"  # --stated makes its folder
     before = validated(raw, "--stated", stated)
     assert [run["framework"] for run in before] == ["megatron-lm", "megatron-lm", "torchtitan"], before
     assert validated(stated / "runs.json") == before
@@ -52,10 +51,28 @@ def bad_statements_are_refused(folder):
         assert done.returncode == BAD_INPUT and word in done.stderr, (stated, done.stderr)
 
 
+def what_runs_are_taken_for_is_printed(folder):
+    """A name of nvidia-smi, with its memory, is not another GPU; a cluster that no run is on is named with those that are."""
+    gpu = {"gpu": "NVIDIA A100-SXM4-80GB", "gpu_mem_gb": 80, "gpus": 8, "gpus_per_node": 8}
+    rows = write_json(folder / "own.json", [row(f"own-{i}", "github:somebody/log", "line 1", hardware=gpu) for i in range(2)])
+    done = planner("validate", rows)
+    assert done.returncode == OK and "2 rows  dgx-a100-80gb, megatron-lm, " in done.stdout, done.stdout
+    assert "own-1: dgx-a100-80gb, megatron-lm, " in done.stdout and "mp=2" in done.stdout, done.stdout
+    fit = ("fit", rows, "--cluster")
+    for cluster, framework, returncode, words in (
+            ("dgx-a100-80gb", "megatron", USAGE, 'no framework is called "megatron"'),
+            ("dgx-a100-80gb", "megatron-lm-flex", USAGE, "--framework megatron-lm"),
+            ("dgx-a100-40gb", "megatron-lm", INFEASIBLE, "2 on dgx-a100-80gb with megatron-lm"),
+            ("no-such-cluster", "megatron-lm", BAD_INPUT, "no-such-cluster")):
+        done = planner(*fit, cluster, "--framework", framework)
+        assert done.returncode == returncode and words in done.stderr, (cluster, framework, done.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         stated_runs_are_predicted_alike(pathlib.Path(folder))
         bad_statements_are_refused(pathlib.Path(folder))
+        what_runs_are_taken_for_is_printed(pathlib.Path(folder))
     return 0
 
 
