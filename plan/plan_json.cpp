@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "models/framework/framework_json.h"
 #include "models/kinds/file_kind.h"
+#include "passes/strategy/expert_rows.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -60,6 +62,22 @@ std::size_t points_of_a_curve(const Timeline& timeline) {
   return std::max(kLeastPoints, kMostPoints / std::max<std::size_t>(timeline.memory.size(), 1));
 }
 
+/// Returns nothing where no ranks share out experts.
+std::optional<RowsRoom> rows_room_of(const Plan& plan) {
+  if (!plan.job.experts || plan.strategy.ep == 1) return std::nullopt;
+  return rows_room(plan.job, plan.framework, plan.strategy);
+}
+
+/// Checks the room that a file states against the one that follows from its plan.
+void check_rows_room(JsonObject object, const Plan& plan) {
+  const std::int64_t percent = object.integer("percent", 0, kMostJsonInteger);
+  const auto basis = RoomBasis(object.choice("basis", kRoomBases));
+  object.finish();
+  const auto room = rows_room_of(plan);
+  if (!room || room->percent != percent || room->basis != basis)
+    object.fail("percent", "the plan's job, framework and strategy give another room");
+}
+
 Json plan_json(const Plan& plan) {
   Json json = {{"version", kPlanVersion},
                {"origin", origin_json(plan.origin)},
@@ -91,6 +109,10 @@ Json plan_json(const Plan& plan) {
     json["communicator"] = to_text(plan.communicator);
   }
   if (plan.mixed_devices) json["mixed_devices"] = true;
+  if (const auto room = rows_room_of(plan)) {
+    json["expert_rows"] = {{"percent", room->percent},
+                           {"basis", kRoomBases[std::size_t(room->basis)]}};
+  }
   return json;
 }
 
@@ -179,6 +201,7 @@ Plan parse_plan(std::string_view text, const std::string& file) {
       Picoseconds(object.integer("timeline_resolution_ps", 0, kMostJsonInteger));
   plan.rank_times = rank_times_from(object);
   plan.timeline = timeline_from(object.object("timeline"));
+  if (object.has("expert_rows")) check_rows_room(object.object("expert_rows"), plan);
   object.finish();
   return plan;
 }

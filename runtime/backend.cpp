@@ -34,14 +34,6 @@ std::string step_name(std::int64_t step) {
   return step < 0 ? fmt::format("held-out batch {}", -step) : fmt::format("step {}", step + 1);
 }
 
-std::string to_text(const RowOverflow& overflow) {
-  return fmt::format(
-      "experts {} to {} of layer {} get {} rows in {}, and there is memory for {}; raise "
-      "expert_rows_percent, or give the job a capacity or drop_overflow",
-      overflow.first, overflow.last, overflow.position.layer, overflow.rows,
-      step_name(overflow.position.step), overflow.most);
-}
-
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at) {
   std::vector<OwnedRange> ranges;
   std::int64_t state_begin = 0;  // state arenas are this rank's parts, one after the other

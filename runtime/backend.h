@@ -29,6 +29,25 @@ struct TrainingText {
   std::span<const std::byte> held_out = {};
 };
 
+/// A RunPosition says for which step, micro-batch and layer a kernel runs.
+struct RunPosition {
+  std::int64_t step = 0;  ///< negative: of the text that is held out
+  std::int64_t micro_batch = 0;
+  std::int64_t layer = 0;  ///< index of the call's block instance within its block
+};
+
+/// Returns "step 5" for step 4, which is the fifth, and "held-out batch 1" for step -1.
+std::string step_name(std::int64_t step);
+
+/// A RowOverflow says which experts of a rank first got more rows than there is memory for, and
+/// where in the run. Zeros: none did. Rows without memory are not moved, so that the step goes on
+/// without them.
+struct RowOverflow {
+  std::int64_t rows = 0, most = 0;
+  std::int64_t first = 0, last = 0;  ///< experts
+  RunPosition position;
+};
+
 /// A RankContext has the facts that a kernel may know about its rank. They outlive the kernels.
 struct RankContext {
   const Program* program = nullptr;  ///< segments, buckets, grid
@@ -36,6 +55,8 @@ struct RankContext {
   TrainingText text;
   std::span<std::byte> workspace;  ///< scratch memory of libraries, with the Framework's size
   RateSchedule rates;              ///< of the learning rate
+  /// Kernels on the host note here that rows have no memory. A RankDevice has a place of its own.
+  RowOverflow* overflow = nullptr;
 };
 
 /// An OwnedRange is a range of the flat arenas that this rank owns and updates, cut at segment
@@ -56,25 +77,6 @@ struct OwnedRange {
 };
 /// Returns the ranges in ascending order. Padding belongs to no segment and is left out.
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at);
-
-/// A RunPosition says for which step, micro-batch and layer a kernel runs.
-struct RunPosition {
-  std::int64_t step = 0;  ///< negative: of the text that is held out
-  std::int64_t micro_batch = 0;
-  std::int64_t layer = 0;  ///< index of the call's block instance within its block
-};
-
-/// Returns "step 5" for step 4, which is the fifth, and "held-out batch 1" for step -1.
-std::string step_name(std::int64_t step);
-
-/// A RowOverflow says which experts of a rank got more rows than there is memory for. Zeros: none.
-struct RowOverflow {
-  std::int64_t rows = 0, most = 0;
-  std::int64_t first = 0, last = 0;  ///< experts
-  RunPosition position;
-};
-/// Says it, and what helps.
-std::string to_text(const RowOverflow& overflow);
 
 /// A Kernel is one prepared op. Its primitives and argument maps exist; only addresses are given
 /// for each run.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -72,12 +71,9 @@ struct Executor::State {
     }
   }
 
-  RankContext make_context(TrainingText text) const {
-    RankContext made;
-    made.program = &program;
-    made.at = program.grid.coordinates(options.rank);
-    made.text = text;
-    made.rates = options.rates;
+  RankContext make_context(TrainingText text) {
+    RankContext made = {
+        &program, program.grid.coordinates(options.rank), text, {}, options.rates, &host_overflow};
     if (const auto id = persistent_of(program, TensorRole::workspace)) {
       made.workspace = {arena.at(*id), std::size_t(options.workspace.count())};
     }
@@ -100,6 +96,8 @@ struct Executor::State {
   StepResult run_step(std::int64_t index, Timeline* into);
   float evaluate(std::int64_t batch);
   void gather_parameters();
+  const RowOverflow& overflow() const { return device ? device->overflow() : host_overflow; }
+  bool withholds_update();
   void issue(const PreparedCall& call);
   void freeze_update(const Op& op);
   void run_local(const PreparedCall& call, PreparedOp& op);
@@ -108,7 +106,6 @@ struct Executor::State {
   void begin_device_trace();
   void end_device_trace();
   RunPosition position_of(const PreparedCall& call) const;
-  Scalars read_scalars() const;
   void post(std::uint32_t index);
   void wait(std::uint32_t index);
   void acquire(BufferId id);
@@ -123,6 +120,7 @@ struct Executor::State {
   const Program program;
   RankDevice* const device;  ///< null: kernels are over when they return
   Arena arena;
+  RowOverflow host_overflow;
   const RankContext context;
   const std::vector<Bytes> needed;  ///< by buffer
   PreparedProgram prepared;
@@ -158,7 +156,13 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   }
   last_on_stream.fill(kNone);
   record_memory();
-  for (const PreparedCall& call : prepared.calls) issue(call);
+  const bool agrees = options.any_overflow && !frozen;
+  std::vector<BufferCopy> kept;
+  if (agrees) kept = copy_changed_without_update(program, arena);
+  for (const PreparedCall& call : prepared.calls) {
+    if (agrees && call.call == prepared.first_update) frozen = withholds_update();
+    issue(call);
+  }
   for (const std::uint32_t op : prepared.communications) wait(op);
   for (const BufferId id : prepared.last_releases) release(id);
   record_memory();
@@ -172,24 +176,17 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   StepResult result;
   result.end = now();
   ++runs;
-  if (scalars == nullptr) return result;
-  const Scalars values = read_scalars();
+  result.withheld = agrees && std::exchange(frozen, false);
+  if (!result.withheld && overflow().rows > 0)
+    throw EnvironmentError(to_text(overflow(), program, options.layer_of));
+  if (result.withheld) restore(kept, arena);
+  if (result.withheld || scalars == nullptr) return result;
+  const Scalars values = read_scalars(scalars, device);
   result.loss = values[std::size_t(Scalar::loss)];
   result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
   result.loss_scale = values[std::size_t(Scalar::loss_scale)];
   result.skipped = std::int64_t(values[std::size_t(Scalar::skipped)]);
   return result;
-}
-
-Scalars Executor::State::read_scalars() const {
-  Scalars values = {};
-  if (scalars == nullptr) return values;
-  if (device != nullptr) {
-    device->read(scalars, std::as_writable_bytes(std::span(values)));
-  } else {
-    std::memcpy(values.data(), scalars, sizeof(values));
-  }
-  return values;
 }
 
 float Executor::State::evaluate(std::int64_t batch) {
@@ -201,18 +198,18 @@ float Executor::State::evaluate(std::int64_t batch) {
   return result.loss;
 }
 
-// As after an overflow: updates leave everything as it is.
+bool Executor::State::withholds_update() {
+  if (device != nullptr) device->finish(options.deadline, "the kernels before an update");
+  return options.any_overflow(overflow().rows > 0);
+}
+
+// As after an overflow of gradients: updates leave everything as it is.
 void Executor::State::freeze_update(const Op& op) {
   if (!frozen || op.phase != Phase::optimizer || scalars == nullptr) return;
-  const float found = 1;
-  std::byte* const at = arena.base() + (scalars - arena.base()) +
-                        std::ptrdiff_t(sizeof(found)) * std::ptrdiff_t(Scalar::found);
-  if (device == nullptr) {
-    std::memcpy(at, &found, sizeof(found));
-    return;
-  }
-  device->finish(options.deadline, "the kernels before an update");
-  device->write(at, std::as_bytes(std::span(&found, 1)));
+  if (device != nullptr) device->finish(options.deadline, "the kernels before an update");
+  Scalars values = read_scalars(scalars, device);
+  values[std::size_t(Scalar::found)] = 1;
+  change_scalars(program, arena, context.at, values);
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.
@@ -463,6 +460,11 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
   return reporting(index, [&] { return state_->run_step(index, trace); });
 }
 
+std::optional<std::string> Executor::overflow() const {
+  if (state_->overflow().rows == 0) return std::nullopt;
+  return to_text(state_->overflow(), state_->program, state_->options.layer_of);
+}
+
 void Executor::gather_parameters() {
   reporting(state_->step, [&] { state_->gather_parameters(); });
 }
@@ -475,7 +477,7 @@ void Executor::save(const WriteShare& share, StateWriter& writer) const {
   save_state(state_->program, state_->arena, state_->context.at, share, writer);
 }
 
-Scalars Executor::scalars() const { return state_->read_scalars(); }
+Scalars Executor::scalars() const { return read_scalars(state_->scalars, state_->device); }
 
 RankMemory Executor::memory() const { return state_->memory(); }
 

@@ -4,8 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/program.h"
@@ -43,6 +46,12 @@ struct ExecutorOptions {
   bool replay = true;              ///< devices may replay kernels that they captured
   Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
   RateSchedule rates;              ///< of the learning rate
+  /// Returns whether any rank passed true. All ranks call it in each step, before they update
+  /// anything: rows of experts may have had no memory. Where it returns true, the step updates
+  /// nothing. Empty: such rows end the run.
+  std::function<bool(bool own)> any_overflow = {};
+  /// Returns the number in the model of the layer of a call, for messages.
+  std::function<std::int64_t(const Call&)> layer_of = {};
   /// State with which the rank begins, instead of initial parameters. Read by the constructor.
   StateReader* state = nullptr;
 };
@@ -56,6 +65,8 @@ struct StepResult {
   float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
   float loss_scale = 1;      ///< loss scale of this step
   std::int64_t skipped = 0;  ///< steps without update so far
+  /// Rows of experts had no memory on some rank. The rank's state is that before the step.
+  bool withheld = false;
   /// Mean loss of the text that is held out, behind the step; NaN where it was not computed.
   float held_out_loss = std::numeric_limits<float>::quiet_NaN();
 };
@@ -77,6 +88,9 @@ class Executor {
   /// step (counted from 1) and routine. Where another rank failed it throws RankFailure. The
   /// executor cannot continue after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
+  /// Returns which rows of this rank had no memory in a step that was withheld, or nothing where
+  /// it was another rank's.
+  std::optional<std::string> overflow() const;
 
   /// Returns the loss of global batch `batch` of the text that is held out, on ranks that compute
   /// it. It runs a whole step whose update changes nothing, so it costs one. It throws as step()

@@ -26,7 +26,11 @@ class Preparer {
 
   PreparedProgram run() {
     make_kernels();
-    for (std::size_t i = 0; i < program_.calls.size(); ++i) add_call(program_.calls[i]);
+    for (const Call& call : program_.calls) {
+      add_call(call);
+      if (call.micro_batch) result_.first_update = nullptr;
+      if (!call.micro_batch && result_.first_update == nullptr) result_.first_update = &call;
+    }
     for (std::size_t i = 0; i < program_.buffers.size(); ++i) add_lifetime(BufferId(i));
     return std::move(result_);
   }

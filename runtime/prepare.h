@@ -40,6 +40,8 @@ struct PreparedProgram {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<PreparedOp> ops;  ///< in issue order
   std::vector<PreparedCall> calls;
+  /// The first call behind all micro-batches, if there is one. None before it changes parameters.
+  const Call* first_update = nullptr;
   std::vector<std::uint32_t> communications;  ///< indices into `ops`, ascending
   std::vector<BufferId> persistent;
   std::vector<BufferId> last_releases;  ///< released at the end of the step

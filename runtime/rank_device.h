@@ -16,6 +16,7 @@
 
 namespace plimsoll {
 
+struct RowOverflow;
 struct RunPosition;
 
 /// A RankDevice is the part of an accelerator that one rank uses. Its kernels, fills and copies run
@@ -36,6 +37,9 @@ class RankDevice {
   /// Returns when all that was enqueued is over. Throws EnvironmentError naming `what` after
   /// `deadline`.
   virtual void finish(std::chrono::milliseconds deadline, std::string_view what) = 0;
+
+  /// Returns what the kernels that are over noted about rows without memory.
+  virtual RowOverflow& overflow() = 0;
 
   /// Starts sequence `sequence` of kernels, which are the same in every step, at `position`. It
   /// returns false where the device has replayed the kernels captured in an earlier step, which

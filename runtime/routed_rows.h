@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "graph/op.h"
+#include "graph/program.h"
+#include "runtime/backend.h"
 
 namespace plimsoll {
 
@@ -21,6 +25,11 @@ struct RoutedRows {
   /// got the same rows, the first of these ranks counts them.
   std::int64_t overflowed = 0;
 };
+
+/// Returns a message that names the layer of the model, as `layer_of` numbers it. A kernel notes
+/// the layer within its block, and the Program has the call that tells which block that is.
+std::string to_text(const RowOverflow& overflow, const Program& program,
+                    const std::function<std::int64_t(const Call&)>& layer_of);
 
 /// Returns whether ops of this kind say what experts get.
 bool routes_rows(const Op& op);

@@ -16,8 +16,8 @@
 // rows, and the second one behind the exchange back (Megatron-LM
 // core/transformer/moe/shared_experts.py).
 //
-// How many rows a rank gets depends on the router. Its memory has a limit
-// (Strategy::expert_rows_percent), and a capacity limits it, too.
+// How many rows a rank gets depends on the router. Its memory has a limit (rows_room()), and a
+// capacity limits it, too.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/strategy/expert_rows.h"
 
 namespace plimsoll {
 
@@ -44,7 +45,8 @@ class ExpertSplitter {
         experts_(*context.job.experts),
         capacity_(expert_capacity(context.job)),
         micro_batch_(context.strategy.micro_batch),
-        etp_(experts_tensor_parallel(context.strategy)) {
+        etp_(experts_tensor_parallel(context.strategy)),
+        room_percent_(rows_room(context.job, context.framework, context.strategy).percent) {
     const double choices = double(context.job.sequence * experts_.chosen);
     if (capacity_ > 0) kept_ = std::min(1.0, double(experts_.count * capacity_) / choices);
   }
@@ -238,8 +240,9 @@ class ExpertSplitter {
   RowLimit row_limit(std::int64_t choices) const {
     const std::int64_t ep = strategy_.ep, of_each = choices / micro_batch_;
     const std::int64_t even = (of_each + ep - 1) / ep;
-    std::int64_t rows = of_each;
-    if (ep > 1) rows = std::min(rows, (even * strategy_.expert_rows_percent + 99) / 100);
+    const std::int64_t of_token = std::min(experts_.chosen, experts_.count / ep);
+    std::int64_t rows = of_each / experts_.chosen * of_token;
+    if (ep > 1) rows = std::min(rows, (even * room_percent_ + 99) / 100);
     if (capacity_ > 0) rows = std::min(rows, experts_.count / ep * sequences() * capacity_);
     const double used = kept_ * double(of_each) / double(ep) * (ep > 1 ? experts_.load : 1);
     return {rows * micro_batch_, std::min(1.0, used / double(rows))};
@@ -427,7 +430,7 @@ class ExpertSplitter {
   Graph& graph_;
   const Strategy& strategy_;
   const Experts& experts_;
-  std::int64_t capacity_, micro_batch_, etp_;
+  std::int64_t capacity_, micro_batch_, etp_, room_percent_;
   double kept_ = 1;  // the share of choices that a capacity keeps with even routing
   std::vector<Op> ops_, out_;
   std::map<TensorId, TensorId> gathered_;  // the part, by the whole

@@ -22,11 +22,15 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   if (experts.count % strategy.ep != 0)
     return Verdict::no(
         fmt::format("ep {} does not divide the {} experts", strategy.ep, experts.count));
+  if (strategy.expert_rows_percent > 0 && strategy.expert_rows_percent < 100) {
+    return Verdict::no(fmt::format("expert_rows_percent {}: even routing gives 100 % of its rows",
+                                   strategy.expert_rows_percent));
+  }
   if (experts.ffn_hidden % etp != 0)
     return Verdict::no(
         fmt::format("etp {} does not divide the experts' ffn_hidden {}", etp, experts.ffn_hidden));
   if (etp > 1 && experts.bias) return Verdict::no("etp is not built for experts with biases");
-  if (strategy.mp > 1 && !strategy.sequence_parallel)
+  if (needs_sequence_parallel(strategy) && !strategy.sequence_parallel)
     return Verdict::no("experts have ranks of their own; with mp that needs sequence_parallel");
   if (shards_parameters(strategy) && grid_of(strategy)[Axis::edp] == 1 &&
       strategy.persistence_threshold > 0) {

@@ -45,6 +45,10 @@ bool experts_apart(const Strategy& strategy) {
   return strategy.ep > 1 || experts_tensor_parallel(strategy) != strategy.mp;
 }
 
+bool needs_sequence_parallel(const Strategy& strategy) {
+  return strategy.mp > 1 && experts_apart(strategy);
+}
+
 bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b) {
   const Grid grid = grid_of(strategy);
   const auto numbered = [&](RankOrder order) {

@@ -103,9 +103,9 @@ struct Strategy {
   std::int64_t ep = 1;   ///< ranks that share out the experts of a layer
   std::int64_t etp = 0;  ///< ranks that share each expert; 0: 1 with ep above 1, else mp
   ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
-  /// Where experts are on several ranks, those of a rank have memory for so many rows, in percent
-  /// of even routing. A step in which they get more ends with an error.
-  std::int64_t expert_rows_percent = 200;
+  /// Where experts are on several ranks, those of a rank have memory for this many rows, in percent
+  /// of even routing. 0: rows_room() derives it (passes/strategy/expert_rows.h).
+  std::int64_t expert_rows_percent = 0;
   /// Whether shared experts compute while tokens travel to experts and back.
   bool overlap_shared_experts = false;
   /// Whether the forward of one micro-batch and the backward of another are issued in turns, so
@@ -163,6 +163,9 @@ Grid grid_of(const Strategy& strategy);
 std::int64_t experts_tensor_parallel(const Strategy& strategy);
 /// Returns whether experts have a grid of their own. Else each mp rank has a part of each expert.
 bool experts_apart(const Strategy& strategy);
+/// Returns whether experts have a grid of their own over ranks of mp, which then have tokens of
+/// their own.
+bool needs_sequence_parallel(const Strategy& strategy);
 /// Returns whether both orders number the ranks of the strategy's degrees alike. Axes of one rank
 /// do not count.
 bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b);
@@ -244,8 +247,9 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
 /// layer_split is "3+3+2" or "even", recompute_list "0+3" or "all", and recompute_modules
 /// "norms+mlp" or "none". Throws UsageError for an unknown key (naming the nearest) or a bad value.
 void set_field(Strategy& strategy, std::string_view key, std::string_view value);
-/// Parses "mp=2,pp=2" or the JSON file at a path. In both, keys left out keep their defaults, and
-/// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).
+/// Parses "mp=2,pp=2" or the JSON file at a path. In both, keys left out keep their defaults.
+/// sharding_stage follows sharding_degree, and sequence_parallel needs_sequence_parallel(). Throws
+/// UsageError (text) or InputError (file).
 Strategy parse_strategy(std::string_view text_or_file);
 Strategy strategy_from_json_text(std::string_view json, const std::string& file);
 std::string strategy_text(const Strategy& strategy);  ///< canonical JSON text

@@ -208,6 +208,7 @@ Strategy strategy_from_pairs(std::string_view text) {
   };
   if (!names("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
   if (!names("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
+  if (!names("sequence_parallel")) strategy.sequence_parallel = needs_sequence_parallel(strategy);
   return strategy;
 }
 
@@ -274,6 +275,8 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
   for (const SwitchField& field : kSwitches) {
     if (object.has(field.key)) strategy.*field.member = object.boolean(field.key);
   }
+  if (!object.has("sequence_parallel"))
+    strategy.sequence_parallel = needs_sequence_parallel(strategy);
   for (const ListField& field : kLists) {
     if (!object.has(field.key)) continue;
     strategy.*field.member = object.integers(field.key, field.least, kMostDegree);

@@ -34,7 +34,7 @@ inline constexpr IntegerField kIntegers[] = {
     {"cp", &Strategy::cp, 1, kMostDegree},
     {"ep", &Strategy::ep, 1, kMostDegree},
     {"etp", &Strategy::etp, 0, kMostDegree},
-    {"expert_rows_percent", &Strategy::expert_rows_percent, 100, std::int64_t{1} << 30},
+    {"expert_rows_percent", &Strategy::expert_rows_percent, 0, std::int64_t{1} << 30},
     {"offload_optimizer_percent", &Strategy::offload_optimizer_percent, 0, 100},
     {"virtual_stages", &Strategy::virtual_stages, 1, std::int64_t{1} << 16},
     {"embedding_as_layers", &Strategy::embedding_as_layers, 0, std::int64_t{1} << 16},

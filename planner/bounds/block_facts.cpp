@@ -8,6 +8,7 @@
 #include "passes/cut/program_builder.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/expert_rows.h"
 #include "planner/bounds/ring_rounds.h"
 
 namespace plimsoll {
@@ -209,6 +210,9 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
 /// Returns one strategy for all that have the same facts.
 Strategy FactsCache::alike(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(target_.job, strategy);
+  // The room for experts' rows follows from the strategy itself, not from what is alike.
+  if (target_.job.experts && strategy.ep > 1)
+    plain.expert_rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;
   if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;

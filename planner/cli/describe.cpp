@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "passes/flags/framework_flags.h"
+#include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/cli/plan_origin.h"
@@ -294,6 +295,9 @@ std::string describe(const Plan& plan, bool by_rank) {
   if (!plan.oversubscribed) describe_fastest(out, plan);
   text += describe_step(plan.prediction, !plan.oversubscribed);
   describe_memory(out, plan);
+  if (plan.job.experts && plan.strategy.ep > 1) {
+    text += describe(rows_room(plan.job, plan.framework, plan.strategy), *plan.job.experts);
+  }
   by_rank ? describe_ranking(out, plan) : describe_runners_up(out, plan);
   describe_front(out, plan);
   describe_search(out, plan);

@@ -41,7 +41,7 @@ void add_from(CLI::App& command, TargetOptions& target) {
 void add_framework(CLI::App& command, TargetOptions& target) {
   command.add_option("--framework", target.framework,
                      "how ops run: a built-in name or a file; default: the bundled runtime on CPU "
-                     "cores, else megatron-lm");
+                     "cores, else megatron-lm, or megatron-lm-flex for a job with experts");
 }
 
 void add_devices(CLI::App& command, TargetOptions& target) {

@@ -101,12 +101,16 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
 
 namespace {
 
-Json expert_memory_json(const std::optional<ExpertMemory>& memory) {
+Json expert_memory_json(const std::optional<ExpertMemory>& memory, const FitsAnswer& fits) {
   if (!memory) return nullptr;
-  return {{"rows_percent", memory->rows_percent},
+  const auto taken = [](const Filling& filling) { return filling.taken().count(); };
+  return {{"device_bytes", taken(fits.fullest)},
+          {"even_device_bytes", fits.even ? Json(taken(*fits.even)) : Json(nullptr)},
+          {"rows_percent", memory->room.percent},
+          {"basis", kRoomBases[std::size_t(memory->room.basis)]},
           {"most_percent", memory->most_percent},
           {"balanced_peak_bytes", memory->balanced.count()},
-          {"peak_bytes", memory->stated.count()},
+          {"peak_bytes", memory->roomy.count()},
           {"most_peak_bytes", memory->most.count()},
           {"drops", memory->drops}};
 }
@@ -116,6 +120,7 @@ Json expert_memory_json(const std::optional<ExpertMemory>& memory) {
 std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
                             const Evaluation& evaluation, std::span<const StageMemory> memory) {
   const Target& target = loaded.target;
+  const FitsAnswer fits = fits_answer(target, strategy, evaluation.prediction.stages);
   Json ranks = Json::array(), stages = Json::array();
   for (const StageMemory& stage : memory) stages.push_back(memory_json(stage));
   for (const RankMemory& rank : evaluation.timeline.memory) {
@@ -125,11 +130,12 @@ std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy
                     {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
                     {"devices", target.devices},
                     {"strategy", strategy_json(strategy)},
-                    {"fits", fits_devices(target, strategy, evaluation.prediction.stages)},
+                    {"fits", fits.fits == Fits::yes},
+                    {"verdict", kFits[std::size_t(fits.fits)]},
                     {"prediction", prediction_json(evaluation.prediction)},
                     {"step", step_json(evaluation)},
                     {"memory", std::move(stages)},
-                    {"expert_memory", expert_memory_json(expert_memory(target, strategy))},
+                    {"expert_memory", expert_memory_json(expert_memory(target, strategy), fits)},
                     {"outside_program_bytes", outside_program(target, strategy).count()},
                     {"reserve_bytes", target.reserve.count()},
                     {"simulated_ranks", ranks},

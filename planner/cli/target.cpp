@@ -17,8 +17,11 @@ namespace plimsoll {
 namespace {
 
 /// Returns the framework without --framework: the bundled runtime on CPU cores, else the usual one.
-Framework default_framework(DeviceKind kind) {
-  return kind == DeviceKind::cpu_core ? bundled_framework() : framework_by_name("megatron-lm");
+/// Jobs with experts get a dispatcher that sends a token once to each node, as the recipes of
+/// Megatron Core for such models have it (--moe-token-dispatcher-type flex).
+Framework default_framework(DeviceKind kind, bool experts) {
+  if (kind == DeviceKind::cpu_core) return bundled_framework();
+  return framework_by_name(experts ? "megatron-lm-flex" : "megatron-lm");
 }
 
 /// Reads a job file, a preset, or a file of another tool that has a job.
@@ -34,11 +37,11 @@ Job read_job_or_import(const TargetOptions& options) {
 }
 
 /// Returns the framework that is named, else the one of a script, else the usual one.
-Framework framework_of(const TargetOptions& options, DeviceKind kind) {
+Framework framework_of(const TargetOptions& options, DeviceKind kind, bool experts) {
   const auto given = options.texts.find(options.framework);
   if (given != options.texts.end()) return framework_of_text(given->second, given->first);
   if (!options.framework.empty()) return read_framework(options.framework);
-  return options.imported ? *options.imported->framework : default_framework(kind);
+  return options.imported ? *options.imported->framework : default_framework(kind, experts);
 }
 
 /// A script is of one strategy, whose mp the vocabulary is padded for.
@@ -107,16 +110,10 @@ void read_from(TargetOptions& options) {
   options.imported = std::move(imported);
 }
 
-Job load_job(const TargetOptions& options, const Framework& framework) {
-  Job job = read_stated_job(options);
-  job.vocab = padded_vocabulary(job.vocab, framework, 1);
-  return job;
-}
-
-Framework load_framework(const TargetOptions& options) {
+Framework load_framework(const TargetOptions& options, const Job& job) {
   if (!options.framework.empty()) return read_framework(options.framework);
   if (options.cluster.empty()) return bundled_framework();
-  return default_framework(read_cluster(options.cluster).device.kind);
+  return default_framework(read_cluster(options.cluster).device.kind, job.experts.has_value());
 }
 
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
@@ -127,7 +124,7 @@ LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
   const std::string text = given_text(options.texts, options.cluster, cluster_presets());
   Cluster cluster = parse_cluster(text, options.cluster);
-  Framework framework = framework_of(options, cluster.device.kind);
+  Framework framework = framework_of(options, cluster.device.kind, job.experts.has_value());
   CostBasis basis = cost_basis(std::move(cluster), std::move(framework),
                                read_calibration_choice(options.calibration), options.cluster);
   job.vocab = padded_vocabulary(job.vocab, basis.framework, padded_for(options));

@@ -61,11 +61,9 @@ Job read_stated_job(const TargetOptions& options);
 /// Reads the script that `from` names, if one is named, and notes what was assumed and what was
 /// not read. Throws UsageError unless either a job or a script is named.
 void read_from(TargetOptions& options);
-/// Reads a job and pads its vocabulary as the framework does (padded_vocabulary, of one mp rank).
-Job load_job(const TargetOptions& options, const Framework& framework);
-/// Reads the framework that is named. Without a name, the kind of device of the cluster file
-/// decides; without a cluster it is the bundled runtime.
-Framework load_framework(const TargetOptions& options);
+/// Reads the framework that is named. Without a name, the kind of device of the cluster file and
+/// the job decide; without a cluster it is the bundled runtime.
+Framework load_framework(const TargetOptions& options, const Job& job);
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
 /// Reads the cluster and its costs for a job that was read before, by read_stated_job().
 LoadedTarget load_target(const TargetOptions& options, Job stated_job, Bytes reserve);

@@ -109,8 +109,9 @@ ExitCode run_passes(const PassesOptions& options) {
         "--rank {}: it picks the Program of a stage; --before or --after says which stage",
         *options.rank));
   }
-  const Framework framework = load_framework(options.target);
-  const Job job = load_job(options.target, framework);
+  Job job = read_stated_job(options.target);
+  const Framework framework = load_framework(options.target, job);
+  job.vocab = padded_vocabulary(job.vocab, framework, 1);
   const std::int64_t devices = device_count(parse_strategy(options.strategy));
   const Strategy strategy = legal_strategy(job, framework, options.strategy, devices);
   if (options.rank && *options.rank >= devices) {

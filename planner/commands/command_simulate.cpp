@@ -39,7 +39,7 @@ std::string simulation_text(const LoadedTarget& loaded, const Strategy& strategy
                      describe_step(evaluation.prediction, !oversubscribed),
                      describe(evaluation.parts), describe(memory, loaded.target.framework()),
                      describe_host(loaded.target, strategy, evaluation.prediction.stages),
-                     experts ? describe(*experts) : "");
+                     experts ? describe(*experts, *loaded.target.job.experts) : "");
 }
 
 std::string why_unfit(const Filling& fullest) {
@@ -76,7 +76,12 @@ ExitCode run_simulate(SimulateOptions options) {
                        {{}, {plan_command(files) + "     --verbose"}}));
   }
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
-  if (fits_devices(target, strategy, stages)) return ExitCode::ok;
+  const FitsAnswer fits = fits_answer(target, strategy, stages);
+  if (fits.fits == Fits::yes) return ExitCode::ok;
+  if (fits.fits == Fits::with_even_routing) {
+    print_note(fmt::format("planner: fits with even routing only: {}\n", describe_both(fits)));
+    return ExitCode::ok;
+  }
   if (!fits_host(target, strategy, stages)) {
     print_note(
         fmt::format("planner: does not fit: ranks of a node keep {} in the host's memory, "
@@ -85,9 +90,9 @@ ExitCode run_simulate(SimulateOptions options) {
                     to_text(*target.cluster().host->memory)));
     return ExitCode::infeasible;
   }
-  const Filling fullest =
-      filling_of(tightest_of(stages), outside_program(target, strategy), target.reserve);
-  const NothingFits refused(why_unfit(fullest), single_changes(target, strategy));
+  std::string why = why_unfit(fits.fullest);
+  if (fits.even) why += "; " + describe_both(fits);
+  const NothingFits refused(why, single_changes(target, strategy));
   print_note("planner: " + describe(refused));
   return ExitCode::infeasible;
 }

@@ -38,8 +38,8 @@ ExitCode run_space(const SpaceOptions& options) {
   std::string head;  // with a cluster
   if (options.target.cluster.empty()) {
     if (devices == 0) throw UsageError("--devices is required without --cluster");
-    const Framework framework = load_framework(options.target);
     stated = read_stated_job(options.target);
+    const Framework framework = load_framework(options.target, stated);
     job = stated;
     job.vocab = padded_vocabulary(job.vocab, framework, 1);
     DeviceUnits unknown;

@@ -47,6 +47,9 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
     if (!is_fixed(choices, key)) strategy.*field = usual.*field;
   };
   if (strategy.mp == 1) drop("sequence_parallel", &Strategy::sequence_parallel);
+  // Experts on ranks of their own need the tokens split over mp.
+  if (needs_sequence_parallel(strategy) && !is_fixed(choices, "sequence_parallel"))
+    strategy.sequence_parallel = true;
   if (strategy.mp == 1 || strategy.pp == 1 || strategy.sequence_parallel)
     drop("split_boundary", &Strategy::split_boundary);
   if (strategy.pp == 1) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "passes/strategy/expert_rows.h"
 #include "passes/strategy/pipeline_order.h"
 #include "planner/explore/family_work.h"
 #include "simulator/simulate.h"
@@ -274,7 +275,11 @@ class FamilyBounds::Family {
     const Strategy leanest = arranged(group.first + group.count - 1);
     std::optional<FamilyWork>& work = extended_[splits_backward(leanest.schedule)];
     if (!work) {
-      Strategy one = leanest, two = leanest;
+      Strategy one = leanest;
+      if (all_.target_.job.experts && one.ep > 1)  // the rows of a sequence are those of many
+        one.expert_rows_percent =
+            rows_room(all_.target_.job, all_.target_.framework(), leanest).percent;
+      Strategy two = one;
       one.micro_batch = 1;
       two.micro_batch = 2;
       work.emplace(all_.layers_, *all_.bounds_.work(one), *all_.bounds_.work(two),

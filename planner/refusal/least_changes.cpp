@@ -51,6 +51,7 @@ class Changes {
 
   std::vector<std::string> find(bool lasting_fits) {
     without_held_choices();
+    with_even_routing();
     with_narrower_types();
     with_offload();
     if (lasting_fits) with_smaller_batches();
@@ -150,6 +151,19 @@ class Changes {
       changed.fixed.push_back(choice);
     }
     return changed;
+  }
+
+  /// Memory for the rows of even routing alone may be enough, though a step may then get more rows.
+  void with_even_routing() {
+    const Fixed even = {{"expert_rows_percent", "100"}};
+    const auto changed = with(even);
+    if (!request_.target.job.experts || !changed) return;
+    if (const auto found = find_plan(*changed)) {
+      if (found->strategy.ep > 1)
+        add("with even routing only, " + fix_text(even), *changed, *found);
+      return;
+    }
+    is_out_of_time("memory for even routing only");
   }
 
   void with_narrower_types() {

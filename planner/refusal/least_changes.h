@@ -21,6 +21,7 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
 /// simulated and replayed. The changes are:
 ///
 ///   - without one choice that `request` fixes;
+///   - with memory for even routing of experts' rows;
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;
 ///   - with half, a quarter ... of the global batch, where `lasting_fits`;
 ///   - on more devices, by doubling, then narrowing.
@@ -32,8 +33,9 @@ std::vector<std::string> least_changes(const SearchRequest& request, bool lastin
 
 /// Returns lines, each with one change that makes a strategy fit on as many devices, the fastest
 /// first. The changes are the smallest micro-batch, all layers recomputed, tokens split over mp,
-/// replicas that share states, and the next sharding stages. Another change is twice the mp or pp
-/// with half of another degree. Where none makes it fit, one line says so.
+/// replicas that share states, memory for even routing, and the next sharding stages. Another
+/// change is twice the mp or pp with half of another degree. Where none makes it fit, one line says
+/// so.
 std::vector<std::string> single_changes(const Target& target, const Strategy& strategy,
                                         std::int64_t threads = 0);
 

@@ -52,6 +52,10 @@ std::vector<Strategy> changed(const Strategy& strategy) {
     all.push_back(strategy);
     all.back().offload_optimizer_percent = percent;
   }
+  if (strategy.ep > 1) {
+    all.push_back(strategy);
+    all.back().expert_rows_percent = 100;
+  }
   add_degrees(strategy, all);
   std::erase(all, strategy);
   return all;

@@ -12,9 +12,6 @@
 
 namespace plimsoll {
 
-namespace {
-
-/// Returns the number in the model of the layer that a call is of. MTP modules follow the layers.
 std::int64_t layer_of(const Job& job, const Program& program, const Call& call) {
   const std::string& routine = program.at(call.routine).name;
   for (std::int64_t depth = 1; job.mtp && depth <= job.mtp->depths; ++depth) {
@@ -29,6 +26,8 @@ std::int64_t layer_of(const Job& job, const Program& program, const Call& call) 
   }
   return index;
 }
+
+namespace {
 
 /// The rows of one layer and micro-batch at the ranks that share out its experts.
 struct SharedRows {

@@ -1,8 +1,11 @@
 // Records are packed into bytes and merged into a measurement.
 #include "runtime/command/rank_record.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <type_traits>
@@ -136,6 +139,21 @@ RankRecord record_from(const std::string& bytes) {
   record.device_memory = reader.value<Bytes>();
   reader.finish();
   return record;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+Bytes peak_resident() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
 }
 
 Seconds step_time(const std::vector<RankRecord>& records, std::int64_t step) {

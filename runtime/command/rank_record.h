@@ -32,6 +32,11 @@ struct RankRecord {
 std::string to_bytes(const RankRecord& record);
 RankRecord record_from(const std::string& bytes);
 
+/// Returns the model name of this machine's processor.
+std::string cpu_name();
+/// Returns the largest resident memory of this process so far.
+Bytes peak_resident();
+
 /// Returns the time from when the last rank could begin a step to when the last rank ended it.
 Seconds step_time(const std::vector<RankRecord>& records, std::int64_t step);
 /// Returns the index of the lowest rank that computes the loss, which is that of the whole batch.

@@ -3,12 +3,10 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -45,6 +43,7 @@ struct Run {
   std::vector<std::byte> text;
   std::int64_t global_batch = 0, seed = 0;
   bool scales_loss = false;
+  Job job;
   Bytes workspace;
   TrainOptions options;
   Clock::time_point epoch;
@@ -139,6 +138,21 @@ bool end_step(Run& run, std::int64_t local, const Executor& executor, std::int64
   return last;
 }
 
+/// Ends the run behind `steps` steps, where rows of experts had no memory in the next one. A
+/// checkpoint keeps what these steps trained.
+[[noreturn]] void end_at_overflow(Run& run, std::int64_t local, const Executor& executor,
+                                  std::int64_t steps) {
+  Heartbeat& beat = run.heartbeats[std::size_t(local)];
+  beat.between_steps = true;
+  const std::int64_t all = run.steps_before() + steps, every = run.saver->every();
+  const bool is_saved = steps == 0 || (every > 0 && all % every == 0);
+  if (!is_saved) run.saver->save(local, all, executor);
+  const auto own = executor.overflow();
+  if (!own) throw RankFailure("experts of another rank got more rows than there is memory for");
+  throw EnvironmentError(
+      steps == 0 ? *own : fmt::format("{}; the checkpoint behind step {} is saved", *own, all));
+}
+
 void run_steps(Run& run, std::int64_t local, Executor& executor) {
   const TrainOptions& options = run.options;
   RankRecord& record = run.records[std::size_t(local)];
@@ -150,6 +164,7 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
     const auto made = std::int64_t(record.steps.size());
     const bool traced = made + 1 == options.steps;
     StepResult result = executor.step(run.steps_before() + made, traced ? &record.trace : nullptr);
+    if (result.withheld) end_at_overflow(run, local, executor, made);
     if (made == 0 && options.keep_gradients) record.gradients = executor.gradients();
     result.begin = begin;
     result.held_out_loss = held_out_loss(run, executor, made + 1);
@@ -192,13 +207,20 @@ void run_rank(Run& run, std::int64_t local) {
   options.replay = run.options.replay;
   options.rates = run.options.rates;
   options.heartbeat = &run.heartbeats[std::size_t(local)];
+  const Program& program = run.program_of(local);
+  options.layer_of = [&](const Call& call) { return layer_of(run.job, program, call); };
+  const bool may_overflow =
+      run.job.experts && !run.job.experts->drop_overflow && program.grid[Axis::ep] > 1;
+  if (run.saver && may_overflow) {
+    options.any_overflow = [&](bool own) { return run.saver->meeting().any(local, own); };
+  }
   std::unique_ptr<StateReader> state;
   if (run.options.resume) state = run.options.resume->reader();
   options.state = state.get();
   std::unique_ptr<Executor> executor;
   try {
-    executor = std::make_unique<Executor>(run.program_of(local), backend, communicator,
-                                          run.training_text(), options);
+    executor =
+        std::make_unique<Executor>(program, backend, communicator, run.training_text(), options);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("rank {} before the first step: {}", rank, error.what()));
   } catch (const std::bad_alloc&) {
@@ -254,6 +276,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->text.assign(text.begin(), text.end());
   run->global_batch = job.global_batch;
   run->seed = job.seed;
+  run->job = job;
   run->scales_loss = job.loss_scale.has_value();
   run->workspace = framework.workspace;
   run->options = options;
@@ -431,21 +454,6 @@ void rethrow(Run& run) {
   if (!run.failed) return;
   if (run.environment) throw EnvironmentError(run.failure);
   throw std::runtime_error(run.failure);
-}
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
-Bytes peak_resident() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
 }
 
 /// Returns the records of all processes, by rank, on process 0, and nothing elsewhere.

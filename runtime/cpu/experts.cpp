@@ -253,21 +253,19 @@ namespace {
 /// The experts of this rank, and the rows for which it has memory.
 struct OwnExperts {
   std::int64_t first, count, most_rows;
-  bool drops;
-  OwnExperts(const PlaceParams& params, std::int64_t count_, const Coordinates& at)
-      : first(params.parts > 1 ? at[std::size_t(Axis::ep)] * count_ : 0),
+  RowOverflow* overflow;  ///< null: rows without memory are left out, and are no fault
+  OwnExperts(const PlaceParams& params, std::int64_t count_, const RankContext& context)
+      : first(params.parts > 1 ? context.at[std::size_t(Axis::ep)] * count_ : 0),
         count(count_),
         most_rows(params.rows),
-        drops(params.drops) {}
+        overflow(params.drops ? nullptr : context.overflow) {}
 
   /// Returns where an expert's rows end that would have this end.
-  std::int32_t end(std::int64_t row) const {
-    return std::int32_t(drops ? std::min(row, most_rows) : row);
-  }
-  void check(std::int64_t rows, const RunPosition& position) const {
-    if (rows <= most_rows || drops) return;
-    throw EnvironmentError(
-        to_text(RowOverflow{rows, most_rows, first, first + count - 1, position}));
+  std::int32_t end(std::int64_t row) const { return std::int32_t(std::min(row, most_rows)); }
+  /// The first time of a run is noted.
+  void note(std::int64_t rows, const RunPosition& position) const {
+    if (rows <= most_rows || overflow == nullptr || overflow->rows > 0) return;
+    *overflow = {rows, most_rows, first, first + count - 1, position};
   }
 };
 
@@ -310,8 +308,7 @@ KernelPointer prepare_limit_choices(const KernelRequest& request) {
 
 KernelPointer prepare_place_choices(const KernelRequest& request) {
   const Choices choices(request.input(0));
-  const OwnExperts here(request.params<PlaceParams>(), request.output_elements(1),
-                        request.context.at);
+  const OwnExperts here(request.params<PlaceParams>(), request.output_elements(1), request.context);
   Scratch scratch(request);
   auto* next = reinterpret_cast<std::int32_t*>(scratch.take(Bytes(4 * here.count)));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
@@ -333,7 +330,7 @@ KernelPointer prepare_place_choices(const KernelRequest& request) {
       const std::int64_t count = std::exchange(next[e], std::int32_t(row));
       ends[e] = here.end(row += count);
     }
-    here.check(row, position);
+    here.note(row, position);
     for (std::int64_t i = 0; i < all; ++i) {
       const std::int64_t e = own(i);
       rows[i] = e >= 0 && next[e] < here.most_rows ? next[e]++ : -1;
@@ -344,7 +341,7 @@ KernelPointer prepare_place_choices(const KernelRequest& request) {
 KernelPointer prepare_received_ends(const KernelRequest& request) {
   const auto params = request.params<PlaceParams>();
   const std::int64_t ranks = request.input(0).shape[0], experts = request.input(0).shape[1];
-  const OwnExperts here(params, request.output_elements(0), request.context.at);
+  const OwnExperts here(params, request.output_elements(0), request.context);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
     auto* ends = reinterpret_cast<std::int32_t*>(out[0]);
     std::int64_t row = 0;
@@ -355,7 +352,7 @@ KernelPointer prepare_received_ends(const KernelRequest& request) {
       }
       ends[e] = here.end(row);
     }
-    here.check(row, position);
+    here.note(row, position);
   });
 }
 

@@ -100,7 +100,6 @@ void CudaQueue::read(const std::byte* from, std::span<std::byte> values) {
 
 void CudaQueue::finish(std::chrono::milliseconds deadline, std::string_view what) {
   plimsoll::finish(device_.stream, deadline, what, watch_);
-  if (device_.overflow->rows > 0) throw EnvironmentError(to_text(*device_.overflow));
 }
 
 bool CudaQueue::begin(std::uint32_t number, const RunPosition& position, bool may_replay) {

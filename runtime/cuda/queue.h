@@ -37,6 +37,7 @@ class CudaQueue final : public RankDevice {
   void write(std::byte* to, std::span<const std::byte> values) override;
   void read(const std::byte* from, std::span<std::byte> values) override;
   void finish(std::chrono::milliseconds deadline, std::string_view what) override;
+  RowOverflow& overflow() override { return *device_.overflow; }
   bool begin(std::uint32_t sequence, const RunPosition& position, bool may_replay) override;
   void end() override;
   std::uint32_t mark() override;

@@ -12,6 +12,7 @@
 #include "runtime/backend.h"
 #include "runtime/half.h"
 #include "runtime/prepare.h"
+#include "runtime/rank_device.h"
 #include "runtime/state/initialize.h"
 
 namespace plimsoll {
@@ -192,6 +193,17 @@ std::optional<std::pair<BufferId, Bytes>> place_of_scalars(const Program& progra
 const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {
   const auto place = place_of_scalars(program, at);
   return place ? arena.at(place->first) + place->second.count() : nullptr;
+}
+
+Scalars read_scalars(const std::byte* scalars, RankDevice* device) {
+  Scalars values = {};
+  if (scalars == nullptr) return values;
+  if (device != nullptr) {
+    device->read(scalars, std::as_writable_bytes(std::span(values)));
+  } else {
+    std::memcpy(values.data(), scalars, sizeof(values));
+  }
+  return values;
 }
 
 void change_scalars(const Program& program, Arena& arena, const Coordinates& at,

@@ -14,6 +14,8 @@
 
 namespace plimsoll {
 
+class RankDevice;
+
 /// Returns the one buffer of a role that lives between steps.
 std::optional<BufferId> persistent_of(const Program& program, TensorRole role);
 
@@ -65,6 +67,8 @@ void restore(const std::vector<BufferCopy>& copies, Arena& arena);
 using Scalars = std::array<float, std::size_t(kScalars)>;
 /// Returns the address of the step's scalars, and null for a Program without any.
 const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at);
+/// Reads the scalars at an address of find_scalars(). They are 0 where it is null.
+Scalars read_scalars(const std::byte* scalars, RankDevice* device);
 /// Sets the step's scalars, where the Program has some.
 void change_scalars(const Program& program, Arena& arena, const Coordinates& at,
                     const Scalars& scalars);
