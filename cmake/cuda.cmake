@@ -3,7 +3,13 @@
 # compiles for 8.0, 9.0 and 10.0, which takes three times as long.
 option(PLIMSOLL_CUDA "Build the CUDA backend where a toolkit is found" ON)
 set(PLIMSOLL_CUDA_FOUND FALSE)
-if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZER)
+# NVIDIA's driver makes one of these files for its GPUs, the second under WSL.
+if(EXISTS /dev/nvidiactl OR EXISTS /dev/dxg)
+  set(gpu TRUE)
+else()
+  set(gpu ${PLIMSOLL_ALL})
+endif()
+if(PLIMSOLL_CUDA AND gpu AND NOT PLIMSOLL_SANITIZER)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)

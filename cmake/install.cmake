@@ -9,15 +9,17 @@ install(TARGETS planner RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pl
 install(DIRECTORY models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll COMPONENT planner)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT planner)
 # Manual pages and completions (cmake/shell.cmake), where Debian's man, bash, zsh and fish look.
-set(shell ${PROJECT_BINARY_DIR}/shell)
-install(DIRECTORY ${shell}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT planner
-  FILES_MATCHING PATTERN "*.1")
-install(FILES ${shell}/planner.bash RENAME planner COMPONENT planner
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${shell}/_planner COMPONENT planner
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
-install(FILES ${shell}/planner.fish COMPONENT planner
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+if(TARGET shell_files)
+  set(shell ${PROJECT_BINARY_DIR}/shell)
+  install(DIRECTORY ${shell}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT planner
+    FILES_MATCHING PATTERN "*.1")
+  install(FILES ${shell}/planner.bash RENAME planner COMPONENT planner
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${shell}/_planner COMPONENT planner
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(FILES ${shell}/planner.fish COMPONENT planner
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 
 # runtime: what trains and measures.
 foreach(program planner-run planner-calibrate planner-run-mpi planner-calibrate-mpi)

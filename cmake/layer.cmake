@@ -32,7 +32,7 @@ if(PLIMSOLL_SANITIZER)
 endif()
 
 # Two things spare a clean build much of its work (docs/adr/0040-a-fast-loop.md): what most sources include
-# of other projects is compiled once, and sources of one folder are compiled several at a time. The
+# of other projects is compiled once, and sources of one folder are compiled together. The
 # preset debug does without, so that each source compiles on its own.
 option(PLIMSOLL_TOGETHER "Precompile common headers, and compile several sources at a time" ON)
 set(common_headers <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <map>
@@ -48,6 +48,11 @@ if(PLIMSOLL_TOGETHER)
   target_compile_options(plimsoll_options INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>>")
 endif()
 
+# Folders whose code runs once for a command: it reads files, prints, or finds words for a result. There the compiler's work
+# takes more time than it saves. Searches, simulation, fits and training keep -O2.
+set(cold "^(command_line|documents|imports|passes/flags|plan|published|python|reports|reports/sections|runtime/command|\
+calibrate/(describe|schedule|sessions)|planner/(cli|commands|describe|doctor|explain|export|init|sweep|terminal))$")
+
 # compile_together(NAME FOLDER): applies both to the library of a folder.
 function(compile_together name folder)
   if(NOT PLIMSOLL_TOGETHER)
@@ -60,7 +65,7 @@ function(compile_together name folder)
   endif()
   # Kernels and the engine's loops are timed, and should not change with their neighbours.
   if(NOT folder MATCHES "^(runtime|simulator/engine|tests/.*)$")
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   endif()
 endfunction()
 
@@ -84,6 +89,9 @@ function(add_folders)
     add_library(plimsoll_${name} STATIC ${sources})
     set_target_properties(plimsoll_${name} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(plimsoll_${name} PUBLIC plimsoll_options)
+    if(folder MATCHES ${cold})
+      target_compile_options(plimsoll_${name} PRIVATE $<$<CONFIG:Release>:-Og>)
+    endif()
     compile_together(plimsoll_${name} ${folder})
     foreach(other ${below})
       string(REPLACE "/" "_" other ${other})

@@ -1,5 +1,5 @@
 # Packages of Debian, one for each component of `cmake --install`: scripts/packages runs
-# `cpack -G DEB`. dpkg-shlibdeps finds the libraries that programs need. Packages carry the licence
+# `cpack -G DEB`, and `cpack -G TGZ` for the relocatable planner (cmake/package_options.cmake). dpkg-shlibdeps finds the libraries that programs need. Packages carry the licence
 # and both changelogs where Debian's policy wants them (12.5 and 12.7).
 find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
 find_program(GZIP gzip)
@@ -13,6 +13,7 @@ set(CPACK_PACKAGE_VENDOR Plimsoll)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/package_options.cmake)
 set(CPACK_THREADS 0)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

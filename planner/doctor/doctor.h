@@ -56,6 +56,8 @@ struct DoctorMachine {
   };
   /// Runs a program of PATH, for at most 10 seconds. Returns nothing where PATH lacks it.
   std::function<std::optional<Output>(const std::vector<std::string>& command)> run;
+  /// Both are empty where the program is linked statically: it cannot load libraries of the
+  /// machine.
   std::function<DriverProbe()> driver;
   std::function<std::vector<LibraryProbe>()> libraries;
 };

@@ -255,6 +255,11 @@ std::vector<Finding> examine_gpus(const DoctorMachine& machine) {
     findings[0].fix = "a calibration is of one kind of device: CUDA_VISIBLE_DEVICES";
   }
   for (Finding& finding : conditions(gpus)) findings.push_back(std::move(finding));
+  if (!machine.driver) {
+    findings.push_back({"CUDA driver", Health::warn, "not asked: this planner is linked statically",
+                        "planner doctor of the Debian package asks driver and libraries"});
+    return findings;
+  }
   for (Finding& finding : driver(machine, gpus.size())) findings.push_back(std::move(finding));
   for (Finding& finding : libraries(machine, machine.driver().version)) {
     findings.push_back(std::move(finding));

@@ -15,6 +15,10 @@
 
 #include "planner/doctor/doctor.h"
 
+/// The table of the dynamic linker. The linker defines it for each program and library that can
+/// load others; in a program that is linked statically it has no address.
+extern "C" const char _DYNAMIC[] __attribute__((weak));  // NOLINT(bugprone-reserved-identifier)
+
 namespace plimsoll {
 namespace {
 
@@ -204,8 +208,10 @@ DoctorMachine this_machine() {
   }
   machine.is_superuser = geteuid() == 0;
   machine.run = run_program;
-  machine.driver = probe_driver;
-  machine.libraries = probe_libraries;
+  if (static_cast<const char*>(_DYNAMIC) != nullptr) {
+    machine.driver = probe_driver;
+    machine.libraries = probe_libraries;
+  }
   return machine;
 }
 

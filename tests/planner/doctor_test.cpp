@@ -232,6 +232,13 @@ TEST_F(DoctorTest, DriverAndLibraries) {
   expect("GPUs", Health::fail, "no nvidia-smi");
 }
 
+TEST_F(DoctorTest, StaticProgramDoesNotAskTheDriver) {
+  with_gpus(gpu() + gpu(), 2);
+  machine_.driver = nullptr;
+  machine_.libraries = nullptr;
+  expect("CUDA driver", Health::warn, "linked statically");
+}
+
 TEST_F(DoctorTest, Programs) {
   machine_.is_superuser = true;
   expect("MPI as root", Health::warn, "OMPI_ALLOW_RUN_AS_ROOT=1");

@@ -1,0 +1,10 @@
+# CPack reads this for each kind of package. The archive (cpack -G TGZ) has the relocatable planner alone, below one folder.
+if(CPACK_GENERATOR STREQUAL TGZ)
+  set(CPACK_COMPONENTS_ALL relocatable)
+  set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+  set(CPACK_PACKAGING_INSTALL_PREFIX "")
+  set(name plimsoll-${CPACK_PACKAGE_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_PACKAGE_FILE_NAME ${name})
+  set(CPACK_ARCHIVE_RELOCATABLE_FILE_NAME ${name})
+endif()

@@ -1,0 +1,68 @@
+// Runs the command that the command line of `planner` names.
+#include "planner/commands/dispatch.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/command_line.h"
+#include "base/memory_limit.h"
+#include "command_line/completion.h"
+#include "command_line/help.h"
+#include "command_line/parse.h"
+#include "planner/cli/type_values.h"
+#include "planner/commands/commands.h"
+#include "planner/commands/planner_app.h"
+#include "planner/terminal/exec_beside.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kComplete = "complete";  // a word for scripts, not for people
+
+/// Prints the words that may follow: `planner complete -- WORD...`, where the last may be empty.
+ExitCode print_next_words(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const bool marked = !arguments.empty() && arguments[0] == "--";
+  const std::span<const std::string> words = std::span(arguments).subspan(marked ? 1 : 0);
+  for (const char* program : {"calibrate", "run"}) {
+    if (words.size() < 2 || words[0] != program) continue;
+    std::vector<std::string> rest = {"--complete", "--"};
+    rest.insert(rest.end(), words.begin() + 1, words.end());
+    exec_beside(std::string("planner-") + program, rest);
+  }
+  const ValuesOfType values = [&](std::string_view type, std::string_view begin) {
+    if (type != "COMMAND") return values_of_type(type, begin);
+    NextWords commands;
+    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands.words.push_back({one->get_name(), one->get_description()});
+    return commands;
+  };
+  print_result(next_words_text(complete(app, words, values)));
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+ExitCode dispatch(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
+  if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
+  if (argc > 1 && std::string(argv[1]) == "run") exec_beside("planner-run", arguments);
+
+  Action action;
+  const std::unique_ptr<CLI::App> owner = planner_app(action);
+  CLI::App& app = *owner;
+  if (argc > 1 && argv[1] == kComplete) return print_next_words(app, arguments);
+  if (argc < 2) {
+    print_note(help_text(app));
+    return ExitCode::usage;
+  }
+  if (!parse(app, argc, argv)) return ExitCode::ok;
+  if (!action) throw UsageError("calibrate and run must be the first word");
+  limit_memory(machine_memory());
+  return action();
+}
+
+}  // namespace plimsoll
