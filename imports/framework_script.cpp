@@ -86,10 +86,12 @@ struct JobOptions {
 std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions& options,
                                     std::vector<UnknownFlag>& unread, const std::string& file) {
   std::vector<GivenFlag> chosen, all;
+  std::vector<UnknownFlag> all_unread;
   for (const ShellWords& command : script.commands) {
     std::vector<UnknownFlag> of_command;
     std::vector<GivenFlag> flags = flags_in(command, of_command);
     all.insert(all.end(), flags.begin(), flags.end());
+    all_unread.insert(all_unread.end(), of_command.begin(), of_command.end());
     if (!has_option(flags, options.some)) continue;
     // A file with one flag in a line has as many commands as flags.
     const bool whole = has_option(flags, options.whole);
@@ -104,6 +106,7 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions&
     }
   }
   if (!chosen.empty()) return chosen;
+  unread.insert(unread.end(), all_unread.begin(), all_unread.end());
   if (has_option(all, options.some)) return all;
   for (const std::string& name : script.names) {
     const std::vector<GivenFlag> flags = flags_in(script.variables.at(name), unread);
@@ -290,6 +293,7 @@ Imported read_framework_script(std::string_view text, const std::string& file,
   ImportGiven of_script;
   of_script.vocab = given.vocab;
   import_flags(imported, table, flags, std::move(known), file, of_script);
+  std::ranges::sort(imported.unread);
   return imported;
 }
 

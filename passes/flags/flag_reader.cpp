@@ -171,7 +171,7 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
     const GivenWord& word = flag.words[i];
     if (pattern == "{}") continue;
     if (!word.unknown.empty())
-      refuse(reader, flag, word.unknown + required_for(reader.reading.fields, pattern));
+      return no_match(word.unknown + required_for(reader.reading.fields, pattern));
     if (!is_placeholder(pattern)) {
       if (!same_value(pattern, word.text)) return {.why_not = values_of(row), .other_word = true};
       continue;

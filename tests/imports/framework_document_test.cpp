@@ -173,7 +173,8 @@ TEST(FrameworkDocument, TorchtitansModels) {
     given.devices = 8;
     given.job = job;
     return import_text("[model]\nname = \"" + name + "\"\nflavor = \"" + flavor +
-                           "\"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n[parallelism]\n",
+                           "\"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n[parallelism]\n"
+                           "data_parallel_shard_degree = -1\n",
                        "train.toml", given);
   };
   const std::pair<const char*, std::int64_t> parameters[] = {
