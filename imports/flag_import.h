@@ -17,7 +17,7 @@ namespace plimsoll {
 /// another file has. Sizes of the model are those of `given.job`, where there is one; flags may
 /// repeat them. What flags do not state of the rest of a job is that job's, too. Without a number
 /// of devices there is no strategy. Throws InputError.
-void import_flags(Imported& imported, const FlagTable& table, const std::vector<GivenFlag>& flags,
+void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenFlag> flags,
                   FlagFields known, const std::string& file, const ImportGiven& given,
                   const FlagFields& stated = {});
 

@@ -40,6 +40,7 @@ void import_in_turn(Imported& imported, const FlagTable& table, std::vector<Give
   const FlagReading first = read_flags(table, flags, known, file);
   imported.notes = first.notes;
   imported.unread = first.unread;
+  imported.unknown = first.unknown;
   if (!named) {
     import_flags(imported, next, {}, known, file, given, first.fields);
     return;

@@ -8,8 +8,10 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "imports/flag_import.h"
-#include "imports/shell_words.h"
+#include "imports/shell/shell_words.h"
+#include "models/presets/presets.h"
 #include "passes/flags/flag_document.h"
 #include "passes/flags/flag_fields.h"
 #include "passes/flags/flag_reader.h"
@@ -39,9 +41,9 @@ bool is_option(const ShellWord& word) {
 }
 
 /// Returns the options of a command with the words behind each, and the programs that it starts.
-std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::string>& notes) {
+std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<UnknownFlag>& unread) {
   std::vector<GivenFlag> flags;
-  bool takes = false;
+  bool takes = false, module = false;
   for (const ShellWord& word : split_commands(command)) {
     if (is_option(word)) {
       const std::size_t equals = word.text.find('=');
@@ -55,12 +57,15 @@ std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::stri
       flags.push_back({std::filesystem::path(word.text).filename().string(), {}, word.line});
       takes = false;
     } else if (word.text == "-m") {
-      takes = false;  // python starts the module that the next word names
+      module = true;  // python starts the module that the next word names
+      takes = false;
+    } else if (module) {
+      module = false;
+      flags.push_back({word.text, {}, word.line});
     } else if (takes) {
       flags.back().words.push_back({word.text, word.unknown});
     } else if (!word.unknown.empty() && !flags.empty()) {
-      notes.push_back(
-          fmt::format("line {}: {}; flags in it are not read", word.line, word.unknown));
+      unread.push_back({word.text, word.line, word.unknown});
     }
   }
   return flags;
@@ -79,12 +84,14 @@ struct JobOptions {
 /// Returns the flags of the command that has the job's options, else all flags of the file: of
 /// commands if they have any, else of variables.
 std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions& options,
-                                    std::vector<std::string>& notes, const std::string& file) {
+                                    std::vector<UnknownFlag>& unread, const std::string& file) {
   std::vector<GivenFlag> chosen, all;
+  std::vector<UnknownFlag> all_unread;
   for (const ShellWords& command : script.commands) {
-    std::vector<std::string> of_command;
+    std::vector<UnknownFlag> of_command;
     std::vector<GivenFlag> flags = flags_in(command, of_command);
     all.insert(all.end(), flags.begin(), flags.end());
+    all_unread.insert(all_unread.end(), of_command.begin(), of_command.end());
     if (!has_option(flags, options.some)) continue;
     // A file with one flag in a line has as many commands as flags.
     const bool whole = has_option(flags, options.whole);
@@ -95,13 +102,14 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions&
     }
     if (whole) {
       chosen = std::move(flags);
-      notes.insert(notes.end(), of_command.begin(), of_command.end());
+      unread.insert(unread.end(), of_command.begin(), of_command.end());
     }
   }
   if (!chosen.empty()) return chosen;
+  unread.insert(unread.end(), all_unread.begin(), all_unread.end());
   if (has_option(all, options.some)) return all;
   for (const std::string& name : script.names) {
-    const std::vector<GivenFlag> flags = flags_in(script.variables.at(name), notes);
+    const std::vector<GivenFlag> flags = flags_in(script.variables.at(name), unread);
     all.insert(all.end(), flags.begin(), flags.end());
   }
   return all;
@@ -109,10 +117,10 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, const JobOptions&
 
 /// Returns the flags of a table's command, and those that its variables state instead.
 std::vector<GivenFlag> flags_of_command(const ShellScript& script, const SettingOptions& options,
-                                        std::vector<std::string>& notes, const std::string& file) {
+                                        std::vector<UnknownFlag>& unread, const std::string& file) {
   const NamedConfiguration& named = options.named.at(0);
   std::vector<GivenFlag> flags =
-      flags_of_job(script, {named.options.front()[0], named.options.back()[0]}, notes, file);
+      flags_of_job(script, {named.options.front()[0], named.options.back()[0]}, unread, file);
   for (const auto& [name, option] : options.variables) {
     const auto variable = script.variables.find(name);
     if (variable == script.variables.end() || has_option(flags, option)) continue;
@@ -155,12 +163,11 @@ std::size_t most_words(const FlagTable& table, const std::string& option) {
 
 /// Removes unknown words that an option does not take: they stand for further flags.
 void drop_unknown_flags(const FlagTable& table, std::vector<GivenFlag>& flags,
-                        std::vector<std::string>& notes) {
+                        std::vector<UnknownFlag>& unread) {
   for (GivenFlag& flag : flags) {
     const std::size_t most = most_words(table, flag.option);
     while (flag.words.size() > most && !flag.words.back().unknown.empty()) {
-      notes.push_back(fmt::format("line {}: {}; flags in it are not read", flag.line,
-                                  flag.words.back().unknown));
+      unread.push_back({flag.words.back().text, flag.line, flag.words.back().unknown});
       flag.words.pop_back();
     }
   }
@@ -172,15 +179,6 @@ std::optional<std::int64_t> count_in(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
   return value;
-}
-
-/// Returns WORLD_SIZE, where the file states a number.
-std::optional<std::int64_t> world_size(const ShellScript& script) {
-  const auto variable = script.variables.find("WORLD_SIZE");
-  if (variable == script.variables.end() || variable->second.size() != 1 ||
-      !variable->second[0].unknown.empty())
-    return std::nullopt;
-  return count_in(variable->second[0].text);
 }
 
 /// Returns the product of the launcher's counts, where both are stated as numbers. Degrees may
@@ -208,11 +206,51 @@ void add_usual_nodes(std::vector<GivenFlag>& flags, std::vector<std::string>& no
 }
 
 /// The launcher's counts, where a shell would know them and `devices` says what comes out.
-void drop_unknown_counts(std::vector<GivenFlag>& flags) {
-  std::erase_if(flags, [](const GivenFlag& flag) {
-    const bool counts = flag.option == "--nnodes" || flag.option.starts_with("--nproc");
-    return counts && std::ranges::any_of(
-                         flag.words, [](const GivenWord& word) { return !word.unknown.empty(); });
+void drop_unknown_counts(std::vector<GivenFlag>& flags, std::vector<std::string>& notes) {
+  std::erase_if(flags, [&](const GivenFlag& flag) {
+    if (flag.option != "--nnodes" && !flag.option.starts_with("--nproc")) return false;
+    const auto word =
+        std::ranges::find_if(flag.words, [](const GivenWord& one) { return !one.unknown.empty(); });
+    if (word == flag.words.end()) return false;
+    notes.push_back(fmt::format("line {}: {}: {}", flag.line, flag.option, word->unknown));
+    return true;
+  });
+}
+
+/// Returns the number that the script has for a variable, if it is known.
+std::optional<std::int64_t> number_of(const ShellScript& script, std::string_view name) {
+  const auto variable = script.variables.find(name);
+  if (variable == script.variables.end() || variable->second.size() != 1 ||
+      !variable->second[0].unknown.empty())
+    return std::nullopt;
+  return count_in(variable->second[0].text);
+}
+
+/// Returns the ranks of a script whose program srun starts: its tasks, or its GPUs. There are none
+/// where both are stated and differ.
+std::optional<std::int64_t> slurm_ranks(const ShellScript& script) {
+  const auto tasks = number_of(script, "SLURM_NTASKS"), nodes = number_of(script, "SLURM_NNODES"),
+             gpus = number_of(script, "SLURM_GPUS_PER_NODE");
+  if (!nodes || !gpus) return tasks;
+  const std::int64_t all = *nodes * *gpus;
+  return !tasks || *tasks == all ? std::optional(all) : std::nullopt;
+}
+
+/// Takes the launcher's own options out of the flags, but those that the table has.
+void take_launcher_options(const FlagTable& table, std::vector<GivenFlag>& flags,
+                           std::vector<std::string>& unread) {
+  static const std::vector<std::string> known = [] {
+    const auto text = find_preset(reader_presets(), "launcher-options");
+    INVARIANT(text, "models/presets/readers has launcher-options.json");
+    return Json::parse(*text).at("options").get<std::vector<std::string>>();
+  }();
+  std::erase_if(flags, [&](const GivenFlag& flag) {
+    const auto is = [&](const std::string& pattern) { return matches(pattern, flag.option); };
+    const bool has_row = std::ranges::any_of(
+        table.rows, [&](const FlagRow& row) { return !row.words.empty() && is(row.words[0]); });
+    if (has_row || std::ranges::none_of(known, is)) return false;
+    unread.push_back(printable(flag.option));
+    return true;
   });
 }
 
@@ -225,28 +263,37 @@ bool looks_like_framework_script(std::string_view text) {
 }
 
 Imported read_framework_script(std::string_view text, const std::string& file,
-                               std::optional<std::int64_t> devices) {
+                               const ImportGiven& given) {
   if (text.size() > kMostScriptBytes)
     throw InputError(file, "", "a script of up to 4 MiB is required");
   Imported imported;
+  std::optional<std::int64_t> devices = given.devices;
   const ShellScript script = read_shell(text, file);
   const FlagTable* command = command_line_table_of(text);
   std::vector<GivenFlag> flags =
-      command ? flags_of_command(script, *command->options, imported.notes, file)
-              : flags_of_job(script, {"--num-layers", "--hidden-size"}, imported.notes, file);
+      command ? flags_of_command(script, *command->options, imported.unknown, file)
+              : flags_of_job(script, {"--num-layers", "--hidden-size"}, imported.unknown, file);
   const FlagTable& table = command ? *command : table_of(flags);
   imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
-  if (!devices && !world_size(script)) add_usual_nodes(flags, imported.notes);
-  drop_unknown_counts(flags);
-  drop_unknown_flags(table, flags, imported.notes);
+  const auto world_size = number_of(script, "WORLD_SIZE");
+  if (!devices && !world_size) add_usual_nodes(flags, imported.notes);
+  drop_unknown_counts(flags, imported.notes);
+  drop_unknown_flags(table, flags, imported.unknown);
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
                                                          has_option(flags, "--nproc-per-node"));
-  if (!devices && !counted) devices = world_size(script);
+  if (!devices && !counted) devices = world_size;
+  const bool launched = std::ranges::any_of(
+      flags, [](const GivenFlag& flag) { return flag.option.starts_with("--nproc"); });
+  if (!devices && !launched && !has_option(flags, "--nnodes")) devices = slurm_ranks(script);
   if (table.options && !devices) devices = launched_devices(flags);
+  take_launcher_options(table, flags, imported.unread);
   if (table.options) flags = flags_in_options(table, std::move(flags), file);
   FlagFields known = {{"name", job_name_of(file)}};
   if (devices) known["devices"] = fmt::format("{}", *devices);
-  import_flags(imported, table, flags, std::move(known), file, {});
+  ImportGiven of_script;
+  of_script.vocab = given.vocab;
+  import_flags(imported, table, flags, std::move(known), file, of_script);
+  std::ranges::sort(imported.unread);
   return imported;
 }
 

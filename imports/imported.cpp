@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/flag_import.h"
+#include "imports/foreign_file.h"
 #include "imports/framework_document.h"
 #include "imports/framework_script.h"
 #include "imports/hugging_face.h"
@@ -23,7 +24,7 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
   if (!given.family.empty())
     throw UsageError("--family is of a model's config; a script has the flags of the model itself");
   if (given.job) throw UsageError("found JOB and --from; the script that --from names has the job");
-  Imported imported = read_framework_script(text, file, given.devices);
+  Imported imported = read_framework_script(text, file, given);
   set_given(*imported.job, given, file);
   return imported;
 }
@@ -46,6 +47,9 @@ const Reader* reader_of(std::string_view text) {
 
 Imported import_text(std::string_view text, const std::string& file, const ImportGiven& given) {
   const Reader* reader = reader_of(text);
+  const bool of_model = reader != nullptr && reader->read == read_hugging_face;
+  if (const std::string foreign = of_model ? "" : foreign_file(text); !foreign.empty())
+    throw InputError(file, "", foreign);
   if (reader == nullptr) {
     std::vector<std::string_view> kinds;
     for (const Reader& known : kReaders) kinds.push_back(known.kind);
@@ -55,6 +59,11 @@ Imported import_text(std::string_view text, const std::string& file, const Impor
   }
   Imported imported = reader->read(text, file, given);
   if (imported.kind.empty()) imported.kind = reader->kind;
+  if (given.vocab && (!imported.job || imported.job->vocab != *given.vocab)) {
+    throw UsageError(
+        fmt::format("--vocab is for files that do not state the vocabulary; {} {}", file,
+                    imported.job ? fmt::format("states {}", imported.job->vocab) : "has no model"));
+  }
   return imported;
 }
 
@@ -67,6 +76,25 @@ bool takes_job(std::string_view text) {
   return reader != nullptr && reader->read == read_framework_document;
 }
 
-bool is_importable(std::string_view text) { return reader_of(text) != nullptr; }
+std::string text_of(const UnknownFlag& unknown) {
+  if (unknown.line <= 0) return unknown.option;
+  return unknown.why.empty()
+             ? fmt::format("{} (line {})", unknown.option, unknown.line)
+             : fmt::format("flags in {} (line {}: {})", unknown.option, unknown.line, unknown.why);
+}
+
+void refuse_unknown(const Imported& imported, const std::string& file) {
+  if (imported.unknown.empty()) return;
+  std::vector<std::string> names;
+  for (const UnknownFlag& unknown : imported.unknown) names.push_back(text_of(unknown));
+  throw InputError(file, "",
+                   fmt::format("not known to {}: {}; each may change model, memory and time. "
+                               "--ignore-unknown goes on without them",
+                               imported.kind, fmt::join(names, ", ")));
+}
+
+bool is_importable(std::string_view text) {
+  return reader_of(text) != nullptr || !foreign_file(text).empty();
+}
 
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
+#include "passes/flags/flag_reader.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -25,6 +26,8 @@ struct Imported {
   std::optional<std::int64_t> devices;
   std::vector<std::string> notes;   ///< what was assumed, or read in a special way
   std::vector<std::string> unread;  ///< keys that say nothing of any of these
+  /// Flags and programs that may change all of these: a result without them may be another run's.
+  std::vector<UnknownFlag> unknown;
 };
 
 /// ImportGiven has what a user states because the file does not, or instead of what it says.
@@ -38,6 +41,7 @@ struct ImportGiven {
   std::optional<Job> job;
   std::string name;    ///< of the job or the cluster; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
+  std::optional<std::int64_t> vocab;  ///< tokens, where a framework's file does not state them
 };
 
 /// Reads a file whose kind its content tells. Throws InputError, with the place in the file, where
@@ -48,6 +52,10 @@ Imported import_text(std::string_view text, const std::string& file, const Impor
 /// Returns whether a file of this kind may have settings of a run alone, for a model that
 /// ImportGiven::job has.
 bool takes_job(std::string_view text);
+/// Returns the flag with its line: "--conv-gate (line 7)".
+std::string text_of(const UnknownFlag& unknown);
+/// Throws InputError that names all unknown flags with their lines, if there are any.
+void refuse_unknown(const Imported& imported, const std::string& file);
 /// Returns whether some kind fits the text. A file of this project's own fits none.
 bool is_importable(std::string_view text);
 

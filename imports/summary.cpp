@@ -63,6 +63,9 @@ std::string import_summary(const Imported& imported, const std::string& paramete
   if (imported.strategy)
     text += fmt::format("  strategy    {}\n", strategy_summary(*imported.strategy));
   for (const std::string& note : imported.notes) text += fmt::format("  note        {}\n", note);
+  for (const UnknownFlag& unknown : imported.unknown) {
+    text += fmt::format("  not known   {}: may change model, memory and time\n", text_of(unknown));
+  }
   for (const std::string& key : imported.unread) text += fmt::format("  not read    {}\n", key);
   return text;
 }
@@ -80,6 +83,11 @@ std::string import_summary_json(const Imported& imported) {
   json["devices"] = imported.devices ? Json(*imported.devices) : Json(nullptr);
   json["notes"] = imported.notes;
   json["unread"] = imported.unread;
+  json["unknown"] = Json::array();
+  for (const UnknownFlag& unknown : imported.unknown) {
+    json["unknown"].push_back({{"option", unknown.option},
+                               {"line", unknown.line > 0 ? Json(unknown.line) : Json(nullptr)}});
+  }
   return json_text(json);
 }
 

@@ -215,12 +215,13 @@ void add_functions(py::module_& module) {
       [](const std::string& file, std::optional<std::int64_t> sequence,
          std::optional<std::int64_t> global_batch, const std::string& precision,
          std::optional<double> dropout, std::optional<std::int64_t> devices,
-         const std::string& name, const std::string& family) {
-        return import_answer(file, {sequence, global_batch, {}, dropout, devices, {}, name, family},
-                             precision);
+         const std::string& name, const std::string& family, std::optional<std::int64_t> vocab) {
+        return import_answer(
+            file, {sequence, global_batch, {}, dropout, devices, {}, name, family, vocab},
+            precision);
       },
       "file"_a, "sequence"_a, "global_batch"_a, "precision"_a, "dropout"_a, "devices"_a, "name"_a,
-      "family"_a);
+      "family"_a, "vocab"_a);
   module.def("export", &export_answer, "plan"_a, "to"_a, "allow_lossy"_a);
 }
 

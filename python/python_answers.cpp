@@ -80,7 +80,7 @@ std::string explanation_answer(const std::string& plan_text, const ExplainQuesti
   ExplainRequest request = explain_base(plan, question).request;
   request.stop = stop;
   if (!asked.from.empty())
-    return why_not_json(why_not(request, choices_of_script(plan, asked.from)));
+    return why_not_json(why_not(request, choices_of_script(plan, asked.from, {})));
   if (!asked.why_not.empty()) return why_not_json(why_not(request, parse_choices(asked.why_not)));
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   return explain_json(plan, step, sensitivity(request, step));
@@ -101,6 +101,7 @@ std::string import_answer(const std::string& file, ImportGiven given,
   check_range("sequence", given.sequence, 1, kMostSequence);
   check_range("global_batch", given.global_batch, 1, kMostGlobalBatch);
   check_range("devices", given.devices, 1, kMostDevices);
+  check_range("vocab", given.vocab, 1, kMostVocabulary);
   if (given.dropout && !(*given.dropout >= 0 && *given.dropout <= kMostDropout)) {
     throw UsageError(fmt::format("dropout: found {}; a number from 0 to {} is required",
                                  *given.dropout, kMostDropout));

@@ -45,6 +45,11 @@ const std::vector<Preset>& document_presets();
 /// (published/row_rules.h).
 const std::vector<Preset>& word_presets();
 
+/// Returns models/presets/readers: marks of files that are not read (imports/foreign_file.h),
+/// options of launchers (imports/framework_script.h) and vocabularies of tokenizers
+/// (passes/flags/tokenizers.h).
+const std::vector<Preset>& reader_presets();
+
 /// Returns models/presets/architectures: the models that a Hugging Face config.json may describe,
 /// each named as its model_type (imports/architecture.h).
 const std::vector<Preset>& architecture_presets();

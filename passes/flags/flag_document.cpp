@@ -16,11 +16,21 @@
 namespace plimsoll {
 namespace {
 
-bool states_null(const FlagTable& table, const std::string& option) {
+/// Returns whether a row has this value of a key.
+bool has_value(const FlagTable& table, const std::string& option, const Json& value) {
   return std::ranges::any_of(table.rows, [&](const FlagRow& row) {
     const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
-    return stated && row.words[0] == option && row.value.is_null();
+    return stated && row.words[0] == option && row.value == value;
   });
+}
+
+/// Returns whether a setting is as if it were not given: it is null or the table's word for that,
+/// and no row says otherwise.
+bool is_unset(const FlagTable& table, const Setting& setting) {
+  if (setting.list) return false;
+  const std::string& text = setting.words[0].text;
+  if (text == "null") return !has_value(table, setting.key, nullptr);
+  return !table.unset.empty() && text == table.unset && !has_value(table, setting.key, table.unset);
 }
 
 /// Puts the flags of several keys, where all are given, in place of the first.
@@ -111,9 +121,7 @@ std::vector<GivenFlag> flags_in_document(const FlagTable& table, std::string_vie
                                          const std::string& file) {
   std::vector<GivenFlag> flags;
   for (Setting& setting : read_document(text, *table.document, file)) {
-    const bool null = !setting.list && setting.words[0].text == "null";
-    if (null && !states_null(table, setting.key)) continue;
-    if (!table.unset.empty() && !setting.list && setting.words[0].text == table.unset) continue;
+    if (is_unset(table, setting)) continue;
     GivenFlag flag{std::move(setting.key), {}, setting.line};
     for (DocumentWord& word : setting.words)
       flag.words.push_back({std::move(word.text), std::move(word.unknown)});

@@ -18,8 +18,8 @@ const FlagTable* document_table_of(std::string_view text);
 const FlagTable* command_line_table_of(std::string_view text);
 
 /// Returns the settings of a document as flags. A row for "a.name+a.size" reads two keys together,
-/// where both are given. Settings that are null are left out unless a row states the null. Throws
-/// InputError as read_document() does.
+/// where both are given. Settings that are null, or the table's `unset`, are left out unless a row
+/// has that value. Throws InputError as read_document() does.
 std::vector<GivenFlag> flags_in_document(const FlagTable& table, std::string_view text,
                                          const std::string& file);
 

@@ -113,6 +113,13 @@ StatedFields split_from_layout(const FlagFields& fields, std::string_view text) 
         fmt::format("found {} parts; a multiple of the {} stages is "
                     "required",
                     parts, stages));
+  std::int64_t sum = 0;
+  for (const std::int64_t each : layers) sum += each;
+  const auto model = parts_of(fields);
+  if (model && sum != total_layers(model->job)) {
+    throw std::invalid_argument(
+        fmt::format("it has {} of the model's {} layers", sum, total_layers(model->job)));
+  }
   StatedFields stated = {{"virtual_stages", decimal(parts / stages)}};
   if (parts > 1) stated.emplace_back("layer_split", fmt::format("{}", fmt::join(layers, "+")));
   return stated;

@@ -13,6 +13,7 @@
 #include "models/settings/settings_quantities.h"
 #include "passes/flags/flag_experts.h"
 #include "passes/flags/flag_parts.h"
+#include "passes/flags/tokenizers.h"
 
 namespace plimsoll {
 namespace {
@@ -51,6 +52,13 @@ std::optional<std::int64_t> readers(const FlagFields& fields) {
 std::optional<std::string> product(std::optional<std::int64_t> a, std::optional<std::int64_t> b) {
   if (!a || !b || *a > (std::int64_t{1} << 53) / *b) return std::nullopt;
   return text_of(*a * *b);
+}
+
+/// Returns a share of the square of the hidden size, rounded down.
+std::optional<std::string> hidden_squared(const FlagFields& fields, double share) {
+  const auto hidden = count_of(fields, "hidden");
+  if (!hidden || *hidden > kMostDevices) return std::nullopt;
+  return text_of(std::int64_t(share * double(*hidden * *hidden)));
 }
 
 /// All ranks, where fields state their degrees.
@@ -189,6 +197,10 @@ const FlagQuantity kQuantities[] = {
        if (!hidden || *hidden > std::int64_t{1} << 40) return std::nullopt;
        return text_of(*hidden * 8 / 3 / 64 * 64);
      }},
+    {"hidden_squared", [](const FlagFields& fields) { return hidden_squared(fields, 1); }},
+    {"nine_tenths_of_hidden_squared",
+     [](const FlagFields& fields) { return hidden_squared(fields, 0.9); }},
+    {"10_hidden", [](const FlagFields& fields) { return product(count_of(fields, "hidden"), 10); }},
     {"one_micro_batch_each",
      [](const FlagFields& fields) {
        return product(count_of(fields, "micro_batch"), data_parallel(fields));
@@ -253,6 +265,10 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
     const auto multiple = integer_from(text);
     if (!multiple || *multiple < 1) throw std::invalid_argument("a number from 1 is required");
     return StatedFields{{"framework.vocabulary_multiple", text_of(*multiple)}};
+  }
+  if (key == "tokenizer_name") {
+    const auto tokens = tokens_of(text);
+    return tokens ? StatedFields{{"tokenizer_tokens", text_of(*tokens)}} : StatedFields{};
   }
   if (key == "every_nth_layer") return layers_from_step(fields, text);
   if (key == "gated") {

@@ -36,7 +36,6 @@ struct Reader {
   const std::string& file;
   FlagReading reading;
   std::map<std::string, const GivenFlag*, std::less<>> given;
-  std::map<std::string, std::string, std::less<>> stated_by;  ///< key -> flag, for messages
   /// Values that fields do not have, by key, with the flag that says so.
   std::multimap<std::string, std::pair<std::string, std::string>, std::less<>> excluded;
   std::set<std::string, std::less<>> done;  ///< options that were read
@@ -69,9 +68,9 @@ struct Match {
 Match no_match(std::string why_not) { return {.why_not = std::move(why_not)}; }
 
 std::string contradiction(const Reader& reader, const std::string& key, const std::string& value) {
-  const auto by = reader.stated_by.find(key);
+  const auto by = reader.reading.stated_by.find(key);
   return fmt::format("it states {} {}; {} states {}", key, value,
-                     by == reader.stated_by.end() ? "what is known" : by->second,
+                     by == reader.reading.stated_by.end() ? "what is known" : by->second,
                      *value_of(reader.reading.fields, key));
 }
 
@@ -145,6 +144,17 @@ Match match_list(const Reader& reader, const std::string& pattern, const GivenFl
   return match;
 }
 
+/// Says what to write in place of a value that is not known.
+std::string required_for(const FlagFields& fields, std::string_view pattern) {
+  if (!is_placeholder(pattern)) return "";
+  try {
+    read_value(fields, inside(pattern), "");
+  } catch (const std::invalid_argument& error) {
+    return fmt::format("; {}", error.what());
+  }
+  return "";
+}
+
 /// Matches the words of an option. Placeholders state fields.
 Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   if (reader.table.document && row.words.size() == 2 && row.words[1] == "{}") return {};
@@ -160,7 +170,8 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
     const std::string& pattern = row.words[i + 1];
     const GivenWord& word = flag.words[i];
     if (pattern == "{}") continue;
-    if (!word.unknown.empty()) refuse(reader, flag, word.unknown);
+    if (!word.unknown.empty())
+      return no_match(word.unknown + required_for(reader.reading.fields, pattern));
     if (!is_placeholder(pattern)) {
       if (!same_value(pattern, word.text)) return {.why_not = values_of(row), .other_word = true};
       continue;
@@ -178,9 +189,21 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
   return match;
 }
 
+/// Whether all words of a row are texts, and the flag has others.
+bool has_other_word(const FlagRow& row, const GivenFlag& flag) {
+  if (flag.words.size() + 1 != row.words.size()) return false;
+  bool other = false;
+  for (std::size_t i = 0; i < flag.words.size(); ++i) {
+    const std::string& pattern = row.words[i + 1];
+    if (is_placeholder(pattern) || !flag.words[i].unknown.empty()) return false;
+    other = other || !same_value(pattern, flag.words[i].text);
+  }
+  return other;
+}
+
 void state(Reader& reader, const Match& match, const std::string& by) {
   for (const auto& [key, value] : match.states) {
-    if (reader.reading.fields.emplace(key, value).second) reader.stated_by[key] = by;
+    if (reader.reading.fields.emplace(key, value).second) reader.reading.stated_by[key] = by;
   }
   for (const auto& [key, value] : match.excludes)
     reader.excluded.emplace(key, std::pair(value, by));
@@ -189,7 +212,9 @@ void state(Reader& reader, const Match& match, const std::string& by) {
 void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   const std::string& option = flag.option;
   if (reader.done.contains(option)) return;
-  Match conditions = match_conditions(reader, row);
+  // Another word says more than what a row of another word would state.
+  Match conditions =
+      has_other_word(row, flag) ? match_words(reader, row, flag) : match_conditions(reader, row);
   if (conditions.why_not.empty()) {
     // Values are read with what the conditions state, such as a type that a unit depends on.
     Match words = match_words(reader, row, flag);
@@ -218,7 +243,7 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
 void read_fixed(Reader& reader, const FlagRow& row) {
   const Match match = match_conditions(reader, row);
   if (!match.why_not.empty()) return;
-  state(reader, match, "the framework");
+  state(reader, match, std::string(kByFramework));
   if (!row.note.empty()) reader.reading.notes.push_back(row.note);
 }
 
@@ -265,6 +290,7 @@ void refuse_misspelt(const Reader& reader, const GivenFlag& flag) {
 void end_option(Reader& reader, const GivenFlag& flag) {
   const std::string& option = flag.option;
   for (const RefusedFlags& refused : reader.table.refused) {
+    if (!all_hold(reader.reading.fields, refused.when)) continue;
     for (const std::string& pattern : refused.options) {
       if (matches(pattern, option)) refuse(reader, flag, refused.because);
     }
@@ -279,8 +305,14 @@ void end_option(Reader& reader, const GivenFlag& flag) {
   }
   if (const auto why = reader.why_no_alias.find(option); why != reader.why_no_alias.end())
     refuse(reader, flag, why->second);
+  const bool harmless = std::ranges::any_of(
+      reader.table.harmless, [&](const std::string& pattern) { return matches(pattern, option); });
+  if (harmless) {
+    reader.reading.unread.push_back(printable(option));
+    return;
+  }
   refuse_misspelt(reader, flag);
-  reader.reading.unread.push_back(printable(option));
+  reader.reading.unknown.push_back({printable(option), flag.line});
 }
 
 /// Returns the keys whose values a flag has, where its row holds.
@@ -301,7 +333,8 @@ std::vector<std::string> keys_in(const FlagTable& table, const FlagFields& field
 
 FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given, FlagFields known,
                        const std::string& file, const std::string& batch) {
-  Reader reader{table, file, {std::move(known), {}, {}, {}}, {}, {}, {}, {}, {}, {}, {}};
+  Reader reader{table, file, {}, {}, {}, {}, {}, {}, {}};
+  reader.reading.fields = std::move(known);
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {
     if (row.kind == FlagRow::Kind::fixed) {

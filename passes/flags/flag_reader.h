@@ -24,10 +24,25 @@ struct GivenFlag {
   std::int64_t line = 0;  ///< 0: not in a file, or not known
 };
 
+/// An option that no table has, or a variable that may hold options: it may change the model,
+/// memory and time.
+struct UnknownFlag {
+  std::string option;     ///< "--conv-gate", "$MORE_ARGS"
+  std::int64_t line = 0;  ///< as GivenFlag has it
+  std::string why = {};   ///< why a variable's options are not read; empty: an option
+  bool operator==(const UnknownFlag&) const = default;
+};
+
+/// Stands for a flag where no flag states a field.
+inline constexpr std::string_view kByFramework = "the framework";
+
 struct FlagReading {
   FlagFields fields;
-  std::vector<std::string> notes;   ///< what was assumed
-  std::vector<std::string> unread;  ///< options that no row has
+  /// The flag that stated a field, with its line, by the field's key.
+  std::map<std::string, std::string, std::less<>> stated_by;
+  std::vector<std::string> notes;    ///< what was assumed
+  std::vector<std::string> unread;   ///< options that say nothing of the job (FlagTable::harmless)
+  std::vector<UnknownFlag> unknown;  ///< options that no row and no list has
   /// Options that a row has read, with the flag. The flag is null where an alias was read, or where
   /// a row says what the option's absence means. Pointers are to the flags that were given.
   std::map<std::string, const GivenFlag*, std::less<>> read;

@@ -22,10 +22,25 @@ std::vector<std::string> pieces(std::string_view text, char separator) {
   return found;
 }
 
+/// Returns the conditions between commas; those within a list's brackets are the list's.
+std::vector<std::string> condition_texts(const std::string& text) {
+  std::vector<std::string> texts(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0) {
+      texts.emplace_back();
+    } else {
+      texts.back() += c;
+    }
+  }
+  return texts;
+}
+
 std::vector<FlagCondition> conditions_from(JsonObject& row) {
   std::vector<FlagCondition> conditions;
   if (!row.has("when")) return conditions;
-  for (const std::string& text : pieces(row.text("when"), ',')) {
+  for (const std::string& text : condition_texts(row.text("when"))) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos || equals == 0) row.fail("when", "KEY=VALUE is required");
     const bool differs = text[equals - 1] == '!';
@@ -119,6 +134,7 @@ void add_rows(FlagTable& table, const FlagTable& document) {
   table.document = document.document;
   table.rows.insert(table.rows.end(), document.rows.begin(), document.rows.end());
   table.refused.insert(table.refused.end(), document.refused.begin(), document.refused.end());
+  table.harmless.insert(table.harmless.end(), document.harmless.begin(), document.harmless.end());
   table.beside.insert(table.beside.end(), document.beside.begin(), document.beside.end());
 }
 
@@ -165,8 +181,10 @@ FlagTable table_from(const Preset& preset) {
       next.finish();
     }
     table.environment = rows_from(object.objects("environment"), false);
+    if (object.has("harmless")) table.harmless = object.texts("harmless");
     for (JsonObject& refused : object.objects("refused")) {
-      table.refused.push_back({refused.texts("flags"), refused.text("because")});
+      table.refused.push_back(
+          {conditions_from(refused), refused.texts("flags"), refused.text("because")});
       refused.finish();
     }
   }

@@ -38,8 +38,10 @@ struct FlagRow {
   std::string note;    ///< what a reader of the flag assumes
 };
 
-/// RefusedFlags say what no job, strategy or framework states. A name may end with "*".
+/// RefusedFlags say what no job, strategy or framework states, where the conditions hold. A name
+/// may end with "*".
 struct RefusedFlags {
+  std::vector<FlagCondition> when;
   std::vector<std::string> options;
   std::string because;
 };
@@ -103,6 +105,8 @@ struct FlagTable {
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   std::vector<RefusedFlags> refused;
+  /// Options that say nothing of model, memory and time. A name may end with "*".
+  std::vector<std::string> harmless;
   std::string without_model;  ///< what a reader says of a file that states no vocabulary
   std::string unset;          ///< a value that leaves a key to the program, such as "auto"
   std::vector<FieldsBeside> beside;

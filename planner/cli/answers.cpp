@@ -150,8 +150,9 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
   return {std::move(loaded), std::move(request)};
 }
 
-Fixed choices_of_script(const Plan& plan, const std::string& file) {
+Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetOptions& reading) {
   ImportGiven given;
+  given.vocab = reading.vocab;
   given.devices = plan.devices;
   const std::string text = read_file(file);
   if (takes_job(text)) {
@@ -159,6 +160,7 @@ Fixed choices_of_script(const Plan& plan, const std::string& file) {
     given.job->vocab = plan.stated_vocabulary;
   }
   const Imported imported = import_text(text, file, given);
+  if (!reading.ignore_unknown) refuse_unknown(imported, file);
   if (!imported.strategy) {
     throw InputError(file, "", fmt::format("a {} has no strategy to explain", imported.kind));
   }

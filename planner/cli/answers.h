@@ -79,6 +79,6 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question);
 
 /// Returns the choices in which the strategy of a script differs from the plan's. Throws InputError
 /// where the script is of another job, or of other devices.
-Fixed choices_of_script(const Plan& plan, const std::string& file);
+Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetOptions& reading);
 
 }  // namespace plimsoll

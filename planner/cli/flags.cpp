@@ -28,6 +28,16 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
       ->check(integers(1, kMostGlobalBatch));
+  add_reading(command, target);
+}
+
+void add_reading(CLI::App& command, TargetOptions& target) {
+  command
+      .add_option("--vocab", target.vocab,
+                  "tokens of the vocabulary, where a framework's file does not state them")
+      ->check(integers(1, kMostVocabulary));
+  command.add_flag("--ignore-unknown", target.ignore_unknown,
+                   "go on without flags of a framework's file that are not known");
 }
 
 void add_from(CLI::App& command, TargetOptions& target) {

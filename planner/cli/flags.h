@@ -19,6 +19,8 @@ namespace plimsoll {
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most);
 
 void add_job(CLI::App& command, TargetOptions& target, bool required = true);
+/// Adds what states how a framework's file is read: --vocab and --ignore-unknown.
+void add_reading(CLI::App& command, TargetOptions& target);
 /// Adds --from, which takes the place of JOB.
 void add_from(CLI::App& command, TargetOptions& target);
 void add_framework(CLI::App& command, TargetOptions& target);

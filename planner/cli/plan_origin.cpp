@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/shortened.h"
-#include "imports/shell_words.h"
+#include "imports/shell/shell_words.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "passes/flags/flag_table.h"
@@ -75,6 +75,8 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   const auto flag = [&](const char* name, const std::string& value) {
     words.insert(words.end(), {name, value});
   };
+  if (files.vocab) flag("--vocab", std::to_string(*files.vocab));
+  if (files.ignore_unknown) words.emplace_back("--ignore-unknown");
   if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
   flag("--cluster", file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name));
   for (const std::string& calibration : files.calibration)

@@ -24,12 +24,31 @@ Framework default_framework(DeviceKind kind, bool experts) {
   return framework_by_name(experts ? "megatron-lm-flex" : "megatron-lm");
 }
 
+/// Notes how a file was read. Throws InputError for unknown flags, unless they are to be ignored.
+void note_import(const TargetOptions& options, const Imported& imported, const std::string& file) {
+  if (!options.ignore_unknown) refuse_unknown(imported, file);
+  for (const std::string& note : imported.notes) options.note(fmt::format("{}: {}\n", file, note));
+  for (const UnknownFlag& unknown : imported.unknown) {
+    options.note(
+        fmt::format("{}: {} is not known and left out; it may change model, memory and "
+                    "time\n",
+                    file, text_of(unknown)));
+  }
+  if (!imported.unread.empty()) {
+    options.note(
+        fmt::format("{}: says nothing of the job: {}\n", file, fmt::join(imported.unread, ", ")));
+  }
+}
+
 /// Reads a job file, a preset, or a file of another tool that has a job.
 Job read_job_or_import(const TargetOptions& options) {
   const std::string& name = options.job;
   const std::string text = given_text(options.texts, name, job_presets());
   if (!is_importable(text)) return parse_job(text, name);
-  const Imported imported = import_text(text, name);
+  ImportGiven given;
+  if (options.from.empty()) given.vocab = options.vocab;
+  const Imported imported = import_text(text, name, given);
+  if (!options.ignore_unknown) refuse_unknown(imported, name);
   if (!imported.job) throw InputError(name, "", fmt::format("a {} has no job", imported.kind));
   options.note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
   for (const std::string& note : imported.notes) options.note(fmt::format("  {}\n", note));
@@ -84,7 +103,8 @@ void read_from(TargetOptions& options) {
     return;
   }
   ImportGiven given;
-  if (!options.job.empty()) given.job = read_job_or_import(options);
+  if (!options.job.empty()) given.job = read_stated_job(options);
+  given.vocab = options.vocab;
   if (options.devices > 0) given.devices = options.devices;
   Imported imported = import_file(options.from, given);
   if (imported.framework && !imported.strategy) {
@@ -101,12 +121,7 @@ void read_from(TargetOptions& options) {
                      fmt::format("a {} has no strategy; name it as JOB", imported.kind));
   }
   if (imported.devices) options.devices = *imported.devices;
-  for (const std::string& note : imported.notes)
-    options.note(fmt::format("{}: {}\n", options.from, note));
-  if (!imported.unread.empty()) {
-    options.note(fmt::format("{}: says nothing of the job: {}\n", options.from,
-                             fmt::join(imported.unread, ", ")));
-  }
+  note_import(options, imported, options.from);
   options.imported = std::move(imported);
 }
 

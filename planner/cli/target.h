@@ -42,6 +42,8 @@ struct TargetOptions {
   std::string framework;                     ///< empty: by device kind
   std::int64_t devices = 0;                  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
+  std::optional<std::int64_t> vocab;         ///< where a framework's file does not state it
+  bool ignore_unknown = false;               ///< goes on without flags that no table has
   GivenTexts texts;                          ///< of the job, the cluster and the framework
   /// Takes lines that say how a file of another tool was read.
   std::function<void(std::string_view)> note = print_note;

@@ -25,6 +25,7 @@ struct ExplainOptions {
   /// Script whose choices are asked for or, without a plan, that is explained itself; empty: none.
   std::string from;
   std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
+  TargetOptions reading;     ///< how the script is read
   bool json = false;
 };
 
@@ -86,7 +87,7 @@ ExitCode explain_script(const ExplainOptions& options) {
   if (options.from.empty()) throw UsageError("PLAN or --from is required");
   const PlanFiles& named = options.question.files;
   if (named.cluster.empty()) throw UsageError("--cluster is required where no PLAN is given");
-  TargetOptions files;
+  TargetOptions files = options.reading;
   files.from = options.from;
   files.cluster = named.cluster;
   files.calibration = named.calibration;
@@ -117,7 +118,8 @@ ExitCode explain(const ExplainOptions& options) {
   Watch watch(request);
   const std::string line = headline(loaded, plan.oversubscribed) + "\n";
   if (!options.from.empty())
-    return explain_asked(request, watch, line, choices_of_script(plan, options.from), options);
+    return explain_asked(request, watch, line,
+                         choices_of_script(plan, options.from, options.reading), options);
   if (!options.why_not.empty())
     return explain_asked(request, watch, line, parse_choices(options.why_not), options);
   return explain_plan(request, watch, plan, line, options);
@@ -148,6 +150,7 @@ void add_explain(CLI::App& app, Action& action) {
                   "script of a framework: what its choices cost against the plan or, without "
                   "PLAN, what limits it and which one or two choices to change first")
       ->excludes(why_not);
+  add_reading(command, options->reading);
   command.add_option("--cluster", question.files.cluster,
                      "the plan's cluster file, where it is not built in");
   command

@@ -435,6 +435,10 @@ void add_import_file(CLI::App& imports, Action& action) {
       .add_option("--devices", options->given.devices,
                   "of a script that leaves their number to its launcher")
       ->check(integers(1, kMostDevices));
+  imports
+      .add_option("--vocab", options->given.vocab,
+                  "tokens of the vocabulary, where a framework's file does not state them")
+      ->check(integers(1, kMostVocabulary));
   imports.add_option("--dropout", options->given.dropout, "of the job, instead of the file's")
       ->check([](const std::string& text) { return refuse_number(text, 0, kMostDropout); });
   imports.add_option("--name", options->given.name,

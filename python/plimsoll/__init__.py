@@ -280,13 +280,16 @@ def import_file(
     devices: int | None = None,
     name: str = "",
     family: str = "",
+    vocab: int | None = None,
 ) -> dict[str, Any]:
-    """Reads a file of another tool: "kind", "job", "strategy", "framework", "notes" and what was "unread".
+    """Reads a file of another tool: "kind", "job", "strategy", "framework", "notes", and what was "unread".
+
+    Flags that are "unknown" may change the model, memory and time.
 
     The other arguments state what the file does not, as those of `planner import` do.
     """
     answer = _core.import_file(
-        os.fspath(path), sequence, global_batch, precision, dropout, devices, name, family
+        os.fspath(path), sequence, global_batch, precision, dropout, devices, name, family, vocab
     )
     return json.loads(answer)
 

@@ -141,8 +141,8 @@ TEST(AccelerateDeepSpeed, ABatchThatIsAutoIsTheJobs) {
   EXPECT_EQ(imported.job->global_batch, 64);
   EXPECT_EQ(imported.strategy->micro_batch, 1);
   const std::vector<std::string> notes = {
-      "the micro-batch follows from the batch and gradient_accumulation_steps; without these it is "
-      "1"};
+      "train_micro_batch_size_per_gpu auto: the script states the micro-batch; without a batch and "
+      "gradient_accumulation_steps it is 1"};
   EXPECT_EQ(std::vector<std::string>(imported.notes.begin(), imported.notes.begin() + 1), notes);
   const auto with_steps = with(text, "_steps\": \"auto\"", "_steps\": 2");
   EXPECT_EQ(import_text(with_steps, "ds.json", given).strategy->micro_batch, 4);
@@ -155,6 +155,39 @@ TEST(AccelerateDeepSpeed, ABatchThatIsAutoIsTheJobs) {
   const auto first_stage = with(half, "\"stage\": 3", "\"stage\": 1");
   EXPECT_EQ(import_text(first_stage, "ds.json", given).strategy->gradient_type,
             GradientType::computed);
+}
+
+/// transformers src/transformers/integrations/deepspeed.py fills "auto" in from the trainer.
+TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  const std::string text = R"({"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},
+    "gradient_clipping": "auto", "train_micro_batch_size_per_gpu": 1,
+    "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
+      "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}})";
+  for (const DType precision : {DType::bf16, DType::f32}) {
+    given.job->precision = precision;
+    given.job->clip_norm = 0.5;
+    const Imported imported = import_text(text, "ds.json", given);
+    EXPECT_EQ(imported.job->precision, precision);
+    EXPECT_EQ(imported.job->clip_norm, 0.5);
+    const std::int64_t hidden = given.job->hidden;
+    EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(4 * hidden * hidden));
+    EXPECT_EQ(field_text(*imported.strategy, "persistence_threshold"), std::to_string(10 * hidden));
+  }
+  // A file that states a type keeps it.
+  given.job->precision = DType::bf16;
+  const auto off = [&](const char* file) {
+    return import_text(file, "ds.json", given).job->precision;
+  };
+  EXPECT_EQ(off(R"({"bf16": {"enabled": false}, "zero_optimization": {"stage": 2}})"), DType::f32);
+  EXPECT_EQ(off(R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": true},
+                    "zero_optimization": {"stage": 2}})"),
+            DType::bf16);
+  // Without a job nothing is stated.
+  const Imported alone = import_text(text, "ds.json");
+  for (const std::string& note : alone.notes)
+    EXPECT_EQ(note.find("precision f"), note.npos) << note;
 }
 
 TEST(AccelerateDeepSpeed, KeysOfDeepSpeedMayBeLeftOut) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "graph/graph.h"
 #include "imports/imported.h"
 #include "passes/strategy/strategy.h"
 #include "tests/imports/changed_text.h"
@@ -165,6 +166,42 @@ TEST(FrameworkDocument, FaultsNameLineKeyAndWhatIsAllowed) {
   }
 }
 
+TEST(FrameworkDocument, TorchtitansModels) {
+  const auto imported = [](const std::string& name, const std::string& flavor,
+                           const std::optional<Job>& job) {
+    ImportGiven given;
+    given.devices = 8;
+    given.job = job;
+    return import_text("[model]\nname = \"" + name + "\"\nflavor = \"" + flavor +
+                           "\"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n[parallelism]\n"
+                           "data_parallel_shard_degree = -1\n",
+                       "train.toml", given);
+  };
+  const std::pair<const char*, std::int64_t> parameters[] = {
+      {"qwen3 0.6B", 596049920},          {"qwen3 8B", 8190735360},
+      {"qwen3 14B", 14768307200},         {"qwen3 32B", 32762123264},
+      {"deepseek_v3 16B", 15706484224},   {"deepseek_v3 236B", 235741434880},
+      {"deepseek_v3 671B", 671026404352}, {"gpt_oss 20b", 20914757184},
+      {"gpt_oss 120b", 116829156672}};
+  for (const auto& [model, count] : parameters) {
+    const std::string text = model;
+    const std::size_t blank = text.find(' ');
+    const Job job = *imported(text.substr(0, blank), text.substr(blank + 1), {}).job;
+    EXPECT_EQ(parameter_count(build_forward(job, 1)), count) << model;
+  }
+  // Another flavor is JOB's model; without JOB it is refused by the names that are known.
+  EXPECT_EQ(imported("qwen3", "9B", read_job("qwen3-8b")).job->layers, 36);
+  try {
+    imported("qwen3", "9B", {});
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("one of llama3 8B, "), std::string::npos)
+        << error.what();
+  }
+  // A flavor that is known and another JOB contradict each other.
+  EXPECT_THROW(imported("qwen3", "14B", read_job("qwen3-8b")), InputError);
+}
+
 const std::string kBridge = R"(model:
   num_layers: 32
   hidden_size: 4096
@@ -217,6 +254,7 @@ TEST(FrameworkDocument, MegatronBridgeStatesAllThree) {
   EXPECT_EQ(imported.strategy->sharding_degree, 8);
   EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(160'000'000));
   EXPECT_EQ(imported.unread, (std::vector<std::string>{"profiling._target_", "profiling.command"}));
+  EXPECT_TRUE(imported.unknown.empty());
 }
 
 TEST(FrameworkDocument, MegatronBridgeStatesGatesNormsAndBiases) {

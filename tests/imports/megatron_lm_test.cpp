@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/framework_script.h"
-#include "imports/shell_words.h"
+#include "imports/shell/shell_words.h"
 #include "tests/imports/changed_text.h"
 
 namespace plimsoll {
@@ -175,13 +175,12 @@ TEST(MegatronLm, ShellFormsGiveTheirWords) {
 }
 
 TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
-  const Imported imported =
-      read_flags("if [ x ]; then\nMORE=\"--bf16\"\nfi\nrun " + kGpt + "--seed ${S:-\"7\"} $MORE\n");
+  const Imported imported = read_flags("if [ $X ]; then\nMORE=\"--bf16\"\nfi\nrun " + kGpt +
+                                       "--seed ${S:-\"7\"} $MORE\n");
   EXPECT_EQ(imported.job->seed, 7);
   EXPECT_EQ(imported.job->precision, DType::f32);
-  const std::vector<std::string> notes = {
-      "line 4: $MORE is set under a condition (line 2); flags in it are not read"};
-  EXPECT_EQ(imported.notes, notes);
+  EXPECT_EQ(imported.unknown,
+            (std::vector<UnknownFlag>{{"$MORE", 4, "$MORE is set under a condition (line 2)"}}));
 }
 
 TEST(MegatronLm, AnUnknownVariableSpoilsOneFlagOfItsString) {
@@ -189,9 +188,8 @@ TEST(MegatronLm, AnUnknownVariableSpoilsOneFlagOfItsString) {
       "ARGS=\"--tokenizer-model ${TOKENIZER} --seed 7 $MORE --bf16\"\nrun " + kGpt + "$ARGS\n");
   EXPECT_EQ(imported.job->seed, 7);
   EXPECT_EQ(imported.job->precision, DType::bf16);
-  const std::vector<std::string> notes = {
-      "line 1: $MORE is not set in this file; flags in it are not read"};
-  EXPECT_EQ(imported.notes, notes);
+  EXPECT_EQ(imported.unknown,
+            (std::vector<UnknownFlag>{{"$MORE", 1, "$MORE is not set in this file"}}));
 }
 
 TEST(ShellWords, SplitAroundUnknownParts) {
@@ -211,14 +209,15 @@ TEST(MegatronLm, WhatMayNotRunSetsNoVariable) {
   };
   const std::string perhaps = "$LAYERS is set under a condition (line 2)";
   for (const char* lines :
-       {"[[ -n $DEBUG ]] && LAYERS=4", "test -z $D || LAYERS=4", "[ x ] && { echo; LAYERS=4; }",
-        "f() { LAYERS=4; }", "(LAYERS=4)", "if [ x ] && [ y ]; then LAYERS=4; fi"}) {
+       {"[[ -n $DEBUG ]] && LAYERS=4", "test -z $D || LAYERS=4", "[ $D ] && { echo; LAYERS=4; }",
+        "f() { LAYERS=4; }", "(LAYERS=4)", "if [ x ] && [ $D ]; then LAYERS=4; fi"}) {
     EXPECT_EQ(layers(lines), perhaps) << lines;
   }
   EXPECT_EQ(layers("for LAYERS in 4 8; do\n:\ndone"), "$LAYERS is set by a loop");
   EXPECT_EQ(layers("LAYERS=4 true"), "32");
-  for (const char* lines : {"true && false; LAYERS=4", "{ LAYERS=4; }", "declare -i LAYERS=4",
-                            "f() { echo; }\nLAYERS=4", "(cd x)\nLAYERS=4", "export LAYERS=4"}) {
+  for (const char* lines :
+       {"true && false; LAYERS=4", "[ x ] && LAYERS=4", "{ LAYERS=4; }", "declare -i LAYERS=4",
+        "f() { echo; }\nLAYERS=4", "(cd x)\nLAYERS=4", "export LAYERS=4"}) {
     EXPECT_EQ(layers(lines), "4") << lines;
   }
 }
@@ -226,11 +225,11 @@ TEST(MegatronLm, WhatMayNotRunSetsNoVariable) {
 TEST(MegatronLm, OneNodeIsTorchrunsDefault) {
   std::string script = kGpt;
   script.erase(script.find("--nnodes 1 "), std::string("--nnodes 1 ").size());
-  const Imported imported = read_flags("torchrun x.py " + script);
+  const Imported imported = read_flags("torchrun pretrain_gpt.py " + script);
   EXPECT_EQ(imported.devices, 4);
   const std::vector<std::string> notes = {"one node is assumed: --nnodes is not given"};
   EXPECT_EQ(imported.notes, notes);
-  EXPECT_EQ(read_flags("WORLD_SIZE=16\ntorchrun x.py " + script).devices, 16);
+  EXPECT_EQ(read_flags("WORLD_SIZE=16\ntorchrun pretrain_gpt.py " + script).devices, 16);
 }
 
 TEST(MegatronLm, NothingIsEvaluated) {
@@ -262,16 +261,18 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: at line 2: --multi-latent-attention: it states family llama; no "
        "--position-embedding-type or --use-rotary-position-embeddings states gpt"},
       {"--hidden-size $(cat size)",
-       "train.sh: at line 1: --hidden-size $(...): a command substitution is not evaluated"},
+       "train.sh: at line 1: --hidden-size $(...): a command substitution is not evaluated; a "
+       "number is required"},
       {"--global-batch-size $BATCH",
-       "train.sh: at line 1: --global-batch-size $BATCH: $BATCH is not set in this file"},
+       "train.sh: at line 1: --global-batch-size $BATCH: $BATCH is not set in this file; a number "
+       "is required"},
       {"--global-batch-size 1x",
        "train.sh: at line 1: --global-batch-size 1x: a number is required"},
       {"--kv-channels 128",
        "train.sh: at line 1: --kv-channels 128: --kv-channels 16 follows from the other flags"},
       {"--swiglu",
-       "train.sh: at line 1: --swiglu: it states family llama; no --position-embedding-type or "
-       "--use-rotary-position-embeddings states gpt"},
+       "train.sh: at line 1: --swiglu: a job with learned positions has layer norms and GELU without "
+       "a gate; --position-embedding-type rope is the nearest that a job states"},
       {"--position-embedding-type rope --swiglu --qk-layernorm",
        "train.sh: --normalization RMSNorm is missing; the other flags need it"},
       {"--swiglu --squared-relu --position-embedding-type rope",
@@ -280,8 +281,8 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
       {"--bf16 --fp16",
        "train.sh: at line 1: --fp16: it states precision fp16; --bf16 (line 1) states bf16"},
       {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
-       "train.sh: at line 1: --recompute-num-layers 4: with --recompute-method uniform, one layer at a "
-       "time is recomputed; block takes the number of layers"},
+       "train.sh: at line 1: --recompute-num-layers 4: jobs recompute single layers, and no chunks of "
+       "several: 1 is the nearest with --recompute-method uniform; block takes a number of layers"},
       {"--hidden-dropout 0.1 --attention-dropout 0",
        "train.sh: at line 1: --hidden-dropout 0.1: it states dropout 0.1; --attention-dropout 0 "
        "(line 1) states 0"},

@@ -240,6 +240,39 @@ def systems(folder):
     assert done.returncode == BAD_INPUT and "planner import makes a cluster of it" in done.stderr, done.stderr
 
 
+FORK = """torchrun --nproc_per_node 8 --nnodes 2 pretrain_ourlab.py --num-layers 4 --hidden-size 512 \\
+  --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512 --vocab-size 50304 --bf16 \\
+  --micro-batch-size 1 --global-batch-size 64 --train-iters 10 --use-conv-gate --OurNorm
+"""
+
+
+def unknown_flags(folder):
+    """A fork's flags are never nothing of the job: commands name all of them, and go on where they are told to."""
+    script = folder / "fork.sh"
+    script.write_text(FORK)
+    done = planner("import", script, "--json")
+    assert done.returncode == OK, done.stderr
+    said = json.loads(done.stdout)
+    assert [one["option"] for one in said["unknown"]] == ["--OurNorm", "--use-conv-gate", "pretrain_ourlab.py"], said
+    assert [one["line"] for one in said["unknown"]] == [3, 3, 1] and said["unread"] == ["--train-iters"], said
+    on = ("--from", script, "--cluster", "dgx-h100-80gb")
+    for command in (("simulate", *on), ("plan", *on), ("explain", *on), ("simulate", script, "mp=1", *on[2:], "--devices", 16)):
+        done = planner(*command)
+        assert done.returncode == BAD_INPUT and not done.stdout, (command, done)
+        for one in said["unknown"]:
+            assert one["option"] in done.stderr, (command, done.stderr)
+        assert "--ignore-unknown" in done.stderr, done.stderr
+    done = planner("simulate", *on, "--ignore-unknown")
+    assert done.returncode == OK and "--OurNorm (line 3) is not known and left out" in done.stderr, done.stderr
+    # A vocabulary that no flag states.
+    script.write_text(FORK.replace("pretrain_ourlab", "pretrain_gpt").replace("--use-conv-gate --OurNorm", "")
+                      .replace("--vocab-size 50304", ""))
+    done = planner("simulate", *on)
+    assert done.returncode == BAD_INPUT and "--vocab" in done.stderr, done.stderr
+    done = planner("simulate", *on, "--vocab", 50304)
+    assert done.returncode == OK, done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
@@ -248,6 +281,7 @@ def main():
         topology(pathlib.Path(name))
         models(pathlib.Path(name))
         systems(pathlib.Path(name))
+        unknown_flags(pathlib.Path(name))
     print("imports as documented")
     return 0
 

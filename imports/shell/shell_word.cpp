@@ -1,5 +1,5 @@
 // Joins and splits words with their unknown parts.
-#include "imports/shell_word.h"
+#include "imports/shell/shell_word.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "imports/shell_word.h"
+#include "imports/shell/shell_word.h"
 
 namespace plimsoll {
 

@@ -1,0 +1,65 @@
+// Files of trainers that are not read are told by their marks and named.
+#include "imports/foreign_file.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "imports/imported.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kNeox = R"({
+  "pipe-parallel-size": 2, "model-parallel-size": 4, "num-layers": 30,
+  "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 2,
+  "fp16": {"enabled": true}
+})";
+constexpr const char* kSft =
+    "model_name_or_path: ours/base-7b\nstage: sft\nfinetuning_type: full\ncutoff_len: 4096\n"
+    "per_device_train_batch_size: 2\n";
+
+std::string foreign_refusal(const std::string& text) {
+  try {
+    import_text(text, "file");
+    return "read";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+TEST(ForeignFile, IsNamedBeforeItIsTakenForAnother) {
+  EXPECT_NE(foreign_refusal(kNeox).find("a GPT-NeoX configuration"), std::string::npos)
+      << foreign_refusal(kNeox);
+  EXPECT_NE(foreign_refusal(kSft).find("a LLaMA-Factory configuration"), std::string::npos);
+  EXPECT_NE(foreign_refusal(kSft).find("DeepSpeed JSON"), std::string::npos);
+  const std::pair<const char*, const char*> files[] = {
+      {"system:\n  tensor_model_parallel_size: 2\nmodel:\n  num_layers: 16\ndata: {}\n",
+       "FlagScale"},
+      {"base_model: ours/7b\nsequence_len: 4096\n", "axolotl"},
+      {"parallelism:\n  dp: 2\n  pp: 1\n  tp: 4\n", "nanotron"},
+      {"model:\n  d_model: 4096\n  n_layers: 32\n  n_heads: 32\n  mlp_hidden_size: 22016\n",
+       "OLMo"},
+      {"model:\n  _component_: torchtune.models.llama3.llama3_8b\n", "torchtune"},
+      {"model_name_or_path: ours/7b\nper_device_train_batch_size: 2\n", "Hugging Face Trainer"}};
+  for (const auto& [text, name] : files) {
+    EXPECT_NE(foreign_refusal(text).find(name), std::string::npos)
+        << name << ": " << foreign_refusal(text);
+    EXPECT_TRUE(is_importable(text)) << name;
+  }
+}
+
+TEST(ForeignFile, FilesThatAreReadHaveNoMarks) {
+  const std::string folder = PLIMSOLL_SOURCE_DIR;
+  for (const char* file :
+       {"/tests/imports/gpt3-175b.sh", "/tests/imports/llama3-70b.sh", "/tests/imports/system.json",
+        "/tests/fuzz/examples/import/torchtitan.toml",
+        "/tests/fuzz/examples/import/accelerate.yaml"})
+    EXPECT_EQ(foreign_file(read_file(folder + file)), "") << file;
+  EXPECT_EQ(foreign_file(R"({"zero_optimization": {"stage": 3}})"), "");
+}
+
+}  // namespace
+}  // namespace plimsoll
