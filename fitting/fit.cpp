@@ -175,7 +175,12 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.assumed_recompute = choose_recompute(published, selection, runs, options.layers);
   if (fitted.assumed_recompute != AssumedRecompute{})
     runs = fit_runs(published, selection, fitted.assumed_recompute, fitted.sources);
-  for (const FitRun& run : runs) add_cluster(run.target.cluster, fitted);
+  for (const FitRun& run : runs) {
+    add_cluster(run.target.cluster, fitted);
+    fitted.sizes.push_back(model_size(run.target.job));
+  }
+  std::ranges::sort(fitted.sizes);
+  fitted.sizes.erase(std::unique(fitted.sizes.begin(), fitted.sizes.end()), fitted.sizes.end());
   const FitModel model(std::move(runs), options.layers);
   const LogModel log_model = model.log_model();
   const std::vector<bool> all(model.runs().size(), true);

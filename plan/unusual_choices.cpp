@@ -10,12 +10,15 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
                                           kMicroBatch = {"micro_batch"},
                                           kVirtual = {"virtual_stages"};
 
+// Published tables hardly have these choices beside others (docs/results/recommended.md): they
+// bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
+// one in a hundred published layouts has, and 3 % of what one in ten has.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"context_split", "context split of sequences under 8,192 tokens", kContext, 0.05},
-    {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.1},
-    {"odd_micro_batch", "a micro-batch that is no power of two", kMicroBatch, 0.02},
-    {"many_virtual_stages", "more than 4 virtual stages", kVirtual, 0.02},
-    {"tight_memory", "memory whose 90 % interval does not fit", {}, 0.03},
+    {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.05},
+    {"odd_micro_batch", "a micro-batch that is no power of two", kMicroBatch, 0.03},
+    {"many_virtual_stages", "more than 4 virtual stages", kVirtual, 0.03},
+    {"tight_memory", "memory whose 90 % interval does not fit", {}, 0.02},
 }};
 
 }  // namespace

@@ -123,24 +123,6 @@ double fill_provenance(Prediction& prediction, const Simulation& simulation) {
   return op_time.value() > 0 ? simulation.open / op_time : 0;
 }
 
-/// Returns the interval by the basis of the costs. With a cluster's own efficiency, errors of
-/// published runs include the error of its numbers; with datasheet rates that error comes on top.
-/// The interval of typical rates includes the spread of unseen sources (typical_calibration()) and
-/// the error of an efficiency that the cluster does not state. The spread of fits was measured
-/// beside each fit's own interval, so that a wider fit of another network adds to it once.
-StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool across_nodes,
-                         double open, const MeasuredParts& measured) {
-  if (costs.host_executes()) {
-    return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
-  }
-  const TimeBasis basis = basis_of(costs.fitted());
-  double own = 0;
-  if (costs.fitted()) own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
-  if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
-  return with_measured(basis == TimeBasis::typical ? around(own) : unseen_source(basis, own),
-                       measured);
-}
-
 /// Returns the measured parts of a step whose exposed communication has the share `exposed`.
 MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
   return {shares.kernels * (1 - exposed), shares.communications * exposed,
@@ -230,11 +212,10 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   const double open = fill_provenance(prediction, simulation);
-  const bool across_nodes = target.devices > costs.cluster().devices_per_node;
   evaluation.measured = measured_parts(
       simulation.measured, prediction.breakdown.exposed_communication / prediction.step_time);
-  const StepInterval interval = interval_of(costs, layer_shape(target.job, strategy), across_nodes,
-                                            open, evaluation.measured);
+  const StepInterval interval = step_interval(costs, target.job, layer_shape(target.job, strategy),
+                                              target.devices, open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
   fill_rates(prediction, target, footprint.programs);

@@ -34,12 +34,27 @@ double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime&
   return std::sqrt(square);
 }
 
+PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_time,
+                   const Breakdown& breakdown) {
+  const LayerShape shape = layer_shape(target.job, strategy);
+  return {step_time, breakdown, shape,
+          own_half_width(*target.costs, target.job, shape, target.devices)};
+}
+
+std::string interval_basis(const Target& target, const Strategy& strategy) {
+  if (target.costs->host_executes()) return "what the costs of its ops leave open";
+  if (plan_time(target, strategy, {}, {}).own)
+    return "runs of this model that its fit had left out";
+  return "published runs of sources that its calibration had not seen";
+}
+
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b) {
   const bool measured = costs.host_executes() && costs.dispatch_is_measured();
   double half = 0;
   if (!same(a, b)) {
     half = measured ? std::numbers::sqrt2 * kBesideOps
                     : difference_half_width(basis_of(costs.fitted()), a, b);
+    if (!measured && a.own && b.own) half = std::min(half, std::hypot(*a.own, *b.own));
   }
   const double ratio = a.step_time / b.step_time;
   const StepInterval interval = around(half);

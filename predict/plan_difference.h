@@ -5,6 +5,7 @@
 #include "models/calibration/fitted_calibration.h"
 #include "plan/plan.h"
 #include "predict/step_interval.h"
+#include "predict/target.h"
 #include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
@@ -13,8 +14,14 @@ namespace plimsoll {
 struct PlanTime {
   Seconds step_time;
   Breakdown breakdown;
-  LayerShape shape;  ///< layer_shape(job, strategy)
+  LayerShape shape;                ///< layer_shape(job, strategy)
+  std::optional<double> own = {};  ///< own_half_width() of the step
 };
+PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_time,
+                   const Breakdown& breakdown);
+
+/// Says what the interval of a step rests on: "runs of this model that its fit had left out".
+std::string interval_basis(const Target& target, const Strategy& strategy);
 
 /// Returns the half width of the 90 % interval of the logarithm of a.step_time / b.step_time. It is
 /// the root of the sum of squares of three parts, whose numbers are difference_spread()'s:
@@ -27,9 +34,10 @@ struct PlanTime {
 /// The result is 0 for two steps that are the same in all of these.
 double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b);
 
-/// Returns the interval of a.step_time / b.step_time by the basis of `costs`. On CPU cores whose
-/// ops were measured, both steps use the same measurements, so that only the error beside them
-/// (kBesideOps) counts, once for each step.
+/// Returns the interval of a.step_time / b.step_time by the basis of `costs`. Where a fit has runs
+/// of the model, it is no wider than if its own errors of both steps were independent. On CPU cores
+/// whose ops were measured, both steps use the same measurements, so that only the error beside
+/// them (kBesideOps) counts, once for each step.
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b);
 
 }  // namespace plimsoll

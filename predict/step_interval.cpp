@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "models/presets/presets.h"
+#include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
 namespace {
@@ -86,6 +87,14 @@ StepInterval unseen_source(TimeBasis basis, double own) {
   return {std::exp(spread.centre - half), std::exp(spread.centre + half)};
 }
 
+std::optional<double> own_half_width(const CostModel& costs, const Job& job,
+                                     const LayerShape& shape, std::int64_t devices) {
+  const auto& fitted = costs.fitted();
+  if (!fitted || !has_runs_of(*fitted, model_size(job))) return std::nullopt;
+  const bool across_nodes = devices > costs.cluster().devices_per_node;
+  return std::log1p(interval90_half_width(*fitted, shape, across_nodes));
+}
+
 StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts) {
   if (parts.kernels == 0 && parts.communications == 0) return rest;
   const double others = 1 - parts.kernels - parts.communications;
@@ -96,6 +105,30 @@ StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts)
   const double network = parts.communications * std::log1p(parts.communications_open);
   const double half = std::hypot(program, network);
   return {std::exp(centre - half), std::exp(centre + half)};
+}
+
+// With a cluster's own efficiency, errors of published runs include the error of its numbers; with
+// datasheet rates that error comes on top. The interval of typical rates includes the spread of
+// unseen sources (typical_calibration()) and the error of an efficiency that the cluster does not
+// state. The spread of fits was measured beside each fit's own interval, so that a wider fit of
+// another network adds to it once.
+StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
+                           std::int64_t devices, double open, const MeasuredParts& measured,
+                           People people) {
+  if (costs.host_executes()) {
+    return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
+  }
+  if (const auto own = own_half_width(costs, job, shape, devices); own && people == People::known)
+    return with_measured(around(*own), measured);
+  const TimeBasis basis = basis_of(costs.fitted());
+  double own = 0;
+  if (costs.fitted()) {
+    const bool across_nodes = devices > costs.cluster().devices_per_node;
+    own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
+  }
+  if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
+  return with_measured(basis == TimeBasis::typical ? around(own) : unseen_source(basis, own),
+                       measured);
 }
 
 }  // namespace plimsoll

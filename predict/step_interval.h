@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "models/calibration/fitted_calibration.h"
+#include "predict/target.h"
 
 namespace plimsoll {
 
@@ -80,5 +81,29 @@ struct MeasuredParts {
 /// that nobody has seen. Measured communications have the error of their timings only, which adds
 /// as squares.
 StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts);
+
+/// Whose run a step is of: of people whose runs the fit has, or of others.
+enum class People : std::uint8_t { known, others };
+
+/// Returns the half width, a logarithm, that the fit of these costs leaves open of steps of this
+/// job: what runs needed that were left out of it by layout and by model size. Returns nothing
+/// where the fit has no run of a model of this size, or where there is no fit.
+std::optional<double> own_half_width(const CostModel& costs, const Job& job,
+                                     const LayerShape& shape, std::int64_t devices);
+
+/// Returns the interval of a step. `open` is what the costs of its ops leave open, relative. There
+/// is one rule for all commands:
+///
+///   - ops of CPU cores that were measured leave `open`, and kBesideOps;
+///   - a fit with runs of this size of model leaves its own half width, which is wider where the
+///     network is another (predict/fit_transfer.h). It holds for people like those of its runs;
+///   - a fit of other models or other people, typical rates and the cluster's own numbers leave the
+///   spread of
+///     documents that they had not seen (unseen_source()).
+///
+/// Parts that were measured on the machine itself are joined by with_measured().
+StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
+                           std::int64_t devices, double open, const MeasuredParts& measured,
+                           People people = People::known);
 
 }  // namespace plimsoll

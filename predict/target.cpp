@@ -32,6 +32,10 @@ LayerShape layer_shape(const Job& job, const Strategy& strategy) {
           routed};
 }
 
+ModelSize model_size(const Job& job) {
+  return {job.layers, job.hidden, job.experts ? job.experts->count : 0};
+}
+
 CostModel costs_of(const Target& target, const Strategy& strategy) {
   const auto& fitted = target.costs->fitted();
   if (!fitted) return *target.costs;

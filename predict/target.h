@@ -40,6 +40,8 @@ PassContext context_of(const Target& target, const Strategy& strategy);
 Verdict legal(const Target& target, const Strategy& strategy);
 /// Returns the shape that the time of a strategy's layers depends on.
 LayerShape layer_shape(const Job& job, const Strategy& strategy);
+/// Returns the size of the job's model, as fits list it.
+ModelSize model_size(const Job& job);
 /// Returns the costs of a strategy's ops: the target's, with the factor fitted for its layers.
 CostModel costs_of(const Target& target, const Strategy& strategy);
 

@@ -8,7 +8,6 @@
 #include "base/parallel.h"
 #include "plan/memory_interval.h"
 #include "predict/evaluate.h"
-#include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
 namespace {
@@ -38,13 +37,12 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
   return memory;
 }
 
-StepInterval interval_of(const PublishedTarget& target, const Strategy& strategy,
+/// Returns the interval of a plan, or that of people whose runs the fit has not seen.
+StepInterval interval_of(const PublishedTarget& run, const Target& target, const Strategy& strategy,
                          const Evaluation& evaluation) {
-  if (target.source_known) {
-    const bool across_nodes = target.devices > target.cluster.devices_per_node;
-    const double own =
-        interval90_half_width(*target.fitted, layer_shape(target.job, strategy), across_nodes);
-    return with_measured(around(std::log1p(own)), evaluation.measured);
+  if (basis_of(run.fitted) == TimeBasis::fit && !run.source_known) {
+    return step_interval(*target.costs, target.job, layer_shape(target.job, strategy),
+                         target.devices, 0, evaluation.measured, People::others);
   }
   const Prediction& prediction = evaluation.prediction;
   return {prediction.step_time_low / prediction.step_time,
@@ -56,15 +54,19 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   const Footprint footprint = lay_out(target, strategy, Proof::structure);
   const Evaluation evaluation =
       predict(target, strategy, footprint, Folding::folded, Detail::critical);
+  const Prediction& prediction = evaluation.prediction;
   RunPrediction predicted;
   predicted.cluster = run.cluster.name;
   predicted.framework = run.framework.name;
   predicted.calibration = run.calibration;
   predicted.step_time = evaluation.prediction.step_time;
   predicted.fits = fits_devices(target, strategy, footprint.stages);
-  predicted.interval = interval_of(run, strategy, evaluation);
+  predicted.interval = interval_of(run, target, strategy, evaluation);
   predicted.basis = basis_of(run.fitted);
   predicted.source_known = run.source_known;
+  predicted.unusual = unusual_choices(run.job, strategy, run.cluster.devices_per_node);
+  if (prediction.memory.verdict == MemoryVerdict::tight)
+    predicted.unusual.push_back(UnusualChoice::tight_memory);
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.prediction.breakdown;
   PredictedMemory memory = memory_of(footprint.stages, run.memory_of_last_rank);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "plan/prediction_json.h"
 #include "published/goals.h"
 #include "published/memory_verdicts.h"
 #include "published/validate.h"
@@ -82,6 +83,7 @@ Json row_json(const ValidatedRun& row) {
   json["basis"] = to_text(row.predicted->basis);
   json["source"] = document_of(row.run.source);
   json["source_known"] = row.predicted->source_known;
+  json["unusual"] = unusual_json(row.predicted->unusual);
   json["predicted"] = predicted;
   json["measured"] = measured;
   if (row.run.has_step_time()) {
@@ -207,6 +209,10 @@ std::string validation_json(std::span<const ValidatedFamily> families,
     }
     entry["memory_verdicts"] = verdicts_json(memory_verdicts(family));
     json["families"].push_back(entry);
+  }
+  for (std::size_t i = 0; i < kUnusualChoices; ++i) {
+    const UnusualRule& rule = rule_of(UnusualChoice(i));
+    json["unusual_choices"].push_back({{"choice", rule.key}, {"gain", rule.gain}});
   }
   json["oom"] = {{"rows", oom}, {"predicted_oom", predicted_oom}, {"false_oom", false_oom}};
   for (const GoalResult& goal : goals) {

@@ -99,6 +99,22 @@ LayerPoint layer_from(JsonObject object) {
   return point;
 }
 
+ModelSize size_from(JsonObject object) {
+  constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
+  ModelSize size;
+  size.layers = object.integer("layers", 1, kMostInteger);
+  size.hidden = object.integer("hidden", 1, kMostInteger);
+  if (object.has("experts")) size.experts = object.integer("experts", 1, kMostInteger);
+  object.finish();
+  return size;
+}
+
+Json size_json(const ModelSize& size) {
+  Json json = {{"layers", size.layers}, {"hidden", size.hidden}};
+  if (size.experts > 0) json["experts"] = size.experts;
+  return json;
+}
+
 RunSpread spread_from(JsonObject object) {
   RunSpread spread;
   spread.deviation = object.number("deviation", 0, 10);
@@ -236,9 +252,8 @@ bool has_runs_of(const FittedCalibration& fitted, std::string_view document) {
                      [&](const std::string& source) { return document_of(source) == document; });
 }
 
-bool has_runs_with_experts(const FittedCalibration& fitted) {
-  return std::ranges::any_of(fitted.layers,
-                             [](const LayerPoint& point) { return point.shape.routed > 0; });
+bool has_runs_of(const FittedCalibration& fitted, const ModelSize& size) {
+  return std::ranges::find(fitted.sizes, size) != fitted.sizes.end();
 }
 
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {
@@ -275,6 +290,10 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   for (JsonObject& level : object.objects("levels")) fitted.levels.push_back(level_from(level));
   fitted.sources = object.texts("sources");
   fitted.runs = object.integer("runs", 0, std::int64_t{1} << 40);
+  // Fits from before sizes were written have wide intervals.
+  if (object.has("sizes")) {
+    for (JsonObject& size : object.objects("sizes")) fitted.sizes.push_back(size_from(size));
+  }
   fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
   fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
   if (object.has("unseen_sizes_mean"))
@@ -298,6 +317,8 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
   for (const FittedLevel& level : fitted.levels) object["levels"].push_back(level_json(level));
   object["sources"] = fitted.sources;
   object["runs"] = fitted.runs;
+  object["sizes"] = Json::array();
+  for (const ModelSize& size : fitted.sizes) object["sizes"].push_back(size_json(size));
   object["cross_validated_mean"] = fitted.cross_validated_mean;
   object["cross_validated_p90"] = fitted.cross_validated_p90;
   if (fitted.unseen_sizes_mean) object["unseen_sizes_mean"] = *fitted.unseen_sizes_mean;

@@ -98,6 +98,12 @@ struct FittedLevel {
   bool operator==(const FittedLevel&) const = default;
 };
 
+/// A ModelSize says which model the runs of a fit trained, as far as sizes tell.
+struct ModelSize {
+  std::int64_t layers = 0, hidden = 0;
+  std::int64_t experts = 0;  ///< of a layer; 0: none
+  auto operator<=>(const ModelSize&) const = default;
+};
 struct FittedCalibration {
   /// The names of the cluster of the runs and of the framework. The fit holds for every cluster of
   /// `device` (predict/fit_transfer.h).
@@ -106,6 +112,7 @@ struct FittedCalibration {
   std::vector<FittedLevel> levels;   ///< the levels "levels.0", "levels.1", ... of `values`
   std::vector<std::string> sources;  ///< sources of the runs: "document, place", each once
   std::int64_t runs = 0;             ///< number of runs; 0: none (predict/typical_calibration.h)
+  std::vector<ModelSize> sizes;      ///< of the runs, ascending, each once
   /// Errors of step times: the mean and the 90th percentile of
   /// predicted - measured
   /// / measured. Each run is predicted by a fit without the runs of its layout and model size.
@@ -125,8 +132,8 @@ struct FittedCalibration {
 std::string document_of(std::string_view source);
 /// Returns whether a run of the fit is from that document, and false for an empty document.
 bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
-/// Returns whether the fit has runs of layers with experts.
-bool has_runs_with_experts(const FittedCalibration& fitted);
+/// Returns whether the fit has runs of this size of model.
+bool has_runs_of(const FittedCalibration& fitted, const ModelSize& size);
 
 /// Sets the values in `cluster` and `framework`, and the RestsOn of the groups with determined
 /// values. Throws InputError where a name is no parameter of this cluster.

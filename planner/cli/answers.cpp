@@ -12,6 +12,7 @@
 #include "imports/imported.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/search/search.h"
+#include "predict/plan_difference.h"
 
 namespace plimsoll {
 namespace {
@@ -114,6 +115,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   request.limits = std::move(choices.limits);
   request.tried = std::move(choices.tried);
   if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
+  request.fastest = question.fastest;
   request.cluster_digest = loaded.cluster_digest;
   request.calibration_digest = loaded.source.digest;
   request.threads = question.threads;
@@ -125,7 +127,9 @@ PlanAnswer plan_job(PlanQuestion question) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   plan.stated_vocabulary = loaded.stated_vocabulary;
   plan.calibration_rest_digest = loaded.source.rest_digest;
-  plan.origin = origin_of(loaded, question.target, question.held, question.reserve, question.top);
+  plan.origin = origin_of(loaded, question.target, question.held, question.reserve, question.top,
+                          question.fastest);
+  plan.origin.interval_basis = interval_basis(loaded.target, plan.strategy);
   return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit};
 }
 

@@ -26,6 +26,7 @@ struct PlanQuestion {
   std::string time_limit;        ///< empty: none
   std::int64_t threads = 0;      ///< 0: all cores
   std::int64_t top = 0;          ///< how many plans are listed; 0: the usual runners-up
+  bool fastest = false;          ///< as in SearchRequest
   std::function<bool()> stop{};  ///< as in SearchRequest
   std::function<void(std::int64_t done, std::int64_t of)> progress{};  ///< as in SearchRequest
 };

@@ -62,7 +62,8 @@ std::string calibration_word(const std::string& calibration) {
 }  // namespace
 
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
-                     const HeldOptions& held, const std::string& reserve, std::int64_t top) {
+                     const HeldOptions& held, const std::string& reserve, std::int64_t top,
+                     bool fastest) {
   const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan"};
   if (files.imported) {
@@ -90,6 +91,7 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
     for (const std::string& choice : held.*values) flag(name, choice);
   }
   if (top > 0) flag("--top", std::to_string(top));
+  if (fastest) words.push_back("--fastest");
   if (reserve != kDefaultReserve) flag("--reserve", reserve);
 
   PlanOrigin origin;
@@ -98,9 +100,6 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   }
   if (built_in(loaded.source.name)) origin.calibration_name = loaded.source.name;
   origin.calibration_provenance = loaded.source.words;
-  origin.interval_basis = target.cluster().device.kind == DeviceKind::gpu
-                              ? "published runs of sources that its calibration had not seen"
-                              : "what the costs of its ops leave open";
   return origin;
 }
 

@@ -109,6 +109,8 @@ void add_plan(CLI::App& app, Action& action) {
   command.add_option("-o,--output", options->output, "write the plan file here");
   command.add_option("--time-limit", question.time_limit,
                      "stop after this time (\"30 s\") with the best so far, exit 5");
+  command.add_flag("--fastest", question.fastest,
+                   "take the fastest prediction, whatever unusual choices it has");
   command
       .add_option("--top", question.top,
                   "list the N best plans that differ in degrees, sharding stage, micro-batch, "

@@ -24,8 +24,8 @@ void assess(const Target& target, const PlanTime& plan, AssessedChange& change) 
   change.outcome = ChangeOutcome::runs;
   change.need = taken_by(target, candidate) + target.reserve;
   change.step_time = candidate.prediction.step_time;
-  const PlanTime time = {change.step_time, breakdown_of(target, change.strategy, change.step_time),
-                         layer_shape(target.job, change.strategy)};
+  const PlanTime time = plan_time(target, change.strategy, change.step_time,
+                                  breakdown_of(target, change.strategy, change.step_time));
   change.ratio = step_ratio(*target.costs, time, plan);
 }
 

@@ -133,8 +133,7 @@ Picoseconds exposed_of(const StepParts& parts) {
 }
 
 PlanTime time_of(const Target& target, const ExplainedStep& step) {
-  return {step.prediction.step_time, step.prediction.breakdown,
-          layer_shape(target.job, step.strategy)};
+  return plan_time(target, step.strategy, step.prediction.step_time, step.prediction.breakdown);
 }
 
 }  // namespace plimsoll

@@ -51,8 +51,8 @@ MemoryEffect memory_effect(const ExplainRequest& request, const PlanTime& plan) 
     effect.least_step = found.prediction.step_time / (1 + found.search.gap);
     // Where a search ends early, the plan may be faster than all that it found.
     if (found.prediction.step_time >= plan.step_time) return effect;
-    const PlanTime time = {found.prediction.step_time, found.prediction.breakdown,
-                           layer_shape(found.job, found.strategy)};
+    const PlanTime time = plan_time(request.target, found.strategy, found.prediction.step_time,
+                                    found.prediction.breakdown);
     effect.strategy = found.strategy;
     effect.step_time = time.step_time;
     effect.ratio = step_ratio(*request.target.costs, time, plan);

@@ -31,7 +31,8 @@ class Explorer {
         bounds_(bounds),
         family_bounds_(target_, bounds_),
         capacity_(largest_memory(target_)),
-        pool_(target_, request.threads, request.shown),
+        handicaps_(request),
+        pool_(request),
         incumbents_(request.tolerance, request.shown) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
@@ -49,7 +50,7 @@ class Explorer {
     counts.in_flight_too_large = cut_[kInFlight];
     counts.may_fit = queue_.strategies();
     if (queue_.empty()) return counts;
-    counts.least_time = queue_.least().bound.seconds();
+    counts.least_time = queue_.least_bound().seconds();
     for (double times : {1.1, 1.5, 2.0, 4.0}) {
       std::int64_t slower = 0;
       for (const SearchNode& node : queue_.nodes()) {
@@ -83,7 +84,7 @@ class Explorer {
         }
         for (auto* nodes : {&groups_, &choices_, &pipelines_, &leaves_}) put_back(*nodes);
         // A search that is stopped early shows this one.
-        if (!passed()) pool_.confirm_fastest();
+        if (!passed()) pool_.confirm_best();
       }
       report();
     }
@@ -109,6 +110,10 @@ class Explorer {
   void cut(CutReason reason, const SearchNode& node) { cut(reason, queue_.count_in(node)); }
 
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
+
+  double handicap_of(const Strategy& strategy, Bytes peak) const {
+    return handicap(handicaps_.of(strategy, peak));
+  }
 
   void find_first_plan() {
     auto found = first_plan(
@@ -149,7 +154,8 @@ class Explorer {
                           all.peak,
                           SearchNode::Kind::family,
                           f,
-                          {}};
+                          {},
+                          handicap_of(family.base, all.peak)};
     if (all.fits) {
       queue_.insert(node);
     } else {
@@ -218,7 +224,8 @@ class Explorer {
             group.peak,
             SearchNode::Kind::group,
             f,
-            group};
+            group,
+            handicap_of(legal_.of(family, group.first, 0), group.peak)};
   }
 
   std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
@@ -235,8 +242,8 @@ class Explorer {
 
   std::optional<CutReason> why_cut(const SearchNode& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
-    const Seconds bound = node.bound.seconds();
-    if (incumbents_.may_be_best(bound) || incumbents_.may_be_on_front(bound, node.peak))
+    const Seconds bound = node.merit().seconds();
+    if (incumbents_.may_be_best(node) || incumbents_.may_be_on_front(bound, node.peak))
       return std::nullopt;
     // Strategies of a family or a group may differ in more than details.
     const bool alone = node.kind > SearchNode::Kind::group;
@@ -248,8 +255,8 @@ class Explorer {
     return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
-  /// Whether all candidates that would be shown fit. One that does not fit is no incumbent any
-  /// more, so that the nodes that were set aside return.
+  /// Whether all candidates that would be shown fit as they were thought to. One that does not is a
+  /// lesser incumbent or none any more, so that the nodes that were set aside return.
   bool confirm_shown() {
     if (pool_.confirm_shown()) return true;
     for (const auto& [node, reason] : set_aside_) queue_.insert(node);
@@ -292,8 +299,7 @@ class Explorer {
   /// Whether a leaf waits for another leaf of this round from which it differs in details only. It
   /// cannot be best, and most such leaves lose as soon as the other is known.
   bool awaits_another(const SearchNode& node) const {
-    if (node.kind != SearchNode::Kind::leaf || incumbents_.may_be_best(node.bound.seconds()))
-      return false;
+    if (node.kind != SearchNode::Kind::leaf || incumbents_.may_be_best(node)) return false;
     const Strategy strategy = strategy_of(node);
     return std::ranges::any_of(leaves_, [&](const SearchNode& leaf) {
       return are_alike(strategy_of(leaf), strategy, request_.shown.likeness);
@@ -330,7 +336,8 @@ class Explorer {
                             memory.peak,
                             SearchNode::Kind::choice,
                             groups_[i].family,
-                            {}};
+                            {},
+                            handicap_of(strategy, memory.reserved)};
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -433,7 +440,7 @@ class Explorer {
       }
     }
     explored_.unexplored = queue_.strategies();
-    if (!queue_.empty()) explored_.least_left = queue_.least().bound.seconds();
+    if (!queue_.empty()) explored_.least_left = queue_.least_bound().seconds();
     for (Candidate& candidate : pool_.take()) {
       const Seconds step = candidate.prediction.step_time;
       if (pool_.memory_is_known(candidate)) {
@@ -465,6 +472,7 @@ class Explorer {
   std::vector<char> is_coarse_;  ///< by family, whether its bound is coarse
   std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
   std::vector<std::pair<SearchNode, CutReason>> set_aside_;  ///< cut if all of the pool fits
+  const Handicaps handicaps_;
   CandidatePool pool_;
   std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
   bool proven_ = false;    ///< nothing is left that could be shown

@@ -6,6 +6,7 @@
 #include "planner/explore/cut_reasons.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/family_bounds.h"
+#include "planner/explore/handicaps.h"
 
 namespace plimsoll {
 namespace {
@@ -33,9 +34,11 @@ Explored explore_all(const SearchRequest& request, const Space& space, const Bou
   Explored explored;
   explored.may_fit = families_that_may_fit(request.target, space, bounds);
   explored.candidates.resize(space.legal.size());
+  const Handicaps handicaps(request);
   for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
     explored.candidates[i] = assess(request.target, space.legal[i], i);
     confirm_memory(request.target, {&explored.candidates[i], 1}, 1);
+    handicaps.weigh(explored.candidates[i]);
   });
   return explored;
 }

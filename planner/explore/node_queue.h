@@ -1,4 +1,4 @@
-// Node queue: holds the nodes that branch and bound still has to look at, the least bound first.
+// Node queue: holds the nodes that branch and bound still has to look at, the least merit first.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,10 @@ class NodeQueue {
   std::int64_t strategies() const { return strategies_; }
 
   bool empty() const { return nodes_.empty(); }
-  const SearchNode& least() const { return *nodes_.begin(); }
+  /// Returns the least bound of a step time. The queue must not be empty.
+  Picoseconds least_bound() const {
+    return std::ranges::min_element(nodes_, {}, &SearchNode::bound)->bound;
+  }
   const std::set<SearchNode>& nodes() const { return nodes_; }
 
   void insert(const SearchNode& node) {

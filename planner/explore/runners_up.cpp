@@ -28,12 +28,32 @@ std::array<Term, 6> terms(const Breakdown& b) {
 
 bool feasible(const Candidate& candidate) { return candidate.fits && !candidate.too_long; }
 
-bool better(const Candidate& a, const Candidate& b) {
-  if (a.prediction.step_time != b.prediction.step_time)
-    return a.prediction.step_time < b.prediction.step_time;
+Seconds merit(const Candidate& candidate) {
+  return merit(candidate.prediction.step_time, candidate.unusual);
+}
+
+namespace {
+
+bool better_by(Seconds a_time, const Candidate& a, Seconds b_time, const Candidate& b) {
+  if (a_time != b_time) return a_time < b_time;
   const Bytes peak = largest(a.prediction.stages, &StagePrediction::peak);
   const Bytes other = largest(b.prediction.stages, &StagePrediction::peak);
   return peak != other ? peak < other : a.index < b.index;
+}
+
+}  // namespace
+
+bool better(const Candidate& a, const Candidate& b) { return better_by(merit(a), a, merit(b), b); }
+
+std::optional<std::size_t> fastest_plan(std::span<const Candidate> candidates) {
+  std::optional<std::size_t> fastest;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!feasible(candidates[i])) continue;
+    if (!fastest || better_by(candidates[i].prediction.step_time, candidates[i],
+                              candidates[*fastest].prediction.step_time, candidates[*fastest]))
+      fastest = i;
+  }
+  return fastest;
 }
 
 bool same_but_details(const Strategy& a, const Strategy& b) {
@@ -101,8 +121,7 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
     const Prediction& prediction = candidates[i].prediction;
     const Bytes peak = largest(prediction.stages, &StagePrediction::peak);
     if (!front.empty()) {
-      const Seconds best = candidates[front.front()].prediction.step_time;
-      if (prediction.step_time > kFrontTimes * best) break;
+      if (merit(candidates[i]) > kFrontTimes * merit(candidates[front.front()])) break;
       if (!saves_enough(peak, least)) continue;
     }
     front.push_back(i);
@@ -111,9 +130,10 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
   return front;
 }
 
-RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Prediction& best) {
+RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Prediction& best) {
   RunnerUp result;
-  result.strategy = strategy;
+  result.strategy = candidate.strategy;
+  result.unusual = candidate.unusual;
   result.step_time = loser.step_time;
   result.peak = largest(loser.stages, &StagePrediction::peak);
   const auto mine = terms(loser.breakdown);
@@ -125,7 +145,10 @@ RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Pred
       result.term_time = more;
     }
   }
-  if (result.step_time == best.step_time || result.term.empty()) {
+  if (result.step_time <= best.step_time && !result.unusual.empty()) {
+    result.term_time = Seconds();
+    result.term = "unusual choice";
+  } else if (result.step_time == best.step_time || result.term.empty()) {
     result.term_time = Seconds();
     result.term_bytes =
         std::max(Bytes(), result.peak - largest(best.stages, &StagePrediction::peak));

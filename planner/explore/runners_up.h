@@ -1,6 +1,7 @@
 // Runners-up: picks the best plans and the Pareto front, and says by which term a plan loses.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,7 +39,9 @@ struct Candidate {
 };
 
 bool feasible(const Candidate& candidate);
-/// The order of merit of feasible candidates: step time, then peak bytes, then canonical order.
+/// Returns the step time by which a candidate is compared, with what its unusual choices count.
+Seconds merit(const Candidate& candidate);
+/// The order of merit of feasible candidates: merit(), then peak bytes, then canonical order.
 bool better(const Candidate& a, const Candidate& b);
 /// Whether two strategies differ at most in details, so that they are one plan among the
 /// runners-up. Details of memory are the sizes of gradient buckets, the number of recomputed layers
@@ -58,14 +61,18 @@ bool are_alike(const Strategy& a, const Strategy& b, Likeness likeness);
 /// shown. No two of them are alike. Only feasible candidates count.
 std::vector<std::size_t> best_plans(std::span<const Candidate> candidates, const Shown& shown = {});
 
-/// Returns indices into `candidates`, in order of merit, up to kFrontTimes times the best step.
+/// Returns the index of the feasible candidate with the shortest step, then the fewest peak bytes,
+/// then the first in canonical order. Returns nothing where none is feasible.
+std::optional<std::size_t> fastest_plan(std::span<const Candidate> candidates);
+
+/// Returns indices into `candidates`, in order of merit, up to kFrontTimes times the best merit().
 /// They are the best plan, then each plan whose live bytes are at least kFrontSaving below those of
 /// the plan before it.
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
-/// Says how `loser` loses against `best`: by the breakdown term that grows most. If times are
-/// equal, the term is "memory" with the bytes more, or "tie" where only the canonical order
-/// decides. Both predictions must have breakdowns.
-RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Prediction& best);
+/// Says how `loser` loses against `best`: by the breakdown term that grows most. If it is not
+/// slower, the term is "unusual choice" where it has some, "memory" with the bytes more, or "tie"
+/// where only the canonical order decides. Both predictions must have breakdowns.
+RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Prediction& best);
 
 }  // namespace plimsoll

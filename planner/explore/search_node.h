@@ -16,16 +16,25 @@ namespace plimsoll {
 ///   choice     one arrangement with all bucket sizes
 ///   pipeline   a choice, once the order of its actions was bounded
 ///   leaf       one strategy
+///
+/// Nodes are taken in the order of `merit`, the bound with the handicap that all of its strategies
+/// have at least.
 struct SearchNode {
   enum class Kind : std::uint8_t { family, group, choice, pipeline, leaf };
-  Picoseconds bound;
+  Picoseconds bound;                ///< of the step time
   std::size_t first = 0, last = 0;  ///< indices into Space::legal
   Bytes peak;                       ///< a bound, too
   Kind kind = Kind::family;
   std::size_t family = 0;
-  GroupBound group;  ///< the arrangements of a group that are left
+  GroupBound group;     ///< the arrangements of a group that are left
+  double handicap = 1;  ///< handicap() of its strategies' unusual choices, at least
+  /// Returns a lower bound of merit().
+  Picoseconds merit() const {
+    if (handicap == 1) return bound;
+    return Picoseconds(std::int64_t(double(bound.count()) * handicap) - 1);
+  }
   bool operator<(const SearchNode& other) const {
-    return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
+    return std::tuple(merit(), first, kind) < std::tuple(other.merit(), other.first, other.kind);
   }
   std::int64_t count() const { return std::int64_t(last - first); }
 };
@@ -45,7 +54,8 @@ inline SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseco
           pipeline.peak,
           SearchNode::Kind::leaf,
           pipeline.family,
-          {}};
+          {},
+          pipeline.handicap};
 }
 
 }  // namespace plimsoll

@@ -38,6 +38,8 @@ struct SearchRequest {
   /// no plan that would take the place of one of them is faster by more.
   double tolerance = 0.02;
   Shown shown{};  ///< the plans beside the best one
+  /// Recommends the fastest plan, whatever unusual choices it has.
+  bool fastest = false;
   /// The wall-clock time after which no bound and no evaluation begins; at most kLongestTimeLimit.
   /// The first plan, which is found before all bounds, is looked for to the end of one try. With a
   /// limit the plan depends on the machine.

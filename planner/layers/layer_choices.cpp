@@ -230,13 +230,15 @@ struct Cuts {
 
 class LayerSearch {
  public:
-  LayerSearch(const SearchRequest& request, const Space& space, const Bounds& bounds, Seconds best)
+  LayerSearch(const SearchRequest& request, const Space& space, const Bounds& bounds,
+              const BestSoFar& best)
       : request_(request),
         target_(request.target),
         space_(space),
         bounds_(bounds),
         freedom_(layer_freedom(target_.framework(), request.fixed, request.limits)),
         shape_costs_(target_),
+        handicaps_(request),
         lasting_(target_),
         capacity_(largest_memory(target_)),
         best_(best) {}
@@ -258,6 +260,11 @@ class LayerSearch {
  private:
   bool stopped() const { return request_.stop && request_.stop(); }
 
+  /// Returns the step time below which a cut of this strategy is better or faster than all before.
+  Seconds limit_of(const Strategy& strategy) const {
+    return std::max(best_.fastest, best_.merit / handicap(handicaps_.of(strategy, Bytes())));
+  }
+
   Cuts cuts_of(std::size_t f) {
     Cuts cuts{f, {}, {}};
     const StrategyFamily& family = space_.legal.families()[f];
@@ -267,7 +274,7 @@ class LayerSearch {
     if (!freedom_.cuts && !repeats) return cuts;
     try {
       const auto work = is_long_ring(*even) ? bounds_.ring_work(*even) : bounds_.work(*even);
-      const Picoseconds limit = to_picoseconds(best_);
+      const Picoseconds limit = to_picoseconds(limit_of(*even));
       if (!layers_are_alike(*work) ||
           least_of_any_cut(target_.job, *work, even->pp, micro_batches(target_.job, *even)) >=
               limit) {
@@ -302,7 +309,8 @@ class LayerSearch {
     const StrategyFamily& family = space_.legal.families()[cuts.family];
     for (std::size_t i = 0; i < cuts.strategies.size(); ++i) {
       if (stopped()) return;
-      if (cuts.bounds[i].seconds() < best_) simulate(family, cuts.strategies[i]);
+      const Strategy& cut = cuts.strategies[i];
+      if (cuts.bounds[i].seconds() < limit_of(cut)) simulate(family, cut);
     }
   }
 
@@ -313,8 +321,9 @@ class LayerSearch {
       strategies.push_back(cut);
       if (family.buckets > 1) strategies.back().grad_bucket_bytes = space_.legal.ladder()[b];
     }
-    const auto bounds = bounds_.pipelines(
-        strategies, [&](std::size_t, Picoseconds bound) { return bound.seconds() >= best_; });
+    const auto bounds = bounds_.pipelines(strategies, [&](std::size_t, Picoseconds bound) {
+      return bound.seconds() >= limit_of(cut);
+    });
     std::vector<std::size_t> order;
     for (std::size_t b = 0; b < strategies.size(); ++b) {
       if (bounds[b]) order.push_back(b);
@@ -322,12 +331,15 @@ class LayerSearch {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return *bounds[a] < *bounds[b]; });
     for (const std::size_t b : order) {
-      if (bounds[b]->seconds() >= best_ || stopped()) break;
+      if (bounds[b]->seconds() >= limit_of(cut) || stopped()) break;
       Candidate candidate = assess(target_, strategies[b], space_.legal.size() + found_.size());
-      if (!feasible(candidate) || candidate.prediction.step_time >= best_) continue;
+      const Seconds step = candidate.prediction.step_time;
+      if (!feasible(candidate) || step >= limit_of(cut)) continue;
       confirm_memory(target_, {&candidate, 1}, request_.threads);
+      handicaps_.weigh(candidate);
       if (!feasible(candidate)) continue;
-      best_ = candidate.prediction.step_time;
+      if (step >= best_.fastest && merit(candidate) >= best_.merit) continue;
+      best_ = {std::min(best_.merit, merit(candidate)), std::min(best_.fastest, step)};
       found_.push_back(std::move(candidate));
     }
   }
@@ -338,9 +350,10 @@ class LayerSearch {
   const Bounds& bounds_;
   const LayerFreedom freedom_;
   const ShapeCosts shape_costs_;
+  const Handicaps handicaps_;
   LastingCache lasting_;
   const Bytes capacity_;
-  Seconds best_;
+  BestSoFar best_;
   std::vector<Candidate> found_;
 };
 
@@ -358,7 +371,7 @@ LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed, const
 
 std::vector<Candidate> layer_choices(const SearchRequest& request, const Space& space,
                                      const Bounds& bounds, std::span<const std::size_t> families,
-                                     Seconds best) {
+                                     const BestSoFar& best) {
   return LayerSearch(request, space, bounds, best).run(families);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/bounds/bounds.h"
+#include "planner/explore/handicaps.h"
 #include "planner/explore/runners_up.h"
 #include "planner/explore/search_request.h"
 
@@ -22,7 +23,11 @@ struct LayerFreedom {
 LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed,
                            const Limits& limits = {});
 
-/// Returns plans beside the space that are faster than `best`, each faster than the one before.
+/// The plans that cuts have to beat.
+struct BestSoFar {
+  Seconds merit, fastest;  ///< merit() of the best plan, and the shortest step
+};
+/// Returns plans beside the space that are better or faster than all before them.
 /// They fit by a replay of the framework's allocator. `families` are the indices of families that
 /// may fit. Pipelines of these families in 1F1B without virtual stages are cut anew, if no bound
 /// says that each cut is slower. Models with layers of several kinds have no such cuts. The bytes
@@ -32,6 +37,6 @@ LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed,
 /// threads.
 std::vector<Candidate> layer_choices(const SearchRequest& request, const Space& space,
                                      const Bounds& bounds, std::span<const std::size_t> families,
-                                     Seconds best);
+                                     const BestSoFar& best);
 
 }  // namespace plimsoll

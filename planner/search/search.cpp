@@ -112,17 +112,29 @@ std::vector<std::size_t> front_of(const Target& target, std::span<const Candidat
   pool.insert(pool.end(), best.begin(), best.end());
   std::sort(pool.begin(), pool.end(),
             [&](std::size_t a, std::size_t b) { return better(candidates[a], candidates[b]); });
-  const Seconds longest = kFrontTimes * candidates[best[0]].prediction.step_time;
+  const Seconds longest = kFrontTimes * merit(candidates[best[0]]);
   std::vector<std::size_t> front;
   Bytes last;
   for (const std::size_t i : pool) {
     const Bytes taken = taken_by(target, candidates[i]);
-    if (candidates[i].prediction.step_time > longest) break;
+    if (merit(candidates[i]) > longest) break;
     if (!front.empty() && !saves_enough(taken, last)) continue;
     front.push_back(i);
     last = taken;
   }
   return front;
+}
+
+/// Returns the fastest plan with the reasons why the chosen one is recommended instead.
+FastestPlan fastest_beside(const Plan& plan, const Candidate& candidate,
+                           const Prediction& prediction) {
+  FastestPlan fastest;
+  fastest.strategy = candidate.strategy;
+  fastest.step_time = prediction.step_time;
+  fastest.peak = largest(prediction.stages, &StagePrediction::peak);
+  fastest.gain = 1 - prediction.step_time / plan.prediction.step_time;
+  std::ranges::set_difference(candidate.unusual, plan.unusual, std::back_inserter(fastest.reasons));
+  return fastest;
 }
 
 /// Returns the chosen plan whole, with the runners-up and the Pareto front. Of the others that are
@@ -132,9 +144,13 @@ Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
           std::span<const std::size_t> best, std::span<const std::size_t> front) {
   const Target& target = request.target;
   std::vector<std::size_t> shown(best.begin(), best.end());
-  for (const std::size_t i : front) {
-    if (std::ranges::find(best, i) == best.end()) shown.push_back(i);
-  }
+  const auto place_of = [&](std::size_t i) { return std::ranges::find(shown, i) - shown.begin(); };
+  const auto add = [&](std::size_t i) {
+    if (std::ranges::find(shown, i) == shown.end()) shown.push_back(i);
+  };
+  std::ranges::for_each(front, add);
+  const std::size_t fastest = fastest_plan(candidates).value();
+  add(fastest);
   Plan plan;
   std::vector<Prediction> predictions(shown.size());
   for_each_index(shown.size(), request.threads, [&](std::size_t i) {
@@ -149,23 +165,29 @@ Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
   });
   predictions[0] = plan.prediction;
   const auto time_of = [&](std::size_t i) -> PlanTime {
-    return {predictions[i].step_time, predictions[i].breakdown,
-            layer_shape(target.job, candidates[shown[i]].strategy)};
+    return plan_time(target, candidates[shown[i]].strategy, predictions[i].step_time,
+                     predictions[i].breakdown);
   };
   for (std::size_t i = 1; i < best.size(); ++i) {
-    RunnerUp loser = runner_up(candidates[best[i]].strategy, predictions[i], predictions[0]);
+    RunnerUp loser = runner_up(candidates[best[i]], predictions[i], predictions[0]);
     loser.taken = taken_by(target, candidates[best[i]]);
-    loser.unusual = candidates[best[i]].unusual;
     loser.ratio = step_ratio(*target.costs, time_of(i), time_of(0));
     plan.runners_up.push_back(std::move(loser));
   }
   for (const std::size_t c : front) {
-    const auto i = std::size_t(std::ranges::find(shown, c) - shown.begin());
+    const auto i = std::size_t(place_of(c));
     plan.pareto.push_back({candidates[c].strategy, predictions[i].step_time,
                            step_ratio(*target.costs, time_of(i), time_of(0)),
                            largest(predictions[i].stages, &StagePrediction::peak),
                            i == 0 ? taken_by(plan) : taken_by(target, candidates[c]),
                            candidates[c].unusual});
+  }
+  const auto f = std::size_t(place_of(fastest));
+  plan.unusual = candidates[best[0]].unusual;
+  if (predictions[f].step_time < predictions[0].step_time) {
+    plan.fastest = fastest_beside(plan, candidates[fastest], predictions[f]);
+    plan.fastest->taken = taken_by(target, candidates[fastest]);
+    plan.fastest->ratio = step_ratio(*target.costs, time_of(f), time_of(0));
   }
   return plan;
 }
@@ -219,8 +241,9 @@ void add_layer_choices(const SearchRequest& request, const Space& space, const B
                        const Explored& explored, std::vector<Candidate>& candidates) {
   const std::vector<std::size_t> best = best_plans(candidates);
   if (best.empty() || explored.unexplored > 0) return;
-  const Seconds step = candidates[best.front()].prediction.step_time;
-  for (Candidate& found : layer_choices(request, space, bounds, explored.may_fit, step))
+  const BestSoFar so_far{merit(candidates[best.front()]),
+                         candidates[fastest_plan(candidates).value()].prediction.step_time};
+  for (Candidate& found : layer_choices(request, space, bounds, explored.may_fit, so_far))
     candidates.push_back(std::move(found));
 }
 
@@ -229,8 +252,11 @@ void add_exchange_choices(const SearchRequest& request, const Space& space,
                           const Explored& explored, std::vector<Candidate>& candidates) {
   if (explored.unexplored > 0) return;
   const std::size_t first_index = space.legal.size() + candidates.size();
-  for (Candidate& found : exchange_choices(request, candidates, first_index))
+  const Handicaps handicaps(request);
+  for (Candidate& found : exchange_choices(request, candidates, first_index)) {
+    handicaps.weigh(found);
     candidates.push_back(std::move(found));
+  }
 }
 
 /// Refuses a stated peak rate that measured times exceed: no device is faster than its peak.

@@ -14,9 +14,10 @@ class NothingFoundYet : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns the plan of least step time among those that fit, with its runners-up and Pareto front
-/// (runners_up.h). Ties go by fewer peak bytes, then by canonical order. Without a time limit the
-/// result is exact, within `tolerance` for the plans beside the best.
+/// Returns the plan of least merit() among those that fit, with its runners-up and Pareto front
+/// (runners_up.h), and the plan of least step time if it is another. Ties go by fewer peak bytes,
+/// then by canonical order. Without a time limit both are exact, within `tolerance` for the other
+/// plans.
 ///
 /// Throws InfeasibleError with a rule (no legal strategy, more devices than the cluster has, the
 /// bundled runtime on GPUs), with bytes (NothingFits), or with a time. The last says that all plans

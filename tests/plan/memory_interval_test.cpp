@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <random>
+
 namespace plimsoll {
 namespace {
 
@@ -37,6 +40,70 @@ TEST(MemoryInterval, ContextIsKnownWorstAndArenasExactly) {
   EXPECT_EQ(width(MemoryKind::reserved, little, "bundled"), 0);
   EXPECT_GT(width(MemoryKind::device, little, "bundled"), 0);
   EXPECT_EQ(width(MemoryKind::device, {}, "bundled"), 0);
+}
+
+StagePrediction stage_of(std::int64_t lasting, std::int64_t allocated, std::int64_t reserved,
+                         std::int64_t capacity) {
+  StagePrediction stage;
+  stage.by_role[std::size_t(TensorRole::parameter)] = Bytes(lasting);
+  stage.peak = stage.allocated = Bytes(allocated);
+  stage.reserved = Bytes(reserved);
+  stage.capacity = Bytes(capacity);
+  return stage;
+}
+
+TEST(MemoryInterval, VerdictFollowsFromItsUpperEnd) {
+  const Framework framework = framework_by_name("megatron-lm");
+  const auto interval = [&](std::int64_t capacity, std::int64_t reserve) {
+    const StagePrediction stages[] = {stage_of(10'000, 20'000, 30'000, 1'000'000),
+                                      stage_of(600'000, 800'000, 850'000, capacity)};
+    return memory_interval(stages, framework, Bytes(50'000), Bytes(reserve));
+  };
+  const MemoryInterval memory = interval(1'000'000, 0);
+  EXPECT_EQ(memory.taken, Bytes(900'000));  // of the fullest stage
+  const PredictedMemory predicted{Bytes(800'000), Bytes(600'000), Bytes(850'000), Bytes(50'000)};
+  const double half = memory_half_width(MemoryKind::device, framework, predicted);
+  EXPECT_NEAR(double(memory.high.count()), 900'000 * (1 + half), 1);
+  EXPECT_NEAR(double(memory.low.count()), 900'000 * (1 - half), 1);
+  EXPECT_EQ(interval(memory.high.count(), 0).verdict, MemoryVerdict::safe);
+  EXPECT_EQ(interval(memory.high.count() - 1, 0).verdict, MemoryVerdict::tight);
+  EXPECT_EQ(interval(900'000, 0).verdict, MemoryVerdict::tight);
+  EXPECT_EQ(interval(900'000, 1).verdict, MemoryVerdict::does_not_fit);
+  EXPECT_EQ(memory_interval({}, framework, Bytes(1), Bytes(1)), MemoryInterval());
+}
+
+TEST(MemoryInterval, OfAnArenaWithoutContextIsExact) {
+  const StagePrediction stage = stage_of(1, 999, 1000, 1000);
+  const MemoryInterval memory = memory_interval({&stage, 1}, bundled_framework(), Bytes(), Bytes());
+  EXPECT_EQ(memory.low, memory.high);
+  EXPECT_EQ(memory.verdict, MemoryVerdict::safe);
+}
+
+// A search cuts strategies by this, so it must never be wrong.
+TEST(MemoryInterval, WhatIsSurelyTightIsNotSafe) {
+  std::mt19937_64 random(5);
+  std::int64_t sure = 0, safe = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto below = [&](std::int64_t most) {
+      return std::int64_t(random() % std::uint64_t(most));
+    };
+    const std::int64_t peak = 1 + below(1'000'000);
+    const std::int64_t reserved = peak + below(peak / 5 + 1);
+    const StagePrediction stage = stage_of(below(peak + 1), peak, reserved, 1'000'000);
+    const Bytes outside(below(100'000));
+    for (const char* name : {"megatron-lm", "torchtitan", "bundled"}) {
+      const Framework framework = framework_by_name(name);
+      const MemoryInterval memory = memory_interval({&stage, 1}, framework, outside, Bytes());
+      if (memory.verdict == MemoryVerdict::safe) {
+        ++safe;
+        EXPECT_FALSE(is_surely_tight(stage.peak, stage.capacity, framework, outside));
+      } else {
+        sure += is_surely_tight(stage.peak, stage.capacity, framework, outside);
+      }
+    }
+  }
+  EXPECT_GT(sure, 100);
+  EXPECT_GT(safe, 1000);
 }
 
 }  // namespace

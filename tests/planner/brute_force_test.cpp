@@ -68,9 +68,9 @@ bool has_equally_fast(const Plan& plan) {
   });
 }
 
-std::vector<Seconds> steps_of(const Plan& plan) {
+std::vector<Seconds> merits_of(const Plan& plan) {
   std::vector<Seconds> steps;
-  for (const RunnerUp& one : plan.runners_up) steps.push_back(one.step_time);
+  for (const RunnerUp& one : plan.runners_up) steps.push_back(merit(one.step_time, one.unusual));
   std::ranges::sort(steps);
   return steps;
 }
@@ -92,14 +92,19 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
       const Plan all = search(request);
       ASSERT_EQ(found.strategy, all.strategy) << describe(problem);
       EXPECT_EQ(found.prediction.step_time, all.prediction.step_time);
+      ASSERT_EQ(found.fastest.has_value(), all.fastest.has_value());
+      if (all.fastest) {
+        EXPECT_EQ(found.fastest->strategy, all.fastest->strategy);
+      }
       ASSERT_EQ(found.runners_up.size(), all.runners_up.size());
-      const std::vector<Seconds> steps = steps_of(found), least = steps_of(all);
+      const std::vector<Seconds> steps = merits_of(found), least = merits_of(all);
       for (std::size_t k = 0; k < steps.size(); ++k, ++runners_up)
         EXPECT_LE(steps[k], least[k] * 1.05);
       for (const ParetoPlan& plan : all.pareto) {
         ++on_front;
         EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const ParetoPlan& other) {
-          return other.step_time <= plan.step_time * 1.05 &&
+          return merit(other.step_time, other.unusual) <=
+                     merit(plan.step_time, plan.unusual) * 1.05 &&
                  double(other.peak.count()) <= double(plan.peak.count()) / (1 - kFrontSaving);
         })) << describe(problem);
       }
@@ -155,7 +160,7 @@ TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
 TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
   std::mt19937_64 random(6);
   const int problems = problems_to_draw(16);
-  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0;
+  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0, faster = 0;
   for (int i = 0; i < problems; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
@@ -188,14 +193,25 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
     ++planned;
     const Plan plan = parse_plan(expected, "FILE");
     equal += has_equally_fast(plan);
+    faster += plan.fastest.has_value();
+    if (plan.fastest) {  // which the search of the fastest plan finds, too
+      SearchRequest fastest = request;
+      fastest.fastest = true;
+      const Plan found = search(fastest);
+      EXPECT_EQ(found.strategy, plan.fastest->strategy);
+      EXPECT_FALSE(found.fastest);
+    }
     tied += !plan.runners_up.empty() && plan.runners_up[0].ratio.tied;
   }
   EXPECT_GT(planned, problems / 2);
   EXPECT_GT(refused, problems / 40);
   EXPECT_GE(equal, problems / 16);
   EXPECT_GT(tied, problems / 4);
-  fmt::print("{} planned, {} with plans that are equally fast, {} with tied ones; {} refused\n",
-             planned, equal, tied, refused);
+  EXPECT_GT(faster, 0);
+  fmt::print(
+      "{} planned, {} with plans that are equally fast, {} with tied ones, {} with a faster plan; {} "
+      "refused\n",
+      planned, equal, tied, faster, refused);
 }
 
 }  // namespace

@@ -14,8 +14,9 @@
 namespace plimsoll {
 namespace {
 
-SearchRequest request_of(Target target) {
+SearchRequest fastest_request_of(Target target) {
   SearchRequest request{std::move(target)};
+  request.fastest = true;
   request.cluster_digest = std::string(64, '0');
   return request;
 }
@@ -34,7 +35,7 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, 6);
     problem.job.vocab *= 16;  // a last stage that has more to do makes an uneven cut pay
-    SearchRequest request = request_of(problem.target());
+    SearchRequest request = fastest_request_of(problem.target());
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
     // Interleaved pipelines are cut evenly, and beat others; of others there are more then.
     request.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}, {"pp", "2"}};
@@ -60,11 +61,11 @@ struct PresetCase {
   Bytes reserve{};
 };
 
-SearchRequest request_of(const PresetCase& of) {
+SearchRequest fastest_request_of(const PresetCase& of) {
   Job job = read_job(of.job);
   job.global_batch = of.global_batch;
   const CostModel costs(read_cluster(of.cluster), std::nullopt, framework_by_name(of.framework));
-  SearchRequest request = request_of(Target(job, costs, of.devices, of.reserve));
+  SearchRequest request = fastest_request_of(Target(job, costs, of.devices, of.reserve));
   request.fixed = {{"virtual_stages", "1"},
                    {"schedule", "1f1b"},
                    {"sharding_stage", "1"},
@@ -76,8 +77,8 @@ SearchRequest request_of(const PresetCase& of) {
 
 TEST(LayerChoices, AFullStageRecomputesMore) {
   // The reserve is less than stage 0 wants beside its layers.
-  SearchRequest seven =
-      request_of({"llama2-7b", 64, "dgx-a100-40gb", "bundled-cuda", 8, parse_bytes("5 GiB")});
+  SearchRequest seven = fastest_request_of(
+      {"llama2-7b", 64, "dgx-a100-40gb", "bundled-cuda", 8, parse_bytes("5 GiB")});
   const Plan plan = search(seven);
   ASSERT_FALSE(plan.strategy.recompute_list.empty()) << strategy_summary(plan.strategy);
   const std::int64_t of_stage_0 = layers_per_part(seven.target.job, plan.strategy).front();
@@ -88,7 +89,8 @@ TEST(LayerChoices, AFullStageRecomputesMore) {
 }
 
 TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
-  SearchRequest seventy = request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
+  SearchRequest seventy =
+      fastest_request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
   seventy.fixed.emplace_back("mp", "4");
   seventy.fixed.emplace_back("sequence_parallel", "true");
   const Plan plan = search(seventy);
@@ -99,7 +101,7 @@ TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
 }
 
 TEST(LayerChoices, AnUnevenCutMayFitWithoutRecompute) {
-  SearchRequest free = request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
+  SearchRequest free = fastest_request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
   free.fixed.emplace_back("mp", "4");
   SearchRequest even = free, uneven = free;
   even.fixed.insert(even.fixed.end(), {{"recompute", "none"}, {"layer_split", "even"}});

@@ -66,35 +66,34 @@ TEST(RunnersUp, NamesTheTermThatGrowsMost) {
   loser.prediction.breakdown.forward = Seconds(0.9);
   loser.prediction.breakdown.bubble = Seconds(0.4);
   loser.prediction.breakdown.exposed_communication = Seconds(0.2);
-  const RunnerUp result = runner_up({}, loser.prediction, best.prediction);
+  const RunnerUp result = runner_up(loser, loser.prediction, best.prediction);
   EXPECT_EQ(result.term, "bubble");
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
 
-TEST(RunnersUp, TiedOnesComeFirstFromTheSimplestOn) {
-  const auto loser = [](const char* strategy, double step, bool tied) {
-    RunnerUp result;
-    result.strategy = parse_strategy(strategy);
-    result.step_time = Seconds(step);
-    result.ratio.tied = tied;
-    return result;
-  };
-  std::vector<RunnerUp> list = {loser("mp=2,pp=2,dp=2", 1.0, true), loser("mp=8", 1.1, false),
-                                loser("mp=2,pp=4", 1.2, true),      loser("dp=2,pp=4", 1.3, true),
-                                loser("dp=8", 1.4, true),           loser("pp=8", 1.5, false)};
-  tied_first(list);
-  std::vector<double> steps;
-  for (const RunnerUp& one : list) steps.push_back(one.step_time.value());
-  // mp=2,pp=4 has eight parts, dp=2,pp=4 four.
-  EXPECT_EQ(steps, (std::vector<double>{1.4, 1.3, 1.2, 1.0, 1.1, 1.5}));
+TEST(RunnersUp, UnusualChoicesCountAgainstPlans) {
+  const double gain = rule_of(UnusualChoice::context_split).gain;
+  Candidate odd = candidate(0, 1, 100);
+  odd.unusual = {UnusualChoice::context_split};
+  const Candidate slower = candidate(1, 1 + gain / 2, 100),
+                  slowest = candidate(2, 1 + 2 * gain, 100);
+  EXPECT_TRUE(better(slower, odd));
+  EXPECT_TRUE(better(odd, slowest));
+  const std::vector<Candidate> candidates = {odd, slower, slowest};
+  EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{1, 0, 2}));
+  EXPECT_EQ(fastest_plan(candidates), 0u);
+  EXPECT_EQ(runner_up(odd, odd.prediction, slower.prediction).term, "unusual choice");
+  EXPECT_EQ(runner_up(slowest, slowest.prediction, slower.prediction).term, "compute");
+  EXPECT_FALSE(fastest_plan({}));
 }
 
 TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
   const Candidate best = candidate(0, 1, 100);
-  const RunnerUp heavier = runner_up({}, candidate(0, 1, 164).prediction, best.prediction);
+  const RunnerUp heavier =
+      runner_up(candidate(0, 1, 164), candidate(0, 1, 164).prediction, best.prediction);
   EXPECT_EQ(heavier.term, "memory");
   EXPECT_EQ(heavier.term_bytes, Bytes(64));
-  EXPECT_EQ(runner_up({}, candidate(0, 1, 100).prediction, best.prediction).term, "tie");
+  EXPECT_EQ(runner_up(best, best.prediction, best.prediction).term, "tie");
 }
 
 }  // namespace

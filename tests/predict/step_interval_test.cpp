@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "predict/plan_difference.h"
+#include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 
 namespace plimsoll {
@@ -127,6 +128,50 @@ TEST(PlanDifference, HoldsOneWithinItsHalfWidth) {
   EXPECT_NEAR(std::log(ratio.high / 1.25), half, 1e-12);
   EXPECT_EQ(step_ratio(costs, plan, plan).low, 1);  // the same in all that is known
   EXPECT_EQ(step_ratio(costs, plan, plan).high, 1);
+}
+
+TEST(StepInterval, OfAModelThatTheFitHasRunsOfIsTheFitsOwn) {
+  Job job;
+  job.layers = 32, job.hidden = 4096;
+  FittedCalibration fitted;
+  fitted.runs = 12;
+  fitted.within_node = {0.02, 2};
+  fitted.across_nodes = {0.05, 2};
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  const std::int64_t node = cluster.devices_per_node;
+  const LayerShape shape = step(10, 1).shape;
+  const auto costs = [&] {
+    return CostModel(cluster, std::nullopt, framework_by_name("megatron-lm"), fitted);
+  };
+  const auto half = [&](std::int64_t devices, People people = People::known) {
+    return std::log1p(step_interval(costs(), job, shape, devices, 0, {}, people).half_width());
+  };
+  const double own = std::log1p(interval90_half_width(fitted, shape, false));
+  const double wide = std::log1p(unseen_source(TimeBasis::fit, own).half_width());
+  EXPECT_NEAR(half(node), wide, 1e-12);  // no run of this model
+  EXPECT_FALSE(own_half_width(costs(), job, shape, node));
+  fitted.sizes = {{32, 4096, 8}};
+  EXPECT_NEAR(half(node), wide, 1e-12);  // its layers have experts
+  fitted.sizes = {{32, 4096, 0}};
+  EXPECT_NEAR(half(node), own, 1e-12);
+  EXPECT_NEAR(half(2 * node), std::log1p(interval90_half_width(fitted, shape, true)), 1e-12);
+  EXPECT_GT(half(2 * node), own);
+  EXPECT_NEAR(half(node, People::others), wide, 1e-12);
+}
+
+TEST(PlanDifference, IsNoWiderThanTheErrorsOfBothSteps) {
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
+  PlanTime plan = step(10, 1), other = step(11, 5, 8192);
+  const double wide = std::log(step_ratio(costs, other, plan).high / 1.1);
+  plan.own = 0.01;
+  EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), wide, 1e-12);
+  other.own = 0.02;
+  EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), std::hypot(0.01, 0.02), 1e-12);
+  other.own = 2;
+  EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), wide, 1e-12);
 }
 
 TEST(PlanDifference, OfMeasuredCoresIsWhatStepsAreOffBesideTheirOps) {

@@ -128,20 +128,17 @@ TEST(Report, NamesTheTermARunnerUpLosesBy) {
   EXPECT_TRUE(contains(html, "<td>memory, 3.00 MiB more at equal time</td>"));
 }
 
-TEST(Report, SaysWhichPlansAreTied) {
+TEST(Report, SaysWhichPlanIsFasterAndWhyItIsNotRecommended) {
   Plan plan = example_plan();
-  EXPECT_TRUE(contains(report_html(plan, std::nullopt, 0.30), "tied with none of those below"));
   plan.runners_up[0].ratio = {0.9, 1.44, true};
-  std::string html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_TRUE(contains(html, "1 of the 2 plans below is tied with it"));
-  EXPECT_TRUE(contains(html, "The simplest of them differs in <code>pp=1 dp=4"));
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, words_of(plan.fastest->reasons)));
+  EXPECT_TRUE(contains(html, "It differs in <code>micro_batch=2</code>"));
   EXPECT_TRUE(contains(html, "<td>tied, 0.90 to 1.44</td>"));
-  plan.runners_up[0].strategy.mp = 2;
-  plan.runners_up[0].strategy.pp = 2;
-  html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_TRUE(contains(html, "The simplest of them is the chosen one."));
+  plan.fastest.reset();
+  EXPECT_TRUE(contains(report_html(plan, std::nullopt, 0.30), "is the fastest by prediction"));
   plan.oversubscribed = true;
-  EXPECT_FALSE(contains(report_html(plan, std::nullopt, 0.30), "is tied with it"));
+  EXPECT_FALSE(contains(report_html(plan, std::nullopt, 0.30), "by prediction"));
 }
 
 TEST(Report, DrawsALongRunTogether) {

@@ -65,6 +65,7 @@ def finds_what_was_made_up(folder):
 def leaves_documents_out(folder):
     """A run of a document that a fit has runs of is predicted without that fit."""
     rows = [row("github:mosaicml/llm-foundry", 0, 2, 8, "pytorch-fsdp")]
+    rows[0]["model"].update(hidden=1536, layers=24, heads=12, kv_heads=12, ffn_hidden=6144)  # MPT-760M, which the fit has
     path = write_json(folder / "one.json", rows)
 
     def predicted(*flags):

@@ -1,0 +1,41 @@
+// Handicaps of strategies and candidates.
+#include "planner/explore/handicaps.h"
+
+#include <algorithm>
+
+#include "plan/memory_interval.h"
+
+namespace plimsoll {
+
+Handicaps::Handicaps(const SearchRequest& request)
+    : target_(request.target), capacity_(largest_memory(request.target)) {
+  for (std::size_t i = 0; i < kUnusualChoices; ++i) {
+    counts_[i] = !request.fastest &&
+                 std::ranges::none_of(rule_of(UnusualChoice(i)).fields, [&](std::string_view key) {
+                   return is_fixed(request.fixed, key);
+                 });
+  }
+}
+
+std::vector<UnusualChoice> Handicaps::of(const Strategy& strategy, Bytes peak) const {
+  std::vector<UnusualChoice> choices =
+      unusual_choices(target_.job, strategy, target_.cluster().devices_per_node);
+  if (is_surely_tight(peak, capacity_, target_.framework(), outside_program(target_, strategy)))
+    choices.push_back(UnusualChoice::tight_memory);
+  std::erase_if(choices, [&](UnusualChoice choice) { return !counts_[std::size_t(choice)]; });
+  return choices;
+}
+
+void Handicaps::weigh(Candidate& candidate) const {
+  const std::vector<StagePrediction>& stages = candidate.prediction.stages;
+  const bool known = has_arena(target_.framework()) || candidate.replayed;
+  candidate.unusual =
+      of(candidate.strategy, known ? Bytes() : largest(stages, &StagePrediction::peak));
+  if (!known || !counts_[std::size_t(UnusualChoice::tight_memory)]) return;
+  const MemoryInterval memory = memory_interval(
+      stages, target_.framework(), outside_program(target_, candidate.strategy), target_.reserve);
+  if (memory.verdict == MemoryVerdict::tight)
+    candidate.unusual.push_back(UnusualChoice::tight_memory);
+}
+
+}  // namespace plimsoll
