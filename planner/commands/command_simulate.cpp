@@ -92,8 +92,17 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   std::string why = why_unfit(fits.fullest);
   if (fits.even) why += "; " + describe_both(fits);
-  const NothingFits refused(why, single_changes(target, strategy));
-  print_note("planner: " + describe(refused));
+  const NothingFits refused(
+      why,
+      Shortage{"does not fit", fits.fullest.taken() + fits.fullest.reserve, fits.fullest.capacity},
+      single_changes(target, strategy));
+  if (options.verbose) {
+    print_note("planner: " + describe(refused));
+    return ExitCode::infeasible;
+  }
+  const FittingChange* change = first_of(refused.found().fitting);
+  print_note("planner: " + brief(refused, change ? simulate_command(files, change->strategy)
+                                                 : plan_command(files)));
   return ExitCode::infeasible;
 }
 
