@@ -61,6 +61,34 @@ def check_builds(folder):
     assert "/runtime/" not in commands and "/calibrate/" not in commands
 
 
+def check_one_folder(folder):
+    """scripts/build on a cmake and a ninja that only write down what they are asked: programs alone need a part of the build, and
+    what more is asked for joins the same folder."""
+    build = folder / "tree/scripts/build"
+    build.parent.mkdir(parents=True)
+    shutil.copy(SOURCE / "scripts/build", build)
+    program(folder / "bin/cmake", f'echo "$*" >> {folder}/asked\n')
+    program(folder / "bin/ninja", "for i in $(seq 30); do echo \"[$i/30] Building CXX object a.o\"; done\n")
+
+    def asked(*targets):
+        (folder / "asked").write_text("")
+        done = subprocess.run([build, *targets], capture_output=True, text=True, check=True,
+                              env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"})
+        assert re.search(r"^compiling 30 objects on \d+ cores: about \d+ (s|min)$", done.stderr, re.M), done
+        return (folder / "asked").read_text().splitlines()
+
+    assert asked("release", "planner", "planner-run")[0] == "--preset release -DPLIMSOLL_ALL=OFF"
+    assert asked("release", "planner", "tests.passes")[0] == "--preset release -DPLIMSOLL_ALL=ON"
+    assert asked("asan", "planner")[0] == "--preset asan -DPLIMSOLL_ALL=ON"
+    (folder / "tree/build").mkdir()
+    (folder / "tree/build/build.ninja").write_text("")
+    (folder / "tree/build/CMakeCache.txt").write_text("PLIMSOLL_ALL:BOOL=OFF\n")
+    assert asked("release", "planner") == ["--build --preset release --target planner"]
+    assert asked() == ["--preset release -DPLIMSOLL_ALL=ON", "--build --preset release"]
+    (folder / "tree/build/CMakeCache.txt").write_text("PLIMSOLL_ALL:BOOL=ON\n")
+    assert asked("release", "tests.passes") == ["--build --preset release --target tests.passes"]
+
+
 def check_steps(folder):
     """The demo on programs that only write what the next step reads: every title has a time, and that of training is the plan's."""
     (folder / "scripts").mkdir()
@@ -81,5 +109,6 @@ with tempfile.TemporaryDirectory() as name:
     root = pathlib.Path(name)
     check_groups(root / "fakes")
     check_builds(root)
+    check_one_folder(root / "one")
     check_steps(root)
 print("the demo takes what it runs, and says how long")
