@@ -25,8 +25,9 @@ add_dependencies(planner_relocatable ${archives})
 set_target_properties(planner_relocatable PROPERTIES OUTPUT_NAME planner
   RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/relocatable)
 # The linker warns of dlopen and getaddrinfo: planner's doctor asks no driver where it is linked so, and nothing uses sockets.
-target_link_libraries(planner_relocatable PRIVATE plimsoll_options -static LINKER:--no-warnings LINKER:--start-group ${files}
-  LINKER:--end-group ${static_libraries})
+target_link_options(planner_relocatable PRIVATE -static LINKER:--no-warnings)
+target_link_libraries(planner_relocatable PRIVATE plimsoll_options -Wl,--start-group ${files} -Wl,--end-group
+  ${static_libraries})
 
 # It is a component for the archive alone: a full installation has the program that shares libraries. The licences of what is
 # linked in come along, as Debian's packages have them.

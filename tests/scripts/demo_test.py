@@ -56,9 +56,46 @@ def check_builds(folder):
     gpu = pathlib.Path("/dev/nvidiactl").exists() or pathlib.Path("/dev/dxg").exists()
     assert gpu or "runtime/cuda/" not in commands
     assert "/tests/" not in commands
+    # scripts/build counts the objects of these commands.
+    assert len(re.findall(r" -o (\S+/Unity/\S+\.o)( |$)", commands, re.M)) > 40, commands[:2000]
     targets, commands = configured(folder / "planner", "GTest", "rapidcheck", "benchmark", "MPI", "Python3", "dnnl")
     assert "planner" in targets and "planner-run" not in targets, targets
     assert "/runtime/" not in commands and "/calibrate/" not in commands
+
+
+def run_build(folder, *targets):
+    return subprocess.run([folder / "tree/scripts/build", *targets], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"})
+
+
+def check_one_folder(folder):
+    """scripts/build on a cmake and a ninja that only write down what they are asked: programs alone need a part of the build, and
+    what more is asked for joins the same folder."""
+    (folder / "tree/scripts").mkdir(parents=True)
+    shutil.copy(SOURCE / "scripts/build", folder / "tree/scripts/build")
+    program(folder / "bin/cmake", f'echo "$*" >> {folder}/asked\n')
+    program(folder / "bin/ninja", "for i in $(seq 30); do echo \"c++ -O2 -o Unity/$i.o -c $i.cpp\"; done\n")
+
+    def asked(*targets):
+        (folder / "asked").write_text("")
+        done = run_build(folder, *targets)
+        assert re.search(r"^compiling 30 objects on \d+ cores: about \d+ (s|min)$", done.stderr, re.M), done
+        return (folder / "asked").read_text().splitlines()
+
+    assert asked("release", "planner", "planner-run")[0] == "--preset release -DPLIMSOLL_ALL=OFF"
+    assert asked("release", "planner", "tests.passes")[0] == "--preset release -DPLIMSOLL_ALL=ON"
+    assert asked("asan", "planner")[0] == "--preset asan -DPLIMSOLL_ALL=ON"
+    (folder / "tree/build").mkdir()
+    (folder / "tree/build/build.ninja").write_text("")
+    (folder / "tree/build/CMakeCache.txt").write_text("PLIMSOLL_ALL:BOOL=OFF\n")
+    assert asked("release", "planner") == ["--build --preset release --target planner"]
+    assert asked() == ["--preset release -DPLIMSOLL_ALL=ON", "--build --preset release"]
+    (folder / "tree/build/CMakeCache.txt").write_text("PLIMSOLL_ALL:BOOL=ON\n")
+    assert asked("release", "tests.passes") == ["--build --preset release --target tests.passes"]
+    for i in range(11, 31):
+        (folder / "tree/build/Unity").mkdir(exist_ok=True)
+        (folder / f"tree/build/Unity/{i}.o").write_text("")
+    assert "compiling" not in run_build(folder, "release", "planner").stderr
 
 
 def check_steps(folder):
@@ -81,5 +118,6 @@ with tempfile.TemporaryDirectory() as name:
     root = pathlib.Path(name)
     check_groups(root / "fakes")
     check_builds(root)
+    check_one_folder(root / "one")
     check_steps(root)
 print("the demo takes what it runs, and says how long")

@@ -19,7 +19,7 @@ JOB = ["plan", "llama2-13b", "--cluster", "dgx-a100-80gb", "--devices", "32", "-
 
 def bare(root, *arguments):
     """Runs the program on the bare root, with an environment as bare."""
-    return subprocess.run(["chroot", root, "/planner", *arguments], capture_output=True, text=True, check=False, env={"HOME": "/"})
+    return subprocess.run([shutil.which("chroot"), root, "/planner", *arguments], capture_output=True, text=True, check=False, env={"HOME": "/"})
 
 
 def main():
@@ -60,7 +60,7 @@ def main():
         refused = bare(root, "import", "/tmp/broken.yaml")
         assert refused.returncode == BAD_INPUT and "/tmp/broken.yaml" in refused.stderr, refused
         (root / "tmp/topology.xml").write_text("<system version=\"1\"><cpu")
-        refused = bare(root, "import", "topology", "/tmp/topology.xml")
+        refused = bare(root, "import", "topology", "/tmp/topology.xml", "--device", "dgx-h100-80gb", "--date", "2026-11-20")
         assert refused.returncode == BAD_INPUT and "/tmp/topology.xml" in refused.stderr, refused
     print(f"{archive.name} plans on a root without libraries")
     return 0
