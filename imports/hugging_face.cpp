@@ -288,6 +288,16 @@ void read_around(const TextModel& source, const std::string& file, Imported& imp
   note_keys(whole, {}, imported);
 }
 
+/// "rope_gptj" of Cohere's files pairs other columns than "rope", at the same cost.
+void check_positions(ConfigFields& fields, Family family) {
+  constexpr const char* kKey = "position_embedding_type";
+  if (!fields.has(kKey)) return;
+  const std::string positions = fields.text(kKey);
+  const bool rotary = family == Family::llama;
+  if (rotary ? positions.starts_with("rope") : positions == "absolute") return;
+  fields.fail(kKey, fmt::format("\"{}\" is required here", rotary ? "rope" : "absolute"));
+}
+
 Imported read_job_of(const TextModel& source, const Architecture& model, const std::string& file,
                      const ImportGiven& given) {
   ConfigFields fields(*source.object, model.defaults, file, source.pointer);
@@ -300,11 +310,7 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   read_shape(fields, known, job);
   if (source.is_part()) read_around(source, file, imported);
   read_dropout(fields, known, given, job);
-  const std::string position_type = job.family == Family::llama ? "rope" : "absolute";
-  if (fields.has("position_embedding_type") &&
-      fields.text("position_embedding_type") != position_type) {
-    fields.fail("position_embedding_type", fmt::format("\"{}\" is required here", position_type));
-  }
+  check_positions(fields, job.family);
   set_sequence(fields, known, given, imported);
   if (job.family == Family::llama) read_rotary(fields, known, imported);
   read_windows(fields, known, job);
@@ -422,11 +428,11 @@ Reading nearest_reading(const TextModel& source, const std::string& file,
 /// Returns the way on for a model whose type is not known: what the nearest type makes of the file.
 std::string nearest_words(const Reading& nearest) {
   if (!nearest.faults.empty()) {
-    return fmt::format("as {}, the nearest that --family takes, it is refused: {}",
-                       nearest.as->name, fmt::join(nearest.faults, "; "));
+    return fmt::format("with --family {}, the nearest, it is refused: {}", nearest.as->name,
+                       fmt::join(nearest.faults, "; "));
   }
   return fmt::format(
-      "--family {} reads it as the nearest, {}; others are {}", nearest.as->name,
+      "--family {} reads it as the nearest known type, {}; others are {}", nearest.as->name,
       nearest.unread.empty() ? "which has all of its keys" : "without " + first_of(nearest.unread),
       fmt::join(supported_architectures(), ", "));
 }
@@ -440,9 +446,9 @@ std::string nearest_words(const Reading& nearest) {
     throw InputError(file, place,
                      fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
   }
-  const std::string found =
-      model.empty() ? "found neither model_type nor architectures"
-                    : fmt::format("found \"{}\", which is no known type", printable(model));
+  const std::string found = model.empty()
+                                ? "found neither model_type nor architectures"
+                                : fmt::format("found \"{}\", an unknown type", printable(model));
   throw InputError(
       file, place,
       fmt::format("{}; {}", found, nearest_words(nearest_reading(source, file, given))));

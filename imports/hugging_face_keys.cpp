@@ -47,6 +47,9 @@ constexpr std::string_view kNoIndexer =
 constexpr std::string_view kNoGate = "attention of a job has no gate on its output";
 constexpr std::string_view kNoShared =
     "it is not known which shared experts models of this type have";
+constexpr std::string_view kNoSinks =
+    "it is not known which layers of models of this type have sinks";
+constexpr std::string_view kOneEmbedding = "a job has one embedding of its tokens";
 constexpr std::string_view kSameLayers = "layers of a job differ only by windows and experts";
 constexpr std::string_view kOneSide = "a job is an encoder or a decoder, without cross-attention";
 constexpr std::string_view kNoMtp =
@@ -96,23 +99,37 @@ constexpr KeyRule kRules[] = {
     {"final_logit_softcapping", is_off, kNoCaps},
     {"clip_qkv", is_off, kNoCaps},
     {"layers_block_type", is_off, kOnlyAttention},
-    {"hybrid_override_pattern", is_off, kOnlyAttention},
+    {"block_types", is_off, kOnlyAttention},
+    {"hybrid_*", is_off, kOnlyAttention},
+    {"lru_width", is_off, kOnlyAttention},
     {"mamba_*", is_off, kOnlyAttention},
     {"ssm_*", is_off, kOnlyAttention},
     {"state_size", is_off, kOnlyAttention},
-    {"conv_kernel", is_off, kOnlyAttention},
+    {"conv_*", is_off, kOnlyAttention},
+    {"attn_type_list", is_off, kOnlyAttention},
+    {"layer_group_size", at_most_one, kOnlyAttention},
+    {"full_attn_idxs", is_off, kOnlyAttention},
     {"linear_*", is_off, kOnlyAttention},
     {"attn_layer_period", at_most_one, kOnlyAttention},
     {"attn_layer_indices", is_off, kOnlyAttention},
     {"full_attention_interval", at_most_one, kOnlyAttention},
     {"index_*", is_off, kNoIndexer},
+    {"sparse_config", is_off, kNoIndexer},
     {"compress_*", is_off, kNoIndexer},
     {"attn_output_gate", is_off, kNoGate},
     {"use_head_wise_attn_gate", is_off, kNoGate},
     {"hc_mult", at_most_one, "a job has one residual stream"},
     {"block_configs", is_off, kSameLayers},
+    {"num_query_heads", is_off, kSameLayers},
+    {"ffn_multipliers", is_off, kSameLayers},
+    {"num_key_value_heads_per_layer", is_off, kSameLayers},
+    {"swa_*", is_off, kSameLayers},
+    {"add_swa_attention_sink_bias", is_off, kNoSinks},
+    {"add_full_attention_sink_bias", is_off, kNoSinks},
+    {"v_head_dim", is_off, "keys and values of a job are equally wide without latent attention"},
     {"num_kv_shared_layers", is_off, kSameLayers},
-    {"hidden_size_per_layer_input", is_off, "a job has one embedding of its tokens"},
+    {"hidden_size_per_layer_input", is_off, kOneEmbedding},
+    {"ngram_*", is_off, kOneEmbedding},
     {"laurel_rank", is_off, "a layer of a job has one residual branch for attention"},
     {"is_encoder_decoder", is_off, kOneSide},
     {"add_cross_attention", is_off, kOneSide},

@@ -119,15 +119,17 @@ std::string rows_summary(const ValidatedFamily& family) {
     if (!row.predicted) missing.push_back(row.missing);
   }
   std::string text;
-  for (const auto& [count, what] : counted(taken))
-    text += fmt::format("  taken for         {:4} rows  {}\n", count, what);
+  const auto add = [&](std::string_view kind, std::size_t count, std::string_view what) {
+    text += fmt::format("  {:17} {:4} {}  {}\n", kind, count, count == 1 ? "row " : "rows", what);
+  };
+  for (const auto& [count, what] : counted(taken)) add("taken for", count, what);
   std::size_t shown = 0, rest = missing.size();
   for (const auto& [count, what] : counted(missing)) {
     if (shown++ == kMostReasons) break;
     rest -= count;
-    text += fmt::format("  skipped           {:4} rows  {}\n", count, what);
+    add("skipped", count, what);
   }
-  if (rest > 0) text += fmt::format("  skipped           {:4} rows  for other reasons\n", rest);
+  if (rest > 0) add("skipped", rest, "for other reasons");
   return text;
 }
 

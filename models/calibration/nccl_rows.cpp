@@ -166,7 +166,7 @@ void place_ranks(NcclRun& run, const NcclDevices& list, const NcclGiven& given) 
     if (count != hosts.begin()->second) {
       throw InputError(run.file, list.devices.front().where,
                        fmt::format("{} ranks on host \"{}\" and {} on \"{}\"; a group shape has as "
-                                   "many on each",
+                                   "many on each; --ranks stands for a list that is cut",
                                    count, printable(host), hosts.begin()->second,
                                    printable(hosts.begin()->first)));
     }
@@ -211,7 +211,7 @@ void check_bandwidth(const NcclRun& run, const NcclRow& row, const NcclTiming& t
   throw InputError(
       run.file, row.where,
       fmt::format("found a bus bandwidth of {} GB/s; {} of {} B over {} ranks in {} us "
-                  "has {:.4g}",
+                  "has {:.4g}; --ranks stands for a list of devices that is cut",
                   timing.bus_bandwidth, run.collective, row.size.count(), run.ranks, time * 1e6,
                   moved / time));
 }

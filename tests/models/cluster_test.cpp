@@ -226,6 +226,8 @@ TEST(PresetsOfClusters, HaveTheNumbersOfTheirDatasheets) {
   EXPECT_DOUBLE_EQ(tera("rtx-5090"), 209.5) << "419 with FP16 accumulate";
   EXPECT_DOUBLE_EQ(giga("h100-nvl-94gb"), 600.0 / 2) << "in both directions";
   EXPECT_DOUBLE_EQ(giga("hgx-h20-96gb"), 900.0 / 2) << "in both directions";
+  EXPECT_DOUBLE_EQ(giga("hgx-h800-80gb"), 400.0 / 2) << "in both directions";
+  EXPECT_DOUBLE_EQ(giga("hgx-a800-80gb"), 400.0 / 2) << "in both directions";
   EXPECT_DOUBLE_EQ(giga("mi300x-192gb"), 896.0 / 2) << "in both directions";
   // The driver keeps less than 0.1 % of the GiB that the data sheet calls GB.
   for (const auto& [name, gib] : {std::pair("mi300x-192gb", 192), std::pair("mi355x-288gb", 288)}) {

@@ -364,6 +364,8 @@ TEST(NcclTests, RanksThatAreGivenStandForACutList) {
   const std::size_t last = text.find("#  Rank 15");
   ASSERT_NE(last, text.npos);
   const std::string before = text.substr(0, last) + text.substr(text.find('\n', last) + 1);
+  EXPECT_NE(refusal_of_nccl(before, none).find("--ranks stands for a list that is cut"),
+            std::string::npos);
   for (const std::string& cut : {behind, before, text}) {
     const NcclRun run = parse_nccl_tests(cut, "f", given).at(0);
     EXPECT_EQ(run.ranks, 16);

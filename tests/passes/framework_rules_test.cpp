@@ -102,6 +102,11 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-deepspeed", "pp=2,sharding_degree=2,sharding_stage=2",
        "sharding_stage is 2; megatron-deepspeed has no such stage beside a pipeline (DeepSpeed"},
       {"megatron-deepspeed", "sharding_degree=2,sharding_stage=2", ""},
+      {"megatron-deepspeed-2020", "sharding_degree=2,sharding_stage=2", ""},
+      {"megatron-deepspeed-2020", "pp=2,sharding_degree=2,sharding_stage=2",
+       "sharding_stage is 2; megatron-deepspeed-2020 has no such stage beside a pipeline (DeepSpeed"},
+      {"megatron-deepspeed-2020", "sharding_degree=2,sharding_stage=3",
+       "sharding_stage is 3; megatron-deepspeed-2020 has no such stage (DeepSpeed 0.3"},
       {"megatron-deepspeed", "pp=2,virtual_stages=2",
        "virtual_stages is 2; megatron-deepspeed has one part on each stage (DeepSpeed"},
       {"megatron-deepspeed", "pp=2,layer_split=3+1", ""},
@@ -301,6 +306,16 @@ template <class Enum>
 void expect_seen(const SetOf<Enum>& promised, const std::set<int>& seen, const std::string& what) {
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(promised.has(Enum(i)), seen.contains(i)) << what << " " << i;
+  }
+}
+
+/// A limit of pipelines is no limit of what has none.
+TEST(FrameworkRules, NoStageWithoutAPipelineIsRefusedForPipelines) {
+  for (const Framework& framework : all_frameworks()) {
+    const auto& stages = framework.can.sharding_stages;
+    const bool all = stages.value.has(1) && stages.value.has(2) && stages.value.has(3);
+    if (all) continue;
+    EXPECT_EQ(stages.source.find("pipeline"), std::string::npos) << framework.name;
   }
 }
 

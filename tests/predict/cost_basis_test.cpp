@@ -160,10 +160,11 @@ TEST_F(CostBasisTest, FlashAttentionThatADeviceLacksIsNamed) {
   const auto words = [](const char* cluster, const char* framework) {
     return basis({}, framework, cluster).source.words;
   };
-  EXPECT_NE(words("dgx1-v100-32gb", "megatron-lm")
-                .find("flash attention is assumed, but needs compute capability 8.0, and the device "
-                      "has 7.0"),
-            std::string::npos);
+  EXPECT_NE(
+      words("dgx1-v100-32gb", "megatron-lm")
+          .find("flash attention is assumed, but needs compute capability 8.0, and the device "
+                "has 7.0"),
+      std::string::npos);
   EXPECT_NE(words("g4dn-t4", "megatron-lm").find("the device has 7.5"), std::string::npos);
   EXPECT_EQ(words("dgx1-v100-32gb", "megatron-lm-2022").find("flash"), std::string::npos);
   EXPECT_EQ(words("dgx-a100-80gb", "megatron-lm").find("flash"), std::string::npos);

@@ -75,6 +75,11 @@ TEST(NewerRuns, NamesAndMemoryOfGpusTellTheirPreset) {
   EXPECT_EQ(cluster_of("NVIDIA H20"), "hgx-h20-96gb");
   EXPECT_EQ(cluster_of("AMD Instinct MI355X"), "mi355x-288gb");
   EXPECT_EQ(cluster_of("MI300X"), "mi300x-192gb");
+  for (const char* gpu : {"H800", "NVIDIA H800", "H800-80GB SXM"})
+    EXPECT_EQ(cluster_of(gpu), "hgx-h800-80gb") << gpu;
+  for (const char* gpu : {"NVIDIA A800-SXM4-80GB", "A800-80GB SXM", "A800"})
+    EXPECT_EQ(cluster_of(gpu, 80), "hgx-a800-80gb") << gpu;
+  EXPECT_EQ(cluster_of("NVIDIA A800-SXM4-40GB"), "gpu NVIDIA A800-SXM4-40GB");
 }
 
 TEST(NewerRuns, OverlapThatIsStatedCounts) {
