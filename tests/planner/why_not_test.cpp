@@ -56,6 +56,14 @@ TEST(WhyNot, SharedExpertsComputeBesideNothingWhereNoRowsTravel) {
   EXPECT_FALSE(with_choices(plan, {{"expert_dispatch", "all_gather"}}, 4).overlap_shared_experts);
 }
 
+TEST(WhyNot, TokensAreSplitOverMpIfExpertsHaveRanksOfTheirOwn) {
+  const Strategy plan = parse_strategy("dp=4,ep=4");
+  EXPECT_TRUE(with_choices(plan, {{"mp", "2"}}, 4).sequence_parallel);
+  EXPECT_FALSE(
+      with_choices(plan, {{"mp", "2"}, {"sequence_parallel", "false"}}, 4).sequence_parallel);
+  EXPECT_FALSE(with_choices(plan, {{"mp", "2"}, {"ep", "1"}}, 4).sequence_parallel);
+}
+
 TEST(WhyNot, TellsRunnersUpApartAsThePlanDoes) {
   const Target target = nano_target(4);
   const Plan plan = plan_of(target);
