@@ -24,7 +24,8 @@ std::vector<ForeignFile> foreign_files() {
   const auto text = find_preset(reader_presets(), file);
   INVARIANT(text, "models/presets/readers has foreign-files.json");
   std::vector<ForeignFile> files;
-  for (const Json& one : Json::parse(*text).at("files")) {
+  const Json json = Json::parse(*text);
+  for (const Json& one : json.at("files")) {
     files.push_back({one.at("name"), one.at("instead"), one.at("marks")});
   }
   return files;

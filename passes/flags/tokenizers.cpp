@@ -18,7 +18,8 @@ std::map<std::string, std::int64_t, std::less<>> known_tokenizers() {
   const auto text = find_preset(reader_presets(), "tokenizers");
   INVARIANT(text, "models/presets/readers has tokenizers.json");
   std::map<std::string, std::int64_t, std::less<>> known;
-  for (const Json& one : Json::parse(*text).at("tokenizers")) {
+  const Json json = Json::parse(*text);
+  for (const Json& one : json.at("tokenizers")) {
     for (const std::string name : one.at("names"))
       known.emplace(last_part(name), one.at("tokens").get<std::int64_t>());
   }

