@@ -50,7 +50,7 @@ endif()
 
 # Folders whose code runs once for a command: it reads files, prints, or finds words for a result. There the compiler's work
 # takes more time than it saves. Searches, simulation, fits and training keep -O2.
-set(cold "^(command_line|documents|imports|passes/flags|plan|published|python|reports|reports/sections|runtime/command|\
+set(cold "^(command_line|documents|imports|imports/[a-z]+|passes/flags|plan|published|python|reports|reports/sections|runtime/command|\
 calibrate/(describe|schedule|sessions)|planner/(cli|commands|describe|doctor|explain|export|init|sweep|terminal))$")
 
 # compile_together(NAME FOLDER): applies both to the library of a folder.
@@ -90,7 +90,7 @@ function(add_folders)
     set_target_properties(plimsoll_${name} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(plimsoll_${name} PUBLIC plimsoll_options)
     if(folder MATCHES ${cold})
-      target_compile_options(plimsoll_${name} PRIVATE $<$<CONFIG:Release>:-Og;-Wno-maybe-uninitialized>)
+      target_compile_options(plimsoll_${name} PRIVATE "$<$<CONFIG:Release>:-Og;-Wno-maybe-uninitialized>")
     endif()
     compile_together(plimsoll_${name} ${folder})
     foreach(other ${below})

@@ -159,7 +159,9 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
       std::minmax_element(neighbours.begin(), neighbours.begin() + std::ptrdiff_t(near), by_value);
   const double low_value = low->value, high_value = high->value;
   const double factor = std::clamp(local_fit(neighbours), low_value, high_value);
-  const Seconds time = roofline(shape, form) * std::exp(factor);
+  // No product is faster than the fastest measured one, whose rate is the peak of such a machine.
+  const Seconds time = std::max(roofline(shape, form) * std::exp(factor),
+                                flops_of(shape) / best_rate_.at(form.dtype));
   const double open = std::max(relative_spread * kHalfWidth90, (high_value - low_value) / 2);
   return {time, time * open, inside ? Provenance::interpolated : Provenance::extrapolated};
 }

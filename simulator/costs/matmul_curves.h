@@ -24,8 +24,9 @@ struct MatmulForm {
 /// times a factor. The roofline time is that of the operations at the best measured rate plus that
 /// of the operands at the memory bandwidth. The factor is what measured times over roofline times
 /// show nearby: a weighted quadratic fit of its logarithm over log(batch, m, n, k), kept within the
-/// range of the nearest points. Left out one at a time, the 607 points of a full sweep on an idle
-/// two-core machine are predicted within 4.0 % (median) and 15 % (90th percentile).
+/// range of the nearest points. No time is below that of the best measured rate. Left out one at a
+/// time, the 607 points of a full sweep on an idle two-core machine are predicted within 4.0 %
+/// (median) and 15 % (90th percentile).
 class MatmulCurves {
  public:
   explicit MatmulCurves(BytesPerSecond memory_bandwidth) : memory_bandwidth_(memory_bandwidth) {}

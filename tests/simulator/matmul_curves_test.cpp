@@ -77,8 +77,9 @@ Expected expected_at(const std::vector<MatmulPoint>& points, const MatmulShape& 
   double low = near[0].second, high = low;
   for (const auto& [distance, value] : near)
     low = std::min(low, value), high = std::max(high, value);
-  return {roofline(shape) * std::exp(std::clamp(fitted, low, high)),
-          std::max(spread * kHalfWidth90, (high - low) / 2)};
+  return {
+      std::max(roofline(shape) * std::exp(std::clamp(fitted, low, high)), flops_of(shape) / best),
+      std::max(spread * kHalfWidth90, (high - low) / 2)};
 }
 
 TEST(MatmulCurves, AreTheFitThatIsDescribed) {
@@ -119,6 +120,13 @@ TEST(MatmulCurves, AMeasuredShapeHasItsMeasuredTime) {
   EXPECT_EQ(curves.at({1, 128, 64, 64}, {.bias = true}).provenance, Provenance::extrapolated);
   EXPECT_TRUE(curves.covers(DType::f32));
   EXPECT_FALSE(curves.covers(DType::bf16));
+}
+
+TEST(MatmulCurves, NothingIsFasterThanTheFastestMeasuredProduct) {
+  MatmulCurves curves(kBandwidth);
+  curves.add(slower({1, 16, 16, 16}, 1));  // half of its roofline is memory's, a large one's is not
+  const MatmulShape large{1, 4096, 4096, 4096};
+  EXPECT_DOUBLE_EQ(curves.at(large, {}).time.value(), flops_of(large) / 1e12);
 }
 
 /// The time of a form that was not measured, by two forms that were, in units of the first one's.
