@@ -1,4 +1,5 @@
-// The room for experts' rows is all rows that can come, or holds by the exact binomial tail.
+// The room for experts' rows is all rows that can come, or holds by the exact binomial tail. Ranks
+// of mp split tokens if experts have ranks of their own.
 #include "passes/strategy/expert_rows.h"
 
 #include <gtest/gtest.h>
@@ -110,6 +111,14 @@ TEST(ExpertRows, AJobThatDropsRowsNeedsNoRoomForAll) {
   const RowsRoom room = rows_room(job, bundled_framework(), shared_by(4, 256));
   EXPECT_EQ(room.basis, RoomBasis::likely);
   EXPECT_LT(room.percent, 400);
+}
+
+TEST(ExpertRules, TokensAreSplitIfExpertsHaveRanksOfTheirOwn) {
+  EXPECT_TRUE(parse_strategy("mp=2,dp=2,ep=2").sequence_parallel);
+  EXPECT_TRUE(strategy_from_json_text(R"({"mp": 2, "etp": 1})", "text").sequence_parallel);
+  for (const char* other :
+       {"mp=2", "dp=2,ep=2", "mp=2,etp=2", "mp=2,dp=2,ep=2,sequence_parallel=false"})
+    EXPECT_FALSE(parse_strategy(other).sequence_parallel) << other;
 }
 
 }  // namespace

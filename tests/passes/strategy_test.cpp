@@ -192,14 +192,6 @@ TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
             "sequence_parallel; megatron-lm-2021 does not split tokens");
 }
 
-TEST(Strategy, TokensAreSplitIfExpertsHaveRanksOfTheirOwn) {
-  EXPECT_TRUE(parse_strategy("mp=2,dp=2,ep=2").sequence_parallel);
-  EXPECT_TRUE(strategy_from_json_text(R"({"mp": 2, "etp": 1})", "text").sequence_parallel);
-  for (const char* other :
-       {"mp=2", "dp=2,ep=2", "mp=2,etp=2", "mp=2,dp=2,ep=2,sequence_parallel=false"})
-    EXPECT_FALSE(parse_strategy(other).sequence_parallel) << other;
-}
-
 TEST(Strategy, RanksShareKeyAndValueHeadsEvenly) {
   Job job = gpt();
   job.family = Family::llama;
