@@ -5,6 +5,7 @@
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
+#include "plan/training_json.h"
 #include "predict/expert_memory.h"
 
 namespace plimsoll {
@@ -113,27 +114,29 @@ Json expert_memory_json(const std::optional<ExpertMemory>& memory) {
 
 }  // namespace
 
-std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
-                            const Evaluation& evaluation, std::span<const StageMemory> memory) {
+std::string evaluation_json(const SimulationAnswer& answer) {
+  const auto& [loaded, strategy, evaluation, memory, training] = answer;
   const Target& target = loaded.target;
   Json ranks = Json::array(), stages = Json::array();
   for (const StageMemory& stage : memory) stages.push_back(memory_json(stage));
   for (const RankMemory& rank : evaluation.timeline.memory) {
     ranks.push_back({{"rank", rank.rank}, {"peak_bytes", rank.peak.count()}});
   }
-  return line_text({{"job", target.job.name},
-                    {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
-                    {"devices", target.devices},
-                    {"strategy", strategy_json(strategy)},
-                    {"fits", fits_devices(target, strategy, evaluation.prediction.stages)},
-                    {"prediction", prediction_json(evaluation.prediction)},
-                    {"step", step_json(evaluation)},
-                    {"memory", std::move(stages)},
-                    {"expert_memory", expert_memory_json(expert_memory(target, strategy))},
-                    {"outside_program_bytes", outside_program(target, strategy).count()},
-                    {"reserve_bytes", target.reserve.count()},
-                    {"simulated_ranks", ranks},
-                    {"program_digests", evaluation.program_digests}});
+  Json json = {{"job", target.job.name},
+               {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
+               {"devices", target.devices},
+               {"strategy", strategy_json(strategy)},
+               {"fits", fits_devices(target, strategy, evaluation.prediction.stages)},
+               {"prediction", prediction_json(evaluation.prediction)},
+               {"step", step_json(evaluation)},
+               {"memory", std::move(stages)},
+               {"expert_memory", expert_memory_json(expert_memory(target, strategy))},
+               {"outside_program_bytes", outside_program(target, strategy).count()},
+               {"reserve_bytes", target.reserve.count()},
+               {"simulated_ranks", ranks},
+               {"program_digests", evaluation.program_digests}};
+  if (training) json["training"] = training_json(*training);
+  return line_text(json);
 }
 
 std::string check_json(std::span<const Rule> rules, std::span<const Violation> violations) {

@@ -75,12 +75,15 @@ ExitCode run_plan(PlanOptions options) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
-  print_result(options.json ? text
-                            : fmt::format("{}; reserve {} per device\n{}{}{}",
-                                          headline(loaded, plan.oversubscribed),
-                                          to_text(loaded.target.reserve), efficiency_line(loaded),
-                                          describe_parameters(stated_job(loaded)),
-                                          describe(plan, options.question.top > 0)));
+  print_result(
+      options.json
+          ? text
+          : fmt::format(
+                "{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
+                to_text(loaded.target.reserve), efficiency_line(loaded),
+                describe_parameters(stated_job(loaded)),
+                describe(plan, options.question.top > 0) +
+                    (plan.training ? training_line(*plan.training, plan.device_kind) : "")));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: {}: {}\n",
                          why_unproven(interrupt.asked(), answer->time_limit, answer->elapsed),
@@ -98,6 +101,7 @@ void add_plan(CLI::App& app, Action& action) {
   add_from(command, question.target);
   add_machine(command, question.target);
   add_held(command, question.held);
+  add_training(command, question.training);
   add_reserve(command, question.reserve);
   command.add_option("-o,--output", options->output, "write the plan file here");
   command.add_option("--time-limit", question.time_limit,
