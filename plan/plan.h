@@ -19,7 +19,7 @@
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
 #include "plan/timeline_detail.h"
-#include "plan/training.h"
+#include "plan/training/training.h"
 
 namespace plimsoll {
 

@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
-#include "plan/training_json.h"
+#include "plan/training/training_json.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "models/cluster/cluster.h"
 #include "plan/filling.h"
-#include "plan/training.h"
+#include "plan/training/training.h"
 #include "reports/compare.h"
 
 namespace plimsoll {

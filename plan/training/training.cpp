@@ -1,5 +1,5 @@
 // Reckons what a training costs.
-#include "plan/training.h"
+#include "plan/training/training.h"
 
 #include <cmath>
 

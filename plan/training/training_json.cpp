@@ -1,5 +1,5 @@
 // Reads and writes the training of a plan.
-#include "plan/training_json.h"
+#include "plan/training/training_json.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "plan/training.h"
+#include "plan/training/training.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
-#include "plan/training_json.h"
+#include "plan/training/training_json.h"
 #include "predict/expert_memory.h"
 
 namespace plimsoll {

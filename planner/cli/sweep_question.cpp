@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "models/presets/presets.h"
 #include "passes/flags/flag_table.h"
@@ -205,7 +206,12 @@ class Inputs {
 
 }  // namespace
 
-Sweep sweep_job(const SweepQuestion& question) {
+Sweep sweep_job(const SweepQuestion& asked) {
+  SweepQuestion question = asked;
+  std::set<std::string> noted;  // every point reads its cluster
+  question.target.note = [&](std::string_view text) {
+    if (noted.emplace(text).second) asked.target.note(text);
+  };
   SweepRequest request;
   if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
   if (!question.point_time_limit.empty())

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/training.h"
+#include "plan/training/training.h"
 
 namespace plimsoll {
 

@@ -32,15 +32,16 @@ std::vector<Fact> facts_of_cluster(const Preset& preset) {
   const Cluster cluster = parse_cluster(preset.text, std::string(preset.name));
   const std::optional<FlopsPerSecond> rate =
       cluster.device.peak_bf16 ? cluster.device.peak_bf16 : cluster.device.peak_fp16;
-  const bool joined = !cluster.nodes || *cluster.nodes > 1;
-  const std::optional<BytesPerSecond> network =
-      joined ? std::optional(cluster.levels.back().bandwidth) : std::nullopt;
+  Fact network{"network", "one node", nullptr, "bytes_per_s"};
+  if (!cluster.nodes || *cluster.nodes > 1) {
+    network.text = to_text(cluster.levels.back().bandwidth);
+    network.value = cluster.levels.back().bandwidth.value();
+  }
   return {{"per node", grouped(cluster.devices_per_node), cluster.devices_per_node},
           {"memory", to_text(cluster.device.memory), cluster.device.memory.count(), "bytes"},
           {"peak", rate ? to_text(*rate) : "-", rate ? Json(rate->value()) : Json(nullptr),
            "flops_per_s"},
-          {"network", network ? to_text(*network) : "one node",
-           network ? Json(network->value()) : Json(nullptr), "bytes_per_s"}};
+          network};
 }
 
 std::vector<Fact> facts_of_framework(const Preset& preset) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -120,6 +121,7 @@ void split_switch(Cluster& cluster, const Answers& answers) {
   cluster.levels.back().devices = joined * cluster.devices_per_node;
   cluster.levels.back().name += ", one switch";
   outer.name += ", between switches";
+  outer.reduces_in_switch = false;
   outer.bandwidth = BytesPerSecond(outer.bandwidth.value() / oversubscription_of(*ratio));
   cluster.levels.push_back(outer);
   if (cluster.efficiency) cluster.efficiency->levels.push_back(cluster.efficiency->levels.back());
@@ -231,7 +233,7 @@ void set_source(Cluster& cluster, const std::string& covers, const std::string& 
 }
 
 void set_network(Cluster& cluster, const Answers& answers) {
-  set_bandwidth(cluster, answers);
+  if (answers.contains("network")) set_bandwidth(cluster, answers);
   if (const auto kind = answer_of(answers, "network-kind")) set_kind(cluster, *kind);
   split_switch(cluster, answers);
 }
@@ -246,9 +248,9 @@ void add_other_devices(Cluster& cluster, const std::string& with) {
                       other.name));
     }
     take_slower_levels(cluster, other);
-    OtherDevices devices{first, asked.nodes, other.device, other.efficiency};
-    devices.efficiency->levels.clear();
-    cluster.other_devices.push_back(std::move(devices));
+    Efficiency kernels = *other.efficiency;
+    kernels.levels.clear();
+    cluster.other_devices.push_back({first, asked.nodes, other.device, std::move(kernels)});
     take_device_sources(cluster, other);
     first += asked.nodes;
   }

@@ -21,7 +21,8 @@ void set_source(Cluster& cluster, const std::string& covers, const std::string& 
                 const Answers& answers);
 
 /// Changes the outermost level as the answers say, or makes one where the preset is one node:
-/// - network: its bandwidth per device, or per card with cards-per-node, which devices then share;
+/// - network: its bandwidth per device (as it is, if absent), or per card with cards-per-node,
+/// which devices then share;
 /// - network-kind: its latency and the share of its bandwidth that is reached;
 /// - nodes-per-switch, oversubscription: a level of these nodes at that bandwidth, and one that
 ///   joins them at a part of it.

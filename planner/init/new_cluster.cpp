@@ -161,7 +161,13 @@ std::string new_cluster_text(const Answers& answers) {
     if (answers.contains(key) && cluster.nodes == 1)
       throw UsageError(fmt::format("--{}: a cluster of one node has no network", key));
   }
-  if (cluster.nodes != 1) set_network(cluster, answers);
+  Answers of_network = answers;
+  // Nodes of other devices may have a slower network than the preset, whose own one is the usual
+  // answer.
+  if (answers.contains("with") && !answers.contains("cards-per-node") &&
+      answers.at("network") == usual_network(preset))
+    of_network.erase("network");
+  if (cluster.nodes != 1) set_network(cluster, of_network);
   if (cluster.devices_per_node != preset.devices_per_node) {
     set_source(cluster, "/devices_per_node", "devices-per-node", answers);
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/training.h"
+#include "plan/training/training.h"
 #include "planner/explore/search_request.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "plan/training_json.h"
+#include "plan/training/training_json.h"
 #include "planner/sweep/sweep_output.h"
 
 namespace plimsoll {

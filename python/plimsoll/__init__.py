@@ -271,6 +271,8 @@ def _plan_text(plan: Source) -> str:
     if isinstance(plan, Plan):
         return plan.text()
     if isinstance(plan, Mapping):
+        if "timeline" not in plan:
+            raise UsageError("a plan without its timeline: give what plan() returned, or json.loads(plan.text())")
         return json.dumps(plan)
     with open(plan, encoding="utf-8") as file:
         return file.read()

@@ -54,13 +54,15 @@ class Result(dict):
     def _repr_html_(self) -> str:
         prediction, strategy = self["prediction"], self["strategy"]
         degrees = {key: value for key, value in strategy.items() if key in _DEGREES and value != 1}
+        if strategy["sharding_degree"] > 1:
+            degrees["sharding_stage"] = strategy["sharding_stage"]
         interval = f"{_time(prediction['step_time_low_s'])} to {_time(prediction['step_time_high_s'])}"
         fullest = max(prediction["stages"], key=lambda stage: stage["reserved_bytes"] / stage["capacity_bytes"])
         facts: list[tuple[str, str]] = [
             ("layout", ", ".join(f"{key}={value}" for key, value in degrees.items()) or "one device"),
             ("micro-batch", f"{strategy['micro_batch']}, recompute {strategy['recompute']}"),
             ("step", f"{_time(prediction['step_time_s'])} ({interval})"),
-            ("tokens/s", f"{prediction['tokens_per_second']:,.0f}"),
+            ("tokens/s", f"{prediction['tokens_per_s']:,.0f}"),
             ("MFU", f"{100 * prediction['mfu']:.1f} %"),
             ("memory", f"{fullest['reserved_bytes'] / 2**30:.1f} of {fullest['capacity_bytes'] / 2**30:.1f} GiB reserved"),
             *(_training_rows(self["training"]) if "training" in self else []),
@@ -72,7 +74,7 @@ class Result(dict):
         return f"<p>{html.escape(self._title())}</p>" + _table(facts)
 
 
-_DEGREES = ("mp", "pp", "dp", "sharding_degree", "sharding_stage", "cp", "ep", "virtual_stages")
+_DEGREES = ("mp", "pp", "dp", "sharding_degree", "cp", "ep", "virtual_stages")
 
 
 class Plan(Result):

@@ -1,12 +1,12 @@
 // Trainings: days, device-hours and cost, as plans keep them.
-#include "plan/training.h"
+#include "plan/training/training.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.h"
-#include "plan/training_json.h"
+#include "plan/training/training_json.h"
 #include "tests/plan/example_plan.h"
 
 namespace plimsoll {

@@ -155,6 +155,8 @@ class Answers(CommandLine):
         for wanted in ("gpt-mini on 8 devices of dgx-a100-80gb", "<td>step</td>", "<td>MFU</td>", "<td>days</td>", "<td>cost</td>"):
             self.assertIn(wanted, shown)
         self.assertLess(len(shown), 2000)
+        with self.assertRaisesRegex(plimsoll.UsageError, "timeline"):
+            plimsoll.explain(dict(plan))
         simulated = plimsoll.simulate("gpt-mini", "dp=8", **GPUS, tokens=1e9)
         self.assertIn("<td>fits</td><td>yes</td>", simulated._repr_html_())
         self.assertIsNone(simulated["training"]["cost"])

@@ -1,4 +1,4 @@
-"""What is built in has a list, and users' own names for it: h100, 8xh100, names of Hugging Face. A plan takes tokens, a price
+"""Presets are listed, and have other names: h100, 8xh100, names of Hugging Face. A plan takes tokens, a price
 and another sequence."""
 
 import json
