@@ -238,7 +238,8 @@ void set_network(Cluster& cluster, const Answers& answers) {
   split_switch(cluster, answers);
 }
 
-void add_other_devices(Cluster& cluster, const std::string& with) {
+void add_other_devices(Cluster& cluster, const Answers& answers) {
+  const std::string& with = answers.at("with");
   std::int64_t first = *cluster.nodes - other_nodes(with);
   for (const OtherNodes& asked : parse_with(with)) {
     const Cluster other = read_cluster(asked.preset);
@@ -252,6 +253,8 @@ void add_other_devices(Cluster& cluster, const std::string& with) {
     kernels.levels.clear();
     cluster.other_devices.push_back({first, asked.nodes, other.device, std::move(kernels)});
     take_device_sources(cluster, other);
+    set_source(cluster, fmt::format("/other_devices/{}/nodes", cluster.other_devices.size() - 1),
+               "with", answers);
     first += asked.nodes;
   }
 }

@@ -29,9 +29,10 @@ void set_source(Cluster& cluster, const std::string& covers, const std::string& 
 /// Throws UsageError.
 void set_network(Cluster& cluster, const Answers& answers);
 
-/// Gives the last nodes the devices of other presets, for "dgx-a100-80gb:2,hgx-h200:1". Levels get
-/// the lower bandwidth of the presets. Throws UsageError where nodes are wired otherwise.
-void add_other_devices(Cluster& cluster, const std::string& with);
+/// Gives the last nodes the devices of other presets, for --with "dgx-a100-80gb:2,hgx-h200:1".
+/// Levels get the lower bandwidth of the presets. Throws UsageError where nodes are wired
+/// otherwise.
+void add_other_devices(Cluster& cluster, const Answers& answers);
 /// Returns the number of nodes that "dgx-a100-80gb:2,hgx-h200:1" adds.
 std::int64_t other_nodes(const std::string& with);
 

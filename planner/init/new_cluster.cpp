@@ -154,8 +154,7 @@ std::string new_cluster_text(const Answers& answers) {
   set_devices_per_node(cluster, integer_of("devices-per-node", answers.at("devices-per-node"), 1,
                                            std::int64_t{1} << 12));
   set_nodes(cluster, answers);
-  if (const auto with = answers.find("with"); with != answers.end())
-    add_other_devices(cluster, with->second);
+  if (answers.contains("with")) add_other_devices(cluster, answers);
   for (const char* key :
        {"network", "network-kind", "cards-per-node", "nodes-per-switch", "oversubscription"}) {
     if (answers.contains(key) && cluster.nodes == 1)

@@ -28,7 +28,7 @@ def check_list():
     everything = json.loads(printed("list", "--json").stdout)
     names = printed("list").stdout
     for kind in KINDS:
-        files = sorted(path.stem for path in (PRESETS / kind).glob("*.json"))
+        files = [path.stem for path in sorted((PRESETS / kind).glob("*.json"))]
         assert [preset["name"] for preset in everything[kind]] == files, kind
         table = printed("list", kind).stdout.splitlines()
         assert [line.split()[0] for line in table[1:]] == files, kind
