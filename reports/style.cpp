@@ -208,6 +208,7 @@ ul.answers { list-style: none; margin: 0; padding: 0; }
   .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .columns, .columns.narrow { grid-template-columns: minmax(0, 1fr); }
   .columns.sweep .chart { font-size: 15px; }
+  #points .overflows td.key { white-space: nowrap; }
 }
 @media print {
   :root { --paper: #fff; --raised: #fff; --ink: #111; --soft: #444; --line: #bbb; --faint: #eee; }
