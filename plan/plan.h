@@ -19,6 +19,7 @@
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
 #include "plan/timeline_detail.h"
+#include "plan/training/training.h"
 #include "plan/unusual_choices.h"
 
 namespace plimsoll {
@@ -224,6 +225,7 @@ struct Plan {
   bool mixed_devices = false;  ///< the devices are of several kinds, so stages may differ in memory
   bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim
   Prediction prediction;
+  std::optional<Training> training;          ///< where tokens were given
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
   std::vector<UnusualChoice> unusual;  ///< of the chosen strategy, that count against it
@@ -241,6 +243,8 @@ struct Plan {
 /// Coarsens the plan's timeline until it fits into the file, and thins its memory curves. It has no
 /// effect where both fit already.
 void fit_timeline(Plan& plan);
+/// Returns the step of a training by the plan.
+TrainingStep training_step(const Plan& plan);
 /// Returns the number of parameters of the job as it was stated.
 std::int64_t parameter_count(const Plan& plan);
 

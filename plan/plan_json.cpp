@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
+#include "plan/training/training_json.h"
 
 namespace plimsoll {
 namespace {
@@ -113,6 +114,7 @@ Json plan_json(const Plan& plan) {
     json["expert_rows"] = {{"percent", room->percent},
                            {"basis", kRoomBases[std::size_t(room->basis)]}};
   }
+  if (plan.training) json["training"] = training_json(*plan.training);
   return json;
 }
 
@@ -137,6 +139,12 @@ void fit_timeline(Plan& plan) {
   }
   plan.timeline_resolution =
       std::max(draw_together(timeline, kMostIntervals), Picoseconds(1));  // even if none was left
+}
+
+TrainingStep training_step(const Plan& plan) {
+  const Prediction& prediction = plan.prediction;
+  return {prediction.step_time, prediction.step_time_low, prediction.step_time_high,
+          plan.job.global_batch * plan.job.sequence, plan.devices};
 }
 
 std::int64_t parameter_count(const Plan& plan) {
@@ -187,6 +195,8 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.framework = framework_from(object.object("framework"));
   plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   plan.prediction = prediction_from(object.object("prediction"));
+  if (object.has("training"))
+    plan.training = training_from(object.object("training"), training_step(plan));
   plan.program_digests = object.texts("programs");
   plan.search = search_from(object.object("search"));
   plan.unusual = unusual_from(object, "unusual");

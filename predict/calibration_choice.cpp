@@ -2,7 +2,6 @@
 #include "predict/calibration_choice.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <system_error>
@@ -11,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "models/calibration/calibration_file.h"
-#include "models/presets/presets.h"
+#include "models/presets/preset_names.h"
 
 namespace plimsoll {
 namespace {
@@ -29,13 +28,10 @@ std::string text_of(const std::string& name) {
   std::error_code unknown;  // of a name too long, say: reading it tells
   if (!std::filesystem::exists(name, unknown) && !unknown &&
       !find_preset(calibration_presets(), name)) {
-    std::vector<std::string_view> names;
-    for (const Preset& preset : calibration_presets()) names.push_back(preset.name);
     throw InputError(name, "",
-                     fmt::format("no such file; nor is it {}, {}, {} or a fit that is built in, "
-                                 "which are {}",
+                     fmt::format("no such file; nor is it {}, {}, {} or a built-in fit; {}",
                                  kBuiltInCalibration, kTypicalCalibration, kNoCalibration,
-                                 fmt::join(names, ", ")));
+                                 unknown_preset(name, calibration_presets())));
   }
   return read_file_or_preset(name, calibration_presets());
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "models/calibration/fitted_calibration.h"
+#include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
 #include "predict/fit_transfer.h"
 
@@ -140,8 +141,11 @@ DefaultEfficiency default_efficiency(const Cluster& cluster) {
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     const bool known = same != nullptr && l < same->levels.size() &&
                        level_difference(same->levels[l], cluster.levels[l]).empty();
+    const NetworkKind* kind = find_network_kind(cluster.levels[l].network);
     result.efficiency.levels.push_back(known ? same->efficiency->levels[l]
                                              : mean_level(is_within_node(cluster, l)));
+    if (kind != nullptr)
+      result.efficiency.levels.back().bandwidth_fraction = kind->bandwidth_fraction;
   }
   return result;
 }

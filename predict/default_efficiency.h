@@ -22,8 +22,9 @@ struct DefaultEfficiency {
 /// Returns the efficiency of the cluster preset that has the same device (device_difference()). For
 /// other devices it is the geometric mean over the devices of all cluster presets. A rate of 8-bit
 /// operands is the mean over devices that have such units. A level has the efficiency of the same
-/// level of that preset, else the mean over levels within nodes or over levels across nodes. The
-/// devices of `cluster` must be GPUs.
+/// level of that preset, else the mean over levels within nodes or over levels across nodes; a
+/// level that states its kind of network reaches the share of that kind. The devices of `cluster`
+/// must be GPUs.
 DefaultEfficiency default_efficiency(const Cluster& cluster);
 
 }  // namespace plimsoll

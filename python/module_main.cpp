@@ -91,6 +91,8 @@ TargetOptions target_of(const py::dict& arguments, std::vector<std::string>& not
   options.devices = devices.value_or(0);
   options.global_batch = arguments["global_batch"].cast<std::optional<std::int64_t>>();
   check_range("global_batch", options.global_batch, 1, kMostGlobalBatch);
+  options.sequence = arguments["sequence"].cast<std::optional<std::int64_t>>();
+  check_range("sequence", options.sequence, 1, kMostSequence);
   options.texts = arguments["texts"].cast<GivenTexts>();
   options.note = [&notes](std::string_view note) { notes.emplace_back(note); };
   return options;
@@ -123,12 +125,17 @@ HeldOptions held_of(const py::dict& arguments) {
   return {pairs("fix"), pairs("max"), pairs("min"), pairs("exclude"), pairs("try")};
 }
 
+TrainingQuestion training_question(const py::dict& arguments) {
+  return {arguments["tokens"].cast<std::string>(), arguments["price"].cast<std::string>()};
+}
+
 Answer plan(const py::dict& target, const py::dict& held, const std::string& reserve,
             const std::string& time_limit, std::optional<std::int64_t> threads,
             std::optional<std::int64_t> top) {
   Answer answer;
   PlanQuestion question;
   question.target = target_of(target, answer.second);
+  question.training = training_question(target);
   question.held = held_of(held);
   if (!reserve.empty()) question.reserve = reserve;
   question.time_limit = time_limit;
@@ -154,6 +161,7 @@ Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held
   question.devices = list("devices");
   question.batches = list("global_batch");
   question.sequences = list("sequence");
+  question.networks = list("network");
   question.prices = list("price");
   question.held = held_of(held);
   const auto text = [&](const char* name) { return texts[name].cast<std::string>(); };
@@ -176,6 +184,7 @@ Answer simulate(const py::dict& target, const std::string& strategy, const std::
   SimulationQuestion question;
   question.target = target_of(target, answer.second);
   question.strategy = strategy;
+  question.training = training_question(target);
   if (!reserve.empty()) question.reserve = reserve;
   const py::gil_scoped_release unlocked;
   answer.first = simulation_answer(std::move(question));
@@ -222,6 +231,28 @@ void add_functions(py::module_& module) {
       },
       "file"_a, "sequence"_a, "global_batch"_a, "precision"_a, "dropout"_a, "devices"_a, "name"_a,
       "family"_a, "vocab"_a);
+  module.def(
+      "report",
+      [](const std::string& plan, const std::string& measured, double tolerance, bool plan_only,
+         const std::string& cluster, const std::vector<std::string>& calibration,
+         const GivenTexts& texts, const std::string& time_limit,
+         std::optional<std::int64_t> threads) {
+        check_range("threads", threads, 1, kMostThreads);
+        const ReportQuestion question{
+            {{"plan", cluster, calibration, texts}, time_limit, threads.value_or(0)},
+            measured,
+            tolerance,
+            plan_only};
+        return unlocked(
+            [&](const std::function<bool()>& stop) { return report_answer(plan, question, stop); });
+      },
+      "plan"_a, "measured"_a, "tolerance"_a, "plan_only"_a, "cluster"_a, "calibration"_a, "texts"_a,
+      "time_limit"_a, "threads"_a);
+  module.def("describe", &description_answer, "name"_a, "texts"_a);
+  module.def("validate", &validation_answer, "files"_a, "calibration"_a, "leave_out_sources"_a,
+             py::call_guard<py::gil_scoped_release>());
+  module.def("fit", &fit_answer, "files"_a, "cluster"_a, "framework"_a,
+             py::call_guard<py::gil_scoped_release>());
   module.def("export", &export_answer, "plan"_a, "to"_a, "allow_lossy"_a);
 }
 

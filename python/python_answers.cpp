@@ -5,19 +5,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/json.h"
+#include "fitting/fit.h"
 #include "imports/summary.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
-#include "models/presets/presets.h"
+#include "models/presets/preset_names.h"
 #include "passes/flags/flag_table.h"
 #include "planner/cli/limits.h"
+#include "planner/cli/report_answer.h"
 #include "planner/cli/summary_json.h"
+#include "planner/describe/describe_input.h"
 #include "planner/explain/explain_json.h"
 #include "planner/export/flags_script.h"
+#include "planner/export/report_flags.h"
 #include "planner/sweep/sweep_output.h"
+#include "predict/calibration_choice.h"
+#include "published/goals.h"
+#include "published/validate.h"
+#include "reports/sections/html.h"
 
 namespace plimsoll {
 namespace {
@@ -71,7 +80,7 @@ std::string plan_answer(PlanQuestion question) {
 
 std::string simulation_answer(SimulationQuestion question) {
   const SimulationAnswer answer = simulate_job(std::move(question));
-  return evaluation_json(answer.loaded, answer.strategy, answer.evaluation, answer.memory);
+  return evaluation_json(answer);
 }
 
 std::string explanation_answer(const std::string& plan_text, const ExplainQuestion& question,
@@ -136,11 +145,57 @@ std::string export_answer(const std::string& plan_text, const std::string& to, b
   return table->document ? flags_document(plan, *table, flags) : flags_script(plan, *table, flags);
 }
 
+std::string report_answer(const std::string& plan_text, const ReportQuestion& question,
+                          const std::function<bool()>& stop) {
+  const Plan plan = legal_plan(plan_text);
+  std::optional<Measured> measured;
+  if (!question.measured.empty()) measured = read_measured(question.measured);
+  const Explained explained =
+      question.plan_only ? Explained{std::nullopt, "the page was made of the plan file alone"}
+                         : explain_for_report(plan, question.explain, {}, stop);
+  const ReportFlags flags = report_flags(plan).value_or(ReportFlags{});
+  return report_html({plan, measured, question.tolerance,
+                      explained.explanation ? &*explained.explanation : nullptr, explained.why_not,
+                      flags.target, flags.text, flags.lost});
+}
+
+std::string description_answer(const std::string& name, const GivenTexts& texts) {
+  const auto given = texts.find(name);
+  const Input input = given == texts.end()
+                          ? read_input(name)
+                          : Input{name, given->second, kind_of(given->second, name)};
+  return json_text(description_json(describe_input(input)));
+}
+
+std::string validation_answer(const std::vector<std::string>& files,
+                              const std::vector<std::string>& calibration, bool leave_out_sources) {
+  CalibrationChoice choice = read_calibration_choice(calibration);
+  choice.leave_out_source = leave_out_sources;
+  std::vector<ValidatedFamily> families;
+  for (const std::string& file : files) {
+    families.push_back(
+        validate(std::filesystem::path(file).stem().string(), read_published_runs(file), choice));
+  }
+  return validation_json(families, {}, {});
+}
+
+std::string fit_answer(const std::vector<std::string>& files, const std::string& cluster,
+                       const std::string& framework) {
+  std::vector<PublishedRun> runs;
+  for (const std::string& file : files) {
+    for (PublishedRun& run : read_published_runs(file)) runs.push_back(std::move(run));
+  }
+  const auto meant = preset_meant(cluster, cluster_presets());
+  const FitOptions options{.cluster = std::string(meant.value_or(cluster)),
+                           .framework = read_framework(framework).name};
+  return fitted_calibration_text(fit(runs, options).fitted);
+}
+
 std::string presets_answer() {
-  return json_text({{"jobs", names_of(job_presets())},
-                    {"clusters", names_of(cluster_presets())},
-                    {"frameworks", names_of(framework_presets())},
-                    {"calibrations", names_of(calibration_presets())}});
+  Json names = Json::object();
+  for (const PresetKind& kind : preset_kinds())
+    names[std::string(kind.name)] = names_of(kind.presets());
+  return json_text(names);
 }
 
 }  // namespace plimsoll

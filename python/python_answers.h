@@ -49,6 +49,26 @@ std::string import_answer(const std::string& file, ImportGiven given, const std:
 /// InfeasibleError where its flags do not state all of the plan, unless `allow_lossy` is set.
 std::string export_answer(const std::string& plan, const std::string& to, bool allow_lossy);
 
+/// Returns the page that `planner report` writes. `measured` is a file, or empty.
+struct ReportQuestion {
+  ExplainQuestion explain;
+  std::string measured;
+  double tolerance = 0.30;
+  bool plan_only = false;
+};
+std::string report_answer(const std::string& plan, const ReportQuestion& question,
+                          const std::function<bool()>& stop);
+
+/// Returns what `planner describe --json` prints of a file, a preset or a strategy.
+std::string description_answer(const std::string& name, const GivenTexts& texts);
+
+/// Returns what `planner validate --json` prints for files of published runs.
+std::string validation_answer(const std::vector<std::string>& files,
+                              const std::vector<std::string>& calibration, bool leave_out_sources);
+/// Returns the calibration that `planner fit` writes for files of published runs.
+std::string fit_answer(const std::vector<std::string>& files, const std::string& cluster,
+                       const std::string& framework);
+
 /// Returns the names of built-in jobs, clusters, frameworks and calibrations as a JSON object.
 std::string presets_answer();
 

@@ -118,10 +118,13 @@ void append_marks(std::string& svg, const RankMemory& memory, const Axes& axes) 
         style, kChartLeft, kChartWidth - kChartRight, axes.y(bytes), x, axes.y(bytes) + below, what,
         to_text(bytes));
   };
-  // Labels at the two ends of the chart, so that near lines do not print over each other.
-  line("reserved", options.reserved, "reserved", kChartLeft + 4, -4);
+  // Labels are at the two ends of the chart. The lower line has its label below it, and the upper
+  // line above, so that no line crosses a label.
+  constexpr double kAbove = -4, kBelow = 11;
+  const bool lower = options.reserved < options.room;
+  line("reserved", options.reserved, "reserved", kChartLeft + 4, lower ? kBelow : kAbove);
   if (options.room <= options.most)
-    line("capacity", options.room, "room", kChartWidth - kChartRight, -4);
+    line("capacity", options.room, "room", kChartWidth - kChartRight, lower ? kAbove : kBelow);
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // The meaning of a strategy's keys, in a few words; docs/reference/strategy.md says all of it.
 #include "reports/strategy_meanings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
+
+#include "models/framework/capabilities.h"
 
 namespace plimsoll {
 namespace {
@@ -18,19 +22,16 @@ constexpr Meaning kMeanings[] = {
     {"sharding_degree", "replicas that share the optimizer state"},
     {"sharding_stage", "what is sharded: 1 the optimizer state, 2 gradients too, 3 parameters too"},
     {"micro_batch", "sequences per micro-batch"},
-    {"schedule",
-     "order of forwards and backwards: 1f1b one of each in turn, gpipe all forwards "
-     "first, zb_h1 and zb_h2 as 1f1b with late gradients of weights, zb_v, v_half, v_min, "
-     "dualpipe_v and dualpipe with two chunks on each stage, placed as a V; dualpipe swaps "
-     "micro-batches between two halves of the data ranks where the V turns"},
+    {"schedule", "order of forwards and backwards"},
     {"recompute", "what backward computes again instead of keeping it"},
     {"grad_bucket_bytes", "gradients reduced in one collective"},
     {"send_slots", "sends in flight to one neighbour"},
     {"layer_split", "layers of each part of the model, from its front"},
     {"rank_order",
      "how ranks are numbered, and so which of them share a node; innermost axis first"},
-    {"embedding_as_layers", "the embedding counts as so many layers where they are spread evenly"},
-    {"loss_as_layers", "so does the loss"},
+    {"embedding_as_layers",
+     "layers that the embedding counts as, when layers are spread evenly over stages"},
+    {"loss_as_layers", "layers that the loss counts as, when layers are spread evenly over stages"},
     {"virtual_stages", "parts of the model on each stage, computed in turn (interleaved)"},
     {"send_lifetime", "how long a sent tensor is kept"},
     {"split_boundary", "each rank of mp sends its share of what stages exchange"},
@@ -72,7 +73,36 @@ constexpr Meaning kMeanings[] = {
     {"segment_broadcast_bytes", "parameters broadcast at once for a segment"},
 };
 
+struct ScheduleMeaning {
+  Schedule schedule;
+  std::string_view words;
+};
+
+constexpr ScheduleMeaning kScheduleMeanings[] = {
+    {Schedule::one_f_one_b, "one forward and one backward in turn"},
+    {Schedule::gpipe, "all forwards, then all backwards"},
+    {Schedule::zb_h1, "as 1f1b, with gradients of weights computed later, at the same memory"},
+    {Schedule::zb_h2, "as 1f1b, with gradients of weights computed later and more micro-batches"},
+    {Schedule::zb_v, "two chunks on each stage, placed as a V, with late gradients of weights"},
+    {Schedule::v_half, "chunks placed as a V, at half of the activation memory of 1f1b"},
+    {Schedule::v_min, "chunks placed as a V, at a third of the activation memory of 1f1b"},
+    {Schedule::dualpipe_v, "two chunks on each stage, placed as a V; forwards hide exchanges"},
+    {Schedule::dualpipe,
+     "two chunks on each stage, placed as a V, whose halves of the data ranks swap micro-batches "
+     "where the V turns"},
+};
+
 }  // namespace
+
+std::string meaning_of(std::string_view strategy_key, std::string_view value) {
+  std::string meaning(meaning_of(strategy_key));
+  if (strategy_key != "schedule") return meaning;
+  for (const ScheduleMeaning& one : kScheduleMeanings) {
+    if (kSchedules[std::size_t(one.schedule)] == value)
+      return fmt::format("{}: {}", meaning, one.words);
+  }
+  return meaning;
+}
 
 std::string_view meaning_of(std::string_view strategy_key) {
   const auto meaning = std::find_if(std::begin(kMeanings), std::end(kMeanings),

@@ -8,7 +8,7 @@ std::string_view report_style() {
 :root {
   --paper: #fbfbfa; --raised: #ffffff; --ink: #1d2430; --soft: #5c6675; --line: #dfe3e8; --faint: #eff1f4;
   --good: #1b7a4b; --good-paper: #e8f5ee; --bad: #b3261e; --bad-paper: #fcecea;
-  --open: #3b5b92; --open-paper: #ebf0f9;
+  --open: #3b5b92; --open-paper: #ebf0f9; --tight: #9a5b00;
   --forward: #3f74b8; --recompute: #8ab4dd; --backward: #e08a2e; --backward_weight: #f0c28a; --optimizer: #7c55a6;
   --transfer: #2b9a7a; --wait: #a3adb9; --bubble: #c9cfd7; --dispatch: #8a93a0;
   --parameter: #3f74b8; --master_parameter: #24507f; --gradient: #e08a2e; --optimizer_state: #7c55a6;
@@ -20,7 +20,7 @@ std::string_view report_style() {
   :root {
     --paper: #14181e; --raised: #1b2027; --ink: #e6e9ee; --soft: #9aa5b3; --line: #313843; --faint: #232932;
     --good: #6fd3a1; --good-paper: #16291f; --bad: #ff9d94; --bad-paper: #331a18;
-    --open: #a9c4f5; --open-paper: #1a2436;
+    --open: #a9c4f5; --open-paper: #1a2436; --tight: #f0b35c;
     --forward: #6c9fe0; --recompute: #3f658f; --backward: #eda55a; --backward_weight: #a06a2c; --optimizer: #ab87d6;
     --transfer: #4fbf9d; --wait: #66717f; --bubble: #46505c; --dispatch: #78828f;
     --parameter: #6c9fe0; --master_parameter: #9cc1f0; --gradient: #eda55a; --optimizer_state: #ab87d6;
@@ -49,6 +49,7 @@ p { margin: 0 0 14px; max-width: 76ch; }
 .verdict.holds { color: var(--good); background: var(--good-paper); }
 .verdict.fails { color: var(--bad); background: var(--bad-paper); }
 .verdict.open { color: var(--open); background: var(--open-paper); }
+.verdict span { display: block; font-size: 13px; font-weight: 400; margin-top: 4px; }
 .figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 14px; margin: 0; }
 .figures div { background: var(--raised); border: 1px solid var(--line); border-radius: 6px; padding: 12px 16px 13px; }
 .figures dt { color: var(--soft); font-size: 13px; }
@@ -56,6 +57,8 @@ p { margin: 0 0 14px; max-width: 76ch; }
   letter-spacing: -0.01em; }
 .figures span { display: block; font-size: 12.5px; line-height: 1.4; font-weight: 400; letter-spacing: 0;
   color: var(--soft); margin-top: 3px; }
+.figures .tight dd { color: var(--tight); }
+.figures .unfit dd { color: var(--bad); }
 .columns > * { min-width: 0; }
 .columns { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 12px 32px; align-items: start; }
 .columns.narrow { grid-template-columns: minmax(0, 1fr) minmax(0, 2fr); }
@@ -143,6 +146,7 @@ rect.measured { fill: var(--measured); }
 .chart text.capacity { fill: var(--bad); text-anchor: end; }
 .chart line.reserved { stroke: var(--ink); stroke-width: 1.1; stroke-dasharray: 2 3; }
 .chart text.reserved { fill: var(--ink); }
+.chart text.reserved, .chart text.capacity { paint-order: stroke; stroke: var(--raised); stroke-width: 3px; stroke-linejoin: round; }
 .chart line.axis { stroke: var(--soft); stroke-width: 1; }
 .chart line.whisker { stroke: var(--soft); stroke-width: 1.5; }
 .chart .front-line { fill: none; stroke: var(--transfer); stroke-width: 1.2; stroke-dasharray: 3 3; }
@@ -189,19 +193,30 @@ ul.answers { list-style: none; margin: 0; padding: 0; }
 .scroll { position: relative; }
 .scroll > .over { position: absolute; right: 0; top: 0; }
 .scroll > .over + table > caption { padding-right: 52px; }
+.more { display: none; font-size: 12.5px; margin: 0 0 4px; }
+.overflows > .more { display: block; position: sticky; left: 0; }
+.overflows table { border-right: 3px solid var(--line); }
+.overflows tbody th, .overflows tbody td:first-child { position: sticky; left: 0; background: var(--paper); }
+.flags { position: relative; }
+.flags pre { max-height: 420px; overflow: auto; margin: 0 0 8px; padding: 12px 14px; background: var(--raised);
+  border: 1px solid var(--line); border-radius: 6px; font-size: 12px; line-height: 1.45;
+  font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.copy { position: absolute; right: 10px; top: 8px; }
 .save { float: right; font-size: 11.5px; padding: 0 7px; margin: 0 0 3px 8px; color: var(--soft); }
 @media (max-width: 860px) {
   body { padding: 24px 16px 40px; }
   .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .columns, .columns.narrow { grid-template-columns: minmax(0, 1fr); }
   .columns.sweep .chart { font-size: 15px; }
+  #points .overflows td.key { white-space: nowrap; }
 }
 @media print {
   :root { --paper: #fff; --raised: #fff; --ink: #111; --soft: #444; --line: #bbb; --faint: #eee; }
   body { max-width: none; padding: 0; font-size: 11px; }
   section, figure, .figures, tr { break-inside: avoid; }
   section { margin-top: 18px; }
-  .zoomed, .save, .skip, .tools { display: none; }
+  .zoomed, .save, .skip, .tools, .copy { display: none; }
+  .flags pre { max-height: none; white-space: pre-wrap; }
   .wide.static { display: block; }
   .scroll, .wide { overflow: visible; }
   .wide .chart { min-width: 0; }

@@ -44,6 +44,9 @@ struct Level {
   /// The switch adds up what the devices send (NVLink SHARP), so an all-reduce moves its payload
   /// once, not twice. Only the innermost level may have this.
   bool reduces_in_switch = false;
+  /// The kind of network (models/cluster/network_kind.h); empty: not stated. Without an efficiency
+  /// in the file, the share of the bandwidth that is reached is the kind's.
+  std::string network = {};
   bool operator==(const Level&) const = default;
 };
 

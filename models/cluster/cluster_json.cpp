@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "models/cluster/cluster.h"
 #include "models/cluster/efficiency_json.h"
+#include "models/cluster/network_kind.h"
 #include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 
@@ -81,6 +82,11 @@ Level level_from(JsonObject& object) {
   level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
   if (object.has("reduces_in_switch"))
     level.reduces_in_switch = object.boolean("reduces_in_switch");
+  if (object.has("network")) {
+    level.network = object.text("network");
+    if (find_network_kind(level.network) == nullptr)
+      object.fail("network", "known: " + known_network_kinds());
+  }
   object.finish();
   return level;
 }
@@ -216,6 +222,7 @@ Json level_json(const Level& level) {
   if (level.peer_bandwidth) json["peer_bandwidth"] = exact_text(*level.peer_bandwidth);
   json["latency"] = exact_text(level.latency);
   if (level.reduces_in_switch) json["reduces_in_switch"] = true;
+  if (!level.network.empty()) json["network"] = level.network;
   return json;
 }
 

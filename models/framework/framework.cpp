@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "models/framework/framework_json.h"
-#include "models/presets/presets.h"
+#include "models/presets/preset_names.h"
 
 namespace plimsoll {
 namespace {
@@ -57,8 +59,8 @@ std::string known_frameworks() {
 
 const Framework& framework_by_name(std::string_view name) {
   if (const Framework* found = find_framework(name)) return *found;
-  throw UsageError(
-      fmt::format("no framework is called \"{}\"; known: {}", name, known_frameworks()));
+  throw UsageError(fmt::format("no framework is called \"{}\"; {}", name,
+                               unknown_preset(std::string(name), framework_presets())));
 }
 
 FrameworkFacts facts_of(std::string_view name) {
@@ -85,6 +87,11 @@ std::string calibrated_as(const Framework& framework) {
 
 Framework read_framework(const std::string& name_or_path) {
   if (const Framework* found = find_framework(name_or_path)) return *found;
+  std::error_code unknown;  // of a name too long, say: read_file tells
+  if (!std::filesystem::exists(name_or_path, unknown) && !unknown) {
+    if (const auto meant = preset_meant(name_or_path, framework_presets()))
+      return framework_by_name(*meant);
+  }
   if (name_or_path.find_first_of("./") == std::string::npos) framework_by_name(name_or_path);
   return framework_of_text(read_file(name_or_path), name_or_path);
 }

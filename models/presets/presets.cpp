@@ -2,7 +2,6 @@
 #include "models/presets/presets.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "models/presets/preset_names.h"
 
 namespace plimsoll {
 
@@ -22,17 +21,15 @@ std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
 }
 
 std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets) {
-  const bool is_name = name.find('/') == std::string::npos && !name.ends_with(".json");
   std::error_code unknown;  // of a name too long, say: read_file tells
-  if (!is_name || std::filesystem::exists(name, unknown) || unknown) return read_file(name);
-  if (const auto text = find_preset(presets, name)) return std::string(*text);
-  std::vector<std::string> names;
-  for (const Preset& preset : presets) names.emplace_back(preset.name);
-  const std::string near = nearest(name, names);
+  if (std::filesystem::exists(name, unknown) || unknown) return read_file(name);
+  const bool is_name = name.find('/') == std::string::npos && !name.ends_with(".json");
+  if (const auto meant = preset_meant(name, presets)) {
+    return std::string(*find_preset(presets, *meant));
+  }
+  if (!is_name) return read_file(name);
   throw InputError(name, "",
-                   fmt::format("no such file; nor is it a preset{}, which are {}",
-                               near.empty() ? "" : fmt::format(" (did you mean {}?)", near),
-                               fmt::join(names, ", ")));
+                   fmt::format("no such file or preset; {}", unknown_preset(name, presets)));
 }
 
 }  // namespace plimsoll

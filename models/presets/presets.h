@@ -54,13 +54,21 @@ const std::vector<Preset>& reader_presets();
 /// each named as its model_type (imports/architecture.h).
 const std::vector<Preset>& architecture_presets();
 
+/// Returns models/presets/networks: what networks between nodes reach
+/// (models/cluster/network_kind.h).
+const std::vector<Preset>& network_presets();
+
+/// Returns models/presets/names: what users call presets, by kind
+/// (models/presets/preset_names.h).
+const std::vector<Preset>& name_presets();
+
 /// Returns the text of the preset of that name, or nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
                                             std::string_view name);
 
-/// Returns the file's text or, where no file is there and `name` is a bare name, the text of that
-/// preset. Throws InputError as read_file does. For an unknown bare name the message lists the
-/// presets.
+/// Returns the file's text or, if there is no such file, the text of the preset that `name` means
+/// (preset_meant()). Throws InputError as read_file does, and for a name of several presets. For an
+/// unknown bare name the message has the nearest one.
 std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets);
 
 }  // namespace plimsoll

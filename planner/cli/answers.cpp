@@ -105,6 +105,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   const Bytes reserve = parse_reserve(question.reserve);
   std::optional<Seconds> time_limit;
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
+  check_training(question.training);
   read_from(question.target);
   if (question.target.imported)
     hold_precision(*question.target.imported->strategy, question, choices);
@@ -127,13 +128,15 @@ PlanAnswer plan_job(PlanQuestion question) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   plan.stated_vocabulary = loaded.stated_vocabulary;
   plan.calibration_rest_digest = loaded.source.rest_digest;
-  plan.origin = origin_of(loaded, question.target, question.held, question.reserve, question.top,
-                          question.fastest);
+  plan.training = training_asked(question.training, training_step(plan));
+  plan.origin = origin_of(loaded, question.target, question.held, question.training,
+                          question.reserve, question.top, question.fastest);
   plan.origin.interval_basis = interval_basis(loaded.target, plan.strategy);
   return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit};
 }
 
 SimulationAnswer simulate_job(SimulationQuestion question) {
+  check_training(question.training);
   read_from(question.target);
   LoadedTarget loaded = load_target(question.target, parse_reserve(question.reserve));
   const Target& target = loaded.target;
@@ -141,7 +144,11 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
   const Strategy strategy = strategy_of(question, target);
   Evaluation evaluation = evaluate(target, strategy, question.folding);
   std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);
-  return {std::move(loaded), strategy, std::move(evaluation), std::move(memory)};
+  const Prediction& step = evaluation.prediction;
+  std::optional<Training> training = training_asked(
+      question.training, {step.step_time, step.step_time_low, step.step_time_high,
+                          target.job.global_batch * target.job.sequence, target.devices});
+  return {std::move(loaded), strategy, std::move(evaluation), std::move(memory), training};
 }
 
 ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {

@@ -12,6 +12,7 @@
 #include "planner/cli/held_choices.h"
 #include "planner/cli/plan_target.h"
 #include "planner/cli/target.h"
+#include "planner/cli/training_question.h"
 #include "planner/explain/why_not.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
@@ -22,6 +23,7 @@ namespace plimsoll {
 struct PlanQuestion {
   TargetOptions target;
   HeldOptions held;
+  TrainingQuestion training;
   std::string reserve = kDefaultReserve;
   std::string time_limit;        ///< empty: none
   std::int64_t threads = 0;      ///< 0: all cores
@@ -47,6 +49,7 @@ struct SimulationQuestion {
   /// "mp=2,pp=2", a file, or a key of `target.texts`. Empty: the strategy of the script that
   /// `target.from` names.
   std::string strategy;
+  TrainingQuestion training;
   std::string reserve = kDefaultReserve;
   Folding folding = Folding::folded;
 };
@@ -56,6 +59,7 @@ struct SimulationAnswer {
   Strategy strategy;
   Evaluation evaluation;
   std::vector<StageMemory> memory;  ///< by class of ranks
+  std::optional<Training> training;
 };
 
 /// Throws InfeasibleError where the strategy is not legal. A strategy that does not fit is

@@ -13,8 +13,6 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/space/space.h"
-#include "planner/sweep/sweep.h"
-#include "planner/sweep/sweep_output.h"
 #include "predict/step_interval.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
@@ -87,22 +85,13 @@ std::string memory_text(const Step& step) {
   return text;
 }
 
-std::string days_text(const Step& step, const TokenBudget& budget) {
-  const Target& target = step.target();
+std::string days_text(const Step& step, const std::optional<Training>& asked) {
+  const Job& job = step.target().job;
   const Prediction& p = step.prediction;
-  PointPlan plan;
-  plan.step_time = p.step_time;
-  plan.step_time_low = p.step_time_low;
-  plan.step_time_high = p.step_time_high;
-  const SweepPoint point{target.cluster().name, target.framework().name, target.devices,
-                         target.job.global_batch, target.job.sequence};
-  const Training training = training_of(point, plan, budget.tokens, budget.price);
-  std::string text = fmt::format("{} tokens: {} days ({} to {}), {} {}-hours",
-                                 short_count(budget.tokens), short_number(training.days.value),
-                                 short_number(training.days.low), short_number(training.days.high),
-                                 short_number(training.device_hours.value), device_word(target));
-  if (training.cost) text += fmt::format(", cost {}", short_number(training.cost->value));
-  return text;
+  const TrainingStep one{p.step_time, p.step_time_low, p.step_time_high,
+                         job.global_batch * job.sequence, step.target().devices};
+  return training_text(asked ? *asked : training_of(one, kUsualTokens, std::nullopt),
+                       step.target().cluster().device.kind);
 }
 
 std::string where_text(const Prediction& p) {
@@ -129,14 +118,15 @@ std::string doubt_text(const Prediction& p) {
 }
 
 /// Returns all lines but the commands.
-std::string lines_of(const Step& step, const TokenBudget& budget, const std::string& found) {
+std::string lines_of(const Step& step, const std::optional<Training>& training,
+                     const std::string& found) {
   const Target& target = step.target();
   std::string text = brief_headline(step.loaded, found);
   text += labelled_line("layout", layout_text(target.job, target.framework(), step.strategy));
   text += labelled_line("step", step_text(step));
   text += labelled_line("speed", speed_text(step));
   text += labelled_line("memory", memory_text(step));
-  if (!step.oversubscribed) text += labelled_line("days", days_text(step, budget));
+  if (!step.oversubscribed) text += labelled_line("days", days_text(step, training));
   text += labelled_line("where", where_text(step.prediction));
   text += labelled_line("rests on", basis_text(step.loaded) + doubt_text(step.prediction));
   return text;
@@ -282,7 +272,7 @@ std::string basis_text(const LoadedTarget& loaded) {
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
   const std::string lines =
-      lines_of(step, end.budget, found_text(plan)) + labelled_line("faster", faster_text(plan));
+      lines_of(step, end.training, found_text(plan)) + labelled_line("faster", faster_text(plan));
   const std::string next = next_text(end.next);
   std::string instead;
   for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
@@ -313,7 +303,7 @@ std::string brief(const NothingFits& refused, const std::string& command) {
 std::string brief(const LoadedTarget& loaded, const Strategy& strategy,
                   const Prediction& prediction, const BriefEnd& end) {
   const Step step{loaded, strategy, prediction, is_oversubscribed(loaded.target)};
-  return lines_of(step, end.budget, "") + next_text(end.next);
+  return lines_of(step, end.training, "") + next_text(end.next);
 }
 
 }  // namespace plimsoll

@@ -15,17 +15,14 @@ namespace plimsoll {
 
 inline constexpr std::size_t kBriefLines = 15;
 
-/// A TokenBudget is how much is trained, and what a device costs.
-struct TokenBudget {
-  double tokens = 100e9;
-  std::optional<double> price;  ///< of one device for an hour
-};
+/// The tokens of the training whose days are shown, unless another is asked for.
+inline constexpr double kUsualTokens = 100e9;
 
 /// What stands below a result.
 struct BriefEnd {
-  TokenBudget budget;
-  std::vector<std::string> next;  ///< commands that go on from here, a line each
-  bool lists_all = false;         ///< all other plans are listed, however many lines they take
+  std::optional<Training> training;  ///< as asked
+  std::vector<std::string> next;     ///< commands that go on from here, a line each
+  bool lists_all = false;            ///< all other plans are listed, however many lines they take
 };
 
 /// Returns lines on a plan: layout, step, speed, memory, days of a training, where the step goes,

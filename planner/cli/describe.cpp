@@ -304,6 +304,10 @@ std::string describe(const Plan& plan, bool by_rank) {
   return text;
 }
 
+std::string training_line(const Training& training, DeviceKind kind) {
+  return fmt::format("  days        {}\n", training_text(training, kind));
+}
+
 std::string describe_parameters(const Job& job) {
   return fmt::format("  parameters  {}\n", grouped(parameter_count(build_forward(job, 1))));
 }

@@ -14,6 +14,8 @@ namespace plimsoll {
 
 /// Returns lines with the step time, rates, extrapolated ops and the breakdown.
 std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
+/// Returns a line with the days, the device-hours and the cost of a training.
+std::string training_line(const Training& training, DeviceKind kind);
 /// Returns a line with the number of parameters of the job as it is stated.
 std::string describe_parameters(const Job& job);
 /// Returns a line on what ranks keep in the host's memory; nothing where they keep nothing there.

@@ -22,12 +22,16 @@ std::function<std::string(const std::string&)> integers(std::int64_t least, std:
 
 void add_job(CLI::App& command, TargetOptions& target, bool required) {
   command
-      .add_option("JOB", target.job,
-                  "job file, the name of a preset (gpt3-175b, say), or a Hugging Face config.json")
+      .add_option(
+          "JOB", target.job,
+          "job file, the name of a preset (gpt3-175b or Qwen/Qwen3-8B, say: planner list jobs), or "
+          "a Hugging Face config.json")
       ->required(required);
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
       ->check(integers(1, kMostGlobalBatch));
+  command.add_option("--sequence", target.sequence, "tokens of a sequence, instead of the job's")
+      ->check(integers(1, kMostSequence));
   add_reading(command, target);
 }
 
@@ -74,11 +78,19 @@ CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibr
 }
 
 void add_machine(CLI::App& command, TargetOptions& target) {
-  command.add_option("--cluster", target.cluster, "cluster file, or the name of a preset")
-      ->required();
+  command.add_option("--cluster", target.cluster,
+                     "required: cluster file, the name of a preset (dgx-h100-80gb or h100, say: "
+                     "planner list clusters), or 8xNAME for 8 devices of it");
   add_calibration(command, target.calibration);
   add_devices(command, target);
   add_framework(command, target);
+}
+
+void add_training(CLI::App& command, TrainingQuestion& training) {
+  command.add_option("--tokens", training.tokens,
+                     "what is trained on (15T, 300B): adds days and device-hours");
+  command.add_option("--price", training.price,
+                     "of one device (2.5/h): adds the cost; with --tokens");
 }
 
 void add_reserve(CLI::App& command, std::string& reserve) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/cli/target.h"
+#include "planner/cli/training_question.h"
 
 namespace CLI {
 class App;
@@ -28,6 +29,8 @@ void add_devices(CLI::App& command, TargetOptions& target);
 CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibration);
 /// Adds --cluster, --calibration, --devices and --framework.
 void add_machine(CLI::App& command, TargetOptions& target);
+/// Adds --tokens and --price.
+void add_training(CLI::App& command, TrainingQuestion& training);
 void add_reserve(CLI::App& command, std::string& reserve);
 /// `what` is ended after this time, without a result.
 void add_time_limit(CLI::App& command, std::string& limit, const std::string& what);

@@ -54,8 +54,8 @@ std::string calibration_word(const std::string& calibration) {
 }  // namespace
 
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
-                     const HeldOptions& held, const std::string& reserve, std::int64_t top,
-                     bool fastest) {
+                     const HeldOptions& held, const TrainingQuestion& training,
+                     const std::string& reserve, std::int64_t top, bool fastest) {
   const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan"};
   if (files.imported) {
@@ -71,10 +71,11 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   if (files.vocab) flag("--vocab", std::to_string(*files.vocab));
   if (files.ignore_unknown) words.emplace_back("--ignore-unknown");
   if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
+  if (files.sequence) flag("--sequence", std::to_string(*files.sequence));
   flag("--cluster", file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name));
   for (const std::string& calibration : files.calibration)
     flag("--calibration", calibration_word(calibration));
-  flag("--devices", std::to_string(files.devices));
+  flag("--devices", std::to_string(target.devices));
   if (!files.framework.empty()) {
     const bool file = find_framework(files.framework) == nullptr;
     flag("--framework", file ? file_named(target.framework().name, ".json") : files.framework);
@@ -84,6 +85,8 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   }
   if (top > 0) flag("--top", std::to_string(top));
   if (fastest) words.push_back("--fastest");
+  if (!training.tokens.empty()) flag("--tokens", training.tokens);
+  if (!training.price.empty()) flag("--price", training.price);
   if (reserve != kDefaultReserve) flag("--reserve", reserve);
 
   PlanOrigin origin;

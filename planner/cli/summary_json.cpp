@@ -5,6 +5,7 @@
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
+#include "plan/training/training_json.h"
 #include "predict/expert_memory.h"
 
 namespace plimsoll {
@@ -117,8 +118,8 @@ Json expert_memory_json(const std::optional<ExpertMemory>& memory, const FitsAns
 
 }  // namespace
 
-std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
-                            const Evaluation& evaluation, std::span<const StageMemory> memory) {
+std::string evaluation_json(const SimulationAnswer& answer) {
+  const auto& [loaded, strategy, evaluation, memory, training] = answer;
   const Target& target = loaded.target;
   const FitsAnswer fits = fits_answer(target, strategy, evaluation.prediction.stages);
   Json ranks = Json::array(), stages = Json::array();
@@ -126,20 +127,22 @@ std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy
   for (const RankMemory& rank : evaluation.timeline.memory) {
     ranks.push_back({{"rank", rank.rank}, {"peak_bytes", rank.peak.count()}});
   }
-  return line_text({{"job", target.job.name},
-                    {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
-                    {"devices", target.devices},
-                    {"strategy", strategy_json(strategy)},
-                    {"fits", fits.fits == Fits::yes},
-                    {"verdict", kFits[std::size_t(fits.fits)]},
-                    {"prediction", prediction_json(evaluation.prediction)},
-                    {"step", step_json(evaluation)},
-                    {"memory", std::move(stages)},
-                    {"expert_memory", expert_memory_json(expert_memory(target, strategy), fits)},
-                    {"outside_program_bytes", outside_program(target, strategy).count()},
-                    {"reserve_bytes", target.reserve.count()},
-                    {"simulated_ranks", ranks},
-                    {"program_digests", evaluation.program_digests}});
+  Json json = {{"job", target.job.name},
+               {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
+               {"devices", target.devices},
+               {"strategy", strategy_json(strategy)},
+               {"fits", fits.fits == Fits::yes},
+               {"verdict", kFits[std::size_t(fits.fits)]},
+               {"prediction", prediction_json(evaluation.prediction)},
+               {"step", step_json(evaluation)},
+               {"memory", std::move(stages)},
+               {"expert_memory", expert_memory_json(expert_memory(target, strategy), fits)},
+               {"outside_program_bytes", outside_program(target, strategy).count()},
+               {"reserve_bytes", target.reserve.count()},
+               {"simulated_ranks", ranks},
+               {"program_digests", evaluation.program_digests}};
+  if (training) json["training"] = training_json(*training);
+  return line_text(json);
 }
 
 std::string check_json(std::span<const Rule> rules, std::span<const Violation> violations) {

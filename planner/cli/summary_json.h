@@ -7,7 +7,7 @@
 
 #include "models/job/job.h"
 #include "plan/check.h"
-#include "planner/cli/target.h"
+#include "planner/cli/answers.h"
 #include "planner/explore/explore.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
@@ -18,8 +18,7 @@ namespace plimsoll {
 std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
                        bool list);
 /// Returns the result of `planner simulate --json`.
-std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
-                            const Evaluation& evaluation, std::span<const StageMemory> memory);
+std::string evaluation_json(const SimulationAnswer& answer);
 /// Returns the result of `planner check --json`: all rules, and those that the plan breaks.
 std::string check_json(std::span<const Rule> rules, std::span<const Violation> violations);
 /// Returns the result of `planner report --json`: the page's file, and its verdict, which is null

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "models/presets/presets.h"
 #include "passes/flags/flag_table.h"
@@ -18,6 +19,7 @@ namespace {
 struct AskedPoint {
   std::string cluster, framework;
   std::int64_t devices = 0, global_batch = 0, sequence = 0;
+  std::optional<BytesPerSecond> network;
 };
 
 /// Returns the name of a preset as it is, and of a path the file's name alone.
@@ -40,6 +42,7 @@ std::string command_of(const SweepQuestion& question) {
   add_all("--devices", question.devices);
   add_all("--global-batch", question.batches);
   add_all("--sequence", question.sequences);
+  add_all("--network", question.networks);
   add("--tokens", question.tokens);
   add_all("--price", question.prices);
   add("--deadline", question.deadline);
@@ -66,6 +69,7 @@ class Inputs {
     if (!question.deadline.empty()) goal_.deadline = parse_days("--deadline", question.deadline);
     if (goal_.deadline && !goal_.tokens) throw UsageError("--deadline needs --tokens");
     if (!question.prices.empty() && !goal_.tokens) throw UsageError("--price needs --tokens");
+    if (question.clusters.empty()) named_cluster({});  // refuses
     read_prices();
     list_points();
   }
@@ -80,7 +84,7 @@ class Inputs {
     LoadedTarget loaded = load_target(target_of(asked), job_of(asked), reserve_);
     LoadedPoint point{SearchRequest{loaded.target, held_.fixed, held_.limits, held_.tried},
                       {loaded.target.cluster().name, loaded.target.framework().name,
-                       loaded.target.devices, asked.global_batch, asked.sequence},
+                       loaded.target.devices, asked.global_batch, asked.sequence, asked.network},
                       loaded.source.words,
                       price_of(asked, loaded.target.cluster().name)};
     point.request.cluster_digest = loaded.cluster_digest;
@@ -90,8 +94,8 @@ class Inputs {
 
   SweepPoint name(std::size_t index) const {
     const AskedPoint& asked = points_[index];
-    return {word_of(asked.cluster), asked.framework, asked.devices, asked.global_batch,
-            asked.sequence};
+    return {word_of(asked.cluster), asked.framework, asked.devices,
+            asked.global_batch,     asked.sequence,  asked.network};
   }
 
  private:
@@ -100,6 +104,7 @@ class Inputs {
     target.cluster = asked.cluster;
     target.framework = asked.framework;
     target.devices = asked.devices;
+    target.network = asked.network;
     return target;
   }
 
@@ -115,8 +120,11 @@ class Inputs {
   bool is_swept(const std::string& name) const {
     return std::ranges::any_of(question_.clusters, [&](const std::string& cluster) {
       if (cluster == name) return true;
-      const std::string text = given_text(question_.target.texts, cluster, cluster_presets());
-      return parse_cluster(text, cluster).name == name;
+      TargetOptions target = question_.target;
+      target.cluster = cluster;
+      const std::string file = named_cluster(target).name;
+      if (file == name) return true;
+      return parse_cluster(given_text(target.texts, file, cluster_presets()), file).name == name;
     });
   }
 
@@ -156,17 +164,25 @@ class Inputs {
     const auto sequences = list("--sequence", question_.sequences, kMostSequence, job_.sequence);
     const auto frameworks =
         question_.frameworks.empty() ? std::vector<std::string>{""} : question_.frameworks;
+    std::vector<std::optional<BytesPerSecond>> networks = {std::nullopt};
+    if (!question_.networks.empty()) {
+      const std::vector<BytesPerSecond> rates = parse_networks(question_.networks);
+      networks.assign(rates.begin(), rates.end());
+    }
     const std::size_t count = question_.clusters.size() * frameworks.size() * devices.size() *
-                              batches.size() * sequences.size();
+                              batches.size() * sequences.size() * networks.size();
     if (count > kMostSweepPoints)
       throw UsageError(fmt::format("{} points, more than {}", count, kMostSweepPoints));
     for (const std::string& cluster : question_.clusters) {
       for (const std::string& framework : frameworks) {
-        check({cluster, framework, devices.front(), batches.front(), sequences.front()});
-        for (const std::int64_t batch : batches) {
-          for (const std::int64_t sequence : sequences) {
-            for (const std::int64_t number : devices)
-              points_.push_back({cluster, framework, number, batch, sequence});
+        check({cluster, framework, devices.front(), batches.front(), sequences.front(),
+               networks.front()});
+        for (const auto& network : networks) {
+          for (const std::int64_t batch : batches) {
+            for (const std::int64_t sequence : sequences) {
+              for (const std::int64_t number : devices)
+                points_.push_back({cluster, framework, number, batch, sequence, network});
+            }
           }
         }
       }
@@ -190,7 +206,12 @@ class Inputs {
 
 }  // namespace
 
-Sweep sweep_job(const SweepQuestion& question) {
+Sweep sweep_job(const SweepQuestion& asked) {
+  SweepQuestion question = asked;
+  std::set<std::string> noted;  // every point reads its cluster
+  question.target.note = [&](std::string_view text) {
+    if (noted.emplace(text).second) asked.target.note(text);
+  };
   SweepRequest request;
   if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
   if (!question.point_time_limit.empty())

@@ -19,6 +19,7 @@ struct SweepQuestion {
   std::vector<std::string> clusters;
   std::vector<std::string> frameworks;                   ///< empty: the usual one of each cluster
   std::vector<std::string> devices, batches, sequences;  ///< as parse_numbers() takes them
+  std::vector<std::string> networks;                     ///< as parse_networks() takes them
   std::string tokens, deadline;                          ///< empty: none
   std::vector<std::string> prices;                       ///< as parse_price() takes them
   HeldOptions held;

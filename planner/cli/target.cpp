@@ -5,12 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 #include "base/file.h"
 #include "imports/imported.h"
 #include "models/framework/framework_json.h"
+#include "models/presets/preset_names.h"
 #include "planner/explore/search_request.h"
+#include "predict/default_efficiency.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {
@@ -40,10 +44,21 @@ void note_import(const TargetOptions& options, const Imported& imported, const s
   }
 }
 
+/// Notes which preset a name was taken for.
+void note_preset(const TargetOptions& options, const char* what, const std::string& word,
+                 const std::vector<Preset>& presets) {
+  std::error_code unknown;
+  if (options.texts.contains(word) || std::filesystem::exists(word, unknown) || unknown) return;
+  const auto meant = preset_meant(word, presets);
+  if (meant && *meant != word)
+    options.note(fmt::format("{} {}: the preset {}\n", what, printable(word), *meant));
+}
+
 /// Reads a job file, a preset, or a file of another tool that has a job.
 Job read_job_or_import(const TargetOptions& options) {
   const std::string& name = options.job;
   const std::string text = given_text(options.texts, name, job_presets());
+  note_preset(options, "job", name, job_presets());
   if (!is_importable(text)) return parse_job(text, name);
   ImportGiven given;
   if (options.from.empty()) given.vocab = options.vocab;
@@ -80,7 +95,40 @@ std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
                                options.cluster, kMostDevices));
 }
 
+std::int64_t integer_of_count(const std::string& text) {
+  if (const std::string why = refuse_integer(text, 1, kMostDevices); !why.empty())
+    throw UsageError(fmt::format("--cluster: devices in front of \"x\": {}", why));
+  return std::stoll(text);
+}
+
+/// Replaces the bandwidth between nodes.
+void set_network(Cluster& cluster, BytesPerSecond network, const std::string& name) {
+  if (cluster.levels.empty() || is_within_node(cluster, cluster.levels.size() - 1))
+    throw InputError(name, "/levels", "no network between nodes is stated, as --network needs");
+  cluster.levels.back().bandwidth = network;
+}
+
 }  // namespace
+
+NamedCluster named_cluster(const TargetOptions& options) {
+  const std::string& word = options.cluster;
+  if (word.empty()) {
+    throw UsageError(
+        "--cluster is required: a file, or a name such as h100 or 8xh100; planner list clusters "
+        "prints the names");
+  }
+  std::error_code unknown;  // of a name too long, say: reading it tells
+  const bool is_file = std::filesystem::exists(word, unknown) || unknown;
+  const std::size_t times = word.find_first_not_of("0123456789");
+  const bool counted = times != word.npos && times > 0 && word[times] == 'x';
+  if (options.texts.contains(word) || is_file || !counted) return {word, options.devices};
+  const std::int64_t devices = integer_of_count(word.substr(0, times));
+  if (options.devices > 0 && options.devices != devices) {
+    throw UsageError(fmt::format("--cluster {} has {} devices; found --devices {}", word, devices,
+                                 options.devices));
+  }
+  return {word.substr(times + 1), devices};
+}
 
 std::string given_text(const GivenTexts& texts, const std::string& name,
                        const std::vector<Preset>& presets) {
@@ -93,6 +141,10 @@ Job read_stated_job(const TargetOptions& options) {
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
     check_job(job, "--global-batch");
+  }
+  if (options.sequence) {
+    job.sequence = *options.sequence;
+    check_job(job, "--sequence");
   }
   return job;
 }
@@ -128,7 +180,8 @@ void read_from(TargetOptions& options) {
 Framework load_framework(const TargetOptions& options, const Job& job) {
   if (!options.framework.empty()) return read_framework(options.framework);
   if (options.cluster.empty()) return bundled_framework();
-  return default_framework(read_cluster(options.cluster).device.kind, job.experts.has_value());
+  return default_framework(read_cluster(named_cluster(options).name).device.kind,
+                           job.experts.has_value());
 }
 
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
@@ -137,15 +190,18 @@ LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
 
 LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
-  const std::string text = given_text(options.texts, options.cluster, cluster_presets());
-  Cluster cluster = parse_cluster(text, options.cluster);
+  const auto [name, asked_devices] = named_cluster(options);
+  const std::string text = given_text(options.texts, name, cluster_presets());
+  note_preset(options, "cluster", name, cluster_presets());
+  Cluster cluster = parse_cluster(text, name);
+  if (options.network) set_network(cluster, *options.network, name);
   Framework framework = framework_of(options, cluster.device.kind, job.experts.has_value());
   CostBasis basis = cost_basis(std::move(cluster), std::move(framework),
-                               read_calibration_choice(options.calibration), options.cluster);
+                               read_calibration_choice(options.calibration), name);
   job.vocab = padded_vocabulary(job.vocab, basis.framework, padded_for(options));
   const std::int64_t devices =
-      options.devices > 0 ? options.devices : all_devices(basis.cluster, options);
-  peak_rate(basis.cluster, job.precision, devices, options.cluster);
+      asked_devices > 0 ? asked_devices : all_devices(basis.cluster, options);
+  peak_rate(basis.cluster, job.precision, devices, name);
   CostModel costs(std::move(basis.cluster), std::move(basis.measured), std::move(basis.framework),
                   std::move(basis.fitted));
   return {Target(std::move(job), std::move(costs), devices, reserve), std::move(basis.source),

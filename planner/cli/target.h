@@ -36,12 +36,14 @@ std::string given_text(const GivenTexts& texts, const std::string& name,
 struct TargetOptions {
   std::string job;   ///< a job file, a preset, or a file that import_file() reads
   std::string from;  ///< script of a framework that states job, strategy and framework
-  std::optional<Imported> imported;  ///< what that script says, once it was read
-  std::string cluster;
+  std::optional<Imported> imported;          ///< what that script says, once it was read
+  std::string cluster;                       ///< a file or preset, or "8xNAME" for 8 devices of it
   std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
   std::string framework;                     ///< empty: by device kind
   std::int64_t devices = 0;                  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
+  std::optional<std::int64_t> sequence;      ///< the same
+  std::optional<BytesPerSecond> network;     ///< per device, instead of the cluster file's
   std::optional<std::int64_t> vocab;         ///< where a framework's file does not state it
   bool ignore_unknown = false;               ///< goes on without flags that no table has
   GivenTexts texts;                          ///< of the job, the cluster and the framework
@@ -56,6 +58,14 @@ struct LoadedTarget {
   std::int64_t stated_vocabulary = 0;  ///< of the job before the framework padded it
   std::string cluster_digest;          ///< of the file
 };
+
+/// A NamedCluster is a cluster's file or preset, with the devices that are asked for; 0: all.
+struct NamedCluster {
+  std::string name;
+  std::int64_t devices = 0;
+};
+/// Splits "8xNAME". Throws UsageError without a cluster, and for another --devices than its 8.
+NamedCluster named_cluster(const TargetOptions& options);
 
 /// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
 /// whose notes `options.note` takes.

@@ -6,6 +6,7 @@
 #include "models/calibration/nccl_rows.h"
 #include "models/job/job_words.h"
 #include "models/presets/command_presets.h"
+#include "models/presets/preset_names.h"
 #include "passes/pipeline.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
@@ -77,6 +78,10 @@ NextWords values_of_type(std::string_view type, std::string_view begin) {
   if (type == "FAMILY") return {candidates(kFamilies)};
   if (type == "COLLECTIVE") return {candidates(nccl_collectives())};
   NextWords found;
+  if (type == "PRESETS") {
+    for (const PresetKind& kind : preset_kinds()) found.words.push_back({std::string(kind.name)});
+    return found;
+  }
   if (type == "STAGE") {
     for (const std::string& name : stage_names()) found.words.push_back({name});
     return found;

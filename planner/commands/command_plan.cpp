@@ -51,12 +51,15 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
   const LoadedTarget& loaded = answer.loaded;
   const bool listed = options.question.top > 0;
   if (!options.verbose) {
-    return brief(loaded, plan,
-                 {{}, commands_after(plan, options.output, options.question.target), listed});
+    return brief(
+        loaded, plan,
+        {plan.training, commands_after(plan, options.output, options.question.target), listed});
   }
   return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
                      to_text(loaded.target.reserve), efficiency_line(loaded),
-                     describe_parameters(stated_job(loaded)), describe(plan, listed));
+                     describe_parameters(stated_job(loaded)),
+                     describe(plan, listed) +
+                         (plan.training ? training_line(*plan.training, plan.device_kind) : ""));
 }
 
 /// Returns the command with the first change that helps; empty where none does.
@@ -115,6 +118,7 @@ void add_plan(CLI::App& app, Action& action) {
   add_from(command, question.target);
   add_machine(command, question.target);
   add_held(command, question.held);
+  add_training(command, question.training);
   add_reserve(command, question.reserve);
   command.add_option("-o,--output", options->output, "write the plan file here");
   command.add_option("--time-limit", question.time_limit,

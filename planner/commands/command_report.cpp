@@ -9,11 +9,11 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "plan/measured.h"
-#include "planner/cli/answers.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/report_answer.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
-#include "planner/explain/report_explanation.h"
+#include "planner/export/report_flags.h"
 #include "planner/terminal/progress.h"
 #include "reports/compare.h"
 #include "reports/sections/html.h"
@@ -31,31 +31,12 @@ struct ReportOptions {
   bool json = false;
 };
 
-/// The explanation of a plan, or why there is none.
-struct Explained {
-  std::optional<Explanation> explanation;
-  std::string why_not;
-};
-
-/// Explains the plan with its cluster and calibration. Where neither was given and they are not
-/// built in, or this version predicts another step, the page goes without.
 Explained explain_for(const Plan& plan, const ReportOptions& options) {
   if (options.plan_only) return {std::nullopt, "the page was made of the plan file alone"};
-  if (!options.time_limit.empty()) parse_time_limit(options.time_limit);  // never a plan's fault
-  const bool files_given = !options.files.cluster.empty() || !options.files.calibration.empty();
-  try {
-    const ExplainQuestion question{options.files, options.time_limit, options.threads};
-    ExplainRequest request = explain_base(plan, question).request;
-    Progress progress("steps done:");
-    request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
-    return {explanation_for_report(request), ""};
-  } catch (const UsageError& missing) {
-    if (files_given) throw;
-    return {std::nullopt, missing.what()};
-  } catch (const InputError& other) {
-    if (files_given) throw;
-    return {std::nullopt, other.what()};
-  }
+  Progress progress("steps done:");
+  return explain_for_report(plan, {options.files, options.time_limit, options.threads},
+                            [&](std::int64_t done, std::int64_t of) { progress.update(done, of); },
+                            {});
 }
 
 ExitCode run_report(const ReportOptions& options) {
@@ -71,10 +52,11 @@ ExitCode run_report(const ReportOptions& options) {
   const Explained explained = explain_for(plan, options);
   if (!explained.why_not.empty() && !options.plan_only)
     print_note(fmt::format("planner: the page shows the plan alone: {}\n", explained.why_not));
-  write_file_atomically(
-      options.output,
-      report_html({plan, measured, options.tolerance,
-                   explained.explanation ? &*explained.explanation : nullptr, explained.why_not}));
+  const ReportFlags flags = report_flags(plan).value_or(ReportFlags{});
+  write_file_atomically(options.output,
+                        report_html({plan, measured, options.tolerance,
+                                     explained.explanation ? &*explained.explanation : nullptr,
+                                     explained.why_not, flags.target, flags.text, flags.lost}));
   print_note(fmt::format("wrote {}\n", options.output));
   if (options.json) print_result(report_json(options.output, verdict));
   return ExitCode::ok;

@@ -61,19 +61,20 @@ ExitCode run_simulate(SimulateOptions options) {
     const TimeLimit limit(optional_time_limit(options.time_limit));
     return simulate_job(options.question);
   }();
-  const auto& [loaded, strategy, evaluation, memory] = answer;
+  const auto& [loaded, strategy, evaluation, memory, training] = answer;
   const Target& target = loaded.target;
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, chrome_trace(evaluation.timeline));
     print_note(fmt::format("wrote {}\n", options.trace));
   }
   if (options.json) {
-    print_result(evaluation_json(loaded, strategy, evaluation, memory));
+    print_result(evaluation_json(answer));
   } else if (options.verbose) {
-    print_result(simulation_text(loaded, strategy, evaluation, memory, is_oversubscribed(target)));
+    print_result(simulation_text(loaded, strategy, evaluation, memory, is_oversubscribed(target)) +
+                 (training ? training_line(*training, target.cluster().device.kind) : ""));
   } else {
     print_result(brief(loaded, strategy, evaluation.prediction,
-                       {{}, {plan_command(files) + "     --verbose"}}));
+                       {training, {plan_command(files) + "     --verbose"}}));
   }
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
   const FitsAnswer fits = fits_answer(target, strategy, stages);
@@ -116,6 +117,7 @@ void add_simulate(CLI::App& app, Action& action) {
   command.add_option("STRATEGY", question.strategy, "\"mp=2,pp=2\" or a JSON file");
   add_from(command, question.target);
   add_machine(command, question.target);
+  add_training(command, question.training);
   add_reserve(command, question.reserve);
   command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");
   command.add_option("--trace", options->trace,

@@ -93,8 +93,9 @@ void add_sweep(CLI::App& app, Action& action) {
       "sweep", "plan a job over many clusters, devices and batches: days, device-hours and cost");
   command.add_option("JOB", question.target.job, "job file, preset or Hugging Face config.json")
       ->required();
-  command.add_option("--cluster", question.clusters, "cluster file or preset; repeatable")
-      ->required()
+  command
+      .add_option("--cluster", question.clusters,
+                  "required: cluster file or preset, or 8xNAME for 8 devices of it; repeatable")
       ->allow_extra_args(false);
   add_list(command, "--devices", question.devices,
            "64,96,128, 64..1024x2 (doubled) or 64..256+64; repeatable; default: all of a cluster "
@@ -102,6 +103,9 @@ void add_sweep(CLI::App& app, Action& action) {
   add_list(command, "--framework", question.frameworks, "as of plan; repeatable");
   add_list(command, "--global-batch", question.batches, "sequences per step, as --devices");
   add_list(command, "--sequence", question.sequences, "tokens of a sequence, as --devices");
+  add_list(command, "--network", question.networks,
+           "Gbit/s between nodes of each device (not of a node), instead of the cluster's: "
+           "100,200,400; repeatable");
   add_calibration(command, question.target.calibration);
   command.add_option("--tokens", question.tokens, "what is trained on: 15T, 300B");
   add_list(command, "--price", question.prices,

@@ -34,6 +34,7 @@ void add_report(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_describe(CLI::App& app, Action& action);
+void add_list(CLI::App& app, Action& action);
 void add_init(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);

@@ -29,6 +29,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_export(app, action);
   add_import(app, action);
   add_describe(app, action);
+  add_list(app, action);
   add_init(app, action);
   add_doctor(app, action);
   add_schema(app, action);

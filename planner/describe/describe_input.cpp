@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "models/framework/framework_json.h"
 #include "models/kinds/file_kind.h"
-#include "models/presets/presets.h"
+#include "models/presets/preset_names.h"
 
 namespace plimsoll {
 namespace {
@@ -47,6 +47,10 @@ std::optional<Input> preset_input(const std::string& name) {
     if (const auto text = find_preset(of.presets(), name)) {
       return Input{name, std::string(*text), of.kind};
     }
+  }
+  for (const PresetsOfKind& of : kPresetsOfKinds) {
+    if (const auto meant = preset_meant(name, of.presets()))
+      return Input{std::string(*meant), std::string(*find_preset(of.presets(), *meant)), of.kind};
   }
   return std::nullopt;
 }
@@ -99,12 +103,12 @@ Input read_input(const std::string& name_or_path) {
   const bool is_name =
       name_or_path.find('/') == std::string::npos && !name_or_path.ends_with(".json");
   std::error_code unknown;
-  if (is_name && !std::filesystem::exists(name_or_path, unknown) && !unknown) {
+  if (!std::filesystem::exists(name_or_path, unknown) && !unknown) {
     if (auto input = preset_input(name_or_path)) return *std::move(input);
-    if (name_or_path.find('=') != std::string::npos) {
+    if (is_name && name_or_path.find('=') != std::string::npos) {
       return {name_or_path, strategy_text(parse_strategy(name_or_path)), InputKind::strategy};
     }
-    refuse_name(name_or_path);
+    if (is_name) refuse_name(name_or_path);
   }
   std::string text = read_file(name_or_path);
   const InputKind kind = kind_of(text, name_or_path);

@@ -13,7 +13,8 @@ Section choice_section(const Strategy& strategy) {
   Section section{"strategy", "strategy"};
   for (const StrategyField& field : shown_fields(strategy)) {
     section.add(std::string(field.key),
-                fmt::format("{:<12} {}", field.value, meaning_of(field.key)), field.value);
+                fmt::format("{:<12} {}", field.value, meaning_of(field.key, field.value)),
+                field.value);
   }
   return section;
 }

@@ -15,7 +15,7 @@ struct Fact {
   std::string label;  ///< "peak bf16"
   std::string text;   ///< "989 TFLOP/s"
   Json value;
-  std::string unit;  ///< ends the JSON key: "flops_per_s"; empty: the label alone is the key
+  std::string unit = {};  ///< ends the JSON key: "flops_per_s"; empty: the label alone is the key
 };
 
 struct Section {

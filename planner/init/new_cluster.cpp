@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 #include <vector>
 
 #include "base/error.h"
@@ -11,6 +10,7 @@
 #include "models/calibration/calibration.h"
 #include "models/cluster/cluster.h"
 #include "planner/init/init.h"
+#include "planner/init/network_answers.h"
 
 namespace plimsoll {
 namespace {
@@ -22,19 +22,6 @@ std::string today() {
   const std::chrono::year_month_day date(days);
   return fmt::format("{:04}-{:02}-{:02}", int(date.year()), unsigned(date.month()),
                      unsigned(date.day()));
-}
-
-std::string refuse_rate(const std::string& text) {
-  try {
-    parse_bytes_per_second(text);
-    return "";
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-}
-
-bool joins_nodes(const Cluster& cluster, const Level& level) {
-  return level.devices == 0 || level.devices > cluster.devices_per_node;
 }
 
 /// Removes a level, and renumbers the sources of the levels behind it.
@@ -60,15 +47,6 @@ void remove_level(Cluster& cluster, std::size_t removed) {
     if (!drop) kept.push_back(std::move(source));
   }
   cluster.sources = std::move(kept);
-}
-
-/// Says that a number comes from an answer.
-void set_source(Cluster& cluster, const std::string& covers, const std::string& key,
-                const Answers& answers) {
-  if (cluster.sources.empty()) return;  // one text covers all numbers
-  std::erase_if(cluster.sources, [&](const Source& source) { return source.covers == covers; });
-  cluster.sources.push_back({covers, "Given to planner init",
-                             fmt::format("--{} {}", key, answers.at(key)), answers.at("date")});
 }
 
 /// Gives a node fewer devices than the preset's. Links of more devices are not known.
@@ -102,36 +80,22 @@ void set_devices_per_node(Cluster& cluster, std::int64_t devices) {
   cluster.devices_per_node = devices;
 }
 
-void set_nodes(Cluster& cluster, const std::string& nodes) {
+void set_nodes(Cluster& cluster, const Answers& answers) {
+  const std::string& nodes = answers.at("nodes");
   cluster.nodes.reset();
   if (nodes != "any") cluster.nodes = integer_of("nodes", nodes, 1, kMostNodes);
+  if (const auto with = answers.find("with"); with != answers.end()) {
+    if (!cluster.nodes) {
+      throw UsageError(
+          fmt::format("--with needs --nodes: how many nodes have the devices of {}", cluster.name));
+    }
+    *cluster.nodes += other_nodes(with->second);
+  }
   std::erase_if(cluster.sources, [](const Source& source) { return source.covers == "/nodes"; });
   if (cluster.nodes != 1) return;
   while (!cluster.levels.empty() && joins_nodes(cluster, cluster.levels.back())) {
     remove_level(cluster, cluster.levels.size() - 1);
   }
-}
-
-/// Sets the bandwidth of the outermost level, which is made where the preset is one node.
-void set_network(Cluster& cluster, const std::string& text, const Answers& answers) {
-  if (const std::string why = refuse_rate(text); !why.empty()) {
-    throw UsageError("--network: " + why);
-  }
-  const BytesPerSecond rate = parse_bytes_per_second(text);
-  if (!cluster.levels.empty() && joins_nodes(cluster, cluster.levels.back())) {
-    Level& level = cluster.levels.back();
-    if (level.bandwidth == rate) return;
-    level.bandwidth = rate;
-    set_source(cluster, fmt::format("/levels/{}/bandwidth", cluster.levels.size() - 1), "network",
-               answers);
-    return;
-  }
-  // NCCL 2.12 src/graph/tuning.cc, hwLat: NET, Ring, Simple = 14.0 us, as in the presets.
-  cluster.levels.push_back({"network", 0, rate, Seconds(14e-6)});
-  cluster.efficiency.reset();
-  std::erase_if(cluster.sources,
-                [](const Source& source) { return source.covers.starts_with("/efficiency"); });
-  set_source(cluster, fmt::format("/levels/{}", cluster.levels.size() - 1), "network", answers);
 }
 
 /// Returns the bandwidth between nodes that a preset states, or nothing.
@@ -162,8 +126,12 @@ std::optional<Question> next_cluster_question(const Answers& answers) {
     return Question{"nodes", "number of nodes, or \"any\"",
                     preset.nodes ? std::to_string(*preset.nodes) : "any", check};
   }
-  if (open("network") && answers.at("nodes") != "1") {
-    return Question{"network", "bandwidth between nodes, per device and direction",
+  const bool one_node = answers.at("nodes") == "1" && open("with");
+  if (open("network") && !one_node) {
+    return Question{"network",
+                    open("cards-per-node")
+                        ? "bandwidth between nodes, of each device (not of a node) and direction"
+                        : "bandwidth of each network card and direction",
                     usual_network(preset), refuse_rate};
   }
   if (open("date")) {
@@ -185,12 +153,20 @@ std::string new_cluster_text(const Answers& answers) {
   cluster.name = answers.at("name");
   set_devices_per_node(cluster, integer_of("devices-per-node", answers.at("devices-per-node"), 1,
                                            std::int64_t{1} << 12));
-  set_nodes(cluster, answers.at("nodes"));
-  const auto network = answers.find("network");
-  if (network != answers.end() && cluster.nodes == 1) {
-    throw UsageError("--network: a cluster of one node has none");
+  set_nodes(cluster, answers);
+  if (answers.contains("with")) add_other_devices(cluster, answers);
+  for (const char* key :
+       {"network", "network-kind", "cards-per-node", "nodes-per-switch", "oversubscription"}) {
+    if (answers.contains(key) && cluster.nodes == 1)
+      throw UsageError(fmt::format("--{}: a cluster of one node has no network", key));
   }
-  if (network != answers.end()) set_network(cluster, network->second, answers);
+  Answers of_network = answers;
+  // Nodes of other devices may have a slower network than the preset, whose own one is the usual
+  // answer.
+  if (answers.contains("with") && !answers.contains("cards-per-node") &&
+      answers.at("network") == usual_network(preset))
+    of_network.erase("network");
+  if (cluster.nodes != 1) set_network(cluster, of_network);
   if (cluster.devices_per_node != preset.devices_per_node) {
     set_source(cluster, "/devices_per_node", "devices-per-node", answers);
   }

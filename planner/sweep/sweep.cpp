@@ -35,10 +35,6 @@ PointPlan point_plan(const Plan& plan, std::string costs) {
   return result;
 }
 
-Amount scaled(const Amount& estimate, double factor) {
-  return {factor * estimate.value, factor * estimate.low, factor * estimate.high};
-}
-
 class Sweeper {
  public:
   explicit Sweeper(const SweepRequest& request) : request_(request), begin_(Clock::now()) {}
@@ -98,7 +94,7 @@ class Sweeper {
       row.plan = point_plan(plan, std::move(loaded.costs));
       if (!loaded.price) has_prices = false;
       if (request_.goal.tokens)
-        row.plan->training = training_of(row.point, *row.plan, *request_.goal.tokens, loaded.price);
+        row.plan->training = training_of(training_step(plan), *request_.goal.tokens, loaded.price);
     } catch (const NothingFoundYet&) {
       if (is_stopped()) return std::nullopt;
       row.unfinished = true;
@@ -137,19 +133,6 @@ bool is_in_time(const Sweep& sweep, const SweepRow& row) {
 }  // namespace
 
 Sweep run_sweep(const SweepRequest& request) { return Sweeper(request).run(); }
-
-Training training_of(const SweepPoint& point, const PointPlan& plan, double tokens,
-                     std::optional<double> price) {
-  Training training;
-  const double per_step = double(point.global_batch) * double(point.sequence);
-  training.steps = std::int64_t(std::ceil(tokens / per_step));
-  const Amount step = {plan.step_time.value(), plan.step_time_low.value(),
-                       plan.step_time_high.value()};
-  training.days = scaled(step, double(training.steps) / 86400);
-  training.device_hours = scaled(training.days, 24 * double(point.devices));
-  if (price) training.cost = scaled(training.device_hours, *price);
-  return training;
-}
 
 Deadline deadline_of(const Training& training, Seconds deadline) {
   const double days = deadline.value() / 86400;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/training/training.h"
 #include "planner/explore/search_request.h"
 
 namespace plimsoll {
@@ -15,19 +16,8 @@ namespace plimsoll {
 struct SweepPoint {
   std::string cluster, framework;  ///< by their own names
   std::int64_t devices = 0, global_batch = 0, sequence = 0;
-};
-
-/// A number with its 90 % interval.
-struct Amount {
-  double value = 0, low = 0, high = 0;
-};
-
-/// A training on so many tokens. It is the step time times the number of steps: no restarts, no
-/// evaluation, no checkpoints.
-struct Training {
-  std::int64_t steps = 0;  ///< tokens / (global batch x sequence), rounded up
-  Amount days, device_hours;
-  std::optional<Amount> cost;  ///< where a price is known
+  /// The bandwidth between nodes, per device, where it takes the place of the cluster file's.
+  std::optional<BytesPerSecond> network = std::nullopt;
 };
 
 /// The best plan of a point.
@@ -92,10 +82,6 @@ struct Sweep {
 
 /// Searches the points one after the other, each on all threads.
 Sweep run_sweep(const SweepRequest& request);
-
-/// Returns days, hours of devices and cost of training on `tokens` in such steps.
-Training training_of(const SweepPoint& point, const PointPlan& plan, double tokens,
-                     std::optional<double> price);
 
 enum class Deadline : std::uint8_t { kept, open, missed };
 /// Whether a training ends in time: `open` where the deadline is within its interval.

@@ -83,7 +83,7 @@ class Drawing {
     for (const double x : xs_) {
       if (x_of(x) - last < kLabelWidth) continue;
       last = x_of(x);
-      label("tick", last, kHeight - kBottom + 16, grouped(std::llround(x)));
+      label("tick", last, kHeight - kBottom + 16, axis_number(x));
     }
     label("tick", (kLeft + kWidth - kRight) / 2, kHeight - 6, chart_.x_name);
   }
@@ -174,6 +174,10 @@ class Drawing {
 
 std::string series_style(std::size_t index) {
   return fmt::format("series-{} dashes-{}", index % kSeriesColours, index / kSeriesColours % 3);
+}
+
+std::string axis_number(double x) {
+  return x == std::round(x) ? grouped(std::llround(x)) : short_number(x);
 }
 
 std::string sweep_chart_svg(const SweepChart& chart) { return Drawing(chart).svg(); }

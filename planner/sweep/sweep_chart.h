@@ -33,6 +33,9 @@ inline constexpr std::size_t kSeriesColours = 6;
 /// Returns the classes of a series: its colour and its dashes, which report_style() knows.
 std::string series_style(std::size_t index);
 
+/// Returns a number of the x axis: whole, or with three digits.
+std::string axis_number(double x);
+
 /// Returns the chart. Its x axis is logarithmic, its y axis begins at 0.
 std::string sweep_chart_svg(const SweepChart& chart);
 

@@ -15,6 +15,7 @@
 namespace plimsoll {
 namespace {
 
+constexpr double kLeastGigabits = 0.001, kMostGigabits = 1e6;
 constexpr double kMostTokens = 1e18, kLongestDays = 1e6, kHighestPrice = 1e9;
 
 template <class Number>
@@ -108,6 +109,29 @@ std::vector<std::int64_t> parse_numbers(std::string_view flag,
   all.erase(std::unique(all.begin(), all.end()), all.end());
   if (all.size() > kMostListed)
     throw UsageError(fmt::format("{}: {} numbers, more than {}", flag, all.size(), kMostListed));
+  return all;
+}
+
+std::vector<BytesPerSecond> parse_networks(const std::vector<std::string>& lists) {
+  std::vector<BytesPerSecond> all;
+  for (const std::string& list : lists) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      const std::string part = list.substr(begin, end - begin);
+      const auto gigabits = number_from<double>(part);
+      if (!gigabits || !(*gigabits >= kLeastGigabits && *gigabits <= kMostGigabits)) {
+        throw UsageError(fmt::format(
+            "--network {}: Gbit/s of each device are required, from {} to {}: 100,200,400",
+            printable(part), kLeastGigabits, kMostGigabits));
+      }
+      all.push_back(BytesPerSecond(*gigabits * 1e9 / 8));
+      begin = end + 1;
+    }
+  }
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  if (all.size() > kMostListed)
+    throw UsageError(fmt::format("--network: {} numbers, more than {}", all.size(), kMostListed));
   return all;
 }
 

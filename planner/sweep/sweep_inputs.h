@@ -20,6 +20,10 @@ std::vector<std::int64_t> parse_numbers(std::string_view flag,
                                         const std::vector<std::string>& lists, std::int64_t least,
                                         std::int64_t most);
 
+/// Returns the bandwidths of lists such as "12.5,100,400", which are in Gbit/s, in rising order
+/// without repeats. Throws UsageError.
+std::vector<BytesPerSecond> parse_networks(const std::vector<std::string>& lists);
+
 /// Returns the tokens of "15T", "300B", "2.5M", "40k" or "1e12". Throws UsageError.
 double parse_tokens(std::string_view text);
 

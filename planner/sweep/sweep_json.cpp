@@ -2,17 +2,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "plan/training/training_json.h"
 #include "planner/sweep/sweep_output.h"
 
 namespace plimsoll {
 namespace {
-
-/// Adds a number with the ends of its interval; null without an amount.
-void add_amount(Json& json, const std::string& key, const Amount* amount) {
-  json[key] = amount ? Json(amount->value) : Json(nullptr);
-  json[key + "_low"] = amount ? Json(amount->low) : Json(nullptr);
-  json[key + "_high"] = amount ? Json(amount->high) : Json(nullptr);
-}
 
 /// Returns one flat object for each row: the columns of CSV, without the strategy.
 Json row_json(const Sweep& sweep, const SweepRow& row) {
@@ -23,7 +17,9 @@ Json row_json(const Sweep& sweep, const SweepRow& row) {
                {"framework", row.point.framework},
                {"devices", row.point.devices},
                {"global_batch", row.point.global_batch},
-               {"sequence", row.point.sequence}};
+               {"sequence", row.point.sequence},
+               {"network_bytes_per_s",
+                row.point.network ? Json(row.point.network->value()) : Json(nullptr)}};
   json["step_time_s"] = of_plan([](const PointPlan& p) { return p.step_time.value(); });
   json["step_time_low_s"] = of_plan([](const PointPlan& p) { return p.step_time_low.value(); });
   json["step_time_high_s"] = of_plan([](const PointPlan& p) { return p.step_time_high.value(); });

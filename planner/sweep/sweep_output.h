@@ -20,8 +20,6 @@ std::string sweep_csv(const Sweep& sweep);
 /// be read without its script.
 std::string sweep_page(const Sweep& sweep);
 
-/// Returns a number with three significant digits: "0.123", "12.3", "4,560", "1.23 M".
-std::string short_number(double value);
 /// Returns sentences that answer which point is fastest, and which is cheapest within the deadline.
 std::vector<std::string> answer_lines(const Sweep& sweep);
 /// Returns what the rows share: the job, the tokens and the deadline.
@@ -31,8 +29,10 @@ std::string sweep_headline(const Sweep& sweep);
 
 /// Which columns tell the points of a sweep apart, beside cluster and devices.
 struct VaryingColumns {
-  bool framework = false, global_batch = false, sequence = false;
+  bool framework = false, global_batch = false, sequence = false, network = false;
 };
+/// Returns "100 Gbit/s".
+std::string network_text(BytesPerSecond network);
 VaryingColumns varying_columns(const Sweep& sweep);
 /// Returns the name of a point without its devices: "dgx, batch 1024".
 std::string series_name(const SweepPoint& point, const VaryingColumns& varying);

@@ -30,23 +30,31 @@ Cell interval_cell(const Amount& estimate) {
 /// The choice over which charts are drawn: devices, unless these are the same everywhere.
 struct Across {
   std::string name;
-  std::int64_t SweepPoint::*value = &SweepPoint::devices;
+  std::function<double(const SweepPoint&)> value;
   VaryingColumns others;  ///< choices that tell series apart
 };
 
 Across across(const Sweep& sweep) {
-  Across found{"devices", &SweepPoint::devices, varying_columns(sweep)};
+  Across found{"devices", [](const SweepPoint& point) { return double(point.devices); },
+               varying_columns(sweep)};
   const std::int64_t devices = sweep.rows.front().point.devices;
   const bool varies = std::ranges::any_of(
       sweep.rows, [&](const SweepRow& row) { return row.point.devices != devices; });
   if (varies) return found;
   if (found.others.global_batch) {
     found.others.global_batch = false;
-    return {"global batch", &SweepPoint::global_batch, found.others};
+    return {"global batch", [](const SweepPoint& point) { return double(point.global_batch); },
+            found.others};
   }
   if (found.others.sequence) {
     found.others.sequence = false;
-    return {"sequence", &SweepPoint::sequence, found.others};
+    return {"sequence", [](const SweepPoint& point) { return double(point.sequence); },
+            found.others};
+  }
+  if (found.others.network) {
+    found.others.network = false;
+    return {"network in Gbit/s of each device",
+            [](const SweepPoint& point) { return point.network->value() * 8 / 1e9; }, found.others};
   }
   return found;
 }
@@ -76,8 +84,10 @@ class Charts {
           "days", "Days", [](const PointPlan& p) { return p.training->days; }, deadline);
       html += chart("device-hours", "Device-hours",
                     [](const PointPlan& p) { return p.training->device_hours; });
-      if (sweep_.has_prices)
+      if (sweep_.has_prices) {
         html += chart("cost", "Cost", [](const PointPlan& p) { return *p.training->cost; });
+        html += cost_against_days();
+      }
     } else {
       html += chart("rate", "Tokens per second", [](const PointPlan& p) { return rate_of(p); });
     }
@@ -92,7 +102,8 @@ class Charts {
     });
     return html +
            fmt::format(
-               "</div>\n<p class=\"note\">Bars are 90 % intervals, and the {} axis is logarithmic. "
+               "</div>\n<p class=\"note\">Bars are 90 % intervals, and the axes of {} and days are "
+               "logarithmic. "
                "The pointer, or the arrow keys in a chart, choose a point and say what it is.</p>\n",
                across_.name);
   }
@@ -104,6 +115,27 @@ class Charts {
             per_step / plan.step_time_low.value()};
   }
 
+  /// Draws what there is to choose between: the faster training, or the cheaper one. The line of a
+  /// series joins its points by rising days.
+  std::string cost_against_days() const {
+    SweepChart chart{"cost-days", "Cost against days", "days", {}, {}, ""};
+    for (const std::string& name : names_) chart.series.push_back({name, {}});
+    for (const SweepRow& row : sweep_.rows) {
+      if (!row.plan) continue;
+      const Amount &days = row.plan->training->days, &cost = *row.plan->training->cost;
+      const std::string name = series_name(row.point, across_.others);
+      const auto at = std::size_t(std::ranges::find(names_, name) - names_.begin());
+      chart.series[at].points.push_back(
+          {days.value, cost,
+           fmt::format("{}, {} {}: {} days ({}), cost {} ({})", name,
+                       axis_number(across_.value(row.point)), across_.name,
+                       short_number(days.value), interval_text(days), short_number(cost.value),
+                       interval_text(cost))});
+    }
+    for (ChartSeries& series : chart.series) std::ranges::sort(series.points, {}, &ChartPoint::x);
+    return chart_figure(chart);
+  }
+
   std::string chart(const std::string& id, const std::string& title, const Measure& measure,
                     std::optional<double> mark = std::nullopt) const {
     SweepChart chart{id, title, across_.name, {}, mark, "deadline"};
@@ -112,17 +144,21 @@ class Charts {
       if (!row.plan) continue;
       const std::string name = series_name(row.point, across_.others);
       const Amount y = measure(*row.plan);
-      const std::int64_t x = row.point.*across_.value;
+      const double x = across_.value(row.point);
       std::string words =
-          fmt::format("{}, {} {}: {}", name, grouped(x), across_.name, short_number(y.value));
+          fmt::format("{}, {} {}: {}", name, axis_number(x), across_.name, short_number(y.value));
       if (y.high > y.low) words += fmt::format(" ({})", interval_text(y));
       const auto at = std::size_t(std::ranges::find(names_, name) - names_.begin());
-      chart.series[at].points.push_back({double(x), y, std::move(words)});
+      chart.series[at].points.push_back({x, y, std::move(words)});
     }
-    return figure(
-        title, sweep_chart_svg(chart) + fmt::format("<p class=\"note details\" data-details=\"{}\" "
-                                                    "aria-live=\"polite\"></p>\n",
-                                                    id));
+    return chart_figure(chart);
+  }
+
+  static std::string chart_figure(const SweepChart& chart) {
+    return figure(chart.title, sweep_chart_svg(chart) +
+                                   fmt::format("<p class=\"note details\" data-details=\"{}\" "
+                                               "aria-live=\"polite\"></p>\n",
+                                               chart.id));
   }
 
   const Sweep& sweep_;
@@ -158,6 +194,7 @@ class PageTable {
     add("devices", exact_cell(row.point.devices));
     if (varying_.global_batch) add("batch", exact_cell(row.point.global_batch));
     if (varying_.sequence) add("sequence", exact_cell(row.point.sequence));
+    if (varying_.network) add("network", number_cell(network_text(*row.point.network)));
     const auto of_plan = [&](std::string_view title, std::string_view unit, const auto& cell_of) {
       add(title, row.plan ? cell_of(*row.plan) : number_cell(""), unit);
     };

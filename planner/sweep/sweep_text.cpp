@@ -137,6 +137,8 @@ class Table {
       add("batch", false, [](const SweepRow& row) { return grouped(row.point.global_batch); });
     if (varying_.sequence)
       add("sequence", false, [](const SweepRow& row) { return grouped(row.point.sequence); });
+    if (varying_.network)
+      add("network", false, [](const SweepRow& row) { return network_text(*row.point.network); });
   }
 
   template <class CellOf>
@@ -197,19 +199,6 @@ bool is_priced(const Sweep& sweep) { return sweep.has_prices && sweep.goal.token
 
 }  // namespace
 
-std::string short_number(double value) {
-  static constexpr std::pair<double, const char*> kSteps[] = {
-      {1e12, " T"}, {1e9, " G"}, {1e6, " M"}};
-  for (const auto& [size, name] : kSteps) {
-    if (std::abs(value) >= 0.9995 * size) return short_number(value / size) + name;
-  }
-  if (value == 0) return "0";
-  const int digits = 2 - int(std::floor(std::log10(std::abs(value)) + 1e-12));
-  if (digits > 0) return fmt::format("{:.{}f}", value, std::min(digits, 6));
-  const double unit = std::pow(10.0, -digits);
-  return grouped(std::llround(value / unit) * std::llround(unit));
-}
-
 VaryingColumns varying_columns(const Sweep& sweep) {
   VaryingColumns varying;
   for (const SweepRow& row : sweep.rows) {
@@ -217,6 +206,7 @@ VaryingColumns varying_columns(const Sweep& sweep) {
     varying.framework |= row.point.framework != first.framework;
     varying.global_batch |= row.point.global_batch != first.global_batch;
     varying.sequence |= row.point.sequence != first.sequence;
+    varying.network |= row.point.network != first.network;
   }
   return varying;
 }
@@ -226,7 +216,12 @@ std::string series_name(const SweepPoint& point, const VaryingColumns& varying) 
   if (varying.framework) name += ", " + point.framework;
   if (varying.global_batch) name += fmt::format(", batch {}", grouped(point.global_batch));
   if (varying.sequence) name += fmt::format(", sequence {}", grouped(point.sequence));
+  if (varying.network && point.network) name += ", " + network_text(*point.network);
   return name;
+}
+
+std::string network_text(BytesPerSecond network) {
+  return fmt::format("{:.6g} Gbit/s", network.value() * 8 / 1e9);
 }
 
 std::string sweep_headline(const Sweep& sweep) {
@@ -241,6 +236,8 @@ std::string points_headline(const Sweep& sweep) {
     if (!varying.framework) text += "; framework " + first.framework;
     if (!varying.global_batch) text += fmt::format("; batch {}", grouped(first.global_batch));
     if (!varying.sequence) text += fmt::format("; sequence {}", grouped(first.sequence));
+    if (!varying.network && first.network)
+      text += fmt::format("; network {} per device", network_text(*first.network));
   }
   if (sweep.goal.tokens) text += fmt::format("; {} tokens", short_number(*sweep.goal.tokens));
   if (sweep.goal.deadline)

@@ -26,6 +26,7 @@ from plimsoll.errors import (
     StoppedEarly,
     UsageError,
 )
+from plimsoll.results import Plan, Result, Sweep
 from plimsoll.tables import frame, rows
 
 __version__: str = _core.version
@@ -35,20 +36,27 @@ __all__ = [
     "Infeasible",
     "InputError",
     "MachineError",
+    "Plan",
+    "Result",
     "StoppedEarly",
+    "Sweep",
     "UsageError",
     "cluster",
+    "describe",
     "explain",
     "export",
+    "fit",
     "frame",
     "framework",
     "import_file",
     "job",
     "plan",
     "presets",
+    "report",
     "rows",
     "simulate",
     "sweep",
+    "validate",
 ]
 
 #: The name of a preset, the path of a file, or what such a file has.
@@ -133,7 +141,19 @@ def _time(time: Time | None) -> str:
     return time if isinstance(time, str) else f"{time} s"
 
 
-def _target(job, cluster, devices, global_batch, framework, calibration, from_script, texts) -> dict[str, Any]:
+def _target(
+    job,
+    cluster,
+    devices,
+    global_batch,
+    framework,
+    calibration,
+    from_script,
+    texts,
+    sequence=None,
+    tokens=None,
+    price=None,
+) -> dict[str, Any]:
     return {
         "job": _named(job, "job", texts),
         "cluster": _named(cluster, "cluster", texts),
@@ -142,6 +162,9 @@ def _target(job, cluster, devices, global_batch, framework, calibration, from_sc
         "calibration": _names(calibration),
         "devices": devices,
         "global_batch": global_batch,
+        "sequence": sequence,
+        "tokens": "" if tokens is None else str(tokens),
+        "price": "" if price is None else price if isinstance(price, str) else f"{price}/h",
         "texts": texts,
     }
 
@@ -185,8 +208,11 @@ def plan(
     *,
     devices: int | None = None,
     global_batch: int | None = None,
+    sequence: int | None = None,
     framework: Source | None = None,
     calibration: Calibration | None = None,
+    tokens: str | float | None = None,
+    price: str | float | None = None,
     fix: Choices | None = None,
     max: Limits | None = None,  # noqa: A002 - the command's word
     min: Limits | None = None,  # noqa: A002
@@ -197,17 +223,20 @@ def plan(
     threads: int | None = None,
     top: int | None = None,
     from_script: str | os.PathLike | None = None,
-) -> dict[str, Any]:
-    """Returns the best plan of a job: what a plan file has.
+) -> Plan:
+    """Returns the best plan of a job: what a plan file has, with the timeline apart (Plan.timeline).
 
+    `tokens` ("100B" or 1e11) adds result["training"]: days, device-hours and, with the `price` of a device for an hour, cost.
     `fix` holds choices; `max`, `min` and `exclude` limit them; `tried` (--try) adds values of keys that no search varies by
     itself. With `top`, so many plans that split the job otherwise are
     listed. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
     false. Raises DoesNotFit, with what would help, where no strategy fits.
     """
-    target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, {})
+    target = _target(
+        job, cluster, devices, global_batch, framework, calibration, from_script, {}, sequence, tokens, price
+    )
     held = _held(fix, max, min, exclude, tried)
-    return _answer(_core.plan(target, held, reserve, _time(time_limit), threads, top))
+    return Plan(_answer(_core.plan(target, held, reserve, _time(time_limit), threads, top)))
 
 
 def simulate(
@@ -217,11 +246,14 @@ def simulate(
     *,
     devices: int | None = None,
     global_batch: int | None = None,
+    sequence: int | None = None,
     framework: Source | None = None,
     calibration: Calibration | None = None,
+    tokens: str | float | None = None,
+    price: str | float | None = None,
     reserve: str = "",
     from_script: str | os.PathLike | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Returns the prediction of one strategy, whether it fits or not (result["fits"]).
 
     The strategy is pairs ("mp=2,pp=2"), a dictionary (of a plan, say) or a file. `from_script` is a script that states job
@@ -229,12 +261,18 @@ def simulate(
     """
     texts: dict[str, str] = {}
     name = _named(strategy, "strategy", texts)
-    target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, texts)
-    return _answer(_core.simulate(target, name, reserve))
+    target = _target(
+        job, cluster, devices, global_batch, framework, calibration, from_script, texts, sequence, tokens, price
+    )
+    return Result(_answer(_core.simulate(target, name, reserve)))
 
 
 def _plan_text(plan: Source) -> str:
+    if isinstance(plan, Plan):
+        return plan.text()
     if isinstance(plan, Mapping):
+        if "timeline" not in plan:
+            raise UsageError("a plan without its timeline: give what plan() returned, or json.loads(plan.text())")
         return json.dumps(plan)
     with open(plan, encoding="utf-8") as file:
         return file.read()
@@ -302,6 +340,71 @@ def export(plan: Source, to: str, *, allow_lossy: bool = False) -> str:
     return _core.export(_plan_text(plan), to, allow_lossy)
 
 
+def report(
+    plan: Source,
+    measured: str | os.PathLike | None = None,
+    *,
+    cluster: Source | None = None,
+    calibration: Calibration | None = None,
+    tolerance: float = 0.30,
+    plan_only: bool = False,
+    time_limit: Time | None = None,
+    threads: int | None = None,
+) -> str:
+    """Returns a plan as one HTML page, which loads nothing: what `planner report` writes.
+
+    `measured` is a file of `planner run`. Where the plan's cluster or calibration is not built in, it is given again, or the
+    page shows the plan alone. `plan_only` simulates and searches nothing.
+    """
+    texts: dict[str, str] = {}
+    return _core.report(
+        _plan_text(plan),
+        "" if measured is None else os.fspath(measured),
+        tolerance,
+        plan_only,
+        _named(cluster, "cluster", texts),
+        _names(calibration),
+        texts,
+        _time(time_limit),
+        threads,
+    )
+
+
+def describe(source: Source) -> dict[str, Any]:
+    """Says what a job, a cluster, a framework, a calibration, a plan or a strategy has, with derived figures.
+
+    `source` is a file, the name of a preset, a strategy as text, or a dictionary.
+    """
+    if isinstance(source, Plan):
+        return json.loads(_core.describe("plan", {"plan": source.text()}))
+    texts: dict[str, str] = {}
+    return json.loads(_core.describe(_named(source, "description", texts), texts))
+
+
+def validate(
+    files: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    calibration: Calibration | None = None,
+    leave_out_sources: bool = False,
+) -> dict[str, Any]:
+    """Predicts published runs and says how far off the predictions are: what `planner validate --json` prints.
+
+    With `leave_out_sources`, each run is predicted without the built-in fits that have runs of its document.
+    """
+    names = [os.fspath(file) for file in _list(files)]
+    return json.loads(_core.validate(names, _names(calibration), leave_out_sources))
+
+
+def fit(
+    files: str | os.PathLike | Iterable[str | os.PathLike], *, cluster: str, framework: str
+) -> dict[str, Any]:
+    """Fits the numbers of a cluster and a framework on published runs: the calibration that `planner fit -o` writes.
+
+    Saved as a file, the result is a `calibration` of the other functions.
+    """
+    return json.loads(_core.fit([os.fspath(file) for file in _list(files)], cluster, framework))
+
+
 def _texts(values: Any) -> list[str]:
     return [str(value) for value in _list(values)]
 
@@ -319,6 +422,7 @@ def sweep(
     devices: Numbers | None = None,
     global_batch: Numbers | None = None,
     sequence: Numbers | None = None,
+    network: str | float | Iterable[float] | None = None,
     framework: Source | Iterable[Source] | None = None,
     calibration: Calibration | None = None,
     tokens: str | float | None = None,
@@ -333,10 +437,11 @@ def sweep(
     time_limit: Time | None = None,
     point_time_limit: Time | None = None,
     threads: int | None = None,
-) -> dict[str, Any]:
+) -> Sweep:
     """Plans a job at each of many points: what `planner sweep --json` prints. rows() makes a table of its "points".
 
-    Points are all combinations of clusters, frameworks, devices, batches and sequences. `price` is that of a device for an
+    Points are all combinations of clusters, frameworks, devices, batches, sequences and networks. `network` is in Gbit/s
+    between nodes of each device, instead of the cluster's. `price` is that of a device for an
     hour: a number, or one for each cluster by name. Other arguments are those of plan(). Ctrl-C leaves the points so far, and
     result["points_left"] says how many are missing.
     """
@@ -346,6 +451,7 @@ def sweep(
         "devices": _texts(devices),
         "global_batch": _texts(global_batch),
         "sequence": _texts(sequence),
+        "network": _texts(network),
         "price": _prices(price),
     }
     for argument, sources in several.items():
@@ -359,4 +465,4 @@ def sweep(
         "time_limit": _time(time_limit),
         "point_time_limit": _time(point_time_limit),
     }
-    return _answer(_core.sweep(target, lists, _held(fix, max, min, exclude, tried), words, threads))
+    return Sweep(_answer(_core.sweep(target, lists, _held(fix, max, min, exclude, tried), words, threads)))

@@ -69,8 +69,13 @@
     });
   };
 
-  // Tables that are wider than the window can be moved by keys as well.
+  // Tables that are wider than the window say so, keep their first column in sight, and can be moved by keys as well.
   const addKeys = (box) => {
+    const more = document.createElement('p');
+    more.className = 'more note';
+    more.textContent = 'More columns to the right \u2192';
+    box.prepend(more);
+    box.classList.add('overflows');
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', title(box.querySelector('table')));

@@ -74,8 +74,7 @@ Bytes byte_axis(const ReportInput& input, const Filling& filling) {
 std::string memory_chart(const ReportInput& input, const Timeline& timeline,
                          const RankMemory& memory, const std::string& name,
                          const Filling& filling) {
-  const std::string title =
-      fmt::format("{}: live peak {} bytes", name, grouped(memory.peak.count()));
+  const std::string title = fmt::format("{}: live peak {}", name, to_text(memory.peak));
   return "<div>" +
          memory_svg(memory,
                     {title, timeline_begin(timeline), common_span(input), timeline_end(timeline),

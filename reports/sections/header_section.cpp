@@ -1,6 +1,8 @@
 // The head of the page: title, verdict, key figures.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
@@ -9,40 +11,84 @@
 namespace plimsoll {
 namespace {
 
+/// Nine in ten predicted peaks are within a share of this order (models/presets/spreads), so a plan
+/// that fills more of a device may run out of memory.
+constexpr double kTight = 0.95;
+
+const Filling* fullest_filling(const std::vector<Filling>& fillings) {
+  return fillings.empty() ? nullptr : &fillings[fullest_of(fillings)];
+}
+
+std::string memory_verdict(const Plan& plan) {
+  const std::vector<Filling> fillings = fillings_of(plan);
+  const Filling* filling = fullest_filling(fillings);
+  if (filling == nullptr) return "";
+  const std::string filled =
+      fmt::format("{} of {} of memory", filled_text(*filling), to_text(filling->capacity));
+  if (!filling->fits()) return fmt::format("It does not fit: it needs {}.", filled);
+  if (filling->share() > kTight)
+    return fmt::format("It takes {}, which is tight: a run may exceed it.", filled);
+  return fmt::format("It takes {}, which is safe.", filled);
+}
+
+std::string search_verdict(const SearchSummary& search) {
+  if (search.proven) return "It is proven to be the best layout of the searched space.";
+  if (search.gap > 0)
+    return fmt::format("The search ended early: another layout may be up to {} faster.",
+                       percent(1 - 1 / (1 + search.gap)));
+  return "The search ended early.";
+}
+
+/// Says how fast the plan is, how long the training takes, whether it fits, and how good it is.
+std::string predicted_verdict(const Plan& plan) {
+  const Prediction& prediction = plan.prediction;
+  if (plan.oversubscribed)
+    return "No time is claimed: more ranks than cores. " + memory_verdict(plan);
+  std::string text =
+      fmt::format("A step takes {}: {} tokens/s, {} on each device.", to_text(prediction.step_time),
+                  short_number(prediction.tokens_per_second),
+                  short_number(prediction.tokens_per_second / double(plan.devices)));
+  if (plan.training) text += fmt::format(" {}.", training_text(*plan.training, plan.device_kind));
+  return fmt::format("{} {} {}", text, memory_verdict(plan), search_verdict(plan.search));
+}
+
+bool fits(const Plan& plan) {
+  const std::vector<Filling> fillings = fillings_of(plan);
+  return std::ranges::all_of(fillings, &Filling::fits);
+}
+
 std::string verdict_html(const ReportInput& input) {
   if (!input.comparison) {
-    return "<p class=\"verdict open\" id=\"verdict\">Predicted only: no run has been compared with "
-           "this plan yet.</p>\n";
+    return fmt::format(
+        "<p class=\"verdict {}\" id=\"verdict\">{}<span>Predicted only: no run has been compared "
+        "with this plan yet.</span></p>\n",
+        fits(input.plan) ? "open" : "fails", escaped(predicted_verdict(input.plan)));
   }
   const bool holds = input.comparison->bytes_equal && input.comparison->time_within;
   return fmt::format("<p class=\"verdict {}\" id=\"verdict\">{}</p>\n", holds ? "holds" : "fails",
                      escaped(input.comparison->verdict));
 }
 
-std::string figure_tile(std::string_view label, const std::string& value, const std::string& note) {
-  return fmt::format("<div><dt>{}</dt><dd>{}<span>{}</span></dd></div>\n", label, escaped(value),
-                     escaped(note));
+std::string figure_tile(std::string_view label, const std::string& value, const std::string& note,
+                        std::string_view style = "") {
+  return fmt::format("<div{}><dt>{}</dt><dd>{}<span>{}</span></dd></div>\n",
+                     style.empty() ? "" : fmt::format(" class=\"{}\"", style), label,
+                     escaped(value), escaped(note));
 }
 
-/// "16.3 s (14.1 s to 18.8 s)"; without a claim about time only the time.
-std::string with_interval(const Plan& plan) {
-  const std::string time = to_text(plan.prediction.step_time);
-  if (plan.oversubscribed) return time;
-  return fmt::format("{} ({} to {})", time, to_text(plan.prediction.step_time_low),
-                     to_text(plan.prediction.step_time_high));
-}
-
+/// "14.1 s to 18.8 s: 90 % interval, from ..."; without a claim about time only that.
 std::string interval_words(const Plan& plan) {
   if (plan.oversubscribed) return "no claim: more ranks than cores";
-  if (plan.origin.interval_basis.empty()) return "90 % interval";
-  return "90 % interval, from " + plan.origin.interval_basis;
+  const std::string basis =
+      plan.origin.interval_basis.empty() ? "" : ", from " + plan.origin.interval_basis;
+  return fmt::format("{} to {}: 90 % interval{}", to_text(plan.prediction.step_time_low),
+                     to_text(plan.prediction.step_time_high), basis);
 }
 
 std::string step_time_tile(const ReportInput& input) {
-  const std::string predicted = with_interval(input.plan);
-  if (!input.comparison) {
-    return figure_tile("Step time", predicted, "predicted; " + interval_words(input.plan));
-  }
+  const std::string predicted = to_text(input.plan.prediction.step_time);
+  if (!input.comparison)
+    return figure_tile("Step time", predicted, interval_words(input.plan) + "; predicted");
   return figure_tile(
       "Step time", to_text(input.comparison->step_time.measured),
       fmt::format("measured; {} predicted, {}", predicted, interval_words(input.plan)));
@@ -68,15 +114,18 @@ std::string utilisation_tile(const ReportInput& input) {
 
 std::string memory_tile(const ReportInput& input) {
   const std::vector<Filling> fillings = fillings_of(input.plan);
-  if (fillings.empty()) return "";
-  const Filling& filling = fillings[fullest_of(fillings)];
+  const Filling* fullest = fullest_filling(fillings);
+  if (fullest == nullptr) return "";
+  const Filling& filling = *fullest;
   const bool arena = input.plan.framework.allocator.kind == AllocatorKind::arena;
   return figure_tile(
       "Device memory", filled_text(filling),
       fmt::format("of {}, fullest rank: {} {}, {} context and communicators, {} kept free",
                   to_text(filling.capacity), to_text(filling.reserved),
-                  arena ? "arena" : "reserved", to_text(filling.outside),
-                  to_text(filling.reserve)));
+                  arena ? "arena" : "reserved", to_text(filling.outside), to_text(filling.reserve)),
+      !filling.fits()            ? "unfit"
+      : filling.share() > kTight ? "tight"
+                                 : "");
 }
 
 }  // namespace

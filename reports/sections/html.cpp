@@ -11,8 +11,14 @@ namespace plimsoll {
 
 std::string report_html(const ReportContent& content) {
   const Plan& plan = content.plan;
-  ReportInput input{plan, content.measured, std::nullopt, content.explanation,
-                    content.not_explained};
+  ReportInput input{plan,
+                    content.measured,
+                    std::nullopt,
+                    content.explanation,
+                    content.not_explained,
+                    content.flags_target,
+                    content.flags,
+                    content.flags_lost};
   if (content.measured) input.comparison = compare(plan, *content.measured, content.tolerance);
   std::string body =
       "<a class=\"skip\" href=\"#plan\">Skip to the plan</a>\n" + header_html(input) + "<main>\n";

@@ -17,6 +17,9 @@ struct ReportContent {
   double tolerance = 0.30;
   const Explanation* explanation = nullptr;  ///< none: sections that need it say why
   std::string not_explained{};               ///< a clause after "because"
+  /// The export that starts the plan in its framework: its target (`planner export --to`), its
+  /// text, and what of the plan it does not state. Empty: no export is for the framework.
+  std::string flags_target{}, flags{}, flags_lost{};
 };
 
 /// Returns the page: verdict, plan, predicted against measured, pipeline timeline, memory, plans

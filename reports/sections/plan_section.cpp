@@ -15,15 +15,25 @@
 namespace plimsoll {
 namespace {
 
+/// Returns a value that may break behind the characters that join its parts.
+std::string breakable(std::string_view value) {
+  std::string html;
+  for (const char c : escaped(value)) {
+    html += c;
+    if (c == '+' || c == ',' || c == '-') html += "<wbr>";
+  }
+  return html;
+}
+
 std::string strategy_table(const Plan& plan) {
   std::vector<std::vector<Cell>> rows;
   const auto row = [&](std::string_view key, const std::string& value, const std::string& meaning) {
     Cell name = heading_cell(key);
     name.style = "key";
-    rows.push_back({name, {escaped(value), "value", false}, text_cell(meaning)});
+    rows.push_back({name, {breakable(value), "value", false}, text_cell(meaning)});
   };
   for (const StrategyField& field : shown_fields(plan.strategy)) {
-    std::string meaning(meaning_of(field.key));
+    std::string meaning = meaning_of(field.key, field.value);
     if (field.key == "layer_split") {
       meaning += ": " + counts_text(layers_per_part(plan.job, plan.strategy));
     }
@@ -68,6 +78,23 @@ std::string breakdown_html(const Prediction& prediction) {
                     table("", {{"Part", ""}, {"Time", "number", "s"}, {"Share", "number"}}, rows));
 }
 
+/// The script or the file that starts the plan, with a button that copies it.
+std::string flags_html(const ReportInput& input) {
+  if (input.flags.empty()) return "";
+  std::string html = fmt::format(
+      "<h3>To start it</h3>\n<div class=\"flags\">"
+      "<button type=\"button\" class=\"copy\" data-copy=\"flags\" hidden>copy</button>"
+      "<pre id=\"flags\" tabindex=\"0\">{}</pre></div>\n",
+      escaped(input.flags));
+  if (!input.flags_lost.empty())
+    html += fmt::format("<p class=\"note\">It does not state all of the plan: {}.</p>\n",
+                        escaped(input.flags_lost));
+  return html + fmt::format(
+                    "<p class=\"note\">This is what <code>planner export PLAN --to {}</code> "
+                    "writes.</p>\n",
+                    escaped(input.flags_target));
+}
+
 std::string stages_table(const Plan& plan) {
   constexpr std::size_t kMostRows = 12;
   const auto layers = layers_per_stage(plan.job, plan.strategy);
@@ -110,7 +137,8 @@ std::string plan_section(const ReportInput& input) {
       fmt::format("<p>{} {} {}</p>\n", escaped(job_sentence(plan)), escaped(split_sentences(plan)),
                   escaped(micro_batch_sentence(plan)));
   content += "<div class=\"columns\">\n<div>" + strategy_table(plan) + "</div>\n" + "<div>" +
-             breakdown_html(plan.prediction) + "</div>\n</div>\n" + stages_table(plan);
+             breakdown_html(plan.prediction) + flags_html(input) + "</div>\n</div>\n" +
+             stages_table(plan);
   return section("plan", "The plan", content);
 }
 

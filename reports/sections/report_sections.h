@@ -17,8 +17,9 @@ struct ReportInput {
   const Plan& plan;
   const std::optional<Measured>& measured;
   std::optional<Comparison> comparison;
-  const Explanation* explanation = nullptr;  ///< none: the plan file alone is shown
-  std::string not_explained{};               ///< why there is none
+  const Explanation* explanation = nullptr;           ///< none: the plan file alone is shown
+  std::string not_explained{};                        ///< why there is none
+  std::string flags_target{}, flags{}, flags_lost{};  ///< as ReportContent has them
 };
 
 std::string header_html(const ReportInput& input);  ///< title, verdict, key figures

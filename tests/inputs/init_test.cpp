@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/cluster/cluster.h"
+#include "models/cluster/network_kind.h"
 #include "models/framework/framework.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job.h"
@@ -149,6 +150,103 @@ TEST(InitCluster, JoinsNodesThatThePresetDoesNot) {
   EXPECT_EQ(made.levels[1].bandwidth, parse_bytes_per_second("25 Gbit/s"));
   EXPECT_EQ(source_of(made, "/levels/1/bandwidth"),
             "Given to planner init, --network 25 Gbit/s, 2026-06-30");
+}
+
+// Eight devices share a card: each has an eighth of it.
+TEST(InitCluster, DevicesShareCards) {
+  const Cluster made = cluster_from({{"based-on", "dgx-h100-80gb"},
+                                     {"nodes", "64"},
+                                     {"network", "100 Gbit/s"},
+                                     {"cards-per-node", "1"}});
+  EXPECT_EQ(made.levels[1].bandwidth, parse_bytes_per_second("12.5 Gbit/s"));
+  EXPECT_NE(source_of(made, "/levels/1/bandwidth").find("--cards-per-node 1 for 8 devices"),
+            std::string::npos);
+  const Cluster four = cluster_from({{"based-on", "h100"},
+                                     {"nodes", "2"},
+                                     {"devices-per-node", "4"},
+                                     {"network", "200 Gbit/s"},
+                                     {"cards-per-node", "2"}});
+  EXPECT_EQ(four.levels[1].bandwidth, parse_bytes_per_second("100 Gbit/s"));
+}
+
+TEST(InitCluster, KindsOfNetworksHaveTheirLatencyAndShare) {
+  const Answers asked = {{"based-on", "dgx-h100-80gb"}, {"nodes", "8"}, {"network", "100 Gbit/s"}};
+  const auto of_kind = [&](const char* kind) {
+    Answers answers = asked;
+    answers["network-kind"] = kind;
+    return cluster_from(answers);
+  };
+  for (const NetworkKind& kind : network_kinds()) {
+    const Cluster made = of_kind(kind.key.c_str());
+    EXPECT_EQ(made.levels[1].name, kind.name);
+    EXPECT_EQ(made.levels[1].latency, kind.latency);
+    EXPECT_EQ(made.efficiency->levels[1].bandwidth_fraction, kind.bandwidth_fraction);
+    EXPECT_NE(
+        source_of(made, "/efficiency/levels/1/bandwidth_fraction").find(kind.sources[1].document),
+        std::string::npos);
+  }
+  EXPECT_LT(of_kind("ethernet").efficiency->levels[1].bandwidth_fraction,
+            of_kind("roce").efficiency->levels[1].bandwidth_fraction);
+  const Cluster desk = cluster_from({{"based-on", "rtx-4090"},
+                                     {"nodes", "4"},
+                                     {"network", "25 Gbit/s"},
+                                     {"network-kind", "ethernet"}});
+  EXPECT_EQ(desk.levels[1].network, "ethernet") << "the share follows from it";
+  EXPECT_NE(refused([&] { of_kind("token ring"); }).find("ethernet, infiniband, roce"),
+            std::string::npos);
+}
+
+TEST(InitCluster, OversubscribedSwitchesAreALevel) {
+  const Answers asked = {{"based-on", "dgx-h100-80gb"},
+                         {"nodes", "64"},
+                         {"network", "400 Gbit/s"},
+                         {"nodes-per-switch", "16"},
+                         {"oversubscription", "4:1"}};
+  const Cluster made = cluster_from(asked);
+  ASSERT_EQ(made.levels.size(), 3u);
+  EXPECT_EQ(made.levels[1].devices, 128);
+  EXPECT_EQ(made.levels[1].bandwidth, parse_bytes_per_second("400 Gbit/s"));
+  EXPECT_EQ(made.levels[2].devices, 0);
+  EXPECT_EQ(made.levels[2].bandwidth, parse_bytes_per_second("100 Gbit/s"));
+  EXPECT_EQ(made.efficiency->levels[2], made.efficiency->levels[1]);
+  EXPECT_NE(source_of(made, "/levels/2/bandwidth").find("--oversubscription 4:1"),
+            std::string::npos);
+  const auto with = [&](const char* key, const char* value) {
+    Answers answers = asked;
+    if (std::string(value).empty()) {
+      answers.erase(key);
+    } else {
+      answers[key] = value;
+    }
+    return refused([&] { cluster_from(answers); });
+  };
+  EXPECT_NE(with("oversubscription", "").find("go together"), std::string::npos);
+  EXPECT_NE(with("oversubscription", "1:2").find("2:1"), std::string::npos);
+  EXPECT_NE(with("nodes-per-switch", "64").find("all 64 nodes"), std::string::npos);
+}
+
+TEST(InitCluster, MixesDevices) {
+  const Cluster a100 = read_cluster("dgx-a100-80gb");
+  const Cluster made = cluster_from(
+      {{"based-on", "dgx-h100-80gb"}, {"nodes", "2"}, {"with", "dgx-a100-80gb:1,dgx-a100-40gb:3"}});
+  EXPECT_EQ(made.nodes, 6);
+  ASSERT_EQ(made.other_devices.size(), 2u);
+  EXPECT_EQ(made.other_devices[0].device, a100.device);
+  EXPECT_EQ(made.other_devices[0].first_node, 2);
+  EXPECT_EQ(made.other_devices[1].first_node, 3);
+  EXPECT_EQ(made.other_devices[1].nodes, 3);
+  EXPECT_EQ(made.levels, a100.levels) << "the slower network of both";
+  EXPECT_EQ(source_of(made, "/other_devices/0/device/memory"), source_of(a100, "/device/memory"));
+  EXPECT_EQ(source_of(made, "/levels/1/bandwidth"), source_of(a100, "/levels/1/bandwidth"));
+  const auto refused_with = [](const char* with, const char* nodes) {
+    return refused([&] {
+      cluster_from({{"based-on", "dgx-h100-80gb"}, {"nodes", nodes}, {"with", with}});
+    });
+  };
+  EXPECT_NE(refused_with("dgx-a100-80gb:1", "any").find("--nodes"), std::string::npos);
+  EXPECT_NE(refused_with("dgx-a100-80gb", "2").find("dgx-a100-80gb:2"), std::string::npos);
+  EXPECT_NE(refused_with("g4dn-t4:1", "2").find("wired otherwise"), std::string::npos);
+  EXPECT_NE(refused_with("mi300x:1", "2").find("efficiency"), std::string::npos);
 }
 
 TEST(InitCluster, RefusesWhatIsNotKnown) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
@@ -55,6 +56,19 @@ TEST(Cluster, RoundTripsExactly) {
   cluster.device.peak_bf16 = std::nullopt;
   cluster.levels = {{"memory", 0, BytesPerSecond(1e4 * (0.1 + 0.2)), Seconds(1e-6 / 7)}};
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+}
+
+TEST(Cluster, StatesTheKindOfItsNetwork) {
+  Cluster cluster = parse_cluster(kText, "f");
+  EXPECT_EQ(cluster.levels[1].network, "");
+  cluster.levels[1].network = "ethernet";
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+  cluster.levels[1].network = "token ring";
+  EXPECT_THROW(parse_cluster(cluster_text(cluster), "again"), InputError);
+  for (const NetworkKind& kind : network_kinds()) {
+    EXPECT_EQ(kind.sources.size(), 2u) << kind.key;
+    EXPECT_GT(kind.latency, Seconds(0)) << kind.key;
+  }
 }
 
 TEST(Cluster, StatesItsHost) {

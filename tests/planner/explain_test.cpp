@@ -237,7 +237,7 @@ TEST(Explain, FindsTheChoicesAgainThatAPlanHeld) {
                             {"mp=4"},
                             {"cp=1", "dp=2"},
                             {"recompute=full", "schedule=zb_h1"}};
-  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, held, "1 GiB");
+  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, held, {}, "1 GiB");
   EXPECT_EQ(held_choices(origin), held);
   EXPECT_EQ(held_choices(PlanOrigin{}), HeldOptions());
 }

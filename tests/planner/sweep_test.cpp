@@ -9,6 +9,7 @@
 #include "planner/sweep/sweep_output.h"
 #include "predict/calibration_choice.h"
 #include "predict/cost_basis.h"
+#include "reports/numbers.h"
 #include "reports/page.h"
 
 namespace plimsoll {
@@ -63,6 +64,31 @@ TEST(Sweep, NumbersHaveThreeDigits) {
   EXPECT_EQ(short_number(15e12), "15.0 T");
 }
 
+TrainingStep step_of(const SweepRow& row) {
+  const PointPlan& plan = *row.plan;
+  return {plan.step_time, plan.step_time_low, plan.step_time_high,
+          row.point.global_batch * row.point.sequence, row.point.devices};
+}
+
+/// Returns why bandwidths are refused, or nothing.
+std::string refused_networks(const std::string& list) {
+  try {
+    parse_networks({list});
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Sweep, NetworksAreGigabitsOfADevice) {
+  const auto networks = parse_networks({"400,12.5", "100,400"});
+  ASSERT_EQ(networks.size(), 3u);
+  EXPECT_DOUBLE_EQ(networks[0].value(), 12.5e9 / 8);
+  EXPECT_DOUBLE_EQ(networks[2].value(), 50e9);
+  for (const char* wrong : {"", "100,", "fast", "-1", "0", "100 Gbit/s", "1e9", "nan"})
+    EXPECT_NE(refused_networks(wrong).find("--network"), std::string::npos) << wrong;
+}
+
 /// A row whose step takes so many seconds, give or take a tenth.
 SweepRow row_of(std::int64_t devices, double step, std::optional<double> price) {
   SweepRow row;
@@ -73,7 +99,7 @@ SweepRow row_of(std::int64_t devices, double step, std::optional<double> price) 
   row.plan->step_time_high = Seconds(1.1 * step);
   row.plan->tokens_per_second = 1000 / step;
   row.plan->proven = true;
-  row.plan->training = training_of(row.point, *row.plan, 1e6, price);
+  row.plan->training = training_of(step_of(row), 1e6, price);
   return row;
 }
 
@@ -86,8 +112,8 @@ TEST(Sweep, TrainingIsStepsTimesTheStep) {
   EXPECT_DOUBLE_EQ(training.days.high, 1.1);
   EXPECT_DOUBLE_EQ(training.device_hours.value, 8 * 24);
   EXPECT_DOUBLE_EQ(training.cost->high, 1.1 * 8 * 24 * 2);
-  EXPECT_EQ(training_of(row.point, *row.plan, 1e6 + 1, {}).steps, 1001);
-  EXPECT_FALSE(training_of(row.point, *row.plan, 1e6, {}).cost);
+  EXPECT_EQ(training_of(step_of(row), 1e6 + 1, {}).steps, 1001);
+  EXPECT_FALSE(training_of(step_of(row), 1e6, {}).cost);
   EXPECT_EQ(deadline_of(training, Seconds(1.2 * 86400)), Deadline::kept);
   EXPECT_EQ(deadline_of(training, Seconds(1.0 * 86400)), Deadline::open);
   EXPECT_EQ(deadline_of(training, Seconds(0.8 * 86400)), Deadline::missed);

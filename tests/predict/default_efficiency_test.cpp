@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
 #include "simulator/costs/layer_factors.h"
@@ -41,6 +42,14 @@ TEST(DefaultEfficiency, TheSameDeviceInAPresetSaysIt) {
   const CostBasis basis = basis_on(ours);
   EXPECT_EQ(basis.source.name, "dgx-h100-80gb--megatron-lm");
   EXPECT_EQ(basis.cluster.efficiency, basis_on(preset_cluster("dgx-h100-80gb")).cluster.efficiency);
+}
+
+TEST(DefaultEfficiency, ALevelReachesTheShareOfItsNetwork) {
+  Cluster cluster = unknown();
+  cluster.levels[1].network = "ethernet";
+  const Efficiency found = default_efficiency(cluster).efficiency;
+  EXPECT_EQ(found.levels[1].bandwidth_fraction, find_network_kind("ethernet")->bandwidth_fraction);
+  EXPECT_EQ(found.levels[0], default_efficiency(unknown()).efficiency.levels[0]);
 }
 
 TEST(DefaultEfficiency, AnotherDeviceGetsMeansOfAll) {

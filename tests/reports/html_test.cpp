@@ -57,6 +57,7 @@ TEST(Report, ShowsThePredictedHalfAlone) {
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_EQ(bars_in(html), plan.timeline.intervals.size());
   EXPECT_TRUE(contains(html, "Predicted only"));
+  EXPECT_TRUE(contains(html, "id=\"verdict\">A step takes 21.0 ms: "));
   EXPECT_FALSE(contains(html, "id=\"comparison\""));
   EXPECT_FALSE(contains(html, "id=\"measured-timeline\""));
 }
@@ -175,8 +176,9 @@ TEST(Report, SaysHowTheNumbersWereMade) {
   plan.prediction.extrapolated = {{"matmul 1x2x3 f32", 0.04}, {"add 5 f32", 0.0001}};
   plan.origin.calibration_name = "a-fit";
   const std::string html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_TRUE(contains(html, "21.0 ms (19.0 ms to 23.0 ms)"));
-  EXPECT_TRUE(contains(html, "90 % interval, from what the costs of its ops leave open"));
+  EXPECT_TRUE(contains(html,
+                       "<dd>21.0 ms<span>19.0 ms to 23.0 ms: 90 % interval, from what the "
+                       "costs of its ops leave open"));
   EXPECT_TRUE(contains(html, escaped(plan.origin.command)));
   EXPECT_TRUE(contains(html, "a-fit: no calibration, datasheet rates"));
   EXPECT_TRUE(contains(html, "matmul 1x2x3 f32"));
@@ -184,6 +186,40 @@ TEST(Report, SaysHowTheNumbersWereMade) {
   EXPECT_TRUE(contains(html, "<span class=\"swatch interpolated\"></span>interpolated"));
   EXPECT_FALSE(contains(html, "<span class=\"swatch typical\"></span>"));  // none of it
   EXPECT_TRUE(contains(html, grouped(parameter_count(plan)) + " parameters"));
+}
+
+TEST(Report, SaysHowLongTheTrainingTakes) {
+  Plan plan = example_plan();
+  plan.training = training_of(training_step(plan), 1e9, 2.0);
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, escaped(training_text(*plan.training, plan.device_kind))));
+  EXPECT_TRUE(contains(html, "1 B tokens: "));
+}
+
+TEST(Report, HasTheFlagsToCopy) {
+  const Plan plan = example_plan();
+  const std::optional<Measured> none;
+  const std::string html = report_html(
+      {plan, none, 0.30, nullptr, "", "megatron", "torchrun <train.py>", "send_slots is 2"});
+  EXPECT_TRUE(contains(html, "<pre id=\"flags\" tabindex=\"0\">torchrun &lt;train.py&gt;</pre>"));
+  EXPECT_TRUE(contains(html, "data-copy=\"flags\""));
+  EXPECT_TRUE(contains(html, "send_slots is 2"));
+  EXPECT_FALSE(contains(report_html(plan, none, 0.30), "id=\"flags\""));
+}
+
+// The meaning is of the chosen schedule alone, and a value breaks between its parts.
+TEST(Report, ExplainsTheChosenSchedule) {
+  Plan plan = example_plan();
+  plan.strategy.schedule = Schedule::gpipe;
+  plan.strategy.recompute = Recompute::modules;
+  plan.strategy.recompute_modules.add(RecomputedModule::norms);
+  plan.strategy.recompute_modules.add(RecomputedModule::experts);
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, "order of forwards and backwards: all forwards, then all backwards"));
+  EXPECT_FALSE(contains(html, "dualpipe"));
+  EXPECT_TRUE(contains(html, "norms+<wbr>experts"));
+  for (const std::string_view schedule : kSchedules)
+    EXPECT_GT(meaning_of("schedule", schedule).size(), meaning_of("schedule").size()) << schedule;
 }
 
 TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
@@ -195,7 +231,14 @@ TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
   plan.prediction.stages[0].capacity = filling.taken() + filling.reserve;  // full to the byte
   EXPECT_TRUE(fillings_of(plan)[0].fits());
   const std::string html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_TRUE(contains(html, "<dd>100.0 %<span>"));
+  EXPECT_TRUE(contains(html, "<div class=\"tight\"><dt>Device memory</dt><dd>100.0 %<span>"));
+  EXPECT_TRUE(contains(html, "which is tight"));
+  plan.prediction.stages[0].capacity = filling.taken();
+  const std::string unfit = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(unfit, "<p class=\"verdict fails\" id=\"verdict\">A step takes"));
+  EXPECT_TRUE(contains(unfit, "It does not fit"));
+  for (StagePrediction& stage : plan.prediction.stages) stage.capacity = filling.taken() * 2;
+  EXPECT_TRUE(contains(report_html(plan, std::nullopt, 0.30), "which is safe"));
   EXPECT_TRUE(contains(html, "<td class=\"number\">100.0 %</td>"));
 }
 

@@ -50,17 +50,18 @@ BEYOND = [
     ("measured", r"axes such as mp"),
     ("checkpoint", r"the file was changed"),
     ("plan measured", r"must be as long as time_ps"),
+    ("plan", r"found .*; [-+.e0-9]+ is required"),  # of a training, by its tokens and the step
     ("published-runs", r"the frameworks are|no cluster preset has that name"),
 ]
 # Schemas of --json, by command; several where flags or inputs decide. Other schemas are of files.
 OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["comparison"], "describe": ["description"], "doctor": ["doctor"],
            "explain": ["explanation", "why-not", "few-changes"], "fit": ["calibration", "op-fit"], "import": ["import"],
-           "import nccl-tests": ["nccl-import"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
+           "import nccl-tests": ["nccl-import"], "list": ["preset-list"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
            "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation"]}
 # Keys that outputs may leave out, by their places: those of jobs, strategies and maps, and others by the kind of output.
 CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do not run
 ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
-OPTIONAL = {"space": "/legal", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
+OPTIONAL = {"space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
             "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
 # Made up: two runs, one of which has a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
 RUNS = [row(2048, 1024, 2, "torchtitan", "H100", 80), {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}]
@@ -130,7 +131,8 @@ def outputs(schemas, folder):
     """Collects what commands write and print. Returns the samples that are changed later, by kind."""
     cluster = write_json(folder / "cluster.json", CLUSTER)
     plan, measured, calibration = folder / "plan.json", folder / "measured.json", folder / "calibration.json"
-    found = {"plan": printed("plan", NANO, "--cluster", cluster, "--devices", 2, "--fix", "mp=2", "-o", plan, "--json")}
+    found = {"plan": printed("plan", NANO, "--cluster", cluster, "--devices", 2, "--fix", "mp=2", "--tokens", "1B",
+                             "--price", "1/h", "-o", plan, "--json")}
     assert planner("run", plan, "--data", SOURCE / "data/training-text.txt", "--steps", 4, "-o", measured, "--checkpoint",
                    folder / "saved").returncode == OK
     found["checkpoint"] = json.loads((folder / "saved/step-4/checkpoint.json").read_text())
@@ -187,11 +189,13 @@ def more_outputs(folder, cluster, plan, measured):
     swept = ("sweep", NANO, "--cluster", cluster)
     yield "sweep", printed(*swept, "--devices", "2,7", "--tokens", "1B", "--price", "1/h", "--deadline", "30d", "--json")
     yield "sweep", printed(*swept, "--devices", 2, "--json")
+    yield "simulation", printed("simulate", NANO, "mp=2", *target, "--tokens", "1B", "--json")
     (folder / "train.sh").write_text(SCRIPT)
     yield "few-changes", printed("explain", "--from", folder / "train.sh", "--cluster", "dgx-a100-80gb", "--json")
     yield "report", printed("report", plan, measured, "--cluster", cluster, "--plan-only", "-o", folder / "page.html", "--json")
     yield "report", printed("report", plan, "--plan-only", "-o", folder / "page.html", "--json")
     yield "schema-list", printed("schema", "--json")
+    yield "preset-list", printed("list", "--json")
 
 
 def samples(found):

@@ -76,7 +76,7 @@ def check_outputs(folder, slow, fast):
     for row, point in zip(rows, points):
         assert row["days"] == "" if point["days"] is None else float(row["days"]) == point["days"]
     drawn = Page(page.read_text())
-    assert drawn.charts == 5 and drawn.dots == 5 * len(with_plans), (drawn.charts, drawn.dots)
+    assert drawn.charts == 6 and drawn.dots == 6 * len(with_plans), (drawn.charts, drawn.dots)
     text = sweep(OK, *asked).stdout
     assert text.count("test-cpu ") >= 4 and "fastest: " in text and "least cost within" in text, text
     assert sweep(OK, *asked, "--threads", 1).stdout == text
@@ -93,6 +93,22 @@ def check_batches(slow):
     for point in points:
         assert point["strategy"]["mp"] == 1 and point["strategy"]["recompute"] != "full"
         assert point["days"] is None and point["cost"] is None
+
+
+def check_networks():
+    """--network is Gbit/s of each device: each point is the plan on a cluster with that network."""
+    asked = ("gpt-mini", "--devices", 16, "--cluster", "dgx-a100-80gb", "--fix", "dp=16")
+    points = json.loads(sweep(OK, *asked, "--network", "200,12.5", "--json").stdout)["points"]
+    assert [p["network_bytes_per_s"] for p in points] == [12.5e9 / 8, 25e9]
+    assert points[0]["step_time_s"] > 1.5 * points[1]["step_time_s"], points
+    plain = json.loads(sweep(OK, *asked, "--json").stdout)["points"]
+    assert plain[0]["network_bytes_per_s"] is None and plain[0]["step_time_s"] == points[1]["step_time_s"]
+    text = sweep(OK, *asked, "--network", "12.5,200").stdout
+    assert "12.5 Gbit/s" in text and "200 Gbit/s" in text, text
+    done = sweep(USAGE, *asked, "--network", "fast")
+    assert "--network fast" in done.stderr and "of each device" in done.stderr, done.stderr
+    done = planner("sweep", "gpt-mini", "--cluster", "rtx-4090", "--network", "100")
+    assert "no network between nodes" in done.stderr, done.stderr
 
 
 def check_refusals(folder, slow):
@@ -147,6 +163,7 @@ def main():
         fast = write_json(folder / "fast.json", FAST)
         check_outputs(folder, slow, fast)
         check_batches(slow)
+        check_networks()
         check_refusals(folder, slow)
         check_limits(slow)
     print("every row, answer, refusal and limit as documented")

@@ -1,0 +1,157 @@
+// Lists presets with the facts by which one is chosen.
+#include "planner/describe/preset_list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "models/calibration/calibration_file.h"
+#include "models/framework/framework.h"
+#include "passes/flags/flag_table.h"
+#include "passes/pipeline.h"
+#include "planner/describe/describe_input.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kWidth = 100;  // of a line
+
+std::vector<Fact> facts_of_job(const Preset& preset) {
+  const Job job = parse_job(preset.text, std::string(preset.name));
+  const std::int64_t parameters = parameter_count(build_forward(job, 1));
+  return {{"parameters", fmt::format("{:.3g} B", double(parameters) / 1e9), parameters},
+          {"layers", grouped(job.layers), job.layers},
+          {"hidden", grouped(job.hidden), job.hidden},
+          {"sequence", grouped(job.sequence), job.sequence},
+          {"batch", grouped(job.global_batch), job.global_batch}};
+}
+
+std::vector<Fact> facts_of_cluster(const Preset& preset) {
+  const Cluster cluster = parse_cluster(preset.text, std::string(preset.name));
+  const std::optional<FlopsPerSecond> rate =
+      cluster.device.peak_bf16 ? cluster.device.peak_bf16 : cluster.device.peak_fp16;
+  Fact network{"network", "one node", nullptr, "bytes_per_s"};
+  if (!cluster.nodes || *cluster.nodes > 1) {
+    network.text = to_text(cluster.levels.back().bandwidth);
+    network.value = cluster.levels.back().bandwidth.value();
+  }
+  return {{"per node", grouped(cluster.devices_per_node), cluster.devices_per_node},
+          {"memory", to_text(cluster.device.memory), cluster.device.memory.count(), "bytes"},
+          {"peak", rate ? to_text(*rate) : "-", rate ? Json(rate->value()) : Json(nullptr),
+           "flops_per_s"},
+          network};
+}
+
+std::vector<Fact> facts_of_framework(const Preset& preset) {
+  const Framework& framework = framework_by_name(preset.name);
+  std::vector<std::string> targets;
+  for (const FlagTable& table : flag_tables()) {
+    const bool takes =
+        std::ranges::find(table.frameworks, framework.name) != table.frameworks.end();
+    if (takes && table.target && table.target->exported) targets.push_back(table.target->name);
+  }
+  std::ranges::sort(targets);
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  const bool runs = runs_here(framework);
+  return {{"runs here", runs ? "yes" : "no", runs},
+          {"exported to", targets.empty() ? "-" : fmt::format("{}", fmt::join(targets, ", ")),
+           Json(targets)}};
+}
+
+std::vector<Fact> facts_of_calibration(const Preset& preset) {
+  const FittedCalibration fitted = parse_fitted_calibration(preset.text, std::string(preset.name));
+  return {{"runs", grouped(fitted.runs), fitted.runs},
+          {"mean error", percent(fitted.cross_validated_mean), fitted.cross_validated_mean}};
+}
+
+std::vector<Fact> facts_of(const PresetKind& kind, const Preset& preset) {
+  if (kind.presets == job_presets) return facts_of_job(preset);
+  if (kind.presets == cluster_presets) return facts_of_cluster(preset);
+  if (kind.presets == framework_presets) return facts_of_framework(preset);
+  return facts_of_calibration(preset);
+}
+
+/// Returns as many of the texts, with commas between, as fit into the width.
+std::string fitting(const std::vector<std::string>& texts, std::size_t width) {
+  std::string line;
+  for (const std::string& text : texts) {
+    const std::string more = (line.empty() ? "" : ", ") + text;
+    if (line.size() + more.size() > width) break;
+    line += more;
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<ListedPreset> list_presets(const PresetKind& kind) {
+  std::vector<ListedPreset> listed;
+  for (const Preset& preset : kind.presets()) {
+    listed.push_back({std::string(preset.name), facts_of(kind, preset),
+                      other_names(preset.name, kind.presets())});
+  }
+  return listed;
+}
+
+std::string preset_list_text(const std::vector<ListedPreset>& presets) {
+  std::size_t name_width = 4;
+  std::vector<std::size_t> widths;
+  for (const Fact& fact : presets.at(0).facts) widths.push_back(fact.label.size());
+  for (const ListedPreset& preset : presets) {
+    name_width = std::max(name_width, preset.name.size());
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      widths[i] = std::max(widths[i], preset.facts[i].text.size());
+  }
+  std::string text;
+  const auto add_line = [&](const std::string& name, const auto& cell_of, const auto& others) {
+    std::string line = fmt::format("{:<{}}", name, name_width);
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      line += fmt::format("  {:>{}}", cell_of(i), widths[i]);
+    if (line.size() + 2 < kWidth) line += "  " + fitting(others, kWidth - 2 - line.size());
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  const bool named = std::ranges::any_of(
+      presets, [](const ListedPreset& preset) { return !preset.other_names.empty(); });
+  add_line(
+      "name", [&](std::size_t i) { return presets[0].facts[i].label; },
+      std::vector<std::string>{named ? "also" : ""});
+  for (const ListedPreset& preset : presets)
+    add_line(
+        preset.name, [&](std::size_t i) { return preset.facts[i].text; }, preset.other_names);
+  return text;
+}
+
+Json preset_list_json(const std::vector<ListedPreset>& presets) {
+  Json list = Json::array();
+  for (const ListedPreset& preset : presets) {
+    Section facts{"", "facts", preset.facts};
+    Json json = {{"name", preset.name}};
+    const Json described = description_json({"", "", {facts}});
+    json.update(described.at("facts"));
+    json["other_names"] = preset.other_names;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+std::string preset_names_text() {
+  std::string text;
+  for (const PresetKind& kind : preset_kinds()) {
+    text += fmt::format("{} ({}):\n", kind.name, kind.presets().size());
+    std::string line;
+    for (const Preset& preset : kind.presets()) {
+      if (line.size() + preset.name.size() + 2 > kWidth) {
+        text += line + "\n";
+        line.clear();
+      }
+      line += fmt::format("  {}", preset.name);
+    }
+    text += line + "\n";
+  }
+  return text + "planner list jobs, clusters, frameworks or calibrations has facts of each\n";
+}
+
+}  // namespace plimsoll
