@@ -18,7 +18,7 @@ inline constexpr std::size_t kBriefLines = 15;
 /// The tokens of the training whose days are shown, unless another is asked for.
 inline constexpr double kUsualTokens = 100e9;
 
-/// What stands below a result.
+/// A BriefEnd stands below a result.
 struct BriefEnd {
   std::optional<Training> training;  ///< as asked
   std::vector<std::string> next;     ///< commands that go on from here, a line each
