@@ -19,6 +19,15 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+std::string short_count(double number) {
+  static constexpr std::pair<double, const char*> kSteps[] = {
+      {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
+  for (const auto& [size, name] : kSteps) {
+    if (std::abs(number) >= 0.9995 * size) return fmt::format("{:.3g}{}", number / size, name);
+  }
+  return fmt::format("{:.3g}", number);
+}
+
 std::string filled_text(const Filling& filling) {
   return fmt::format("{:.1f} %", 100 * filling.share());
 }

@@ -11,6 +11,8 @@
 namespace plimsoll {
 
 std::string grouped(std::int64_t number);  ///< "12,345,678"
+/// Returns a number with three significant digits and its thousands: "173 k", "8.03 B", "12.5".
+std::string short_count(double number);
 /// Returns "97.0 %", the filled share of the device, as every command writes it.
 std::string filled_text(const Filling& filling);
 /// Returns "3 each", or runs of equal counts as "1, 2 x 62, 1".

@@ -70,7 +70,151 @@ std::string layers_phrase(const Strategy& s) {
   return fmt::format(" in the first {} of each part of the model, and kept in the others", layers);
 }
 
+/// A choice of a layout, in words.
+struct LayoutPart {
+  std::string text;    ///< empty: the default, which is left out
+  std::string change;  ///< where it is a change from another layout: "no offload"
+};
+
+/// Returns a part that is left out at its default.
+LayoutPart part_unless(bool is_default, std::string text, std::string without) {
+  if (is_default) return {"", std::move(without)};
+  return {text, text};
+}
+
+std::string in_parentheses(const std::vector<std::string>& words) {
+  return words.empty() ? "" : fmt::format(" ({})", fmt::join(words, ", "));
+}
+
+/// Returns an enumerator as a word of a sentence: "all-to-all" for "all_to_all".
+std::string spelt(std::string_view enumerator) {
+  std::string text(enumerator);
+  std::ranges::replace(text, '_', '-');
+  return text;
+}
+
+LayoutPart pipeline_part(const Strategy& s) {
+  constexpr std::size_t kMostCounts = 8;
+  std::vector<std::string> words;
+  if (s.schedule != Schedule::one_f_one_b)
+    words.push_back(spelt(kSchedules[std::size_t(s.schedule)]) + " schedule");
+  if (s.virtual_stages > 1) words.push_back(fmt::format("{} virtual stages", s.virtual_stages));
+  if (!s.layer_split.empty()) {
+    words.push_back(s.layer_split.size() > kMostCounts
+                        ? "uneven layers"
+                        : fmt::format("layers {}", fmt::join(s.layer_split, "+")));
+  }
+  const std::string text = fmt::format("PP {}{}", s.pp, in_parentheses(words));
+  return {text, text};
+}
+
+LayoutPart experts_part(const Job& job, const Strategy& s) {
+  if (!job.experts) return {};
+  std::vector<std::string> words;
+  if (const std::int64_t etp = experts_tensor_parallel(s); etp > 1 && etp != s.mp)
+    words.push_back(fmt::format("each split over {}", etp));
+  if (s.ep > 1 && s.expert_dispatch != ExpertDispatch::all_to_all)
+    words.push_back(spelt(kExpertDispatches[std::size_t(s.expert_dispatch)]) + " dispatch");
+  if (s.overlap_expert_exchange) words.emplace_back("exchange overlapped");
+  const std::string text = fmt::format("EP {}{}", s.ep, in_parentheses(words));
+  return {text, text};
+}
+
+/// Says what is sharded over the replicas: "ZeRO-3", "ZeRO-1 over 8".
+std::string sharding_words(const Strategy& s) {
+  if (s.sharding_degree == 1) return "";
+  return fmt::format("{}ZeRO-{}{}", s.sharding_stage == 1 ? "sharded optimizer, " : "",
+                     s.sharding_stage, s.dp > 1 ? fmt::format(" over {}", s.sharding_degree) : "");
+}
+
+LayoutPart replicas_part(const Strategy& s) {
+  const std::string sharding = sharding_words(s);
+  const std::int64_t replicas = s.dp * s.sharding_degree;
+  if (sharding.empty()) return {fmt::format("DP {}", replicas), "no ZeRO"};
+  return {fmt::format("DP {} ({})", replicas, sharding), sharding};
+}
+
+std::string recompute_words(const Strategy& s) {
+  switch (s.recompute) {
+    case Recompute::none:
+      return "no recompute";
+    case Recompute::selective:
+      return "attention recomputed";
+    case Recompute::per_op:
+      return "partial recompute";
+    case Recompute::modules:
+      return modules_phrase(s) + " recomputed";
+    case Recompute::full:
+      break;
+  }
+  if (!s.recompute_list.empty())
+    return fmt::format("full recompute of {} layers", s.recompute_list.size());
+  if (s.recompute_layers == 0) return "full recompute";
+  return fmt::format("full recompute of {} layer{} per {}", s.recompute_layers,
+                     s.recompute_layers == 1 ? "" : "s",
+                     s.virtual_stages > 1 ? "virtual stage" : "stage");
+}
+
+LayoutPart types_part(const Job& job, const Framework& framework, const Strategy& s) {
+  std::vector<std::string> words;
+  if (s.gradient_type != usual_gradient_type(framework, job)) {
+    const bool computed = s.gradient_type == GradientType::computed;
+    words.push_back(fmt::format("gradients in {}", computed ? to_text(job.precision) : "f32"));
+  }
+  if (s.main_parameter_type == MasterType::remainder) words.emplace_back("no f32 copy of weights");
+  if (s.main_parameter_type == MasterType::f16) words.emplace_back("main weights in f16");
+  if (s.moment_type != MomentType::f32)
+    words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.moment_type)]));
+  return part_unless(words.empty(), fmt::format("{}", fmt::join(words, ", ")), "usual types");
+}
+
+/// Returns the parts in one order for every strategy, so that two of them can be compared.
+std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
+                                     const Strategy& s) {
+  const std::string tensor =
+      fmt::format("TP {}{}", s.mp, s.sequence_parallel ? " (sequence parallel)" : "");
+  const std::string context = fmt::format(
+      "CP {}{}", s.cp,
+      s.context_exchange == ContextExchange::ring
+          ? ""
+          : fmt::format(" ({})", spelt(kContextExchanges[std::size_t(s.context_exchange)])));
+  const std::string micro_batch = fmt::format("micro-batch {}", s.micro_batch);
+  const std::string recompute = recompute_words(s);
+  return {{tensor, tensor},
+          pipeline_part(s),
+          part_unless(s.cp == 1, context, "no CP"),
+          experts_part(job, s),
+          replicas_part(s),
+          {fmt::format("{} x {}", micro_batch, micro_batches(job, s)), micro_batch},
+          {recompute, recompute},
+          part_unless(s.offload_optimizer_percent == 0,
+                      fmt::format("{} % of the optimizer on the host", s.offload_optimizer_percent),
+                      "no offload"),
+          part_unless(s.fp8 == Fp8::none,
+                      fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.fp8)]), "no FP8"),
+          types_part(job, framework, s)};
+}
+
 }  // namespace
+
+std::string layout_text(const Job& job, const Framework& framework, const Strategy& strategy) {
+  std::vector<std::string> texts;
+  for (LayoutPart& part : layout_parts(job, framework, strategy)) {
+    if (!part.text.empty()) texts.push_back(std::move(part.text));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string layout_change(const Job& job, const Framework& framework, const Strategy& strategy,
+                          const Strategy& from) {
+  const std::vector<LayoutPart> before = layout_parts(job, framework, from);
+  std::vector<LayoutPart> after = layout_parts(job, framework, strategy);
+  std::vector<std::string> changes;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (after[i].change != before[i].change) changes.push_back(std::move(after[i].change));
+  }
+  return fmt::format("{}", fmt::join(changes, ", "));
+}
 
 std::string job_sentence(const Plan& plan) {
   const Job& job = plan.job;

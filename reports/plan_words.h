@@ -14,4 +14,14 @@ std::string split_sentences(const Plan& plan);
 /// Returns how a replica's share of the batch is cut, and which activations are kept.
 std::string micro_batch_sentence(const Plan& plan);
 
+/// Returns a strategy in the field's words: "TP 4 (sequence parallel), PP 8, DP 4 with ZeRO-1,
+/// micro-batch 1 x 16, full recompute". DP counts all ranks that read different sequences. Choices
+/// at their defaults are left out, and so are those of buckets, rank order and slots.
+std::string layout_text(const Job& job, const Framework& framework, const Strategy& strategy);
+/// Returns how a strategy differs from another one in these words: "CP 2, micro-batch 2". DP and
+/// the number of micro-batches are left out, since they follow. The result is empty where the words
+/// are the same.
+std::string layout_change(const Job& job, const Framework& framework, const Strategy& strategy,
+                          const Strategy& from);
+
 }  // namespace plimsoll

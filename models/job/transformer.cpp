@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "models/job/block_builder.h"
+#include "models/job/causal_flops.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
@@ -90,13 +91,30 @@ Flops forward_matmul_flops_per_sequence(const Job& job) {
       one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
     } else if (op.kind == OpKind::grouped_matmul) {
       one = flops(op, graph.tensors).value();
-    } else if (op.kind == OpKind::attention) {  // q k^T and p v
-      const std::int64_t columns =
-          elements(graph.at(op.inputs[0]).shape) + elements(graph.at(op.outputs[0]).shape);
-      one = 2.0 * double(columns) * double(job.sequence) *
-            share_in_window(std::get<AttentionParams>(op.params));
+    } else {
+      one = attention_flops(graph, op, job.sequence).value();
     }
     total += double(graph.at(*op.block).count) * one;
+  }
+  return Flops(total);
+}
+
+Flops attention_flops(const Graph& graph, const Op& op, std::int64_t sequence) {
+  if (op.kind != OpKind::attention) return {};
+  const std::int64_t columns =  // q k^T and p v
+      elements(graph.at(op.inputs[0]).shape) + elements(graph.at(op.outputs[0]).shape);
+  return Flops(2.0 * double(columns) * double(sequence) *
+               share_in_window(std::get<AttentionParams>(op.params)));
+}
+
+Flops masked_flops_per_sequence(const Job& job) {
+  const Graph graph = build_forward(job, 1);
+  double total = 0;
+  for (const Op& op : graph.ops) {
+    const auto* attention = std::get_if<AttentionParams>(&op.params);
+    if (attention == nullptr || !attention->causal) continue;
+    total +=
+        double(graph.at(*op.block).count) * attention_flops(graph, op, job.sequence).value() / 2;
   }
   return Flops(total);
 }

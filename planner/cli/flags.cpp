@@ -96,4 +96,8 @@ void add_threads(CLI::App& command, std::int64_t& threads, const std::string& re
 
 void add_json(CLI::App& command, bool& json) { command.add_flag("--json", json, "JSON on stdout"); }
 
+void add_verbose(CLI::App& command, bool& verbose) {
+  command.add_flag("--verbose", verbose, "print all details, not only the most important lines");
+}
+
 }  // namespace plimsoll

@@ -33,5 +33,7 @@ void add_tolerance(CLI::App& command, double& tolerance);
 /// `result` is what does not depend on the number of threads: "the plan".
 void add_threads(CLI::App& command, std::int64_t& threads, const std::string& result);
 void add_json(CLI::App& command, bool& json);
+/// Adds --verbose, which prints the whole result instead of its few most important lines.
+void add_verbose(CLI::App& command, bool& verbose);
 
 }  // namespace plimsoll

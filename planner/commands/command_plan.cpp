@@ -9,11 +9,13 @@
 #include "base/file.h"
 #include "command_line/interrupt.h"
 #include "planner/cli/answers.h"
+#include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/limits.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/next_commands.h"
 #include "planner/search/search.h"
 #include "planner/terminal/progress.h"
 
@@ -23,7 +25,7 @@ namespace {
 struct PlanOptions {
   PlanQuestion question;
   std::string output;  ///< file; empty: none is written
-  bool json = false;
+  bool json = false, verbose = false;
 };
 
 /// Says how much faster a plan that the time limit left out may be.
@@ -42,6 +44,17 @@ std::string why_unproven(bool interrupted, std::optional<Seconds> time_limit, Se
   if (time_limit && elapsed >= *time_limit)
     return fmt::format("stopped after the time limit of {}", to_text(*time_limit));
   return "a faster plan that others were cut beside turned out not to fit";
+}
+
+std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
+  const Plan& plan = answer.plan;
+  const LoadedTarget& loaded = answer.loaded;
+  const bool listed = options.question.top > 0;
+  if (!options.verbose && !listed)
+    return brief(loaded, plan, {{}, commands_after(plan, options.output, options.question.target)});
+  return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
+                     to_text(loaded.target.reserve), efficiency_line(loaded),
+                     describe_parameters(stated_job(loaded)), describe(plan, listed));
 }
 
 ExitCode run_plan(PlanOptions options) {
@@ -67,7 +80,6 @@ ExitCode run_plan(PlanOptions options) {
     return ExitCode::infeasible;
   }
   Plan& plan = answer->plan;
-  const LoadedTarget& loaded = answer->loaded;
   print_note(
       fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(answer->elapsed)));
   const std::string text = plan_text(plan);
@@ -75,12 +87,7 @@ ExitCode run_plan(PlanOptions options) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
-  print_result(options.json ? text
-                            : fmt::format("{}; reserve {} per device\n{}{}{}",
-                                          headline(loaded, plan.oversubscribed),
-                                          to_text(loaded.target.reserve), efficiency_line(loaded),
-                                          describe_parameters(stated_job(loaded)),
-                                          describe(plan, options.question.top > 0)));
+  print_result(options.json ? text : result_text(*answer, options));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: {}: {}\n",
                          why_unproven(interrupt.asked(), answer->time_limit, answer->elapsed),
@@ -110,6 +117,7 @@ void add_plan(CLI::App& app, Action& action) {
                   "recompute or schedule")
       ->check(integers(1, kMostListedPlans));
   add_threads(command, question.threads, "the plan");
+  add_verbose(command, options->verbose);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_plan(*options); }; });
 }

@@ -7,10 +7,12 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "planner/cli/answers.h"
+#include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/next_commands.h"
 #include "planner/refusal/least_changes.h"
 #include "planner/search/search.h"
 #include "planner/terminal/time_limit.h"
@@ -24,7 +26,7 @@ struct SimulateOptions {
   SimulationQuestion question;
   std::string trace;  ///< file; empty: none is written
   std::string time_limit;
-  bool unfolded = false, json = false;
+  bool unfolded = false, json = false, verbose = false;
 };
 
 std::string simulation_text(const LoadedTarget& loaded, const Strategy& strategy,
@@ -65,9 +67,14 @@ ExitCode run_simulate(SimulateOptions options) {
     write_file_atomically(options.trace, chrome_trace(evaluation.timeline));
     print_note(fmt::format("wrote {}\n", options.trace));
   }
-  print_result(options.json ? evaluation_json(loaded, strategy, evaluation, memory)
-                            : simulation_text(loaded, strategy, evaluation, memory,
-                                              is_oversubscribed(target)));
+  if (options.json) {
+    print_result(evaluation_json(loaded, strategy, evaluation, memory));
+  } else if (options.verbose) {
+    print_result(simulation_text(loaded, strategy, evaluation, memory, is_oversubscribed(target)));
+  } else {
+    print_result(brief(loaded, strategy, evaluation.prediction,
+                       {{}, {plan_command(files) + "     --verbose"}}));
+  }
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
   if (fits_devices(target, strategy, stages)) return ExitCode::ok;
   if (!fits_host(target, strategy, stages)) {
@@ -100,6 +107,7 @@ void add_simulate(CLI::App& app, Action& action) {
   command.add_option("--trace", options->trace,
                      "write the step here, as Chrome's and Perfetto's trace viewers read it");
   add_time_limit(command, options->time_limit, "the simulation");
+  add_verbose(command, options->verbose);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_simulate(*options); }; });
 }

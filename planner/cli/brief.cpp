@@ -1,0 +1,273 @@
+// Writes a plan or a prediction in a few lines.
+#include "planner/cli/brief.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "models/calibration/fitted_calibration.h"
+#include "models/job/causal_flops.h"
+#include "models/presets/presets.h"
+#include "plan/filling.h"
+#include "planner/space/space.h"
+#include "planner/sweep/sweep.h"
+#include "planner/sweep/sweep_output.h"
+#include "predict/step_interval.h"
+#include "reports/numbers.h"
+#include "reports/plan_words.h"
+#include "reports/text_lines.h"
+
+namespace plimsoll {
+namespace {
+
+/// A prediction with all that lines on it need.
+struct Step {
+  const LoadedTarget& loaded;
+  const Strategy& strategy;
+  const Prediction& prediction;
+  bool oversubscribed = false;
+
+  const Target& target() const { return loaded.target; }
+};
+
+/// Returns "GPU" or "core": what tokens and hours are counted by.
+std::string_view device_word(const Target& target) {
+  return target.cluster().device.kind == DeviceKind::gpu ? "GPU" : "core";
+}
+
+/// Smaller shares of a step are 0.0 %.
+constexpr double kLeastBriefly = 0.0005;
+
+std::string headline_text(const Step& step, const std::string& found) {
+  const Target& target = step.target();
+  const double parameters = double(parameter_count(build_forward(stated_job(step.loaded), 1)));
+  return labelled_line(
+      "",
+      fmt::format("{} ({} parameters) on {}, {}{}", target.job.name, short_count(parameters),
+                  devices_of(target), target.framework().name, found),
+      0);
+}
+
+std::string step_text(const Step& step) {
+  const Prediction& p = step.prediction;
+  if (step.oversubscribed)
+    return fmt::format("{}; more ranks than cores, so that no run will take as long",
+                       to_text(p.step_time));
+  return fmt::format("{} (90 % interval {} to {})", to_text(p.step_time), to_text(p.step_time_low),
+                     to_text(p.step_time_high));
+}
+
+std::string speed_text(const Step& step) {
+  const Prediction& p = step.prediction;
+  const Job& job = step.target().job;
+  const std::string_view device = device_word(step.target());
+  const double all = forward_matmul_flops_per_sequence(job).value();
+  const double causal = 1 - masked_flops_per_sequence(job).value() / all;
+  std::string text = fmt::format("{} tokens/s, {} per {}; {} per {}; MFU {:.1f} %",
+                                 short_count(p.tokens_per_second),
+                                 short_count(p.tokens_per_second / double(step.target().devices)),
+                                 device, to_text(p.peak_flops * p.mfu), device, 100 * p.mfu);
+  if (causal < 1) text += fmt::format(" (causal half: {:.1f} %)", 100 * p.mfu * causal);
+  return text;
+}
+
+std::string memory_text(const Step& step) {
+  const std::vector<StagePrediction>& stages = step.prediction.stages;
+  std::vector<Filling> fillings;
+  for (const StagePrediction& stage : stages) {
+    fillings.push_back(
+        filling_of(stage, outside_program(step.target(), step.strategy), step.target().reserve));
+  }
+  const std::size_t at = fullest_of(fillings);
+  const Filling& fullest = fillings[at];
+  std::string text =
+      fmt::format("{} of {} {}{}", to_text(fullest.taken()), to_text(fullest.capacity),
+                  stages.size() == 1 ? fmt::format("on each {}", device_word(step.target()))
+                                     : "on " + name_of(stages[at]),
+                  fullest.fits() ? "" : ": does not fit");
+  const Bytes host = largest(stages, &StagePrediction::host);
+  if (host > Bytes()) text += fmt::format("; {} of the host's for each rank", to_text(host));
+  return text;
+}
+
+std::string days_text(const Step& step, const TokenBudget& budget) {
+  const Target& target = step.target();
+  const Prediction& p = step.prediction;
+  PointPlan plan;
+  plan.step_time = p.step_time;
+  plan.step_time_low = p.step_time_low;
+  plan.step_time_high = p.step_time_high;
+  const SweepPoint point{target.cluster().name, target.framework().name, target.devices,
+                         target.job.global_batch, target.job.sequence};
+  const Training training = training_of(point, plan, budget.tokens, budget.price);
+  std::string text = fmt::format("{} tokens: {} days ({} to {}), {} {}-hours",
+                                 short_count(budget.tokens), short_number(training.days.value),
+                                 short_number(training.days.low), short_number(training.days.high),
+                                 short_number(training.device_hours.value), device_word(target));
+  if (training.cost) text += fmt::format(", cost {}", short_number(training.cost->value));
+  return text;
+}
+
+std::string where_text(const Prediction& p) {
+  const Breakdown& b = p.breakdown;
+  const std::array<std::pair<std::string_view, Seconds>, 6> terms = {
+      {{"compute", b.forward + b.backward},
+       {"recompute", b.recompute},
+       {"optimizer", b.optimizer},
+       {"communication", b.exposed_communication},
+       {"bubble", b.bubble},
+       {"host", b.dispatch}}};
+  std::vector<std::string> texts;
+  for (const auto& [name, time] : terms) {
+    if (time >= kLeastBriefly * p.step_time)
+      texts.push_back(fmt::format("{} {:.1f} %", name, 100 * (time / p.step_time)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// Names shapes that nothing was measured for, if they take a tenth of the ops' time.
+std::string doubt_text(const Prediction& p) {
+  const double share = p.share_by_provenance[std::size_t(Provenance::extrapolated)];
+  return share < 0.1 ? "" : fmt::format("; {:.0f} % of op time is extrapolated", 100 * share);
+}
+
+/// Returns all lines but the commands.
+std::string lines_of(const Step& step, const TokenBudget& budget, const std::string& found) {
+  const Target& target = step.target();
+  std::string text = headline_text(step, found);
+  text += labelled_line("layout", layout_text(target.job, target.framework(), step.strategy));
+  text += labelled_line("step", step_text(step));
+  text += labelled_line("speed", speed_text(step));
+  text += labelled_line("memory", memory_text(step));
+  if (!step.oversubscribed) text += labelled_line("days", days_text(step, budget));
+  text += labelled_line("where", where_text(step.prediction));
+  text += labelled_line("rests on", basis_text(step.loaded) + doubt_text(step.prediction));
+  return text;
+}
+
+std::string next_text(const std::vector<std::string>& commands) {
+  std::string text;
+  for (const std::string& command : commands)
+    text += command_line(text.empty() ? "next" : "", command);
+  return text;
+}
+
+/// Returns how good the plan is among all.
+std::string found_text(const Plan& plan) {
+  const SearchSummary& search = plan.search;
+  const std::string of = fmt::format(": best of {} layouts", short_count(double(search.space)));
+  if (search.proven) return of + ", proven";
+  if (search.gap == 0) return of;
+  return of + fmt::format(", at most {:.1f} % from the fastest", 100 * search.gap);
+}
+
+/// A plan that was not chosen.
+struct OtherPlan {
+  const Strategy* strategy;
+  Seconds step_time;
+  StepRatio ratio;
+  Bytes taken;
+};
+
+/// Returns the plans that differ from the chosen one in the words of a layout, the fastest first.
+std::vector<OtherPlan> other_plans(const Plan& plan) {
+  std::vector<OtherPlan> all;
+  const auto add = [&](const auto& one) {
+    if (!layout_change(plan.job, plan.framework, one.strategy, plan.strategy).empty())
+      all.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+  };
+  for (const RunnerUp& one : plan.runners_up) add(one);
+  for (const ParetoPlan& one : plan.pareto) add(one);
+  std::ranges::stable_sort(all, {}, &OtherPlan::step_time);
+  return all;
+}
+
+/// A plan is an alternative if it takes at most so much of the memory of the one before it.
+constexpr std::array kAlternatives = {1e9, 0.85, 0.6};
+
+/// Returns the fastest other plan, and the fastest ones that take much less memory.
+std::vector<OtherPlan> alternatives_of(const Plan& plan) {
+  const std::vector<OtherPlan> all = other_plans(plan);
+  std::vector<OtherPlan> chosen;
+  Bytes taken;
+  for (const Filling& filling : fillings_of(plan)) taken = std::max(taken, filling.taken());
+  for (const double share : kAlternatives) {
+    const auto found = std::ranges::find_if(all, [&](const OtherPlan& one) {
+      return double(one.taken.count()) <= share * double(taken.count()) &&
+             std::ranges::none_of(chosen, [&](const OtherPlan& before) {
+               return before.taken <= one.taken ||
+                      layout_change(plan.job, plan.framework, *one.strategy, *before.strategy)
+                          .empty();
+             });
+    });
+    if (found != all.end()) chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+std::string alternative_text(const Plan& plan, const OtherPlan& other) {
+  const Seconds step = plan.prediction.step_time;
+  return fmt::format("{} ({:+.1f} %{}), {}: {}", to_text(other.step_time),
+                     100 * (other.step_time / step - 1), other.ratio.tied ? ", may be as fast" : "",
+                     to_text(other.taken),
+                     layout_change(plan.job, plan.framework, *other.strategy, plan.strategy));
+}
+
+}  // namespace
+
+std::string devices_of(const Target& target) {
+  const Cluster& cluster = target.cluster();
+  const bool gpus = cluster.device.kind == DeviceKind::gpu;
+  const std::string count = fmt::format("{} {}{}", target.devices, gpus ? "GPU" : "CPU core",
+                                        target.devices == 1 ? "" : "s");
+  if (target.devices % cluster.devices_per_node != 0)
+    return fmt::format("{} of {}", count, cluster.name);
+  return fmt::format("{} ({} x {})", count, target.devices / cluster.devices_per_node,
+                     cluster.name);
+}
+
+std::string basis_text(const LoadedTarget& loaded) {
+  const CostModel& costs = *loaded.target.costs;
+  const std::optional<FittedCalibration>& fitted = costs.fitted();
+  std::string rest;
+  if (fitted && fitted->runs > 0) {
+    rest = fmt::format("{} {}runs of {} on {}, {:.1f} % off runs that were left out", fitted->runs,
+                       find_preset(calibration_presets(), loaded.source.name) ? "published " : "",
+                       fitted->framework, fitted->cluster, 100 * fitted->cross_validated_mean);
+  } else if (fitted) {
+    rest = fmt::format(
+        "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",
+        100 * fitted->cross_validated_mean, costs.framework().name, costs.cluster().device.name);
+  } else {
+    rest = costs.cluster().efficiency ? "kernel rates of the cluster file; no training run"
+                                      : "rates of the datasheet; nothing was measured";
+  }
+  if (!costs.calibration()) return rest;
+  const bool all_measured = !fitted && costs.host_executes();
+  return fmt::format("measurements of {}{}", costs.calibration()->device,
+                     all_measured ? "" : "; for the rest " + rest);
+}
+
+std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
+  const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
+  const std::string lines = lines_of(step, end.budget, found_text(plan));
+  const std::string next = next_text(end.next);
+  std::string instead;
+  for (const OtherPlan& other : alternatives_of(plan)) {
+    const std::string line =
+        labelled_line(instead.empty() ? "instead" : "", alternative_text(plan, other));
+    if (count_lines(lines + instead + line + next) > kBriefLines) break;
+    instead += line;
+  }
+  return lines + instead + next;
+}
+
+std::string brief(const LoadedTarget& loaded, const Strategy& strategy,
+                  const Prediction& prediction, const BriefEnd& end) {
+  const Step step{loaded, strategy, prediction, is_oversubscribed(loaded.target)};
+  return lines_of(step, end.budget, "") + next_text(end.next);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// Brief: results of the planner in at most fifteen lines of a terminal, in the field's words. What
+// they leave out is in planner/cli/describe.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "planner/cli/target.h"
+#include "predict/evaluate.h"
+
+namespace plimsoll {
+
+inline constexpr std::size_t kBriefLines = 15;
+
+/// A TokenBudget is how much is trained, and what a device costs.
+struct TokenBudget {
+  double tokens = 100e9;
+  std::optional<double> price;  ///< of one device for an hour
+};
+
+/// What stands below a result.
+struct BriefEnd {
+  TokenBudget budget;
+  std::vector<std::string> next;  ///< commands that go on from here, a line each
+};
+
+/// Returns lines on a plan: layout, step, speed, memory, days of a training, where the step goes,
+/// what the numbers rest on, plans to take instead, and commands.
+std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end);
+/// Returns these lines for one strategy, without other plans.
+std::string brief(const LoadedTarget& loaded, const Strategy& strategy,
+                  const Prediction& prediction, const BriefEnd& end);
+
+/// Returns "16 GPUs (2 x dgx-h100-80gb)", "4 GPUs of dgx-h100-80gb".
+std::string devices_of(const Target& target);
+/// Returns what step times rest on: "124 published runs of megatron-lm on dgx-h100-80gb ...".
+std::string basis_text(const LoadedTarget& loaded);
+
+}  // namespace plimsoll

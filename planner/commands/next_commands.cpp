@@ -1,0 +1,126 @@
+// Writes the commands that go on from a result.
+#include "planner/commands/next_commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "models/presets/presets.h"
+#include "planner/export/flags_script.h"
+#include "reports/text_lines.h"
+
+namespace plimsoll {
+namespace {
+
+std::string flag_text(const char* flag, const std::string& value) {
+  return value.empty() ? "" : fmt::format(" {} {}", flag, shell_word(value));
+}
+
+/// Returns the flags that a command needs to find the plan's costs again.
+std::string files_text(const Plan& plan, const TargetOptions& typed) {
+  const auto is_plans = [&](const Preset& preset) {
+    return digest(preset.text) == plan.cluster_digest;
+  };
+  std::string text;
+  if (std::ranges::none_of(cluster_presets(), is_plans))
+    text = flag_text("--cluster", typed.cluster);
+  if (!plan.origin.calibration_name.empty()) return text;
+  for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
+  return text;
+}
+
+/// Returns the table whose flags state plans of a framework.
+const FlagTable* export_table(const std::string& framework) {
+  for (const FlagTable& table : flag_tables()) {
+    const bool exported = table.target && table.target->exported && !table.target->by_version;
+    if (exported && std::ranges::find(table.frameworks, framework) != table.frameworks.end())
+      return &table;
+  }
+  return nullptr;
+}
+
+std::string ending_of(const FlagTable& table) {
+  if (!table.document || table.options) return ".sh";
+  switch (*table.document) {
+    case DocumentSyntax::json:
+      return ".json";
+    case DocumentSyntax::yaml:
+      return ".yaml";
+    case DocumentSyntax::toml:
+      return ".toml";
+  }
+  return "";
+}
+
+/// Returns the command that writes the plan for its framework. It is empty where there are no flags
+/// for the framework or for the job.
+std::string export_command(const Plan& plan, const std::string& file, const TargetOptions& typed) {
+  const FlagTable* table = export_table(plan.framework.name);
+  if (table == nullptr) return "";
+  try {
+    const bool lossy = !flags_of(plan, *table, file).lost.empty();
+    return fmt::format("planner export {} --to {}{} -o train{}", shell_word(file),
+                       table->target->name, lossy ? " --allow-lossy" + files_text(plan, typed) : "",
+                       ending_of(*table));
+  } catch (const InputError&) {
+    return "";  // the framework's own files have no such model
+  }
+}
+
+/// Puts commands into one line as long as they fit.
+std::vector<std::string> side_by_side(const std::vector<std::string>& commands) {
+  constexpr std::size_t kWidth = kTerminalColumns - 9;
+  std::vector<std::string> lines;
+  for (const std::string& command : commands) {
+    if (!lines.empty() && lines.back().size() + 5 + command.size() <= kWidth) {
+      lines.back() += "     " + command;
+    } else {
+      lines.push_back(command);
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> commands_after(const Plan& plan, const std::string& file,
+                                        const TargetOptions& typed) {
+  if (file.empty())
+    return {"the same command with -o plan.json keeps the plan for explain, report and export",
+            "--verbose and --top 10 say more"};
+  std::vector<std::string> commands;
+  if (std::string line = export_command(plan, file, typed); !line.empty())
+    commands.push_back(std::move(line));
+  const std::string page = std::filesystem::path(file).stem().string() + ".html";
+  const std::string files = files_text(plan, typed);
+  commands.push_back(fmt::format("planner explain {}{}", shell_word(file), files));
+  commands.push_back(
+      fmt::format("planner report {} -o {}{}", shell_word(file), shell_word(page), files));
+  commands.emplace_back("--verbose");
+  return side_by_side(commands);
+}
+
+std::string plan_command(const TargetOptions& typed, const HeldOptions& held) {
+  std::string text = "planner plan";
+  if (!typed.job.empty()) text += " " + shell_word(typed.job);
+  text += flag_text("--from", typed.from) + flag_text("--cluster", typed.cluster);
+  if (typed.devices > 0) text += fmt::format(" --devices {}", typed.devices);
+  text += flag_text("--framework", typed.framework);
+  if (typed.global_batch) text += fmt::format(" --global-batch {}", *typed.global_batch);
+  for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
+  const std::pair<const char*, const std::vector<std::string>*> all[] = {
+      {"--fix", &held.fix},
+      {"--max", &held.max},
+      {"--min", &held.min},
+      {"--exclude", &held.exclude},
+      {"--try", &held.tried}};
+  for (const auto& [flag, values] : all) {
+    for (const std::string& value : *values) text += flag_text(flag, value);
+  }
+  return text;
+}
+
+}  // namespace plimsoll
