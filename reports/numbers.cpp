@@ -22,10 +22,23 @@ std::string grouped(std::int64_t number) {
 std::string short_count(double number) {
   static constexpr std::pair<double, const char*> kSteps[] = {
       {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
+  const auto digits = [](double value) {
+    const int decimals = std::abs(value) < 9.995 ? 2 : std::abs(value) < 99.95 ? 1 : 0;
+    return fmt::format("{:.{}f}", value, decimals);
+  };
   for (const auto& [size, name] : kSteps) {
-    if (std::abs(number) >= 0.9995 * size) return fmt::format("{:.3g}{}", number / size, name);
+    if (std::abs(number) >= 0.9995 * size) return digits(number / size) + name;
   }
-  return fmt::format("{:.3g}", number);
+  return digits(number);
+}
+
+std::string joined_amounts(const std::string& first, std::string_view word,
+                           const std::string& second) {
+  const auto unit_of = [](const std::string& amount) {
+    return std::string_view(amount).substr(std::min(amount.find(' '), amount.size()));
+  };
+  const bool alike = unit_of(first) == unit_of(second);
+  return fmt::format("{} {} {}", alike ? first.substr(0, first.find(' ')) : first, word, second);
 }
 
 std::string filled_text(const Filling& filling) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/filling.h"
@@ -13,6 +14,9 @@ namespace plimsoll {
 std::string grouped(std::int64_t number);  ///< "12,345,678"
 /// Returns a number with three significant digits and its thousands: "173 k", "8.03 B", "12.5".
 std::string short_count(double number);
+/// Returns "66.0 of 79.6 GiB" or "800 ms to 1.20 s": the unit stands once where both have it.
+std::string joined_amounts(const std::string& first, std::string_view word,
+                           const std::string& second);
 /// Returns "97.0 %", the filled share of the device, as every command writes it.
 std::string filled_text(const Filling& filling);
 /// Returns "3 each", or runs of equal counts as "1, 2 x 62, 1".

@@ -73,7 +73,7 @@ std::string layers_phrase(const Strategy& s) {
 /// A choice of a layout, in words.
 struct LayoutPart {
   std::string text;    ///< empty: the default, which is left out
-  std::string change;  ///< where it is a change from another layout: "no offload"
+  std::string change;  ///< as a change from another layout: "no offload"; empty: it follows
 };
 
 /// Returns a part that is left out at its default.
@@ -123,14 +123,14 @@ LayoutPart experts_part(const Job& job, const Strategy& s) {
 /// Says what is sharded over the replicas: "ZeRO-3", "ZeRO-1 over 8".
 std::string sharding_words(const Strategy& s) {
   if (s.sharding_degree == 1) return "";
-  return fmt::format("{}ZeRO-{}{}", s.sharding_stage == 1 ? "sharded optimizer, " : "",
-                     s.sharding_stage, s.dp > 1 ? fmt::format(" over {}", s.sharding_degree) : "");
+  return fmt::format("ZeRO-{}{}", s.sharding_stage,
+                     s.dp > 1 ? fmt::format(" over {}", s.sharding_degree) : "");
 }
 
 LayoutPart replicas_part(const Strategy& s) {
   const std::string sharding = sharding_words(s);
   const std::int64_t replicas = s.dp * s.sharding_degree;
-  if (sharding.empty()) return {fmt::format("DP {}", replicas), "no ZeRO"};
+  if (sharding.empty()) return {fmt::format("DP {}", replicas), replicas > 1 ? "no ZeRO" : ""};
   return {fmt::format("DP {} ({})", replicas, sharding), sharding};
 }
 
@@ -150,9 +150,11 @@ std::string recompute_words(const Strategy& s) {
   if (!s.recompute_list.empty())
     return fmt::format("full recompute of {} layers", s.recompute_list.size());
   if (s.recompute_layers == 0) return "full recompute";
-  return fmt::format("full recompute of {} layer{} per {}", s.recompute_layers,
-                     s.recompute_layers == 1 ? "" : "s",
-                     s.virtual_stages > 1 ? "virtual stage" : "stage");
+  const std::string_view per = s.virtual_stages > 1 ? " per virtual stage"
+                               : s.pp > 1           ? " per stage"
+                                                    : "";
+  return fmt::format("full recompute of {} layer{}{}", s.recompute_layers,
+                     s.recompute_layers == 1 ? "" : "s", per);
 }
 
 LayoutPart types_part(const Job& job, const Framework& framework, const Strategy& s) {
@@ -211,7 +213,8 @@ std::string layout_change(const Job& job, const Framework& framework, const Stra
   std::vector<LayoutPart> after = layout_parts(job, framework, strategy);
   std::vector<std::string> changes;
   for (std::size_t i = 0; i < after.size(); ++i) {
-    if (after[i].change != before[i].change) changes.push_back(std::move(after[i].change));
+    if (!after[i].change.empty() && after[i].change != before[i].change)
+      changes.push_back(std::move(after[i].change));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
 }

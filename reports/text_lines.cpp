@@ -48,7 +48,7 @@ std::string command_line(std::string_view label, std::string_view command,
     if (end == command.npos) break;
     lines += fmt::format("{:<{}}{}{}\n", label, label_width, command.substr(0, end), kContinued);
     label = "";
-    command.remove_prefix(end);
+    command.remove_prefix(end + 1);
   }
   return lines + fmt::format("{:<{}}{}\n", label, label_width, command);
 }

@@ -10,6 +10,7 @@
 #include "models/calibration/fitted_calibration.h"
 #include "models/job/causal_flops.h"
 #include "models/presets/presets.h"
+#include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/space/space.h"
 #include "planner/sweep/sweep.h"
@@ -40,23 +41,13 @@ std::string_view device_word(const Target& target) {
 /// Smaller shares of a step are 0.0 %.
 constexpr double kLeastBriefly = 0.0005;
 
-std::string headline_text(const Step& step, const std::string& found) {
-  const Target& target = step.target();
-  const double parameters = double(parameter_count(build_forward(stated_job(step.loaded), 1)));
-  return labelled_line(
-      "",
-      fmt::format("{} ({} parameters) on {}, {}{}", target.job.name, short_count(parameters),
-                  devices_of(target), target.framework().name, found),
-      0);
-}
-
 std::string step_text(const Step& step) {
   const Prediction& p = step.prediction;
   if (step.oversubscribed)
     return fmt::format("{}; more ranks than cores, so that no run will take as long",
                        to_text(p.step_time));
-  return fmt::format("{} (90 % interval {} to {})", to_text(p.step_time), to_text(p.step_time_low),
-                     to_text(p.step_time_high));
+  return fmt::format("{} (90 % interval {})", to_text(p.step_time),
+                     joined_amounts(to_text(p.step_time_low), "to", to_text(p.step_time_high)));
 }
 
 std::string speed_text(const Step& step) {
@@ -74,21 +65,25 @@ std::string speed_text(const Step& step) {
 }
 
 std::string memory_text(const Step& step) {
-  const std::vector<StagePrediction>& stages = step.prediction.stages;
+  static constexpr std::string_view kWords[] = {"safe", "tight: the interval does not fit",
+                                                "does not fit"};
+  const Prediction& p = step.prediction;
   std::vector<Filling> fillings;
-  for (const StagePrediction& stage : stages) {
+  for (const StagePrediction& stage : p.stages) {
     fillings.push_back(
         filling_of(stage, outside_program(step.target(), step.strategy), step.target().reserve));
   }
   const std::size_t at = fullest_of(fillings);
-  const Filling& fullest = fillings[at];
-  std::string text =
-      fmt::format("{} of {} {}{}", to_text(fullest.taken()), to_text(fullest.capacity),
-                  stages.size() == 1 ? fmt::format("on each {}", device_word(step.target()))
-                                     : "on " + name_of(stages[at]),
-                  fullest.fits() ? "" : ": does not fit");
-  const Bytes host = largest(stages, &StagePrediction::host);
-  if (host > Bytes()) text += fmt::format("; {} of the host's for each rank", to_text(host));
+  std::string text = fmt::format(
+      "{} on {}", joined_amounts(to_text(p.memory.taken), "of", to_text(fillings[at].capacity)),
+      p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
+                           : name_of(p.stages[at]));
+  if (p.memory.low < p.memory.high)
+    text +=
+        fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
+  text += fmt::format(": {}", kWords[std::size_t(p.memory.verdict)]);
+  const Bytes host = largest(p.stages, &StagePrediction::host);
+  if (host > Bytes()) text += fmt::format("; {} of host memory per rank", to_text(host));
   return text;
 }
 
@@ -136,7 +131,7 @@ std::string doubt_text(const Prediction& p) {
 /// Returns all lines but the commands.
 std::string lines_of(const Step& step, const TokenBudget& budget, const std::string& found) {
   const Target& target = step.target();
-  std::string text = headline_text(step, found);
+  std::string text = brief_headline(step.loaded, found);
   text += labelled_line("layout", layout_text(target.job, target.framework(), step.strategy));
   text += labelled_line("step", step_text(step));
   text += labelled_line("speed", speed_text(step));
@@ -157,9 +152,9 @@ std::string next_text(const std::vector<std::string>& commands) {
 /// Returns how good the plan is among all.
 std::string found_text(const Plan& plan) {
   const SearchSummary& search = plan.search;
-  const std::string of = fmt::format(": best of {} layouts", short_count(double(search.space)));
+  const std::string of = fmt::format(": {} layouts", short_count(double(search.space)));
   if (search.proven) return of + ", proven";
-  if (search.gap == 0) return of;
+  if (search.gap == 0) return of + ", the fastest of them";
   return of + fmt::format(", at most {:.1f} % from the fastest", 100 * search.gap);
 }
 
@@ -172,9 +167,11 @@ struct OtherPlan {
 };
 
 /// Returns the plans that differ from the chosen one in the words of a layout, the fastest first.
+/// Those with unusual choices are left out, and so are faster ones.
 std::vector<OtherPlan> other_plans(const Plan& plan) {
   std::vector<OtherPlan> all;
   const auto add = [&](const auto& one) {
+    if (one.step_time < plan.prediction.step_time || !one.unusual.empty()) return;
     if (!layout_change(plan.job, plan.framework, one.strategy, plan.strategy).empty())
       all.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
   };
@@ -209,13 +206,45 @@ std::vector<OtherPlan> alternatives_of(const Plan& plan) {
 
 std::string alternative_text(const Plan& plan, const OtherPlan& other) {
   const Seconds step = plan.prediction.step_time;
-  return fmt::format("{} ({:+.1f} %{}), {}: {}", to_text(other.step_time),
-                     100 * (other.step_time / step - 1), other.ratio.tied ? ", may be as fast" : "",
-                     to_text(other.taken),
-                     layout_change(plan.job, plan.framework, *other.strategy, plan.strategy));
+  const std::string words = layout_change(plan.job, plan.framework, *other.strategy, plan.strategy);
+  return fmt::format(
+      "{} ({:+.1f} %{}), {}: {}", to_text(other.step_time), 100 * (other.step_time / step - 1),
+      other.ratio.tied ? ", may be as fast" : "", to_text(other.taken),
+      words.empty() ? fields_text(differing_fields(*other.strategy, plan.strategy)) : words);
+}
+
+/// Returns the plans that are named beside the chosen one.
+std::vector<OtherPlan> listed_plans(const Plan& plan, bool all) {
+  if (!all) return alternatives_of(plan);
+  std::vector<OtherPlan> listed;
+  for (const RunnerUp& one : plan.runners_up)
+    listed.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+  std::ranges::stable_sort(listed, {}, &OtherPlan::step_time);
+  return listed;
+}
+
+/// Returns the plan of least predicted step, and why it is not the recommended one.
+std::string faster_text(const Plan& plan) {
+  if (!plan.fastest) return "";
+  const FastestPlan& fastest = *plan.fastest;
+  const std::string change =
+      layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy);
+  return fmt::format("{} (-{:.1f} %), {}{}; but {}; --fastest takes it", to_text(fastest.step_time),
+                     100 * fastest.gain, to_text(fastest.taken),
+                     change.empty() ? "" : ": " + change, words_of(fastest.reasons));
 }
 
 }  // namespace
+
+std::string brief_headline(const LoadedTarget& loaded, const std::string& found) {
+  const Target& target = loaded.target;
+  const double parameters = double(parameter_count(build_forward(stated_job(loaded), 1)));
+  return labelled_line(
+      "",
+      fmt::format("{} ({} parameters) on {}, {}{}", target.job.name, short_count(parameters),
+                  devices_of(target), target.framework().name, found),
+      0);
+}
 
 std::string devices_of(const Target& target) {
   const Cluster& cluster = target.cluster();
@@ -252,16 +281,33 @@ std::string basis_text(const LoadedTarget& loaded) {
 
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
-  const std::string lines = lines_of(step, end.budget, found_text(plan));
+  const std::string lines =
+      lines_of(step, end.budget, found_text(plan)) + labelled_line("faster", faster_text(plan));
   const std::string next = next_text(end.next);
   std::string instead;
-  for (const OtherPlan& other : alternatives_of(plan)) {
+  for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
     const std::string line =
         labelled_line(instead.empty() ? "instead" : "", alternative_text(plan, other));
-    if (count_lines(lines + instead + line + next) > kBriefLines) break;
+    if (!end.lists_all && count_lines(lines + instead + line + next) > kBriefLines) break;
     instead += line;
   }
   return lines + instead + next;
+}
+
+std::string brief(const NothingFits& refused, const std::string& command) {
+  constexpr std::size_t kLabel = 10;
+  const FittingChange* change = first_of(refused.found().fitting);
+  const std::string words = change ? fmt::format("{} it takes {}, a step at most {}", change->words,
+                                                 to_text(change->need), to_text(change->step_time))
+                                   : "no change that was tried makes it fit";
+  const auto& [what, need, capacity] = refused.shortage();
+  const std::string missing =
+      need > capacity
+          ? fmt::format("{}, {} too much", joined_amounts(to_text(need), "of", to_text(capacity)),
+                        to_text(need - capacity))
+          : "the host has too little memory";
+  return fmt::format("{}: {}\n", what, missing) + labelled_line("  change", words, kLabel) +
+         (command.empty() ? "" : command_line("  run", command, kLabel));
 }
 
 std::string brief(const LoadedTarget& loaded, const Strategy& strategy,

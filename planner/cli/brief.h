@@ -8,6 +8,7 @@
 
 #include "plan/plan.h"
 #include "planner/cli/target.h"
+#include "planner/refusal/refuse.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {
@@ -24,6 +25,7 @@ struct TokenBudget {
 struct BriefEnd {
   TokenBudget budget;
   std::vector<std::string> next;  ///< commands that go on from here, a line each
+  bool lists_all = false;         ///< all other plans are listed, however many lines they take
 };
 
 /// Returns lines on a plan: layout, step, speed, memory, days of a training, where the step goes,
@@ -33,6 +35,13 @@ std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& 
 std::string brief(const LoadedTarget& loaded, const Strategy& strategy,
                   const Prediction& prediction, const BriefEnd& end);
 
+/// Returns three lines: what does not fit and by how much, the change that a practitioner would try
+/// first, and the command for it. An empty command is left out.
+std::string brief(const NothingFits& refused, const std::string& command);
+
+/// Returns the first line: "llama3-8b (8.03 B parameters) on 16 GPUs (2 x dgx-h100-80gb),
+/// megatron-lm".
+std::string brief_headline(const LoadedTarget& loaded, const std::string& found = "");
 /// Returns "16 GPUs (2 x dgx-h100-80gb)", "4 GPUs of dgx-h100-80gb".
 std::string devices_of(const Target& target);
 /// Returns what step times rest on: "124 published runs of megatron-lm on dgx-h100-80gb ...".

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/space/tried.h"
@@ -17,6 +18,13 @@ struct HeldOptions {
   std::vector<std::string> fix, max, min, exclude, tried{};
   bool operator==(const HeldOptions&) const = default;
 };
+/// The flags, in the order in which a command has them.
+inline constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldFlags[] = {
+    {"--fix", &HeldOptions::fix},
+    {"--max", &HeldOptions::max},
+    {"--min", &HeldOptions::min},
+    {"--exclude", &HeldOptions::exclude},
+    {"--try", &HeldOptions::tried}};
 /// Adds the flags to a command.
 void add_held(CLI::App& command, HeldOptions& held);
 

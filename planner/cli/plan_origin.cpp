@@ -16,14 +16,6 @@
 namespace plimsoll {
 namespace {
 
-/// The flags that hold choices, in the order in which a command has them.
-constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldFlags[] = {
-    {"--fix", &HeldOptions::fix},
-    {"--max", &HeldOptions::max},
-    {"--min", &HeldOptions::min},
-    {"--exclude", &HeldOptions::exclude},
-    {"--try", &HeldOptions::tried}};
-
 /// Returns a file name after a name that a file states: one that is no flag, and not too long for a
 /// plan to be read again.
 std::string file_named(const std::string& name, const std::string& ending) {

@@ -6,15 +6,19 @@
 
 #include "base/command_line.h"
 #include "command_line/interrupt.h"
+#include "passes/flags/flag_table.h"
 #include "planner/cli/answers.h"
+#include "planner/cli/brief.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/next_commands.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
 #include "planner/explain/few_changes.h"
 #include "planner/explore/search_request.h"
 #include "planner/search/search.h"
 #include "planner/terminal/progress.h"
+#include "reports/text_lines.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +29,7 @@ struct ExplainOptions {
   /// Script whose choices are asked for or, without a plan, that is explained itself; empty: none.
   std::string from;
   std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
-  bool json = false;
+  bool json = false, verbose = false;
 };
 
 /// Lets Ctrl-C end an explanation, and shows how far it is.
@@ -63,9 +67,18 @@ ExitCode explain_asked(const ExplainRequest& request, Watch& watch, const std::s
                        const Fixed& asked, const ExplainOptions& options) {
   const WhyNot answer = why_not(request, asked);
   watch.end();
-  print_result(options.json ? why_not_json(answer)
-                            : headline + why_not_text(request.target, answer));
+  const auto text = options.verbose ? why_not_text : why_not_brief;
+  print_result(options.json ? why_not_json(answer) : headline + text(request.target, answer));
   return verdict_of(answer, request);
+}
+
+/// Returns the command as it was typed.
+std::string explain_command(const ExplainOptions& options) {
+  const PlanFiles& files = options.question.files;
+  std::string text = "planner explain " + shell_word(files.plan);
+  if (!files.cluster.empty()) text += " --cluster " + shell_word(files.cluster);
+  for (const std::string& file : files.calibration) text += " --calibration " + shell_word(file);
+  return text;
 }
 
 ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& plan,
@@ -73,8 +86,16 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   const Sensitivity found = sensitivity(request, step);
   watch.end();
-  print_result(options.json ? explain_json(plan, step, found)
-                            : headline + explain_text(plan, step, found));
+  if (options.json) {
+    print_result(explain_json(plan, step, found));
+  } else if (options.verbose) {
+    print_result(headline + explain_text(plan, step, found));
+  } else {
+    print_result(headline + explain_brief(plan, step, found) +
+                 command_line("next", explain_command(options) + " --why-not recompute=full",
+                              kExplainLabel) +
+                 explain_line("", "--verbose"));
+  }
   if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;
   print_note(
       fmt::format("planner: {} ended the search with twice the memory\n", what_ended(request)));
@@ -101,9 +122,15 @@ ExitCode explain_script(const ExplainOptions& options) {
   const ExplainedStep step = explain_step(target, request.strategy);
   const FewChanges found = few_changes(request, time_of(target, step));
   watch.end();
-  print_result(options.json ? few_changes_json(target, step, found)
-                            : headline(loaded, is_oversubscribed(target)) + "\n" +
-                                  few_changes_text(target, step, found));
+  if (options.json) {
+    print_result(few_changes_json(target, step, found));
+  } else if (options.verbose) {
+    print_result(headline(loaded, is_oversubscribed(target)) + "\n" +
+                 few_changes_text(target, step, found));
+  } else {
+    print_result(brief_headline(loaded) + few_changes_brief(target, step, found) +
+                 command_line("next", plan_command(files) + " -o better.json", kExplainLabel));
+  }
   if (!request.stop()) return ExitCode::ok;
   print_note("planner: an interrupt ended the search for changes\n");
   return ExitCode::stopped_early;
@@ -115,7 +142,8 @@ ExitCode explain(const ExplainOptions& options) {
   const Plan plan = read_legal_plan(options.question.files.plan);
   auto [loaded, request] = explain_base(plan, options.question);
   Watch watch(request);
-  const std::string line = headline(loaded, plan.oversubscribed) + "\n";
+  const std::string line =
+      options.verbose ? headline(loaded, plan.oversubscribed) + "\n" : brief_headline(loaded);
   if (!options.from.empty())
     return explain_asked(request, watch, line, choices_of_script(plan, options.from), options);
   if (!options.why_not.empty())
@@ -159,6 +187,7 @@ void add_explain(CLI::App& app, Action& action) {
   command.add_option("--time-limit", question.time_limit,
                      "end each search after this time (\"30 s\") with the best so far, exit 5");
   add_threads(command, question.threads, "the result");
+  add_verbose(command, options->verbose);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_explain(*options); }; });
 }

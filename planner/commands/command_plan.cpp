@@ -50,11 +50,20 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
   const Plan& plan = answer.plan;
   const LoadedTarget& loaded = answer.loaded;
   const bool listed = options.question.top > 0;
-  if (!options.verbose && !listed)
-    return brief(loaded, plan, {{}, commands_after(plan, options.output, options.question.target)});
+  if (!options.verbose) {
+    return brief(loaded, plan,
+                 {{}, commands_after(plan, options.output, options.question.target), listed});
+  }
   return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
                      to_text(loaded.target.reserve), efficiency_line(loaded),
                      describe_parameters(stated_job(loaded)), describe(plan, listed));
+}
+
+/// Returns the command with the first change that helps; empty where none does.
+std::string command_after(const NothingFits& refused, const PlanOptions& options) {
+  const FittingChange* change = first_of(refused.found().fitting);
+  const PlanQuestion& question = options.question;
+  return change ? plan_command(question.target, question.held, *change) : "";
 }
 
 ExitCode run_plan(PlanOptions options) {
@@ -76,7 +85,8 @@ ExitCode run_plan(PlanOptions options) {
     print_note(fmt::format("planner: {}\n", stopped.what()));
     return ExitCode::stopped_early;
   } catch (const NothingFits& refused) {
-    print_note("planner: " + describe(refused));
+    print_note("planner: " + (options.verbose ? describe(refused)
+                                              : brief(refused, command_after(refused, options))));
     return ExitCode::infeasible;
   }
   Plan& plan = answer->plan;

@@ -87,8 +87,17 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   const Filling fullest =
       filling_of(tightest_of(stages), outside_program(target, strategy), target.reserve);
-  const NothingFits refused(why_unfit(fullest), single_changes(target, strategy));
-  print_note("planner: " + describe(refused));
+  const NothingFits refused(
+      why_unfit(fullest),
+      Shortage{"does not fit", fullest.taken() + fullest.reserve, fullest.capacity},
+      single_changes(target, strategy));
+  if (options.verbose) {
+    print_note("planner: " + describe(refused));
+    return ExitCode::infeasible;
+  }
+  const FittingChange* change = first_of(refused.found().fitting);
+  print_note("planner: " + brief(refused, change ? simulate_command(files, change->strategy)
+                                                 : plan_command(files)));
   return ExitCode::infeasible;
 }
 

@@ -20,7 +20,7 @@ namespace {
 struct SweepOptions {
   SweepQuestion question;
   std::string csv, html;  ///< files
-  bool json = false;
+  bool json = false, verbose = false;
 };
 
 void write_outputs(const SweepOptions& options, const Sweep& sweep) {
@@ -31,7 +31,9 @@ void write_outputs(const SweepOptions& options, const Sweep& sweep) {
   };
   if (!options.csv.empty()) write(options.csv, sweep_csv(sweep));
   if (!options.html.empty()) write(options.html, sweep_page(sweep));
-  print_result(options.json ? sweep_json(sweep) : sweep_text(sweep));
+  print_result(options.json      ? sweep_json(sweep)
+               : options.verbose ? sweep_text(sweep)
+                                 : sweep_brief(sweep));
 }
 
 /// Says what is missing, and returns the code to exit with.
@@ -114,6 +116,7 @@ void add_sweep(CLI::App& app, Action& action) {
   add_threads(command, question.threads, "the table");
   command.add_option("--csv", options->csv, "write the table here");
   command.add_option("--html", options->html, "write a page with table and charts here");
+  add_verbose(command, options->verbose);
   add_json(command, options->json);
   command.callback(
       [options, &action] { action = [options] { return run_sweep_command(*options); }; });

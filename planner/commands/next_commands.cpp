@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "models/presets/presets.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/export/flags_script.h"
 #include "reports/text_lines.h"
 
@@ -32,12 +33,16 @@ std::string files_text(const Plan& plan, const TargetOptions& typed) {
   return text;
 }
 
-/// Returns the table whose flags state plans of a framework.
+/// Returns the table whose flags state plans of a framework: its own, else the first one.
 const FlagTable* export_table(const std::string& framework) {
+  const auto is_exported = [](const FlagTable& table) {
+    return table.target && table.target->exported && !table.target->by_version;
+  };
+  const FlagTable* own = flag_table_of(framework);
+  if (own != nullptr && is_exported(*own)) return own;
   for (const FlagTable& table : flag_tables()) {
-    const bool exported = table.target && table.target->exported && !table.target->by_version;
-    if (exported && std::ranges::find(table.frameworks, framework) != table.frameworks.end())
-      return &table;
+    const bool takes = std::ranges::find(table.frameworks, framework) != table.frameworks.end();
+    if (takes && is_exported(table)) return &table;
   }
   return nullptr;
 }
@@ -84,6 +89,20 @@ std::vector<std::string> side_by_side(const std::vector<std::string>& commands) 
   return lines;
 }
 
+std::string job_text_of(const TargetOptions& typed) {
+  return typed.job.empty() ? "" : " " + shell_word(typed.job);
+}
+
+/// Returns the flags of job and machine.
+std::string target_text(const TargetOptions& typed) {
+  std::string text = flag_text("--from", typed.from) + flag_text("--cluster", typed.cluster);
+  if (typed.devices > 0) text += fmt::format(" --devices {}", typed.devices);
+  text += flag_text("--framework", typed.framework);
+  if (typed.global_batch) text += fmt::format(" --global-batch {}", *typed.global_batch);
+  for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> commands_after(const Plan& plan, const std::string& file,
@@ -104,23 +123,29 @@ std::vector<std::string> commands_after(const Plan& plan, const std::string& fil
 }
 
 std::string plan_command(const TargetOptions& typed, const HeldOptions& held) {
-  std::string text = "planner plan";
-  if (!typed.job.empty()) text += " " + shell_word(typed.job);
-  text += flag_text("--from", typed.from) + flag_text("--cluster", typed.cluster);
-  if (typed.devices > 0) text += fmt::format(" --devices {}", typed.devices);
-  text += flag_text("--framework", typed.framework);
-  if (typed.global_batch) text += fmt::format(" --global-batch {}", *typed.global_batch);
-  for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
-  const std::pair<const char*, const std::vector<std::string>*> all[] = {
-      {"--fix", &held.fix},
-      {"--max", &held.max},
-      {"--min", &held.min},
-      {"--exclude", &held.exclude},
-      {"--try", &held.tried}};
-  for (const auto& [flag, values] : all) {
-    for (const std::string& value : *values) text += flag_text(flag, value);
+  std::string text = "planner plan" + job_text_of(typed) + target_text(typed);
+  for (const auto& [flag, values] : kHeldFlags) {
+    for (const std::string& value : held.*values) text += flag_text(flag, value);
   }
   return text;
+}
+
+std::string plan_command(TargetOptions typed, HeldOptions held, const FittingChange& change) {
+  if (change.devices) typed.devices = *change.devices;
+  if (change.global_batch) typed.global_batch = change.global_batch;
+  for (const auto& [key, value] : change.fix) held.fix.push_back(fmt::format("{}={}", key, value));
+  const auto is_freed = [&](const std::string& text) {
+    return !change.freed.empty() && text.substr(0, text.find('=')) == change.freed;
+  };
+  for (const auto& [flag, values] : kHeldFlags) std::erase_if(held.*values, is_freed);
+  return plan_command(typed, held);
+}
+
+std::string simulate_command(const TargetOptions& typed, const Strategy& strategy) {
+  std::string choices;
+  for (const StrategyField& field : differing_fields(strategy, Strategy()))
+    choices += fmt::format("{}{}={}", choices.empty() ? "" : ",", field.key, field.value);
+  return "planner simulate" + job_text_of(typed) + " " + shell_word(choices) + target_text(typed);
 }
 
 }  // namespace plimsoll

@@ -19,5 +19,9 @@ std::vector<std::string> commands_after(const Plan& plan, const std::string& fil
 
 /// Returns "planner plan JOB --cluster ..." with the flags as they were typed.
 std::string plan_command(const TargetOptions& typed, const HeldOptions& held = {});
+/// Returns this command with a change that makes a plan fit.
+std::string plan_command(TargetOptions typed, HeldOptions held, const FittingChange& change);
+/// Returns "planner simulate JOB STRATEGY --cluster ..." for another strategy.
+std::string simulate_command(const TargetOptions& typed, const Strategy& strategy);
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 
 #include "passes/strategy/strategy_fields.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
@@ -22,6 +23,9 @@ constexpr double kLeastHelp = 0.9995;
 std::string longer(Seconds step, Seconds plan) {
   return fmt::format("{:+.1f} %", 100 * (step / plan - 1));
 }
+
+/// Smaller shares of a step are 0.0 %.
+constexpr double kLeastShare = 0.0005;
 
 struct Share {
   std::string name;
@@ -48,6 +52,7 @@ std::vector<Share> shares_of(const ExplainedStep& step) {
 std::string shares_text(std::vector<Share> shares, Picoseconds step) {
   std::string text;
   for (const Share& share : shares) {
+    if (share.time.seconds() < kLeastShare * step.seconds()) continue;
     text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", share.name,
                         100 * (share.time.seconds() / step.seconds()));
   }
@@ -59,12 +64,14 @@ std::string collectives_text(const ExplainedStep& step) {
   std::vector<Share> shares;
   for (std::size_t c = 0; c < step.links.size(); ++c) {
     const GroupTime& time = step.parts.communication[c];
-    shares.push_back(
-        {fmt::format("{} on {}", time.group, step.links[c]), time.wait + time.transfer});
+    shares.push_back({fmt::format("{} on {}", field_words(time.group), step.links[c]),
+                      time.wait + time.transfer});
   }
   std::ranges::stable_sort(shares, std::greater(), &Share::time);
-  std::erase_if(shares, [](const Share& share) { return share.time == Picoseconds(); });
-  if (shares.empty()) return "none is exposed";
+  std::erase_if(shares, [&](const Share& share) {
+    return share.time.seconds() < kLeastShare * step.parts.step.seconds();
+  });
+  if (shares.empty()) return "no communication";
   if (shares.size() > 3) shares.resize(3);
   return shares_text(std::move(shares), step.parts.step);
 }
@@ -93,7 +100,6 @@ std::string losses_text(const Plan& plan) {
 struct Help {
   std::string what;
   Seconds step_time;
-  std::string words;  ///< behind the change of step time
 };
 
 std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
@@ -102,48 +108,48 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
   for (const RateEffect& effect : found.rates) {
     if (!effect.is_there) continue;
     helps.push_back(
-        {fmt::format("{} +{:.0f} %", to_text(effect.rate), 100 * kRateChange), effect.faster, ""});
-    if (effect.rate == Rate::network) helps.push_back({"twice the network", effect.doubled, ""});
+        {fmt::format("{} +{:.0f} %", to_text(effect.rate), 100 * kRateChange), effect.faster});
+    if (effect.rate == Rate::network) helps.push_back({"twice the network", effect.doubled});
   }
-  const auto told = [](const StepRatio& ratio) {
-    return ratio.tied ? ", cannot be told apart" : "";
-  };
-  helps.push_back({"twice the memory", found.memory.step_time, told(found.memory.ratio)});
+  helps.push_back({"twice the memory", found.memory.step_time});
   if (!found.changes.empty() && found.changes.front().outcome == ChangeOutcome::runs) {
-    const AssessedChange& best = found.changes.front();
-    helps.push_back({fields_text(differing_fields(best.strategy, plan.strategy)), best.step_time,
-                     told(best.ratio)});
+    const Strategy& best = found.changes.front().strategy;
+    const std::string words = layout_change(plan.job, plan.framework, best, plan.strategy);
+    helps.push_back({words.empty() ? fields_text(differing_fields(best, plan.strategy)) : words,
+                     found.changes.front().step_time});
   }
   std::erase_if(helps, [&](const Help& help) { return help.step_time > kLeastHelp * step; });
   std::ranges::stable_sort(helps, {}, &Help::step_time);
   return helps;
 }
 
-void write_ten_lines(Out out, const Plan& plan, const ExplainedStep& step,
-                     const Sensitivity& found) {
+std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
   const Prediction& p = plan.prediction;
-  fmt::format_to(out, "plan        {}\n", strategy_summary(plan.strategy));
-  fmt::format_to(out, "step        {} (90 % interval {} to {}), MFU {:.1f} %{}\n",
-                 to_text(p.step_time), to_text(p.step_time_low), to_text(p.step_time_high),
-                 100 * p.mfu, plan.oversubscribed ? "; oversubscribed: no timing claim" : "");
-  fmt::format_to(
-      out, "best        {} of {} candidates{}\n",
-      plan.search.proven ? "proven" : fmt::format("within {:.2f} %", 100 * plan.search.gap),
-      plan.search.space,
-      plan.fastest ? fmt::format("; {} with {}", to_text(plan.fastest->step_time),
-                                 words_of(plan.fastest->reasons))
-                   : "");
-  fmt::format_to(out, "runners-up  {}\n",
-                 plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
-  fmt::format_to(out, "{}", limits_text(step));
+  std::string text = explain_line("plan", layout_text(plan.job, plan.framework, plan.strategy));
+  text +=
+      explain_line("step", step_words(p) + (plan.oversubscribed ? "; more ranks than cores" : ""));
+  text += explain_line(
+      "best",
+      fmt::format("{} {} layouts{}",
+                  plan.search.proven ? "proven of"
+                                     : fmt::format("within {:.2f} % of", 100 * plan.search.gap),
+                  short_count(double(plan.search.space)),
+                  plan.fastest
+                      ? fmt::format("; {} is possible, but {}", to_text(plan.fastest->step_time),
+                                    words_of(plan.fastest->reasons))
+                      : ""));
+  text += explain_line("runners-up",
+                       plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
+  text += limits_text(step);
   std::vector<Help> helps = helps_of(plan, found);
   if (helps.size() > kMostHelps) helps.resize(kMostHelps);
-  std::string text;
+  std::string would_help;
   for (const Help& help : helps) {
-    text += fmt::format("{}{} {}{}", text.empty() ? "" : "; ", help.what,
-                        longer(help.step_time, p.step_time), help.words);
+    would_help += fmt::format("{}{} ({})", would_help.empty() ? "" : "; ", help.what,
+                              longer(help.step_time, p.step_time));
   }
-  fmt::format_to(out, "would help  {}\n", text.empty() ? "nothing that was tried" : text);
+  return text +
+         explain_line("would help", would_help.empty() ? "nothing that was tried" : would_help);
 }
 
 void write_rates(Out out, const Plan& plan, const std::vector<RateEffect>& rates) {
@@ -194,30 +200,54 @@ void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>&
 std::string limits_text(const ExplainedStep& step) {
   const std::vector<Share> shares = shares_of(step);
   const Filling& fullest = step.fullest.filling;
-  std::string text;
-  const Out out = std::back_inserter(text);
-  fmt::format_to(out, "limit       {}\n", shares_text({shares.front()}, step.parts.step));
-  fmt::format_to(out, "beside it   {}\n",
-                 shares_text({shares.begin() + 1, shares.end()}, step.parts.step));
-  fmt::format_to(out, "exposed     {}\n", collectives_text(step));
-  fmt::format_to(out, "stage       {} of {} computes longest\n", step.critical_stage,
-                 step.strategy.pp);
-  fmt::format_to(out, "memory      {} is fullest: {} of {}; alive at its peak: {}\n",
-                 name_of(step.fullest.stage), filled_text(fullest), to_text(fullest.capacity),
-                 alive_text(step));
-  return text;
+  std::string text = explain_line("limit", shares_text({shares.front()}, step.parts.step));
+  text += explain_line("also", shares_text({shares.begin() + 1, shares.end()}, step.parts.step));
+  text += explain_line("exposed", collectives_text(step));
+  if (step.strategy.pp > 1) {
+    text += explain_line(
+        "stage", fmt::format("{} of {} computes longest", step.critical_stage, step.strategy.pp));
+  }
+  return text +
+         explain_line("memory", fmt::format("{} is fullest: {} of {}; alive at its peak: {}",
+                                            name_of(step.fullest.stage), filled_text(fullest),
+                                            to_text(fullest.capacity), alive_text(step)));
+}
+
+std::string step_words(const Prediction& prediction) {
+  return fmt::format("{} (90 % interval {} to {}), MFU {:.1f} %", to_text(prediction.step_time),
+                     to_text(prediction.step_time_low), to_text(prediction.step_time_high),
+                     100 * prediction.mfu);
 }
 
 std::string ratio_text(Seconds step, Seconds plan, const StepRatio& ratio) {
-  const char* told = ratio.low > 1 ? "slower" : "faster";
-  return fmt::format("{} ({:+.1f} to {:+.1f} %), {}", longer(step, plan), 100 * (ratio.low - 1),
-                     100 * (ratio.high - 1), ratio.tied ? "cannot be told apart" : told);
+  return fmt::format("{} ({:+.1f} to {:+.1f} %){}", longer(step, plan), 100 * (ratio.low - 1),
+                     100 * (ratio.high - 1),
+                     ratio.tied ? "" : fmt::format(", {}", relation_of(ratio)));
+}
+
+std::string field_words(std::string_view group) {
+  static constexpr std::pair<std::string_view, std::string_view> kAxes[] = {
+      {"mp", "TP"}, {"pp", "PP"}, {"cp", "CP"}, {"ep", "EP"}, {"sharding", "DP"}, {"dp", "DP"}};
+  std::string text;
+  while (!group.empty()) {
+    const std::size_t end = std::min(group.find_first_of(", :"), group.size());
+    const std::string_view word = group.substr(0, end);
+    const auto axis = std::ranges::find(kAxes, word, [](const auto& pair) { return pair.first; });
+    text += axis == std::end(kAxes) ? word : axis->second;
+    if (end < group.size()) text += group[end];
+    group.remove_prefix(std::min(end + 1, group.size()));
+  }
+  return text;
+}
+
+std::string explain_brief(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
+  return first_lines(plan, step, found);
 }
 
 std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
-  std::string text;
+  std::string text = first_lines(plan, step, found);
   const Out out = std::back_inserter(text);
-  write_ten_lines(out, plan, step, found);
+  fmt::format_to(out, "strategy    {}\n", strategy_summary(plan.strategy));
   write_rates(out, plan, found.rates);
   write_memory(out, plan, found.memory);
   write_changes(out, plan, found.changes);

@@ -34,6 +34,9 @@ FewChanges few_changes(const ExplainRequest& request, const PlanTime& own);
 std::vector<std::string> flag_changes(const Job& job, const Framework& framework,
                                       const Strategy& from, const Strategy& to);
 
+/// Says what limits the step, then the best changes, in at most fifteen lines with the headline.
+std::string few_changes_brief(const Target& target, const ExplainedStep& step,
+                              const FewChanges& found);
 /// Says what limits the step, then which changes would shorten it most, each with its options.
 std::string few_changes_text(const Target& target, const ExplainedStep& step,
                              const FewChanges& found);

@@ -10,6 +10,7 @@
 #include "planner/explain/explain_text.h"
 #include "planner/explain/few_changes.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
@@ -27,7 +28,41 @@ void add_changes(std::string& text, const Target& target, const ExplainedStep& s
   }
 }
 
+/// Returns a change with the options of the framework that change, else with its words.
+std::string change_words(const Target& target, const ExplainedStep& step,
+                         const AssessedChange& change) {
+  const Job& job = target.job;
+  const std::vector<std::string> flags =
+      flag_changes(job, target.framework(), step.strategy, change.strategy);
+  return fmt::format("{:+.1f} %: {}", 100 * (change.step_time / step.prediction.step_time - 1),
+                     flags.empty() ? fields_text(differing_fields(change.strategy, step.strategy))
+                                   : fmt::format("{}", fmt::join(flags, ", ")));
+}
+
 }  // namespace
+
+std::string few_changes_brief(const Target& target, const ExplainedStep& step,
+                              const FewChanges& found) {
+  constexpr std::size_t kMostLines = 12;  // a headline and the commands come on top
+  std::string text =
+      explain_line("layout", layout_text(target.job, target.framework(), step.strategy));
+  text +=
+      explain_line("step", step_words(step.prediction) + (step.fits ? "" : "; it does not fit"));
+  text += limits_text(step);
+  if (found.one.empty() && found.two.empty())
+    return text + explain_line("change", "no single change and no pair is faster");
+  std::vector<const AssessedChange*> best;
+  if (!found.two.empty()) best.push_back(&found.two.front());
+  for (const AssessedChange& change : found.one) best.push_back(&change);
+  std::string changes;
+  for (const AssessedChange* change : best) {
+    const std::string line =
+        explain_line(changes.empty() ? "change" : "", change_words(target, step, *change));
+    if (!changes.empty() && count_lines(text + changes + line) > kMostLines) break;
+    changes += line;
+  }
+  return text + changes;
+}
 
 std::string few_changes_text(const Target& target, const ExplainedStep& step,
                              const FewChanges& found) {

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "passes/strategy/strategy_fields.h"
 #include "planner/explain/explain_text.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
@@ -120,7 +122,76 @@ void write_as_asked(Out out, const WhyNot& answer) {
                  asked.step.fits ? "" : "; does not fit");
 }
 
+/// Returns the terms that make one step longer or shorter than another, the largest first.
+std::string losses_text(const ExplainedStep& plan, const ExplainedStep& other) {
+  constexpr std::size_t kMostTerms = 3;
+  const std::vector<const ExplainedStep*> steps = {&plan, &other};
+  std::vector<std::pair<Picoseconds, std::string>> terms;
+  for (const TermRow& row : term_rows(steps)) {
+    const Picoseconds more = row.times.back() - row.times.front();
+    if (std::abs(more.seconds().value()) >= kLeastShown * plan.parts.step.seconds().value())
+      terms.emplace_back(more, field_words(row.name));
+  }
+  std::ranges::stable_sort(terms, [](const auto& a, const auto& b) {
+    return std::abs(a.first.count()) > std::abs(b.first.count());
+  });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(terms.size(), kMostTerms); ++i) {
+    text +=
+        fmt::format("{}{} {}", i == 0 ? "" : "; ", signed_time(terms[i].first), terms[i].second);
+  }
+  return text.empty() ? "no term by much" : text;
+}
+
+std::string memory_words(const ExplainedStep& step) {
+  const Filling& fullest = step.fullest.filling;
+  return fmt::format("{} of {}{}", to_text(fullest.taken() + fullest.reserve),
+                     to_text(fullest.capacity), step.fits ? "" : ", which does not fit");
+}
+
+/// Returns a step beside the plan's: its change, its time and its memory.
+std::string beside_plan(const Target& target, const WhyNot& answer, const AskedStep& other) {
+  const ExplainedStep& step = other.step;
+  return fmt::format(
+      "{}: {}, {}; {}",
+      layout_change(target.job, target.framework(), step.strategy, answer.plan.strategy),
+      to_text(step.prediction.step_time),
+      ratio_text(step.prediction.step_time, answer.plan.prediction.step_time, other.ratio),
+      memory_words(step));
+}
+
 }  // namespace
+
+std::string why_not_brief(const Target& target, const WhyNot& answer) {
+  const Job& job = target.job;
+  std::string text = explain_line("why not", choices_text(answer.asked));
+  text += explain_line("plan", layout_text(job, target.framework(), answer.plan.strategy));
+  text += explain_line(
+      "", fmt::format("{}; {}", step_words(answer.plan.prediction), memory_words(answer.plan)));
+  if (answer.is_plan) return text + "this is the plan: it has these choices\n";
+  const AskedStep* other = answer.as_asked ? &*answer.as_asked : nullptr;
+  text += explain_line("as asked",
+                       other ? beside_plan(target, answer, *other) : "cannot run: " + answer.rule);
+  if (answer.best) {
+    if (other == nullptr || answer.best->step.strategy != answer.changed) {
+      other = &*answer.best;
+      text += explain_line("best with", beside_plan(target, answer, *other) +
+                                            (answer.best_is_proven ? "" : "; not proven best"));
+    }
+  } else {
+    text += explain_line("best with",
+                         fmt::format("none on {}: {}", target.cluster().name, answer.none));
+  }
+  if (other) text += explain_line("difference", losses_text(answer.plan, other->step));
+  if (answer.as_asked && answer.as_asked->step.fits) return text;
+  if (answer.least.found.empty())
+    return text + explain_line("would run", "with no one or two changes");
+  const AssessedChange& least = answer.least.found.front();
+  return text +
+         explain_line("would run", fmt::format("with {}: {}, a step {}",
+                                               difference(least.strategy, answer.changed),
+                                               to_text(least.need), to_text(least.step_time)));
+}
 
 std::string why_not_text(const Target& target, const WhyNot& answer) {
   std::string text;

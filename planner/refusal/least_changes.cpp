@@ -44,22 +44,36 @@ std::string fix_text(const Fixed& fixed) {
   return text;
 }
 
+/// Returns the kind of a change that frees a choice.
+ChangeKind kind_of(std::string_view key) {
+  if (key == "dp" || key.starts_with("sharding_")) return ChangeKind::sharding;
+  if (key == "offload_optimizer_percent") return ChangeKind::offload;
+  return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
+}
+
+/// Layouts that people start from, the plainest first: shards alone, no context split, any.
+const std::vector<Fixed>& plain_layouts() {
+  static const std::vector<Fixed> all = {
+      {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}}, {{"cp", "1"}}, {}};
+  return all;
+}
+
 class Changes {
  public:
   Changes(const SearchRequest& request, const Passed& passed)
       : request_(request), passed_(passed) {}
 
-  std::vector<std::string> find(bool lasting_fits) {
+  FoundChanges find(bool lasting_fits) {
     without_held_choices();
-    with_narrower_types();
     with_offload();
-    if (lasting_fits) with_smaller_batches();
     with_more_devices();
+    with_narrower_types();
+    if (lasting_fits) with_smaller_batches();
     if (!not_tried_.empty()) {
-      lines_.push_back(fmt::format("not looked at to the end in the time there was: {}",
-                                   fmt::join(not_tried_, ", ")));
+      found_.notes.push_back(fmt::format("not looked at to the end in the time there was: {}",
+                                         fmt::join(not_tried_, ", ")));
     }
-    return std::move(lines_);
+    return std::move(found_);
   }
 
  private:
@@ -85,8 +99,21 @@ class Changes {
     return changed;
   }
 
-  /// Returns the first plan that is found to fit.
+  /// Returns the first plan that is found to fit, of the plainest layouts that any fits of.
   std::optional<Candidate> find_plan(const SearchRequest& changed) const {
+    for (const Fixed& layout : plain_layouts()) {
+      SearchRequest plain = changed;
+      for (const auto& choice : layout) {
+        if (!is_fixed(changed.fixed, choice.first) && !is_limited(changed.limits, choice.first))
+          plain.fixed.push_back(choice);
+      }
+      if (auto found = find_in(plain)) return found;
+      if (plain.fixed.size() == changed.fixed.size()) break;  // the rest is the same space
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Candidate> find_in(const SearchRequest& changed) const {
     if (passed_(0)) return std::nullopt;
     const SearchRequest request = leanest(changed);
     const Target& target = request.target;
@@ -105,11 +132,11 @@ class Changes {
     return fits;
   }
 
-  void add(const std::string& change, const SearchRequest& changed, const Candidate& found) {
-    const Bytes taken = taken_by(changed.target, found) + changed.target.reserve;
-    lines_.push_back(fmt::format("{}: {} takes {} of a device with the reserve, a step {}", change,
-                                 strategy_summary(found.strategy), to_text(taken),
-                                 to_text(found.prediction.step_time)));
+  FittingChange& add(ChangeKind kind, const std::string& words, const SearchRequest& changed,
+                     const Candidate& found) {
+    const Bytes need = taken_by(changed.target, found) + changed.target.reserve;
+    return found_.fitting.emplace_back(
+        FittingChange{kind, words, found.strategy, need, found.prediction.step_time});
   }
 
   /// Whether the time is over; then notes that `what` was not tried.
@@ -123,19 +150,20 @@ class Changes {
     for (std::size_t i = 0; i < request_.fixed.size(); ++i) {
       SearchRequest changed = request_;
       changed.fixed.erase(changed.fixed.begin() + std::ptrdiff_t(i));
-      if (!without(fix_text({request_.fixed[i]}), changed)) return;
+      if (!without(request_.fixed[i].first, fix_text({request_.fixed[i]}), changed)) return;
     }
     for (std::size_t i = 0; i < request_.limits.size(); ++i) {
       SearchRequest changed = request_;
       changed.limits.erase(changed.limits.begin() + std::ptrdiff_t(i));
-      if (!without(limit_text(request_.limits[i]), changed)) return;
+      const Limit& limit = request_.limits[i];
+      if (!without(limit.key, limit_text(limit), changed)) return;
     }
   }
 
   /// Whether there is time for more.
-  bool without(const std::string& what, const SearchRequest& changed) {
+  bool without(const std::string& key, const std::string& what, const SearchRequest& changed) {
     if (const auto found = find_plan(changed)) {
-      add("without " + what, changed, *found);
+      add(kind_of(key), "without " + what, changed, *found).freed = key;
       return true;
     }
     return !is_out_of_time("fewer held choices");
@@ -157,7 +185,7 @@ class Changes {
       const auto changed = with(types);
       if (!changed) continue;
       if (const auto found = find_plan(*changed)) {
-        add("with " + fix_text(types), *changed, *found);
+        add(ChangeKind::other, "with " + fix_text(types), *changed, *found).fix = types;
         return;
       }
       if (is_out_of_time("narrower types of gradients and optimizer states")) return;
@@ -172,7 +200,7 @@ class Changes {
       const auto changed = with(share);
       if (!changed) return;
       if (const auto found = find_plan(*changed)) {
-        add("with " + fix_text(share), *changed, *found);
+        add(ChangeKind::offload, "with " + fix_text(share), *changed, *found).fix = share;
         return;
       }
       if (is_out_of_time("states in the host's memory")) return;
@@ -184,8 +212,9 @@ class Changes {
     while (changed.target.job.global_batch % 2 == 0) {
       changed.target.job.global_batch /= 2;
       if (const auto found = find_plan(changed)) {
-        add(fmt::format("with a global batch of {}", changed.target.job.global_batch), changed,
-            *found);
+        const std::int64_t batch = changed.target.job.global_batch;
+        add(ChangeKind::other, fmt::format("with a global batch of {}", batch), changed, *found)
+            .global_batch = batch;
         return;
       }
       if (is_out_of_time("smaller global batches")) return;
@@ -216,7 +245,7 @@ class Changes {
     }
     if (!found) {
       if (low == request_.target.devices) return;  // all that there are
-      lines_.push_back(
+      found_.notes.push_back(
           fmt::format("none of the larger numbers of devices that were tried, up to {}", low));
       return;
     }
@@ -230,13 +259,16 @@ class Changes {
     SearchRequest changed = request_;
     changed.target.devices = high;
     const std::int64_t nodes = (high + per_node - 1) / per_node;
-    add(fmt::format("on {} ({} node{})", devices_text(high), nodes, nodes == 1 ? "" : "s"), changed,
-        *found);
+    add(ChangeKind::more_devices,
+        fmt::format("on {} ({} node{})", devices_text(high), nodes, nodes == 1 ? "" : "s"), changed,
+        *found)
+        .devices = high;
   }
 
   const SearchRequest& request_;
   const Passed& passed_;
-  std::vector<std::string> lines_, not_tried_;
+  FoundChanges found_;
+  std::vector<std::string> not_tried_;
 };
 
 }  // namespace
@@ -256,8 +288,12 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
   return middle > low && middle < high ? middle : 0;
 }
 
-std::vector<std::string> least_changes(const SearchRequest& request, bool lasting_fits,
-                                       const Passed& passed) {
+const FittingChange* first_of(std::span<const FittingChange> changes) {
+  const auto first = std::ranges::min_element(changes, {}, &FittingChange::kind);
+  return first == changes.end() ? nullptr : &*first;
+}
+
+FoundChanges least_changes(const SearchRequest& request, bool lasting_fits, const Passed& passed) {
   return Changes(request, passed).find(lasting_fits);
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,24 +19,47 @@ std::int64_t more_devices(std::int64_t low, std::int64_t per_node, std::int64_t 
 /// something does. Beyond one node it is of whole nodes. It is 0 where there is none.
 std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t per_node);
 
-/// Returns lines, each with one change and a strategy that then fits. The strategy was lowered,
-/// simulated and replayed. The changes are:
+/// The kinds of changes, in the order in which a practitioner tries them.
+enum class ChangeKind : std::uint8_t { sharding, offload, recompute, more_devices, other };
+
+/// One change with which a strategy fits. The strategy was lowered, simulated and replayed.
+struct FittingChange {
+  ChangeKind kind = ChangeKind::other;
+  std::string words;  ///< "on 8 devices (1 node)", "with --fix moment_type=bf16"
+  Strategy strategy;
+  Bytes need;  ///< the most bytes that it takes of a device, with the reserve
+  Seconds step_time;
+  /// The change of a request, in one of these.
+  Fixed fix{};          ///< held as well
+  std::string freed{};  ///< key of a choice that is not held any more; empty: none
+  std::optional<std::int64_t> devices{}, global_batch{};
+};
+/// Returns the one that a practitioner tries first, the first of equals; null where there is none.
+const FittingChange* first_of(std::span<const FittingChange> changes);
+
+struct FoundChanges {
+  std::vector<FittingChange> fitting;
+  std::vector<std::string> notes;  ///< what was not tried, or not found
+};
+
+/// Returns changes of a request, each with a strategy that then fits:
 ///
 ///   - without one choice that `request` fixes;
+///   - with half or all of the optimizer's states in the host's memory, where the framework can;
+///   - on more devices, by doubling, then narrowing;
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;
-///   - with half, a quarter ... of the global batch, where `lasting_fits`;
-///   - on more devices, by doubling, then narrowing.
+///   - with half, a quarter ... of the global batch, where `lasting_fits`.
 ///
 /// Strategies have the smallest micro-batch and whole layers recomputed, unless the request fixes
-/// these. Once `passed` returns true, the last line says which changes were not looked at.
-std::vector<std::string> least_changes(const SearchRequest& request, bool lasting_fits,
-                                       const Passed& passed);
+/// these. Those that only shard are tried first, then those without a context split. Once `passed`
+/// returns true, the last note says which changes were not looked at.
+FoundChanges least_changes(const SearchRequest& request, bool lasting_fits, const Passed& passed);
 
-/// Returns lines, each with one change that makes a strategy fit on as many devices, the fastest
-/// first. The changes are the smallest micro-batch, all layers recomputed, tokens split over mp,
-/// replicas that share states, and the next sharding stages. Another change is twice the mp or pp
-/// with half of another degree. Where none makes it fit, one line says so.
-std::vector<std::string> single_changes(const Target& target, const Strategy& strategy,
-                                        std::int64_t threads = 0);
+/// Returns changes that make a strategy fit on as many devices, the fastest first. They are the
+/// smallest micro-batch, all layers recomputed, tokens split over mp, replicas that share states,
+/// and the next sharding stages. Another change is twice the mp or pp with half of another degree.
+/// Where none makes it fit, a note says so.
+FoundChanges single_changes(const Target& target, const Strategy& strategy,
+                            std::int64_t threads = 0);
 
 }  // namespace plimsoll

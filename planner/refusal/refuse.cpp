@@ -72,6 +72,17 @@ LeastNeed least_need(const SearchRequest& request, const Space& space, const Pas
 
 }  // namespace
 
+std::vector<std::string> NothingFits::changes() const {
+  std::vector<std::string> lines;
+  for (const FittingChange& change : found_.fitting) {
+    lines.push_back(fmt::format("{}: {} takes {} of a device with the reserve, a step {}",
+                                change.words, strategy_summary(change.strategy),
+                                to_text(change.need), to_text(change.step_time)));
+  }
+  lines.insert(lines.end(), found_.notes.begin(), found_.notes.end());
+  return lines;
+}
+
 void refuse(const SearchRequest& request, const Space& space, bool lasting_fits) {
   const Target& target = request.target;
   Passed passed = deadline_of(request);
@@ -96,16 +107,21 @@ void refuse(const SearchRequest& request, const Space& space, bool lasting_fits)
       to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
       to_text(target.reserve), to_text(tightest.capacity), tightest.capacity.count());
   const Bytes enough = need.bytes + target.reserve;
-  std::vector<std::string> changes = {
+  const bool gpus = target.cluster().device.kind == DeviceKind::gpu;
+  Shortage shortage{
+      fmt::format("{} does not fit on {} {}{} of {}", target.job.name, target.devices,
+                  gpus ? "GPU" : "core", target.devices == 1 ? "" : "s", target.cluster().name),
+      enough, tightest.capacity};
+  if (!request.time_limit) passed = deadline_of(request);
+  FoundChanges changes = least_changes(request, lasting_fits, passed);
+  std::vector<std::string> notes = {
       fmt::format("with {} ({} bytes) per device: that strategy", to_text(enough), enough.count())};
   if (need.bytes <= tightest.capacity) {
     const Bytes left = tightest.capacity - need.bytes;
-    changes.push_back(fmt::format("with --reserve \"{} B\": that strategy", left.count()));
+    notes.push_back(fmt::format("with --reserve \"{} B\": that strategy", left.count()));
   }
-  if (!request.time_limit) passed = deadline_of(request);
-  for (std::string& change : least_changes(request, lasting_fits, passed))
-    changes.push_back(std::move(change));
-  throw NothingFits(message, std::move(changes));
+  changes.notes.insert(changes.notes.begin(), notes.begin(), notes.end());
+  throw NothingFits(message, std::move(shortage), std::move(changes));
 }
 
 }  // namespace plimsoll

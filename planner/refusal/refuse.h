@@ -7,19 +7,30 @@
 
 #include "base/error.h"
 #include "planner/explore/search_request.h"
+#include "planner/refusal/least_changes.h"
 
 namespace plimsoll {
+
+/// What does not fit, and how much of a device it needs with the reserve. A need that is not above
+/// the capacity lacks memory of the host.
+struct Shortage {
+  std::string what;  ///< "llama3-8b does not fit on 4 GPUs of dgx-a100-40gb"
+  Bytes need, capacity;
+};
 
 /// No strategy fits, whatever the time (exit 4).
 class NothingFits : public InfeasibleError {
  public:
-  NothingFits(const std::string& why, std::vector<std::string> changes)
-      : InfeasibleError(why), changes_(std::move(changes)) {}
-  /// Returns a line for each change with which something fits.
-  const std::vector<std::string>& changes() const { return changes_; }
+  NothingFits(const std::string& why, Shortage shortage, FoundChanges changes)
+      : InfeasibleError(why), shortage_(std::move(shortage)), found_(std::move(changes)) {}
+  const Shortage& shortage() const { return shortage_; }
+  const FoundChanges& found() const { return found_; }
+  /// Returns a line for each change with which something fits, then the notes.
+  std::vector<std::string> changes() const;
 
  private:
-  std::vector<std::string> changes_;
+  Shortage shortage_;
+  FoundChanges found_;
 };
 
 /// Throws NothingFits with the legal strategy of least need, found by bounds, and with changes that

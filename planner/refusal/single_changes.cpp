@@ -10,8 +10,14 @@
 namespace plimsoll {
 namespace {
 
+/// A strategy with one change.
+struct Changed {
+  ChangeKind kind;
+  Strategy strategy;
+};
+
 /// Adds strategies with twice one degree and half of another.
-void add_degrees(const Strategy& strategy, std::vector<Strategy>& all) {
+void add_degrees(const Strategy& strategy, std::vector<Changed>& all) {
   for (std::int64_t Strategy::*more : {&Strategy::mp, &Strategy::pp}) {
     for (std::int64_t Strategy::*less :
          {&Strategy::dp, &Strategy::sharding_degree, &Strategy::pp, &Strategy::mp}) {
@@ -20,64 +26,61 @@ void add_degrees(const Strategy& strategy, std::vector<Strategy>& all) {
       other.*more *= 2;
       other.*less /= 2;
       if (other.sharding_degree == 1) other.sharding_stage = 0;
-      all.push_back(other);
+      all.push_back({ChangeKind::other, other});
     }
   }
 }
 
 /// Returns strategies with one change each. Some may not be legal.
-std::vector<Strategy> changed(const Strategy& strategy) {
-  std::vector<Strategy> all;
-  if (strategy.micro_batch > 1) {
-    all.push_back(strategy);
-    all.back().micro_batch = 1;
-  }
-  all.push_back(strategy);
-  drop_recompute(all.back());
-  all.back().recompute = Recompute::full;
-  all.push_back(strategy);
-  all.back().sequence_parallel = true;
+std::vector<Changed> changed(const Strategy& strategy) {
+  std::vector<Changed> all;
+  const auto add = [&](ChangeKind kind) -> Strategy& {
+    return all.emplace_back(Changed{kind, strategy}).strategy;
+  };
+  if (strategy.micro_batch > 1) add(ChangeKind::other).micro_batch = 1;
+  Strategy& repeated = add(ChangeKind::recompute);
+  drop_recompute(repeated);
+  repeated.recompute = Recompute::full;
+  add(ChangeKind::other).sequence_parallel = true;
   if (strategy.dp > 1) {
-    all.push_back(strategy);
-    all.back().sharding_degree *= strategy.dp;
-    all.back().dp = 1;
-    all.back().sharding_stage = std::max<std::int64_t>(strategy.sharding_stage, 1);
+    Strategy& sharded = add(ChangeKind::sharding);
+    sharded.sharding_degree *= strategy.dp;
+    sharded.dp = 1;
+    sharded.sharding_stage = std::max<std::int64_t>(strategy.sharding_stage, 1);
   }
-  for (std::int64_t stage = strategy.sharding_stage + 1; stage <= 3; ++stage) {
-    all.push_back(strategy);
-    all.back().sharding_stage = stage;
-  }
+  for (std::int64_t stage = strategy.sharding_stage + 1; stage <= 3; ++stage)
+    add(ChangeKind::sharding).sharding_stage = stage;
   for (const std::int64_t percent : {50, 100}) {
-    if (percent <= strategy.offload_optimizer_percent) continue;
-    all.push_back(strategy);
-    all.back().offload_optimizer_percent = percent;
+    if (percent > strategy.offload_optimizer_percent)
+      add(ChangeKind::offload).offload_optimizer_percent = percent;
   }
   add_degrees(strategy, all);
-  std::erase(all, strategy);
+  std::erase_if(all, [&](const Changed& one) { return one.strategy == strategy; });
   return all;
 }
 
 }  // namespace
 
-std::vector<std::string> single_changes(const Target& target, const Strategy& strategy,
-                                        std::int64_t threads) {
+FoundChanges single_changes(const Target& target, const Strategy& strategy, std::int64_t threads) {
+  std::vector<ChangeKind> kinds;
   std::vector<Candidate> found;
-  for (const Strategy& other : changed(strategy)) {
-    if (legal(target, other)) found.push_back(assess(target, other, found.size()));
+  for (const Changed& other : changed(strategy)) {
+    if (!legal(target, other.strategy)) continue;
+    found.push_back(assess(target, other.strategy, found.size()));
+    kinds.push_back(other.kind);
   }
   confirm_memory(target, found, threads);
   std::erase_if(found, [](const Candidate& candidate) { return !feasible(candidate); });
   std::ranges::sort(found, better);
-  std::vector<std::string> lines;
-  for (const Candidate& candidate : found) {
-    lines.push_back(fmt::format("with {}: takes {} of a device with the reserve, a step {}",
-                                fields_text(differing_fields(candidate.strategy, strategy)),
-                                to_text(taken_by(target, candidate) + target.reserve),
-                                to_text(candidate.prediction.step_time)));
+  FoundChanges changes;
+  for (const Candidate& one : found) {
+    changes.fitting.push_back(
+        {kinds[one.index], "with " + fields_text(differing_fields(one.strategy, strategy)),
+         one.strategy, taken_by(target, one) + target.reserve, one.prediction.step_time});
   }
-  if (lines.empty())
-    lines.push_back("no single change of its choices: planner plan finds what does");
-  return lines;
+  if (found.empty())
+    changes.notes.emplace_back("no single change of its choices: planner plan finds what does");
+  return changes;
 }
 
 }  // namespace plimsoll

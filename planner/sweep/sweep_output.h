@@ -7,7 +7,10 @@
 
 namespace plimsoll {
 
-/// Returns a table for a terminal, a row for each point, and the answers below it.
+/// Returns a table of at most a hundred columns, a row for each point, with what kept points from
+/// having a plan, and the answers below it.
+std::string sweep_brief(const Sweep& sweep);
+/// Returns this table with all columns, whatever their width.
 std::string sweep_text(const Sweep& sweep);
 /// Returns the rows and the answers as docs/reference/sweep.md says.
 std::string sweep_json(const Sweep& sweep);
@@ -21,7 +24,9 @@ std::string sweep_page(const Sweep& sweep);
 std::string short_number(double value);
 /// Returns sentences that answer which point is fastest, and which is cheapest within the deadline.
 std::vector<std::string> answer_lines(const Sweep& sweep);
-/// Returns what the rows share: the job, the tokens, the deadline and the reserve.
+/// Returns what the rows share: the job, the tokens and the deadline.
+std::string points_headline(const Sweep& sweep);
+/// Returns this with the reserve.
 std::string sweep_headline(const Sweep& sweep);
 
 /// Which columns tell the points of a sweep apart, beside cluster and devices.

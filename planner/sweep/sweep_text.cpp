@@ -6,6 +6,7 @@
 
 #include "planner/sweep/sweep_output.h"
 #include "reports/numbers.h"
+#include "reports/text_lines.h"
 
 namespace plimsoll {
 namespace {
@@ -15,6 +16,7 @@ constexpr const char* kNothing = "-";
 struct TextColumn {
   std::string title;
   bool is_text = false;  ///< texts begin on the left, numbers end on the right
+  int rank = 0;          ///< columns of the highest rank are left out first
   std::vector<std::string> cells{};
 };
 
@@ -25,13 +27,31 @@ std::size_t width_of(const TextColumn& column) {
   return width;
 }
 
+/// The columns between two columns.
+constexpr std::size_t kBetween = 2;
+
+/// Returns the columns that fit side by side on a terminal.
+std::vector<TextColumn> fitting(std::vector<TextColumn> columns) {
+  const auto width = [&] {
+    std::size_t sum = 0;
+    for (const TextColumn& column : columns) sum += width_of(column) + (sum == 0 ? 0 : kBetween);
+    return sum;
+  };
+  while (width() > kTerminalColumns) {
+    const auto least = std::ranges::max_element(columns, {}, &TextColumn::rank);
+    if (least->rank == 0) break;
+    columns.erase(least);
+  }
+  return columns;
+}
+
 std::string table_text(const std::vector<TextColumn>& columns, std::size_t rows) {
   std::string text;
   const auto add_line = [&](const auto& cell_of) {
     std::string line;
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const std::size_t width = i + 1 == columns.size() ? 0 : width_of(columns[i]);
-      line += fmt::format("{}{:{}}", i == 0 ? "" : "  ", "", 0);
+      line += std::string(i == 0 ? 0 : kBetween, ' ');
       line += columns[i].is_text ? fmt::format("{:<{}}", cell_of(columns[i]), width)
                                  : fmt::format("{:>{}}", cell_of(columns[i]), width);
     }
@@ -52,25 +72,46 @@ std::string range_text(const Amount& estimate) {
 /// Returns what kept a row from being proven.
 std::string doubt_of(const PointPlan& plan) {
   if (plan.proven) return "";
-  return plan.gap > 0 ? fmt::format("within {:.1f} % of the best: ", 100 * plan.gap)
-                      : "not proven: ";
+  return plan.gap > 0 ? fmt::format("within {:.1f} % of the best", 100 * plan.gap) : "not proven";
+}
+
+/// Returns the degrees of a strategy: "TP 4, PP 8 x 12, DP 16".
+std::string short_layout(const Strategy& s) {
+  std::string text = fmt::format("TP {}, PP {}", s.mp, s.pp);
+  if (s.virtual_stages > 1) text += fmt::format(" x {}", s.virtual_stages);
+  if (s.cp > 1) text += fmt::format(", CP {}", s.cp);
+  if (s.ep > 1) text += fmt::format(", EP {}", s.ep);
+  return text + fmt::format(", DP {}", s.dp * s.sharding_degree);
 }
 
 class Table {
  public:
   explicit Table(const Sweep& sweep) : sweep_(sweep), varying_(varying_columns(sweep)) {}
 
-  std::string text() {
-    add("cluster", true, [](const SweepRow& row) { return row.point.cluster; });
-    if (varying_.framework)
-      add("framework", true, [](const SweepRow& row) { return row.point.framework; });
-    add("devices", false, [](const SweepRow& row) { return grouped(row.point.devices); });
-    if (varying_.global_batch)
-      add("batch", false, [](const SweepRow& row) { return grouped(row.point.global_batch); });
-    if (varying_.sequence)
-      add("sequence", false, [](const SweepRow& row) { return grouped(row.point.sequence); });
+  /// Returns the table that a terminal has room for.
+  std::string brief() {
+    add_points();
     add_of_plan("step", [](const PointPlan& plan) { return to_text(plan.step_time); });
-    if (sweep_.goal.tokens) add_training();
+    add("tokens/s/device", false, [](const SweepRow& row) {
+      return row.plan ? short_count(row.plan->tokens_per_second / double(row.point.devices))
+                      : std::string(kNothing);
+    });
+    add_of_plan("MFU",
+                [](const PointPlan& plan) { return fmt::format("{:.1f} %", 100 * plan.mfu); });
+    if (sweep_.goal.tokens) add_training(true);
+    add_of_plan("memory", [](const PointPlan& plan) { return to_text(plan.taken); });
+    columns_.back().rank = 2;
+    add("layout", true, [](const SweepRow& row) {
+      return row.plan ? short_layout(row.plan->strategy) : "none, see below";
+    });
+    columns_.back().rank = 3;
+    return table_text(fitting(std::move(columns_)), sweep_.rows.size());
+  }
+
+  std::string text() {
+    add_points();
+    add_of_plan("step", [](const PointPlan& plan) { return to_text(plan.step_time); });
+    if (sweep_.goal.tokens) add_training(false);
     add_of_plan("tokens/s",
                 [](const PointPlan& plan) { return short_number(plan.tokens_per_second); });
     add_of_plan("MFU",
@@ -79,12 +120,25 @@ class Table {
       return fmt::format("{} of {}", to_text(plan.taken), to_text(plan.capacity));
     });
     add("strategy, or why there is none", true, [](const SweepRow& row) {
-      return row.plan ? doubt_of(*row.plan) + short_strategy(row.plan->strategy) : row.reason;
+      if (!row.plan) return row.reason;
+      const std::string doubt = doubt_of(*row.plan);
+      return (doubt.empty() ? "" : doubt + ": ") + short_strategy(row.plan->strategy);
     });
     return table_text(columns_, sweep_.rows.size());
   }
 
  private:
+  void add_points() {
+    add("cluster", true, [](const SweepRow& row) { return row.point.cluster; });
+    if (varying_.framework)
+      add("framework", true, [](const SweepRow& row) { return row.point.framework; });
+    add("devices", false, [](const SweepRow& row) { return grouped(row.point.devices); });
+    if (varying_.global_batch)
+      add("batch", false, [](const SweepRow& row) { return grouped(row.point.global_batch); });
+    if (varying_.sequence)
+      add("sequence", false, [](const SweepRow& row) { return grouped(row.point.sequence); });
+  }
+
   template <class CellOf>
   void add(const char* title, bool is_text, CellOf cell_of) {
     TextColumn column{title, is_text};
@@ -98,7 +152,7 @@ class Table {
         [&](const SweepRow& row) { return row.plan ? text_of(*row.plan) : std::string(kNothing); });
   }
 
-  void add_training() {
+  void add_training(bool brief) {
     add_of_plan("days (90 %)",
                 [](const PointPlan& plan) { return range_text(plan.training->days); });
     if (sweep_.goal.deadline) {
@@ -110,8 +164,10 @@ class Table {
       return short_number(plan.training->device_hours.value);
     });
     if (sweep_.has_prices) {
-      add_of_plan("cost (90 %)",
-                  [](const PointPlan& plan) { return range_text(*plan.training->cost); });
+      add_of_plan(brief ? "cost" : "cost (90 %)", [&](const PointPlan& plan) {
+        const Amount& cost = *plan.training->cost;
+        return brief ? short_number(cost.value) : range_text(cost);
+      });
     }
   }
 
@@ -124,9 +180,9 @@ std::string days_text(double days) { return short_number(days) + " days"; }
 
 std::string point_text(const Sweep& sweep, const SweepRow& row) {
   const PointPlan& plan = *row.plan;
-  std::string text = fmt::format("{} device{} of {}", grouped(row.point.devices),
-                                 row.point.devices == 1 ? "" : "s",
-                                 series_name(row.point, varying_columns(sweep)));
+  std::string text = fmt::format(
+      "{} device{} of {} ({})", grouped(row.point.devices), row.point.devices == 1 ? "" : "s",
+      series_name(row.point, varying_columns(sweep)), short_layout(plan.strategy));
   if (!plan.training)
     return text + fmt::format(", {} tokens/s", short_number(plan.tokens_per_second));
   const Amount& days = plan.training->days;
@@ -137,9 +193,7 @@ std::string point_text(const Sweep& sweep, const SweepRow& row) {
   return text;
 }
 
-std::string what_is_least(const Sweep& sweep) {
-  return sweep.has_prices && sweep.goal.tokens ? "cost" : "device-hours";
-}
+bool is_priced(const Sweep& sweep) { return sweep.has_prices && sweep.goal.tokens; }
 
 }  // namespace
 
@@ -176,6 +230,10 @@ std::string series_name(const SweepPoint& point, const VaryingColumns& varying) 
 }
 
 std::string sweep_headline(const Sweep& sweep) {
+  return points_headline(sweep) + fmt::format("; reserve {} per device", to_text(sweep.reserve));
+}
+
+std::string points_headline(const Sweep& sweep) {
   std::string text = sweep.job;
   if (!sweep.rows.empty()) {
     const VaryingColumns varying = varying_columns(sweep);
@@ -187,7 +245,7 @@ std::string sweep_headline(const Sweep& sweep) {
   if (sweep.goal.tokens) text += fmt::format("; {} tokens", short_number(*sweep.goal.tokens));
   if (sweep.goal.deadline)
     text += fmt::format("; deadline {}", days_text(sweep.goal.deadline->value() / 86400));
-  return text + fmt::format("; reserve {} per device", to_text(sweep.reserve));
+  return text;
 }
 
 std::vector<std::string> answer_lines(const Sweep& sweep) {
@@ -203,17 +261,32 @@ std::vector<std::string> answer_lines(const Sweep& sweep) {
     return lines;
   }
   const SweepRow& cheapest = sweep.rows[*answer.cheapest];
-  std::string line =
-      fmt::format("least {}{}: {}", what_is_least(sweep), within, point_text(sweep, cheapest));
+  std::string line = fmt::format("least {}{}: {}", is_priced(sweep) ? "cost" : "device-hours",
+                                 within, point_text(sweep, cheapest));
   if (bound && deadline_of(*cheapest.plan->training, *sweep.goal.deadline) == Deadline::open)
     line += "; the deadline is within its interval";
   lines.push_back(std::move(line));
   if (answer.not_told_apart > 0) {
-    lines.push_back(fmt::format("{} other point{}{} cannot be told apart from it by {}",
-                                answer.not_told_apart, answer.not_told_apart == 1 ? "" : "s",
-                                within, what_is_least(sweep)));
+    lines.push_back(fmt::format("{} other point{}{} may {}", answer.not_told_apart,
+                                answer.not_told_apart == 1 ? "" : "s", within,
+                                is_priced(sweep) ? "cost as little" : "take as few device-hours"));
   }
   return lines;
+}
+
+std::string sweep_brief(const Sweep& sweep) {
+  std::string text = labelled_line("", points_headline(sweep), 0);
+  if (sweep.rows.empty()) return text + "no point was finished\n";
+  text += Table(sweep).brief();
+  for (const SweepRow& row : sweep.rows) {
+    const std::string name = fmt::format("{} devices of {}", grouped(row.point.devices),
+                                         series_name(row.point, varying_columns(sweep)));
+    if (!row.plan) text += labelled_line("", fmt::format("{}: {}", name, row.reason), 0);
+    if (row.plan && !row.plan->proven)
+      text += labelled_line("", fmt::format("{}: {}", name, doubt_of(*row.plan)), 0);
+  }
+  for (const std::string& line : answer_lines(sweep)) text += labelled_line("", line, 0);
+  return text;
 }
 
 std::string sweep_text(const Sweep& sweep) {

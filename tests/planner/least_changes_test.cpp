@@ -216,14 +216,47 @@ TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
   };
   const Bytes all = bytes_of(strategy);
   const Cluster cluster = cluster_of(all - Bytes(1));
-  const auto lines = single_changes(nano_target(4, cluster), strategy);
-  EXPECT_TRUE(lines[0].starts_with("with ")) << lines[0];
-  EXPECT_NE(line_with(lines, "with micro_batch=1:"), "");
-  EXPECT_NE(line_with(lines, "with dp=1 sharding_degree=4 sharding_stage=1:"), "");
+  const FoundChanges found = single_changes(nano_target(4, cluster), strategy);
+  const auto has = [&](const std::string& words) {
+    return std::ranges::find(found.fitting, words, &FittingChange::words) != found.fitting.end();
+  };
+  EXPECT_TRUE(has("with micro_batch=1"));
+  EXPECT_TRUE(has("with dp=1 sharding_degree=4 sharding_stage=1"));
+  EXPECT_TRUE(std::ranges::is_sorted(found.fitting, {}, &FittingChange::step_time));
+  // A practitioner shards first, whatever is fastest.
+  EXPECT_EQ(first_of(found.fitting)->kind, ChangeKind::sharding);
   const Cluster tiny = cluster_of(Bytes(10'000));
-  const auto none = single_changes(nano_target(4, tiny), strategy);
-  ASSERT_EQ(none.size(), 1u);
-  EXPECT_TRUE(none[0].starts_with("no single change")) << none[0];
+  const FoundChanges none = single_changes(nano_target(4, tiny), strategy);
+  EXPECT_EQ(first_of(none.fitting), nullptr);
+  ASSERT_EQ(none.notes.size(), 1u);
+  EXPECT_TRUE(none.notes[0].starts_with("no single change")) << none.notes[0];
+}
+
+/// What is named first is a plain layout, though one with a context split needs less.
+TEST(LeastChanges, ThePlainestLayoutIsNamed) {
+  Cluster cluster = small_cluster();
+  const auto fitting = [&](const Target& target) {
+    SearchRequest request{target};
+    request.time_limit = Seconds(600);
+    try {
+      search(request);
+    } catch (const NothingFits& refused) {
+      EXPECT_GT(refused.shortage().need, refused.shortage().capacity);
+      return refused.found().fitting;
+    }
+    return std::vector<FittingChange>();
+  };
+  const Strategy plain = parse_strategy("sharding_degree=2,sharding_stage=3,recompute=full");
+  const Footprint footprint = lay_out(nano_target(2), plain, Proof::none);
+  cluster.device.memory = largest(footprint.stages, &StagePrediction::reserved) +
+                          outside_program(nano_target(2), plain);
+  const auto found = fitting(nano_target(1, cluster));
+  const FittingChange* first = first_of(found);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->kind, ChangeKind::more_devices);
+  ASSERT_TRUE(first->devices);
+  EXPECT_EQ(first->strategy.cp, 1);
+  EXPECT_EQ(first->strategy.mp * first->strategy.pp, 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Which calibration a command predicts with: one rule, said in the first line of the result."""
+"""Which calibration a command predicts with: one rule, said in the first line of the whole result, and shortly in "rests on"."""
 
 import json
 import pathlib
@@ -37,7 +37,11 @@ def named():
             ((*LLAMA, "--cluster", "hgx-h200"), "rates typical of training, "),
             (("gpt3-1.3b", "mp=8", "--cluster", "dgx-a100-80gb", "--devices", 8),
              "--framework megatron-lm-2021")):
-        assert text in said("simulate", *words).splitlines()[0], (words, text)
+        assert text in said("simulate", *words, "--verbose").splitlines()[0], (words, text)
+    for calibration, text in (("built-in", " published runs of pytorch-fsdp on dgx-h100-80gb, "),
+                              ("typical", "rates typical of training, "), ("none", "kernel rates of the cluster file")):
+        lines = said("simulate", *LLAMA, *H100, "--calibration", calibration)
+        assert f"\nrests on {text.strip()}" in lines or f" {text.strip()}" in lines, (calibration, lines)
     refused(BAD_INPUT, "nowhere.json", "typical", "dgx-h100-80gb--megatron-lm",
             command=("simulate", *LLAMA, *H100, "--calibration", "nowhere.json"))
 
@@ -59,7 +63,8 @@ def one_rule():
     for command in ("simulate", "plan", "space"):
         strategy = LLAMA[1:2] if command == "simulate" else ()
         narrow = ("--fix", "sharding_degree=8", "--fix", "micro_batch=1") if command == "plan" else ()
-        text = said(command, "gpt2-small", *strategy, *LLAMA[2:], *narrow, *H100)
+        whole = () if command == "space" else ("--verbose",)
+        text = said(command, "gpt2-small", *strategy, *LLAMA[2:], *narrow, *H100, *whole)
         words[command] = text.splitlines()[0].split("; ")[2]
     assert len(set(words.values())) == 1 and "calibration fitted on" in words["plan"], words
 

@@ -24,7 +24,7 @@ class Cases:
 
     def refuses(self, what, job, code, *words, arguments=(), devices=2):
         """The request must end with `code`, a message holding every word, and no other trace. Where
-        nothing fits, lines with what would fit follow it."""
+        nothing fits, indented lines with a change and its command follow it."""
         before = sorted(self.folder.iterdir())
         done = planner("plan", job, "--cluster", self.cluster, "--devices", devices, "-o",
                        self.output, *arguments)
@@ -45,12 +45,11 @@ class Cases:
             self.failures.append(f"{what}: exit {done.returncode}, not {code}: {done.stderr}")
         if done.stdout:
             self.failures.append(f"{what}: stdout is not empty: {done.stdout[:200]}")
-        message, _, changes = done.stderr.partition("\nwhat would fit:\n")
-        lines = message.splitlines()
-        if len(lines) != 1 or not lines[0].startswith(f"{program}: "):
+        message, _, changes = done.stderr.partition("\n")
+        if not message.startswith(f"{program}: "):
             self.failures.append(f"{what}: not one message: {done.stderr!r}")
         if not all(line.startswith("  ") for line in changes.splitlines()):
-            self.failures.append(f"{what}: not a list of changes: {changes!r}")
+            self.failures.append(f"{what}: not one message and its changes: {changes!r}")
         for word in words:
             if word not in done.stderr:
                 self.failures.append(f"{what}: the message lacks {word!r}: {done.stderr!r}")
@@ -66,7 +65,8 @@ def presets(cases):
     cases.count += 1
     done = planner("simulate", "gpt3-1.3b", "mp=8,dp=8,recompute=full", "--devices", 64, "--cluster",
                    "dgx-a100-80gb")
-    if done.returncode != OK or "gpt3-1.3b on 64 devices of dgx-a100-80gb" not in done.stdout:
+    if done.returncode != OK or "gpt3-1.3b " not in done.stdout or \
+            "on 64 GPUs (8 x dgx-a100-80gb)" not in done.stdout:
         cases.failures.append(f"preset of job and cluster: exit {done.returncode}: {done.stderr}")
 
 
@@ -108,8 +108,12 @@ def infeasible_jobs(cases):
     # Five layers of 16384: 16 GB of parameters alone, four times that with gradients and moments.
     huge = cases.job("huge", nano_job(hidden=16384, heads=16, kv_heads=16, ffn_hidden=65536,
                                       global_batch=2))
-    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit", "stage", "bytes",
-                  "what would fit:", "per device")
+    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit on 2 devices of test-cpu: ",
+                  "GiB too much", "\n  change  ", "\n  run     planner plan ")
+    whole = planner("plan", huge, "--cluster", cases.cluster, "--devices", 2, "--verbose")
+    for words in ("does not fit", "stage", "bytes", "what would fit:", "per device"):
+        if words not in whole.stderr:
+            cases.failures.append(f"a job that cannot fit: no {words} in {whole.stderr}")
 
 
 def steps_too_long(cases):
@@ -128,13 +132,16 @@ def unfit_strategy(cases):
     cases.count += 1
     small = {**CLUSTER, "device": {**CLUSTER["device"], "memory": "8 MiB"}}
     cluster = write_json(cases.folder / "small.json", small)
-    done = planner("simulate", NANO, "dp=2,micro_batch=8", "--devices", 2, "--reserve", "0 B",
-                   "--cluster", cluster)
+    asked = ("simulate", NANO, "dp=2,micro_batch=8", "--devices", 2, "--reserve", "0 B", "--cluster", cluster)
+    short = planner(*asked)
+    if short.returncode != INFEASIBLE or "too much\n  change  with " not in short.stderr:
+        cases.failures.append(f"a strategy that does not fit: exit {short.returncode}: {short.stderr}")
+    done = planner(*asked, "--verbose")
     refusal, _, changes = done.stderr.partition("\nwhat would fit:\n")
     if done.returncode != INFEASIBLE or "step time" not in done.stdout or \
             not refusal.startswith("planner: does not fit: "):
         cases.failures.append(f"a strategy that does not fit: exit {done.returncode}: {done.stderr}")
-    if "  with micro_batch=1: takes " not in changes:
+    if "  with micro_batch=1: mp=1 " not in changes:
         cases.failures.append(f"a strategy that does not fit: no change named: {done.stderr}")
 
 

@@ -94,7 +94,9 @@ def check_first_changes(folder):
     assert planner("plan", "gpt2-small", *machine, "--devices", 8, *slow, "-o", plan).returncode == OK
     assert planner("export", plan, "--to", "megatron", "-o", script).returncode == OK
     told = explain(OK, "--from", script, *machine)
-    assert "one choice changed, fastest first" in told.stdout and "--micro-batch-size 1 -> " in told.stdout, told.stdout
+    assert "\nchange      -" in told.stdout and "--micro-batch-size 1 -> " in told.stdout, told.stdout
+    whole = explain(OK, "--from", script, *machine, "--verbose").stdout
+    assert "one choice changed, fastest first" in whole, whole
     found = json.loads(explain(OK, "--from", script, *machine, "--json").stdout)
     before = found["step"]["step_time_s"]
     for changes in ("one_choice_changed", "two_choices_changed"):

@@ -1,0 +1,186 @@
+"""The default results of plan, simulate, explain and sweep: at most fifteen lines of a hundred columns, in the field's words, with
+the numbers of JSON; a refusal is three lines. The commands that they name work as they are typed."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, planner, write_json
+
+LINES, COLUMNS = 15, 100
+H100, A100 = ("--cluster", "dgx-h100-80gb"), ("--cluster", "dgx-a100-80gb")
+
+# What a result may not say: words of this project alone, and defaults.
+OWN_WORDS = re.compile(r"\b(mp|sharding_degree|sharding_stage|send_slots|layer_split|digest|weakest|tied|loss_as_layers)\b"
+                       r"|that peak|cannot be told apart")
+
+
+def ran(code, *arguments, folder=None):
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run([str(BIN / "planner"), *map(str, arguments)], cwd=folder, env=environment, capture_output=True,
+                          text=True, timeout=900)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr)
+    return done
+
+
+def labelled(text):
+    """The lines of a result by their labels; lines that go on are joined."""
+    found, label = {}, "job"
+    for line in text.splitlines():
+        word = re.match(r"(\w+(?: on)?)  +", line)
+        if word and not line.startswith(" "):
+            label = word[1]
+        found.setdefault(label, []).append(line[len(word[0]):] if word else line.strip())
+    return {label: "\n".join(lines) for label, lines in found.items()}
+
+
+def check_size(text, lines=LINES):
+    rows = text.splitlines()
+    assert len(rows) <= lines, (len(rows), text)
+    for row in rows:
+        assert len(row) <= COLUMNS, (len(row), row)
+        assert "..." not in row and not OWN_WORDS.search(row), row
+
+
+def number(pattern, text):
+    found = re.search(pattern, text)
+    assert found, (pattern, text)
+    return float(found[1].replace(",", ""))
+
+
+def near(shown, exact):
+    """Whether a number of three digits is this one."""
+    return abs(shown - exact) <= 0.006 * abs(exact)
+
+
+def check_numbers(text, prediction, devices, tokens_per_step):
+    """The lines have the numbers that JSON has."""
+    lines, step = labelled(text), prediction["step_time_s"]
+    units = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
+    time = re.match(r"([\d.]+) (us|ms|s|min|h)\b", lines["step"])
+    assert time and near(float(time[1]) * units[time[2]], step), lines["step"]
+    scales = {"": 1, "k": 1e3, "M": 1e6, "B": 1e9}
+    for words, exact in (("tokens/s", prediction["tokens_per_second"]),
+                         ("per (?:GPU|core);", prediction["tokens_per_second"] / devices)):
+        rate = re.search(rf"([\d.]+) ?([kMB]?) {words}", lines["speed"])
+        assert rate and near(float(rate[1]) * scales[rate[2]], exact), lines["speed"]
+    assert abs(number(r"MFU ([\d.]+) %", lines["speed"]) - 100 * prediction["mfu"]) < 0.06, lines["speed"]
+    days = 100e9 / tokens_per_step * step / 86400
+    assert near(number(r"100 B tokens: ([\d.,]+) ", lines["days"]), days) or days >= 1e6, lines["days"]
+    memory = prediction["memory"]
+    taken = re.match(r"([\d.]+) ([KMG])iB of ", lines["memory"])
+    assert taken and near(float(taken[1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[taken[2]], memory["taken_bytes"]), lines["memory"]
+    verdict = {"safe": "safe", "tight": "tight", "does_not_fit": "does not fit"}[memory["verdict"]]
+    assert verdict in lines["memory"], lines["memory"]
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", lines["where"])]
+    assert abs(sum(shares) - 100) < 0.5, lines["where"]
+
+
+def check_commands(text, folder):
+    """Every command below a result runs as it is typed."""
+    commands = re.split(r"\n|     +", labelled(text)["next"].replace(" \\\n", " "))
+    commands = [command for command in commands if command.startswith("planner ")]
+    for command in commands:
+        short = command + (' --time-limit "1 s"' if re.match("planner (plan|explain)", command) else "")
+        done = subprocess.run(["bash", "-c", short], cwd=folder, env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+                              capture_output=True, text=True, timeout=900)
+        assert done.returncode in (OK, STOPPED_EARLY), (command, done.returncode, done.stderr)
+    return commands
+
+
+def check_plans(folder):
+    """Dense, FSDP, DeepSpeed on consumer GPUs, a slow network, experts and a CPU."""
+    cpu = write_json(folder / "cpu.json", CLUSTER)
+    slow = folder / "slow.json"
+    ran(OK, "init", "cluster", "--based-on", "dgx-a100-80gb", "--nodes", 2, "--network", "25 Gbit/s", "--name", "slow", "-o", slow)
+    plans = {
+        "dense": ("llama3-8b", *H100, "--devices", 16),
+        "fsdp": ("gpt2-small", *A100, "--devices", 8, "--framework", "pytorch-fsdp"),
+        "deepspeed": ("llama3.2-1b", "--cluster", "rtx-4090", "--devices", 8, "--framework", "deepspeed"),
+        "network": ("llama3-8b", "--cluster", slow, "--fix", "recompute=none"),
+        "experts": ("qwen3-30b-a3b", *H100, "--devices", 16, "--fix", "pp=1", "--fix", "mp=1"),
+        "cpu": (NANO, "--cluster", cpu, "--devices", 4)}
+    for name, arguments in plans.items():
+        file = folder / f"{name}.json"
+        text = ran(OK, "plan", *arguments, "-o", file.name, folder=folder).stdout
+        check_size(text)
+        plan = json.loads(file.read_text())
+        lines = labelled(text)
+        check_numbers(text, plan["prediction"], plan["devices"], plan["job"]["global_batch"] * plan["job"]["sequence"])
+        strategy = plan["strategy"]
+        replicas = strategy["dp"] * strategy["sharding_degree"]
+        for words in (f"TP {strategy['mp']}", f"PP {strategy['pp']}", f"DP {replicas}", f"micro-batch {strategy['micro_batch']} x "):
+            assert words in lines["layout"].replace("\n", " "), (words, lines["layout"])
+        assert ("EP " in lines["layout"]) == bool(plan["job"].get("experts")), lines["layout"]
+        assert ("faster" in lines) == (plan["fastest"] is not None), text
+        commands = check_commands(text, folder)
+        assert any(command.startswith("planner report") for command in commands), commands
+        verbose = ran(OK, "plan", *arguments, "--verbose", folder=folder).stdout
+        assert "search: " in verbose and "Pareto front" in verbose or name == "cpu", verbose
+    assert "causal half" in labelled(ran(OK, "plan", *plans["dense"]).stdout)["speed"]
+    return folder / "dense.json"
+
+
+def check_others(folder, plan):
+    text = ran(OK, "explain", plan).stdout
+    check_size(text)
+    assert {"plan", "step", "best", "limit", "memory"} <= labelled(text).keys(), text
+    assert "with one rate changed" in ran(OK, "explain", plan, "--verbose").stdout
+    check_size(ran(OK, "explain", plan, "--why-not", "mp=8").stdout)
+    simulated = ("llama3-70b", "mp=4,pp=4,sharding_degree=4,sequence_parallel=true,recompute=full", *H100, "--devices", 64)
+    text = ran(OK, "simulate", *simulated).stdout
+    check_size(text)
+    found = json.loads(ran(OK, "simulate", *simulated, "--json").stdout)
+    job = json.loads(ran(OK, "plan", "llama3-70b", *H100, "--devices", 64, "--json", "--fix", "mp=4", "--fix", "pp=4").stdout)["job"]
+    check_numbers(text, found["prediction"], 64, job["global_batch"] * job["sequence"])
+    check_commands(text, folder)
+    swept = ("llama3-8b", *H100, *A100, "--devices", "8..32x2", "--tokens", "1T", "--price", "2/h")
+    text = ran(OK, "sweep", *swept, "--fix", "recompute=none", "--fix", "mp=2").stdout
+    check_size(text)
+    head = text.splitlines()[1]
+    for column in ("devices", "step", "tokens/s/device", "MFU", "days", "device-hours", "cost"):
+        assert column in head, head
+
+
+def check_refusals(folder):
+    """Three lines: what is too large and by how much, the first change of a practitioner, its command."""
+    ran(OK, "init", "job", "--based-on", "llama3-8b", "--sequence", 2048, "--global-batch", 32, "-o", "ft.json", folder=folder)
+    asked = ("ft.json", "--cluster", "dgx-a100-40gb", "--devices", 4, "--framework")
+    for framework, change in (("pytorch-fsdp", "on 8 devices"), ("deepspeed", "offload_optimizer_percent=")):
+        text = ran(INFEASIBLE, "plan", *asked, framework, folder=folder).stderr
+        check_size(text, 3)
+        first, second, third = text.splitlines()
+        assert re.search(r"does not fit on 4 devices of dgx-a100-40gb: [\d.]+ GiB of 40.0 GiB, [\d.]+ [GM]iB too much$", first), first
+        assert change in second and "cp" not in second, second
+        command = third.split("run", 1)[1].strip()
+        assert command.startswith("planner plan ft.json --cluster dgx-a100-40gb --devices "), command
+        done = subprocess.run(["bash", "-c", command + " --json"], cwd=folder, capture_output=True, text=True, timeout=900,
+                              env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
+        assert done.returncode == OK, (command, done.stderr)
+        assert json.loads(done.stdout)["strategy"]["cp"] == 1
+    # Plain shards come before all other changes of one strategy.
+    text = ran(INFEASIBLE, "simulate", "llama3-8b", "dp=8", *A100, "--devices", 8, "--global-batch", 64, folder=folder)
+    check_size(text.stdout)
+    check_size(text.stderr, 3)
+    assert "sharding_degree=8" in text.stderr.splitlines()[1], text.stderr
+    command = text.stderr.splitlines()[2].split("run", 1)[1].strip()
+    assert ran(OK, *command.split()[1:], "--json").returncode == OK
+    assert "what would fit:" in ran(INFEASIBLE, "plan", *asked, "pytorch-fsdp", "--verbose", folder=folder).stderr
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        plan = check_plans(folder)
+        check_others(folder, plan)
+        check_refusals(folder)
+    print("short")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
