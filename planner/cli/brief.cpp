@@ -251,10 +251,10 @@ std::string devices_of(const Target& target) {
   const bool gpus = cluster.device.kind == DeviceKind::gpu;
   const std::string count = fmt::format("{} {}{}", target.devices, gpus ? "GPU" : "CPU core",
                                         target.devices == 1 ? "" : "s");
-  if (target.devices % cluster.devices_per_node != 0)
+  const std::int64_t per_node = cluster.devices_per_node;
+  if (target.devices <= per_node || target.devices % per_node != 0)
     return fmt::format("{} of {}", count, cluster.name);
-  return fmt::format("{} ({} x {})", count, target.devices / cluster.devices_per_node,
-                     cluster.name);
+  return fmt::format("{} ({} x {})", count, target.devices / per_node, cluster.name);
 }
 
 std::string basis_text(const LoadedTarget& loaded) {

@@ -47,7 +47,7 @@ TEST(Brief, HasTheLayoutTheStepAndItsMemory) {
   const std::string text = brief(loaded, plan, {{}, {"planner explain plan.json"}});
   expect_short(text);
   EXPECT_TRUE(text.starts_with(plan.job.name + " (")) << text;
-  EXPECT_NE(text.find("4 CPU cores (1 x "), std::string::npos) << text;
+  EXPECT_NE(text.find("4 CPU cores of "), std::string::npos) << text;
   EXPECT_EQ(line_of(text, "layout"), layout_text(plan.job, plan.framework, plan.strategy));
   EXPECT_TRUE(line_of(text, "step").starts_with(to_text(plan.prediction.step_time) + " (90 %"));
   EXPECT_TRUE(line_of(text, "memory")
