@@ -262,9 +262,12 @@ std::string basis_text(const LoadedTarget& loaded) {
   const std::optional<FittedCalibration>& fitted = costs.fitted();
   std::string rest;
   if (fitted && fitted->runs > 0) {
-    rest = fmt::format("{} {}runs of {} on {}, {:.1f} % off runs that were left out", fitted->runs,
+    const bool seen = has_runs_of(*fitted, model_size(loaded.target.job));
+    rest = fmt::format("{} {}runs of {} on {}, {}, {:.1f} % off runs left out", fitted->runs,
                        find_preset(calibration_presets(), loaded.source.name) ? "published " : "",
-                       fitted->framework, fitted->cluster, 100 * fitted->cross_validated_mean);
+                       fitted->framework, fitted->cluster,
+                       seen ? "this model among them" : "none of this model",
+                       100 * fitted->cross_validated_mean);
   } else if (fitted) {
     rest = fmt::format(
         "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",

@@ -63,7 +63,9 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
 std::string command_after(const NothingFits& refused, const PlanOptions& options) {
   const FittingChange* change = first_of(refused.found().fitting);
   const PlanQuestion& question = options.question;
-  return change ? plan_command(question.target, question.held, *change) : "";
+  if (change == nullptr) return "";
+  return plan_command(question.target, question.held, *change) +
+         (question.fastest ? " --fastest" : "");
 }
 
 ExitCode run_plan(PlanOptions options) {

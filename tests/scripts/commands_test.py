@@ -108,7 +108,7 @@ def infeasible_jobs(cases):
     # Five layers of 16384: 16 GB of parameters alone, four times that with gradients and moments.
     huge = cases.job("huge", nano_job(hidden=16384, heads=16, kv_heads=16, ffn_hidden=65536,
                                       global_batch=2))
-    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit on 2 devices of test-cpu: ",
+    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit on 2 cores of test-cpu: ",
                   "GiB too much", "\n  change  ", "\n  run     planner plan ")
     whole = planner("plan", huge, "--cluster", cases.cluster, "--devices", 2, "--verbose")
     for words in ("does not fit", "stage", "bytes", "what would fit:", "per device"):
