@@ -167,7 +167,7 @@ struct OtherPlan {
 };
 
 /// Returns the plans that differ from the chosen one in the words of a layout, the fastest first.
-/// Those with unusual choices are left out, and so are faster ones.
+/// Plans with unusual choices are left out, and so are faster ones.
 std::vector<OtherPlan> other_plans(const Plan& plan) {
   std::vector<OtherPlan> all;
   const auto add = [&](const auto& one) {

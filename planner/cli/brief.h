@@ -21,7 +21,7 @@ struct TokenBudget {
   std::optional<double> price;  ///< of one device for an hour
 };
 
-/// What stands below a result.
+/// A BriefEnd stands below a result.
 struct BriefEnd {
   TokenBudget budget;
   std::vector<std::string> next;  ///< commands that go on from here, a line each

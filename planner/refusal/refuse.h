@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// What does not fit, and how much of a device it needs with the reserve. A need that is not above
-/// the capacity lacks memory of the host.
+/// A Shortage says what does not fit, and how much of a device it needs with the reserve. A need
+/// that is not above the capacity lacks memory of the host.
 struct Shortage {
   std::string what;  ///< "llama3-8b does not fit on 4 GPUs of dgx-a100-40gb"
   Bytes need, capacity;

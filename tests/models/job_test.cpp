@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "models/job/causal_flops.h"
 
 namespace plimsoll {
 namespace {
@@ -318,17 +317,6 @@ TEST(JobPresets, MinisAreSmallEnoughToTrainHere) {
     EXPECT_GE(parameters_by_hand(job), 8'000'000) << name;
     EXPECT_LE(parameters_by_hand(job), 30'000'000) << name;
   }
-}
-
-// The conventions of MFU differ by half of causal attention, 4 s^2 h in each layer.
-TEST(Job, CausalAttentionMasksHalfOfItsScores) {
-  const double s = 8192, h = 4096;
-  Job job = read_job(kPresets / "llama3-8b.json");
-  EXPECT_EQ(masked_flops_per_sequence(job).value(), 32 * 2 * s * s * h);
-  EXPECT_EQ(masked_flops_per_sequence(read_job(kPresets / "bert-base.json")).value(), 0);
-  job.window = 4096;  // the window leaves out a quarter of the scores before
-  const double share = (4096 * s - 4096 * 4095 / 2.0) / (s * (s + 1) / 2);
-  EXPECT_NEAR(masked_flops_per_sequence(job).value(), 32 * 2 * s * s * h * share, 1);
 }
 
 // Per sequence of s tokens: 2 per weight and token, and 4 s^2 h of attention per layer.

@@ -232,7 +232,7 @@ TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
   EXPECT_TRUE(none.notes[0].starts_with("no single change")) << none.notes[0];
 }
 
-/// What is named first is a plain layout, though one with a context split needs less.
+/// The first change has a plain layout, though one with a context split needs less.
 TEST(LeastChanges, ThePlainestLayoutIsNamed) {
   Cluster cluster = small_cluster();
   const auto fitting = [&](const Target& target) {

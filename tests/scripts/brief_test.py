@@ -14,7 +14,7 @@ from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, planner,
 LINES, COLUMNS = 15, 100
 H100, A100 = ("--cluster", "dgx-h100-80gb"), ("--cluster", "dgx-a100-80gb")
 
-# What a result may not say: words of this project alone, and defaults.
+# A result has no words of this project alone, and no defaults.
 OWN_WORDS = re.compile(r"\b(mp|sharding_degree|sharding_stage|send_slots|layer_split|digest|weakest|tied|loss_as_layers)\b"
                        r"|that peak|cannot be told apart")
 
