@@ -142,7 +142,7 @@ void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenF
     known.insert(model.begin(), model.end());
     known["job.precision"] = fields_of_job(*given.job).at("precision");
   }
-  if (given.vocab) known.emplace("vocab", fmt::format("{}", *given.vocab));
+  if (given.vocab && states_model(table)) known.emplace("vocab", fmt::format("{}", *given.vocab));
   const std::string batch = given.job ? fmt::format("{}", given.job->global_batch) : "";
   FlagReading reading = read_flags(table, flags, std::move(known), file, batch);
   if (!model_option.empty()) reading.read.emplace(model_option, nullptr);

@@ -127,12 +127,12 @@ TEST(MegatronLm, ReadsUnitsAndLayouts) {
                 .strategy->grad_bucket_bytes,
             Bytes(6000));
   const Imported layout = read_flags(kGpt +
-                                     "--pipeline-model-parallel-size 2 "
+                                     "--global-batch-size 8 --pipeline-model-parallel-size 2 "
                                      "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
   EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
   EXPECT_EQ(layout.strategy->virtual_stages, 2);
   const Imported empty = read_flags(kGpt +
-                                    "--pipeline-model-parallel-size 2 "
+                                    "--global-batch-size 8 --pipeline-model-parallel-size 2 "
                                     "--pipeline-model-parallel-layout 'Et*2||t|tL'");
   EXPECT_EQ(field_text(*empty.strategy, "layer_split"), "2+0+1+1");
 }
