@@ -20,7 +20,7 @@ assert cells[:3] == ["gpt2-xl", "dgx-a100-80gb", "16"], row
 assert cells[5] == "yes" and re.fullmatch(r"\d+\.\d s", cells[6]), row
 
 search_speed = load_script("search-speed")
-# What is held for Calculon leaves a space of the size of Calculon's, 84,280 configurations.
+# The choices that are held for Calculon leave a space of the size of Calculon's, 84,280 configurations.
 problem = next(one for one in search_speed.PROBLEMS if one.held and one.devices == 512)
 command = [BIN / "planner", "space", problem.job, "--cluster", problem.cluster, "--devices", str(problem.devices),
            "--global-batch", str(problem.batch), "--json"]
