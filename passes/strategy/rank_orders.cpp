@@ -42,6 +42,18 @@ DeviceUnits units_of(const Cluster& cluster) {
     if (cluster.levels[l].devices > 0) units.sizes.push_back(cluster.levels[l].devices);
   }
   units.alike = cluster.other_devices.empty();
+  if (!units.alike) {
+    units.rate = [cluster](std::int64_t rank) {
+      const std::size_t kind = device_kind(cluster, rank);
+      const std::optional<Efficiency>& reached =
+          kind == 0 ? cluster.efficiency : cluster.other_devices[kind - 1].efficiency;
+      const Device& device = device_of(cluster, kind);
+      const auto peak = device.peak_bf16   ? device.peak_bf16
+                        : device.peak_fp16 ? device.peak_fp16
+                                           : device.peak_fp32;
+      return (peak ? peak->value() : 1) * (reached ? reached->matmul.peak_fraction : 1);
+    };
+  }
   return units;
 }
 

@@ -242,10 +242,10 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   return plain;
 }
 
-std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy,
-                                                           Extent extent) const {
+std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy, Extent extent,
+                                                           DeviceKindIndex kind) const {
   const Strategy plain = alike(strategy);
-  const Key key{plain.mp, plain.micro_batch, extent};
+  const Key key{plain.mp, plain.micro_batch, extent, kind};
   const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
     for (const auto& [of, facts] : known_[key]) {
       if (of == plain) return facts;
@@ -256,7 +256,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
     const std::lock_guard lock(mutex_);
     if (auto facts = known()) return facts;
   }
-  MicroBatchFacts found = find(plain, extent);
+  MicroBatchFacts found = find(plain, extent, kind);
   if (strategy.overlap_expert_exchange) leave_out_waits(found);
   auto facts = std::make_shared<const MicroBatchFacts>(std::move(found));
   const std::lock_guard lock(mutex_);
@@ -283,13 +283,13 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
   return result;
 }
 
-MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
-  if (extent == Extent::ring) return find_ring(plain);
+MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const {
+  if (extent == Extent::ring) return find_ring(plain, kind);
   // Programs of long rings are too large to be kept.
   if (extent == Extent::work && !is_long_ring(plain))
-    return facts_of(sequences_of(plain), costs_.of(plain));
+    return facts_of(sequences_of(plain), costs_.of(plain, kind));
   const Cut found = cut(plain);
-  MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));
+  MicroBatchFacts facts = facts_of(found.all, costs_.of(plain, kind));
   if (extent == Extent::transfers) {
     const Job job = fewest_micro_batches(target_.job, plain);
     find_transfers(found.graph, found.cut, {job, plain, target_.framework()}, facts);
@@ -297,11 +297,11 @@ MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
   return facts;
 }
 
-MicroBatchFacts FactsCache::find_ring(const Strategy& plain) const {
+MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kind) const {
   Strategy gathers = plain;
   gathers.context_exchange = ContextExchange::all_gather;
   const MicroBatchProgram all = sequences_of(gathers);
-  const LeastCosts& costs = costs_.of(plain);
+  const LeastCosts& costs = costs_.of(plain, kind);
   MicroBatchFacts facts = facts_of(all, costs);
   for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
     const auto bound = [&](std::size_t call, CallFacts& of) {

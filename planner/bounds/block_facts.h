@@ -11,8 +11,8 @@
 
 #include "passes/strategy/stage_blocks.h"
 #include "planner/bounds/call_path.h"
+#include "planner/bounds/least_costs.h"
 #include "planner/bounds/micro_batch_program.h"
-#include "planner/bounds/shape_costs.h"
 
 namespace plimsoll {
 
@@ -58,6 +58,9 @@ struct BlockFacts {
   std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 
+/// A kind of device of the cluster (device_of); absent for the fastest of all kinds, op by op.
+using DeviceKindIndex = std::optional<std::size_t>;
+
 /// Facts of all blocks. They do not depend on the number of micro-batches.
 struct MicroBatchFacts {
   std::vector<BlockFacts> blocks;  ///< in the Graph's order: the chain, then variants
@@ -76,13 +79,15 @@ class FactsCache {
   }
   /// Returns facts that take a tenth of that to find, since micro-batches of more than two
   /// sequences are not lowered. Times are those of without_transfers(); bytes are at most those.
-  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
-    return look_up(strategy, Extent::work);
+  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy,
+                                              DeviceKindIndex kind = {}) const {
+    return look_up(strategy, Extent::work, kind);
   }
   /// Returns the work of a strategy with a long ring without lowering the rounds. Times are at most
   /// those of work().
-  std::shared_ptr<const MicroBatchFacts> ring(const Strategy& strategy) const {
-    return look_up(strategy, Extent::ring);
+  std::shared_ptr<const MicroBatchFacts> ring(const Strategy& strategy,
+                                              DeviceKindIndex kind = {}) const {
+    return look_up(strategy, Extent::ring, kind);
   }
 
  private:
@@ -92,11 +97,12 @@ class FactsCache {
     CutGraph cut;
     MicroBatchProgram all;
   };
-  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, Extent extent) const;
+  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, Extent extent,
+                                                 DeviceKindIndex kind = {}) const;
   Strategy alike(const Strategy& strategy) const;
   Cut cut(const Strategy& plain) const;
-  MicroBatchFacts find(const Strategy& plain, Extent extent) const;
-  MicroBatchFacts find_ring(const Strategy& plain) const;
+  MicroBatchFacts find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const;
+  MicroBatchFacts find_ring(const Strategy& plain, DeviceKindIndex kind) const;
   /// Returns the program of plain.micro_batch sequences, lowered or extended.
   MicroBatchProgram sequences_of(const Strategy& plain) const;
   std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain,
@@ -104,8 +110,9 @@ class FactsCache {
 
   const Target target_;
   const ShapeCosts& costs_;
-  using Key = std::tuple<std::int64_t, std::int64_t, Extent>;  ///< mp, micro-batch, extent
-  mutable std::mutex mutex_;                                   // guards the maps
+  /// mp, micro-batch, extent, kind of device
+  using Key = std::tuple<std::int64_t, std::int64_t, Extent, DeviceKindIndex>;
+  mutable std::mutex mutex_;  // guards the maps
   /// Facts by key, then by the strategy.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
       known_;

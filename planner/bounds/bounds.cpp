@@ -92,9 +92,22 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
   return step_tail(program, last_calls, costs);
 }
 
+Picoseconds work_of(const ChunkSpans& chunk) {
+  return chunk.forward.span + chunk.backward.span + chunk.weights.span;
+}
+
+void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, StageWeights& weights) {
+  for (const BlockRun& run : chunk) {
+    const BlockFacts& block = facts.blocks[run.block];
+    weights.gradients += run.count * unrounded(block.gradients);
+    weights.parameters += run.count * unrounded(block.forward_parameters);
+  }
+}
+
 }  // namespace
 
-Bounds::Bounds(const Target& target) : target_(target), costs_(target), facts_(target, costs_) {}
+Bounds::Bounds(const Target& target)
+    : target_(target), costs_(target), facts_(target, costs_), step_traffic_(target) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
   // In a V, and where chunks mix layers that differ, stages of plain 1F1B have other blocks.
@@ -130,6 +143,26 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   if (auto earlier = known()) return earlier;
   degrees_[key].emplace_back(plain, bytes);
   return bytes;
+}
+
+Picoseconds Bounds::transfer(const Strategy& strategy, Bytes border) const {
+  Strategy small = strategy;
+  small.micro_batch = 1;
+  drop_recompute(small);
+  const auto facts = facts_.of(small);
+  const auto sends = [](const BlockFacts& block) { return block.send_output.has_value(); };
+  const auto sender = std::ranges::find_if(facts->blocks, sends);
+  if (sender == facts->blocks.end()) return {};
+  Routine send = sender->send_output->send;
+  Tensor& payload = send.tensors[0];
+  const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
+  payload.shape = {border.count() / parts / bytes_of(payload.dtype).count()};
+  const LeastCosts& costs = costs_.of(strategy);
+  const Grid grid = grid_of(strategy);
+  Picoseconds longest;
+  for (std::int64_t stage = 0; stage + 1 < strategy.pp; ++stage)
+    longest = std::max(longest, costs.of(send, grid, stage)[0]);
+  return longest;
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
@@ -169,8 +202,15 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const std::int64_t m = micro_batches(target_.job, strategy);
-  const Picoseconds bound =
-      bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_.of(strategy)), m);
+  const std::vector<StageSpans> spans = spans_of(strategy, *facts, chunks);
+  Picoseconds bound = bottleneck_bound(strategy, spans, m);
+  for (const StageSpans& stage : spans) {
+    Picoseconds work;
+    for (const ChunkSpans& chunk : stage.chunks) work += work_of(chunk);
+    const ChunkSpans& last = stage.chunks.back();
+    bound = std::max(
+        bound, step_traffic_bound(strategy, m, {last.gathered, last.reduced}, work, work_of(last)));
+  }
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
   if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
   return std::max(bound, traffic(strategy).step(m));
@@ -182,7 +222,7 @@ Picoseconds Bounds::actions(const Strategy& strategy,
   if (strategy.overlap_expert_exchange) return {};  // actions do not follow each other
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
-  const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
+  const std::vector<StageSpans> spans = spans_of(strategy, *facts, chunks);
   PipelineStep step(strategy, spans, micro_batches(target_.job, strategy));
   const StepTail none;
   return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none), enough);
@@ -205,7 +245,7 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strate
   const std::vector<StageChunks> chunks = stage_chunks(target_.job, first, *facts);
   const std::vector<StageKind> kinds = stage_kinds(chunks);
   const std::int64_t m = micro_batches(target_.job, first);
-  const std::vector<StageSpans> spans = stage_spans(first, *facts, chunks, costs_.of(first));
+  const std::vector<StageSpans> spans = spans_of(first, *facts, chunks);
   PipelineStep step(first, spans, m);
   std::vector<std::optional<Picoseconds>> bounds;
   std::set<std::vector<std::int64_t>> layouts;
@@ -232,6 +272,30 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strate
                         : pipeline_bound(step, by_stage, is_enough);
   }
   return bounds;
+}
+
+/// Returns the spans of each stage, with the step traffic of its chunks.
+std::vector<StageSpans> Bounds::spans_of(const Strategy& strategy, const MicroBatchFacts& facts,
+                                         std::span<const StageChunks> chunks) const {
+  std::vector<StageSpans> spans = stage_spans(strategy, facts, chunks, costs_.of(strategy));
+  const bool ahead = overlaps_param_gather(context_of(target_, strategy));
+  for (std::size_t s = 0; s < spans.size(); ++s) {
+    spans[s].gathers_ahead = ahead;
+    StageWeights weights;
+    for (std::size_t c = 0; c < chunks[s].size(); ++c) {
+      ChunkSpans& chunk = spans[s].chunks[c];
+      add_weights(chunks[s][c], facts, weights);
+      if (s > 0 && chunks[s] == chunks[s - 1]) {
+        chunk.gathered = spans[s - 1].chunks[c].gathered;
+        chunk.reduced = spans[s - 1].chunks[c].reduced;
+      } else {
+        const StageTraffic traffic = step_traffic(strategy, weights);
+        chunk.gathered = traffic.gathers;
+        chunk.reduced = traffic.reductions;
+      }
+    }
+  }
+  return spans;
 }
 
 Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,

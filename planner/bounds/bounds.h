@@ -25,6 +25,7 @@
 
 #include "planner/bounds/memory_bound.h"
 #include "planner/bounds/micro_batch_traffic.h"
+#include "planner/bounds/step_traffic.h"
 #include "planner/bounds/time_bound.h"
 
 namespace plimsoll {
@@ -41,12 +42,21 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> facts_without_transfers(const Strategy& strategy) const {
     return facts_.without_transfers(strategy);
   }
-  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
-    return facts_.work(strategy);
+  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy,
+                                              DeviceKindIndex kind = {}) const {
+    return facts_.work(strategy, kind);
   }
-  std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy) const {
-    return facts_.ring(strategy);
+  std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy,
+                                                   DeviceKindIndex kind = {}) const {
+    return facts_.ring(strategy, kind);
   }
+  /// Returns the times of the collectives that a stage with these weights has once per step.
+  StageTraffic step_traffic(const Strategy& strategy, const StageWeights& weights) const {
+    return step_traffic_.of(strategy, weights, costs_.of(strategy));
+  }
+  /// Returns the time in which a border of so many bytes comes from one stage to the next, between
+  /// the two stages of a pipeline for which it takes longest.
+  Picoseconds transfer(const Strategy& strategy, Bytes border) const;
   /// Returns a bound of peak, arena and reserved bytes of the heaviest stage.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
@@ -65,6 +75,8 @@ class Bounds {
                                                     const Enough& enough = {}) const;
 
  private:
+  std::vector<StageSpans> spans_of(const Strategy& strategy, const MicroBatchFacts& facts,
+                                   std::span<const StageChunks> chunks) const;
   Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
                            std::span<const StepTail* const> tails) const;
   using Persistent = std::vector<LastingBytes>;  ///< by stage
@@ -74,6 +86,7 @@ class Bounds {
   const Target target_;
   ShapeCosts costs_;
   FactsCache facts_;
+  StepTraffic step_traffic_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees
   mutable std::mutex mutex_;
   /// Bytes that live between steps, by degrees, then by the strategy.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "simulator/costs/async_products.h"
+#include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
 
@@ -38,6 +39,7 @@ std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid
 
 Picoseconds LeastCosts::local(const Op& op, std::span<const Tensor> tensors,
                               const Grid& grid) const {
+  if (kind_) return clamped(costs_.local(op, tensors, *kind_).time);
   if (costs_.device_kinds() == 1) return clamped(costs_.local(op, tensors).time);
   Picoseconds least = kLongEnough;
   for (const auto& [kind, count] : devices_by_kind(costs_.cluster(), grid.world_size())) {
@@ -127,6 +129,16 @@ std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int
   }
   const std::lock_guard lock(mutex_);
   return transfers_.try_emplace(key, found.begin(), found.end()).first->second;
+}
+
+const LeastCosts& ShapeCosts::of(const Strategy& strategy, std::optional<std::size_t> kind) const {
+  const auto& fitted = target_.costs->fitted();
+  const double factor =
+      fitted ? layer_factor(fitted->layers, layer_shape(target_.job, strategy)).factor : 1;
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<const Scaled>& known = known_[{factor, kind}];
+  if (!known) known = std::make_unique<const Scaled>(costs_of(target_, strategy), kind);
+  return known->least;
 }
 
 }  // namespace plimsoll

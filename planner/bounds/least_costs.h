@@ -3,12 +3,16 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "graph/program.h"
+#include "predict/target.h"
 #include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
@@ -16,7 +20,9 @@ namespace plimsoll {
 /// Finds the least times by the cost model. Safe to share between threads.
 class LeastCosts {
  public:
-  explicit LeastCosts(const CostModel& costs) : costs_(costs) {}
+  /// With `kind` local ops have the times of that kind of device, wherever the ranks lie.
+  explicit LeastCosts(const CostModel& costs, std::optional<std::size_t> kind = {})
+      : costs_(costs), kind_(kind) {}
 
   /// Returns the least times by op, rounded as the simulator rounds. A time beyond 2^54 ps counts
   /// as 2^54 ps. A local op has the time of the fastest device, a collective that of the cheapest
@@ -41,10 +47,33 @@ class LeastCosts {
                                             std::int64_t offset) const;
 
   const CostModel& costs_;
+  const std::optional<std::size_t> kind_;
   mutable std::mutex mutex_;  // guards the two maps
   mutable std::map<std::tuple<Degrees, Order, Group>, std::vector<GroupSpread>> groups_;
   /// Keys are: ranks, ranks of a stage that follow each other, stages, stage, offset.
   mutable std::map<std::array<std::int64_t, 5>, std::vector<GroupSpread>> transfers_;
+};
+
+/// The costs of the layers of one job. They are safe to share between threads.
+class ShapeCosts {
+ public:
+  explicit ShapeCosts(const Target& target) : target_(target) {}
+
+  /// Returns the least costs of the model that predicts this strategy (costs_of() in
+  /// predict/target.h), of one kind of device or of the fastest. They live as long as this object.
+  const LeastCosts& of(const Strategy& strategy, std::optional<std::size_t> kind = {}) const;
+
+ private:
+  struct Scaled {
+    CostModel model;
+    LeastCosts least;
+    Scaled(CostModel scaled, std::optional<std::size_t> kind)
+        : model(std::move(scaled)), least(model, kind) {}
+  };
+  const Target target_;
+  mutable std::mutex mutex_;
+  using Key = std::pair<double, std::optional<std::size_t>>;  ///< factor, kind of device
+  mutable std::map<Key, std::unique_ptr<const Scaled>> known_;
 };
 
 }  // namespace plimsoll

@@ -55,7 +55,8 @@ std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& start
   tails_ = tails;
   Begins begins;
   for (std::size_t s = 0; s < starts.size(); ++s)
-    begins.push_back({starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch});
+    begins.push_back(
+        {starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch, starts[s]});
   if (begins != begins_) {
     begins_ = std::move(begins);
     run_all_actions();
@@ -87,6 +88,7 @@ bool PipelineStep::add_cycles() {
     const Picoseconds more = repeated(*period, cycles_.left_out);
     state.clock += more;
     state.last_began += more;
+    state.reduced += more;
     state.issued += repeated(records_[s].issued_per_cycle, cycles_.left_out);
   }
   return true;
@@ -101,6 +103,7 @@ void PipelineStep::run_actions() {
       transfers.sends.reserve(orders_[s].size());
     }
     state.clock = state.clock_before = begins_[s][0];
+    state.reduced = begins_[s][2];
     state.issued = begins_[s][1];
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
   }
@@ -194,7 +197,14 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   begin = std::max(begin, state.clock + before);
   state.last_began = begin;
   state.clock_before = state.clock;
-  const Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
+  Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
+  // The last block of a chunk waits for the last gather, and gradients are reduced behind the last
+  // micro-batch's backward.
+  const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
+  if (forward && action.micro_batch == 0 && stages_[s].gathers_ahead)
+    end = std::max(end, begins_[s][2] + chunk.gathered + spans.last);
+  if (!forward && action.micro_batch + 1 == m_)
+    state.reduced = std::max(state.reduced, begin + chunk.reduced);
   state.issued += spans.dispatch;
   state.clock = std::max(end, state.issued);
   if (!records_.empty()) {
@@ -247,7 +257,10 @@ std::vector<Picoseconds> PipelineStep::ends() const {
     const ActionSpans& last = timed(s, orders_[s].back()).spans;
     const Picoseconds issued =
         states_[s].issued + tails_[s]->dispatch - last.dispatch - last.send_dispatch;
-    ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued}));
+    const Picoseconds gathers =
+        stages_[s].gathers_ahead ? Picoseconds() : stages_[s].chunks.back().gathered;
+    ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued,
+                             states_[s].reduced + gathers}));
   }
   return ends;
 }

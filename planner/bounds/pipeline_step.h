@@ -46,6 +46,7 @@ class PipelineStep {
     Picoseconds clock_before;  ///< clock when the last action came up, for receives ahead of it
     std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
+    Picoseconds reduced;                 ///< all gradients are
     std::array<Transfers, 2> transfers;  ///< activations, gradients
     KernelDelays delays;
     std::size_t communications = 0;             ///< so far: each has its number in `delays`
@@ -99,8 +100,9 @@ class PipelineStep {
   const bool v_;                            ///< chunks are placed as a V
   std::size_t slots_;                       ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;  ///< of the run
-  /// For each stage: when the first action may begin, and when the host may issue it.
-  using Begins = std::vector<std::array<Picoseconds, 2>>;
+  /// For each stage: when the first action may begin, when the host may issue it, and when the step
+  /// begins.
+  using Begins = std::vector<std::array<Picoseconds, 3>>;
   Begins begins_;  ///< of the last run
   std::vector<std::vector<Action>> orders_;
   /// By stage and chunk: forward, backward, weight gradients.

@@ -155,12 +155,14 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
   const std::int64_t depth = strategy.schedule == Schedule::zb_h2 ? 2 : 1;
   Picoseconds longest, there, back;  // to stage s and from it
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    Picoseconds work, weights, dispatch;
+    Picoseconds work, weights, dispatch, received, returned;
     for (const ChunkSpans& chunk : stages[s].chunks) {
       const bool ahead = stages[s].receives_ahead;
       work += ahead ? chunk.forward.span + chunk.backward.span
                     : chunk.forward.whole() + chunk.backward.whole();
       weights += chunk.weights.span;
+      received += chunk.forward.transfer;
+      returned += chunk.backward.transfer;
       dispatch += chunk.forward.dispatch + chunk.backward.dispatch + chunk.weights.dispatch;
     }
     const ChunkSpans& front = stages[s].chunks.front();
@@ -176,6 +178,8 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
     const Picoseconds until_sent = all - repeated(weights, first ? 0 : put_off) - early;
     if (!v) longest = std::max(longest, there + until_sent + back);
     longest = std::max(longest, repeated(dispatch, micro_batches));
+    // Transfers of one direction follow each other.
+    if (!v) longest = std::max(longest, repeated(std::max(received, returned), micro_batches));
     there += front.forward.whole() - front.forward.last + front.forward.sent;
     back += front.backward.whole() - early + (first && delays ? weights : Picoseconds());
   }

@@ -37,6 +37,8 @@ struct ActionSpans {
 struct ChunkSpans {
   ActionSpans forward, backward;  ///< where backward is split, that of inputs
   ActionSpans weights;
+  /// Times of collectives once per step, over this chunk and those before it (step_traffic.h).
+  Picoseconds gathered, reduced;
 };
 
 /// The spans of one stage.
@@ -44,6 +46,7 @@ struct StageSpans {
   std::vector<ChunkSpans> chunks;
   Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
   bool receives_ahead = false;  ///< a transfer in may run beside the action before
+  bool gathers_ahead = false;   ///< the first forwards wait for gathers, not the end of the step
 };
 
 class PipelineStep;
@@ -56,7 +59,8 @@ std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFa
 /// through the forwards of the first chunks before it. Then s runs all its actions one after the
 /// other, each after its transfer unless receives are posted ahead. Then the last gradient goes
 /// back to stage 0 through the backwards of the first chunks there. If the host takes longer to
-/// issue all of a stage's calls, the bound is the host's time.
+/// issue all of a stage's calls, the bound is the host's time. If all transfers of one direction
+/// into a stage take longer, the bound is theirs, except in a V.
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
                              std::int64_t micro_batches);
 

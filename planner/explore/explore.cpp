@@ -131,8 +131,9 @@ class Explorer {
     for_each_index(families.size(), request_.threads, [&](std::size_t f) {
       if (passed()) return;
       is_coarse_[f] = family_bounds_.takes_long(families[f]);
-      summaries_[f] = summary_of(
-          is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base)) : bound_of(f));
+      summaries_[f] =
+          summary_of(is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base))
+                                   : family_bounds_.work(families[f], room(families[f].base)));
     });
     for (std::size_t f = 0; f < families.size(); ++f) {
       insert_family(f);

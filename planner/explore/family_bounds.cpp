@@ -7,6 +7,7 @@
 
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/pipeline_order.h"
+#include "planner/bounds/capped_bounds.h"
 #include "planner/explore/family_work.h"
 #include "simulator/simulate.h"
 
@@ -54,6 +55,22 @@ std::int64_t expert_unit(const Strategy& strategy) {
 std::int64_t few_replicas(const Strategy& strategy) {
   if (experts_apart(strategy) && optimizer_shards(strategy) > 1) return strategy.dp;
   return std::min(strategy.dp * strategy.cp, 2 * expert_unit(strategy));
+}
+
+/// Kinds of devices that occur; a cluster of one kind has that of no index.
+using Kinds = std::vector<DeviceKindIndex>;
+
+/// Returns the kinds of the devices of each stage.
+std::vector<Kinds> stage_devices(const Cluster& cluster, const Strategy& strategy) {
+  if (cluster.other_devices.empty()) return std::vector<Kinds>(std::size_t(strategy.pp), {{}});
+  std::vector<Kinds> kinds(std::size_t(strategy.pp));
+  const Grid grid = grid_of(strategy);
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    Kinds& stage = kinds[std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)])];
+    const std::size_t kind = device_kind(cluster, rank);
+    if (std::ranges::find(stage, kind) == stage.end()) stage.push_back(kind);
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -187,14 +204,15 @@ Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
 /// Bounds one family's groups, by the lines of its lasting bytes and the work of its micro-batches.
 class FamilyBounds::Family {
  public:
-  Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room, bool coarse)
+  Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room, Extent extent)
       : all_(all),
-        coarse_(coarse),
+        extent_(extent),
         family_(family),
         lines_(all.lines(family.base)),
         stages_(std::size_t(family.base.pp)),
         capacity_(double(room.count())),
-        m_(double(micro_batches(all.target_.job, family.base))) {}
+        m_(double(micro_batches(all.target_.job, family.base))),
+        kinds_(stage_devices(all.target_.cluster(), family.base)) {}
 
   FamilyBound bound() {
     for (const ArrangementGroup& group : family_.arrangements->groups) {
@@ -291,12 +309,8 @@ class FamilyBounds::Family {
 
   void add(const ArrangementGroup& group) {
     const Strategy first = arranged(group.first);
-    std::optional<FamilyWork>& work = work_[splits_backward(first.schedule)];
-    if (!work) {
-      work = coarse_ ? FamilyWork::times(all_.layers_, *all_.bounds_.ring_work(first))
-                     : FamilyWork(all_.layers_, *all_.bounds_.work(first));
-    }
-    if (!work->known) {
+    const FamilyWork& work = work_of(first, {});
+    if (!work.known) {
       bound_.groups.push_back({group.first, group.first + group.count, {}, {}});
       return;
     }
@@ -307,7 +321,7 @@ class FamilyBounds::Family {
     Strategy strategy = first;
     for (std::size_t a = group.first; a < found.last; ++a) {
       apply(family_.arrangements->all[a], strategy);
-      const double flying = in_flight(chunks, strategy, *work);
+      const double flying = in_flight(chunks, strategy, work);
       if (found.first == found.last) {
         if (reserved + flying > capacity_) {
           ++bound_.in_flight_too_large;
@@ -320,51 +334,113 @@ class FamilyBounds::Family {
         found.peak = Bytes(std::int64_t(peak));
     }
     if (found.first == found.last) return;
-    found.step = least_step(group, arranged(found.first), *work);
+    found.step = least_step(group, arranged(found.first));
     bound_.groups.push_back(found);
   }
 
-  Picoseconds least_step(const ArrangementGroup& group, const Strategy& strategy,
-                         const FamilyWork& work) const {
+  /// Returns the work of one micro-batch on a kind of device.
+  const FamilyWork& work_of(const Strategy& strategy, DeviceKindIndex kind) {
+    const auto [known, fresh] = work_.try_emplace({splits_backward(strategy.schedule), kind});
+    if (fresh) {
+      known->second = extent_ == Extent::ring
+                          ? FamilyWork::times(all_.layers_, *all_.bounds_.ring_work(strategy, kind))
+                          : FamilyWork(all_.layers_, *all_.bounds_.work(strategy, kind));
+    }
+    return *known->second;
+  }
+
+  /// Returns the least work on a stage's devices.
+  const FamilyWork& fastest_on(std::size_t stage, const Strategy& strategy) {
+    const Kinds& kinds = kinds_[stage];
+    return work_of(strategy, kinds.size() == 1 ? kinds.front() : DeviceKindIndex());
+  }
+
+  Picoseconds least_step(const ArrangementGroup& group, const Strategy& strategy) {
     // Where backward is split a gradient is sent on before the weights' part: what comes back is
     // not counted.
     const bool zero_bubble = splits_backward(strategy.schedule);
     const std::size_t head = std::size_t(stage_of_head(strategy));
-    const auto forward_of = [&](LayerRange part) {
+    const auto forward_of = [&](const FamilyWork& work, LayerRange part) {
       return sum_of(strategy, part, work.keep.forward, work.repeat.forward);
     };
-    const auto backward_of = [&](LayerRange part) {
+    const auto backward_of = [&](const FamilyWork& work, LayerRange part) {
       return sum_of(strategy, part, work.keep.backward, work.repeat.backward);
     };
-    double longest = 0, there = work.embedding_forward;
-    double back = zero_bubble ? 0 : work.embedding_backward;
+    const FamilyWork& of_first = fastest_on(0, strategy);
+    double longest = 0, there = of_first.embedding_forward;
+    double back = zero_bubble ? 0 : of_first.embedding_backward;
     for (std::size_t stage = 0; stage < stages_; ++stage) {
-      double each = 0;
-      for (const LayerRange& part : group.stages[stage])
-        each += forward_of(part) + backward_of(part);
-      if (stage == 0) each += work.embedding_forward + work.embedding_backward;
-      if (stage == head) each += work.head_forward + work.head_backward;
-      longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
-      if (stage > 0) longest = std::max(longest, m_ * each + there + back - work.after_gradient);
-      there += forward_of(group.parts[stage]) - work.after_output;
-      if (!zero_bubble) back += backward_of(group.parts[stage]) - work.after_gradient;
+      for (const DeviceKindIndex kind : kinds_[stage]) {  // a rank of each works on all
+        const FamilyWork& work = work_of(strategy, kind);
+        double each = 0, on_last = 0;
+        for (const LayerRange& part : group.stages[stage]) {
+          on_last = forward_of(work, part) + backward_of(work, part);
+          each += on_last;
+        }
+        if (stage == 0) each += work.embedding_forward + work.embedding_backward;
+        if (stage == head) {
+          each += work.head_forward + work.head_backward;
+          on_last += work.head_forward + work.head_backward;
+        }
+        longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
+        if (stage > 0) longest = std::max(longest, m_ * each + there + back - work.after_gradient);
+        if (extent_ == Extent::all)
+          longest = std::max(longest, beside_traffic(group, strategy, work, stage, each, on_last));
+      }
+      const FamilyWork& work = fastest_on(stage, strategy);
+      const LayerRange front = group.parts[stage];
+      there += forward_of(work, front) - work.after_output;
+      if (!zero_bubble) back += backward_of(work, front) - work.after_gradient;
+    }
+    if (extent_ == Extent::all && stages_ > 1 && !is_placed_as_v(strategy.schedule)) {
+      const Bytes border(std::int64_t(of_first.border));
+      if (!transfer_) transfer_ = all_.bounds_.transfer(family_.base, border);
+      const auto tensors = m_ * double(strategy.virtual_stages);
+      longest = std::max(longest, tensors * double(transfer_->count()));
     }
     // Sums of doubles: the last digits may be off either way.
     return Picoseconds(std::int64_t(std::min(longest * (1 - 1e-9), double(kLongestStep.count()))));
   }
 
+  /// Returns the step that the collectives of a stage take with its work (step_traffic_bound).
+  double beside_traffic(const ArrangementGroup& group, const Strategy& strategy,
+                        const FamilyWork& work, std::size_t stage, double each, double on_last) {
+    const bool first = stage == 0, last = stage == std::size_t(stage_of_head(strategy));
+    const auto bytes_of = [&](const FamilyWork::Weights& weights) {
+      double sum = (first ? weights.embedding : 0) + (last ? weights.head : 0);
+      for (const LayerRange& part : group.stages[stage]) sum += weights.layers.of(part);
+      return Bytes(std::int64_t(sum));
+    };
+    const StageWeights weights{bytes_of(work.gradients), bytes_of(work.parameters)};
+    const auto [known, fresh] = traffic_.try_emplace(weights);
+    if (fresh) known->second = all_.bounds_.step_traffic(family_.base, weights);
+    const auto picoseconds = [](double time) {
+      return Picoseconds(std::int64_t(std::min(time, double(kLongestStep.count()))));
+    };
+    const Picoseconds bound = capped([&] {
+      return step_traffic_bound(strategy, std::int64_t(m_), known->second, picoseconds(each),
+                                picoseconds(on_last));
+    });
+    return double(bound.count());
+  }
+
   const FamilyBounds& all_;
-  const bool coarse_;
+  const Extent extent_;
   const StrategyFamily& family_;
   const Lines lines_;
   const std::size_t stages_;
   const double capacity_, m_;
-  std::array<std::optional<FamilyWork>, 2> work_, extended_;  ///< split backwards: the second
+  const std::vector<Kinds> kinds_;  ///< by stage
+  /// By whether backwards are split, and by kind.
+  std::map<std::pair<bool, DeviceKindIndex>, std::optional<FamilyWork>> work_;
+  std::array<std::optional<FamilyWork>, 2> extended_;  ///< split backwards: the second
+  std::map<StageWeights, StageTraffic> traffic_;       ///< of stages with these weights
+  std::optional<Picoseconds> transfer_;                ///< of a border, between two stages
   FamilyBound bound_;
 };
 
-FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
-  if (has_lines(family.base)) return Family(*this, family, room, false).bound();
+FamilyBound FamilyBounds::bound(const StrategyFamily& family, Bytes room, Extent extent) const {
+  if (has_lines(family.base)) return Family(*this, family, room, extent).bound();
   FamilyBound bound;  // all is left to the bounds of single strategies
   for (const ArrangementGroup& group : family.arrangements->groups)
     bound.groups.push_back({group.first, group.first + group.count, {}, {}});
@@ -373,10 +449,6 @@ FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
 
 bool FamilyBounds::takes_long(const StrategyFamily& family) const {
   return is_long_ring(family.base) && has_lines(family.base);
-}
-
-FamilyBound FamilyBounds::coarse(const StrategyFamily& family, Bytes room) const {
-  return Family(*this, family, room, true).bound();
 }
 
 }  // namespace plimsoll

@@ -44,22 +44,33 @@ FamilySummary summary_of(const FamilyBound& bound);
 ///
 /// Time: the slowest stage works through all its layers for every micro-batch. The first
 /// micro-batch has to come to it through the chunks before it, and the last has to go back through
-/// them (time_bound.h, without transfers and dispatch). Memory: before its first backward, stage 0
-/// keeps the activations of min(pp, micro-batches) micro-batches in every one of its chunks. This
-/// holds for each order (pipeline_order.h). The bytes that live between steps come on top.
+/// them (time_bound.h, without dispatch). All transfers of one direction into a stage follow each
+/// other, and so do the collectives of replicas (step_traffic.h). Memory: before its first
+/// backward, stage 0 keeps the activations of min(pp, micro-batches) micro-batches in every one of
+/// its chunks. This holds for each order (pipeline_order.h). The bytes that live between steps come
+/// on top.
 class FamilyBounds {
  public:
   FamilyBounds(const Target& target, const Bounds& bounds)
       : target_(target), bounds_(bounds), layers_(target.job) {}
 
   /// Returns the bounds of a family whose framework may reserve `room` bytes on a device.
-  FamilyBound of(const StrategyFamily& family, Bytes room) const;
+  FamilyBound of(const StrategyFamily& family, Bytes room) const {
+    return bound(family, room, Extent::all);
+  }
+  /// Returns bounds without the communication between stages and between replicas. They take a
+  /// third of the time to find.
+  FamilyBound work(const StrategyFamily& family, Bytes room) const {
+    return bound(family, room, Extent::work);
+  }
   /// Whether the work of the family's layers takes long to find, since a ring of many ranks has a
   /// round for each of them.
   bool takes_long(const StrategyFamily& family) const;
   /// Returns looser bounds of such a family, by the least times of layers in a ring whose rounds
   /// are not lowered (ring_rounds.h).
-  FamilyBound coarse(const StrategyFamily& family, Bytes room) const;
+  FamilyBound coarse(const StrategyFamily& family, Bytes room) const {
+    return bound(family, room, Extent::ring);
+  }
   /// Returns the least bytes that the framework reserves for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
 
@@ -76,6 +87,8 @@ class FamilyBounds {
   /// Lines of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
   class Family;
+  enum class Extent : std::uint8_t { ring, work, all };
+  FamilyBound bound(const StrategyFamily& family, Bytes room, Extent extent) const;
 
   bool has_lines(const Strategy& strategy) const;
   /// Bytes between steps, by stage, of small models with so many layers per stage, and so many

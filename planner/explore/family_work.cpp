@@ -2,6 +2,9 @@
 #include "planner/explore/family_work.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "planner/bounds/step_traffic.h"
 
 namespace plimsoll {
 namespace {
@@ -14,6 +17,8 @@ double kept_by(const MicroBatchFacts& facts, std::size_t block) {
 
 /// Returns the time of a backward and of the gradients of its parameters.
 double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block.weights.span); }
+
+double least_bytes(Bytes rounded) { return double(unrounded(rounded).count()); }
 
 }  // namespace
 
@@ -47,6 +52,11 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
       head_backward += back(block);
     }
     known = known && block.shape.kind != BlockKind::join;
+    for (const auto& [weights, bytes] : {std::pair(&gradients, &BlockFacts::gradients),
+                                         std::pair(&parameters, &BlockFacts::forward_parameters)}) {
+      if (block.shape.kind == BlockKind::embedding) weights->embedding += least_bytes(block.*bytes);
+      if (block.shape.kind == BlockKind::head) weights->head += least_bytes(block.*bytes);
+    }
   }
   for (std::int64_t layer = 0; layer < layers.size(); ++layer) {
     const auto add = [&](Layers& to, std::size_t b) {
@@ -55,6 +65,10 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
       to.kept.add(kept_bytes(b));
     };
     const std::size_t block = layers.block(layer);
+    const double output = least_bytes(facts.blocks[block].output);
+    border = layer == 0 ? output : std::min(border, output);
+    gradients.layers.add(least_bytes(facts.blocks[block].gradients));
+    parameters.layers.add(least_bytes(facts.blocks[block].forward_parameters));
     add(keep, block);
     add(repeat, facts.blocks[block].recomputing.value_or(block));
   }

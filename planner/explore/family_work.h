@@ -17,6 +17,13 @@ struct FamilyWork {
   Layers keep, repeat;  ///< of layers that keep all, and of those that recompute
   double embedding_forward = 0, embedding_backward = 0, embedding_kept = 0;
   double head_forward = 0, head_backward = 0;
+  /// Bytes of the gradients and the parameters of a rank, in the types of the arenas.
+  struct Weights {
+    SumsOfLayers layers;
+    double embedding = 0, head = 0;
+  };
+  Weights gradients, parameters;
+  double border = 0;          ///< bytes of a layer's output; the least of all layers
   double after_output = 0;    ///< the most that a forward goes on after its output is written
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
   bool known = true;          ///< false: a trunk and a branch

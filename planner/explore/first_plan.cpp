@@ -2,6 +2,10 @@
 #include "planner/explore/first_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <compare>
+#include <cstdint>
+#include <set>
 #include <tuple>
 
 #include "planner/bounds/capped_bounds.h"
@@ -10,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kTries = 64, kUsualTries = 256;
+constexpr std::size_t kTries = 64, kUsualTries = 64;
 constexpr std::int64_t kUsualMicroBatch = 2;
 
 Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
@@ -72,29 +76,44 @@ std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
   return std::nullopt;
 }
 
-bool is_usual(const Strategy& strategy, const Cluster& cluster) {
-  const bool recompute =
-      strategy.recompute == Recompute::full || strategy.recompute == Recompute::none;
-  return strategy.mp <= cluster.devices_per_node && strategy.cp == 1 && recompute &&
-         strategy.micro_batch <= kUsualMicroBatch && strategy.rank_order == Strategy().rank_order;
+bool is_usual(const Strategy& s, const Cluster& cluster) {
+  const bool recompute = s.recompute == Recompute::full || s.recompute == Recompute::none;
+  const bool experts_whole = !experts_apart(s) || experts_tensor_parallel(s) == 1;
+  const bool all_share = s.dp == 1 || s.sharding_degree == 1;
+  return s.mp <= cluster.devices_per_node && std::has_single_bit(std::uint64_t(s.pp)) &&
+         s.cp == 1 && recompute && experts_whole && all_share &&
+         s.micro_batch <= kUsualMicroBatch && s.rank_order == Strategy().rank_order;
 }
 
-/// The bound of a group's step, the index of its family, and its first arrangement.
-using Usual = std::tuple<Picoseconds, std::size_t, std::size_t>;
+/// A group of a usual family, in the order in which plans are tried.
+struct Usual {
+  Picoseconds bound;
+  std::size_t family = 0, arrangement = 0;  ///< the first arrangement of the group
+  bool is_sharp = false;                    ///< the bound is that of the arrangement's actions
+  auto operator<=>(const Usual&) const = default;
+};
 
-/// Returns the groups of usual families, those with the least bounds first.
-std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
-  std::vector<Usual> order;
+std::set<Usual> usual_plans(const FirstPlanRequest& request) {
+  std::set<Usual> plans;
   const std::span<const StrategyFamily> families = request.legal.families();
   for (std::size_t f = 0; f < families.size(); ++f) {
     if (!is_usual(families[f].base, request.target.cluster())) continue;
     if (request.passed()) break;
     const FamilyBound bound = request.families.of(families[f], room_of(request, families[f].base));
-    for (const GroupBound& group : bound.groups) order.emplace_back(group.step, f, group.first);
+    for (const GroupBound& group : bound.groups) plans.insert({group.step, f, group.first});
   }
-  std::sort(order.begin(), order.end());
-  order.resize(std::min(order.size(), kUsualTries));
-  return order;
+  return plans;
+}
+
+/// Bounds the actions of the plan's pipeline; returns nothing where it does not fit.
+std::optional<Usual> sharpened(const FirstPlanRequest& request, Usual plan) {
+  const Strategy strategy =
+      request.legal.of(request.legal.families()[plan.family], plan.arrangement, 0);
+  if (!may_fit(request, strategy)) return std::nullopt;
+  const Picoseconds own = capped([&] { return request.bounds.actions(strategy); });
+  plan.bound = std::max(plan.bound, own);
+  plan.is_sharp = true;
+  return plan;
 }
 
 /// Returns the bucket size with the least bound. Among sizes with the same Programs it is the
@@ -113,12 +132,17 @@ std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& f
 }
 
 std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
-  for (const auto& [step, f, arrangement] : usual_plans(request)) {
-    if (request.passed()) break;
-    const StrategyFamily& family = request.legal.families()[f];
-    if (!may_fit(request, request.legal.of(family, arrangement, 0))) continue;
-    const std::size_t bucket = best_bucket(request, family, arrangement);
-    if (auto found = try_plan(request, family, arrangement, bucket)) return found;
+  std::set<Usual> plans = usual_plans(request);
+  for (std::size_t tries = 0; tries < kUsualTries && !plans.empty() && !request.passed();) {
+    const Usual plan = plans.extract(plans.begin()).value();
+    if (!plan.is_sharp) {
+      if (const auto sharp = sharpened(request, plan)) plans.insert(*sharp);
+      continue;
+    }
+    ++tries;
+    const StrategyFamily& family = request.legal.families()[plan.family];
+    const std::size_t bucket = best_bucket(request, family, plan.arrangement);
+    if (auto found = try_plan(request, family, plan.arrangement, bucket)) return found;
   }
   return std::nullopt;
 }

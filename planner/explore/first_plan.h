@@ -22,9 +22,11 @@ struct FirstPlanRequest {
 
 /// Returns the faster of two plans, each the first of its list that fits. The first list has the
 /// leanest families, from the fewest ranks for one copy of the model on, each with the smallest
-/// micro-batch and all layers recomputed. The second list has families of usual choices (small
-/// micro-batches, tensor parallelism within a node, no context parallelism), in the order of their
-/// bounds. Returns nothing where no try of the first list fits, or `passed` comes first.
+/// micro-batch and all layers recomputed. The second list has families of usual
+/// choices, in the order of their bounds. Usual are small micro-batches, tensor parallelism within
+/// a node, a power of two of stages, no context parallelism, and whole experts. Optimizer states
+/// are shared by all replicas or by none. Returns nothing where no try of the first list fits, or
+/// `passed` comes first.
 std::optional<Candidate> first_plan(const FirstPlanRequest& request);
 
 }  // namespace plimsoll

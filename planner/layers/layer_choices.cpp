@@ -7,7 +7,7 @@
 
 #include "base/parallel.h"
 #include "models/job/layer_forms.h"
-#include "planner/bounds/shape_costs.h"
+#include "planner/bounds/least_costs.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
 #include "planner/layers/stage_costs.h"
@@ -244,6 +244,7 @@ class LayerSearch {
         best_(best) {}
 
   std::vector<Candidate> run(std::span<const std::size_t> families) {
+    if (target_.costs->device_kinds() > 1) return {};  // costs of stages are of the fastest devices
     if (layers_differ(target_.job) || (!freedom_.cuts && !freedom_.by_stage)) return {};
     std::vector<Cuts> all(families.size());
     for_each_index(families.size(), request_.threads, [&](std::size_t i) {

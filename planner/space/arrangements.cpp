@@ -29,6 +29,23 @@ std::vector<std::pair<std::int64_t, std::int64_t>> ends_of(const Job& job) {
   return ends;
 }
 
+/// Gives each layer to the stage that is done first with it. The last stage begins with the loss.
+std::vector<std::int64_t> split_by_rate(std::int64_t layers, std::int64_t loss,
+                                        std::span<const double> rates) {
+  std::vector<std::int64_t> split(rates.size(), 1);
+  for (auto left = layers - std::int64_t(rates.size()); left > 0; --left) {
+    std::size_t first = 0;
+    const auto done = [&](std::size_t stage) {
+      return double(split[stage] + 1 + (stage + 1 == rates.size() ? loss : 0)) / rates[stage];
+    };
+    for (std::size_t stage = 1; stage < rates.size(); ++stage) {
+      if (done(stage) < done(first)) first = stage;
+    }
+    ++split[first];
+  }
+  return split;
+}
+
 }  // namespace
 
 ArrangementFinder::ArrangementFinder(const Job& job, const Framework& framework,
@@ -54,7 +71,8 @@ std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strate
                 strategy.mp > 1,
                 strategy.cp > 1,
                 strategy.sharding_degree > 1,
-                strategy.dp > 1};
+                strategy.dp > 1,
+                choices_.stage_rates(strategy)};
   const auto [known, added] = known_.try_emplace(key);
   if (added) known->second = find(strategy);
   return known->second;
@@ -63,6 +81,7 @@ std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strate
 std::shared_ptr<const Arrangements> ArrangementFinder::find(const Strategy& strategy) const {
   Arrangements found;
   add_layouts(strategy, found);
+  add_cuts(strategy, found);
   if (choices_.schedule && framework_.can.schedules.value.has(Schedule::zb_h1) && strategy.pp > 1) {
     Strategy zero_bubble = strategy;
     zero_bubble.schedule = Schedule::zb_h1;
@@ -97,6 +116,20 @@ void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) 
   }
 }
 
+/// Adds cuts in which each stage has as many layers as its devices are fast, without virtual
+/// stages. The loss counts as no layer, or as many as its product is worth.
+void ArrangementFinder::add_cuts(const Strategy& plain, Arrangements& found) const {
+  const std::vector<double> rates = choices_.stage_rates(plain);
+  if (rates.empty() || plain.virtual_stages > 1 || is_placed_as_v(plain.schedule)) return;
+  std::set<std::vector<std::int64_t>> seen;
+  for (const std::int64_t loss : {std::int64_t{0}, layers_of_head(job_)}) {
+    Strategy layout = plain;
+    layout.embedding_as_layers = layout.loss_as_layers = 0;
+    layout.layer_split = split_by_rate(total_layers(job_), loss, rates);
+    if (is_legal_(layout) && seen.insert(layout.layer_split).second) add_group(layout, found);
+  }
+}
+
 void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) const {
   ArrangementGroup group;
   group.first = found.all.size();
@@ -113,7 +146,7 @@ void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) c
     counted.recompute_layers = recompute_layers;
     if (!choices_.may_recompute(counted)) return;
     found.all.push_back({layout.schedule, layout.virtual_stages, layout.embedding_as_layers,
-                         layout.loss_as_layers, recompute_layers});
+                         layout.loss_as_layers, recompute_layers, layout.layer_split});
   };
   const bool counts =
       layout.recompute == Recompute::full || layout.recompute == Recompute::selective;

@@ -15,6 +15,9 @@ struct ArrangementChoices {
   bool schedule = true, virtual_stages = true, ends = true, recompute_layers = true;
   /// Whether a strategy may have its number of recomputed layers.
   std::function<bool(const Strategy&)> may_recompute;
+  /// Returns the rate of each stage's slowest device; nothing where all are alike, or where other
+  /// cuts are not tried.
+  std::function<std::vector<double>(const Strategy&)> stage_rates;
 };
 
 /// Finds the legal arrangements of strategies. Strategies that are alike for the rules share them.
@@ -31,9 +34,10 @@ class ArrangementFinder {
  private:
   /// The fields that decide which arrangements are legal.
   using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, SetOf<RecomputedModule>,
-                         std::int64_t, bool, bool, bool, bool, bool, bool>;
+                         std::int64_t, bool, bool, bool, bool, bool, bool, std::vector<double>>;
   std::shared_ptr<const Arrangements> find(const Strategy& strategy) const;
   void add_layouts(const Strategy& plain, Arrangements& found) const;
+  void add_cuts(const Strategy& plain, Arrangements& found) const;
   void add_group(const Strategy& layout, Arrangements& found) const;
 
   const Job& job_;

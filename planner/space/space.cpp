@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 
 #include "passes/strategy/pipeline_order.h"
 #include "planner/space/arrangements.h"
@@ -54,6 +55,7 @@ class Choices {
     choices.schedule = !is_fixed(fixed_, "schedule");
     choices.virtual_stages = !is_fixed(fixed_, "virtual_stages");
     choices.ends = !is_fixed(fixed_, "embedding_as_layers") && !is_fixed(fixed_, "loss_as_layers");
+    choices.stage_rates = [this](const Strategy& strategy) { return stage_rates(strategy); };
     choices.recompute_layers =
         !is_fixed(fixed_, "recompute_layers") && !is_fixed(fixed_, "recompute_list");
     choices.may_recompute = [this](const Strategy& strategy) {
@@ -189,7 +191,24 @@ class Choices {
     return verdict ? legal(framework_, job_, strategy) : verdict;
   }
 
+  bool devices_differ() const { return !units_.alike; }
+
  private:
+  std::vector<double> stage_rates(const Strategy& strategy) const {
+    for (const char* key : {"layer_split", "embedding_as_layers", "loss_as_layers"}) {
+      if (is_fixed(fixed_, key) || is_limited(limits_, key)) return {};
+    }
+    if (units_.alike || strategy.pp == 1 || strategy.pp > total_layers(job_)) return {};
+    std::vector<double> rates(std::size_t(strategy.pp), std::numeric_limits<double>::infinity());
+    const Grid grid = grid_of(strategy);
+    for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+      double& rate = rates[std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)])];
+      rate = std::min(rate, units_.rate(rank));
+    }
+    const bool alike = std::ranges::all_of(rates, [&](double rate) { return rate == rates[0]; });
+    return alike ? std::vector<double>() : rates;
+  }
+
   bool are_within(const Strategy& strategy, std::initializer_list<std::string_view> keys) const {
     return std::ranges::all_of(
         keys, [&](std::string_view key) { return is_within(limits_, strategy, key); });
@@ -374,6 +393,8 @@ class Enumeration {
         StrategyFamily family = space_.legal.families()[f];
         family.base.rank_order = orders.tried[i];
         if (experts_apart(family.base) && !choices_.verdict(family.base)) continue;
+        if (choices_.devices_differ()) family.arrangements = finder_.of(family.base);
+        if (family.arrangements->all.empty()) continue;
         space_.enumerated += std::int64_t(family.count());
         space_.legal.add(std::move(family));
       }

@@ -26,6 +26,7 @@ struct Arrangement {
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t virtual_stages = 1, embedding_as_layers = 0, loss_as_layers = 0;
   std::int64_t recompute_layers = 0;
+  std::vector<std::int64_t> layer_split = {};
   bool operator==(const Arrangement&) const = default;
 };
 void apply(const Arrangement& arrangement, Strategy& strategy);
@@ -111,6 +112,7 @@ struct Space {
 ///   - sharding stages, recompute forms and exchanges of cp that the framework has;
 ///   - the number of layers of a chunk that are recomputed;
 ///   - the number of virtual stages, with an even cut or with the model's ends counted as layers;
+///   - cuts by the rates of stages' devices, without virtual stages, where these differ;
 ///   - tokens or borders split over mp;
 ///   - the schedule ZB-H1;
 ///   - prefetch depths 0 to 2 and kept gathers, in sharding stage 3;

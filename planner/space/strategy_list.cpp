@@ -58,6 +58,7 @@ void apply(const Arrangement& arrangement, Strategy& strategy) {
   strategy.embedding_as_layers = arrangement.embedding_as_layers;
   strategy.loss_as_layers = arrangement.loss_as_layers;
   strategy.recompute_layers = arrangement.recompute_layers;
+  strategy.layer_split = arrangement.layer_split;
 }
 
 void StrategyList::add(StrategyFamily family) {

@@ -30,13 +30,12 @@ std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
   });
 }
 
-bool gathers_parameters(const Op& op) {
-  if (op.phase == Phase::optimizer) return false;
-  const bool gathers = op.kind == OpKind::all_gather || op.kind == OpKind::broadcast;
-  return gathers && std::get<CollectiveParams>(op.params).group.axes.has(Axis::sharding);
-}
-
 }  // namespace
+
+bool gathers_parameters(const Op& op) {
+  return op.stream == Stream::data &&
+         (op.kind == OpKind::all_gather || op.kind == OpKind::broadcast);
+}
 
 bool is_kernel(const Routine& routine, const Op& op) {
   if (op.phase == Phase::optimizer || communicates(op.kind)) return false;
@@ -58,7 +57,8 @@ std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& 
       const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
       if (backward && !communicates(op.kind))
         time = Picoseconds(std::llround(double(time.count()) * framework.backward_dispatch));
-      if (gathers_parameters(op)) time += to_picoseconds(framework.dispatch_gather);
+      if (op.phase != Phase::optimizer && gathers_parameters(op))
+        time += to_picoseconds(framework.dispatch_gather);
       time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
     }
     times.push_back(time);

@@ -16,6 +16,10 @@ namespace plimsoll {
 /// ops, to which nothing is added.
 std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& costs);
 
+/// Whether the op brings parameters, or parts of them, to ranks that share them out. These ranks
+/// may lie along any axis: sharding, context, or both.
+bool gathers_parameters(const Op& op);
+
 /// Whether a framework may run several ops instead of this one. The op must belong to a block, and
 /// be no communication, no cast of parameters and no merge of gradients.
 bool is_kernel(const Routine& routine, const Op& op);

@@ -67,9 +67,7 @@ bool host_waits_for(const Op& op, const Framework& framework) {
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
     return framework.host_reads_norm;
   }
-  if (!framework.host_waits_for_gathers) return false;
-  const bool gathers = op.kind == OpKind::all_gather || op.kind == OpKind::broadcast;
-  return gathers && std::get<CollectiveParams>(op.params).group.axes.has(Axis::sharding);
+  return framework.host_waits_for_gathers && gathers_parameters(op);
 }
 
 /// Whether the first stage receives activations: only where stages hold several parts.

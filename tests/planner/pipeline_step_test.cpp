@@ -54,12 +54,17 @@ std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) 
     StageSpans stage;
     if (host_posts) stage.post = Picoseconds(200);
     stage.receives_ahead = ahead && strategy.virtual_stages > 1;
+    stage.gathers_ahead = one_in(random, 2);
+    const std::int64_t most = one_in(random, 2) ? 50'000 : 0;  // of step traffic, chunk by chunk
+    Picoseconds gathered, reduced;
     for (std::int64_t c = 0; c < strategy.virtual_stages; ++c) {
       const std::int64_t part = part_of(strategy.schedule, strategy.pp, s, c);
       ChunkSpans chunk;
       chunk.forward = random_action(random, part > 0, part + 1 < parts);
       chunk.backward = random_action(random, part + 1 < parts, part > 0);
       if (splits_backward(strategy.schedule)) chunk.weights = random_action(random, false, false);
+      chunk.gathered = gathered += Picoseconds(between(random, 0, most));
+      chunk.reduced = reduced += Picoseconds(between(random, 0, most));
       if (alike && !stages.empty()) {
         chunk.forward.span = stages[0].chunks[0].forward.span;
         chunk.backward.span = stages[0].chunks[0].backward.span;

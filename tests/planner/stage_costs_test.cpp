@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/bounds/shape_costs.h"
+#include "planner/bounds/least_costs.h"
 #include "simulator/simulate.h"
 #include "tests/predict/fixtures.h"
 

@@ -1,0 +1,133 @@
+// Reads the collectives off a Program of one layer, and gives them the bytes of a stage.
+#include "planner/bounds/step_traffic.h"
+
+#include <algorithm>
+
+#include "graph/op_table.h"
+#include "models/job/layer_forms.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
+#include "passes/strategy/pipeline_order.h"
+#include "planner/bounds/call_path.h"
+
+namespace plimsoll {
+namespace {
+
+/// Returns a strategy with the same collectives over as few ranks as have them.
+Strategy smallest(const Strategy& strategy) {
+  Strategy small = strategy;
+  small.mp = small.pp = small.virtual_stages = 1;
+  small.sequence_parallel = small.split_boundary = false;
+  small.schedule = Schedule::one_f_one_b;
+  small.layer_split.clear();
+  small.embedding_as_layers = small.loss_as_layers = 0;
+  for (std::int64_t* degree : {&small.cp, &small.dp, &small.sharding_degree})
+    *degree = std::min<std::int64_t>(*degree, 2);
+  small.ep = Strategy().ep;
+  small.etp = Strategy().etp;
+  small.micro_batch = 1;
+  small.rank_order = Strategy().rank_order;
+  small.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  drop_recompute(small);
+  return small;
+}
+
+/// Whether collectives have measured times. A sum of such times may be less than the time of all
+/// bytes at once.
+bool are_measured(const Target& target) {
+  const std::optional<Calibration>& calibration = target.costs->calibration();
+  return calibration && !calibration->collectives.empty();
+}
+
+Bytes payload_of(const Routine& routine) { return bytes_of(routine.tensors[0]); }
+
+/// Returns the routine with a payload of so many bytes.
+Routine with_payload(Routine routine, Bytes bytes) {
+  Tensor& payload = routine.tensors[0];
+  payload.shape = {bytes.count() / bytes_of(payload.dtype).count()};
+  routine.slots[0].bytes = bytes;
+  return routine;
+}
+
+/// Whether a call exchanges gradients or parameters once per step.
+bool is_step_traffic(const Program& program, const Call& call) {
+  const Routine& routine = program.at(call.routine);
+  if (call.micro_batch || routine.ops.size() != 1) return false;
+  const Op& op = routine.ops[0];
+  if (!communicates(op.kind) || op.stream != Stream::data || op.phase != Phase::optimizer)
+    return false;
+  const TensorRole role = routine.tensors[0].role;
+  return role == TensorRole::gradient || role == TensorRole::parameter;
+}
+
+}  // namespace
+
+Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batches,
+                               const StageTraffic& traffic, Picoseconds work, Picoseconds on_last) {
+  const Picoseconds sum = traffic.gathers + traffic.reductions;
+  if (is_placed_as_v(strategy.schedule)) return sum;
+  const std::int64_t put_off = splits_backward(strategy.schedule) ? 2 * strategy.pp + 1 : 0;
+  const Picoseconds beside =
+      on_last + repeated(work - on_last, strategy.pp) + repeated(work, put_off);
+  return sum + std::max(repeated(work, micro_batches) - beside, Picoseconds());
+}
+
+StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
+  Job job = target_.job;
+  job.global_batch = small.dp * small.sharding_degree;
+  if (!layers_differ(job)) job.layers = 1;
+  const PassContext context{job, small, target_.framework()};
+  const Graph graph = lower_graph(context, {}, Proof::none);
+  const std::int64_t alignment = arena_alignment(job, small);
+  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(small));
+  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  std::int64_t whole = 0;  // elements of the largest bucket: there are more where types differ
+  for (const Bucket& bucket : program.buckets) whole = std::max(whole, bucket.elements);
+  Collectives found;
+  for (const Call& call : program.calls) {
+    if (!is_step_traffic(program, call)) continue;
+    const Routine& routine = program.at(call.routine);
+    const bool of_gradients = routine.tensors[0].role == TensorRole::gradient;
+    const auto same = std::ranges::find_if(found, [&](const Collective& other) {
+      return other.of_gradients == of_gradients && other.routine.name == routine.name;
+    });
+    if (same == found.end()) {
+      found.push_back({routine, of_gradients, false});
+    } else if (payload_of(routine) > payload_of(same->routine)) {
+      same->routine = routine;
+    }
+  }
+  for (Collective& one : found) one.of_part = elements(one.routine.tensors[0].shape) < whole;
+  return found;
+}
+
+std::shared_ptr<const StepTraffic::Collectives> StepTraffic::collectives(
+    const Strategy& strategy) const {
+  const Strategy small = smallest(strategy);
+  const std::string key = strategy_text(small);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  }
+  auto found = std::make_shared<const Collectives>(find(small));
+  const std::lock_guard lock(mutex_);
+  return known_.try_emplace(key, std::move(found)).first->second;
+}
+
+StageTraffic StepTraffic::of(const Strategy& strategy, const StageWeights& weights,
+                             const LeastCosts& costs) const {
+  if (classes_by_owner(strategy) || experts_apart(strategy) || are_measured(target_)) return {};
+  const Grid grid = grid_of(strategy);
+  StageTraffic traffic;
+  for (const Collective& one : *collectives(strategy)) {
+    const Bytes whole = one.of_gradients ? weights.gradients : weights.parameters;
+    const Bytes bytes = one.of_part ? Bytes(whole.count() / optimizer_shards(strategy)) : whole;
+    Picoseconds& sum = one.of_gradients ? traffic.reductions : traffic.gathers;
+    sum += costs.of(with_payload(one.routine, bytes), grid, 0)[0];
+  }
+  return traffic;
+}
+
+}  // namespace plimsoll

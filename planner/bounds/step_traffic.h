@@ -1,0 +1,73 @@
+// Step traffic: the collectives that a stage has once per step, which reduce gradients and gather
+// parameters. They run one after the other on the stream of data, beside little of the step's work.
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "planner/bounds/least_costs.h"
+#include "predict/target.h"
+
+namespace plimsoll {
+
+/// Bytes of a stage's gradients and parameters on a rank, in the types in which they travel.
+struct StageWeights {
+  Bytes gradients, parameters;
+  auto operator<=>(const StageWeights&) const = default;
+};
+
+/// Returns the least bytes that may be rounded up to so many, a multiple of an arena's block.
+inline Bytes unrounded(Bytes rounded) { return std::max(rounded - kBlockAlignment, Bytes()); }
+
+/// The step traffic of a stage.
+struct StageTraffic {
+  Picoseconds gathers, reductions;
+};
+
+/// Returns a bound of the step time from the step traffic of a stage, from its work on one
+/// micro-batch, and from the part of the work that is on the last of its chunks. All gradients are
+/// reduced behind the last micro-batch's backward on the last chunk, and then parameters are
+/// gathered for the next step. Behind the last gather the stage works on all micro-batches but
+/// those that may run beside the collectives:
+///
+///   - a forward on the last chunk, and up to pp forwards on each chunk before it;
+///   - a backward on the last chunk, and up to pp backwards on each chunk before it;
+///   - weight gradients of up to 2 pp micro-batches, where these are put off.
+///
+/// In a V the work is not counted. Throws InfeasibleError beyond the clock's range.
+Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batches,
+                               const StageTraffic& traffic, Picoseconds work, Picoseconds on_last);
+
+/// Finds the step traffic of stages from their bytes, as if each kind of collective were one. It
+/// takes no more time than its buckets. Safe to share between threads.
+class StepTraffic {
+ public:
+  explicit StepTraffic(const Target& target) : target_(target) {}
+
+  /// Returns the times; 0 where tensors have owners, where experts are on ranks of their own, and
+  /// where times of collectives were measured.
+  StageTraffic of(const Strategy& strategy, const StageWeights& weights,
+                  const LeastCosts& costs) const;
+
+ private:
+  /// A collective over all gradients or parameters, or over the part that a rank keeps.
+  struct Collective {
+    Routine routine;
+    bool of_gradients = false, of_part = false;
+  };
+  using Collectives = std::vector<Collective>;
+  std::shared_ptr<const Collectives> collectives(const Strategy& strategy) const;
+  Collectives find(const Strategy& small) const;
+
+  const Target target_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<const Collectives>> known_;  ///< by small strategy
+};
+
+}  // namespace plimsoll

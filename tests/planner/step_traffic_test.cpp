@@ -1,0 +1,80 @@
+// Step traffic: bounds of steps whose gradients and parameters cross slow links.
+#include "planner/bounds/step_traffic.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "models/cluster/cluster.h"
+#include "planner/bounds/bounds.h"
+#include "planner/explore/family_bounds.h"
+#include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+/// Llama 3 8B on 4 nodes of 8 H100 whose network is a hundredth of a DGX's.
+Target slow_network(std::int64_t layers) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/llama3-8b.json");
+  job.layers = layers;
+  job.global_batch = 64;
+  Cluster cluster = preset_cluster("dgx-h100-80gb");
+  cluster.nodes = 4;
+  cluster.levels.back().bandwidth = BytesPerSecond(0.5e9);
+  return {job, CostModel(cluster, std::nullopt, framework_by_name("megatron-lm")), 32};
+}
+
+Seconds step_of(const Target& target, const Strategy& strategy) {
+  return evaluate(target, strategy).prediction.step_time;
+}
+
+TEST(StepTraffic, MostOfAStepOnASlowNetworkIsBounded) {
+  const Target target = slow_network(16);
+  const Bounds bounds(target);
+  for (const std::string text :
+       {"mp=8,sharding_degree=4,sharding_stage=1", "mp=8,dp=4,micro_batch=2",
+        "mp=8,dp=2,sharding_degree=2,sharding_stage=1",
+        "mp=4,pp=2,sharding_degree=4,sharding_stage=1", "mp=4,pp=2,virtual_stages=4,dp=4",
+        "mp=2,pp=4,cp=2,virtual_stages=2,sharding_degree=2,sharding_stage=1"}) {
+    const Strategy strategy = parse_strategy(text);
+    const double step = step_of(target, strategy).value();
+    const double low = bounds.bottleneck(strategy).seconds().value(),
+                 sharp = bounds.pipeline(strategy).seconds().value();
+    EXPECT_LE(low, step) << text;
+    EXPECT_LE(sharp, step * 1.0005) << text;
+    // In a pipeline transfers wait for each other, too, which no bound counts whole.
+    EXPECT_GT(low, (strategy.pp == 1 ? 0.8 : 0.45) * step) << text;
+    EXPECT_GT(sharp, (strategy.pp == 1 ? 0.9 : 0.55) * step) << text;
+  }
+}
+
+TEST(StepTraffic, TransfersOfManyChunksAreBounded) {
+  const Target target = slow_network(32);
+  const Bounds bounds(target);
+  const Strategy strategy = parse_strategy("mp=8,pp=4,virtual_stages=8");
+  const double step = step_of(target, strategy).value();
+  EXPECT_GT(bounds.bottleneck(strategy).seconds().value(), 0.45 * step);
+}
+
+TEST(StepTraffic, FamiliesWithTrafficAreBoundedAsTheirStrategiesAre) {
+  const Target target = slow_network(16);
+  const Bounds bounds(target);
+  const FamilyBounds families(target, bounds);
+  const Space space = enumerate(target.job, target.framework(), 32,
+                                {{"mp", "8"}, {"pp", "1"}, {"cp", "1"}, {"recompute", "none"}},
+                                units_of(target.cluster()));
+  const Bytes unlimited(std::int64_t{1} << 50);
+  for (const StrategyFamily& family : space.legal.families()) {
+    if (family.base.sharding_stage > 1) continue;
+    const double step = step_of(target, family.base).value();
+    const Picoseconds bound = summary_of(families.of(family, unlimited)).step;
+    EXPECT_LE(bound.seconds().value(), step) << strategy_summary(family.base);
+    EXPECT_GT(bound.seconds().value(), 0.75 * step) << strategy_summary(family.base);
+    EXPECT_LT(summary_of(families.work(family, unlimited)).step, bound)
+        << strategy_summary(family.base);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
