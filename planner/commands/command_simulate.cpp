@@ -17,6 +17,7 @@
 #include "planner/search/search.h"
 #include "planner/terminal/time_limit.h"
 #include "predict/expert_memory.h"
+#include "reports/plan_words.h"
 #include "reports/trace.h"
 
 namespace plimsoll {
@@ -87,10 +88,16 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   const Filling fullest =
       filling_of(tightest_of(stages), outside_program(target, strategy), target.reserve);
+  FoundChanges changes = single_changes(target, strategy);
+  for (FittingChange& change : changes.fitting) {
+    const std::string words =
+        layout_change(target.job, target.framework(), change.strategy, strategy);
+    if (!options.verbose && !words.empty()) change.words = "with " + words;
+  }
   const NothingFits refused(
       why_unfit(fullest),
       Shortage{"does not fit", fullest.taken() + fullest.reserve, fullest.capacity},
-      single_changes(target, strategy));
+      std::move(changes));
   if (options.verbose) {
     print_note("planner: " + describe(refused));
     return ExitCode::infeasible;
