@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -177,7 +178,7 @@ def check_refusals(folder):
     check_columns(command, 2)
     assert "with ZeRO-1 " in words, text.stderr
     command = " ".join(text.stderr.replace(" \\\n", "").splitlines()[2].split("run", 1)[1].split())
-    assert ran(OK, *command.split()[1:], "--json").returncode == OK
+    assert ran(OK, *shlex.split(command)[1:], "--json").returncode == OK
     assert "what would fit:" in ran(INFEASIBLE, "plan", *asked, "pytorch-fsdp", "--verbose", folder=folder).stderr
 
 
