@@ -93,9 +93,9 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
     print_result(headline + explain_text(plan, step, found));
   } else {
     print_result(headline + explain_brief(plan, step, found) +
-                 command_line("next", explain_command(options) + " --why-not recompute=full",
-                              kExplainLabel) +
-                 explain_line("", "--verbose"));
+                 command_line("next",
+                              explain_command(options) + " --why-not recompute=full     --verbose",
+                              kExplainLabel));
   }
   if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;
   print_note(

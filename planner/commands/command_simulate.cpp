@@ -17,6 +17,7 @@
 #include "planner/search/search.h"
 #include "planner/terminal/time_limit.h"
 #include "predict/expert_memory.h"
+#include "reports/plan_words.h"
 #include "reports/trace.h"
 
 namespace plimsoll {
@@ -93,10 +94,16 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   std::string why = why_unfit(fits.fullest);
   if (fits.even) why += "; " + describe_both(fits);
+  FoundChanges changes = single_changes(target, strategy);
+  for (FittingChange& change : changes.fitting) {
+    const std::string words =
+        layout_change(target.job, target.framework(), change.strategy, strategy);
+    if (!options.verbose && !words.empty()) change.words = "with " + words;
+  }
   const NothingFits refused(
       why,
       Shortage{"does not fit", fits.fullest.taken() + fits.fullest.reserve, fits.fullest.capacity},
-      single_changes(target, strategy));
+      std::move(changes));
   if (options.verbose) {
     print_note("planner: " + describe(refused));
     return ExitCode::infeasible;

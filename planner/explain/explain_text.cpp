@@ -123,7 +123,9 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
   return helps;
 }
 
-std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
+/// With `whole` they say by what runners-up lose, and name more that would help.
+std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensitivity& found,
+                        bool whole) {
   const Prediction& p = plan.prediction;
   std::string text = explain_line("plan", layout_text(plan.job, plan.framework, plan.strategy));
   text +=
@@ -138,11 +140,14 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
                       ? fmt::format("; {} is possible, but {}", to_text(plan.fastest->step_time),
                                     words_of(plan.fastest->reasons))
                       : ""));
-  text += explain_line("runners-up",
-                       plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
+  if (whole) {
+    text += explain_line("runners-up",
+                         plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
+  }
   text += limits_text(step);
   std::vector<Help> helps = helps_of(plan, found);
-  if (helps.size() > kMostHelps) helps.resize(kMostHelps);
+  const std::size_t most = whole ? kMostHelps : kMostHelps / 2;
+  if (helps.size() > most) helps.resize(most);
   std::string would_help;
   for (const Help& help : helps) {
     would_help += fmt::format("{}{} ({})", would_help.empty() ? "" : "; ", help.what,
@@ -241,11 +246,11 @@ std::string field_words(std::string_view group) {
 }
 
 std::string explain_brief(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
-  return first_lines(plan, step, found);
+  return first_lines(plan, step, found, false);
 }
 
 std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
-  std::string text = first_lines(plan, step, found);
+  std::string text = first_lines(plan, step, found, true);
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "strategy    {}\n", strategy_summary(plan.strategy));
   write_rates(out, plan, found.rates);

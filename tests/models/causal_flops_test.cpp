@@ -12,7 +12,7 @@ const std::filesystem::path kJobs =
     std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/jobs";
 
 // The conventions of MFU differ by half of causal attention, 4 s^2 h in each layer.
-TEST(CausalFlops, CausalAttentionMasksHalfOfItsScores) {
+TEST(CausalFlops, AreHalfOfTheScoresOfCausalAttention) {
   const double s = 8192, h = 4096;
   Job job = read_job(kJobs / "llama3-8b.json");
   EXPECT_EQ(masked_flops_per_sequence(job).value(), 32 * 2 * s * s * h);

@@ -68,13 +68,13 @@ TEST(Brief, SaysWhyTheFastestIsNotRecommended) {
   FastestPlan fastest;
   fastest.strategy = plan.strategy;
   fastest.step_time = plan.prediction.step_time * 0.98;
-  fastest.strategy.micro_batch *= 2;
+  fastest.strategy.recompute = Recompute::full;
   fastest.gain = 0.02;
   fastest.reasons = {UnusualChoice::context_split};
   plan.fastest = fastest;
   const std::string line = line_of(brief(loaded, plan, {}), "faster");
   for (const std::string& words :
-       {to_text(fastest.step_time), std::string("-2.0 %"), std::string("micro-batch"),
+       {to_text(fastest.step_time), std::string("-2.0 %"), std::string("full recompute"),
         words_of(fastest.reasons), std::string("--fastest")})
     EXPECT_NE(line.find(words), std::string::npos) << line << " lacks " << words;
 }
@@ -85,7 +85,7 @@ TEST(Brief, AlternativesDifferInWordsAndAreNotFaster) {
   plan.pareto.clear();
   RunnerUp other;
   other.strategy = plan.strategy;
-  other.strategy.grad_bucket_bytes = Bytes(1 << 20);
+  other.strategy.grad_bucket_bytes = Bytes(64 << 20);
   other.step_time = plan.prediction.step_time * 1.01;
   other.taken = plan.prediction.memory.taken;
   plan.runners_up = {other};

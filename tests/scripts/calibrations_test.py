@@ -83,7 +83,7 @@ def own_cluster(folder):
         found = json.loads(said(*command, "--calibration", name, "--json"))
         times[name] = found["prediction"]["step_time_s"]
     assert times["built-in"] == times["typical"] > 1.1 * times["none"], times
-    text = said(*command)
+    text = said(*command, "--verbose")
     assert "on 8 devices of ours" in text and "efficiency  not stated" in text, text
     refused(USAGE, "--devices is required", "dgx-h100-80gb",
             command=("simulate", "gpt3-1.3b", "mp=8", *H100))

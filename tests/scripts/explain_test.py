@@ -51,7 +51,9 @@ def check_why_not(plan, cluster):
     assert "this is the plan" in explain(OK, plan, *asked, f"mp={own['mp']}").stdout
     done = explain(INFEASIBLE, plan, *asked, "mp=3")
     assert "cannot run: mp 3" in done.stdout, done.stdout
-    assert "least change that makes it run" in done.stdout, done.stdout
+    assert "would run   with " in done.stdout, done.stdout
+    whole = explain(INFEASIBLE, plan, *asked, "mp=3", "--verbose").stdout
+    assert "least change that makes it run" in whole, whole
     explain(STOPPED_EARLY, plan, *asked, "mp=2", "--time-limit", "1 us")
 
 
