@@ -145,7 +145,7 @@ std::string assumed_text(const AssumedRecompute& assumed) {
   std::string text;
   const auto add = [&](std::string_view where, const std::optional<bool>& full) {
     if (!full) return;
-    text += fmt::format("  where it is not stated, {} {}\n",
+    text += fmt::format("  if it is not stated, {} {}\n",
                         *full ? "all layers repeated" : "no layer repeated", where);
   };
   add("within a node", assumed.within_node);

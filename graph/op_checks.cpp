@@ -334,7 +334,7 @@ Verdict check_rms_norm(const Op& op, Tensors tensors) {
   const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
   const bool weighted = op.inputs.size() == (backward ? 4u : 2u);
   if (backward && weighted != (op.outputs.size() == 2))
-    return Verdict::no("gamma has a gradient where there is one");
+    return Verdict::no("gamma has a gradient if there is a gamma");
   if (x.empty()) return Verdict::no("x has no rows");
   const std::int64_t row = weighted ? elements(in(op, tensors, backward ? 2 : 1).shape) : x.back();
   const Tensor& rstd = backward ? in(op, tensors, weighted ? 3 : 2) : out(op, tensors, 1);

@@ -49,7 +49,7 @@ void import_in_turn(Imported& imported, const FlagTable& table, std::vector<Give
   const std::filesystem::path path = path_beside(file, name);
   if (name.empty() || !std::filesystem::is_regular_file(path)) {
     throw InputError(file, fmt::format("line {}", named->line),
-                     fmt::format("{} {}: no such file is beside this one or where the command runs",
+                     fmt::format("{} {}: no such file next to this one or in the current folder",
                                  named->option, printable(name)));
   }
   imported.notes.push_back(fmt::format("{} is read, too", printable(path.string(), 240)));

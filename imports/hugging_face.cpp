@@ -475,7 +475,7 @@ Imported read_hugging_face(std::string_view text, const std::string& file,
   Imported imported = read_job_of(source, *known, file, given);
   if (!given.family.empty() && architecture_of(model) != known) {
     imported.notes.insert(imported.notes.begin(),
-                          fmt::format("read as {} because --family says so; the file says \"{}\"",
+                          fmt::format("read as {} because of --family; the file states \"{}\"",
                                       known->name, printable(model)));
   }
   return imported;

@@ -36,7 +36,7 @@ constexpr std::string_view kNoQkNorm =
 constexpr std::string_view kNoBias =
     "it is not known which layers of models of this type have biases";
 constexpr std::string_view kOneAfterOther =
-    "it is not known what the MLP of models of this type reads beside attention";
+    "it is not known what the MLP of models of this type reads in addition to attention";
 constexpr std::string_view kNoCaps =
     "it is not known that models of this type cap or clip scores, logits or projections";
 constexpr std::string_view kOnlyAttention =
@@ -91,7 +91,8 @@ constexpr KeyRule kRules[] = {
     {"lm_head_bias", is_off, "the head of a job has no bias"},
     {"use_parallel_residual", is_off, kOneAfterOther},
     {"parallel_attn", is_off, kOneAfterOther},
-    {"use_bidirectional_attention", is_off, "a job says by its family whether attention is causal"},
+    {"use_bidirectional_attention", is_off,
+     "the family of a job decides whether attention is causal"},
     {"alibi", is_off, "it is not known that models of this type have ALiBi"},
     {"expansion_ratio", is_four, "the MLP of a job is four times as wide as hidden, or has a key"},
     {"apply_residual_connection_post_layernorm", is_off, "a job adds what the norm read"},
@@ -134,7 +135,7 @@ constexpr KeyRule kRules[] = {
     {"is_encoder_decoder", is_off, kOneSide},
     {"add_cross_attention", is_off, kOneSide},
     {"cross_attention_layers", is_off, kOneSide},
-    {"is_decoder", is_off, "a job says by its family whether attention is causal"},
+    {"is_decoder", is_off, "the family of a job decides whether attention is causal"},
     {"use_task_id", is_off, "a bert job has tables of words, positions and token types alone"},
     {"pruned_heads", is_off, "all layers of a job have as many heads"},
 };
@@ -153,8 +154,8 @@ constexpr NotedKey kNoted[] = {
     {"no_rope_layer_interval", is_off,
      "layers without rotary embeddings have them in a job: parameters are the same"},
     {"swiglu_limit", is_off, "it clamps what the activation reads; a job leaves that out"},
-    {"auto_map", is_off, "code beside the file is not followed; the shape is the model_type's"},
-    {"quantization_config", is_off, "it says how weights are stored; training has --precision"},
+    {"auto_map", is_off, "code next to the file is not followed; the shape is the model_type's"},
+    {"quantization_config", is_off, "it states how weights are stored; training has --precision"},
     {"vision_config", is_off, "the model for pictures is left out"},
     {"audio_config", is_off, "the model for sound is left out"},
 };

@@ -227,7 +227,7 @@ constexpr CheckRule kPredictionRules[] = {
     {{"peak-source", "The peak that MFU is relative to has a source."}, peak_source},
     {{"breakdown-not-negative", "No part of the step is negative."}, breakdown_not_negative},
     {{"breakdown-sums", "The parts of the step sum to the step time."}, breakdown_sums},
-    {{"recompute-as-chosen", "Time goes into recompute only where the strategy recomputes."},
+    {{"recompute-as-chosen", "Time goes into recompute only if the strategy recomputes."},
      recompute_as_chosen},
     {{"provenance-shares", "Shares by provenance sum to 1 and none is worse than the worst."},
      provenance_shares},

@@ -206,7 +206,7 @@ Finding one_capacity(const CheckContext& context) {
 }
 
 constexpr CheckRule kProgramRules[] = {
-    {{"input-digests", "Cluster and, where given, calibration are named by their SHA-256."},
+    {{"input-digests", "Cluster and, if given, calibration are named by their SHA-256."},
      input_digests},
     {{"framework-known",
       "The framework is the preset of its name, but for "
@@ -229,7 +229,7 @@ constexpr CheckRule kProgramRules[] = {
     {{"allocated-bytes", "What is handed out holds at least what its program keeps between steps."},
      allocated_bytes},
     {{"fits-capacity",
-      "What every stage takes for tensors, and what the framework holds beside it, fit its "
+      "The tensors of every stage, and what the framework holds in addition, fit its "
       "device."},
      fits_capacity},
     {{"one-capacity",

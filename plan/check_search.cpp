@@ -90,8 +90,9 @@ Finding runners_up_counted(const CheckContext& context) {
   const auto shown = std::int64_t(context.plan.runners_up.size()) + 1;
   const std::int64_t fit = search.evaluated - search.infeasible;
   if (shown > fit) {
-    return fmt::format("{} runners-up beside the chosen plan, but {} of those evaluated fit",
-                       shown - 1, fit);
+    return fmt::format(
+        "{} runners-up in addition to the chosen plan, but {} of those evaluated fit", shown - 1,
+        fit);
   }
   return std::nullopt;
 }
@@ -356,7 +357,7 @@ Finding pareto_dominates(const CheckContext& context) {
 constexpr CheckRule kSearchRules[] = {
     {{"search-counts", "Evaluated, bounded, pruned and unexplored candidates are the whole space."},
      search_counts},
-    {{"search-proven", "The answer is proven, without gap, exactly where nothing is unexplored."},
+    {{"search-proven", "The answer is proven, without gap, exactly if nothing is unexplored."},
      search_proven},
     {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
      infeasible_count},

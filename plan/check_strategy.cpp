@@ -72,8 +72,8 @@ Finding sharding_stage(const CheckContext& context) {
   if (known && (by_context || (s.sharding_stage > 0) == (s.sharding_degree > 1)))
     return std::nullopt;
   return fmt::format(
-      "sharding_stage {} with sharding_degree {}: 0 to 3; above 0 exactly where the degree is "
-      "above 1, or either where cp alone is",
+      "sharding_stage {} with sharding_degree {}: 0 to 3; above 0 exactly if the degree is "
+      "above 1, or either if cp alone is",
       s.sharding_stage, s.sharding_degree);
 }
 
@@ -101,7 +101,7 @@ constexpr CheckRule kStrategyRules[] = {
       "layer once."},
      layers_cover},
     {{"sharding-stage",
-      "Sharding stages 1 to 3 exactly where the sharding degree is above 1; with degree 1 and cp "
+      "Sharding stages 1 to 3 exactly if the sharding degree is above 1; with degree 1 and cp "
       "above 1 stages 0 to 3."},
      sharding_stage},
     {{"strategy-legal", "The strategy is legal for the job, these devices and the framework."},

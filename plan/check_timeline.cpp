@@ -307,7 +307,7 @@ constexpr CheckRule kTimelineRules[] = {
       "The timeline has few intervals, and none drawn together is longer than its resolution."},
      timeline_resolution},
     {{"rank-times",
-      "Of a timeline drawn together times by kind are kept, where it can be run, and they add up."},
+      "A merged timeline keeps times by kind if the plan can be run, and they add up."},
      rank_times},
 };
 

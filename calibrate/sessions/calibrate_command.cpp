@@ -202,7 +202,7 @@ ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice fac
 
 void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--backend", arguments.backend,
-                 "backend to measure: cpu, or cuda where it is built in")
+                 "backend to measure: cpu, or cuda if it is built in")
       ->capture_default_str();
   app.add_option("-o,--output", arguments.output, "file to write the calibration to");
   app.add_option("--cluster-out", arguments.cluster_output,
@@ -212,8 +212,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_flag("--resume", arguments.resume, "continue an earlier run with the same -o");
   CLI::Option* schedule =
-      app.add_option("--schedule", arguments.schedule,
-                     "show the tests for so many ranks and their duration, without measuring")
+      app.add_option(
+             "--schedule", arguments.schedule,
+             "show the tests for this number of ranks and their duration, without measuring")
           ->check([](const std::string& text) { return refuse_integer(text, 2, kMostDevices); });
   app.add_option("--ranks-per-node", arguments.ranks_per_node,
                  "with --schedule: ranks of each node")

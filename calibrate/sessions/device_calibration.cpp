@@ -166,7 +166,7 @@ class DeviceSession {
 MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
                                     const DeviceFacts& facts) {
   if (backend.device() == nullptr) {
-    throw UsageError(fmt::format("backend {} has no device of its own", backend.name()));
+    throw UsageError(fmt::format("backend {} has no separate device", backend.name()));
   }
   return DeviceSession(request, backend, facts).run();
 }

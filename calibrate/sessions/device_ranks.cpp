@@ -31,7 +31,7 @@ std::string refuse_devices(const std::vector<std::string>& hosts,
     if (!is_new) {
       return fmt::format(
           "processes {} and {} on {} would share the device at {}: every process "
-          "needs one of its own; start as many per host as it has",
+          "needs a separate one; start as many per host as it has",
           known->second, rank, hosts[rank], bus);
     }
   }

@@ -45,7 +45,7 @@ Verdict check_op(const Op& op, std::span<const Tensor> tensors) {
   }
   if (updates_parameters(op) &&
       tensors[op.inputs[0].index()].role != TensorRole::master_parameter) {
-    return Verdict::no("writes parameters beside what are no masters");
+    return Verdict::no("writes parameters next to tensors that are no masters");
   }
   return expected.check(op, tensors);
 }
@@ -181,7 +181,7 @@ Verdict check_routine(const Routine& routine) {
     }
     const Bytes room = place.slot ? routine.slots[*place.slot].bytes : routine.frame_bytes;
     if (place.offset < Bytes(0) || place.offset + bytes_of(routine.tensors[i]) > room) {
-      return Verdict::no(routine.tensors[i].name + " does not fit where it is placed");
+      return Verdict::no(routine.tensors[i].name + " does not fit at its place");
     }
   }
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {

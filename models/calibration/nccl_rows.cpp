@@ -80,7 +80,7 @@ Devices by_rank(const NcclRun& run, const NcclDevices& list) {
     }
     if (!device.name.empty() && device.name != run.device && !run.device.empty()) {
       throw InputError(run.file, device.where,
-                       fmt::format("found device \"{}\" beside \"{}\"; a calibration is of one "
+                       fmt::format("found devices \"{}\" and \"{}\"; a calibration is of one "
                                    "kind of device",
                                    printable(device.name), printable(run.device)));
     }

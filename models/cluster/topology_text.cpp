@@ -126,8 +126,7 @@ class MatrixReader {
 
   Cell cell(const Word& word, bool self) const {
     const std::string& text = word.text;
-    if (self != (text == "X"))
-      fail(word, "X is required where a device meets itself, and only there");
+    if (self != (text == "X")) fail(word, "X is required on the diagonal, and only there");
     if (text == "X" || text == "PIX" || text == "PXB") return {0, PciPath::same_switch};
     if (text == "PHB" || text == "NODE") return {0, PciPath::same_host};
     if (text == "SYS" || text == "SOC") return {0, PciPath::across};

@@ -94,7 +94,7 @@ class TraceReader {
       std::int64_t free = segment.address;
       for (; block != trace_.blocks.end() && block->address < end; ++block) {
         if (block->address < free || block->address + block->bytes.count() > end)
-          fail(place, "block " + std::to_string(block->id) + " is not within a segment of its own");
+          fail(place, "block " + std::to_string(block->id) + " is not within its own segment");
         free = block->address + block->bytes.count();
       }
     }

@@ -104,7 +104,7 @@ Framework framework_of_text(std::string_view text, const std::string& file) {
   }
   if (find_framework(framework->name) != nullptr) {
     throw InputError(file, "/name",
-                     fmt::format("\"{}\" is built in; a framework of a file has a name of its own",
+                     fmt::format("\"{}\" is built in; the framework of a file needs another name",
                                  framework->name));
   }
   // planner-run executes what the built-in ones lower to.

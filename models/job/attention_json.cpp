@@ -99,9 +99,9 @@ void check_alibi(const Job& job, const std::string& file) {
 
 void check_windows(const Job& job, const std::string& file) {
   if (!job.window_pattern.empty() && job.window == 0)
-    refuse_key(file, "/window_pattern", "it says which layers have a window, and there is none");
+    refuse_key(file, "/window_pattern", "it states which layers have a window, and there is none");
   if (job.window_chunks && job.window == 0)
-    refuse_key(file, "/window_chunks", "it says what the window is, and there is none");
+    refuse_key(file, "/window_chunks", "it states what the window is, and there is none");
   if (job.window_rotary_base > 0 && job.window == 0)
     refuse_key(file, "/window_rotary_base",
                "it is of layers that have a window, and there is none");

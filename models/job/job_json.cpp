@@ -62,7 +62,7 @@ void check_layer(const Job& job, const std::string& file) {
     refuse(file, "/norm_bias", "it is of layer norms; RMS norms have no bias");
   if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
     refuse(file, "/mlp_input",
-           "found \"shared_norm\"; it needs norm_place \"before\", where attention has a norm");
+           "found \"shared_norm\"; it needs norm_place \"before\", so that attention has a norm");
   }
   if (job.mlp_input == MlpInput::own_norm && job.norm_place == NormPlace::after) {
     refuse(file, "/mlp_input",

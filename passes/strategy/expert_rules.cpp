@@ -31,22 +31,22 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
         fmt::format("etp {} does not divide the experts' ffn_hidden {}", etp, experts.ffn_hidden));
   if (etp > 1 && experts.bias) return Verdict::no("etp is not built for experts with biases");
   if (needs_sequence_parallel(strategy) && !strategy.sequence_parallel)
-    return Verdict::no("experts have ranks of their own; with mp that needs sequence_parallel");
+    return Verdict::no("expert parallelism with mp needs sequence_parallel");
   if (shards_parameters(strategy) && grid_of(strategy)[Axis::edp] == 1 &&
       strategy.persistence_threshold > 0) {
     return Verdict::no(
         "persistence_threshold: experts that one rank has are not gathered, and stay whole instead");
   }
   if (strategy.sharding_owner != ShardingOwner::elements)
-    return Verdict::no("experts on ranks of their own need sharding_owner elements");
+    return Verdict::no("expert parallelism needs sharding_owner elements");
   if (strategy.rank_order != Strategy().rank_order)
-    return Verdict::no("experts on ranks of their own need the usual rank_order");
+    return Verdict::no("expert parallelism needs the usual rank_order");
   if (strategy.grad_reduction != GradReduction::at_end)
-    return Verdict::no("experts on ranks of their own need grad_reduction at_end");
+    return Verdict::no("expert parallelism needs grad_reduction at_end");
   if (strategy.flatten != Flatten::fused)
-    return Verdict::no("experts on ranks of their own need flatten fused");
+    return Verdict::no("expert parallelism needs flatten fused");
   if (job.optimizer.kind == OptimizerKind::lamb)
-    return Verdict::no("experts on ranks of their own are not built with lamb");
+    return Verdict::no("expert parallelism is not built with lamb");
   return Verdict::yes();
 }
 

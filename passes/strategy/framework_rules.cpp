@@ -45,8 +45,7 @@ Verdict degrees_are_possible(const Framework& framework, const Strategy& strateg
   }
   if (strategy.mp * strategy.pp * strategy.cp > 1 && !can.replicas_beside_others.value) {
     return refuse(fmt::format("dp is {} without sharding", strategy.dp), framework,
-                  "has whole replicas only where nothing is split",
-                  can.replicas_beside_others.source);
+                  "has whole replicas only if nothing is split", can.replicas_beside_others.source);
   }
   return Verdict::yes();
 }
@@ -60,7 +59,7 @@ Verdict order_is_possible(const Framework& framework, const Strategy& strategy) 
     if (orders.value.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual))
       return Verdict::yes();
   }
-  return refuse(field_is(strategy, "rank_order"), framework, "numbers ranks otherwise",
+  return refuse(field_is(strategy, "rank_order"), framework, "supports other rank orders only",
                 orders.source);
 }
 
@@ -90,17 +89,17 @@ Verdict pairs_are_possible(const Framework& framework, const Strategy& strategy)
   const std::tuple<ExpertOverlap, bool, std::string_view> needs[] = {
       {ExpertOverlap::plain, true, "computes nothing while tokens travel to experts"},
       {ExpertOverlap::one_chunk, strategy.pp > 1 && strategy.virtual_stages == 1,
-       "needs several virtual_stages beside it"},
+       "needs several virtual_stages with it"},
       {ExpertOverlap::full_recompute,
        strategy.recompute == Recompute::full || strategy.recompute == Recompute::per_op,
-       "recomputes no whole layers beside it"},
+       "recomputes no whole layers with it"},
       {ExpertOverlap::expert_recompute,
        modules && strategy.recompute_modules.has(RecomputedModule::experts),
-       "recomputes no experts beside it"},
+       "recomputes no experts with it"},
       {ExpertOverlap::all_gather, strategy.expert_dispatch == ExpertDispatch::all_gather,
-       "needs expert_dispatch all_to_all beside it"},
+       "needs expert_dispatch all_to_all with it"},
       {ExpertOverlap::shared_experts, strategy.overlap_shared_experts,
-       "has no overlap_shared_experts beside it"},
+       "has no overlap_shared_experts with it"},
   };
   for (const auto& [overlap, needed, why] : needs) {
     if (needed && !can.value.has(overlap))
@@ -129,8 +128,8 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
   const auto& stages = framework.can.expert_context_stages;
   if (strategy.ep > 1 && strategy.cp > 1 && strategy.sharding_stage > 0 &&
       !stages.value.has(strategy.sharding_stage)) {
-    return refuse(fmt::format("ep is {} beside cp {}", strategy.ep, strategy.cp), framework,
-                  fmt::format("shares no sequences beside experts of sharding_stage {}",
+    return refuse(fmt::format("ep is {} with cp {}", strategy.ep, strategy.cp), framework,
+                  fmt::format("splits no sequences if experts have sharding_stage {}",
                               strategy.sharding_stage),
                   stages.source);
   }
@@ -140,7 +139,7 @@ Verdict experts_are_possible(const Framework& framework, const Strategy& strateg
   // Kernels that send a token once to each node take the place of the exchange.
   if (!beside.value.has(strategy.expert_dispatch) || framework.sends_tokens_once_per_node) {
     return refuse("overlap_shared_experts", framework,
-                  "computes shared experts beside no such dispatch", beside.source);
+                  "does not overlap shared experts with this dispatch", beside.source);
   }
   return Verdict::yes();
 }
@@ -155,12 +154,12 @@ Verdict sharding_is_possible(const Framework& framework, const Strategy& strateg
   const auto& stages = strategy.pp > 1 ? can.pipeline_sharding_stages : can.sharding_stages;
   if (!stages.value.has(strategy.sharding_stage)) {
     return refuse(field_is(strategy, "sharding_stage"), framework,
-                  strategy.pp > 1 ? "has no such stage beside a pipeline" : "has no such stage",
+                  strategy.pp > 1 ? "has no such stage with a pipeline" : "has no such stage",
                   stages.source);
   }
   if (strategy.dp > 1 && !can.replicated_shards.value) {
     return refuse(
-        fmt::format("dp is {} beside sharding_degree {}", strategy.dp, strategy.sharding_degree),
+        fmt::format("dp is {} with sharding_degree {}", strategy.dp, strategy.sharding_degree),
         framework, "has no replicas of shards", can.replicated_shards.source);
   }
   if (strategy.sharding_owner != ShardingOwner::elements && !can.whole_owners.value) {

@@ -25,7 +25,7 @@ Verdict offload_is_legal(const Job& job, const Strategy& strategy) {
     return no("main_gradient_type, main_parameter_type and moment_type must be f32");
   if (strategy.fp8_parameters) return no("it goes without fp8_parameters");
   if (job.precision != DType::f32 && !job.fp32_parameters.empty())
-    return no("it goes without fp32_parameters beside another precision");
+    return no("it excludes fp32_parameters with another precision");
   return Verdict::yes();
 }
 

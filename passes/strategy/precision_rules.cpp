@@ -49,7 +49,7 @@ Verdict types_are_legal(const Job& job, const Strategy& strategy) {
   const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
   if (!mixed || strategy.sharding_stage < 2) return Verdict::yes();
   return Verdict::no(
-      fmt::format("sharding_stage is {}; with fp32_parameters beside another precision it must be "
+      fmt::format("sharding_stage is {}; with fp32_parameters and another precision it must be "
                   "0 or 1",
                   strategy.sharding_stage));
 }

@@ -367,12 +367,12 @@ Verdict stage_three_is_meant(const Strategy& strategy) {
     if (is_usual) continue;
     if (strategy.sharding_stage != 3) {
       return Verdict::no(
-          fmt::format("{} is for sharding_stage 3, where parameters are gathered for their uses; "
+          fmt::format("{} is for sharding_stage 3, which gathers parameters for their uses; "
                       "the stage is {}",
                       key, strategy.sharding_stage));
     }
     if (!counts) {
-      return Verdict::no(fmt::format("{} changes nothing where gather is {}", key,
+      return Verdict::no(fmt::format("{} changes nothing if gather is {}", key,
                                      use       ? "use"
                                      : segment ? "segment"
                                                : "not segment"));

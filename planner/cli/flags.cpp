@@ -48,7 +48,7 @@ void add_from(CLI::App& command, TargetOptions& target) {
   command.add_option(
       "--from", target.from,
       "instead of JOB: a framework's script, flags or configuration file, which also "
-      "state the framework and, where they can, --devices; with JOB: a configuration "
+      "state the framework and, if they can, --devices; with JOB: a configuration "
       "file without a model");
 }
 
@@ -61,7 +61,7 @@ void add_framework(CLI::App& command, TargetOptions& target) {
 void add_devices(CLI::App& command, TargetOptions& target) {
   command
       .add_option("--devices", target.devices,
-                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, where "
+                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, if "
                   "it states its nodes")
       ->check(integers(1, kMostDevices));
 }

@@ -107,7 +107,7 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
 ExitCode explain_script(const ExplainOptions& options) {
   if (options.from.empty()) throw UsageError("PLAN or --from is required");
   const PlanFiles& named = options.question.files;
-  if (named.cluster.empty()) throw UsageError("--cluster is required where no PLAN is given");
+  if (named.cluster.empty()) throw UsageError("--cluster is required if no PLAN is given");
   TargetOptions files = options.reading;
   files.from = options.from;
   files.cluster = named.cluster;
@@ -180,13 +180,13 @@ void add_explain(CLI::App& app, Action& action) {
       ->excludes(why_not);
   add_reading(command, options->reading);
   command.add_option("--cluster", question.files.cluster,
-                     "the plan's cluster file, where it is not built in");
+                     "the plan's cluster file, if it is not built in");
   command
       .add_option("--calibration", question.files.calibration,
-                  "the plan's calibration, given as to plan, where it is not built in")
+                  "the plan's calibration, given as to plan, if it is not built in")
       ->allow_extra_args(false);
   command.add_option("--devices", options->devices,
-                     "without PLAN: how many, where the script does not state it");
+                     "without PLAN: how many, if the script does not state it");
   command.add_option("--time-limit", question.time_limit,
                      "end each search after this time (\"30 s\") with the best so far, exit 5");
   add_threads(command, question.threads, "the result");

@@ -226,11 +226,11 @@ void add_export(CLI::App& app, Action& action) {
         return fits ? "" : "found \"" + text + "\"; minutes, h:m:s or days-hours are allowed";
       });
   command.add_flag("--allow-lossy", options->allow_lossy,
-                   "write the nearest flags where they cannot state all of the plan");
+                   "write the nearest flags if they cannot state all of the plan");
   command.add_option("--target-version", options->target_version,
                      "of the framework that takes the flags; default: that of the target's file");
   command.add_option("--cluster", options->cluster,
-                     "where the plan's is not built in: predicts what flags cannot state");
+                     "if the plan's is not built in: predicts what flags cannot state");
   add_calibration(command, options->calibration);
   command.add_option("-o,--output", options->output, "write it here instead of to stdout");
   command.callback([options, &action] { action = [options] { return run_export(*options); }; });

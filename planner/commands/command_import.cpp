@@ -114,7 +114,7 @@ CalibrationFile base_calibration(const ImportNcclOptions& options, const Cluster
   if (!choice.measured && !choice.fitted) {
     throw UsageError(
         fmt::format("--calibration {}: points join a file or a fit; what answers for the rest can "
-                    "be named where the calibration is used: planner plan --calibration FILE "
+                    "be named when the calibration is used: planner plan --calibration FILE "
                     "--calibration {}",
                     options.calibration, options.calibration));
   }
@@ -364,7 +364,7 @@ void add_import_nccl(CLI::App& imports, Action& action) {
                      "what the points join: a file, or a fit's name, which then answers for what "
                      "was not measured; default: a new calibration of them alone");
   command.add_option("-o,--output", options->output, "write the calibration here");
-  command.add_option("--collective", options->given.collective, "where a file does not name it")
+  command.add_option("--collective", options->given.collective, "if a file does not name it")
       ->check([](const std::string& text) -> std::string {
         const auto names = nccl_collectives();
         if (std::find(names.begin(), names.end(), text) != names.end()) return "";
@@ -412,9 +412,9 @@ void add_import_file(CLI::App& imports, Action& action) {
                      "a Hugging Face config.json; its content tells the kind");
   imports.add_option("-o,--output", options->job_output, "write the job or the cluster here");
   imports.add_option("--strategy-out", options->strategy_output,
-                     "write the strategy here, where the file states one");
+                     "write the strategy here, if the file states one");
   imports.add_option("--framework-out", options->framework_output,
-                     "write the framework here, where the file states one");
+                     "write the framework here, if the file states one");
   imports
       .add_option("--sequence", options->given.sequence,
                   "tokens per sequence; default: what the model allows, with rotary embeddings "
@@ -422,11 +422,11 @@ void add_import_file(CLI::App& imports, Action& action) {
       ->check(integers(1, kMostSequence));
   imports
       .add_option("--global-batch", options->given.global_batch,
-                  "sequences per step, where the file does not say; default: 256")
+                  "sequences per step, if the file does not state it; default: 256")
       ->check(integers(1, kMostGlobalBatch));
   imports
       .add_option("--precision", options->precision,
-                  "fp32, bf16 or fp16, where the file does not say; default: bf16")
+                  "fp32, bf16 or fp16, if the file does not state it; default: bf16")
       ->check([](const std::string& text) -> std::string {
         if (std::ranges::find(kPrecisions, text) != kPrecisions.end()) return "";
         return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(kPrecisions, ", "));

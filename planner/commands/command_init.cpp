@@ -61,7 +61,7 @@ void add_init_of(CLI::App& init, InitKind kind, const char* words, Action& actio
     if (key == "family") option->type_name("FAMILY");
   }
   command.add_option("-o,--output", options->output, "write the file here instead of to stdout");
-  command.add_flag("--force", options->force, "replace the file of -o where it exists");
+  command.add_flag("--force", options->force, "replace the file of -o if it exists");
   command.callback(
       [options, kind, &action] { action = [options, kind] { return run_init(kind, *options); }; });
 }

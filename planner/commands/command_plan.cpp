@@ -43,7 +43,7 @@ std::string why_unproven(bool interrupted, std::optional<Seconds> time_limit, Se
   if (interrupted) return "stopped by an interrupt";
   if (time_limit && elapsed >= *time_limit)
     return fmt::format("stopped after the time limit of {}", to_text(*time_limit));
-  return "a faster plan that others were cut beside turned out not to fit";
+  return "the fastest plan did not fit in memory, so plans that were pruned against it are unproven";
 }
 
 std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {

@@ -71,10 +71,10 @@ void add_report(CLI::App& app, Action& action) {
   command.add_option("MEASURED", options->measured, "what planner run wrote");
   command.add_option("-o,--output", options->output, "write the page here")->required();
   command.add_option("--cluster", options->files.cluster,
-                     "the plan's cluster file, where it is not built in");
+                     "the plan's cluster file, if it is not built in");
   command
       .add_option("--calibration", options->files.calibration,
-                  "the plan's calibration, given as to plan, where it is not built in")
+                  "the plan's calibration, given as to plan, if it is not built in")
       ->allow_extra_args(false);
   command.add_flag("--plan-only", options->plan_only,
                    "show what the plan file has, simulate and search nothing");

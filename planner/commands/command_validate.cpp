@@ -239,9 +239,9 @@ void add_validate(CLI::App& app, Action& action) {
       .add_option(
           "CASES", options->cases,
           "files of published runs, or of PyTorch allocator traces, which are replayed; exit "
-          "7 where a replay is not exact")
+          "7 if a replay is not exact")
       ->required();
-  command.add_option("--goals", options->goals, "file of bounds; exit 7 where one is missed");
+  command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
   command.add_flag("--leave-out-sources", options->leave_out_sources,
                    "predict each run without the built-in fits that have runs of its document");

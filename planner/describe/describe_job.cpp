@@ -72,7 +72,7 @@ std::string mlp_words(const Job& job) {
     case MlpInput::attended:
       return fmt::format("{}, behind attention", activation);
     case MlpInput::own_norm:
-      return fmt::format("{}, in parallel to attention, by a norm of its own", activation);
+      return fmt::format("{}, in parallel to attention, with a separate norm", activation);
     case MlpInput::shared_norm:
       return fmt::format("{}, in parallel to attention, behind the same norm", activation);
   }
@@ -100,7 +100,7 @@ std::string expert_words(const Job& job) {
   if (experts.latent_hidden > 0)
     words += fmt::format("; they work on {} columns of a token", experts.latent_hidden);
   if (experts.dense_ffn_hidden > 0)
-    words += fmt::format("; beside an MLP of {}", experts.dense_ffn_hidden);
+    words += fmt::format("; in addition to an MLP of {}", experts.dense_ffn_hidden);
   if (experts.scaled_input) words += "; weights multiply what they read";
   if (experts.dense_layers > 0)
     words += fmt::format("; none in the first {} layers", experts.dense_layers);
@@ -195,7 +195,7 @@ Section shape_section(const Job& job) {
   shape.add_count("vocabulary", job.vocab);
   shape.add("tied embeddings",
             job.tied_embeddings ? "yes: the head uses the embedding's table"
-                                : "no: the head has a table of its own",
+                                : "no: the head has a separate table",
             job.tied_embeddings);
   return shape;
 }

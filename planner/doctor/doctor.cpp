@@ -24,7 +24,7 @@ Finding programs(const DoctorMachine& machine) {
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
   }
   if (missing.empty()) return {"programs", Health::ok, "planner-run and planner-calibrate", ""};
-  return {"programs", Health::fail, "missing beside planner: " + missing,
+  return {"programs", Health::fail, "missing next to planner: " + missing,
           "install all of Plimsoll"};
 }
 
@@ -41,7 +41,7 @@ std::vector<Finding> mpi(const DoctorMachine& machine) {
     findings.push_back({"MPI", Health::ok, found, ""});
   } else {
     findings.push_back({"MPI", Health::warn, found + "; planner-run-mpi is not built",
-                        "build where the MPI development files are (libopenmpi-dev)"});
+                        "build with the MPI development files (libopenmpi-dev)"});
   }
   const bool open_mpi = found.find("Open MPI") != found.npos;
   if (open_mpi && machine.is_superuser &&

@@ -118,7 +118,7 @@ std::string throttled(const Gpu& gpu) {
 std::string capped(const Gpu& gpu) {
   const auto limit = number(gpu[kPower]), usual = number(gpu[kDefaultPower]);
   if (!limit || !usual || *limit >= *usual - 1) return "";
-  return fmt::format("limit of {:.0f} W where {:.0f} W are usual", *limit, *usual);
+  return fmt::format("limit of {:.0f} W, and {:.0f} W are usual", *limit, *usual);
 }
 
 std::string slowed(const Gpu& gpu) {

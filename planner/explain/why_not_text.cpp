@@ -66,7 +66,7 @@ struct Column {
 
 void write_terms(Out out, const std::vector<Column>& columns) {
   std::vector<const ExplainedStep*> steps;
-  fmt::format_to(out, "where the difference lies, on each step's critical rank\n    {:<52}", "");
+  fmt::format_to(out, "the difference by term, on each step's critical rank\n    {:<52}", "");
   for (const Column& column : columns) {
     steps.push_back(column.step);
     fmt::format_to(out, "{:>12}", column.head);

@@ -196,7 +196,7 @@ def cluster(source: Source) -> dict[str, Any]:
 def framework(source: Source) -> dict[str, Any]:
     """Returns a framework as a file that describes it.
 
-    The name of a built-in one gets an ending, since a framework of a file has a name of its own.
+    The name of a built-in one gets an ending, since the framework of a file needs another name.
     """
     texts: dict[str, str] = {}
     return json.loads(_core.framework(_named(source, "framework", texts), texts))

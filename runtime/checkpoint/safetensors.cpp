@@ -120,14 +120,12 @@ std::int64_t safetensors_start(std::string_view first, std::int64_t bytes,
   for (std::size_t byte = 0; byte < kLengthBytes; ++byte)
     length |= std::uint64_t(static_cast<unsigned char>(first[byte])) << (8 * byte);
   if (length > std::uint64_t(kMostHeaderBytes)) {
-    throw InputError(
-        file, "",
-        fmt::format("it says that its header has {} bytes; at most 64 MiB are allowed", length));
+    throw InputError(file, "",
+                     fmt::format("its header states {} bytes; at most 64 MiB are allowed", length));
   }
   if (std::int64_t(length) > bytes - kLengthBytes) {
-    throw InputError(
-        file, "",
-        fmt::format("it says that its header has {} bytes; the file has {}", length, bytes));
+    throw InputError(file, "",
+                     fmt::format("its header states {} bytes; the file has {}", length, bytes));
   }
   return kLengthBytes + std::int64_t(length);
 }

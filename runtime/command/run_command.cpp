@@ -350,7 +350,7 @@ void add_held_out_options(CLI::App& app, Arguments& arguments) {
 void add_rate_options(CLI::App& app, Arguments& arguments) {
   const auto count = [](const std::string& text) { return refuse_integer(text, 0, kMostSteps); };
   app.add_option("--lr-warmup-steps", arguments.warmup_steps,
-                 "the learning rate rises to the job's in so many steps")
+                 "number of steps in which the learning rate rises to the job's")
       ->capture_default_str()
       ->check(count);
   app.add_option("--lr-decay-style", arguments.decay_style,
@@ -371,13 +371,13 @@ void add_rate_options(CLI::App& app, Arguments& arguments) {
 void add_checkpoint_options(CLI::App& app, Arguments& arguments) {
   CLI::Option* const folder =
       app.add_option("--checkpoint,--save", arguments.checkpoint,
-                     "folder to save the training in, where it ends, and at Ctrl-C and SIGTERM");
+                     "folder to save the training in when it ends, and at Ctrl-C and SIGTERM");
   app.add_option("--checkpoint-every,--save-interval", arguments.checkpoint_every,
-                 "save also behind every so many steps")
+                 "save also after every N steps")
       ->check([](const std::string& text) { return refuse_integer(text, 1, kMostSteps); })
       ->needs(folder);
   app.add_option("--checkpoint-keep", arguments.checkpoint_keep,
-                 "so many of the latest checkpoints stay")
+                 "number of the latest checkpoints that stay")
       ->capture_default_str()
       ->check([](const std::string& text) { return refuse_integer(text, 1, kMostSteps); })
       ->needs(folder);
@@ -399,7 +399,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   add_rate_options(app, arguments);
   add_checkpoint_options(app, arguments);
   app.add_option("--backend", arguments.backend,
-                 fmt::format("where ops run: {} (null computes nothing)", backend_names()))
+                 fmt::format("backend of the ops: {} (null computes nothing)", backend_names()))
       ->capture_default_str();
   app.add_option(
          "--launcher", arguments.launcher,

@@ -294,7 +294,7 @@ TEST(Job, SomeLayersHaveTheWindow) {
   EXPECT_TRUE(unmatched_group(graph, "moe_layer"));
   job.window = 0;
   EXPECT_EQ(refusal(job),
-            "f: at /window_pattern: it says which layers have a window, and there is none");
+            "f: at /window_pattern: it states which layers have a window, and there is none");
 }
 
 // --group-query-attention of Megatron-LM: keys and values of fewer heads, with biases.

@@ -186,7 +186,7 @@ void NcclCommunicator::make_world(Processes& processes) {
   check_nccl(nccl().init(&comm, int(processes.size()), id, int(rank_), &config),
              "connect all ranks");
   comms_.push_back(comm);
-  settle(comm, "connect all ranks; each needs a GPU of its own");
+  settle(comm, "connect all ranks; each needs a separate GPU");
 }
 
 /// Splits the communicator of all ranks. Ranks that are in no part get null.
