@@ -150,7 +150,7 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
     }
     throw InputError(file.empty() ? "cluster " + cluster.name : file,
                      pointer_of_device(kind) + "/peak",
-                     fmt::format("found {}; the job asks for {}", stated, precision_of(dtype)));
+                     fmt::format("found {}; the job needs {}", stated, precision_of(dtype)));
   }
   return sum / double(devices);
 }

@@ -71,7 +71,7 @@ Bytes payload_of(std::int64_t bytes, std::int64_t ranks) {
 }
 
 std::string test_key(const OverlapTest& test) {
-  return fmt::format("{} beside {}", to_text(test.compute), test_key(test.communication));
+  return fmt::format("{} during {}", to_text(test.compute), test_key(test.communication));
 }
 std::string test_key(const DispatchTest&) { return "dispatch"; }
 std::string test_key(const LaunchTest&) { return "launch"; }

@@ -119,7 +119,7 @@ std::string calibration_summary(const MachineCalibration& machine) {
                       to_text(machine.cluster.device.memory_bandwidth));
   for (const OverlapPoint& point : calibration.overlaps) {
     text +=
-        fmt::format("{} beside {} of {} over {} nodes: slowed {:.2f} and {:.2f} times\n",
+        fmt::format("{} during {} of {} over {} nodes: slowed {:.2f} and {:.2f} times\n",
                     to_text(point.compute), to_text(point.communication), to_text(point.payload),
                     point.nodes, point.compute_slowdown, point.communication_slowdown);
   }

@@ -126,7 +126,7 @@ Verdict modules_are_legal(const Job& job, const Strategy& strategy) {
   if (modules.has(RecomputedModule::shared_experts) && strategy.overlap_shared_experts) {
     return Verdict::no(
         "recompute_modules names shared_experts; with overlap_shared_experts they are computed "
-        "beside exchanges, and are not repeated by themselves");
+        "next to exchanges, and are not repeated by themselves");
   }
   return scales_are_legal(strategy);
 }

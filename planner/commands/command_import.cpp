@@ -444,7 +444,7 @@ void add_import_file(CLI::App& imports, Action& action) {
   imports.add_option("--name", options->given.name,
                      "of the job or the cluster; default: of the file");
   imports.add_option("--family", options->given.family,
-                     "model_type as which a config.json is read, instead of its own");
+                     "model_type as which a config.json is read, instead of the file's");
   add_json(imports, options->json);
   imports.callback([&imports, options, &action] {
     if (imports.get_subcommands().empty()) action = [options] { return run_import_file(*options); };

@@ -106,7 +106,7 @@ void split_switch(Cluster& cluster, const Answers& answers) {
   if (!nodes && !ratio) return;
   if (!nodes || !ratio) {
     throw UsageError(
-        "--nodes-per-switch and --oversubscription go together: up to so many nodes have the "
+        "--nodes-per-switch and --oversubscription go together: up to this number of nodes have the "
         "bandwidth of --network, and beyond them it is a part of that");
   }
   const std::int64_t joined = integer_of("nodes-per-switch", *nodes, 2, std::int64_t{1} << 20);

@@ -272,7 +272,7 @@ std::string memory_section(const ReportInput& input) {
   content += input.measured ? measured_charts(input, fillings) : predicted_charts(input, fillings);
   content += fmt::format(
       "<p class=\"note\">Live bytes over the step; the dot is the first peak. The dotted line is "
-      "{}. A device of {} has room for {} of it, beside {} of context and communicators and {} "
+      "{}. A device of {} has room for {} of it, in addition to {} of context and communicators and {} "
       "that "
       "are kept free: the dashed line, where it is near.</p>\n",
       arena ? "the arena that holds them" : "what the framework's allocator reserves for them",

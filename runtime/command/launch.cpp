@@ -166,7 +166,7 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
   if (name != "mpirun" && name != "srun") {
     throw UsageError(
         fmt::format("--launcher: found \"{}\"; local, mpirun and srun are allowed, the last two "
-                    "with options of their own after them",
+                    "with their options after them",
                     launcher));
   }
   command.insert(command.end(), {"-n", std::to_string(ranks), program});

@@ -36,6 +36,10 @@ def main():
     ]
     found = list(check.check_sentences("a.h", lines))
     assert [line.split(":")[1] for line in found] == ["3", "5"], found
+    # Messages of several words count in sources, whole lines in pages; keys and comments do not.
+    lines = ['fail("it stands beside the plan");  // beside', 'key("beside");', 'fail("the file says so");', "for so many ranks"]
+    assert [line.split(":")[1] for line in check.check_words("a.cpp", lines)] == ["1", "3"]
+    assert [line.split(":")[1] for line in check.check_words("README.md", ["so many ranks", "so many as", "as many"])] == ["1"]
     with tempfile.TemporaryDirectory() as folder:
         good, bad = pathlib.Path(folder, "good.cpp"), pathlib.Path(folder, "bad.cpp")
         good.write_text("int a = 1;\n")
