@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 
 #include "base/error.h"
 #include "calibrate/schedule/sweep.h"
+#include "runtime/command/rank_record.h"
 #include "runtime/cpu/backend.h"
 
 namespace plimsoll {
@@ -33,15 +33,6 @@ FlopsPerSecond peak_of(const Calibration& calibration, DType dtype) {
 }
 
 }  // namespace
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
 
 Bytes memory_of_machine() {
   const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);

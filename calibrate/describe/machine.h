@@ -14,8 +14,6 @@
 
 namespace plimsoll {
 
-/// Returns the name of the CPU in /proc/cpuinfo.
-std::string cpu_name();
 /// Returns the machine's memory. Throws EnvironmentError where the machine does not say how much it
 /// has.
 Bytes memory_of_machine();

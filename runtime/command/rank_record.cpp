@@ -147,7 +147,7 @@ std::string cpu_name() {
     const std::size_t colon = line.find(": ");
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
-  return "unknown";
+  return "unknown CPU";
 }
 
 Bytes peak_resident() {
