@@ -11,10 +11,6 @@
 namespace plimsoll {
 namespace {
 
-/// Nine in ten predicted peaks are within a share of this order (models/presets/spreads), so a plan
-/// that fills more of a device may run out of memory.
-constexpr double kTight = 0.95;
-
 const Filling* fullest_filling(const std::vector<Filling>& fillings) {
   return fillings.empty() ? nullptr : &fillings[fullest_of(fillings)];
 }
@@ -25,14 +21,24 @@ std::string memory_verdict(const Plan& plan) {
   if (filling == nullptr) return "";
   const std::string filled =
       fmt::format("{} of {} of memory", filled_text(*filling), to_text(filling->capacity));
-  if (!filling->fits()) return fmt::format("It does not fit: it needs {}.", filled);
-  if (filling->share() > kTight)
-    return fmt::format("It takes {}, which is tight: a run may exceed it.", filled);
+  const MemoryInterval& memory = plan.prediction.memory;
+  if (memory.verdict == MemoryVerdict::does_not_fit)
+    return fmt::format("It does not fit: it needs {}.", filled);
+  if (memory.verdict == MemoryVerdict::tight)
+    return fmt::format("It takes {}, which is tight: the 90 % interval ends at {}.", filled,
+                       to_text(memory.high));
   return fmt::format("It takes {}, which is safe.", filled);
 }
 
-std::string search_verdict(const SearchSummary& search) {
-  if (search.proven) return "It is proven to be the best layout of the searched space.";
+/// Says whether the layout is recommended for its speed alone, and whether that is proven.
+std::string search_verdict(const Plan& plan) {
+  const SearchSummary& search = plan.search;
+  if (plan.fastest) {
+    return fmt::format("It is the recommended layout. One that is predicted {} faster has {}.{}",
+                       percent(plan.fastest->gain), words_of(plan.fastest->reasons),
+                       search.proven ? " Both are proven." : "");
+  }
+  if (search.proven) return "It is proven to be the fastest layout of the searched space.";
   if (search.gap > 0)
     return fmt::format("The search ended early: another layout may be up to {} faster.",
                        percent(1 - 1 / (1 + search.gap)));
@@ -49,7 +55,7 @@ std::string predicted_verdict(const Plan& plan) {
                   short_number(prediction.tokens_per_second),
                   short_number(prediction.tokens_per_second / double(plan.devices)));
   if (plan.training) text += fmt::format(" {}.", training_text(*plan.training, plan.device_kind));
-  return fmt::format("{} {} {}", text, memory_verdict(plan), search_verdict(plan.search));
+  return fmt::format("{} {} {}", text, memory_verdict(plan), search_verdict(plan));
 }
 
 bool fits(const Plan& plan) {
@@ -113,6 +119,7 @@ std::string utilisation_tile(const ReportInput& input) {
 }
 
 std::string memory_tile(const ReportInput& input) {
+  static constexpr std::string_view kTileStyles[] = {"", "tight", "unfit"};  // by MemoryVerdict
   const std::vector<Filling> fillings = fillings_of(input.plan);
   const Filling* fullest = fullest_filling(fillings);
   if (fullest == nullptr) return "";
@@ -123,9 +130,7 @@ std::string memory_tile(const ReportInput& input) {
       fmt::format("of {}, fullest rank: {} {}, {} context and communicators, {} kept free",
                   to_text(filling.capacity), to_text(filling.reserved),
                   arena ? "arena" : "reserved", to_text(filling.outside), to_text(filling.reserve)),
-      !filling.fits()            ? "unfit"
-      : filling.share() > kTight ? "tight"
-                                 : "");
+      kTileStyles[std::size_t(input.plan.prediction.memory.verdict)]);
 }
 
 }  // namespace
