@@ -363,7 +363,7 @@ TEST_F(Nccl, TwoRanksOnOneGpuAreRefused) {
   } catch (const EnvironmentError& error) {
     said = error.what();
   }
-  EXPECT_NE(said.find("each needs a GPU of its own"), std::string::npos) << said;
+  EXPECT_NE(said.find("each needs a separate GPU"), std::string::npos) << said;
   EXPECT_NE(said.find("Duplicate GPU"), std::string::npos) << said;
 }
 

@@ -91,7 +91,7 @@ TEST(AccelerateDeepSpeed, FaultsNameTheirLines) {
       "mean deepspeed_config.zero_stage?");
   EXPECT_EQ(config_refusal(with(kInline, "zero_stage: 3", "deepspeed_config_file: none.json")),
             "config.yaml: at line 10: deepspeed_config.deepspeed_config_file none.json: no such "
-            "file is beside this one or where the command runs");
+            "file next to this one or in the current folder");
 }
 
 TEST(AccelerateDeepSpeed, TheNamedFileIsReadBesideTheConfig) {

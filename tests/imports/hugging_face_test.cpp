@@ -236,7 +236,7 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   const Imported imported = read_config(R"({
       "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "yarn", "factor": 4.0},
       "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
-  EXPECT_TRUE(has(imported.notes, "auto_map: code beside the file is not followed"));
+  EXPECT_TRUE(has(imported.notes, "auto_map: code next to the file is not followed"));
   EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
   EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
   EXPECT_EQ(imported.job->rotary_fraction, 0.5);

@@ -44,7 +44,7 @@ TEST(FrameworkRules, ForwardsAndBackwardsInTurnsGoWithWhatTheFrameworkStates) {
   EXPECT_NE(refused("megatron-lm", ",pp=2").find("needs several virtual_stages"),
             std::string::npos);
   EXPECT_NE(refused("megatron-lm", ",recompute=full").find("no whole layers"), std::string::npos);
-  EXPECT_NE(refused("megatron-lm", ",expert_dispatch=all_gather").find("all_to_all beside it"),
+  EXPECT_NE(refused("megatron-lm", ",expert_dispatch=all_gather").find("all_to_all with it"),
             std::string::npos);
   EXPECT_NE(refused("torchtitan", "").find("computes nothing while tokens travel"),
             std::string::npos);
