@@ -74,7 +74,7 @@ TEST(Schedule, KeysAreOfOneTestEachAndTheSameInEveryRun) {
   EXPECT_TRUE(keys.contains("all_reduce ranks=4 nodes=2 groups_per_node=1 bytes=65536"));
   EXPECT_TRUE(keys.contains("send ranks=2 nodes=2 groups_per_node=2 bytes=1024"));
   EXPECT_TRUE(
-      keys.contains("matmul beside all_reduce ranks=2 nodes=2 groups_per_node=2 bytes=65536"));
+      keys.contains("matmul during all_reduce ranks=2 nodes=2 groups_per_node=2 bytes=65536"));
 }
 
 TEST(Schedule, PayloadsDivideIntoAPartForEveryRank) {

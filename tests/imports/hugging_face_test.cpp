@@ -119,7 +119,7 @@ TEST(HuggingFace, FamilyForcesAnArchitecture) {
   given.family = "llama";
   const Imported imported = read_config(R"({"strange": 1})", "my_llama", given);
   EXPECT_EQ(imported.job->family, Family::llama);
-  EXPECT_TRUE(has(imported.notes, "read as llama because --family says so"));
+  EXPECT_TRUE(has(imported.notes, "read as llama because of --family"));
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
   EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
@@ -238,7 +238,7 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
       "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
   EXPECT_TRUE(has(imported.notes, "auto_map: code next to the file is not followed"));
   EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
-  EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
+  EXPECT_TRUE(has(imported.notes, "quantization_config: it states how weights are stored"));
   EXPECT_EQ(imported.job->rotary_fraction, 0.5);
   EXPECT_TRUE(
       has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,

@@ -23,7 +23,7 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
   EXPECT_EQ(flags("megatron-lm", DType::bf16,
                   "sharding_degree=2,gradient_type=computed,main_gradient_type=computed,"
                   "main_parameter_type=f16,moment_type=bf16"),
-            "--grad-reduce-in-bf16 --use-precision-aware-optimizer --main-grads-dtype bf16 "
+            "--main-grads-dtype bf16 --grad-reduce-in-bf16 --use-precision-aware-optimizer "
             "--main-params-dtype fp16 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "main_parameter_type=remainder,moment_type=fp8"),
             "--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8");

@@ -96,7 +96,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"deepspeed-zero3-1188", "pp=2", "pp is 2; deepspeed-zero3-1188 has no pipeline stages ("},
       {"deepspeed-zero3-1188", "mp=2", "mp is 2; deepspeed-zero3-1188 does not split tensors ("},
       {"deepspeed-zero3-1188", "dp=2,sharding_degree=2",
-       "dp is 2 beside sharding_degree 2; deepspeed-zero3-1188 has no replicas of shards ("},
+       "dp is 2 with sharding_degree 2; deepspeed-zero3-1188 has no replicas of shards ("},
       {"deepspeed-zero3-1188", "sharding_degree=2,sharding_stage=3,persistence_threshold=9", ""},
       {"megatron-deepspeed", "pp=2,sharding_degree=2", ""},
       {"megatron-deepspeed", "pp=2,sharding_degree=2,sharding_stage=2",
@@ -138,7 +138,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-lm-2022", "pp=2,schedule=gpipe",
        "schedule is gpipe; megatron-lm-2022 has other schedules (Megatron-LM"},
       {"megatron-lm-2022", "dp=2,sharding_degree=2",
-       "dp is 2 beside sharding_degree 2; megatron-lm-2022 has no replicas of shards ("},
+       "dp is 2 with sharding_degree 2; megatron-lm-2022 has no replicas of shards ("},
       {"megatron-lm-2022", "recompute=selective", ""},
       {"megatron-lm-2022", "recompute=selective,recompute_layers=1",
        "recompute_layers is 1 with recompute selective; megatron-lm-2022 does not choose layers"},
@@ -168,7 +168,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"deepspeed", "sharding_degree=4,sharding_stage=3,ep=4", ""},
       {"deepspeed", "sharding_degree=2,ep=4,cp=2,context_exchange=all_to_all", ""},
       {"deepspeed", "sharding_degree=2,sharding_stage=3,ep=4,cp=2,context_exchange=all_to_all",
-       "ep is 4 beside cp 2; deepspeed shares no sequences beside experts of sharding_stage 3 "
+       "ep is 4 with cp 2; deepspeed splits no sequences if experts have sharding_stage 3 "
        "(DeepSpeed documentation, AutoEP"},
       {"deepspeed", "sharding_degree=4,ep=2,etp=2", "etp is 2; deepspeed has whole experts ("},
       {"deepspeed", "sharding_degree=2,ep=2,expert_dispatch=all_gather",

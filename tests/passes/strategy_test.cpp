@@ -148,17 +148,17 @@ TEST(Strategy, ChoicesThatChangeNothingInAFormOfGatherAreRefused) {
   EXPECT_EQ(reason("gather=segment,segment_broadcast_bytes=1,prefetch_depth=2,max_live_bytes=1MiB"),
             "");
   EXPECT_EQ(reason("gather=layer,segment_broadcast_bytes=1"),
-            "segment_broadcast_bytes changes nothing where gather is not segment");
+            "segment_broadcast_bytes changes nothing if gather is not segment");
   for (const std::string key : {"keep_gathered=true", "reuse_distance_bytes=1MiB"}) {
     EXPECT_EQ(reason("gather=tensor," + key), "");
-    const std::string nothing = key.substr(0, key.find('=')) + " changes nothing where gather is ";
+    const std::string nothing = key.substr(0, key.find('=')) + " changes nothing if gather is ";
     EXPECT_EQ(reason("gather=segment," + key), nothing + "segment");
     EXPECT_EQ(reason("gather=use," + key), nothing + "use");
   }
   EXPECT_EQ(reason("gather=use,prefetch_depth=0"),
-            "prefetch_depth changes nothing where gather is use");
+            "prefetch_depth changes nothing if gather is use");
   EXPECT_EQ(reason("gather=use,max_live_bytes=1MiB"),
-            "max_live_bytes changes nothing where gather is use");
+            "max_live_bytes changes nothing if gather is use");
   EXPECT_EQ(reason("gather=use,persistence_threshold=100"), "");
 }
 

@@ -170,7 +170,7 @@ TEST_F(DoctorTest, TroubledGpus) {
   with_gpus(gpu() + gpu(3, "70000"), 2);
   expect("GPU memory", Health::warn, "GPU 1: 70000 MiB in use");
   with_gpus(gpu(9, "500.00") + gpu(9, "500.00"), 2);
-  expect("GPU power", Health::warn, "all 2 GPUs: limit of 500 W where 700 W are usual");
+  expect("GPU power", Health::warn, "all 2 GPUs: limit of 500 W, and 700 W are usual");
   with_gpus(gpu(11, "0x0000000000000060"), 1);
   expect("GPU throttling", Health::warn, "hot");
   with_gpus(gpu(5, "2"), 1);

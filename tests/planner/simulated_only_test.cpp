@@ -107,7 +107,7 @@ TEST(SimulatedOnly, DevicesWithoutSuchProductsRefuse) {
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
-                 "cluster dgx-a100-80gb: at /device/peak: found fp32, bf16, fp16; the job asks for "
+                 "cluster dgx-a100-80gb: at /device/peak: found fp32, bf16, fp16; the job needs "
                  "fp8");
   }
 }

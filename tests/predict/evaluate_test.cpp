@@ -41,7 +41,7 @@ TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
   } catch (const InputError& error) {
     EXPECT_STREQ(
         error.what(),
-        "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job asks for bf16");
+        "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job needs bf16");
   }
 }
 
@@ -162,7 +162,7 @@ TEST(Evaluate, APeakThatAnotherDeviceLacksIsNamed) {
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
-                 "cluster test-cpu: at /other_devices/0/device/peak: found fp16; the job asks for "
+                 "cluster test-cpu: at /other_devices/0/device/peak: found fp16; the job needs "
                  "fp32");
   }
 }

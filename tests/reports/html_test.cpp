@@ -230,14 +230,18 @@ TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
             plan.prediction.stages[0].reserved + filling.outside + plan.reserve);
   plan.prediction.stages[0].capacity = filling.taken() + filling.reserve;  // full to the byte
   EXPECT_TRUE(fillings_of(plan)[0].fits());
+  plan.prediction.memory = {filling.taken(), filling.taken(), filling.taken() * 2,
+                            MemoryVerdict::tight};
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(html, "<div class=\"tight\"><dt>Device memory</dt><dd>100.0 %<span>"));
   EXPECT_TRUE(contains(html, "which is tight"));
   plan.prediction.stages[0].capacity = filling.taken();
+  plan.prediction.memory.verdict = MemoryVerdict::does_not_fit;
   const std::string unfit = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(unfit, "<p class=\"verdict fails\" id=\"verdict\">A step takes"));
   EXPECT_TRUE(contains(unfit, "It does not fit"));
   for (StagePrediction& stage : plan.prediction.stages) stage.capacity = filling.taken() * 2;
+  plan.prediction.memory.verdict = MemoryVerdict::safe;
   EXPECT_TRUE(contains(report_html(plan, std::nullopt, 0.30), "which is safe"));
   EXPECT_TRUE(contains(html, "<td class=\"number\">100.0 %</td>"));
 }

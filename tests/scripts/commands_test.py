@@ -188,7 +188,7 @@ def bad_command_lines(cases):
                command=("space", NANO, "--devices", 2, "--cluster", "nowhere.json"))
     presets = SOURCE / "models" / "presets"
     cases.says("a device without the job's precision", BAD_INPUT,
-               "dgx1-v100-32gb.json: at /device/peak: found fp32, fp16; the job asks for bf16",
+               "dgx1-v100-32gb.json: at /device/peak: found fp32, fp16; the job needs bf16",
                command=("space", presets / "jobs" / "gpt2-xl.json", "--devices", 8, "--cluster",
                         presets / "clusters" / "dgx1-v100-32gb.json"))
     for flag, name, known in (("--cluster", "dgx-a100", "dgx-a100-40gb, dgx-a100-80gb"),
