@@ -29,7 +29,7 @@ std::string short_count(double number) {
   for (const auto& [size, name] : kSteps) {
     if (std::abs(number) >= 0.9995 * size) return digits(number / size) + name;
   }
-  return digits(number);
+  return number == std::floor(number) ? fmt::format("{:.0f}", number) : digits(number);
 }
 
 std::string joined_amounts(const std::string& first, std::string_view word,

@@ -10,6 +10,7 @@
 #include "models/calibration/fitted_calibration.h"
 #include "models/job/causal_flops.h"
 #include "models/presets/presets.h"
+#include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/space/space.h"
@@ -80,6 +81,10 @@ std::string memory_text(const Step& step) {
     text +=
         fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
   text += fmt::format(": {}", kWords[std::size_t(p.memory.verdict)]);
+  if (step.target().job.experts && step.strategy.ep > 1) {
+    const RowsRoom room = rows_room(step.target().job, step.target().framework(), step.strategy);
+    text += fmt::format("; experts have room for {} % of even routing", room.percent);
+  }
   const Bytes host = largest(p.stages, &StagePrediction::host);
   if (host > Bytes()) text += fmt::format("; {} of host memory per rank", to_text(host));
   return text;

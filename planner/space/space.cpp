@@ -198,7 +198,7 @@ class Choices {
     for (const char* key : {"layer_split", "embedding_as_layers", "loss_as_layers"}) {
       if (is_fixed(fixed_, key) || is_limited(limits_, key)) return {};
     }
-    if (units_.alike || strategy.pp == 1 || strategy.pp > total_layers(job_)) return {};
+    if (!units_.rate || strategy.pp == 1 || strategy.pp > total_layers(job_)) return {};
     std::vector<double> rates(std::size_t(strategy.pp), std::numeric_limits<double>::infinity());
     const Grid grid = grid_of(strategy);
     for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {

@@ -18,7 +18,7 @@ def main():
         own = write_json(folder / "ours.json", OWN)
         output = folder / "plan.json"
         plan = ["plan", NANO, "--cluster", A100, "--devices", 4, "--framework"]
-        done = planner(*plan, own, "-o", output)
+        done = planner(*plan, own, "-o", output, "--verbose")
         assert done.returncode == OK, done.stderr
         assert "framework ours" in done.stdout and "pp=1" in done.stdout, done.stdout
         assert "our launcher has none" in done.stdout, done.stdout
@@ -27,7 +27,7 @@ def main():
         done = planner("check", output)
         assert done.returncode == OK, done.stdout + done.stderr
         done = planner("simulate", NANO, "dp=4", "--cluster", A100, "--devices", 4,
-                       "--framework", own)
+                       "--framework", own, "--verbose")
         assert done.returncode == OK and "framework ours" in done.stdout, done.stderr
         wrong = write_json(folder / "wrong.json", OWN | {"based_on": "megatron"})
         done = planner(*plan, wrong)
