@@ -282,9 +282,10 @@ void note_flash_attention(CostBasis& basis) {
   if (!basis.framework.flash_attention || generation == nullptr ||
       generation->compute_capability >= kLeastOfFlashAttention)
     return;
-  basis.source.words += fmt::format(
-      "; flash attention is assumed, but needs compute capability {:.1f}, and the device has {:.1f}",
+  basis.source.assumed = fmt::format(
+      "flash attention is assumed, but needs compute capability {:.1f}, and the device has {:.1f}",
       double(kLeastOfFlashAttention) / 10, double(generation->compute_capability) / 10);
+  basis.source.words += "; " + basis.source.assumed;
 }
 
 }  // namespace

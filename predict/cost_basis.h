@@ -25,6 +25,7 @@ struct CostSource {
   /// Says where the cluster's efficiency comes from, if its file states none
   /// (default_efficiency.h).
   std::string efficiency_words;
+  std::string assumed{};  ///< what the device cannot do, and `words` ends with; usually empty
 };
 
 /// A cluster and a framework with the numbers that a choice gives them. An op that was measured has

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "planner/cli/describe.h"
+#include "planner/cli/brief.h"
 #include "planner/cli/limits.h"
 #include "planner/search/search.h"
 #include "python/python_answers.h"
@@ -37,7 +37,7 @@ void translate(std::exception_ptr failure) {
   } catch (const UsageError& error) {
     raise("UsageError", error.what());
   } catch (const NothingFits& refused) {
-    std::string message = describe(refused);
+    std::string message = brief(refused, "");
     while (message.ends_with('\n')) message.pop_back();
     raise("DoesNotFit", message, py::dict("changes"_a = refused.changes()));
   } catch (const InfeasibleError& error) {

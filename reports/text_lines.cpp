@@ -43,9 +43,11 @@ std::string command_line(std::string_view label, std::string_view command,
   const std::size_t width = kTerminalColumns - label_width - kContinued.size();
   std::string lines;
   while (command.size() > width + kContinued.size()) {
-    std::size_t end = command.rfind(" -", width);  // before a flag, never within a quoted word
+    // Before a flag, never within a quoted word or a comment.
+    const std::size_t comment = command.find("  # ");
+    std::size_t end = command.rfind(" -", std::min(width, comment));
     if (end == command.npos || end == 0) end = command.find(" -", width);
-    if (end == command.npos) break;
+    if (end == command.npos || end > comment) break;
     lines += fmt::format("{:<{}}{}{}\n", label, label_width, command.substr(0, end), kContinued);
     label = "";
     command.remove_prefix(end + 1);

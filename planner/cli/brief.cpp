@@ -14,6 +14,7 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/space/space.h"
+#include "predict/expert_memory.h"
 #include "predict/step_interval.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
@@ -80,7 +81,11 @@ std::string memory_text(const Step& step) {
   if (p.memory.low < p.memory.high)
     text +=
         fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
-  text += fmt::format(": {}", kWords[std::size_t(p.memory.verdict)]);
+  const bool even_fits =
+      p.memory.verdict == MemoryVerdict::does_not_fit &&
+      fits_answer(step.target(), step.strategy, p.stages).fits == Fits::with_even_routing;
+  text += fmt::format(
+      ": {}", even_fits ? "fits with even routing only" : kWords[std::size_t(p.memory.verdict)]);
   if (step.target().job.experts && step.strategy.ep > 1) {
     const RowsRoom room = rows_room(step.target().job, step.target().framework(), step.strategy);
     text += fmt::format("; experts have room for {} % of even routing", room.percent);
@@ -133,7 +138,9 @@ std::string lines_of(const Step& step, const std::optional<Training>& training,
   text += labelled_line("memory", memory_text(step));
   if (!step.oversubscribed) text += labelled_line("days", days_text(step, training));
   text += labelled_line("where", where_text(step.prediction));
-  text += labelled_line("rests on", basis_text(step.loaded) + doubt_text(step.prediction));
+  const std::string& assumed = step.loaded.source.assumed;
+  text += labelled_line("rests on", basis_text(step.loaded) + doubt_text(step.prediction) +
+                                        (assumed.empty() ? "" : "; " + assumed));
   return text;
 }
 
@@ -149,8 +156,9 @@ std::string found_text(const Plan& plan) {
   const SearchSummary& search = plan.search;
   const std::string of = fmt::format(": {} layouts", short_count(double(search.space)));
   if (search.proven) return of + ", proven";
-  if (search.gap == 0) return of + ", the fastest of them";
-  return of + fmt::format(", at most {:.1f} % from the fastest", 100 * search.gap);
+  if (search.gap == 0) return of + ", not all seen";
+  return of + fmt::format(", not proven: at most {:.1f} % faster is possible",
+                          100 * (1 - 1 / (1 + search.gap)));
 }
 
 /// A plan that was not chosen.

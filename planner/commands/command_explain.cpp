@@ -94,7 +94,8 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
   } else {
     print_result(headline + explain_brief(plan, step, found) +
                  command_line("next",
-                              explain_command(options) + " --why-not recompute=full     --verbose",
+                              explain_command(options) +
+                                  " --why-not recompute=full  # --verbose prints everything",
                               kExplainLabel));
   }
   if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;

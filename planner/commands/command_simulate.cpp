@@ -75,7 +75,7 @@ ExitCode run_simulate(SimulateOptions options) {
                  (training ? training_line(*training, target.cluster().device.kind) : ""));
   } else {
     print_result(brief(loaded, strategy, evaluation.prediction,
-                       {training, {plan_command(files) + "     --verbose"}}));
+                       {training, with_verbose({plan_command(files)})}));
   }
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
   const FitsAnswer fits = fits_answer(target, strategy, stages);
@@ -109,8 +109,9 @@ ExitCode run_simulate(SimulateOptions options) {
     return ExitCode::infeasible;
   }
   const FittingChange* change = first_of(refused.found().fitting);
-  print_note("planner: " + brief(refused, change ? simulate_command(files, change->strategy)
-                                                 : plan_command(files)));
+  print_note("planner: " + brief(refused, change && files.from.empty()
+                                              ? simulate_command(files, change->strategy)
+                                              : plan_command(files)));
   return ExitCode::infeasible;
 }
 

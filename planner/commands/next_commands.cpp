@@ -67,21 +67,23 @@ std::string export_command(const Plan& plan, const std::string& file, const Targ
   if (table == nullptr) return "";
   try {
     const bool lossy = !flags_of(plan, *table, file).lost.empty();
-    return fmt::format("planner export {} --to {}{} -o train{}", shell_word(file),
-                       table->target->name, lossy ? " --allow-lossy" + files_text(plan, typed) : "",
-                       ending_of(*table));
+    const std::string output = std::filesystem::path(file).stem().string() + ending_of(*table);
+    if (output == std::filesystem::path(file).filename() || output == typed.from) return "";
+    return fmt::format("planner export {} --to {}{} -o {}", shell_word(file), table->target->name,
+                       lossy ? " --allow-lossy" + files_text(plan, typed) : "", shell_word(output));
   } catch (const InputError&) {
     return "";  // the framework's own files have no such model
   }
 }
 
-/// Puts commands into one line as long as they fit.
+/// Puts commands into one line as long as they fit. A line works as a shell reads it.
 std::vector<std::string> side_by_side(const std::vector<std::string>& commands) {
   constexpr std::size_t kWidth = kTerminalColumns - 9;
   std::vector<std::string> lines;
   for (const std::string& command : commands) {
-    if (!lines.empty() && lines.back().size() + 5 + command.size() <= kWidth) {
-      lines.back() += "     " + command;
+    const std::string_view between = command.starts_with('#') ? "  " : "; ";
+    if (!lines.empty() && lines.back().size() + between.size() + command.size() <= kWidth) {
+      lines.back() += std::string(between) + command;
     } else {
       lines.push_back(command);
     }
@@ -99,6 +101,9 @@ std::string target_text(const TargetOptions& typed) {
   if (typed.devices > 0) text += fmt::format(" --devices {}", typed.devices);
   text += flag_text("--framework", typed.framework);
   if (typed.global_batch) text += fmt::format(" --global-batch {}", *typed.global_batch);
+  if (typed.sequence) text += fmt::format(" --sequence {}", *typed.sequence);
+  if (typed.vocab) text += fmt::format(" --vocab {}", *typed.vocab);
+  if (typed.ignore_unknown) text += " --ignore-unknown";
   for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
   return text;
 }
@@ -118,7 +123,11 @@ std::vector<std::string> commands_after(const Plan& plan, const std::string& fil
   commands.push_back(fmt::format("planner explain {}{}", shell_word(file), files));
   commands.push_back(
       fmt::format("planner report {} -o {}{}", shell_word(file), shell_word(page), files));
-  commands.emplace_back("--verbose");
+  return with_verbose(std::move(commands));
+}
+
+std::vector<std::string> with_verbose(std::vector<std::string> commands) {
+  commands.emplace_back("# --verbose prints everything");
   return side_by_side(commands);
 }
 
@@ -131,7 +140,10 @@ std::string plan_command(const TargetOptions& typed, const HeldOptions& held) {
 }
 
 std::string plan_command(TargetOptions typed, HeldOptions held, const FittingChange& change) {
-  if (change.devices) typed.devices = *change.devices;
+  if (change.devices) {
+    typed.cluster = named_cluster(typed).name;  // "8xh100" states the devices that are changed
+    typed.devices = *change.devices;
+  }
   if (change.global_batch) typed.global_batch = change.global_batch;
   for (const auto& [key, value] : change.fix) held.fix.push_back(fmt::format("{}={}", key, value));
   const auto is_freed = [&](const std::string& text) {

@@ -17,6 +17,9 @@ namespace plimsoll {
 std::vector<std::string> commands_after(const Plan& plan, const std::string& file,
                                         const TargetOptions& typed);
 
+/// Adds what prints more than a short result, and joins commands that fit into one line.
+std::vector<std::string> with_verbose(std::vector<std::string> commands);
+
 /// Returns "planner plan JOB --cluster ..." with the flags as they were typed.
 std::string plan_command(const TargetOptions& typed, const HeldOptions& held = {});
 /// Returns this command with a change that makes a plan fit.

@@ -158,6 +158,16 @@ TEST(AccelerateDeepSpeed, ABatchThatIsAutoIsTheJobs) {
 }
 
 /// transformers src/transformers/integrations/deepspeed.py fills "auto" in from the trainer.
+TEST(AccelerateDeepSpeed, SaysThatNoPrecisionIsEnabled) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  const std::vector<std::string> notes =
+      import_text(R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}})",
+                  "ds.json", given)
+          .notes;
+  EXPECT_NE(std::ranges::find(notes, "fp32, since neither bf16 nor fp16 is enabled"), notes.end());
+}
+
 TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
   ImportGiven given = beside_job();
   given.devices = 8;

@@ -58,6 +58,9 @@ TEST(FlagImport, UnknownFlagsAndProgramsAreListedApart) {
 TEST(FlagImport, ModulesArePrograms) {
   const std::string launcher = with(kRun, "torchrun", "python -m torch.distributed.run");
   EXPECT_TRUE(read_run(launcher + kRunVocab).unknown.empty());
+  const std::string slurm =
+      with(kRun, "torchrun", "srun --nodes=2 --ntasks-per-node=1 --mem=0 torchrun");
+  EXPECT_TRUE(read_run(slurm + kRunVocab).unknown.empty());
   const std::string fork = with(kRun, "pretrain_gpt.py", "-m ourlab.train");
   EXPECT_EQ(read_run(fork + kRunVocab).unknown, (std::vector<UnknownFlag>{{"ourlab.train", 1}}));
 }

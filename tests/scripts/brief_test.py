@@ -88,7 +88,7 @@ def check_numbers(text, prediction, devices, tokens_per_step):
 
 def check_commands(text, folder):
     """Every command below a result runs as it is typed."""
-    commands = re.split(r"\n|     +", labelled(text)["next"].replace(" \\\n", " "))
+    commands = re.split(r"\n|; | *# --verbose[^\n]*", labelled(text)["next"].replace(" \\\n", " "))
     commands = [command for command in commands if command.startswith("planner ")]
     for command in commands:
         short = command + (' --time-limit "1 s"' if re.match("planner (plan|explain)", command) else "")

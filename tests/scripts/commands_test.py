@@ -379,7 +379,7 @@ def simulations(cases):
     assert ranks == {one["rank"] for one in result["simulated_ranks"]}, ranks
     assert planner(*command, "--json", "--trace", trace).stdout == done.stdout
     assert trace.read_bytes() == first
-    done = planner(*command)
+    done = planner(*command, "--verbose")
     for word in ("exposed transfer", "optimizer_state", "stage 1", "live peak", "alive then on"):
         assert word in done.stdout, done.stdout
     assert len(result["memory"]) == 2, result["memory"]

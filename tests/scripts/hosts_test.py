@@ -81,7 +81,7 @@ def planned(folder, failures):
         failures.append(f"cluster: {measured}")
     path = folder / "chosen.json"
     done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--calibration", calibration,
-                            "--devices", 4, "--global-batch", 8, "-o", path)
+                            "--devices", 4, "--global-batch", 8, "-o", path, "--verbose")
     assert done.returncode == programs.OK, done.stderr
     chosen = json.loads(path.read_text())
     if chosen["strategy"]["mp"] > 2:  # ranks of a host are 0, 1 and 2, 3

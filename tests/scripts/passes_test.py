@@ -80,7 +80,7 @@ def the_vocabulary_is_padded_as_the_framework_does(folder):
         assert done.returncode == OK, done.stderr
         assert f"[{rows}," in done.stdout and f"[{2024 - rows}," not in done.stdout, framework
         done = planner("simulate", job, "mp=1,micro_batch=1", "--cluster", "dgx-a100-80gb",
-                       "--devices", 1, "--framework", framework)
+                       "--devices", 1, "--framework", framework, "--verbose")
         assert done.returncode == OK, done.stderr
         assert ("vocabulary padded to 1024" in done.stdout) == (rows == 1024), done.stdout
 
