@@ -17,7 +17,8 @@ namespace plimsoll {
 struct DeviceUnits {
   std::vector<std::int64_t> sizes;
   bool alike = true;  ///< whether all nodes have devices of one kind
-  /// The rate of the products of the device that a rank runs on; absent if all are alike or unknown.
+  /// The rate of the products of the device that a rank runs on; absent if all are alike or
+  /// unknown.
   std::function<double(std::int64_t rank)> rate = {};
 };
 DeviceUnits units_of(const Cluster& cluster);

@@ -39,9 +39,8 @@ TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
     evaluate(Target(job, costs, 1), Strategy{});
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job needs bf16");
+    EXPECT_STREQ(error.what(),
+                 "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job needs bf16");
   }
 }
 

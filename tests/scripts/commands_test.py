@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -109,7 +108,7 @@ def infeasible_jobs(cases):
     huge = cases.job("huge", nano_job(hidden=16384, heads=16, kv_heads=16, ffn_hidden=65536,
                                       global_batch=2))
     cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit on 2 cores of test-cpu: ",
-                  "GiB too much", "\n  change  ", "\n  run     planner plan ")
+                  "GiB too much", "\n  change  no change that was tried makes it fit")
     whole = planner("plan", huge, "--cluster", cases.cluster, "--devices", 2, "--verbose")
     lacks = [words for words in ("stage", "bytes", "what would fit:", "per device") if words not in whole.stderr]
     cases.failures += [f"a job that cannot fit: no {words} in {whole.stderr}" for words in lacks]
@@ -193,7 +192,7 @@ def bad_command_lines(cases):
                command=("space", presets / "jobs" / "gpt2-xl.json", "--devices", 8, "--cluster",
                         presets / "clusters" / "dgx1-v100-32gb.json"))
     for flag, name, known in (("--cluster", "dgx-a100", "dgx-a100-40gb, dgx-a100-80gb"),
-                              ("--calibration", "hgx", "hgx-b200--megatron-lm")):
+                              ("--calibration", "hgx", "planner list calibrations")):
         words = {"--cluster": "dgx-a100-80gb", flag: name}
         cases.says(f"no preset: {flag}", BAD_INPUT, f"{name}: no such file", known,
                    command=("simulate", "gpt3-175b", "mp=8", "--devices", 8,
@@ -460,7 +459,7 @@ def still_works(cases):
     """The good request that the others vary passes, so each refusal is about its own fault."""
     done = planner("plan", NANO, "--cluster", cases.cluster, "--devices", 2, "-o", cases.output)
     assert done.returncode == OK, done.stderr
-    assert re.match(r"gpt-nano \(.*\) on 2 CPU cores of test-cpu", done.stdout), done.stdout
+    assert "on 2 CPU cores of test-cpu" in done.stdout, done.stdout
     assert planner("check", cases.output).returncode == OK
     # A job through a pipe is read once.
     piped = subprocess.run([BIN / "planner", "simulate", "/dev/stdin", "dp=2,micro_batch=1", "--cluster",
