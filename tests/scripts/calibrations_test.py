@@ -42,7 +42,7 @@ def named():
                               ("typical", "rates typical of training, "), ("none", "kernel rates of the cluster file")):
         lines = said("simulate", *LLAMA, *H100, "--calibration", calibration)
         assert f"\nrests on {text.strip()}" in lines or f" {text.strip()}" in lines, (calibration, lines)
-    refused(BAD_INPUT, "nowhere.json", "typical", "dgx-h100-80gb--megatron-lm",
+    refused(BAD_INPUT, "nowhere.json", "typical", "planner list calibrations",
             command=("simulate", *LLAMA, *H100, "--calibration", "nowhere.json"))
 
 
