@@ -81,8 +81,8 @@ struct OutsideRange {
   bool operator==(const OutsideRange&) const = default;
 };
 
-/// Whether a plan fits, by the 90 % interval of its memory: `safe` where all of the interval does,
-/// `tight` where only its centre does.
+/// Whether a plan fits, by the 90 % interval of its memory: `safe` if all of the interval does,
+/// `tight` if only its centre does.
 enum class MemoryVerdict : std::uint8_t { safe, tight, does_not_fit };
 inline constexpr std::array<std::string_view, 3> kMemoryVerdicts = {"safe", "tight",
                                                                     "does_not_fit"};
@@ -143,7 +143,7 @@ struct RunnerUp {
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
   std::vector<UnusualChoice> unusual;  ///< that count against it
   /// The term: "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch"
-  /// or "memory". It is "unusual choice" where the plan is faster than the chosen one, and "tie"
+  /// or "memory". It is "unusual choice" if the plan is faster than the chosen one, and "tie"
   /// where only the canonical order decides.
   std::string term;
   Seconds term_time;  ///< how much longer that term is than in the chosen plan (time terms)
@@ -225,11 +225,11 @@ struct Plan {
   bool mixed_devices = false;  ///< the devices are of several kinds, so stages may differ in memory
   bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim
   Prediction prediction;
-  std::optional<Training> training;          ///< where tokens were given
+  std::optional<Training> training;          ///< if tokens were given
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
   std::vector<UnusualChoice> unusual;  ///< of the chosen strategy, that count against it
-  std::optional<FastestPlan> fastest;  ///< absent where it is the chosen plan
+  std::optional<FastestPlan> fastest;  ///< absent if it is the chosen plan
   std::vector<RunnerUp> runners_up;    ///< by merit(), the best first
   std::vector<ParetoPlan> pareto;      ///< by merit(); the chosen plan is the first
   Timeline timeline;                   ///< predicted steady-state step, one rank per class

@@ -29,7 +29,7 @@ struct Training {
   std::optional<double> price;  ///< of one device for an hour, in any currency
   std::int64_t steps = 0;       ///< tokens / tokens of a step, rounded up
   Amount days, device_hours;
-  std::optional<Amount> cost;  ///< where a price is known
+  std::optional<Amount> cost;  ///< if a price is known
   bool operator==(const Training&) const = default;
 };
 

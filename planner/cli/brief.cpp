@@ -216,7 +216,7 @@ std::string alternative_text(const Plan& plan, const OtherPlan& other) {
       words.empty() ? fields_text(differing_fields(*other.strategy, plan.strategy)) : words);
 }
 
-/// Returns the plans that are named beside the chosen one.
+/// Returns the plans that are named next to the chosen one.
 std::vector<OtherPlan> listed_plans(const Plan& plan, bool all) {
   if (!all) return alternatives_of(plan);
   std::vector<OtherPlan> listed;

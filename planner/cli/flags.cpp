@@ -38,7 +38,7 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
 void add_reading(CLI::App& command, TargetOptions& target) {
   command
       .add_option("--vocab", target.vocab,
-                  "tokens of the vocabulary, where a framework's file does not state them")
+                  "tokens of the vocabulary, if a framework's file does not state them")
       ->check(integers(1, kMostVocabulary));
   command.add_flag("--ignore-unknown", target.ignore_unknown,
                    "go on without flags of a framework's file that are not known");

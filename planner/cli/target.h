@@ -44,7 +44,7 @@ struct TargetOptions {
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
   std::optional<std::int64_t> sequence;      ///< the same
   std::optional<BytesPerSecond> network;     ///< per device, instead of the cluster file's
-  std::optional<std::int64_t> vocab;         ///< where a framework's file does not state it
+  std::optional<std::int64_t> vocab;         ///< if a framework's file does not state it
   bool ignore_unknown = false;               ///< goes on without flags that no table has
   GivenTexts texts;                          ///< of the job, the cluster and the framework
   /// Takes lines that say how a file of another tool was read.

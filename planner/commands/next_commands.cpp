@@ -114,7 +114,7 @@ std::vector<std::string> commands_after(const Plan& plan, const std::string& fil
                                         const TargetOptions& typed) {
   if (file.empty())
     return {"the same command with -o plan.json keeps the plan for explain, report and export",
-            "--verbose and --top 10 say more"};
+            "--verbose and --top 10 print more"};
   std::vector<std::string> commands;
   if (std::string line = export_command(plan, file, typed); !line.empty())
     commands.push_back(std::move(line));
