@@ -143,7 +143,7 @@ void parse_layout(Line& line, Layout& layout) {
     const auto parts = split(*text, ':');
     if (parts.size() < 3 || parts.size() > 6) {
       line.fail(
-          "expected split=dim:axis:degree, then :copies, :padding and :experts where there are "
+          "expected split=dim:axis:degree, then :copies, :padding and :experts if there are "
           "any");
     }
     layout.split = Split{line.integer(parts[0]),

@@ -274,7 +274,7 @@ std::string memory_section(const ReportInput& input) {
       "<p class=\"note\">Live bytes over the step; the dot is the first peak. The dotted line is "
       "{}. A device of {} has room for {} of it, in addition to {} of context and communicators and {} "
       "that "
-      "are kept free: the dashed line, where it is near.</p>\n",
+      "are kept free: the dashed line, if it is near.</p>\n",
       arena ? "the arena that holds them" : "what the framework's allocator reserves for them",
       to_text(filling.capacity), to_text(filling.room()), to_text(filling.outside),
       to_text(filling.reserve));
