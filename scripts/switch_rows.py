@@ -119,7 +119,7 @@ ROWS = [
          "mp=8,micro_batch=4,recompute=full"],
         nano(2), ["mp=2,micro_batch=8", "mp=2,micro_batch=8,recompute=selective",
                   "mp=2,micro_batch=8,recompute=full"]),
-    Row("recompute_layers", "the block method: as many layers as memory asks for",
+    Row("recompute_layers", "the block method: as many layers as memory requires",
         "Megatron-LM, recompute-method block",
         preset("megatron-22b", 8, framework="megatron-lm-2022", changes={"global_batch": 4}),
         ["mp=8,micro_batch=4,recompute=full", "mp=8,micro_batch=4,recompute=full,recompute_layers=24"],
