@@ -317,7 +317,7 @@ TEST(FrameworkDocument, TheModelMayComeFromAJob) {
     ADD_FAILURE();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
-                 "train.yaml: model.vocab_size is not stated; name a job beside the file: a "
+                 "train.yaml: model.vocab_size is not stated; state a job, too: a "
                  "recipe states its model elsewhere");
   }
   given.job = read_job("llama3-8b");

@@ -66,7 +66,7 @@ TEST(FlagsDocument, BucketsOfTheFrameworkAreNotLost) {
   EXPECT_EQ(flags.strategy, plan.strategy);
   const std::string text = flags_document(plan, table, flags);
   EXPECT_NE(
-      text.find("# grad_bucket_bytes is 64MiB in the plan; the program has buckets of its own"),
+      text.find("# grad_bucket_bytes is 64MiB in the plan; the program sizes its buckets itself"),
       text.npos)
       << text;
 }
