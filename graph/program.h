@@ -134,7 +134,7 @@ struct Wait {
 
 struct Call {
   RoutineId routine;
-  std::optional<std::int64_t> layer;  ///< index of the block instance within its block
+  std::optional<std::int64_t> layer;  ///< as Segment::layer
   /// Absent for once-per-step calls. From Program::micro_batches on, those of the partner follow
   /// (partner_of in graph/grid.h).
   std::optional<std::int64_t> micro_batch;
@@ -148,7 +148,7 @@ struct Call {
 /// ranks.
 struct Segment {
   std::string parameter;     ///< name in the Graph
-  std::int64_t layer = 0;    ///< global index of the block instance within its block
+  std::int64_t layer = 0;    ///< index among all layers of the model; 0 for other blocks
   Shape shape;               ///< local shape
   DType dtype = DType::f32;  ///< of the parameter; in a stage they may differ
   std::optional<Split> split;

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "imports/flag_import.h"
+#include "imports/launchers.h"
 #include "imports/shell/shell_words.h"
 #include "models/presets/presets.h"
 #include "passes/flags/flag_document.h"
@@ -44,8 +44,13 @@ bool is_option(const ShellWord& word) {
 std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<UnknownFlag>& unread) {
   std::vector<GivenFlag> flags;
   bool takes = false, module = false;
+  std::string launcher;  // before its program
   for (const ShellWord& word : split_commands(command)) {
-    if (is_option(word)) {
+    const auto of_launcher = launcher.empty() ? std::nullopt : short_option(launcher, word);
+    if (of_launcher) {
+      takes = of_launcher->words.empty();
+      flags.push_back(*of_launcher);
+    } else if (is_option(word)) {
       const std::size_t equals = word.text.find('=');
       GivenFlag flag{word.text.substr(0, equals), {}, word.line};
       if (equals != std::string::npos)
@@ -56,12 +61,15 @@ std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<UnknownFl
       // Some programs train other models than a decoder: tables refuse them by name.
       flags.push_back({std::filesystem::path(word.text).filename().string(), {}, word.line});
       takes = false;
+      launcher.clear();
     } else if (word.text == "-m") {
       module = true;  // python starts the module that the next word names
       takes = false;
     } else if (module) {
       module = false;
       flags.push_back({word.text, {}, word.line});
+    } else if (flags.empty() && is_launcher(word)) {
+      launcher = word.text;
     } else if (takes) {
       flags.back().words.push_back({word.text, word.unknown});
     } else if (!word.unknown.empty() && !flags.empty()) {
@@ -149,36 +157,43 @@ const FlagTable& table_of(const std::vector<GivenFlag>& flags) {
   return *best;
 }
 
-/// Returns how many words rows have behind an option at most; of options without a row, one.
-std::size_t most_words(const FlagTable& table, const std::string& option) {
+/// Whether a variable that is not known stands for flags, by its name: "$EXTRA_ARGS".
+bool stands_for_flags(const std::string& text) {
+  constexpr std::string_view kParts[] = {"ARGS", "args", "OPT", "opt", "FLAG", "flag"};
+  return text.starts_with('$') && std::ranges::any_of(kParts, [&](std::string_view part) {
+           return text.find(part) != text.npos;
+         });
+}
+
+/// Returns how many words rows have behind an option at most. An option that says nothing of the
+/// job may have one, and one that is not known has none.
+std::size_t most_words(const FlagTable& table, const GivenFlag& flag) {
   std::size_t most = 0;
   bool known = false;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::absent || row.words.empty() || row.words[0] != option) continue;
+    if (row.kind == FlagRow::Kind::absent || row.words.empty() || row.words[0] != flag.option)
+      continue;
     known = true;
     most = std::max(most, row.words.size() - 1);
   }
-  return known ? most : 1;
+  if (known) return most;
+  if (stands_for_flags(flag.words.back().text)) return 0;
+  const bool harmless = std::ranges::any_of(
+      table.harmless, [&](const std::string& one) { return matches(one, flag.option); });
+  return harmless || table.options || is_of_launcher(flag.option) ? 1 : 0;
 }
 
 /// Removes unknown words that an option does not take: they stand for further flags.
 void drop_unknown_flags(const FlagTable& table, std::vector<GivenFlag>& flags,
                         std::vector<UnknownFlag>& unread) {
   for (GivenFlag& flag : flags) {
-    const std::size_t most = most_words(table, flag.option);
+    if (flag.words.empty()) continue;
+    const std::size_t most = most_words(table, flag);
     while (flag.words.size() > most && !flag.words.back().unknown.empty()) {
       unread.push_back({flag.words.back().text, flag.line, flag.words.back().unknown});
       flag.words.pop_back();
     }
   }
-}
-
-/// Returns a number above 0 that is all of a text.
-std::optional<std::int64_t> count_in(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
 }
 
 /// Returns the product of the launcher's counts, where both are stated as numbers. Degrees may
@@ -190,9 +205,7 @@ std::optional<std::int64_t> launched_devices(const std::vector<GivenFlag>& flags
     if (flag.option.starts_with("--nproc")) per_node = count_in(flag.words[0].text);
     if (flag.option == "--nnodes") nodes = count_in(flag.words[0].text);
   }
-  // Larger counts are refused where the flags are read.
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (!per_node || !nodes || *per_node > kMost || *nodes > kMost) return std::nullopt;
+  if (!per_node || !nodes) return std::nullopt;
   return *per_node * *nodes;
 }
 
@@ -213,43 +226,6 @@ void drop_unknown_counts(std::vector<GivenFlag>& flags, std::vector<std::string>
         std::ranges::find_if(flag.words, [](const GivenWord& one) { return !one.unknown.empty(); });
     if (word == flag.words.end()) return false;
     notes.push_back(fmt::format("line {}: {}: {}", flag.line, flag.option, word->unknown));
-    return true;
-  });
-}
-
-/// Returns the number that the script has for a variable, if it is known.
-std::optional<std::int64_t> number_of(const ShellScript& script, std::string_view name) {
-  const auto variable = script.variables.find(name);
-  if (variable == script.variables.end() || variable->second.size() != 1 ||
-      !variable->second[0].unknown.empty())
-    return std::nullopt;
-  return count_in(variable->second[0].text);
-}
-
-/// Returns the ranks of a script whose program srun starts: its tasks, or its GPUs. There are none
-/// where both are stated and differ.
-std::optional<std::int64_t> slurm_ranks(const ShellScript& script) {
-  const auto tasks = number_of(script, "SLURM_NTASKS"), nodes = number_of(script, "SLURM_NNODES"),
-             gpus = number_of(script, "SLURM_GPUS_PER_NODE");
-  if (!nodes || !gpus) return tasks;
-  const std::int64_t all = *nodes * *gpus;
-  return !tasks || *tasks == all ? std::optional(all) : std::nullopt;
-}
-
-/// Takes the launcher's own options out of the flags, but those that the table has.
-void take_launcher_options(const FlagTable& table, std::vector<GivenFlag>& flags,
-                           std::vector<std::string>& unread) {
-  static const std::vector<std::string> known = [] {
-    const auto text = find_preset(reader_presets(), "launcher-options");
-    INVARIANT(text, "models/presets/readers has launcher-options.json");
-    return Json::parse(*text).at("options").get<std::vector<std::string>>();
-  }();
-  std::erase_if(flags, [&](const GivenFlag& flag) {
-    const auto is = [&](const std::string& pattern) { return matches(pattern, flag.option); };
-    const bool has_row = std::ranges::any_of(
-        table.rows, [&](const FlagRow& row) { return !row.words.empty() && is(row.words[0]); });
-    if (has_row || std::ranges::none_of(known, is)) return false;
-    unread.push_back(printable(flag.option));
     return true;
   });
 }
@@ -284,7 +260,8 @@ Imported read_framework_script(std::string_view text, const std::string& file,
   if (!devices && !counted) devices = world_size;
   const bool launched = std::ranges::any_of(
       flags, [](const GivenFlag& flag) { return flag.option.starts_with("--nproc"); });
-  if (!devices && !launched && !has_option(flags, "--nnodes")) devices = slurm_ranks(script);
+  if (!devices && !launched && !has_option(flags, "--nnodes"))
+    devices = launched_ranks(script, flags, imported.notes);
   if (table.options && !devices) devices = launched_devices(flags);
   take_launcher_options(table, flags, imported.unread);
   if (table.options) flags = flags_in_options(table, std::move(flags), file);

@@ -177,8 +177,7 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   result.end = now();
   ++runs;
   result.withheld = agrees && std::exchange(frozen, false);
-  if (!result.withheld && overflow().rows > 0)
-    throw EnvironmentError(to_text(overflow(), program, options.layer_of));
+  if (!result.withheld && overflow().rows > 0) throw EnvironmentError(to_text(overflow()));
   if (result.withheld) restore(kept, arena);
   if (result.withheld || scalars == nullptr) return result;
   const Scalars values = read_scalars(scalars, device);
@@ -462,7 +461,7 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
 
 std::optional<std::string> Executor::overflow() const {
   if (state_->overflow().rows == 0) return std::nullopt;
-  return to_text(state_->overflow(), state_->program, state_->options.layer_of);
+  return to_text(state_->overflow());
 }
 
 void Executor::gather_parameters() {

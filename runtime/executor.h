@@ -50,8 +50,6 @@ struct ExecutorOptions {
   /// anything: rows of experts may have had no memory. Where it returns true, the step updates
   /// nothing. Empty: such rows end the run.
   std::function<bool(bool own)> any_overflow = {};
-  /// Returns the number in the model of the layer of a call, for messages.
-  std::function<std::int64_t(const Call&)> layer_of = {};
   /// State with which the rank begins, instead of initial parameters. Read by the constructor.
   StateReader* state = nullptr;
 };

@@ -80,23 +80,12 @@ std::int64_t given_rows(const Operands& operands, std::int64_t first, std::int64
 
 }  // namespace
 
-std::string to_text(const RowOverflow& overflow, const Program& program,
-                    const std::function<std::int64_t(const Call&)>& layer_of) {
-  const auto places = [&](const Op& op) {
-    const auto* place = std::get_if<PlaceParams>(&op.params);
-    return place != nullptr && place->rows == overflow.most;
-  };
+std::string to_text(const RowOverflow& overflow) {
   const RunPosition& at = overflow.position;
-  const auto found = std::ranges::find_if(program.calls, [&](const Call& call) {
-    return call.layer == at.layer && call.micro_batch == at.micro_batch &&
-           std::ranges::any_of(program.at(call.routine).ops, places);
-  });
-  const bool known = found != program.calls.end() && layer_of;
   return fmt::format(
       "experts {} to {} of layer {} get {} rows in {}, and there is memory for {}; raise "
       "expert_rows_percent, or give the job a capacity or drop_overflow",
-      overflow.first, overflow.last, known ? layer_of(*found) : at.layer, overflow.rows,
-      step_name(at.step), overflow.most);
+      overflow.first, overflow.last, at.layer, overflow.rows, step_name(at.step), overflow.most);
 }
 
 bool routes_rows(const Op& op) {

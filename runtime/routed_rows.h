@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "graph/op.h"
@@ -26,10 +25,8 @@ struct RoutedRows {
   std::int64_t overflowed = 0;
 };
 
-/// Returns a message that names the layer of the model, as `layer_of` numbers it. A kernel notes
-/// the layer within its block, and the Program has the call that tells which block that is.
-std::string to_text(const RowOverflow& overflow, const Program& program,
-                    const std::function<std::int64_t(const Call&)>& layer_of);
+/// Returns a message that names the layer of the model.
+std::string to_text(const RowOverflow& overflow);
 
 /// Returns whether ops of this kind say what experts get.
 bool routes_rows(const Op& op);

@@ -36,7 +36,7 @@ void add_part(const Graph& graph, const Strategy& strategy,
   for (const BlockInstance& one : instances_of_part(block_shapes(graph), layers_per_part, part)) {
     const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
                        recomputes(strategy, one.number - first, one.number);
-    into.push_back({block_of_layer(graph, BlockId(one.block), again), one.layer, 0});
+    into.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
   }
 }
 

@@ -18,7 +18,7 @@ namespace plimsoll {
 /// An Instance is one instance of a block on a stage.
 struct Instance {
   BlockId block;
-  std::int64_t layer = 0;     ///< as BlockInstance::layer
+  std::int64_t layer = 0;     ///< as BlockInstance::number
   std::int64_t base = 0;      ///< elements from the start of the arenas to its bundle
   std::int64_t elements = 0;  ///< elements of the bundle
 };

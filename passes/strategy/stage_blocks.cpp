@@ -187,7 +187,7 @@ std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,
     for (std::int64_t i = ranges[b].first; i < ranges[b].first + ranges[b].count; ++i) {
       const std::int64_t layer = block.layers.empty() ? ranges[b].number + i - ranges[b].first
                                                       : block.layers[std::size_t(i)];
-      instances.push_back({b, block.layers.empty() ? i : layer, layer});
+      instances.push_back({b, layer});
     }
     const bool more = b + 1 < ranges.size() && !blocks[b + 1].layers.empty();
     if (!alternating || more) continue;

@@ -54,12 +54,11 @@ std::int64_t stage_of_tied_table(const Job& job, const Strategy& strategy);
 /// mean nothing. Throws std::invalid_argument saying what is required.
 std::vector<std::int64_t> layers_of_layout(std::string_view text);
 
-/// A BlockInstance is one instance of a block. Of layers, `number` is the index among all layers.
-/// `layer` names the instance's parameters: the index within its block, and of layers that
-/// alternate the index among all layers.
+/// A BlockInstance is one instance of a block. `number` names the instance's parameters: the index
+/// of a layer among all layers of the model, MTP modules last, and 0 for other blocks.
 struct BlockInstance {
   std::size_t block = 0;
-  std::int64_t layer = 0, number = 0;
+  std::int64_t number = 0;
 };
 /// Returns the instances on one part in the order of the model.
 std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,

@@ -1,32 +1,12 @@
 // Rows of experts are compared between the ranks that share the experts of a layer.
 #include "runtime/command/measured_experts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
 
-#include "models/job/layer_forms.h"
-
 namespace plimsoll {
-
-std::int64_t layer_of(const Job& job, const Program& program, const Call& call) {
-  const std::string& routine = program.at(call.routine).name;
-  for (std::int64_t depth = 1; job.mtp && depth <= job.mtp->depths; ++depth) {
-    if (routine.starts_with(fmt::format("mtp{}.", depth))) return job.layers + depth - 1;
-  }
-  const std::vector<FormLayers> forms = layer_forms(job);
-  const std::int64_t index = call.layer.value_or(0);
-  if (alternate(forms)) return index;
-  for (const FormLayers& one : forms) {
-    if (routine.starts_with(block_name(one.form, forms) + "."))
-      return one.layers[std::size_t(index)];
-  }
-  return index;
-}
-
 namespace {
 
 /// The rows of one layer and micro-batch at the ranks that share out its experts.
@@ -43,7 +23,7 @@ class Summary {
     const Coordinates at = grid.coordinates(rank);
     const Program& program = programs_[class_of(programs_, at)];
     const Call& call = program.calls[routed.call];
-    const std::int64_t number = layer_of(job_, program, call);
+    const std::int64_t number = call.layer.value_or(0);
     MeasuredExperts& layer = layers_[number];
     const bool first_of_sequence = at[std::size_t(Axis::mp)] == 0 && at[std::size_t(Axis::cp)] == 0;
     if (first_of_sequence) layer.dropped += routed.dropped;

@@ -11,9 +11,6 @@
 
 namespace plimsoll {
 
-/// Returns the number in the model of the layer that a call is of. MTP modules follow the layers.
-std::int64_t layer_of(const Job& job, const Program& program, const Call& call);
-
 /// Returns one entry for each layer with experts, ascending, from the records of all ranks in
 /// ascending order. There are none where no rank could read what its routers chose.
 std::vector<MeasuredExperts> measured_experts(std::span<const Program> programs, const Job& job,

@@ -208,7 +208,6 @@ void run_rank(Run& run, std::int64_t local) {
   options.rates = run.options.rates;
   options.heartbeat = &run.heartbeats[std::size_t(local)];
   const Program& program = run.program_of(local);
-  options.layer_of = [&](const Call& call) { return layer_of(run.job, program, call); };
   const bool may_overflow =
       run.job.experts && !run.job.experts->drop_overflow && program.grid[Axis::ep] > 1;
   if (run.saver && may_overflow) {

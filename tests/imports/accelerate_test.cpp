@@ -165,7 +165,9 @@ TEST(AccelerateDeepSpeed, SaysThatNoPrecisionIsEnabled) {
       import_text(R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}})",
                   "ds.json", given)
           .notes;
-  EXPECT_NE(std::ranges::find(notes, "fp32, since neither bf16 nor fp16 is enabled"), notes.end());
+  EXPECT_NE(
+      std::ranges::find(notes, "fp32, DeepSpeed's default, since neither bf16 nor fp16 is enabled"),
+      notes.end());
 }
 
 TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
@@ -194,10 +196,74 @@ TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
   EXPECT_EQ(off(R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": true},
                     "zero_optimization": {"stage": 2}})"),
             DType::bf16);
+  // One key is enough, whatever its name, and the trainer adds bf16.
+  for (const char* key : {"bf16", "bfloat16", "fp16"}) {
+    const std::string one = std::string("{\"") + key + R"(": {"enabled": "auto"},
+                            "zero_optimization": {"stage": 2}})";
+    EXPECT_EQ(off(one.c_str()), DType::bf16) << key;
+    const auto& notes = import_text(one, "ds.json", given).notes;
+    EXPECT_NE(std::ranges::find(notes, key + std::string(".enabled auto: the precision is JOB's")),
+              notes.end())
+        << key;
+  }
+  EXPECT_EQ(off(R"({"bfloat16": {"enabled": true}, "zero_optimization": {"stage": 2}})"),
+            DType::bf16);
+  EXPECT_EQ(off(R"({"bfloat16": {"enabled": false}, "zero_optimization": {"stage": 2}})"),
+            DType::f32);
   // Without a job nothing is stated.
   const Imported alone = import_text(text, "ds.json");
   for (const std::string& note : alone.notes)
     EXPECT_EQ(note.find("precision f"), note.npos) << note;
+}
+
+TEST(Accelerate, StrategiesOfFsdp1AreRead) {
+  const auto read = [](const std::string& strategy) {
+    return *import_text(
+                "distributed_type: FSDP\nnum_machines: 2\nnum_processes: 16\n"
+                "mixed_precision: bf16\nfsdp_config:\n  fsdp_backward_prefetch: "
+                "BACKWARD_PRE\n  " +
+                    strategy + "\n",
+                "config.yaml", beside_job())
+                .strategy;
+  };
+  const auto states = [&](const std::string& strategy, const std::string& fields) {
+    const Strategy found = read(strategy);
+    EXPECT_EQ(field_text(found, "dp") + " " + field_text(found, "sharding_degree") + " " +
+                  field_text(found, "sharding_stage"),
+              fields)
+        << strategy;
+  };
+  for (const char* key :
+       {"fsdp_sharding_strategy: ", "fsdp_version: 1\n  fsdp_reshard_after_forward: "}) {
+    const std::string strategy = key;
+    states(strategy + "FULL_SHARD", "1 16 3");
+    states(strategy + "SHARD_GRAD_OP", "1 16 2");
+    states(strategy + "NO_SHARD", "16 1 0");
+    states(strategy + "HYBRID_SHARD", "2 8 3");
+    states(strategy + "HYBRID_SHARD_ZERO2", "2 8 2");
+  }
+  states("fsdp_sharding_strategy: 1", "1 16 3");
+  states("fsdp_sharding_strategy: 2", "1 16 2");
+}
+
+// The trainer's arguments state them, and the file alone does not.
+TEST(AccelerateDeepSpeed, AutoOfAStageOrADeviceIsRefused) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"zero_optimization": {"stage": "auto"}})", "zero_optimization.stage auto: 0, 1, 2 or 3"},
+      {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "auto"}}})",
+       "zero_optimization.offload_optimizer.device auto: none or cpu is required"},
+      {R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "auto"}}})",
+       "zero_optimization.offload_param.device auto: none or cpu is required"}};
+  for (const auto& [text, message] : cases) {
+    try {
+      import_text(text, "ds.json", given);
+      ADD_FAILURE() << text << " is read";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(AccelerateDeepSpeed, KeysOfDeepSpeedMayBeLeftOut) {

@@ -121,6 +121,40 @@ TEST(FlagImport, SlurmStatesDevices) {
   EXPECT_FALSE(read_run(asked + "#SBATCH --ntasks=4\n" + by_srun + kRunVocab).devices);
 }
 
+TEST(FlagImport, LaunchersStateDevices) {
+  const auto devices = [](const std::string& launcher) {
+    return read_run(with(kRun, "torchrun --nproc_per_node 8 --nnodes 1", launcher) + kRunVocab)
+        .devices;
+  };
+  for (const char* launcher :
+       {"srun -N 2 --ntasks-per-node=8 python -u", "srun -N2 -n16 -l python",
+        "srun --mpi pmix --nodes 2 --gres=gpu:h100:8 python", "srun --ntasks=16 -G 16 python",
+        "mpirun --allow-run-as-root -np 16 -x NCCL_DEBUG=INFO --bind-to none python",
+        "mpiexec -n 16 -ppn 8 python", "deepspeed --num_nodes 2 --num_gpus 8",
+        "deepspeed --hostfile hosts --num_nodes=2 --num_gpus=8",
+        "accelerate launch --num_processes 16 --num_machines 2",
+        "torchrun --nnodes=2 --nproc-per-node=8",
+        "srun -N 2 --ntasks-per-node 1 torchrun --nnodes 2 --nproc_per_node 8"})
+    EXPECT_EQ(devices(launcher), 16) << launcher;
+  EXPECT_EQ(devices("deepspeed --num_gpus 8"), 8);
+  // A file of hosts, tasks that are not GPUs, and what only a shell could tell, are not counted.
+  for (const char* launcher :
+       {"deepspeed --hostfile hosts --num_gpus 8", "srun -N 2 -n 2 --gpus-per-node 8 python",
+        "mpirun -np $RANKS python", "python"})
+    EXPECT_FALSE(devices(launcher)) << launcher;
+}
+
+TEST(FlagImport, NoFlagSwallowsWhatMayHoldFlags) {
+  for (const char* flags : {"--our-gate $EXTRA_ARGS", "--async-save $EXTRA_ARGS", "--swiglu $MORE",
+                            "--our-gate $MORE"}) {
+    const Imported imported = read_run(kRun + kRunVocab + flags + "\n");
+    EXPECT_TRUE(std::ranges::any_of(imported.unknown, [](const UnknownFlag& flag) {
+      return !flag.why.empty();
+    })) << flags;
+  }
+  EXPECT_TRUE(read_run(kRun + kRunVocab + "--save $CHECKPOINT\n").unknown.empty());
+}
+
 TEST(FlagImport, TokenizersHaveKnownVocabularies) {
   const auto vocab = [](const std::string& flags) { return read_run(kRun + flags).job->vocab; };
   EXPECT_EQ(vocab("--tokenizer-type Llama2Tokenizer --tokenizer-model a/tokenizer.model"), 32000);
@@ -161,7 +195,9 @@ TEST(FlagImport, WhatTheRulesRefuseIsRefusedWithItsFlag) {
 }
 
 TEST(FlagImport, LearnedPositionsWithGatesSayWhatIsNearest) {
-  for (const char* flag : {"--swiglu", "--normalization RMSNorm"}) {
+  for (const char* flag : {"--swiglu", "--normalization RMSNorm", "--disable-bias-linear",
+                           "--num-experts 8", "--qk-layernorm", "--multi-latent-attention",
+                           "--position-embedding-type learned_absolute --swiglu"}) {
     std::string gpt = with(with(kRun, "--position-embedding-type rope --disable-bias-linear ", ""),
                            "--swiglu --normalization RMSNorm ", "");
     const std::string message = run_refusal(gpt + kRunVocab + flag);
