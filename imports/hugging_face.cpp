@@ -16,6 +16,7 @@
 #include "imports/config_fields.h"
 #include "imports/hugging_face_keys.h"
 #include "imports/model_shape.h"
+#include "models/job/job_words.h"
 
 namespace plimsoll {
 namespace {
@@ -341,12 +342,13 @@ struct Reading {
   std::vector<std::string> faults, unread;
   bool elsewhere = false;   ///< the type is of text towers, and the file is none
   std::size_t assumed = 0;  ///< keys that the library alone states
-  bool plain = false;       ///< nothing in addition to the keys changes the layers
+  bool plain = false;       ///< nothing changes the layers, or scales tensors, but the keys
+  bool namesake = false;    ///< the architecture has the name of its family
   std::size_t alike = 0;    ///< keys that have the library's values for this architecture
 
   auto rank() const {
     return std::tuple(faults.size(), unread.size(), elsewhere, assumed, !plain,
-                      -std::int64_t(alike));
+                      -std::int64_t(alike), !namesake);
   }
 };
 
@@ -393,7 +395,8 @@ Reading reading_as(const Architecture& model, const TextModel& source, const std
                    const ImportGiven& given) {
   Reading reading;
   reading.as = &model;
-  reading.plain = model.always == Job{};
+  reading.plain = model.always == Job{} && model.constants.empty() && model.left_out.empty();
+  reading.namesake = model.name == kFamilies[std::size_t(model.family)];
   // The library's types of text towers end so.
   reading.elsewhere = model.name.ends_with("_text") && !source.is_part();
   const Json& stated = *source.object;

@@ -30,7 +30,32 @@ struct Block {
   Runs runs = Runs::perhaps;
   bool taken = false;    ///< whether a branch in front runs
   bool unknown = false;  ///< whether a branch in front runs perhaps
+  /// The word that "case" compares, and whether a list of patterns is next.
+  std::optional<ShellWord> subject = {};
+  bool patterns_next = false;
+
+  /// Begins a branch that runs if `truth`, and no branch in front does.
+  void begin_branch(std::optional<bool> truth) {
+    runs = unknown ? Runs::perhaps : taken ? Runs::no : Runs::yes;
+    if (runs == Runs::yes) runs = runs_if(truth);
+    taken = taken || runs == Runs::yes;
+    unknown = unknown || runs == Runs::perhaps;
+  }
 };
+
+/// A Group is what stands between "{" and "}".
+struct Group {
+  Runs runs = Runs::yes;
+  bool function = false;  ///< it is the body of one
+};
+
+/// Returns whether a text has the pattern of a "case"; nothing where that is not known.
+std::optional<bool> has_pattern(const ShellWord& subject, const ShellWord& pattern) {
+  if (pattern.text == "*") return true;
+  if (!subject.unknown.empty() || !pattern.unknown.empty()) return std::nullopt;
+  if (pattern.text.find_first_of("*?[") != std::string::npos) return std::nullopt;
+  return subject.text == pattern.text;
+}
 
 class ShellReader : private WordReader {
  public:
@@ -87,7 +112,7 @@ class ShellReader : private WordReader {
         std::ranges::all_of(value, [](const ShellWord& word) { return word.unknown.empty(); });
     truth_ = known ? std::optional(true) : std::nullopt;
     if (runs() == Runs::perhaps || subshells_ > 0) {
-      const std::string why = fmt::format("${} is set under a condition (line {})", name, line);
+      const std::string why = fmt::format("${} is set {} (line {})", name, where_set(), line);
       value = {unknown_word("$" + name, why)};
     }
     assign(name, std::move(value), joins, array);
@@ -117,36 +142,74 @@ class ShellReader : private WordReader {
       fail(line_, fmt::format("the value of ${} is longer than 64 KiB", name));
   }
 
+  /// Says why a command runs perhaps.
+  std::string_view where_set() const {
+    const bool function = std::ranges::any_of(groups_, &Group::function);
+    return function ? "in a function" : "under a condition";
+  }
+
   /// Follows the words that begin and end what runs under a condition, or several times.
   void follow_block(const std::string& word) {
     if (begins_block(word)) blocks_.push_back({word == "if" ? Runs::yes : Runs::perhaps});
     if (blocks_.empty()) return;
     Block& block = blocks_.back();
-    const Runs left = block.unknown ? Runs::perhaps : block.taken ? Runs::no : Runs::yes;
     if (word == "then") {
-      block.runs = left == Runs::yes ? runs_if(truth_) : left;
-      block.taken = block.taken || block.runs == Runs::yes;
-      block.unknown = block.unknown || block.runs == Runs::perhaps;
+      block.begin_branch(truth_);
     } else if (word == "elif" || word == "else") {
-      block.runs = left;
+      block.runs = block.unknown ? Runs::perhaps : block.taken ? Runs::no : Runs::yes;
     } else if (ends_block(word)) {
       blocks_.pop_back();
       truth_.reset();
     }
   }
 
+  /// "case WORD in", behind its first word.
+  void begin_case() {
+    skip_blanks(false);
+    ShellWord subject{"", line_};
+    for (const ShellWord& word : read_word()) subject.add(word);
+    skip_blanks(true);
+    read_word();
+    blocks_.back() = {.runs = Runs::yes, .subject = subject, .patterns_next = true};
+  }
+
+  /// "a | b)", the patterns of a branch of "case", if none of them is "esac".
+  void read_patterns() {
+    Block& block = blocks_.back();
+    block.patterns_next = false;
+    skip_blanks(true);
+    if (text_.substr(at_).starts_with("esac") && !is_name(peek(4))) return;
+    skips("(");
+    std::optional<bool> truth = false;
+    while (at_ < text_.size()) {
+      skip_blanks(true);
+      ShellWord pattern{"", line_};
+      for (const ShellWord& word : read_word()) pattern.add(word);
+      const auto one = has_pattern(*block.subject, pattern);
+      if (one == true || (truth && *truth)) {
+        truth = true;
+      } else if (!one) {
+        truth = std::nullopt;
+      }
+      skip_blanks(false);
+      if (skips(")")) break;
+      if (at_ < text_.size()) take();  // "|", or a sign that no pattern has
+    }
+    block.begin_branch(truth);
+  }
+
   /// Whether what is read runs, by the conditions around it.
   Runs runs() const {
     Runs all = and_or_;
     for (const Block& block : blocks_) all = std::max(all, block.runs);
-    for (const Runs group : groups_) all = std::max(all, group);
+    for (const Group& group : groups_) all = std::max(all, group.runs);
     return all;
   }
 
   /// Follows the brackets of groups and of functions' bodies.
   void follow_group(const std::string& word) {
     if (word == "{") {
-      groups_.push_back(function_ ? Runs::perhaps : and_or_);
+      groups_.push_back({function_ ? Runs::perhaps : and_or_, function_});
       function_ = false;
     } else if (word == "}" && !groups_.empty()) {
       groups_.pop_back();
@@ -163,7 +226,13 @@ class ShellReader : private WordReader {
     }
     and_or_ = Runs::yes;
     const char c = take();
-    if (c == '(') {
+    const bool in_case = !blocks_.empty() && blocks_.back().subject;
+    if (c == ';' && in_case && (peek() == ';' || peek() == '&')) {
+      // "&" goes on with the next branch, whatever its patterns.
+      blocks_.back().unknown = blocks_.back().unknown || peek() == '&' || peek(1) == '&';
+      while (peek() == ';' || peek() == '&') take();
+      blocks_.back().patterns_next = true;
+    } else if (c == '(') {
       ++subshells_;
       function_ = peek() == ')';
     } else if (c == ')' && subshells_ > 0) {
@@ -171,19 +240,35 @@ class ShellReader : private WordReader {
     }
   }
 
+  /// Sets the variables of an expression such as "N = 4 * 8": to its value, if it is known.
+  void set_by(const std::string& text) {
+    const std::vector<std::string> names = set_by_arithmetic(text);
+    const std::size_t equals = text.find('=');
+    const std::size_t first = text.find_first_not_of(" \t");
+    std::optional<std::int64_t> value;
+    if (!names.empty() && equals != text.npos && text.substr(first).starts_with(names[0]) &&
+        text.find_first_not_of(" \t", first + names[0].size()) == equals)
+      value = arithmetic(std::string_view(text).substr(equals + 1));
+    if (value && runs() == Runs::yes && subshells_ == 0) {
+      assign(names[0], {{fmt::format("{}", *value), line_}}, false, false);
+      return;
+    }
+    for (const std::string& name : names) {
+      if (runs() == Runs::no) continue;
+      if (!value && !variables_.contains(name)) continue;
+      const std::string why = fmt::format("${} is set by arithmetic (line {})", name, line_);
+      assign(name, {unknown_word("$" + name, why)}, false, false);
+    }
+  }
+
   /// "((...))", behind its first brackets: a command whose truth is a value.
   ShellWord read_arithmetic() {
     const std::string_view text = inside_brackets('(', ')', line_);
     if (peek() == ')') take();
-    const auto value = arithmetic(text);
-    const std::vector<std::string> names = set_by_arithmetic(text);
-    for (const std::string& name : names) {
-      if (runs() == Runs::no || !variables_.contains(name)) continue;
-      const std::string why = fmt::format("${} is set by arithmetic (line {})", name, line_);
-      assign(name, {unknown_word("$" + name, why)}, false, false);
-    }
-    if (!value || !names.empty())
-      return unknown_word("((...))", "its value is not known from this file");
+    const bool sets = !set_by_arithmetic(text).empty();
+    const auto value = sets ? std::nullopt : arithmetic(text);
+    set_by(std::string(text));
+    if (!value) return unknown_word("((...))", "its value is not known from this file");
     return {*value != 0 ? "true" : "false", line_};
   }
 
@@ -209,6 +294,7 @@ class ShellReader : private WordReader {
 
   /// Reads up to the end of a command. A file is passed over, and so is what ">" and "<" name.
   void read_command() {
+    if (!blocks_.empty() && blocks_.back().patterns_next) read_patterns();
     ShellWords command;
     std::map<std::string, ShellWords>
         before;            // values of variables that the command may have alone
@@ -255,6 +341,16 @@ class ShellReader : private WordReader {
         const std::string& word = words[0].text;
         follow_block(word);
         follow_group(word);
+        if (word == "case") {
+          begin_case();
+          return;
+        }
+        if (word == "function") {  // the word behind it is a name
+          skip_blanks(false);
+          read_word();
+          function_ = true;
+          continue;
+        }
         if (options && word.starts_with('-')) continue;
         options = declares(word);
         if (goes_on(word)) continue;
@@ -280,6 +376,8 @@ class ShellReader : private WordReader {
     const Runs run = runs();
     if (run == Runs::no) return;
     truth_ = run == Runs::yes ? truth_of(command) : std::nullopt;
+    for (std::size_t i = 1; command[0].text == "let" && i < command.size(); ++i)
+      set_by(command[i].text);
     if (command.size() > 1 && (command[0].text == "for" || command[0].text == "select")) {
       const std::string& name = command[1].text;
       assign(name, {unknown_word("$" + name, fmt::format("${} is set by a loop", name))}, false,
@@ -293,7 +391,7 @@ class ShellReader : private WordReader {
   Runs and_or_ = Runs::yes;    ///< of the command, by "&&" or "||" in front of it
   int subshells_ = 0;          ///< brackets that are open
   bool function_ = false;      ///< whether "NAME()" was read, and its body comes next
-  std::vector<Runs> groups_;   ///< open "{"
+  std::vector<Group> groups_;  ///< that are open
   ShellScript script_;
 };
 

@@ -73,6 +73,28 @@ std::vector<std::string_view> tags_of(std::string_view text) {
   return tags;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Returns the bytes of a line that are a tag, or 0. The digits of a tag that has a time of day
+/// ("10:05:59") differ by line.
+std::size_t tag_bytes(std::string_view line, std::string_view tag) {
+  if (line.starts_with(tag)) return tag.size();
+  bool time = false;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < tag.size(); ++i, ++at) {
+    if (at >= line.size() || is_digit(tag[i]) != is_digit(line[at])) return 0;
+    if (!is_digit(tag[i])) {
+      if (tag[i] != line[at]) return 0;
+      time = time || (tag[i] == ':' && i > 0 && i + 1 < tag.size() && is_digit(tag[i - 1]) &&
+                      is_digit(tag[i + 1]));
+      continue;
+    }
+    while (i + 1 < tag.size() && is_digit(tag[i + 1])) ++i;
+    while (at + 1 < line.size() && is_digit(line[at + 1])) ++at;
+  }
+  return time ? at : 0;
+}
+
 /// Half a unit of the last digit of "12.30" or "1.2e+03".
 double half_unit(std::string_view text) {
   const std::size_t exponent = text.find_first_of("eE");
@@ -192,9 +214,9 @@ class TextReader {
     if (const std::size_t nul = raw.find('\0'); nul != raw.npos) {
       throw InputError(file_, where(nul + 1), "a NUL byte");
     }
-    const auto tag =
-        std::ranges::find_if(tags_, [&](std::string_view known) { return raw.starts_with(known); });
-    const std::string_view line = tag == tags_.end() ? untagged(raw) : raw.substr(tag->size());
+    std::size_t tag = 0;
+    for (std::size_t i = 0; tag == 0 && i < tags_.size(); ++i) tag = tag_bytes(raw, tags_[i]);
+    const std::string_view line = tag == 0 ? untagged(raw) : raw.substr(tag);
     std::size_t at = line.find_first_not_of(" #\t");
     if (at == line.npos) return;
     const std::vector<Word> words = words_of(line, at);

@@ -293,6 +293,14 @@ std::string percent_of(std::string_view share) {
   return text_of(std::int64_t(std::llround(percent)));
 }
 
+/// Shards of one rank are none, and nothing is gathered.
+void drop_sharding(FlagFields& fields) {
+  fields["sharding_stage"] = "0";
+  for (const char* key : {"gather", "segment_broadcast_bytes", "prefetch_depth", "max_live_bytes",
+                          "reuse_distance_bytes", "persistence_threshold", "keep_gathered"})
+    fields.erase(key);
+}
+
 }  // namespace
 
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value) {
@@ -382,7 +390,7 @@ void complete_fields(FlagFields& fields) {
                       copies, *width));
     fields["dp"] = text_of(copies);
     fields["sharding_degree"] = text_of(*width / copies);
-    if (*width == copies && count_of(fields, "cp").value_or(1) == 1) fields["sharding_stage"] = "0";
+    if (*width == copies && count_of(fields, "cp").value_or(1) == 1) drop_sharding(fields);
   }
   complete_batch(fields, *width);
   // Commands pad to a multiple of this times mp; --padded-vocab-size says what comes out.

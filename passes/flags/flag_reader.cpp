@@ -352,8 +352,12 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
   FlagFields& fields = reader.reading.fields;
   const bool batch_follows = fields.contains("micro_batch") && fields.contains("micro_batches");
   if (!batch.empty() && !batch_follows) fields.emplace("global_batch", batch);
+  const auto stage = value_of(fields, "sharding_stage");
   try {
     complete_fields(fields);
+    if (stage > "1" && value_of(fields, "sharding_stage") == "0")
+      reader.reading.notes.push_back(
+          fmt::format("stage {} over one rank shards nothing: it is stage 0", *stage));
   } catch (const std::invalid_argument& error) {
     throw InputError(file, "", error.what());
   }

@@ -28,13 +28,13 @@ void try_too(const std::string& key, const std::string& value, PlanQuestion& que
   }
 }
 
-/// Holds the precision of a script, which a search does not vary, where no --fix says otherwise.
-/// Where --try names other values, the script's is tried beside them.
-void hold_precision(const Strategy& script, PlanQuestion& question, Held& choices) {
+/// Holds what a script states and a search does not vary, precision and offload, unless --fix says
+/// otherwise. If --try names other values, the script's is tried in addition to them.
+void hold_stated(const Strategy& script, PlanQuestion& question, Held& choices) {
   std::vector<std::string> held;
   Fixed& fixed = choices.fixed;
   for (const char* key : {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type",
-                          "main_parameter_type", "moment_type"}) {
+                          "main_parameter_type", "moment_type", "offload_optimizer_percent"}) {
     const std::string value = field_text(script, key);
     if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
     if (is_tried(choices.tried, key)) {
@@ -107,8 +107,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
   check_training(question.training);
   read_from(question.target);
-  if (question.target.imported)
-    hold_precision(*question.target.imported->strategy, question, choices);
+  if (question.target.imported) hold_stated(*question.target.imported->strategy, question, choices);
   LoadedTarget loaded = load_target(question.target, reserve);
 
   SearchRequest request{loaded.target};

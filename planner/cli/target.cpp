@@ -157,8 +157,17 @@ void read_from(TargetOptions& options) {
   ImportGiven given;
   if (!options.job.empty()) given.job = read_stated_job(options);
   given.vocab = options.vocab;
-  if (options.devices > 0) given.devices = options.devices;
+  const bool named = !options.cluster.empty();
+  if (const std::int64_t asked = named ? named_cluster(options).devices : options.devices;
+      asked > 0)
+    given.devices = asked;
   Imported imported = import_file(options.from, given);
+  if (imported.framework && !imported.strategy && named) {
+    const std::string name = named_cluster(options).name;
+    const Cluster cluster = parse_cluster(given_text(options.texts, name, cluster_presets()), name);
+    if (cluster.nodes) given.devices = all_devices(cluster, options);
+    if (cluster.nodes) imported = import_file(options.from, given);
+  }
   if (imported.framework && !imported.strategy) {
     throw UsageError(
         fmt::format("--devices is required: {} does not state their number", options.from));

@@ -216,6 +216,24 @@ TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
     EXPECT_EQ(note.find("precision f"), note.npos) << note;
 }
 
+TEST(AccelerateDeepSpeed, ShardsOfOneRankAreNone) {
+  ImportGiven given = beside_job();
+  given.devices = 1;
+  for (const char* offload : {"", R"(, "offload_optimizer": {"device": "cpu"})"}) {
+    for (const char* stage : {"2", "3"}) {
+      const Imported imported = import_text(std::string(R"({"bf16": {"enabled": true},
+                                                "zero_optimization": {"stage": )") +
+                                                stage + offload + "}}",
+                                            "ds.json", given);
+      EXPECT_EQ(imported.strategy->sharding_stage, 0);
+      EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
+      const std::string note =
+          std::string("stage ") + stage + " over one rank shards nothing: it is stage 0";
+      EXPECT_NE(std::ranges::find(imported.notes, note), imported.notes.end());
+    }
+  }
+}
+
 TEST(Accelerate, StrategiesOfFsdp1AreRead) {
   const auto read = [](const std::string& strategy) {
     return *import_text(

@@ -43,6 +43,18 @@ TEST(ForeignFile, IsNamedBeforeItIsTakenForAnother) {
       {"model:\n  d_model: 4096\n  n_layers: 32\n  n_heads: 32\n  mlp_hidden_size: 22016\n",
        "OLMo"},
       {"model:\n  _component_: torchtune.models.llama3.llama3_8b\n", "torchtune"},
+      {"model:\n  name: mpt_causal_lm\n  d_model: 4096\n  n_heads: 32\n  n_layers: 32\n"
+       "  expansion_ratio: 4\n",
+       "LLM Foundry"},
+      {"system:\n  precision: {}\nmodel:\n  num_layers: 16\ndata: {}\n", "FlagScale"},
+      {"defaults:\n  - train: 7b\nexperiment:\n  exp_name: ours\n  task:\n    type: train\n",
+       "FlagScale"},
+      {R"({"_CLASS_": "olmo_core.nn.transformer.config.TransformerConfig", "d_model": 4096})",
+       "OLMo-core"},
+      {"model: ours/7b\ntrain_type: full\ndataset: ours/text\n", "ms-swift"},
+      {"swift sft --model ours/7b --train_type full --deepspeed zero3\n", "ms-swift"},
+      {"checkpoint_dir: ours/7b\ndevices: 8\ntrain:\n  micro_batch_size: 1\neval: {}\n", "LitGPT"},
+      {R"({"peft_type": "LORA", "r": 16, "base_model_name_or_path": "ours/7b"})", "PEFT"},
       {"model_name_or_path: ours/7b\nper_device_train_batch_size: 2\n", "Hugging Face Trainer"}};
   for (const auto& [text, name] : files) {
     EXPECT_NE(foreign_refusal(text).find(name), std::string::npos)

@@ -210,9 +210,10 @@ TEST(MegatronLm, WhatMayNotRunSetsNoVariable) {
   const std::string perhaps = "$LAYERS is set under a condition (line 2)";
   for (const char* lines :
        {"[[ -n $DEBUG ]] && LAYERS=4", "test -z $D || LAYERS=4", "[ $D ] && { echo; LAYERS=4; }",
-        "f() { LAYERS=4; }", "(LAYERS=4)", "if [ x ] && [ $D ]; then LAYERS=4; fi"}) {
+        "(LAYERS=4)", "if [ x ] && [ $D ]; then LAYERS=4; fi"}) {
     EXPECT_EQ(layers(lines), perhaps) << lines;
   }
+  EXPECT_EQ(layers("f() { LAYERS=4; }"), "$LAYERS is set in a function (line 2)");
   EXPECT_EQ(layers("for LAYERS in 4 8; do\n:\ndone"), "$LAYERS is set by a loop");
   EXPECT_EQ(layers("LAYERS=4 true"), "32");
   for (const char* lines :

@@ -52,6 +52,11 @@ TEST(ModelTypes, TheNearestFamilySaysWhichKeysItMisses) {
       << states;
   EXPECT_NE(states.find("mtp_num_hidden_layers (it is not known what the MTP"), states.npos)
       << states;
+  // Constants that scale tensors are nearest to a file that states some.
+  const std::string plain = nearest(R"({"max_position_embeddings": 64})");
+  EXPECT_TRUE(plain.starts_with(known + "--family llama reads it")) << plain;
+  const std::string scaled = nearest(R"({"logits_scaling": 8, "residual_multiplier": 0.22})");
+  EXPECT_TRUE(scaled.starts_with(known + "--family granite reads it")) << scaled;
   // A family with experts is not near to a file without any.
   const std::string dense = nearest(R"({"num_nextn_predict_layers": 1})");
   EXPECT_EQ(dense.find("--family glm4_moe reads"), dense.npos) << dense;

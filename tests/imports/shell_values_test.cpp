@@ -66,6 +66,37 @@ TEST(ShellValues, WhatIsNotKnownStaysUnknown) {
   EXPECT_EQ(last_word("if [ $UNSET = 1 ]; then\n:\nelif true; then\nX=1\nfi"), perhaps(4));
 }
 
+TEST(ShellValues, BodiesOfFunctionsAreNamed) {
+  for (const char* head : {"train() {", "train ()\n{", "function train {", "function train() {"})
+    EXPECT_EQ(last_word(std::string("X=1\n") + head + "\nX=2; }\n").substr(0, 23),
+              "$X is set in a function")
+        << head;
+  EXPECT_EQ(last_word("f() { :; }\nX=3"), "3");
+}
+
+TEST(ShellValues, LetAndBracketsSetValues) {
+  EXPECT_EQ(last_word("A=4\nlet X=A*8"), "32");
+  EXPECT_EQ(last_word("A=4\nlet \"X = A * 8\""), "32");
+  EXPECT_EQ(last_word("X=1\n(( X = 4 * 8 ))"), "32");
+  EXPECT_EQ(last_word("X=1\nlet X+=1"), "$X is set by arithmetic (line 2)");
+  EXPECT_EQ(last_word("X=1\nif [ $UNSET ]; then\nlet X=2\nfi"), "$X is set by arithmetic (line 3)");
+}
+
+TEST(ShellValues, ABranchOfCaseIsTakenWhereItsWordIsKnown) {
+  const std::string branches =
+      " in\nsmall) X=1 ;;\n(mid | large)\n X=2\n ;;\n*)\nif true; then X=3; fi ;;\nesac";
+  EXPECT_EQ(last_word("S=small\ncase $S" + branches), "1");
+  EXPECT_EQ(last_word("S=mid\ncase \"$S\"" + branches), "2");
+  EXPECT_EQ(last_word("S=large\ncase ${S}" + branches), "2");
+  EXPECT_EQ(last_word("S=huge\ncase $S" + branches), "3");
+  EXPECT_EQ(last_word("X=0\ncase a in a) ;; a) X=1;; esac"), "0");
+  EXPECT_EQ(last_word("case a in a) X=1; case b in c) X=2;; esac ;; esac"), "1");
+  for (const std::string& unknown :
+       {"case $UNSET" + branches, std::string("case abc in a*) X=1;; esac"),
+        std::string("case a in a) X=1 ;& b) X=2;; esac")})
+    EXPECT_NE(last_word(unknown).find("is set under a condition"), std::string::npos) << unknown;
+}
+
 TEST(ShellValues, DefaultsOfVariables) {
   EXPECT_EQ(last_word("X=${A:=7}"), "7");
   EXPECT_EQ(last_word("A=\nX=${A:-7}"), "7");

@@ -338,6 +338,27 @@ TEST(NcclTests, APrefixOfAllLinesIsTakenOff) {
   }
 }
 
+/// A launcher's time of day differs by line.
+TEST(NcclTests, TimesBeforeLinesAreTakenOff) {
+  const std::string text = nccl_sample("current.txt");
+  const NcclRun plain = parse_nccl_tests(text, "f", {}).at(0);
+  for (const char* date : {"", "[2026-01-01T", "Jan 1 "}) {
+    std::string stamped;
+    int second = 9 * 3600 + 59 * 60 + 55;  // the hour gets a digit more
+    for (std::size_t at = 0; at < text.size(); ++second) {
+      const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+      stamped += fmt::format("{}{}:{:02}:{:02}.{:03} ", date, second / 3600, second / 60 % 60,
+                             second % 60, second * 37 % 1000);
+      stamped += text.substr(at, end - at);
+      at = end;
+    }
+    const std::vector<NcclRun> runs = parse_nccl_tests(stamped, "f", {});
+    ASSERT_EQ(runs.size(), 1u) << date;
+    EXPECT_EQ(runs[0].rows, plain.rows) << date;
+    EXPECT_EQ(runs[0].ranks, plain.ranks) << date;
+  }
+}
+
 /// A tag that slipped into a row is named by its line.
 TEST(NcclTests, ARowWhoseRootIsNoRankIsLeftOut) {
   std::string text = tagged(nccl_sample("current.txt"), "[0] ");

@@ -273,6 +273,25 @@ def unknown_flags(folder):
     assert done.returncode == OK, done.stderr
 
 
+def deepspeed(folder):
+    """A DeepSpeed file on a cluster with a count; a plan keeps its offload, which no search tries by itself."""
+    file = folder / "offload.json"
+    file.write_text(json.dumps({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True},
+                                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}))
+    asked = ("--from", file, "llama3.2-1b", "--cluster", "4xa100-40gb", "--json")
+    done = planner("plan", *asked)
+    assert done.returncode == OK, done.stderr
+    found = json.loads(done.stdout)
+    assert found["devices"] == 4 and found["strategy"]["offload_optimizer_percent"] == 100, found["strategy"]
+    assert "held as in the script: offload_optimizer_percent=100" in done.stderr, done.stderr
+    done = planner("plan", *asked, "--fix", "offload_optimizer_percent=0")
+    assert json.loads(done.stdout)["strategy"]["offload_optimizer_percent"] == 0, done.stderr
+    cluster = folder / "two-nodes.json"
+    assert planner("init", "cluster", "--based-on", "dgx-a100-40gb", "--nodes", 2, "-o", cluster).returncode == OK
+    done = planner("simulate", "--from", file, "llama3.2-1b", "--cluster", cluster, "--json")
+    assert done.returncode == OK and json.loads(done.stdout)["devices"] == 16, done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
@@ -282,6 +301,7 @@ def main():
         models(pathlib.Path(name))
         systems(pathlib.Path(name))
         unknown_flags(pathlib.Path(name))
+        deepspeed(pathlib.Path(name))
     print("imports as documented")
     return 0
 
