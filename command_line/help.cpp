@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
+#include "command_line/columns.h"
 #include "models/presets/command_presets.h"
 
 namespace plimsoll {
@@ -51,7 +52,7 @@ std::string help_text(CLI::App& root) {
   CLI::App* chosen = &root;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().back();
   if (const auto help = find_help(full_name(*chosen))) chosen->description(opening(*help));
-  return root.help();
+  return in_columns(root.help());
 }
 
 }  // namespace plimsoll

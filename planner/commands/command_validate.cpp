@@ -14,6 +14,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/columns.h"
 #include "fitting/collective_measurement.h"
 #include "fitting/fit.h"
 #include "fitting/fit_collectives.h"
@@ -166,7 +167,7 @@ std::string choice_words(const CalibrationChoice& choice) {
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
   if (const auto found = fit_of_timings(options)) {
-    print_result(options.json ? op_fit_json(*found) : fit_text(*found));
+    print_result(options.json ? op_fit_json(*found) : in_columns(fit_text(*found)));
     return ExitCode::ok;
   }
   std::vector<PublishedRun> runs = read_all(options.cases);
@@ -181,8 +182,11 @@ ExitCode run_fit(const FitCommandOptions& options) {
   const Fit found = fit(runs, request);
   progress.clear();
   const std::string text = fitted_calibration_text(found.fitted);
-  if (!options.output.empty()) write_file_atomically(options.output, text);
-  print_result(options.json ? text : fit_text(found));
+  if (!options.output.empty()) {
+    write_file_atomically(options.output, text);
+    print_note(fmt::format("wrote {}\n", options.output));
+  }
+  print_result(options.json ? text : in_columns(fit_text(found)));
   return ExitCode::ok;
 }
 
@@ -220,8 +224,9 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
   print_result(options.json
                    ? validation_json(families, results, traces)
-                   : choice_words(calibration) + validation_text(families, options.rows) +
-                         traces_text(traces) + (options.goals.empty() ? "" : goals_text(results)));
+                   : in_columns(choice_words(calibration) +
+                                validation_text(families, options.rows) + traces_text(traces) +
+                                (options.goals.empty() ? "" : goals_text(results))));
   const bool met = std::all_of(results.begin(), results.end(),
                                [](const GoalResult& result) { return result.met; });
   const bool exact = std::all_of(traces.begin(), traces.end(), [](const ValidatedTraces& file) {

@@ -59,9 +59,9 @@ TEST(Sweep, NumbersHaveThreeDigits) {
   EXPECT_EQ(short_number(12.34), "12.3");
   EXPECT_EQ(short_number(123.4), "123");
   EXPECT_EQ(short_number(4567), "4,570");
-  EXPECT_EQ(short_number(999'400), "999,000");
+  EXPECT_EQ(short_number(999'400), "999 k");
   EXPECT_EQ(short_number(1'234'567), "1.23 M");
-  EXPECT_EQ(short_number(15e12), "15.0 T");
+  EXPECT_EQ(short_number(15e12), "15 T");
 }
 
 TrainingStep step_of(const SweepRow& row) {
