@@ -2,6 +2,7 @@
 #include "fitting/fit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -226,13 +227,17 @@ std::string fit_text(const Fit& fit) {
   text += families_text(fit.families_by_layout, "layout") +
           families_text(fit.families_by_size, "model size") +
           assumed_text(fitted.assumed_recompute);
+  std::vector<std::string> stay;
   for (const FittedValue& value : fitted.values) {
+    if (!value.determined) {
+      stay.push_back(fmt::format("{} {:.4g}", value.name, value.value));
+      continue;
+    }
     text += fmt::format("  {:34} {:10.4g}  90 % {:.4g} to {:.4g}  prior {:.4g}{}\n", value.name,
                         value.value, value.low, value.high, value.prior,
-                        !value.determined  ? "  not determined, stays"
-                        : value.at_bound() ? "  rests on its bound"
-                                           : "");
+                        value.at_bound() ? "  rests on its bound" : "");
   }
+  if (!stay.empty()) text += fmt::format("  not determined, stay: {}\n", fmt::join(stay, ", "));
   for (const LayerPoint& layer : fitted.layers) {
     text += fmt::format(
         "  layers of {} tokens, sequence {}, hidden {}, mp {}{}{}: {:.3f} +- {:.1f} % with these "

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 
 #include "planner/cli/brief.h"
 #include "planner/cli/limits.h"
@@ -104,9 +106,9 @@ using Answer = std::pair<std::string, std::vector<std::string>>;
 /// Calls `work` with a function that says when it shall end, without Python's lock. Returns what it
 /// returns, if it found an answer before a signal ended it.
 template <class Work>
-std::string unlocked(const Work& work) {
+auto unlocked(const Work& work) {
   Signals signals;
-  std::string answer;
+  std::invoke_result_t<Work, const std::function<bool()>&> answer;
   try {
     const py::gil_scoped_release released;
     answer = work([&signals] { return signals.asked(); });
@@ -129,12 +131,15 @@ TrainingQuestion training_question(const py::dict& arguments) {
   return {arguments["tokens"].cast<std::string>(), arguments["price"].cast<std::string>()};
 }
 
-Answer plan(const py::dict& target, const py::dict& held, const std::string& reserve,
-            const std::string& time_limit, std::optional<std::int64_t> threads,
-            std::optional<std::int64_t> top) {
-  Answer answer;
+/// The JSON of an answer, the notes on how files were read, and the lines that a command prints.
+using ShownAnswer = std::tuple<std::string, std::vector<std::string>, std::string>;
+
+ShownAnswer plan(const py::dict& target, const py::dict& held, const std::string& reserve,
+                 const std::string& time_limit, std::optional<std::int64_t> threads,
+                 std::optional<std::int64_t> top, bool fastest) {
+  std::vector<std::string> notes;
   PlanQuestion question;
-  question.target = target_of(target, answer.second);
+  question.target = target_of(target, notes);
   question.training = training_question(target);
   question.held = held_of(held);
   if (!reserve.empty()) question.reserve = reserve;
@@ -143,11 +148,12 @@ Answer plan(const py::dict& target, const py::dict& held, const std::string& res
   question.threads = threads.value_or(0);
   check_range("top", top, 1, kMostListedPlans);
   question.top = top.value_or(0);
-  answer.first = unlocked([&](const std::function<bool()>& stop) {
+  question.fastest = fastest;
+  BriefAnswer answer = unlocked([&](const std::function<bool()>& stop) {
     question.stop = stop;
     return plan_answer(std::move(question));
   });
-  return answer;
+  return {std::move(answer.json), std::move(notes), std::move(answer.lines)};
 }
 
 Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held,
@@ -179,16 +185,17 @@ Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held
   return answer;
 }
 
-Answer simulate(const py::dict& target, const std::string& strategy, const std::string& reserve) {
-  Answer answer;
+ShownAnswer simulate(const py::dict& target, const std::string& strategy,
+                     const std::string& reserve) {
+  std::vector<std::string> notes;
   SimulationQuestion question;
-  question.target = target_of(target, answer.second);
+  question.target = target_of(target, notes);
   question.strategy = strategy;
   question.training = training_question(target);
   if (!reserve.empty()) question.reserve = reserve;
   const py::gil_scoped_release unlocked;
-  answer.first = simulation_answer(std::move(question));
-  return answer;
+  BriefAnswer answer = simulation_answer(std::move(question));
+  return {std::move(answer.json), std::move(notes), std::move(answer.lines)};
 }
 
 std::string explain(const std::string& plan, const AskedChoices& asked,
@@ -203,8 +210,8 @@ void add_functions(py::module_& module) {
   module.def("cluster", &cluster_answer, "name"_a, "texts"_a);
   module.def("framework", &framework_answer, "name"_a, "texts"_a);
   module.def("presets", &presets_answer);
-  module.def("plan", &plan, "target"_a, "held"_a, "reserve"_a, "time_limit"_a, "threads"_a,
-             "top"_a);
+  module.def("plan", &plan, "target"_a, "held"_a, "reserve"_a, "time_limit"_a, "threads"_a, "top"_a,
+             "fastest"_a);
   module.def("sweep", &sweep, "target"_a, "lists"_a, "held"_a, "texts"_a, "threads"_a);
   module.def("simulate", &simulate, "target"_a, "strategy"_a, "reserve"_a);
   module.def(

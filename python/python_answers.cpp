@@ -15,6 +15,7 @@
 #include "models/job/job_words.h"
 #include "models/presets/preset_names.h"
 #include "passes/flags/flag_table.h"
+#include "planner/cli/brief.h"
 #include "planner/cli/limits.h"
 #include "planner/cli/report_answer.h"
 #include "planner/cli/summary_json.h"
@@ -74,13 +75,17 @@ std::string framework_answer(const std::string& name, const GivenTexts& texts) {
                         name);
 }
 
-std::string plan_answer(PlanQuestion question) {
-  return plan_text(plan_job(std::move(question)).plan);
+BriefAnswer plan_answer(PlanQuestion question) {
+  const bool listed = question.top > 0;
+  const PlanAnswer answer = plan_job(std::move(question));
+  return {plan_text(answer.plan),
+          brief(answer.loaded, answer.plan, {answer.plan.training, {}, listed})};
 }
 
-std::string simulation_answer(SimulationQuestion question) {
+BriefAnswer simulation_answer(SimulationQuestion question) {
   const SimulationAnswer answer = simulate_job(std::move(question));
-  return evaluation_json(answer);
+  return {evaluation_json(answer), brief(answer.loaded, answer.strategy,
+                                         answer.evaluation.prediction, {answer.training, {}})};
 }
 
 std::string explanation_answer(const std::string& plan_text, const ExplainQuestion& question,

@@ -23,10 +23,15 @@ std::string job_answer(const std::string& name, const GivenTexts& texts);
 std::string cluster_answer(const std::string& name, const GivenTexts& texts);
 std::string framework_answer(const std::string& name, const GivenTexts& texts);
 
-/// Returns what `planner plan --json` prints.
-std::string plan_answer(PlanQuestion question);
-/// Returns what `planner simulate --json` prints.
-std::string simulation_answer(SimulationQuestion question);
+/// A BriefAnswer is a result as --json prints it, and as the command prints it without its
+/// commands.
+struct BriefAnswer {
+  std::string json, lines;
+};
+/// Answers as `planner plan` does.
+BriefAnswer plan_answer(PlanQuestion question);
+/// Answers as `planner simulate` does.
+BriefAnswer simulation_answer(SimulationQuestion question);
 
 /// AskedChoices are set beside the plan. Both are empty where the plan alone is explained.
 struct AskedChoices {

@@ -23,13 +23,14 @@ std::string short_count(double number) {
   static constexpr std::pair<double, const char*> kSteps[] = {
       {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}};
   const auto digits = [](double value) {
-    const int decimals = std::abs(value) < 9.995 ? 2 : std::abs(value) < 99.95 ? 1 : 0;
+    const bool whole = value == std::floor(value);
+    const int decimals = whole ? 0 : std::abs(value) < 9.995 ? 2 : std::abs(value) < 99.95 ? 1 : 0;
     return fmt::format("{:.{}f}", value, decimals);
   };
   for (const auto& [size, name] : kSteps) {
     if (std::abs(number) >= 0.9995 * size) return digits(number / size) + name;
   }
-  return number == std::floor(number) ? fmt::format("{:.0f}", number) : digits(number);
+  return digits(number);
 }
 
 std::string joined_amounts(const std::string& first, std::string_view word,
@@ -74,11 +75,7 @@ std::string signed_error(const TimePair& time) {
 }
 
 std::string short_number(double value) {
-  static constexpr std::pair<double, const char*> kSteps[] = {
-      {1e12, " T"}, {1e9, " G"}, {1e6, " M"}};
-  for (const auto& [size, name] : kSteps) {
-    if (std::abs(value) >= 0.9995 * size) return short_number(value / size) + name;
-  }
+  if (std::abs(value) >= 99'950) return short_count(value);
   if (value == 0) return "0";
   const int digits = 2 - int(std::floor(std::log10(std::abs(value)) + 1e-12));
   if (digits > 0) return fmt::format("{:.{}f}", value, std::min(digits, 6));
@@ -86,21 +83,12 @@ std::string short_number(double value) {
   return grouped(std::llround(value / unit) * std::llround(unit));
 }
 
-std::string tokens_text(double tokens) {
-  static constexpr std::pair<double, const char*> kUnits[] = {
-      {1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1, ""}};
-  for (const auto& [size, name] : kUnits) {
-    if (tokens >= 0.9995 * size) return fmt::format("{:.3g}{}", tokens / size, name);
-  }
-  return fmt::format("{:.3g}", tokens);
-}
-
 std::string training_text(const Training& training, DeviceKind kind) {
   const auto with_interval = [](const char* form, const Amount& amount) {
     return fmt::format(fmt::runtime(form), short_number(amount.value), short_number(amount.low),
                        short_number(amount.high));
   };
-  std::string text = fmt::format("{} tokens: {}, {} {}-hours", tokens_text(training.tokens),
+  std::string text = fmt::format("{} tokens: {}, {} {}-hours", short_count(training.tokens),
                                  with_interval("{} days ({} to {})", training.days),
                                  short_number(training.device_hours.value),
                                  kind == DeviceKind::gpu ? "GPU" : "core");

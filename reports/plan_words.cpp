@@ -120,9 +120,11 @@ LayoutPart experts_part(const Job& job, const Strategy& s) {
   return {text, text};
 }
 
-/// Says what is sharded over the replicas: "ZeRO-3", "ZeRO-1 over 8".
+/// Says what is sharded over the replicas: "ZeRO-3", "ZeRO-1 over 8". Context ranks share states,
+/// too, also where there is one replica.
 std::string sharding_words(const Strategy& s) {
-  if (s.sharding_degree == 1) return "";
+  if (s.sharding_degree == 1 && (s.cp == 1 || s.sharding_stage == 0)) return "";
+  if (s.sharding_degree == 1) return fmt::format("ZeRO-{} over CP {}", s.sharding_stage, s.cp);
   return fmt::format("ZeRO-{}{}", s.sharding_stage,
                      s.dp > 1 ? fmt::format(" over {}", s.sharding_degree) : "");
 }
@@ -130,7 +132,8 @@ std::string sharding_words(const Strategy& s) {
 LayoutPart replicas_part(const Strategy& s) {
   const std::string sharding = sharding_words(s);
   const std::int64_t replicas = s.dp * s.sharding_degree;
-  if (sharding.empty()) return {fmt::format("DP {}", replicas), replicas > 1 ? "no ZeRO" : ""};
+  if (sharding.empty())
+    return {fmt::format("DP {}", replicas), replicas * s.cp > 1 ? "no ZeRO" : ""};
   return {fmt::format("DP {} ({})", replicas, sharding), sharding};
 }
 

@@ -24,7 +24,7 @@ constexpr PresetKind kKinds[] = {{"jobs", job_presets},
 
 /// The names of one kind of presets, as a file of models/presets/names has them.
 struct NameTable {
-  std::vector<std::string> organisations, endings;
+  std::vector<std::string> organisations, endings, nodes;
   std::map<std::string, std::vector<std::string>, std::less<>> names;  ///< by preset
 };
 
@@ -42,6 +42,7 @@ NameTable read_table(const Preset& preset) {
   object.text("source");
   if (object.has("organisations")) table.organisations = object.texts("organisations");
   if (object.has("endings")) table.endings = object.texts("endings");
+  if (object.has("nodes")) table.nodes = object.texts("nodes");
   JsonObject aliases = object.object("aliases");
   for (const auto& [name, list] : json.at("aliases").items())
     table.names[name] = aliases.texts(name);
@@ -178,13 +179,35 @@ std::vector<std::string> other_names(std::string_view preset, const std::vector<
   return names == table.names.end() ? std::vector<std::string>() : names->second;
 }
 
+bool names_node(const std::string& word) {
+  const std::vector<std::string>& nodes = table_of(cluster_presets()).nodes;
+  return std::ranges::any_of(parts_of(word), [&](const std::string& part) {
+    return std::ranges::find(nodes, part) != nodes.end();
+  });
+}
+
 std::string unknown_preset(const std::string& word, const std::vector<Preset>& presets) {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  const std::string name = without_organisation(word, table_of(presets)).value_or(word);
+  std::vector<std::string> names, family;
+  for (const Preset& preset : presets) {
+    names.emplace_back(preset.name);
+    if (parts_of(preset.name).front() == parts_of(name + "-").front())
+      family.emplace_back(preset.name);
+  }
+  family.resize(std::min(family.size(), kMostCandidates));
   const std::string near = nearest(word, names);
-  return fmt::format("{}{} prints all names",
-                     near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                     list_command(presets));
+  std::string text;
+  if (!near.empty()) {
+    text = fmt::format("did you mean {}? ", near);
+  } else if (!family.empty()) {
+    text = fmt::format("presets of this family: {}; ", fmt::join(family, ", "));
+  }
+  return fmt::format("{}{} prints all names", text, list_command(presets));
+}
+
+bool is_model_id(const std::string& word, const std::vector<Preset>& presets) {
+  const auto name = without_organisation(word, table_of(presets));
+  return name && *name != word;
 }
 
 }  // namespace plimsoll

@@ -312,11 +312,37 @@ Strategy strategy_of(const FlagFields& fields, const std::string& file) {
   return strategy;
 }
 
-Framework framework_of(const FlagFields& fields, const std::string& file) {
-  const auto name = fields.find("framework");
-  const Framework* base = name == fields.end() ? nullptr : find_framework(name->second);
-  if (base == nullptr) throw InputError(file, "", "the flags state no built-in framework");
-  Framework framework = *base;
+namespace {
+
+/// Returns the values of a framework's fields, to compare them.
+std::vector<std::string> values_of(const Framework& framework) {
+  std::vector<std::string> values;
+  for_each_field(framework, [&](const FieldPlace&, const auto& value) {
+    if constexpr (requires { value.count(); }) {
+      values.push_back(fmt::format("{}", value.count()));
+    } else if constexpr (requires { value.value(); }) {
+      values.push_back(fmt::format("{}", value.value()));
+    } else {
+      values.push_back(framework_text(value));
+    }
+  });
+  return values;
+}
+
+/// Whether a framework differs from `base` only as `read` does, in one field at least.
+bool is_variant(const Framework& framework, const Framework& base, const Framework& read) {
+  const auto own = values_of(framework), usual = values_of(base), found = values_of(read);
+  bool differs = false;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i] == usual[i]) continue;
+    if (own[i] != found[i]) return false;
+    differs = true;
+  }
+  return differs;
+}
+
+/// Returns the framework with the fields that flags state.
+Framework with_fields(Framework framework, const FlagFields& fields, const std::string& file) {
   for_each_field(framework, [&](const FieldPlace& place, auto& value) {
     const auto field = fields.find(std::string(kOfFramework) + std::string(place.key));
     if (field == fields.end()) return;
@@ -328,6 +354,19 @@ Framework framework_of(const FlagFields& fields, const std::string& file) {
     }
     set_framework_field(value, field->second);
   });
+  return framework;
+}
+
+}  // namespace
+
+Framework framework_of(const FlagFields& fields, const std::string& file) {
+  const auto name = fields.find("framework");
+  const Framework* base = name == fields.end() ? nullptr : find_framework(name->second);
+  if (base == nullptr) throw InputError(file, "", "the flags state no built-in framework");
+  Framework framework = with_fields(*base, fields, file);
+  for (const Framework& other : all_frameworks()) {
+    if (is_variant(other, *base, framework)) return with_fields(other, fields, file);
+  }
   return framework;
 }
 

@@ -16,6 +16,10 @@ struct StrategyField {
   std::string value;  ///< as `--fix` takes it
 };
 
+/// Returns the key that a word of the field stands for: mp of TP or tp, sharding_stage of ZeRO.
+/// Other words are returned as they are.
+std::string_view strategy_key(std::string_view word);
+
 /// Returns the keys down to layer_split, and those other keys that differ from their default, in
 /// the order of files.
 std::vector<StrategyField> shown_fields(const Strategy& strategy);

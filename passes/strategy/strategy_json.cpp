@@ -195,7 +195,7 @@ Strategy strategy_from_pairs(std::string_view text) {
       throw UsageError(fmt::format("strategy \"{}\": expected KEY=VALUE, found \"{}\"",
                                    printable(text), printable(pair)));
     }
-    const std::string_view key = pair.substr(0, equals);
+    const std::string_view key = strategy_key(pair.substr(0, equals));
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
       throw UsageError(fmt::format("strategy \"{}\": {} is given twice", printable(text), key));
     }
@@ -238,10 +238,27 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
   } else {
     const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
     const std::string near = nearest(key, keys);
+    if (key == "DP") throw UsageError("DP is dp x sharding_degree; a strategy states these");
     throw UsageError(fmt::format("unknown strategy key \"{}\"; {}", printable(key),
-                                 near.empty() ? fmt::format("known: {}", fmt::join(keys, ", "))
+                                 near.empty() ? "planner schema strategy prints all"
                                               : fmt::format("did you mean \"{}\"?", near)));
   }
+}
+
+std::string_view strategy_key(std::string_view word) {
+  using Word = std::pair<std::string_view, std::string_view>;
+  static constexpr Word kWords[] = {{"TP", "mp"},
+                                    {"tp", "mp"},
+                                    {"PP", "pp"},
+                                    {"CP", "cp"},
+                                    {"EP", "ep"},
+                                    {"VPP", "virtual_stages"},
+                                    {"vpp", "virtual_stages"},
+                                    {"ZeRO", "sharding_stage"},
+                                    {"zero", "sharding_stage"},
+                                    {"zero_stage", "sharding_stage"}};
+  const auto found = std::ranges::find(kWords, word, &Word::first);
+  return found == std::end(kWords) ? word : found->second;
 }
 
 Strategy parse_strategy(std::string_view text_or_file) {

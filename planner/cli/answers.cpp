@@ -33,8 +33,9 @@ void try_too(const std::string& key, const std::string& value, PlanQuestion& que
 void hold_stated(const Strategy& script, PlanQuestion& question, Held& choices) {
   std::vector<std::string> held;
   Fixed& fixed = choices.fixed;
-  for (const char* key : {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type",
-                          "main_parameter_type", "moment_type", "offload_optimizer_percent"}) {
+  for (const char* key :
+       {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type", "main_parameter_type",
+        "moment_type", "offload_optimizer_percent", "overlap_offload"}) {
     const std::string value = field_text(script, key);
     if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
     if (is_tried(choices.tried, key)) {
@@ -98,6 +99,16 @@ void check_same_job(const Job& plan, const Job& script, const std::string& file)
   }
 }
 
+/// Notes that dp has no sharding, which results print as one DP with dp.
+void note_replicas(const PlanQuestion& question, const Held& choices) {
+  for (const auto& [key, value] : choices.fixed) {
+    if (key != "dp" || value == "1" || is_fixed(choices.fixed, "sharding_degree")) continue;
+    question.target.note(
+        fmt::format("--fix dp={}: ranks that share no states (no ZeRO); --fix DP={} allows both\n",
+                    value, value));
+  }
+}
+
 }  // namespace
 
 PlanAnswer plan_job(PlanQuestion question) {
@@ -106,6 +117,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   std::optional<Seconds> time_limit;
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
   check_training(question.training);
+  note_replicas(question, choices);
   read_from(question.target);
   if (question.target.imported) hold_stated(*question.target.imported->strategy, question, choices);
   LoadedTarget loaded = load_target(question.target, reserve);
@@ -128,8 +140,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   plan.stated_vocabulary = loaded.stated_vocabulary;
   plan.calibration_rest_digest = loaded.source.rest_digest;
   plan.training = training_asked(question.training, training_step(plan));
-  plan.origin = origin_of(loaded, question.target, question.held, question.training,
-                          question.reserve, question.top, question.fastest);
+  plan.origin = origin_of(loaded, question);
   plan.origin.interval_basis = interval_basis(loaded.target, plan.strategy);
   return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit};
 }

@@ -14,6 +14,14 @@ namespace {
 /// The largest tolerance: a hundred times the measured time. More is a slip of the pen.
 constexpr double kMostTolerance = 100;
 
+/// Returns "131072" for "128k", and other texts as they are.
+std::string in_kibi(std::string text) {
+  const bool ends_in_k = text.size() > 1 && (text.back() == 'k' || text.back() == 'K');
+  const std::string number = text.substr(0, text.size() - 1);
+  if (!ends_in_k || !refuse_integer(number, 1, kMostSequence / 1024).empty()) return text;
+  return fmt::format("{}", 1024 * std::stoll(number));
+}
+
 }  // namespace
 
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most) {
@@ -30,7 +38,10 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
       ->check(integers(1, kMostGlobalBatch));
-  command.add_option("--sequence", target.sequence, "tokens of a sequence, instead of the job's")
+  command
+      .add_option("--sequence", target.sequence,
+                  "tokens of a sequence (8192, or 8k: k is 1,024), instead of the job's")
+      ->transform(in_kibi)
       ->check(integers(1, kMostSequence));
   add_reading(command, target);
 }
@@ -80,7 +91,7 @@ CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibr
 void add_machine(CLI::App& command, TargetOptions& target) {
   command.add_option("--cluster", target.cluster,
                      "required: cluster file, the name of a preset (dgx-h100-80gb or h100, say: "
-                     "planner list clusters), or 8xNAME for 8 devices of it");
+                     "planner list clusters), 8xh100 for 8 devices, 2xdgx-h100-80gb for 2 nodes");
   add_calibration(command, target.calibration);
   add_devices(command, target);
   add_framework(command, target);
@@ -90,7 +101,7 @@ void add_training(CLI::App& command, TrainingQuestion& training) {
   command.add_option("--tokens", training.tokens,
                      "what is trained on (15T, 300B): adds days and device-hours");
   command.add_option("--price", training.price,
-                     "of one device (2.5/h): adds the cost; with --tokens");
+                     "of one device for an hour (2.5 or 2.5/h): adds the cost; with --tokens");
 }
 
 void add_reserve(CLI::App& command, std::string& reserve) {

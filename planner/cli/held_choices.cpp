@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "passes/strategy/strategy_fields.h"
 
 namespace plimsoll {
 namespace {
@@ -14,7 +15,7 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw UsageError(fmt::format("{} {}: expected KEY=VALUE", flag, text));
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  return {std::string(strategy_key(text.substr(0, equals))), text.substr(equals + 1)};
 }
 
 /// Throws the error with its flag before it, unless the error names the flag.
@@ -56,6 +57,11 @@ Held parse_held(const HeldOptions& options) {
   Held held;
   for (const std::string& text : options.fix) {
     auto pair = pair_of("--fix", text);
+    if (pair.first == kAllReplicas) {
+      for (const LimitKind kind : {LimitKind::most, LimitKind::least})
+        held.limits.push_back(make_limit(kind, pair.first, pair.second));
+      continue;
+    }
     if (is_fixed(held.fixed, pair.first))
       throw UsageError(fmt::format("--fix {} is given twice", pair.first));
     held.fixed.push_back(std::move(pair));

@@ -11,6 +11,7 @@
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "passes/flags/flag_table.h"
+#include "planner/cli/question_command.h"
 #include "predict/calibration_choice.h"
 
 namespace plimsoll {
@@ -53,46 +54,26 @@ std::string calibration_word(const std::string& calibration) {
 
 }  // namespace
 
-PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
-                     const HeldOptions& held, const TrainingQuestion& training,
-                     const std::string& reserve, std::int64_t top, bool fastest) {
+PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question) {
   const Target& target = loaded.target;
-  std::vector<std::string> words = {"planner", "plan"};
+  PlanQuestion portable = question;
+  portable.time_limit.clear();  // a plan that is made again may take its time
+  TargetOptions& files = portable.target;
   if (files.imported) {
-    if (!files.job.empty()) words.push_back(file_named(target.job.name, ".json"));
-    words.insert(words.end(), {"--from", file_named(target.job.name, ending_of(files.from))});
+    if (!files.job.empty()) files.job = file_named(target.job.name, ".json");
+    files.from = file_named(target.job.name, ending_of(files.from));
   } else {
-    words.push_back(file_word(digest(given_text(files.texts, files.job, job_presets())),
-                              job_presets(), target.job.name));
+    files.job = file_word(digest(given_text(files.texts, files.job, job_presets())), job_presets(),
+                          target.job.name);
   }
-  const auto flag = [&](const char* name, const std::string& value) {
-    words.insert(words.end(), {name, value});
-  };
-  if (files.vocab) flag("--vocab", std::to_string(*files.vocab));
-  if (files.ignore_unknown) words.emplace_back("--ignore-unknown");
-  if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
-  if (files.sequence) flag("--sequence", std::to_string(*files.sequence));
-  flag("--cluster", file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name));
-  for (const std::string& calibration : files.calibration)
-    flag("--calibration", calibration_word(calibration));
-  flag("--devices", std::to_string(target.devices));
-  if (!files.framework.empty()) {
-    const bool file = find_framework(files.framework) == nullptr;
-    flag("--framework", file ? file_named(target.framework().name, ".json") : files.framework);
-  }
-  for (const auto& [name, values] : kHeldFlags) {
-    for (const std::string& choice : held.*values) flag(name, choice);
-  }
-  if (top > 0) flag("--top", std::to_string(top));
-  if (fastest) words.push_back("--fastest");
-  if (!training.tokens.empty()) flag("--tokens", training.tokens);
-  if (!training.price.empty()) flag("--price", training.price);
-  if (reserve != kDefaultReserve) flag("--reserve", reserve);
+  files.cluster = file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name);
+  for (std::string& calibration : files.calibration) calibration = calibration_word(calibration);
+  files.devices = target.devices;
+  if (!files.framework.empty() && find_framework(files.framework) == nullptr)
+    files.framework = file_named(target.framework().name, ".json");
 
   PlanOrigin origin;
-  for (const std::string& word : words) {
-    origin.command += (origin.command.empty() ? "" : " ") + shell_word(word);
-  }
+  origin.command = command_of(portable);
   if (built_in(loaded.source.name)) origin.calibration_name = loaded.source.name;
   origin.calibration_provenance = loaded.source.words;
   return origin;

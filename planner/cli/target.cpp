@@ -10,10 +10,13 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "command_line/columns.h"
 #include "imports/imported.h"
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/explore/search_request.h"
+#include "planner/sweep/sweep_inputs.h"
 #include "predict/default_efficiency.h"
 #include "predict/evaluate.h"
 
@@ -31,7 +34,8 @@ Framework default_framework(DeviceKind kind, bool experts) {
 /// Notes how a file was read. Throws InputError for unknown flags, unless they are to be ignored.
 void note_import(const TargetOptions& options, const Imported& imported, const std::string& file) {
   if (!options.ignore_unknown) refuse_unknown(imported, file);
-  for (const std::string& note : imported.notes) options.note(fmt::format("{}: {}\n", file, note));
+  for (const std::string& note : imported.notes)
+    options.note(in_columns(fmt::format("{}: {}\n", file, note)));
   for (const UnknownFlag& unknown : imported.unknown) {
     options.note(
         fmt::format("{}: {} is not known and left out; it may change model, memory and "
@@ -39,8 +43,8 @@ void note_import(const TargetOptions& options, const Imported& imported, const s
                     file, text_of(unknown)));
   }
   if (!imported.unread.empty()) {
-    options.note(
-        fmt::format("{}: says nothing of the job: {}\n", file, fmt::join(imported.unread, ", ")));
+    options.note(in_columns(
+        fmt::format("{}: no part of the job: {}\n", file, fmt::join(imported.unread, ", "))));
   }
 }
 
@@ -66,7 +70,8 @@ Job read_job_or_import(const TargetOptions& options) {
   if (!options.ignore_unknown) refuse_unknown(imported, name);
   if (!imported.job) throw InputError(name, "", fmt::format("a {} has no job", imported.kind));
   options.note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
-  for (const std::string& note : imported.notes) options.note(fmt::format("  {}\n", note));
+  for (const std::string& note : imported.notes)
+    options.note(in_columns(fmt::format("  {}\n", note)));
   return *imported.job;
 }
 
@@ -95,10 +100,18 @@ std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
                                options.cluster, kMostDevices));
 }
 
-std::int64_t integer_of_count(const std::string& text) {
-  if (const std::string why = refuse_integer(text, 1, kMostDevices); !why.empty())
-    throw UsageError(fmt::format("--cluster: devices in front of \"x\": {}", why));
-  return std::stoll(text);
+/// Splits "8xh100" into 8 and "h100". Returns nothing for other words.
+std::optional<std::pair<std::int64_t, std::string>> split_count(const std::string& word) {
+  const std::size_t times = word.find_first_not_of("0123456789");
+  if (times == word.npos || times == 0 || word[times] != 'x') return std::nullopt;
+  const std::string count = word.substr(0, times);
+  if (const std::string why = refuse_integer(count, 1, kMostDevices); !why.empty())
+    throw UsageError(fmt::format("--cluster: the number in front of \"x\": {}", why));
+  return std::pair(std::stoll(count), word.substr(times + 1));
+}
+
+std::int64_t devices_per_node(const TargetOptions& options, const std::string& name) {
+  return parse_cluster(given_text(options.texts, name, cluster_presets()), name).devices_per_node;
 }
 
 /// Replaces the bandwidth between nodes.
@@ -119,15 +132,28 @@ NamedCluster named_cluster(const TargetOptions& options) {
   }
   std::error_code unknown;  // of a name too long, say: reading it tells
   const bool is_file = std::filesystem::exists(word, unknown) || unknown;
-  const std::size_t times = word.find_first_not_of("0123456789");
-  const bool counted = times != word.npos && times > 0 && word[times] == 'x';
-  if (options.texts.contains(word) || is_file || !counted) return {word, options.devices};
-  const std::int64_t devices = integer_of_count(word.substr(0, times));
+  const auto counted = options.texts.contains(word) || is_file ? std::nullopt : split_count(word);
+  if (!counted) return {word, options.devices};
+  auto [devices, name] = *counted;
+  if (const auto node = split_count(name)) {  // 2x8xh100: nodes, devices of each
+    const std::int64_t per_node = devices_per_node(options, node->second);
+    if (node->first != per_node) {
+      throw UsageError(fmt::format("--cluster {}: nodes of {} have {} devices, not {}", word,
+                                   node->second, per_node, node->first));
+    }
+    name = node->second;
+    devices *= per_node;
+  } else if (names_node(name)) {
+    devices *= devices_per_node(options, name);
+  }
+  if (devices > kMostDevices)
+    throw UsageError(
+        fmt::format("--cluster {} has {} devices, more than {}", word, devices, kMostDevices));
   if (options.devices > 0 && options.devices != devices) {
     throw UsageError(fmt::format("--cluster {} has {} devices; found --devices {}", word, devices,
                                  options.devices));
   }
-  return {word.substr(times + 1), devices};
+  return {name, devices};
 }
 
 std::string given_text(const GivenTexts& texts, const std::string& name,
@@ -228,7 +254,8 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const Strate
   if (verdict) verdict = legal(framework, job, strategy);
   if (!verdict) {
     throw InfeasibleError(fmt::format("{} cannot run as {}: {}", job.name,
-                                      strategy_summary(strategy), verdict.reason()));
+                                      fields_text(differing_fields(strategy, Strategy())),
+                                      verdict.reason()));
   }
   return strategy;
 }
@@ -275,9 +302,9 @@ std::optional<Seconds> optional_time_limit(const std::string& text) {
 Seconds parse_time_limit(const std::string& text) {
   Seconds limit;
   try {
-    limit = parse_seconds(text);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("--time-limit: {}", error.what()));
+    limit = parse_seconds(text);  // "500 ms", too
+  } catch (const std::invalid_argument&) {
+    limit = parse_days("--time-limit", text);
   }
   if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
   throw UsageError(

@@ -36,8 +36,8 @@ std::string given_text(const GivenTexts& texts, const std::string& name,
 struct TargetOptions {
   std::string job;   ///< a job file, a preset, or a file that import_file() reads
   std::string from;  ///< script of a framework that states job, strategy and framework
-  std::optional<Imported> imported;          ///< what that script says, once it was read
-  std::string cluster;                       ///< a file or preset, or "8xNAME" for 8 devices of it
+  std::optional<Imported> imported;  ///< what that script says, once it was read
+  std::string cluster;               ///< a file or preset, with a count as named_cluster() has it
   std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
   std::string framework;                     ///< empty: by device kind
   std::int64_t devices = 0;                  ///< 0: all that the cluster file states
@@ -64,7 +64,8 @@ struct NamedCluster {
   std::string name;
   std::int64_t devices = 0;
 };
-/// Splits "8xNAME". Throws UsageError without a cluster, and for another --devices than its 8.
+/// Splits "8xh100" (devices), "2xdgx-h100-80gb" (nodes) and "2x8xh100" (nodes of devices). Throws
+/// UsageError without a cluster, and for another --devices than these are.
 NamedCluster named_cluster(const TargetOptions& options);
 
 /// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
@@ -96,8 +97,8 @@ std::string headline(const LoadedTarget& loaded, bool oversubscribed);
 std::string efficiency_line(const LoadedTarget& loaded);
 /// Parses "1 GiB". Throws UsageError.
 Bytes parse_reserve(const std::string& text);
-/// Parses "30 s". Throws UsageError for text that is no time, and for a time not above zero or more
-/// than kLongestTimeLimit.
+/// Parses "30 s" or "2 min". Throws UsageError for text that is no time, and for a time not above
+/// zero or more than kLongestTimeLimit.
 Seconds parse_time_limit(const std::string& text);
 /// Returns nothing for an empty text.
 std::optional<Seconds> optional_time_limit(const std::string& text);

@@ -10,6 +10,7 @@
 #include "planner/cli/answers.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/question_command.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
 #include "planner/explain/explain_json.h"
@@ -130,8 +131,11 @@ ExitCode explain_script(const ExplainOptions& options) {
     print_result(headline(loaded, is_oversubscribed(target)) + "\n" +
                  few_changes_text(target, step, found));
   } else {
-    print_result(brief_headline(loaded) + few_changes_brief(target, step, found) +
-                 command_line("next", plan_command(files) + " -o better.json", kExplainLabel));
+    PlanQuestion searched;
+    searched.target = files;
+    print_result(
+        brief_headline(loaded) + few_changes_brief(target, step, found) +
+        command_line("next", with_output(command_of(searched), "better.json"), kExplainLabel));
   }
   if (!request.stop()) return ExitCode::ok;
   print_note("planner: an interrupt ended the search for changes\n");

@@ -13,6 +13,7 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "command_line/columns.h"
 #include "imports/imported.h"
 #include "imports/summary.h"
 #include "models/calibration/calibration_file.h"
@@ -218,7 +219,7 @@ ExitCode run_import_topology(const ImportTopologyOptions& options) {
   const Cluster cluster = cluster_from(topology, like, options.device, given, notes);
   const std::string text = cluster_text(cluster);
   parse_cluster(text, options.file);  // what is written can be read
-  for (const std::string& note : notes) print_note(note + "\n");
+  for (const std::string& note : notes) print_note(in_columns(note + "\n"));
   if (options.output.empty()) {
     print_result(text);
   } else {
@@ -270,7 +271,7 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
     write_file_atomically(options.output, text);
   }
   print_result(options.json ? import_json(runs, points, options.output)
-                            : import_text(runs, points));
+                            : in_columns(import_text(runs, points)));
   if (!options.output.empty()) print_note(fmt::format("wrote {}\n", options.output));
   return ExitCode::ok;
 }
@@ -338,10 +339,10 @@ ExitCode run_import_file(ImportFileOptions options) {
     write(outputs[2],
           framework_text(*imported.framework, fmt::format("{} {}", imported.kind, options.file)));
   }
-  print_result(
-      options.json
-          ? import_summary_json(imported)
-          : import_summary(imported, imported.job ? describe_parameters(*imported.job) : ""));
+  print_result(options.json
+                   ? import_summary_json(imported)
+                   : in_columns(import_summary(
+                         imported, imported.job ? describe_parameters(*imported.job) : "")));
   return ExitCode::ok;
 }
 

@@ -13,6 +13,7 @@
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/limits.h"
+#include "planner/cli/question_command.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
@@ -51,9 +52,8 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
   const LoadedTarget& loaded = answer.loaded;
   const bool listed = options.question.top > 0;
   if (!options.verbose) {
-    return brief(
-        loaded, plan,
-        {plan.training, commands_after(plan, options.output, options.question.target), listed});
+    return brief(loaded, plan,
+                 {plan.training, commands_after(plan, options.output, options.question), listed});
   }
   return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
                      to_text(loaded.target.reserve), efficiency_line(loaded),
@@ -65,10 +65,8 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
 /// Returns the command with the first change that helps; empty where none does.
 std::string command_after(const NothingFits& refused, const PlanOptions& options) {
   const FittingChange* change = first_of(refused.found().fitting);
-  const PlanQuestion& question = options.question;
   if (change == nullptr) return "";
-  return plan_command(question.target, question.held, *change) +
-         (question.fastest ? " --fastest" : "");
+  return with_output(command_of(with_change(options.question, *change)), options.output);
 }
 
 ExitCode run_plan(PlanOptions options) {

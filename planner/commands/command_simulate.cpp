@@ -6,10 +6,12 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/question_command.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
@@ -75,7 +77,7 @@ ExitCode run_simulate(SimulateOptions options) {
                  (training ? training_line(*training, target.cluster().device.kind) : ""));
   } else {
     print_result(brief(loaded, strategy, evaluation.prediction,
-                       {training, with_verbose({plan_command(files)})}));
+                       {training, with_verbose({command_of(search_of(options.question))})}));
   }
   const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
   const FitsAnswer fits = fits_answer(target, strategy, stages);
@@ -109,9 +111,16 @@ ExitCode run_simulate(SimulateOptions options) {
     return ExitCode::infeasible;
   }
   const FittingChange* change = first_of(refused.found().fitting);
-  print_note("planner: " + brief(refused, change && files.from.empty()
-                                              ? simulate_command(files, change->strategy)
-                                              : plan_command(files)));
+  if (change != nullptr && files.from.empty()) {
+    SimulationQuestion changed = options.question;
+    changed.strategy.clear();
+    for (const StrategyField& field : differing_fields(change->strategy, Strategy()))
+      changed.strategy +=
+          (changed.strategy.empty() ? "" : ",") + std::string(field.key) + "=" + field.value;
+    print_note("planner: " + brief(refused, command_of(changed)));
+  } else {
+    print_note("planner: " + brief(refused, command_of(search_of(options.question))));
+  }
   return ExitCode::infeasible;
 }
 

@@ -14,14 +14,17 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/columns.h"
 #include "fitting/collective_measurement.h"
 #include "fitting/fit.h"
 #include "fitting/fit_collectives.h"
 #include "fitting/fit_ops.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
+#include "models/presets/preset_names.h"
 #include "models/presets/presets.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/target.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
 #include "predict/cost_basis.h"
@@ -67,8 +70,9 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
 
 /// Returns the name of the framework whose numbers a fit finds.
 std::string fitted_framework(const std::string& name) {
-  const std::string numbers = calibrated_as(framework_by_name(name));
-  if (numbers == name) return name;
+  const Framework framework = read_framework(name);
+  const std::string numbers = calibrated_as(framework);
+  if (numbers == framework.name) return numbers;
   throw UsageError(fmt::format("--framework {}: it has the numbers of {}: --framework {}", name,
                                numbers, numbers));
 }
@@ -166,13 +170,19 @@ std::string choice_words(const CalibrationChoice& choice) {
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
   if (const auto found = fit_of_timings(options)) {
-    print_result(options.json ? op_fit_json(*found) : fit_text(*found));
+    print_result(options.json ? op_fit_json(*found) : in_columns(fit_text(*found)));
     return ExitCode::ok;
   }
   std::vector<PublishedRun> runs = read_all(options.cases);
-  FitOptions request{.cluster = options.cluster, .framework = fitted_framework(options.framework)};
-  if (!find_preset(cluster_presets(), options.cluster)) {
-    const Cluster own = read_cluster(options.cluster);
+  TargetOptions target;
+  target.cluster = options.cluster;
+  const std::string cluster = named_cluster(target).name;
+  const auto preset =
+      std::filesystem::exists(cluster) ? std::nullopt : preset_meant(cluster, cluster_presets());
+  FitOptions request{.cluster = std::string(preset.value_or(cluster)),
+                     .framework = fitted_framework(options.framework)};
+  if (!preset) {
+    const Cluster own = read_cluster(cluster);
     request.cluster = own.name;
     for (PublishedRun& run : runs) put_on(own, run);
   }
@@ -181,8 +191,11 @@ ExitCode run_fit(const FitCommandOptions& options) {
   const Fit found = fit(runs, request);
   progress.clear();
   const std::string text = fitted_calibration_text(found.fitted);
-  if (!options.output.empty()) write_file_atomically(options.output, text);
-  print_result(options.json ? text : fit_text(found));
+  if (!options.output.empty()) {
+    write_file_atomically(options.output, text);
+    print_note(fmt::format("wrote {}\n", options.output));
+  }
+  print_result(options.json ? text : in_columns(fit_text(found)));
   return ExitCode::ok;
 }
 
@@ -220,8 +233,9 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
   print_result(options.json
                    ? validation_json(families, results, traces)
-                   : choice_words(calibration) + validation_text(families, options.rows) +
-                         traces_text(traces) + (options.goals.empty() ? "" : goals_text(results)));
+                   : in_columns(choice_words(calibration) +
+                                validation_text(families, options.rows) + traces_text(traces) +
+                                (options.goals.empty() ? "" : goals_text(results))));
   const bool met = std::all_of(results.begin(), results.end(),
                                [](const GoalResult& result) { return result.met; });
   const bool exact = std::all_of(traces.begin(), traces.end(), [](const ValidatedTraces& file) {

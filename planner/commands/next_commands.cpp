@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "models/presets/presets.h"
-#include "passes/strategy/strategy_fields.h"
-#include "planner/export/flags_script.h"
+#include "planner/cli/question_command.h"
+#include "planner/export/report_flags.h"
 #include "reports/text_lines.h"
 
 namespace plimsoll {
@@ -27,24 +27,10 @@ std::string files_text(const Plan& plan, const TargetOptions& typed) {
   };
   std::string text;
   if (std::ranges::none_of(cluster_presets(), is_plans))
-    text = flag_text("--cluster", typed.cluster);
+    text = flag_text("--cluster", named_cluster(typed).name);
   if (!plan.origin.calibration_name.empty()) return text;
   for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
   return text;
-}
-
-/// Returns the table whose flags state plans of a framework: its own, else the first one.
-const FlagTable* export_table(const std::string& framework) {
-  const auto is_exported = [](const FlagTable& table) {
-    return table.target && table.target->exported && !table.target->by_version;
-  };
-  const FlagTable* own = flag_table_of(framework);
-  if (own != nullptr && is_exported(*own)) return own;
-  for (const FlagTable& table : flag_tables()) {
-    const bool takes = std::ranges::find(table.frameworks, framework) != table.frameworks.end();
-    if (takes && is_exported(table)) return &table;
-  }
-  return nullptr;
 }
 
 std::string ending_of(const FlagTable& table) {
@@ -60,20 +46,31 @@ std::string ending_of(const FlagTable& table) {
   return "";
 }
 
-/// Returns the command that writes the plan for its framework. It is empty where there are no flags
+/// Returns a name for a file of the plan that is none of the files that were read.
+std::string export_name(const std::string& file, const std::string& ending,
+                        const TargetOptions& typed) {
+  const std::string stem = std::filesystem::path(file).stem().string();
+  for (const std::string& name : {stem + ending, stem + "-export" + ending}) {
+    const auto is_read = [&](const std::string& read) {
+      return !read.empty() && same_file(name, read);
+    };
+    if (!is_read(file) && !is_read(typed.job) && !is_read(typed.from) && !is_read(typed.cluster))
+      return name;
+  }
+  return "";
+}
+
+/// Returns the command that writes the plan for its framework. It is empty if there are no flags
 /// for the framework or for the job.
 std::string export_command(const Plan& plan, const std::string& file, const TargetOptions& typed) {
-  const FlagTable* table = export_table(plan.framework.name);
-  if (table == nullptr) return "";
-  try {
-    const bool lossy = !flags_of(plan, *table, file).lost.empty();
-    const std::string output = std::filesystem::path(file).stem().string() + ending_of(*table);
-    if (output == std::filesystem::path(file).filename() || output == typed.from) return "";
-    return fmt::format("planner export {} --to {}{} -o {}", shell_word(file), table->target->name,
-                       lossy ? " --allow-lossy" + files_text(plan, typed) : "", shell_word(output));
-  } catch (const InputError&) {
-    return "";  // the framework's own files have no such model
-  }
+  const auto found = plan_export(plan);
+  if (!found) return "";
+  const std::string output = export_name(file, ending_of(*found->table), typed);
+  if (output.empty()) return "";
+  const bool lossy = !found->flags.lost.empty();
+  return fmt::format("planner export {} --to {}{} -o {}", shell_word(file),
+                     found->table->target->name,
+                     lossy ? " --allow-lossy" + files_text(plan, typed) : "", shell_word(output));
 }
 
 /// Puts commands into one line as long as they fit. A line works as a shell reads it.
@@ -91,35 +88,20 @@ std::vector<std::string> side_by_side(const std::vector<std::string>& commands) 
   return lines;
 }
 
-std::string job_text_of(const TargetOptions& typed) {
-  return typed.job.empty() ? "" : " " + shell_word(typed.job);
-}
-
-/// Returns the flags of job and machine.
-std::string target_text(const TargetOptions& typed) {
-  std::string text = flag_text("--from", typed.from) + flag_text("--cluster", typed.cluster);
-  if (typed.devices > 0) text += fmt::format(" --devices {}", typed.devices);
-  text += flag_text("--framework", typed.framework);
-  if (typed.global_batch) text += fmt::format(" --global-batch {}", *typed.global_batch);
-  if (typed.sequence) text += fmt::format(" --sequence {}", *typed.sequence);
-  if (typed.vocab) text += fmt::format(" --vocab {}", *typed.vocab);
-  if (typed.ignore_unknown) text += " --ignore-unknown";
-  for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::string> commands_after(const Plan& plan, const std::string& file,
-                                        const TargetOptions& typed) {
-  if (file.empty())
-    return {"the same command with -o plan.json keeps the plan for explain, report and export",
-            "--verbose and --top 10 print more"};
+                                        const PlanQuestion& asked) {
+  if (file.empty()) {
+    return side_by_side(
+        {with_output(command_of(asked), "plan.json"),
+         "# explain, report and export take plan.json; --verbose prints everything"});
+  }
   std::vector<std::string> commands;
-  if (std::string line = export_command(plan, file, typed); !line.empty())
+  if (std::string line = export_command(plan, file, asked.target); !line.empty())
     commands.push_back(std::move(line));
   const std::string page = std::filesystem::path(file).stem().string() + ".html";
-  const std::string files = files_text(plan, typed);
+  const std::string files = files_text(plan, asked.target);
   commands.push_back(fmt::format("planner explain {}{}", shell_word(file), files));
   commands.push_back(
       fmt::format("planner report {} -o {}{}", shell_word(file), shell_word(page), files));
@@ -131,33 +113,31 @@ std::vector<std::string> with_verbose(std::vector<std::string> commands) {
   return side_by_side(commands);
 }
 
-std::string plan_command(const TargetOptions& typed, const HeldOptions& held) {
-  std::string text = "planner plan" + job_text_of(typed) + target_text(typed);
-  for (const auto& [flag, values] : kHeldFlags) {
-    for (const std::string& value : held.*values) text += flag_text(flag, value);
-  }
-  return text;
+std::string with_output(std::string command, const std::string& file) {
+  return file.empty() ? command : fmt::format("{} -o {}", command, shell_word(file));
 }
 
-std::string plan_command(TargetOptions typed, HeldOptions held, const FittingChange& change) {
+PlanQuestion with_change(PlanQuestion asked, const FittingChange& change) {
   if (change.devices) {
-    typed.cluster = named_cluster(typed).name;  // "8xh100" states the devices that are changed
-    typed.devices = *change.devices;
+    asked.target.cluster = named_cluster(asked.target).name;  // "8xh100" states the devices
+    asked.target.devices = *change.devices;
   }
-  if (change.global_batch) typed.global_batch = change.global_batch;
-  for (const auto& [key, value] : change.fix) held.fix.push_back(fmt::format("{}={}", key, value));
+  if (change.global_batch) asked.target.global_batch = change.global_batch;
+  for (const auto& [key, value] : change.fix)
+    asked.held.fix.push_back(fmt::format("{}={}", key, value));
   const auto is_freed = [&](const std::string& text) {
     return !change.freed.empty() && text.substr(0, text.find('=')) == change.freed;
   };
-  for (const auto& [flag, values] : kHeldFlags) std::erase_if(held.*values, is_freed);
-  return plan_command(typed, held);
+  for (const auto& [flag, values] : kHeldFlags) std::erase_if(asked.held.*values, is_freed);
+  return asked;
 }
 
-std::string simulate_command(const TargetOptions& typed, const Strategy& strategy) {
-  std::string choices;
-  for (const StrategyField& field : differing_fields(strategy, Strategy()))
-    choices += fmt::format("{}{}={}", choices.empty() ? "" : ",", field.key, field.value);
-  return "planner simulate" + job_text_of(typed) + " " + shell_word(choices) + target_text(typed);
+PlanQuestion search_of(const SimulationQuestion& asked) {
+  PlanQuestion search;
+  search.target = asked.target;
+  search.training = asked.training;
+  search.reserve = asked.reserve;
+  return search;
 }
 
 }  // namespace plimsoll

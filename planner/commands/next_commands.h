@@ -1,30 +1,28 @@
 // Next commands: what a user would type after a result, with the files and flags that were typed.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/plan.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/target.h"
-#include "planner/refusal/refuse.h"
+#include "planner/cli/answers.h"
+#include "planner/refusal/least_changes.h"
 
 namespace plimsoll {
 
-/// Returns commands that take the plan, which was written to `file`. Without a file it says how to
-/// keep the plan. A framework without flags has no export.
+/// Returns commands that take the plan of a question, which was written to `file`. Without a file
+/// the command writes one. A framework without flags has no export.
 std::vector<std::string> commands_after(const Plan& plan, const std::string& file,
-                                        const TargetOptions& typed);
+                                        const PlanQuestion& asked);
 
 /// Adds what prints more than a short result, and joins commands that fit into one line.
 std::vector<std::string> with_verbose(std::vector<std::string> commands);
 
-/// Returns "planner plan JOB --cluster ..." with the flags as they were typed.
-std::string plan_command(const TargetOptions& typed, const HeldOptions& held = {});
-/// Returns this command with a change that makes a plan fit.
-std::string plan_command(TargetOptions typed, HeldOptions held, const FittingChange& change);
-/// Returns "planner simulate JOB STRATEGY --cluster ..." for another strategy.
-std::string simulate_command(const TargetOptions& typed, const Strategy& strategy);
+/// Returns a command that writes its result to a file; without one it is the command alone.
+std::string with_output(std::string command, const std::string& file);
+/// Returns the question with a change that makes a plan fit.
+PlanQuestion with_change(PlanQuestion asked, const FittingChange& change);
+/// Returns the search for the job of a simulation.
+PlanQuestion search_of(const SimulationQuestion& asked);
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/refusal/refuse.h"
 #include "planner/search/search.h"
 
@@ -63,7 +64,7 @@ Fixed parse_choices(const std::string& text) {
     if (equals == std::string::npos || equals == 0) {
       throw UsageError(fmt::format("--why-not: expected KEY=VALUE, found \"{}\"", pair));
     }
-    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    const std::string key(strategy_key(pair.substr(0, equals))), value = pair.substr(equals + 1);
     if (is_fixed(choices, key)) throw UsageError(fmt::format("--why-not: {} is given twice", key));
     set_field(any, key, value);
     choices.emplace_back(key, value);

@@ -5,8 +5,20 @@
 #include <string>
 
 #include "plan/plan.h"
+#include "planner/export/flags_script.h"
 
 namespace plimsoll {
+
+/// A PlanExport is the table that states a plan best, with the plan's flags.
+struct PlanExport {
+  const FlagTable* table;
+  PlanFlags flags;
+};
+
+/// Returns the export that loses least of a plan. Among equals the framework's own flags come
+/// before files that other programs read for it. Returns nothing if no table is for the plan's
+/// framework, or none states its job.
+std::optional<PlanExport> plan_export(const Plan& plan);
 
 /// The file or the script that `planner export PLAN --to TARGET` writes.
 struct ReportFlags {

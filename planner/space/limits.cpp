@@ -29,6 +29,7 @@ std::optional<std::int64_t> number_of(const Strategy& strategy, std::string_view
     if (strategy.recompute == Recompute::none) return 0;
     return strategy.recompute_layers == 0 ? kAllLayers : strategy.recompute_layers;
   }
+  if (key == kAllReplicas) return strategy.dp * strategy.sharding_degree;
   if (key == "etp") return experts_tensor_parallel(strategy);
   return field_number(strategy, key);
 }
@@ -90,8 +91,11 @@ std::string limit_text(const Limit& limit) {
 
 Limit make_limit(LimitKind kind, std::string_view key, std::string_view value) {
   Strategy strategy;
-  set_field(strategy, key, value);
-  Limit limit{kind, std::string(key), field_text(strategy, key), field_number(strategy, key)};
+  const std::string_view field = key == kAllReplicas ? "dp" : key;
+  set_field(strategy, field, value);
+  Limit limit{kind, std::string(key), field_text(strategy, field), field_number(strategy, field)};
+  if (kind == LimitKind::excluded && key == kAllReplicas)
+    throw UsageError(fmt::format("{}: --fix, --max and --min hold it", limit_text(limit)));
   if (has_key(not_searched(), key) || has_key(chosen_by_stage(), key)) {
     throw UsageError(fmt::format("{}: {}; --fix sets it", limit_text(limit),
                                  has_key(chosen_by_stage(), key)

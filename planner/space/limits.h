@@ -16,6 +16,9 @@ namespace plimsoll {
 using Fixed = std::vector<std::pair<std::string, std::string>>;
 bool is_fixed(const Fixed& fixed, std::string_view key);
 
+/// The key of dp x sharding_degree, which results print as DP. It is of limits alone.
+inline constexpr std::string_view kAllReplicas = "DP";
+
 enum class LimitKind : std::uint8_t { most, least, excluded };
 
 /// A Limit is one --max, --min or --exclude of a choice that searches vary.

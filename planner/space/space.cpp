@@ -102,8 +102,10 @@ class Choices {
             // The last degree is what the others leave; a fixed one must be just that.
             const std::int64_t sharding = width / dp;
             if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
-            if (has_value_within("sharding_degree", &Strategy::sharding_degree, sharding))
-              grids.push_back(with_degrees(cp, mp, pp, dp, sharding));
+            if (!has_value_within("sharding_degree", &Strategy::sharding_degree, sharding))
+              continue;
+            const Strategy grid = with_degrees(cp, mp, pp, dp, sharding);
+            if (is_within(limits_, grid, kAllReplicas)) grids.push_back(grid);
           }
         }
       }

@@ -156,7 +156,7 @@ Price parse_price(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   if (equals != text.npos) price.cluster = text.substr(0, equals);
   const std::string_view amount = equals == text.npos ? text : text.substr(equals + 1);
-  static constexpr Unit kUnits[] = {{"/h", 1}};
+  static constexpr Unit kUnits[] = {{"/h", 1}, {"", 1}};
   const auto per_hour = amount_of(amount, kUnits);
   if (!per_hour || *per_hour <= 0 || *per_hour > kHighestPrice || equals == 0) {
     throw UsageError(fmt::format(

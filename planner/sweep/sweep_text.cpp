@@ -98,13 +98,14 @@ class Table {
     });
     add_of_plan("MFU",
                 [](const PointPlan& plan) { return fmt::format("{:.1f} %", 100 * plan.mfu); });
+    columns_.back().rank = 1;
     if (sweep_.goal.tokens) add_training(true);
     add_of_plan("memory", [](const PointPlan& plan) { return to_text(plan.taken); });
-    columns_.back().rank = 2;
+    columns_.back().rank = 3;
     add("layout", true, [](const SweepRow& row) {
       return row.plan ? short_layout(row.plan->strategy) : "none, see below";
     });
-    columns_.back().rank = 3;
+    columns_.back().rank = 4;
     return table_text(fitting(std::move(columns_)), sweep_.rows.size());
   }
 
@@ -165,6 +166,7 @@ class Table {
     add_of_plan("device-hours", [](const PointPlan& plan) {
       return short_number(plan.training->device_hours.value);
     });
+    columns_.back().rank = 2;
     if (sweep_.has_prices) {
       add_of_plan(brief ? "cost" : "cost (90 %)", [&](const PointPlan& plan) {
         const Amount& cost = *plan.training->cost;
@@ -249,17 +251,21 @@ std::vector<std::string> answer_lines(const Sweep& sweep) {
   const SweepAnswer answer = answer_of(sweep);
   std::vector<std::string> lines;
   if (!answer.fastest) return {"no point has a plan"};
-  lines.push_back("fastest: " + point_text(sweep, sweep.rows[*answer.fastest]));
+  const std::string fastest = point_text(sweep, sweep.rows[*answer.fastest]);
   const bool bound = sweep.goal.deadline && sweep.goal.tokens;
   const std::string within =
       bound ? " within " + days_text(sweep.goal.deadline->value() / 86400) : "";
   if (!answer.cheapest) {
+    lines.push_back("fastest: " + fastest);
     lines.push_back(fmt::format("no point is done{}", within));
     return lines;
   }
   const SweepRow& cheapest = sweep.rows[*answer.cheapest];
-  std::string line = fmt::format("least {}{}: {}", is_priced(sweep) ? "cost" : "device-hours",
-                                 within, point_text(sweep, cheapest));
+  const bool both = answer.cheapest == answer.fastest;
+  if (!both) lines.push_back("fastest: " + fastest);
+  std::string line = fmt::format("{}least {}{}: {}", both ? "fastest and " : "",
+                                 is_priced(sweep) ? "cost" : "device-hours", within,
+                                 both ? fastest : point_text(sweep, cheapest));
   if (bound && deadline_of(*cheapest.plan->training, *sweep.goal.deadline) == Deadline::open)
     line += "; the deadline is within its interval";
   lines.push_back(std::move(line));

@@ -222,21 +222,23 @@ def plan(
     time_limit: Time | None = None,
     threads: int | None = None,
     top: int | None = None,
+    fastest: bool = False,
     from_script: str | os.PathLike | None = None,
 ) -> Plan:
     """Returns the best plan of a job: what a plan file has, with the timeline apart (Plan.timeline).
 
     `tokens` ("100B" or 1e11) adds result["training"]: days, device-hours and, with the `price` of a device for an hour, cost.
     `fix` holds choices; `max`, `min` and `exclude` limit them; `tried` (--try) adds values of keys that no search varies by
-    itself. With `top`, so many plans that split the job otherwise are
-    listed. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
+    itself. With `top`, so many plans that split the job otherwise are listed. `fastest` takes the fastest prediction, whatever
+    unusual choices it has. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
     false. Raises DoesNotFit, with what would help, where no strategy fits.
     """
     target = _target(
         job, cluster, devices, global_batch, framework, calibration, from_script, {}, sequence, tokens, price
     )
     held = _held(fix, max, min, exclude, tried)
-    return Plan(_answer(_core.plan(target, held, reserve, _time(time_limit), threads, top)))
+    values, notes, lines = _core.plan(target, held, reserve, _time(time_limit), threads, top, fastest)
+    return Plan(_answer((values, notes)), lines)
 
 
 def simulate(
@@ -264,7 +266,8 @@ def simulate(
     target = _target(
         job, cluster, devices, global_batch, framework, calibration, from_script, texts, sequence, tokens, price
     )
-    return Result(_answer(_core.simulate(target, name, reserve)))
+    values, notes, lines = _core.simulate(target, name, reserve)
+    return Result(_answer((values, notes)), lines)
 
 
 def _plan_text(plan: Source) -> str:

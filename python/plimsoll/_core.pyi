@@ -13,7 +13,8 @@ def plan(
     time_limit: str,
     threads: int | None,
     top: int | None,
-) -> tuple[str, list[str]]: ...
+    fastest: bool,
+) -> tuple[str, list[str], str]: ...
 def sweep(
     target: dict[str, Any],
     lists: dict[str, list[str]],
@@ -21,7 +22,7 @@ def sweep(
     texts: dict[str, str],
     threads: int | None,
 ) -> tuple[str, list[str]]: ...
-def simulate(target: dict[str, Any], strategy: str, reserve: str) -> tuple[str, list[str]]: ...
+def simulate(target: dict[str, Any], strategy: str, reserve: str) -> tuple[str, list[str], str]: ...
 def explain(
     plan: str,
     why_not: str,

@@ -21,60 +21,22 @@ def _table(rows: Iterable[Iterable[Any]], head: bool = False) -> str:
     return "<table>" + "".join(lines) + "</table>"
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-
-
 def _number(value: Any) -> Any:
     return f"{value:,.4g}" if isinstance(value, float) else value
 
 
-def _range(values: Mapping[str, Any], key: str, end: str = "") -> str:
-    low, high = values[f"{key}_low{end}"], values[f"{key}_high{end}"]
-    return f"{_number(float(values[key + end]))} ({_number(float(low))} to {_number(float(high))})"
-
-
-def _training_rows(training: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = [("days", f"{_range(training, 'days')} for {training['tokens']:.3g} tokens"),
-             ("device-hours", _range(training, "device_hours"))]
-    if training["cost"] is not None:
-        found.append(("cost", _range(training, "cost")))
-    return found
-
-
 class Result(dict):
-    """A plan or a simulation: a dictionary that a notebook shows as a short table."""
+    """A plan or a simulation: a dictionary that a notebook shows in the few lines that the command prints."""
 
-    def _title(self) -> str:
-        job = self["job"]
-        name = job["name"] if isinstance(job, Mapping) else job
-        cluster = f" of {self['cluster_name']}" if "cluster_name" in self else ""
-        return f"{name} on {self['devices']} devices{cluster}"
+    #: What the command prints of it, without the next commands.
+    lines: str
+
+    def __init__(self, values: Mapping[str, Any], lines: str) -> None:
+        super().__init__(values)
+        self.lines = lines
 
     def _repr_html_(self) -> str:
-        prediction, strategy = self["prediction"], self["strategy"]
-        degrees = {key: value for key, value in strategy.items() if key in _DEGREES and value != 1}
-        if strategy["sharding_degree"] > 1:
-            degrees["sharding_stage"] = strategy["sharding_stage"]
-        interval = f"{_time(prediction['step_time_low_s'])} to {_time(prediction['step_time_high_s'])}"
-        fullest = max(prediction["stages"], key=lambda stage: stage["reserved_bytes"] / stage["capacity_bytes"])
-        facts: list[tuple[str, str]] = [
-            ("layout", ", ".join(f"{key}={value}" for key, value in degrees.items()) or "one device"),
-            ("micro-batch", f"{strategy['micro_batch']}, recompute {strategy['recompute']}"),
-            ("step", f"{_time(prediction['step_time_s'])} ({interval})"),
-            ("tokens/s", f"{prediction['tokens_per_s']:,.0f}"),
-            ("MFU", f"{100 * prediction['mfu']:.1f} %"),
-            ("memory", f"{fullest['reserved_bytes'] / 2**30:.1f} of {fullest['capacity_bytes'] / 2**30:.1f} GiB reserved"),
-            *(_training_rows(self["training"]) if "training" in self else []),
-        ]
-        if "fits" in self:
-            facts.append(("fits", "yes" if self["fits"] else "no"))
-        if "search" in self:
-            facts.append(("proven", "yes" if self["search"]["proven"] else f"no, within {100 * self['search']['gap']:.1f} %"))
-        return f"<p>{html.escape(self._title())}</p>" + _table(facts)
-
-
-_DEGREES = ("mp", "pp", "dp", "sharding_degree", "cp", "ep", "virtual_stages")
+        return f"<pre>{html.escape(self.lines)}</pre>"
 
 
 class Plan(Result):
@@ -83,8 +45,8 @@ class Plan(Result):
     #: What a plan file has as "timeline".
     timeline: dict[str, Any]
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
-        super().__init__(plan)
+    def __init__(self, values: Mapping[str, Any], lines: str) -> None:
+        super().__init__(values, lines)
         self.timeline = self.pop("timeline")
 
     def text(self) -> str:

@@ -176,7 +176,7 @@ TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
     EXPECT_FALSE(value(found, name).determined) << name;
     EXPECT_EQ(value(found, name).value, value(found, name).prior) << name;
   }
-  EXPECT_NE(fit_text(found).find("not determined, stays"), std::string::npos);
+  EXPECT_NE(fit_text(found).find("not determined, stay: "), std::string::npos);
 }
 
 TEST(Fit, ARunThatLiesFarOffMovesLittle) {

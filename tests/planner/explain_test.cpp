@@ -229,15 +229,15 @@ TEST(Explain, WritesWhatTheGoldenTextsSay) {
 }
 
 TEST(Explain, FindsTheChoicesAgainThatAPlanHeld) {
-  TargetOptions options;
-  options.job = "llama3-8b";
-  options.cluster = "dgx-h100-80gb";
-  options.devices = 8;
-  const HeldOptions held = {{"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"},
-                            {"mp=4"},
-                            {"cp=1", "dp=2"},
-                            {"recompute=full", "schedule=zb_h1"}};
-  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, held, {}, "1 GiB");
+  PlanQuestion question;
+  question.target.job = "llama3-8b";
+  question.target.cluster = "dgx-h100-80gb";
+  question.target.devices = 8;
+  const HeldOptions& held = question.held = {{"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"},
+                                             {"mp=4"},
+                                             {"cp=1", "dp=2"},
+                                             {"recompute=full", "schedule=zb_h1"}};
+  const PlanOrigin origin = origin_of(load_target(question.target, Bytes()), question);
   EXPECT_EQ(held_choices(origin), held);
   EXPECT_EQ(held_choices(PlanOrigin{}), HeldOptions());
 }

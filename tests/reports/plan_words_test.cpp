@@ -46,6 +46,10 @@ TEST(PlanWords, LayoutsAreInTheFieldsWords) {
   const auto layout = [&](const std::string& strategy) {
     return layout_text(plan.job, megatron, parse_strategy(strategy));
   };
+  EXPECT_EQ(layout("cp=8,sharding_stage=3"),
+            "TP 1, PP 1, CP 8, DP 1 (ZeRO-3 over CP 8), micro-batch 1 x 512, no recompute");
+  EXPECT_EQ(layout("cp=8,sharding_stage=0"),
+            "TP 1, PP 1, CP 8, DP 1, micro-batch 1 x 512, no recompute");
   EXPECT_EQ(layout("dp=8"), "TP 1, PP 1, DP 8, micro-batch 1 x 64, no recompute");
   EXPECT_EQ(layout("pp=2,sharding_degree=8,recompute=modules,recompute_modules=norms"),
             "TP 1, PP 2, DP 8 (ZeRO-1), micro-batch 1 x 64, norms recomputed");

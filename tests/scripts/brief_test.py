@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, planner, write_json
+from made_up_runs import made_up_runs
+from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, SOURCE, STOPPED_EARLY, write_json
 
 LINES, COLUMNS = 15, 100
 H100, A100 = ("--cluster", "dgx-h100-80gb"), ("--cluster", "dgx-a100-80gb")
@@ -86,16 +87,62 @@ def check_numbers(text, prediction, devices, tokens_per_step):
     assert abs(sum(shares) - 100) < 0.5, lines["where"]
 
 
-def check_commands(text, folder):
-    """Every command below a result runs as it is typed."""
-    commands = re.split(r"\n|; | *# --verbose[^\n]*", labelled(text)["next"].replace(" \\\n", " "))
-    commands = [command for command in commands if command.startswith("planner ")]
+def typed(command, folder):
+    """Types a command into a shell."""
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+                          capture_output=True, text=True, timeout=900)
+    assert done.returncode in (OK, STOPPED_EARLY), (command, done.returncode, done.stderr)
+    return done.stdout
+
+
+def next_commands(text):
+    commands = re.split(r"\n|; | *# [^\n]*", labelled(text)["next"].replace(" \\\n", " "))
+    return [" ".join(command.split()) for command in commands if command.startswith("planner ")]
+
+
+def check_commands(text, folder, machine=(), step=None):
+    """Every command below a result runs as it is typed, and writes no file that was read. What is exported has the plan's step."""
+    commands = next_commands(text)
     for command in commands:
-        short = command + (' --time-limit "1 s"' if re.match("planner (plan|explain)", command) else "")
-        done = subprocess.run(["bash", "-c", short], cwd=folder, env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
-                              capture_output=True, text=True, timeout=900)
-        assert done.returncode in (OK, STOPPED_EARLY), (command, done.returncode, done.stderr)
+        limited = "--time-limit" in command or not re.match("planner (plan|explain)", command)
+        typed(command + ("" if limited else ' --time-limit "1 s"'), folder)
+        exported = re.match(r"planner export (\S+) --to (\S+) (--allow-lossy)?.*-o (\S+)", command)
+        if exported and step and not exported[3]:
+            job = write_json(folder / "exported-job.json", json.loads((folder / exported[1]).read_text())["job"])
+            states_model = exported[2] in ("megatron", "torchtitan")
+            read = typed(shlex.join(["planner", "simulate", *([] if states_model else [str(job)]), "--from", exported[4],
+                                     *map(str, machine), "--json"]), folder)
+            assert near(json.loads(read)["prediction"]["step_time_s"], step), command
     return commands
+
+
+def check_flags(folder):
+    """Printed commands have every flag that was typed and may change the answer, and find the same step."""
+    flags = {"--global-batch": 64, "--sequence": 256, "--cluster": "dgx-a100-80gb", "--calibration": "typical", "--devices": 8,
+             "--framework": "megatron-lm", "--fix": "mp=1", "--max": "pp=4", "--min": "micro_batch=2", "--exclude": "recompute=full",
+             "--try": "moment_type=bf16", "--tokens": "10B", "--price": "2/h", "--reserve": "2 GiB", "--time-limit": "1 min",
+             "--top": 2}
+    asked = ["gpt-mini", "--fastest", *(str(word) for pair in flags.items() for word in pair)]
+    text = ran(OK, "plan", *asked, folder=folder).stdout
+    command, = next_commands(text)
+    words = shlex.split(command)
+    for flag, value in flags.items():
+        assert words[words.index(flag) + 1] == str(value), (flag, command)
+    others = {"--help", "--output", "--threads", "--verbose", "--json", "--from", "--vocab", "--ignore-unknown", "--fastest"}
+    known = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", ran(OK, "plan", "--help").stdout, re.MULTILINE))
+    assert known == flags.keys() | others, known ^ (flags.keys() | others)
+    again = typed(command, folder)
+    assert labelled(again)["step"] == labelled(text)["step"] and "--fastest" in words, (text, again)
+    script = folder / "train.sh"
+    script.write_text((SOURCE / "tests/imports/llama3-70b.sh").read_text().replace("--bf16", "--bf16 --novel-flag 3"))
+    asked = ("--from", "train.sh", "--ignore-unknown", "--vocab", 128256, *H100, "--sequence", 4096, "--reserve", "2 GiB")
+    command, = next_commands(ran(OK, "simulate", *asked, folder=folder).stdout)
+    for word in map(str, asked):
+        assert word in shlex.split(command), (word, command)
+    before = script.read_text()
+    text = ran(STOPPED_EARLY, "plan", *asked, "--time-limit", "2 s", "-o", "train.json", folder=folder).stdout
+    check_commands(text, folder)
+    assert script.read_text() == before, "the script that was read is overwritten"
 
 
 def check_plans(folder):
@@ -107,6 +154,7 @@ def check_plans(folder):
         "dense": ("llama3-8b", *H100, "--devices", 16),
         "fsdp": ("gpt2-small", *A100, "--devices", 8, "--framework", "pytorch-fsdp"),
         "deepspeed": ("llama3.2-1b", "--cluster", "rtx-4090", "--devices", 8, "--framework", "deepspeed"),
+        "torchtitan": ("qwen3-8b", *H100, "--devices", 32, "--framework", "torchtitan", "--fix", "cp=1", "--fix", "pp=1"),
         "network": ("llama3-8b", "--cluster", slow, "--fix", "recompute=none"),
         "experts": ("qwen3-30b-a3b", *H100, "--devices", 16, "--fix", "pp=1", "--fix", "mp=1"),
         "cpu": (NANO, "--cluster", cpu, "--devices", 4)}
@@ -123,7 +171,8 @@ def check_plans(folder):
             assert words in lines["layout"].replace("\n", " "), (words, lines["layout"])
         assert ("EP " in lines["layout"]) == bool(plan["job"].get("experts")), lines["layout"]
         assert ("faster" in lines) == (plan["fastest"] is not None), text
-        commands = check_commands(text, folder)
+        commands = check_commands(text, folder, (*arguments[1:3], "--devices", plan["devices"]), plan["prediction"]["step_time_s"])
+        assert not any("--allow-lossy" in command for command in commands), commands
         assert any(command.startswith("planner report") for command in commands), commands
         verbose = ran(OK, "plan", *arguments, "--verbose", folder=folder).stdout
         assert "search: " in verbose and "Pareto front" in verbose or name == "cpu", verbose
@@ -182,12 +231,28 @@ def check_refusals(folder):
     assert "what would fit:" in ran(INFEASIBLE, "plan", *asked, "pytorch-fsdp", "--verbose", folder=folder).stderr
 
 
+def check_widths(folder):
+    """Results and notes about files have a hundred columns, too. A fit lists on one line what its runs do not determine."""
+    config = SOURCE / "tests/imports/data/llama-3-8b.json"
+    done = ran(OK, "import", config, "--sequence", 8192, "--global-batch", 64, "-o", folder / "imported.json")
+    check_columns(done.stdout, 30)
+    done = ran(OK, "simulate", "--from", SOURCE / "tests/imports/llama3-70b.sh", *H100)
+    check_columns(done.stdout + done.stderr.replace(str(SOURCE), "."), 40)
+    runs = made_up_runs(folder / "made-up.json", "fsdp", "A100-80GB", 80)
+    check_columns(ran(OK, "validate", runs, "--rows").stdout, 80)
+    done = ran(OK, "fit", runs, "--cluster", "a100-80gb", "--framework", "fsdp", "-o", folder / "fit.json")
+    check_columns(done.stdout, 40)
+    assert done.stdout.count("not determined") == 1 and f"wrote {folder / 'fit.json'}" in done.stderr, done
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
+        check_flags(folder)
         plan = check_plans(folder)
         check_others(folder, plan)
         check_refusals(folder)
+        check_widths(folder)
     print("short")
     return 0
 

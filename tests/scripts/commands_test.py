@@ -99,7 +99,7 @@ def infeasible_jobs(cases):
                   arguments=("--fix", "mp=2"))
     odd = cases.job("odd", nano_job(global_batch=3))
     cases.refuses("batch not divisible", odd, INFEASIBLE, "batch", "3",
-                  arguments=("--fix", "dp=2"))
+                  arguments=("--fix", "sharding_degree=2"))
     cases.refuses("batch not divisible by the micro-batch", NANO, INFEASIBLE, "batch",
                   arguments=("--fix", "micro_batch=3"))
     cases.refuses("degrees that do not multiply", NANO, INFEASIBLE, "devices",

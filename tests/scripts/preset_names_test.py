@@ -66,9 +66,35 @@ def check_refusals():
     assert "planner list clusters" in refused(USAGE, "sweep", "llama3-8b", "--devices", 8)
     unknown = refused(BAD_INPUT, "plan", "llama3-80b", "--cluster", "h100", "--devices", 8)
     assert "llama3-70b" in unknown and "planner list jobs" in unknown and len(unknown) < 160, unknown
+    small = refused(BAD_INPUT, "plan", "Qwen/Qwen3-0.6B", "--cluster", "8xh100")
+    assert "qwen3-8b" in small and "planner list jobs" in small, small
     assert "16 devices" in refused(USAGE, "plan", "llama3-8b", "--cluster", "16xh100", "--devices", 8)
     assert "--cluster" in refused(USAGE, "plan", "llama3-8b", "--cluster", "0xh100")
     refused(BAD_INPUT, "plan", "somebody/llama3-8b", "--cluster", "8xh100")
+
+
+def check_counts():
+    """A count in front of a machine's name is of machines, in front of a device's name of devices, as results print them."""
+    simulated = ("simulate", "gpt-mini", "--json", "--global-batch", 32, "--cluster")
+    for cluster, devices in (("16xh100", 16), ("2xdgx-h100-80gb", 16), ("2x8xh100", 16), ("4xrtx-4090", 4), ("2xgb200-nvl4", 8)):
+        assert json.loads(printed(*simulated, cluster, f"sharding_degree={devices}").stdout)["devices"] == devices, cluster
+    assert "(2 x dgx-h100-80gb)" in printed("plan", "gpt-mini", "--cluster", "2xdgx-h100-80gb", "--global-batch", 32, "--fix", "pp=1").stdout
+    assert "8 devices, not 4" in refused(USAGE, *simulated, "2x4xh100", "dp=8")
+    assert "16 devices" in refused(USAGE, *simulated, "2xdgx-h100-80gb", "dp=8", "--devices", 8)
+
+
+def check_words():
+    """Choices have the words that results print: TP, DP, ZeRO. DP is all replicas, with and without shards."""
+    asked = ("plan", "gpt-mini", "--cluster", "8xa100-80gb", "--fix", "TP=2", "--json")
+    strategy = json.loads(printed(*asked, "--fix", "ZeRO=1", "--fix", "vpp=1").stdout)["strategy"]
+    assert strategy["mp"] == 2 and strategy["sharding_stage"] == 1, strategy
+    done = printed(*asked, "--fix", "DP=2", "--time-limit", "2 min", "--sequence", "1k", "--tokens", "1B", "--price", 2)
+    plan = json.loads(done.stdout)
+    assert plan["strategy"]["dp"] * plan["strategy"]["sharding_degree"] == 2 and "no ZeRO" not in done.stderr, done.stderr
+    assert plan["job"]["sequence"] == 1024 and plan["training"]["cost"] == 2 * plan["training"]["device_hours"]
+    assert "DP=2" in printed(*asked, "--fix", "dp=2").stderr
+    unknown = refused(USAGE, "simulate", "gpt-mini", "colour=3", "--cluster", "8xa100-80gb")
+    assert "planner schema strategy" in unknown and len(unknown.splitlines()) == 2, unknown
 
 
 def check_training():
@@ -96,8 +122,8 @@ def check_training():
         page = pathlib.Path(folder) / "page.html"
         printed("report", file, "--plan-only", "-o", page)
         assert "10 B tokens" in page.read_text() and "torchrun" in page.read_text()
-    for wrong in (("--price", "2/h"), ("--tokens", "many"), ("--tokens", "1B", "--price", "2"), ("--tokens", "1B", "--price", "h100=2/h"),
-                  ("--sequence", 0)):
+    for wrong in (("--price", "2/h"), ("--tokens", "many"), ("--tokens", "1B", "--price", "2/day"), ("--tokens", "1B", "--price", "h100=2/h"),
+                  ("--sequence", 0), ("--sequence", "9999999999k"), ("--time-limit", "2 weeks")):
         refused(USAGE, "plan", NANO, "--cluster", "8xa100-80gb", *wrong)
 
 
@@ -105,4 +131,6 @@ if __name__ == "__main__":
     check_list()
     check_names()
     check_refusals()
+    check_counts()
+    check_words()
     check_training()
