@@ -73,8 +73,8 @@ TABLES = {
     "intervals": {section: columns for basis in ("kernels", "typical", "fit")
                   for section, columns in ((basis, COVERAGE_COLUMNS), (f"{basis}_ratios", RATIO_COLUMNS))},
     "recommended": {
-        "choices": [("unusual choice", "`{choice}`"), ("minimum gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),
-                    ("groups with both kinds of layouts", "{groups}")],
+        "choices": [("unusual choice", "`{choice}`"), ("has to gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),
+                    ("groups that have it and do not", "{groups}")],
         "sources": [("source", "{source}"), ("groups", "{groups}"), ("fastest: mean", "{fastest_mean:.2f} %"),
                     ("worst", "{fastest_worst:.1f} %"), ("recommended: mean", "{recommended_mean:.2f} %"),
                     ("worst", "{recommended_worst:.1f} %"), ("gains of other sources: mean", "{fitted_mean:.2f} %"),
