@@ -242,22 +242,22 @@ class ShellReader : private WordReader {
 
   /// Sets the variables of an expression such as "N = 4 * 8": to its value, if it is known.
   void set_by(const std::string& text) {
-    const std::vector<std::string> names = set_by_arithmetic(text);
-    const std::size_t equals = text.find('=');
-    const std::size_t first = text.find_first_not_of(" \t");
+    std::vector<std::string> names = set_by_arithmetic(text);
+    if (names.empty() || runs() == Runs::no) return;
+    const std::size_t behind = text.find(names[0]) + names[0].size();
+    const std::size_t equals = text.find_first_not_of(" \t", behind);
     std::optional<std::int64_t> value;
-    if (!names.empty() && equals != text.npos && text.substr(first).starts_with(names[0]) &&
-        text.find_first_not_of(" \t", first + names[0].size()) == equals)
-      value = arithmetic(std::string_view(text).substr(equals + 1));
-    if (value && runs() == Runs::yes && subshells_ == 0) {
-      assign(names[0], {{fmt::format("{}", *value), line_}}, false, false);
-      return;
+    if (equals != text.npos && text[equals] == '=') {
+      const std::string_view right = std::string_view(text).substr(equals + 1);
+      if (set_by_arithmetic(right).empty()) names.resize(1);  // the others are only read
+      value = arithmetic(right);
     }
+    const bool known = value && runs() == Runs::yes && subshells_ == 0;
     for (const std::string& name : names) {
-      if (runs() == Runs::no) continue;
-      if (!value && !variables_.contains(name)) continue;
       const std::string why = fmt::format("${} is set by arithmetic (line {})", name, line_);
-      assign(name, {unknown_word("$" + name, why)}, false, false);
+      assign(name,
+             {known ? ShellWord{std::to_string(*value), line_} : unknown_word("$" + name, why)},
+             false, false);
     }
   }
 

@@ -75,8 +75,8 @@ std::vector<std::string_view> tags_of(std::string_view text) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Returns the bytes of a line that are a tag, or 0. The digits of a tag that has a time of day
-/// ("10:05:59") differ by line.
+/// Returns the bytes of a line that are a tag, or 0. The digits of a tag that has a time
+/// ("10:05:59", "1767225605.31") differ by line.
 std::size_t tag_bytes(std::string_view line, std::string_view tag) {
   if (line.starts_with(tag)) return tag.size();
   bool time = false;
@@ -85,8 +85,8 @@ std::size_t tag_bytes(std::string_view line, std::string_view tag) {
     if (at >= line.size() || is_digit(tag[i]) != is_digit(line[at])) return 0;
     if (!is_digit(tag[i])) {
       if (tag[i] != line[at]) return 0;
-      time = time || (tag[i] == ':' && i > 0 && i + 1 < tag.size() && is_digit(tag[i - 1]) &&
-                      is_digit(tag[i + 1]));
+      time = time || ((tag[i] == ':' || tag[i] == '.') && i > 0 && i + 1 < tag.size() &&
+                      is_digit(tag[i - 1]) && is_digit(tag[i + 1]));
       continue;
     }
     while (i + 1 < tag.size() && is_digit(tag[i + 1])) ++i;

@@ -19,17 +19,34 @@
 namespace plimsoll {
 namespace {
 
+/// Returns the rule that held values break which no search varies, if there are legal strategies
+/// without these values.
+std::optional<std::string> rule_of_held(const SearchRequest& request) {
+  const std::vector<std::string_view> unvaried = not_searched();
+  SearchRequest without = request;
+  std::erase_if(without.fixed, [&](const auto& held) {
+    return std::ranges::find(unvaried, held.first) != unvaried.end();
+  });
+  if (without.fixed.size() == request.fixed.size()) return std::nullopt;
+  const Space space = enumerate(without);
+  if (space.legal.empty()) return std::nullopt;
+  Strategy strategy = space.legal[0];
+  for (const auto& [key, value] : request.fixed) set_field(strategy, key, value);
+  const Target& target = request.target;
+  Verdict verdict = legal(target.job, strategy, target.devices);
+  if (verdict) verdict = legal(target.framework(), target.job, strategy);
+  return verdict ? std::nullopt : std::optional(verdict.reason());
+}
+
 [[noreturn]] void nothing_legal(const SearchRequest& request, const Space& space) {
-  std::string message = fmt::format("no legal strategy for {} on {}: {}", request.target.job.name,
-                                    devices_text(request.target.devices), space.reason);
-  if (space.rejected.size() > 1) {
-    message += fmt::format(" (of {} candidates", space.enumerated);
-    for (const Pruned& pruned : space.rejected) {
-      message += fmt::format("; {}: {}", pruned.count, pruned.reason);
-    }
-    message += ")";
-  }
-  throw InfeasibleError(message);
+  const auto held = rule_of_held(request);
+  const bool more = !held && space.rejected.size() > 1;
+  throw InfeasibleError(fmt::format(
+      "no legal strategy for {} on {}: {}{}", request.target.job.name,
+      devices_text(request.target.devices), held.value_or(space.reason),
+      more ? fmt::format(" (the commonest reason of {} candidates; planner space counts all)",
+                         space.enumerated)
+           : ""));
 }
 
 /// Returns the last instant of a timeline. Memory changes only where intervals end or begin.

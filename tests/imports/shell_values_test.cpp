@@ -78,6 +78,7 @@ TEST(ShellValues, LetAndBracketsSetValues) {
   EXPECT_EQ(last_word("A=4\nlet X=A*8"), "32");
   EXPECT_EQ(last_word("A=4\nlet \"X = A * 8\""), "32");
   EXPECT_EQ(last_word("X=1\n(( X = 4 * 8 ))"), "32");
+  EXPECT_EQ(last_word("X=1\nif [ $UNSET ]; then\nlet A=X*8\nfi"), "1");  // only read
   EXPECT_EQ(last_word("X=1\nlet X+=1"), "$X is set by arithmetic (line 2)");
   EXPECT_EQ(last_word("X=1\nif [ $UNSET ]; then\nlet X=2\nfi"), "$X is set by arithmetic (line 3)");
 }

@@ -357,6 +357,13 @@ TEST(NcclTests, TimesBeforeLinesAreTakenOff) {
     EXPECT_EQ(runs[0].rows, plain.rows) << date;
     EXPECT_EQ(runs[0].ranks, plain.ranks) << date;
   }
+  std::string seconds;
+  int milliseconds = 0;
+  for (const char c : "\n" + text.substr(0, text.size() - 1)) {
+    seconds += c;
+    if (c == '\n') seconds += fmt::format("1767225605.{:03} ", milliseconds++);
+  }
+  EXPECT_EQ(parse_nccl_tests(seconds.substr(1), "f", {}).at(0).rows, plain.rows);
 }
 
 /// A tag that slipped into a row is named by its line.

@@ -297,6 +297,18 @@ TEST(Search, SevenHeadsCannotBeSplitInTwo) {
   }
 }
 
+// Each degree breaks some rule; only one is broken by what was held.
+TEST(Search, AHeldValueThatIsRefusedIsNamed) {
+  try {
+    search(nano_request(2, {{"moment_type", "bf16"}}));
+    FAIL() << "the usual kernels have it";
+  } catch (const InfeasibleError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("2 devices: moment_type"), std::string::npos) << message;
+    EXPECT_EQ(message.find("candidates"), std::string::npos) << message;
+  }
+}
+
 TEST(Search, MemoryDecidesWhatMayRun) {
   // Between the least arena and the fastest plan's: the fastest no longer fits, another does.
   Cluster cluster = small_cluster();
