@@ -51,9 +51,9 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
   const LoadedTarget& loaded = answer.loaded;
   const bool listed = options.question.top > 0;
   if (!options.verbose) {
-    return brief(
-        loaded, plan,
-        {plan.training, commands_after(plan, options.output, options.question.target), listed});
+    return brief(loaded, plan,
+                 {plan.training, commands_after(plan, options.output, options.question.target),
+                  listed, answer.script});
   }
   return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
                      to_text(loaded.target.reserve), efficiency_line(loaded),
