@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "base/json.h"
@@ -57,6 +58,16 @@ bool has_arena(const Framework& framework) {
   return framework.allocator.kind == AllocatorKind::arena;
 }
 
+/// Returns the probability that memory exceeds the capacity. It is normal around `taken`, with nine
+/// in ten within the half width.
+double overflow(Bytes taken, double half, Bytes capacity) {
+  constexpr double kDeviations = 1.645;  // of a normal distribution, half the width of 90 %
+  if (half == 0) return taken > capacity ? 1 : 0;
+  const double deviations =
+      (double(capacity.count()) / double(taken.count()) - 1) * kDeviations / half;
+  return std::erfc(deviations / std::numbers::sqrt2) / 2;
+}
+
 Bytes times(double factor, Bytes bytes) {
   return Bytes(std::int64_t(factor * double(bytes.count())));
 }
@@ -109,6 +120,7 @@ MemoryInterval memory_interval(std::span<const StagePrediction> stages, const Fr
   interval.taken = fillings[fullest].taken();
   interval.low = times(1 - half, interval.taken);
   interval.high = times(1 + half, interval.taken);
+  interval.overflow = overflow(interval.taken, half, fillings[fullest].capacity);
   if (!fillings[fullest].fits()) {
     interval.verdict = MemoryVerdict::does_not_fit;
   } else if (interval.high > fillings[fullest].capacity) {
@@ -123,11 +135,17 @@ MemoryInterval memory_interval(const Plan& plan) {
                          plan.reserve);
 }
 
-bool is_surely_tight(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside) {
+double least_overflow(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside) {
   // Nothing passes and nothing is kept beside live bytes: the narrowest interval there can be.
   const PredictedMemory least{peak, peak, peak, outside};
   const double half = memory_half_width(MemoryKind::device, framework, least);
-  return times(1 + half, peak + outside) > capacity;
+  if (times(1 + half, peak + outside) <= capacity) return 0;
+  return overflow(peak + outside, half, capacity);
+}
+
+Unusual tight_memory(double overflow) {
+  const double most = std::min(overflow, 0.5);  // what fits by prediction is at least as likely to
+  return {UnusualChoice::tight_memory, most / (1 - most)};
 }
 
 }  // namespace plimsoll

@@ -46,8 +46,11 @@ MemoryInterval memory_interval(std::span<const StagePrediction> stages, const Fr
 /// Returns the interval of a plan's stages.
 MemoryInterval memory_interval(const Plan& plan);
 
-/// Returns whether the verdict on a stage that keeps at least `peak` bytes alive is not `safe`,
-/// whatever its allocator keeps.
-bool is_surely_tight(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside);
+/// Returns the least MemoryInterval::overflow of a stage that keeps at least `peak` bytes alive,
+/// whatever its allocator keeps. It is 0 if its memory may be safe.
+double least_overflow(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside);
+
+/// Returns tight memory as an unusual choice, measured by the odds that the plan does not fit.
+Unusual tight_memory(double overflow);
 
 }  // namespace plimsoll

@@ -90,6 +90,7 @@ inline constexpr std::array<std::string_view, 3> kMemoryVerdicts = {"safe", "tig
 /// interval. plan/memory_interval.h computes it.
 struct MemoryInterval {
   Bytes taken, low, high;
+  double overflow = 0;  ///< the probability that it exceeds the device
   MemoryVerdict verdict = MemoryVerdict::safe;
   bool operator==(const MemoryInterval&) const = default;
 };
@@ -131,7 +132,7 @@ struct FastestPlan {
   double gain = 0;  ///< the share of the recommended step that it saves, by prediction
   /// Its unusual choices that the recommended plan does not have. `gain` is less than they require
   /// together.
-  std::vector<UnusualChoice> reasons;
+  std::vector<Unusual> reasons;
 };
 
 /// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
@@ -141,7 +142,7 @@ struct RunnerUp {
   StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
-  std::vector<UnusualChoice> unusual;  ///< that count against it
+  std::vector<Unusual> unusual;  ///< that count against it
   /// The term: "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch"
   /// or "memory". It is "unusual choice" if the plan is faster than the chosen one, and "tie"
   /// where only the canonical order decides.
@@ -170,7 +171,7 @@ struct ParetoPlan {
   StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
-  std::vector<UnusualChoice> unusual;  ///< that count against it
+  std::vector<Unusual> unusual;  ///< that count against it
 };
 
 struct SearchSummary {
@@ -228,7 +229,7 @@ struct Plan {
   std::optional<Training> training;          ///< if tokens were given
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
-  std::vector<UnusualChoice> unusual;  ///< of the chosen strategy, that count against it
+  std::vector<Unusual> unusual;        ///< of the chosen strategy, that count against it
   std::optional<FastestPlan> fastest;  ///< absent if it is the chosen plan
   std::vector<RunnerUp> runners_up;    ///< by merit(), the best first
   std::vector<ParetoPlan> pareto;      ///< by merit(); the chosen plan is the first

@@ -89,6 +89,7 @@ Json memory_interval_json(const MemoryInterval& memory) {
   return {{"taken_bytes", memory.taken.count()},
           {"low_bytes", memory.low.count()},
           {"high_bytes", memory.high.count()},
+          {"overflow_probability", memory.overflow},
           {"verdict", kMemoryVerdicts[std::size_t(memory.verdict)]}};
 }
 
@@ -97,6 +98,7 @@ MemoryInterval memory_interval_from(JsonObject object) {
   memory.taken = byte_count(object, "taken_bytes");
   memory.low = byte_count(object, "low_bytes");
   memory.high = byte_count(object, "high_bytes");
+  memory.overflow = object.number("overflow_probability", 0, 1);
   memory.verdict = static_cast<MemoryVerdict>(object.choice("verdict", kMemoryVerdicts));
   object.finish();
   return memory;
@@ -250,19 +252,26 @@ void read_other_plan(JsonObject& object, Other& plan) {
 
 }  // namespace
 
-Json unusual_json(std::span<const UnusualChoice> choices) {
+/// A plan that is as likely to fit as not has odds of 1.
+constexpr double kMostGain = 1;
+
+Json unusual_json(std::span<const Unusual> choices) {
   Json json = Json::array();
-  for (const UnusualChoice choice : choices) json.push_back(rule_of(choice).key);
+  for (const Unusual& one : choices)
+    json.push_back({{"choice", rule_of(one.choice).key}, {"gain", one.gain}});
   return json;
 }
 
-std::vector<UnusualChoice> unusual_from(JsonObject& object, std::string_view key) {
-  std::vector<UnusualChoice> choices;
-  for (const std::string& text : object.texts(key)) {
+std::vector<Unusual> unusual_from(JsonObject& object, std::string_view key) {
+  std::vector<Unusual> choices;
+  for (JsonObject& one : object.objects(key)) {
+    const std::string text = one.text("choice");
     std::size_t i = 0;
     while (i < kUnusualChoices && rule_of(UnusualChoice(i)).key != text) ++i;
-    if (i == kUnusualChoices) object.fail(key, "found " + text + ", which is no unusual choice");
-    choices.push_back(UnusualChoice(i));
+    if (i == kUnusualChoices) one.fail("choice", "found " + text + ", which is no unusual choice");
+    choices.emplace_back(UnusualChoice(i));
+    choices.back().gain = one.number("gain", 0, kMostGain);
+    one.finish();
   }
   return choices;
 }

@@ -28,8 +28,8 @@ auto read_embedded(JsonObject& parent, std::string_view key, Read read) {
 }
 
 /// Unusual choices are lists of their keys. Reading throws InputError for an unknown key.
-Json unusual_json(std::span<const UnusualChoice> choices);
-std::vector<UnusualChoice> unusual_from(JsonObject& object, std::string_view key);
+Json unusual_json(std::span<const Unusual> choices);
+std::vector<Unusual> unusual_from(JsonObject& object, std::string_view key);
 
 Json fastest_json(const FastestPlan& plan);
 FastestPlan fastest_from(JsonObject object);

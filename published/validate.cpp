@@ -64,9 +64,10 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   predicted.interval = interval_of(run, target, strategy, evaluation);
   predicted.basis = basis_of(run.fitted);
   predicted.source_known = run.source_known;
-  predicted.unusual = unusual_choices(run.job, strategy, run.cluster.devices_per_node);
+  predicted.unusual = unusual_choices(
+      run.job, strategy, {run.cluster.devices_per_node, target.costs->device_kinds() > 1});
   if (prediction.memory.verdict == MemoryVerdict::tight)
-    predicted.unusual.push_back(UnusualChoice::tight_memory);
+    predicted.unusual.push_back(tight_memory(prediction.memory.overflow));
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.prediction.breakdown;
   PredictedMemory memory = memory_of(footprint.stages, run.memory_of_last_rank);

@@ -27,8 +27,8 @@ struct RunPrediction {
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
   StepInterval interval;                                    ///< interval of the step time
   TimeBasis basis = TimeBasis::kernels;
-  bool source_known = false;           ///< PublishedTarget::source_known
-  std::vector<UnusualChoice> unusual;  ///< with tight memory
+  bool source_known = false;     ///< PublishedTarget::source_known
+  std::vector<Unusual> unusual;  ///< with tight memory
   bool fits = false;
   Strategy strategy;
   Breakdown breakdown;

@@ -74,7 +74,7 @@ TABLES = {
                   for section, columns in ((basis, COVERAGE_COLUMNS), (f"{basis}_ratios", RATIO_COLUMNS))},
     "recommended": {
         "choices": [("unusual choice", "`{choice}`"), ("has to gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),
-                    ("groups that have it and do not", "{groups}")],
+                    ("groups that have it and do not", "{groups}"), ("published layouts that have it", "{published:.1f} %")],
         "sources": [("source", "{source}"), ("groups", "{groups}"), ("fastest: mean", "{fastest_mean:.2f} %"),
                     ("worst", "{fastest_worst:.1f} %"), ("recommended: mean", "{recommended_mean:.2f} %"),
                     ("worst", "{recommended_worst:.1f} %"), ("gains of other sources: mean", "{fitted_mean:.2f} %"),

@@ -109,6 +109,18 @@ void note_replicas(const PlanQuestion& question, const Held& choices) {
   }
 }
 
+/// Returns the prediction of the layout that a script states; nothing where it is not legal.
+std::optional<Prediction> script_step(const TargetOptions& asked, const Target& target) {
+  if (!asked.imported || !asked.imported->strategy) return std::nullopt;
+  const Strategy& strategy = *asked.imported->strategy;
+  if (!legal(target, strategy)) return std::nullopt;
+  try {
+    return evaluate(target, strategy, Folding::folded).prediction;
+  } catch (const InfeasibleError&) {  // a step is longer than the clock holds
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 PlanAnswer plan_job(PlanQuestion question) {
@@ -142,7 +154,9 @@ PlanAnswer plan_job(PlanQuestion question) {
   plan.training = training_asked(question.training, training_step(plan));
   plan.origin = origin_of(loaded, question);
   plan.origin.interval_basis = interval_basis(loaded.target, plan.strategy);
-  return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit};
+  std::optional<Prediction> script = script_step(question.target, loaded.target);
+  return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit,
+          std::move(script)};
 }
 
 SimulationAnswer simulate_job(SimulationQuestion question) {
@@ -166,6 +180,7 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
   Held held = parse_held(held_choices(plan.origin));
   ExplainRequest request{loaded.target, plan.strategy, std::move(held.fixed),
                          std::move(held.limits), std::move(held.tried)};
+  request.overflow = plan.prediction.memory.overflow;
   request.threads = question.threads;
   if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
   return {std::move(loaded), std::move(request)};

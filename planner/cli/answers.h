@@ -38,6 +38,8 @@ struct PlanAnswer {
   LoadedTarget loaded;
   Seconds elapsed;                    ///< of the search
   std::optional<Seconds> time_limit;  ///< as the question states it
+  /// The layout of the script that `target.from` names, where it is legal on these devices.
+  std::optional<Prediction> script;
 };
 
 /// Throws as search() does, and as the readers of what the question names.

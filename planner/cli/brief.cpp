@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "models/calibration/fitted_calibration.h"
 #include "models/job/causal_flops.h"
@@ -169,12 +170,20 @@ struct OtherPlan {
   Bytes taken;
 };
 
+/// Whether a difference to the step is 0.0 % in print.
+bool is_nothing(double difference) { return std::abs(difference) < kLeastBriefly; }
+
 /// Returns the plans that differ from the chosen one in the words of a layout, the fastest first.
-/// Plans with unusual choices are left out, and so are faster ones.
+/// Plans with more unusual choices than it are left out, and so are faster ones, and those that
+/// are as fast and take as much memory.
 std::vector<OtherPlan> other_plans(const Plan& plan) {
   std::vector<OtherPlan> all;
+  const Seconds step = plan.prediction.step_time;
   const auto add = [&](const auto& one) {
-    if (one.step_time < plan.prediction.step_time || !one.unusual.empty()) return;
+    if (one.step_time < step || handicap(one.unusual) > handicap(plan.unusual)) return;
+    if (is_nothing(one.step_time / step - 1) &&
+        !saves_enough(one.taken, plan.prediction.memory.taken))
+      return;
     if (!layout_change(plan.job, plan.framework, one.strategy, plan.strategy).empty())
       all.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
   };
@@ -220,15 +229,28 @@ std::string alternative_text(const Plan& plan, const OtherPlan& other) {
 std::vector<OtherPlan> listed_plans(const Plan& plan, bool all) {
   if (!all) return alternatives_of(plan);
   std::vector<OtherPlan> listed;
-  for (const RunnerUp& one : plan.runners_up)
-    listed.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+  for (const RunnerUp& one : plan.runners_up) {
+    if (!plan.fastest || one.strategy != plan.fastest->strategy)  // it has a line already
+      listed.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+  }
   std::ranges::stable_sort(listed, {}, &OtherPlan::step_time);
   return listed;
 }
 
+/// Returns what the script's layout takes as it is.
+std::string script_text(const Prediction& script, const Plan& plan) {
+  if (script.memory.verdict == MemoryVerdict::does_not_fit)
+    return fmt::format("does not fit as it is: {}", to_text(script.memory.taken));
+  const double less = 1 - plan.prediction.step_time / script.step_time;
+  const std::string step = fmt::format("{}, {} as it is; this plan takes",
+                                       to_text(script.step_time), to_text(script.memory.taken));
+  if (is_nothing(less)) return step + " as long";
+  return step + fmt::format(" {:.1f} % {}", 100 * std::abs(less), less > 0 ? "less" : "more");
+}
+
 /// Returns the plan of least predicted step, and why it is not the recommended one.
 std::string faster_text(const Plan& plan) {
-  if (!plan.fastest) return "";
+  if (!plan.fastest || is_nothing(plan.fastest->gain)) return "";
   const FastestPlan& fastest = *plan.fastest;
   const std::string change =
       layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy);
@@ -291,7 +313,9 @@ std::string basis_text(const LoadedTarget& loaded) {
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
   const std::string lines =
-      lines_of(step, end.training, found_text(plan)) + labelled_line("faster", faster_text(plan));
+      lines_of(step, end.training, found_text(plan)) +
+      labelled_line("script", end.script ? script_text(*end.script, plan) : "") +
+      labelled_line("faster", faster_text(plan));
   const std::string next = next_text(end.next);
   std::string instead;
   for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {

@@ -23,6 +23,8 @@ struct BriefEnd {
   std::optional<Training> training;  ///< as asked
   std::vector<std::string> next;     ///< commands that go on from here, a line each
   bool lists_all = false;            ///< all other plans are listed, however many lines they take
+  /// The script's own layout, if the plan is of a script that states one.
+  std::optional<Prediction> script{};
 };
 
 /// Returns lines on a plan: layout, step, speed, memory, days of a training, where the step goes,

@@ -123,6 +123,7 @@ ExitCode explain_script(const ExplainOptions& options) {
   request.threads = options.question.threads;
   Watch watch(request);
   const ExplainedStep step = explain_step(target, request.strategy);
+  request.overflow = step.prediction.memory.overflow;
   const FewChanges found = few_changes(request, time_of(target, step));
   watch.end();
   if (options.json) {

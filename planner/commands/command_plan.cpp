@@ -53,7 +53,8 @@ std::string result_text(const PlanAnswer& answer, const PlanOptions& options) {
   const bool listed = options.question.top > 0;
   if (!options.verbose) {
     return brief(loaded, plan,
-                 {plan.training, commands_after(plan, options.output, options.question), listed});
+                 {plan.training, commands_after(plan, options.output, options.question), listed,
+                  answer.script});
   }
   return fmt::format("{}; reserve {} per device\n{}{}{}", headline(loaded, plan.oversubscribed),
                      to_text(loaded.target.reserve), efficiency_line(loaded),

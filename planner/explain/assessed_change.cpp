@@ -6,14 +6,35 @@
 #include <tuple>
 
 #include "base/parallel.h"
+#include "plan/memory_interval.h"
 #include "planner/explore/assess.h"
+#include "planner/explore/handicaps.h"
 #include "planner/search/extended_breakdown.h"
 #include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {
 
-void assess(const Target& target, const PlanTime& plan, AssessedChange& change) {
+/// Returns the unusual choices of a candidate without those of the strategy before.
+std::vector<Unusual> new_unusual(const ExplainRequest& request, const Strategy& before,
+                                 Candidate& candidate) {
+  const SearchRequest held{request.target, request.held};
+  const Handicaps handicaps(held);
+  handicaps.weigh(candidate);
+  std::vector<Unusual> known = handicaps.of(before, Bytes());
+  known.push_back(tight_memory(request.overflow));
+  std::vector<Unusual> added = candidate.unusual;
+  std::erase_if(added, [&](const Unusual& one) {
+    return std::ranges::any_of(known, [&](const Unusual& other) {
+      return other.choice == one.choice && other.gain >= one.gain;
+    });
+  });
+  return added;
+}
+
+void assess(const ExplainRequest& request, const Strategy& before, const PlanTime& plan,
+            AssessedChange& change) {
+  const Target& target = request.target;
   Candidate candidate = assess(target, change.strategy, 0);
   confirm_memory(target, {&candidate, 1}, 1);
   if (!feasible(candidate)) {
@@ -24,6 +45,7 @@ void assess(const Target& target, const PlanTime& plan, AssessedChange& change) 
   change.outcome = ChangeOutcome::runs;
   change.need = taken_by(target, candidate) + target.reserve;
   change.step_time = candidate.prediction.step_time;
+  change.unusual = new_unusual(request, before, candidate);
   const PlanTime time = plan_time(target, change.strategy, change.step_time,
                                   breakdown_of(target, change.strategy, change.step_time));
   change.ratio = step_ratio(*target.costs, time, plan);
@@ -63,7 +85,7 @@ std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const 
     change.strategy = with_choices(strategy, changes[i], target.devices);
     const Verdict verdict = legal(target, change.strategy);
     if (verdict) {
-      assess(target, plan, change);
+      assess(request, strategy, plan, change);
     } else {
       change.rule = verdict.reason();
     }
@@ -78,9 +100,11 @@ std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const 
   return assess_changes(request, strategy, changes, plan, 0, changes.size());
 }
 
+Seconds merit(const AssessedChange& change) { return merit(change.step_time, change.unusual); }
+
 void best_first(std::vector<AssessedChange>& changes) {
   std::ranges::stable_sort(changes, {}, [](const AssessedChange& change) {
-    return std::tuple(change.outcome, change.step_time, change.need);
+    return std::tuple(change.outcome, merit(change), change.need);
   });
 }
 

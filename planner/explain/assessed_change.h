@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/unusual_choices.h"
 #include "planner/explain/changed_choices.h"
 #include "planner/explain/explain_request.h"
 #include "predict/plan_difference.h"
@@ -26,7 +27,12 @@ struct AssessedChange {
   Bytes need;
   Seconds step_time;  ///< where it runs
   StepRatio ratio;    ///< where it runs: to the plan's step time
+  /// Where it runs: unusual choices that count against it, which the changed strategy has and the
+  /// one before does not.
+  std::vector<Unusual> unusual;
 };
+/// Returns the step time by which changes that run are compared, with what unusual choices count.
+Seconds merit(const AssessedChange& change);
 
 /// Changes a strategy in each of these ways, and assesses all results. Each is lowered and
 /// simulated, and its allocators are replayed. The results are in the order of the changes, and do
@@ -39,7 +45,7 @@ std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const 
 std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
                                            std::span<const Fixed> changes, const PlanTime& plan);
 
-/// Orders changes by what they bring: those that run, fastest first, then those that do not fit,
+/// Orders changes by what they bring: those that run, by merit(), then those that do not fit,
 /// least need first, then all others. Equal ones keep their order.
 void best_first(std::vector<AssessedChange>& changes);
 

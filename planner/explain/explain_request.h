@@ -18,6 +18,7 @@ struct ExplainRequest {
   Fixed held{};                         ///< choices that its search held
   Limits limits{};                      ///< limits that its search kept
   Tried tried{};                        ///< values that its search tried
+  double overflow = 0;                  ///< the plan's own MemoryInterval::overflow
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
   /// Ends searches, as SearchRequest::stop. Other work that it ends throws NothingFoundYet.

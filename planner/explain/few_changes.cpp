@@ -41,10 +41,10 @@ Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
       likely_changes(request, bounds, request.strategy, changes);
   const std::size_t most = std::min(order.size(), kMostAssessedChanges);
   for (std::size_t i = 0; i < order.size(); i += kAssessedAtOnce) {
-    const Seconds best = result.found.empty() ? below : result.found.front().step_time;
+    const Seconds best = result.found.empty() ? below : merit(result.found.front());
     const Seconds least = order[i].least_time.seconds();
     if (least >= below) break;
-    if (result.found.size() >= kMostFewChanges && least >= result.found.back().step_time) break;
+    if (result.found.size() >= kMostFewChanges && least >= merit(result.found.back())) break;
     if (i >= kMostAssessedChanges) {
       result.proven = least >= best;
       break;
@@ -60,7 +60,7 @@ Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
       break;
     }
     for (AssessedChange& change : assessed) {
-      if (change.outcome == ChangeOutcome::runs && change.step_time < below)
+      if (change.outcome == ChangeOutcome::runs && merit(change) < below)
         result.found.push_back(std::move(change));
     }
     best_first(result.found);
@@ -85,7 +85,7 @@ FewChanges few_changes(const ExplainRequest& request, const PlanTime& own) {
   const std::vector<Fixed> singles = single_choices(request.target, request.strategy, Reach::all);
   constexpr double kLess = 1 - kLeastGain;
   Fastest one = fastest(request, bounds, singles, own, kLess * own.step_time);
-  const Seconds best = one.found.empty() ? own.step_time : one.found.front().step_time;
+  const Seconds best = one.found.empty() ? own.step_time : merit(one.found.front());
   Fastest two = fastest(request, bounds, pairs_of(singles, singles), own, kLess * best);
   return {std::move(one.found), std::move(two.found), one.proven, two.proven};
 }

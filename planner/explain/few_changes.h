@@ -8,9 +8,10 @@
 
 namespace plimsoll {
 
-/// Changes that shorten a step, by the number of single changes in each.
+/// Changes that shorten a step, by the number of single changes in each. An unusual choice that the
+/// strategy does not have has to gain what it has to gain in a search.
 struct FewChanges {
-  /// Single changes, fastest first, at most kMostFewChanges. Of changes of the same choices to
+  /// Single changes, by merit(), at most kMostFewChanges. Of changes of the same choices to
   /// other values, the fastest is named.
   std::vector<AssessedChange> one;
   std::vector<AssessedChange> two;  ///< pairs that are faster than all of `one`, fastest first

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/error.h"
 #include "passes/strategy/strategy_fields.h"
+#include "planner/explore/assess.h"
 #include "planner/refusal/refuse.h"
 #include "planner/search/search.h"
 
@@ -73,12 +77,29 @@ Fixed parse_choices(const std::string& text) {
   return choices;
 }
 
+/// Returns the request's strategy with the asked choices. Layers are recomputed for want of memory,
+/// so other degrees of the model take over the plan's recompute only where they do not fit without.
+Strategy changed_as_asked(const ExplainRequest& request, const Fixed& asked) {
+  const Strategy& plan = request.strategy;
+  Strategy changed = with_choices(plan, asked, request.target.devices);
+  const auto degrees = [](const Strategy& s) { return std::tuple(s.mp, s.pp, s.cp, s.ep, s.etp); };
+  const bool names_recompute = std::ranges::any_of(
+      asked, [](const auto& choice) { return choice.first.starts_with("recompute"); });
+  if (names_recompute || degrees(changed) == degrees(plan)) return changed;
+  Strategy without = changed;
+  drop_recompute(without);
+  if (without == changed || !legal(request.target, without)) return changed;
+  Candidate candidate = assess(request.target, without, 0);
+  confirm_memory(request.target, {&candidate, 1}, request.threads);
+  return feasible(candidate) ? without : changed;
+}
+
 WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {
   const Target& target = request.target;
   WhyNot answer;
   answer.asked = asked;
   answer.plan = explain_step(target, request.strategy);
-  answer.changed = with_choices(request.strategy, asked, target.devices);
+  answer.changed = changed_as_asked(request, asked);
   answer.is_plan = answer.changed == request.strategy;
   if (answer.is_plan) return answer;
   const PlanTime plan = time_of(target, answer.plan);

@@ -18,7 +18,7 @@ bool CandidatePool::confirm(std::vector<std::size_t> indices) {
   confirm_memory(target_, candidates, threads_);
   bool as_before = true;
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    const std::vector<UnusualChoice> before = candidates[k].unusual;
+    const std::vector<Unusual> before = candidates[k].unusual;
     handicaps_.weigh(candidates[k]);
     as_before = as_before && feasible(candidates[k]) && candidates[k].unusual == before;
     all_[indices[k]] = std::move(candidates[k]);

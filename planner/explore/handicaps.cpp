@@ -8,7 +8,9 @@
 namespace plimsoll {
 
 Handicaps::Handicaps(const SearchRequest& request)
-    : target_(request.target), capacity_(largest_memory(request.target)) {
+    : target_(request.target),
+      capacity_(largest_memory(request.target)),
+      devices_{target_.cluster().devices_per_node, target_.costs->device_kinds() > 1} {
   for (std::size_t i = 0; i < kUnusualChoices; ++i) {
     counts_[i] = !request.fastest &&
                  std::ranges::none_of(rule_of(UnusualChoice(i)).fields, [&](std::string_view key) {
@@ -17,12 +19,12 @@ Handicaps::Handicaps(const SearchRequest& request)
   }
 }
 
-std::vector<UnusualChoice> Handicaps::of(const Strategy& strategy, Bytes peak) const {
-  std::vector<UnusualChoice> choices =
-      unusual_choices(target_.job, strategy, target_.cluster().devices_per_node);
-  if (is_surely_tight(peak, capacity_, target_.framework(), outside_program(target_, strategy)))
-    choices.push_back(UnusualChoice::tight_memory);
-  std::erase_if(choices, [&](UnusualChoice choice) { return !counts_[std::size_t(choice)]; });
+std::vector<Unusual> Handicaps::of(const Strategy& strategy, Bytes peak) const {
+  std::vector<Unusual> choices = unusual_choices(target_.job, strategy, devices_);
+  const double overflow =
+      least_overflow(peak, capacity_, target_.framework(), outside_program(target_, strategy));
+  if (overflow > 0) choices.push_back(tight_memory(overflow));
+  std::erase_if(choices, [&](const Unusual& one) { return !counts_[std::size_t(one.choice)]; });
   return choices;
 }
 
@@ -35,7 +37,7 @@ void Handicaps::weigh(Candidate& candidate) const {
   const MemoryInterval memory = memory_interval(
       stages, target_.framework(), outside_program(target_, candidate.strategy), target_.reserve);
   if (memory.verdict == MemoryVerdict::tight)
-    candidate.unusual.push_back(UnusualChoice::tight_memory);
+    candidate.unusual.push_back(tight_memory(memory.overflow));
 }
 
 }  // namespace plimsoll

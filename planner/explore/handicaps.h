@@ -17,7 +17,7 @@ class Handicaps {
 
   /// Returns the choices of a strategy that count, with tight memory if `peak` live bytes, a lower
   /// bound, are enough for that.
-  std::vector<UnusualChoice> of(const Strategy& strategy, Bytes peak) const;
+  std::vector<Unusual> of(const Strategy& strategy, Bytes peak) const;
   /// Sets the choices that count against a candidate. Its memory is the bytes that are alive until
   /// an allocator was replayed.
   void weigh(Candidate& candidate) const;
@@ -25,6 +25,7 @@ class Handicaps {
  private:
   const Target& target_;
   const Bytes capacity_;
+  const UsualDevices devices_;
   std::array<bool, kUnusualChoices> counts_ = {};
 };
 

@@ -35,7 +35,7 @@ struct Candidate {
   bool too_long = false;  ///< the step is longer than kLongestTimeline
   bool replayed = false;  ///< the allocator was replayed, so `allocated` and `reserved` are known
   /// Unusual choices that count against it: weigh() finds them.
-  std::vector<UnusualChoice> unusual = {};
+  std::vector<Unusual> unusual = {};
 };
 
 bool feasible(const Candidate& candidate);

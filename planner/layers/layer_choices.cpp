@@ -261,9 +261,18 @@ class LayerSearch {
  private:
   bool stopped() const { return request_.stop && request_.stop(); }
 
-  /// Returns the step time below which a cut of this strategy is better or faster than all before.
-  Seconds limit_of(const Strategy& strategy) const {
-    return std::max(best_.fastest, best_.merit / handicap(handicaps_.of(strategy, Bytes())));
+  /// Returns the step time below which a cut with these unusual choices is better or faster than
+  /// all before.
+  Seconds limit_of(std::span<const Unusual> choices) const {
+    return std::max(best_.fastest, best_.merit / handicap(choices));
+  }
+  Seconds limit_of(const Strategy& cut) const { return limit_of(handicaps_.of(cut, Bytes())); }
+  /// Returns that of any cut of the strategy: some may share layers as evenly as is usual.
+  Seconds limit_of_cuts(const Strategy& even) const {
+    std::vector<Unusual> choices = handicaps_.of(even, Bytes());
+    std::erase_if(choices,
+                  [](const Unusual& one) { return one.choice == UnusualChoice::uneven_layers; });
+    return limit_of(choices);
   }
 
   Cuts cuts_of(std::size_t f) {
@@ -275,7 +284,7 @@ class LayerSearch {
     if (!freedom_.cuts && !repeats) return cuts;
     try {
       const auto work = is_long_ring(*even) ? bounds_.ring_work(*even) : bounds_.work(*even);
-      const Picoseconds limit = to_picoseconds(limit_of(*even));
+      const Picoseconds limit = to_picoseconds(limit_of_cuts(*even));
       if (!layers_are_alike(*work) ||
           least_of_any_cut(target_.job, *work, even->pp, micro_batches(target_.job, *even)) >=
               limit) {

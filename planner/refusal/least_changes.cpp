@@ -8,6 +8,7 @@
 
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
+#include "planner/explore/handicaps.h"
 
 namespace plimsoll {
 namespace {
@@ -58,6 +59,9 @@ const std::vector<Fixed>& plain_layouts() {
   return all;
 }
 
+/// So many strategies more are looked at for one without unusual choices, such as tight memory.
+constexpr std::int64_t kMostMore = 32;
+
 class Changes {
  public:
   Changes(const SearchRequest& request, const Passed& passed)
@@ -100,7 +104,8 @@ class Changes {
     return changed;
   }
 
-  /// Returns the first plan that is found to fit, of the plainest layouts that any fits of.
+  /// Returns a plan that fits, of the plainest layouts that any fits of: the first without unusual
+  /// choices. Where none of the next kMostMore is, it is the best of those.
   std::optional<Candidate> find_plan(const SearchRequest& changed) const {
     for (const Fixed& layout : plain_layouts()) {
       SearchRequest plain = changed;
@@ -108,10 +113,29 @@ class Changes {
         if (!is_fixed(changed.fixed, choice.first) && !is_limited(changed.limits, choice.first))
           plain.fixed.push_back(choice);
       }
-      if (auto found = find_in(plain)) return found;
+      if (auto found = find_in(plain)) {
+        if (!is_fixed(changed.fixed, "micro_batch") && !is_limited(changed.limits, "micro_batch"))
+          enlarge_micro_batch(plain, *found);
+        return found;
+      }
       if (plain.fixed.size() == changed.fixed.size()) break;  // the rest is the same space
     }
     return std::nullopt;
+  }
+
+  /// Doubles the micro-batch of a plan as long as that is better.
+  void enlarge_micro_batch(const SearchRequest& request, Candidate& plan) const {
+    const Handicaps handicaps(request);
+    while (!passed_(0)) {
+      Strategy larger = plan.strategy;
+      larger.micro_batch *= 2;
+      if (!legal(request.target, larger)) return;
+      Candidate found = assess(request.target, larger, plan.index);
+      confirm_memory(request.target, {&found, 1}, request.threads);
+      handicaps.weigh(found);
+      if (!feasible(found) || !better(found, plan)) return;
+      plan = std::move(found);
+    }
   }
 
   std::optional<Candidate> find_in(const SearchRequest& changed) const {
@@ -122,12 +146,16 @@ class Changes {
     if (space.legal.empty() || passed_(work_of_families(space.legal.families().size())))
       return std::nullopt;
     const Bytes limit = std::max(largest_memory(target) - target.reserve, Bytes());
+    const Handicaps handicaps(request);
     std::optional<Candidate> fits;
+    std::int64_t more = kMostMore;
     const auto look = [&](const Strategy& strategy, std::size_t index) {
+      if (fits && !handicaps.of(strategy, Bytes()).empty()) return true;
       Candidate found = assess(target, strategy, index);
       confirm_memory(target, {&found, 1}, request.threads);
-      if (feasible(found)) fits = std::move(found);
-      return !fits;
+      handicaps.weigh(found);
+      if (feasible(found) && (!fits || better(found, *fits))) fits = std::move(found);
+      return !fits || (!fits->unusual.empty() && --more > 0);
     };
     visit_leanest(request, space, {[&] { return limit; }, look, passed_});
     return fits;
@@ -210,16 +238,22 @@ class Changes {
   /// The host's memory takes states, and its update takes longer than the device's.
   void with_offload() {
     if (!request_.target.framework().can.offload_optimizer.value) return;
+    std::optional<Candidate> best;
+    Fixed best_share;
     for (const char* percent : {"50", "100"}) {
       const Fixed share = {{"offload_optimizer_percent", percent}};
       const auto changed = with(share);
       if (!changed) return;
-      if (const auto found = find_plan(*changed)) {
-        add(ChangeKind::offload, "with " + fix_text(share), *changed, *found).fix = share;
-        return;
+      auto found = find_plan(*changed);
+      if (found && (!best || better(*found, *best))) {
+        best = std::move(found);
+        best_share = share;
       }
-      if (is_out_of_time("states in the host's memory")) return;
+      if (is_out_of_time("states in the host's memory")) break;
     }
+    if (best)
+      add(ChangeKind::offload, "with " + fix_text(best_share), *with(best_share), *best).fix =
+          best_share;
   }
 
   void with_smaller_batches() {
@@ -268,8 +302,9 @@ class Changes {
       auto fewer = plan_on(middle);
       if (!fewer && is_out_of_time(fmt::format("from {} to {}", low + 1, devices_text(high - 1))))
         break;
-      (fewer ? high : low) = middle;
-      if (fewer) found = std::move(fewer);
+      const bool enough = fewer && handicap(fewer->unusual) <= handicap(found->unusual);
+      (enough ? high : low) = middle;
+      if (enough) found = std::move(fewer);
     }
     SearchRequest changed = request_;
     changed.target.devices = high;

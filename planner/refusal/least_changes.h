@@ -51,9 +51,11 @@ struct FoundChanges {
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;
 ///   - with half, a quarter ... of the global batch, where `lasting_fits`.
 ///
-/// Strategies have the smallest micro-batch and whole layers recomputed, unless the request fixes
-/// these. Those that only shard are tried first, then those without a context split. Once `passed`
-/// returns true, the last note says which changes were not looked at.
+/// Strategies have whole layers recomputed and the smallest micro-batch that fits, then twice that
+/// as long as it is better, unless the request fixes these. Of two shares in the host's memory the
+/// better plan is named, and plans without unusual choices come before others. Those that only
+/// shard are tried first, then those without a context split. Once `passed` returns true, the last
+/// note says which changes were not looked at.
 FoundChanges least_changes(const SearchRequest& request, bool lasting_fits, const Passed& passed);
 
 /// Returns changes that make a strategy fit on as many devices, the fastest first. They are the

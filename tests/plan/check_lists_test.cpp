@@ -128,7 +128,7 @@ TEST(CheckLists, PlansAreTiedWhereTheRatioMayBeOne) {
 }
 
 TEST(CheckLists, RunnersUpFollowByStepTimeWithTheirUnusualChoices) {
-  using Choices = std::vector<UnusualChoice>;
+  using Choices = std::vector<Unusual>;
   const Choices none, tight = {UnusualChoice::tight_memory};
   const auto pair = [](double first, const Choices& of_first, double second,
                        const Choices& of_second) {

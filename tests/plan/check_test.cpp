@@ -382,9 +382,9 @@ TEST(Check, SeesEverySideOfARule) {
   EXPECT_EQ(broken_by([](Plan& p) { p.fastest = fastest_plan(p); }), Names{});
   EXPECT_EQ(broken_by([](Plan& p) {  // more is gained than the choice requires
               p.fastest = fastest_plan(p);
-              p.fastest->gain = 0.5;
-              p.fastest->step_time = p.prediction.step_time * 0.5;
-              p.fastest->ratio = {0.4, 0.625, false};
+              p.fastest->gain = 0.6;
+              p.fastest->step_time = p.prediction.step_time * 0.4;
+              p.fastest->ratio = {0.32, 0.5, false};
             }),
             Names{"fastest"});
   EXPECT_EQ(broken_by([](Plan& p) {  // a runner-up that is faster yet

@@ -141,7 +141,8 @@ inline Prediction example_prediction() {
     prediction.stages.push_back(
         {stage, peak, by_role, arena, Bytes(4'000'000'000), {}, peak, arena});
   }
-  prediction.memory = {Bytes(3'000'000), Bytes(2'900'000), Bytes(3'100'000), MemoryVerdict::tight};
+  prediction.memory = {Bytes(3'000'000), Bytes(2'900'000), Bytes(3'100'000), 0.125,
+                       MemoryVerdict::tight};
   return prediction;
 }
 

@@ -65,12 +65,12 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.search.pruned[0].count, 6);
   EXPECT_EQ(read.prediction.memory, plan.prediction.memory);
   EXPECT_EQ(read.unusual, plan.unusual);
-  EXPECT_EQ(read.pareto[1].unusual, std::vector{UnusualChoice::odd_micro_batch});
+  EXPECT_EQ(read.pareto[1].unusual, std::vector<Unusual>{UnusualChoice::odd_micro_batch});
   ASSERT_TRUE(read.fastest);
   EXPECT_EQ(read.fastest->strategy, plan.fastest->strategy);
   EXPECT_EQ(read.fastest->step_time, plan.fastest->step_time);
   EXPECT_EQ(read.fastest->gain, 0.01);
-  EXPECT_EQ(read.fastest->reasons, std::vector{UnusualChoice::tight_memory});
+  EXPECT_EQ(read.fastest->reasons, std::vector<Unusual>{UnusualChoice::tight_memory});
   ASSERT_EQ(read.pareto.size(), plan.pareto.size());
   EXPECT_EQ(read.pareto[1].strategy, plan.pareto[1].strategy);
   EXPECT_EQ(read.pareto[1].step_time, plan.pareto[1].step_time);
@@ -143,7 +143,9 @@ TEST(PlanFile, TheFastestPlanMayBeTheChosenOne) {
   EXPECT_TRUE(Json::parse(plan_text(plan))["fastest"].is_null());
   EXPECT_FALSE(parse_plan(plan_text(plan), "test").fastest);
   EXPECT_EQ(plan_refused_at([](Json& json) { json["fastest"]["reasons"][0] = "taste"; }),
-            "/fastest/reasons");
+            "/fastest/reasons/0");
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["fastest"]["reasons"][0]["choice"] = "taste"; }),
+            "/fastest/reasons/0/choice");
   EXPECT_EQ(plan_refused_at([](Json& json) { json["prediction"]["memory"]["verdict"] = "roomy"; }),
             "/prediction/memory/verdict");
 }

@@ -78,6 +78,41 @@ TEST(Brief, SaysWhyTheFastestIsNotRecommended) {
        {to_text(fastest.step_time), std::string("-2.0 %"), std::string("full recompute"),
         words_of(fastest.reasons), std::string("--fastest")})
     EXPECT_NE(line.find(words), std::string::npos) << line << " lacks " << words;
+  plan.fastest->gain = 0.0004;  // 0.0 % in print
+  EXPECT_EQ(line_of(brief(loaded, plan, {}), "faster"), "");
+}
+
+TEST(Brief, TheFastestIsNotListedTwice) {
+  const LoadedTarget loaded = loaded_nano(4);
+  Plan plan = nano_plan(4);
+  RunnerUp other;
+  other.strategy = plan.strategy;
+  other.strategy.recompute = Recompute::full;
+  other.step_time = plan.prediction.step_time * 0.98;
+  plan.runners_up = {other};
+  FastestPlan fastest;
+  fastest.strategy = other.strategy;
+  fastest.step_time = other.step_time;
+  fastest.gain = 0.02;
+  plan.fastest = fastest;
+  const std::string text = brief(loaded, plan, {{}, {}, true});
+  EXPECT_NE(line_of(text, "faster"), "");
+  EXPECT_EQ(line_of(text, "instead"), "");
+}
+
+TEST(Brief, TheScriptsOwnStepStandsBesideThePlans) {
+  const LoadedTarget loaded = loaded_nano(4);
+  const Plan plan = nano_plan(4);
+  BriefEnd end;
+  EXPECT_EQ(line_of(brief(loaded, plan, end), "script"), "");
+  end.script = plan.prediction;
+  EXPECT_NE(line_of(brief(loaded, plan, end), "script").find("as long"), std::string::npos);
+  end.script->step_time = plan.prediction.step_time * 1.25;
+  EXPECT_NE(line_of(brief(loaded, plan, end), "script").find("20.0 % less"), std::string::npos);
+  end.script->step_time = plan.prediction.step_time * 0.8;
+  EXPECT_NE(line_of(brief(loaded, plan, end), "script").find("25.0 % more"), std::string::npos);
+  end.script->memory.verdict = MemoryVerdict::does_not_fit;
+  EXPECT_NE(line_of(brief(loaded, plan, end), "script").find("does not fit"), std::string::npos);
 }
 
 TEST(Brief, AlternativesDifferInWordsAndAreNotFaster) {
@@ -102,6 +137,18 @@ TEST(Brief, AlternativesDifferInWordsAndAreNotFaster) {
   const std::string line = line_of(brief(loaded, plan, {}), "instead");
   EXPECT_NE(line.find("(+25.0 %"), std::string::npos) << line;
   EXPECT_NE(line.find("full recompute"), std::string::npos) << line;
+  other.step_time = plan.prediction.step_time * 1.0001;  // as fast, with as much memory
+  plan.runners_up = {other};
+  EXPECT_EQ(line_of(brief(loaded, plan, {}), "instead"), "");
+  other.taken = Bytes(other.taken.count() / 2);
+  plan.runners_up = {other};
+  EXPECT_NE(line_of(brief(loaded, plan, {}), "instead"), "");
+  other.step_time = plan.prediction.step_time * 1.25;
+  other.unusual = {UnusualChoice::many_virtual_stages};
+  plan.runners_up = {other};
+  EXPECT_EQ(line_of(brief(loaded, plan, {}), "instead"), "");
+  plan.unusual = other.unusual;  // no more unusual than the chosen one
+  EXPECT_NE(line_of(brief(loaded, plan, {}), "instead"), "");
 }
 
 TEST(Brief, RefusalsAreThreeLines) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "models/presets/presets.h"
 #include "planner/explain/likely_changes.h"
 #include "planner/search/search.h"
 #include "tests/predict/fixtures.h"
@@ -19,12 +20,12 @@ ExplainRequest slow_request(const char* strategy) {
   return request;
 }
 
-/// Returns the step times of all changes that run, fastest first.
-std::vector<Seconds> times_of(const ExplainRequest& request, const std::vector<Fixed>& changes,
-                              const PlanTime& own) {
+/// Returns the step times of all changes that run, with what unusual choices count, least first.
+std::vector<Seconds> merits_of(const ExplainRequest& request, const std::vector<Fixed>& changes,
+                               const PlanTime& own) {
   std::vector<Seconds> times;
   for (const AssessedChange& change : assess_changes(request, request.strategy, changes, own)) {
-    if (change.outcome == ChangeOutcome::runs) times.push_back(change.step_time);
+    if (change.outcome == ChangeOutcome::runs) times.push_back(merit(change));
   }
   std::ranges::sort(times);
   return times;
@@ -39,23 +40,63 @@ TEST(FewChanges, AreTheFastestOfAllSingleChangesAndPairs) {
     const PlanTime own = time_of(request.target, explain_step(request.target, request.strategy));
     const FewChanges found = few_changes(request, own);
     const std::vector<Fixed> singles = single_choices(request.target, request.strategy, Reach::all);
-    const std::vector<Seconds> one = times_of(request, singles, own);
-    const std::vector<Seconds> two = times_of(request, pairs_of(singles, singles), own);
+    const std::vector<Seconds> one = merits_of(request, singles, own);
+    const std::vector<Seconds> two = merits_of(request, pairs_of(singles, singles), own);
     ASSERT_FALSE(one.empty());
     EXPECT_EQ(found.one.empty(), one.front() >= kLess * own.step_time) << strategy;
     if (!found.one.empty()) {
       EXPECT_TRUE(found.one_is_best);
-      EXPECT_EQ(found.one.front().step_time, one.front()) << strategy;
+      EXPECT_EQ(merit(found.one.front()), one.front()) << strategy;
     }
     const Seconds best = found.one.empty() ? own.step_time : one.front();
     if (found.two_is_best) {
       EXPECT_EQ(found.two.empty(), two.front() >= kLess * best) << strategy;
       if (!found.two.empty()) {
-        EXPECT_EQ(found.two.front().step_time, two.front()) << strategy;
+        EXPECT_EQ(merit(found.two.front()), two.front()) << strategy;
       }
     }
-    for (const AssessedChange& pair : found.two) EXPECT_LT(pair.step_time, kLess * best);
+    for (const AssessedChange& pair : found.two) EXPECT_LT(merit(pair), kLess * best);
   }
+}
+
+Target gpt_target(std::optional<Bytes> memory = std::nullopt) {
+  Job job = parse_job(*find_preset(job_presets(), "gpt3-1.3b"), "job");
+  job.global_batch = 96;
+  Cluster cluster = parse_cluster(*find_preset(cluster_presets(), "dgx-a100-80gb"), "cluster");
+  if (memory) cluster.device.memory = *memory;
+  return Target(job, CostModel(cluster, std::nullopt, framework_by_name("megatron-lm")), 8);
+}
+
+AssessedChange with_micro_batch(const ExplainRequest& request, const char* micro_batch) {
+  const PlanTime own = time_of(request.target, explain_step(request.target, request.strategy));
+  const Fixed change = {{"micro_batch", micro_batch}};
+  return assess_changes(request, request.strategy, {&change, 1}, own).at(0);
+}
+
+/// A micro-batch of 3 is somewhat faster than one of 2 or 4, by less than it has to gain.
+TEST(FewChanges, AnUnusualChoiceHasToGainUnlessTheScriptHasIt) {
+  const ExplainRequest request{gpt_target(), parse_strategy("dp=8,micro_batch=4")};
+  const AssessedChange odd = with_micro_batch(request, "3"), even = with_micro_batch(request, "2");
+  EXPECT_EQ(odd.unusual, std::vector<Unusual>{UnusualChoice::odd_micro_batch});
+  EXPECT_EQ(merit(odd), merit(odd.step_time, odd.unusual));
+  EXPECT_EQ(merit(even), even.step_time);
+  const PlanTime own = time_of(request.target, explain_step(request.target, request.strategy));
+  for (const AssessedChange& change : few_changes(request, own).one)
+    EXPECT_LT(merit(change), own.step_time);
+  const ExplainRequest has_one{gpt_target(), parse_strategy("dp=8,micro_batch=6")};
+  EXPECT_EQ(with_micro_batch(has_one, "3").unusual, std::vector<Unusual>{});
+}
+
+TEST(FewChanges, MemoryThatIsNoTighterThanTheScriptsDoesNotCount) {
+  const Strategy larger = parse_strategy("dp=8,micro_batch=4");
+  const Bytes taken = evaluate(gpt_target(), larger).prediction.memory.taken;
+  ExplainRequest request{gpt_target(Bytes(taken.count() / 50 * 51)),
+                         parse_strategy("dp=8,micro_batch=2")};
+  const AssessedChange change = with_micro_batch(request, "4");
+  ASSERT_EQ(change.unusual.size(), 1);
+  EXPECT_EQ(change.unusual[0].choice, UnusualChoice::tight_memory);
+  request.overflow = evaluate(request.target, larger).prediction.memory.overflow;
+  EXPECT_EQ(with_micro_batch(request, "4").unusual, std::vector<Unusual>{});
 }
 
 TEST(FewChanges, DoNotDependOnThreads) {

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "models/presets/presets.h"
+#include "plan/memory_interval.h"
 #include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {
 
-using Choices = std::vector<UnusualChoice>;
+using Choices = std::vector<Unusual>;
 
 /// A model of which a micro-batch of 3 is a little faster than one of 2 or 4.
 SearchRequest request() {
@@ -40,19 +41,22 @@ TEST(Handicaps, LiveBytesThatHardlyFitAreTight) {
   const Strategy strategy = parse_strategy("dp=8");
   const Bytes memory = asked.target.cluster().device.memory;
   EXPECT_EQ(Handicaps(asked).of(strategy, Bytes(memory.count() / 2)), Choices{});
-  EXPECT_EQ(Handicaps(asked).of(strategy, memory), Choices{UnusualChoice::tight_memory});
+  EXPECT_EQ(Handicaps(asked).of(strategy, memory), Choices{tight_memory(0.5)});
   Candidate candidate;
   candidate.strategy = strategy;
   StagePrediction stage;
   stage.capacity = memory;
   stage.peak = stage.allocated = Bytes(memory.count() / 2);
-  stage.reserved = memory - outside_program(asked.target, strategy);
+  stage.reserved = memory - outside_program(asked.target, strategy) - Bytes(1 << 30);
   candidate.prediction.stages = {stage};
   Handicaps(asked).weigh(candidate);
   EXPECT_EQ(candidate.unusual, Choices{});  // until the allocator is replayed
   candidate.replayed = true;
   Handicaps(asked).weigh(candidate);
-  EXPECT_EQ(candidate.unusual, Choices{UnusualChoice::tight_memory});
+  ASSERT_EQ(candidate.unusual.size(), 1);
+  EXPECT_EQ(candidate.unusual[0].choice, UnusualChoice::tight_memory);
+  EXPECT_GT(candidate.unusual[0].gain, 0.1);
+  EXPECT_LT(candidate.unusual[0].gain, 1);
 }
 
 TEST(Handicaps, TheRecommendedPlanIsUsualAndTheFastestIsNamed) {

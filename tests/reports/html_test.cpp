@@ -230,7 +230,7 @@ TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
             plan.prediction.stages[0].reserved + filling.outside + plan.reserve);
   plan.prediction.stages[0].capacity = filling.taken() + filling.reserve;  // full to the byte
   EXPECT_TRUE(fillings_of(plan)[0].fits());
-  plan.prediction.memory = {filling.taken(), filling.taken(), filling.taken() * 2,
+  plan.prediction.memory = {filling.taken(), filling.taken(), filling.taken() * 2, 0.25,
                             MemoryVerdict::tight};
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(html, "<div class=\"tight\"><dt>Device memory</dt><dd>100.0 %<span>"));

@@ -40,7 +40,7 @@ def finds_what_was_made_up(folder):
     rows = [row(source, 1, micro) for source in ("made:up-a", "made:up-b") for micro in (2, 4, 6)]
     found = predicted(folder, rows)
     odd, even = (found[f"made:up-a/1-{micro}"] for micro in (6, 4))
-    assert odd["unusual"] == ["odd_micro_batch"] and not even["unusual"], (odd, even)
+    assert [one["choice"] for one in odd["unusual"]] == ["odd_micro_batch"] and not even["unusual"], (odd, even)
     gain = even["predicted"]["step_time_s"] / odd["predicted"]["step_time_s"] - 1
     assert 0 < gain < 0.03, gain  # else the table is no example
     for one in rows:
@@ -66,19 +66,26 @@ def finds_what_was_made_up(folder):
 def gains_are_fitted_on_other_sources():
     regret = load_script("regret")
 
-    def layout(step, measured, unusual=()):
-        return regret.Layout([{"predicted": {"step_time_s": step, "fits": True}, "measured": {"step_time_s": measured},
-                               "unusual": list(unusual)}])
+    in_force = {"odd": 0.03, "tight": 1}
 
-    slower = [layout(1.0, 1.5, ["odd"]), layout(1.04, 1.0), layout(2, 2)]
-    faster = [layout(1.0, 1.0, ["odd"]), layout(1.04, 1.5), layout(2, 2)]
-    in_force = {"odd": 0.03}
-    assert regret.fitted({"a": [slower]}, in_force) == {"odd": 0.05}
-    assert regret.fitted({"b": [faster]}, in_force) == {"odd": 0.03}
+    def layout(step, measured, **unusual):
+        return regret.Layout([{"predicted": {"step_time_s": step, "fits": True}, "measured": {"step_time_s": measured},
+                               "unusual": [{"choice": choice, "gain": gain} for choice, gain in unusual.items()]}], in_force)
+
+    slower = [layout(1.0, 1.5, odd=0.03), layout(1.04, 1.0), layout(2, 2)]
+    faster = [layout(1.0, 1.0, odd=0.03), layout(1.04, 1.5), layout(2, 2)]
+    assert regret.fitted({"a": [slower]}, in_force) == {**in_force, "odd": 0.06}
+    assert regret.fitted({"b": [faster]}, in_force) == in_force
     one = regret.source_row("b", {"a": [slower], "b": [faster]}, in_force)
     assert one["fastest_mean"] == one["recommended_mean"] == 0 and abs(one["fitted_mean"] - 50) < 1e-9, one
     other = regret.source_row("a", {"a": [slower], "b": [faster]}, in_force)
     assert abs(other["fastest_mean"] - 50) < 1e-9 and abs(other["fitted_mean"] - 50) < 1e-9, other
+
+    # A layout that ran out of memory costs a failed start, and the next one its own regret.
+    failing = [layout(1.0, None, tight=0.5), layout(1.2, 1.1), layout(1.3, 1.0), layout(2, 2)]
+    assert abs(regret.regret_of(failing, {}) - (regret.FAILED_START + 0.1)) < 1e-9
+    assert abs(regret.regret_of(failing, in_force) - 0.1) < 1e-9
+    assert regret.fitted({"a": [failing]}, {**in_force, "tight": 0.1})["tight"] == 0.1  # twice that does not help
 
 
 if __name__ == "__main__":
