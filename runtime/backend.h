@@ -33,7 +33,7 @@ struct TrainingText {
 struct RunPosition {
   std::int64_t step = 0;  ///< negative: of the text that is held out
   std::int64_t micro_batch = 0;
-  std::int64_t layer = 0;  ///< index of the call's block instance within its block
+  std::int64_t layer = 0;  ///< as Call::layer
 };
 
 /// Returns "step 5" for step 4, which is the fifth, and "held-out batch 1" for step -1.

@@ -195,11 +195,13 @@ TEST(FlagImport, WhatTheRulesRefuseIsRefusedWithItsFlag) {
 }
 
 TEST(FlagImport, LearnedPositionsWithGatesSayWhatIsNearest) {
+  const std::string gpt =
+      with(with(kRun, "--position-embedding-type rope --disable-bias-linear ", ""),
+           "--swiglu --normalization RMSNorm ", "");
+  EXPECT_EQ(run_refusal(gpt + kRunVocab + "--softmax-type vanilla"), "read");
   for (const char* flag : {"--swiglu", "--normalization RMSNorm", "--disable-bias-linear",
                            "--num-experts 8", "--qk-layernorm", "--multi-latent-attention",
                            "--position-embedding-type learned_absolute --swiglu"}) {
-    std::string gpt = with(with(kRun, "--position-embedding-type rope --disable-bias-linear ", ""),
-                           "--swiglu --normalization RMSNorm ", "");
     const std::string message = run_refusal(gpt + kRunVocab + flag);
     EXPECT_NE(message.find("--position-embedding-type rope is the nearest"), std::string::npos)
         << message;
