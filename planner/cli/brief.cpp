@@ -9,7 +9,6 @@
 
 #include "models/calibration/fitted_calibration.h"
 #include "models/job/causal_flops.h"
-#include "models/presets/presets.h"
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
@@ -265,12 +264,18 @@ std::string basis_text(const LoadedTarget& loaded) {
   const std::optional<FittedCalibration>& fitted = costs.fitted();
   std::string rest;
   if (fitted && fitted->runs > 0) {
-    const bool seen = has_runs_of(*fitted, model_size(loaded.target.job));
-    rest = fmt::format("{} {}runs of {} on {}, {}, {:.1f} % off runs left out", fitted->runs,
-                       find_preset(calibration_presets(), loaded.source.name) ? "published " : "",
-                       fitted->framework, fitted->cluster,
-                       seen ? "this model among them" : "none of this model",
-                       100 * fitted->cross_validated_mean);
+    const ModelSize size = model_size(loaded.target.job);
+    const TimeBasis basis = basis_of(fitted, size);
+    const bool own = fitted->of_same_people && has_runs_of(*fitted, size);
+    rest = fmt::format(
+        "{} {}runs of {} on {}, {}, {:.1f} % off runs left out{}", fitted->runs,
+        fitted->of_same_people ? "" : "published ", fitted->framework, fitted->cluster,
+        has_runs_of(*fitted, size)         ? "this model among them"
+        : basis == TimeBasis::fit_of_model ? "a model about as large among them"
+                                           : "none of this model",
+        100 * fitted->cross_validated_mean,
+        own ? ""
+            : fmt::format(", {:.0f} % off other people's", 100 * source_spread(basis).mean_error));
   } else if (fitted) {
     rest = fmt::format(
         "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",
