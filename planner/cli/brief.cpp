@@ -73,10 +73,10 @@ std::string memory_text(const Step& step) {
         filling_of(stage, outside_program(step.target(), step.strategy), step.target().reserve));
   }
   const std::size_t at = fullest_of(fillings);
-  std::string text = fmt::format(
-      "{} on {}", joined_amounts(to_text(p.memory.taken), "of", to_text(fillings[at].capacity)),
-      p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
-                           : name_of(p.stages[at]));
+  std::string text =
+      fmt::format("{} on {}", taken_text(fillings[at]),
+                  p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
+                                       : name_of(p.stages[at]));
   if (p.memory.low < p.memory.high)
     text +=
         fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
@@ -311,12 +311,13 @@ std::string brief(const NothingFits& refused, const std::string& command) {
   const std::string words = change ? fmt::format("{} it takes {}, a step at most {}", change->words,
                                                  to_text(change->need), to_text(change->step_time))
                                    : "no change that was tried makes it fit";
-  const auto& [what, need, capacity] = refused.shortage();
+  const auto& [what, filling] = refused.shortage();
+  const Bytes over = filling.taken() - filling.capacity;
   const std::string missing =
-      need > capacity
-          ? fmt::format("{}, {} too much", joined_amounts(to_text(need), "of", to_text(capacity)),
-                        to_text(need - capacity))
-          : "the host has too little memory";
+      filling.fits()   ? "the host has too little memory"
+      : over > Bytes() ? fmt::format("{}, {} too much", taken_text(filling), to_text(over))
+                       : fmt::format("{}, with less than {} left to keep free", taken_text(filling),
+                                     to_text(filling.reserve));
   return fmt::format("{}: {}\n", what, missing) + labelled_line("  change", words, kLabel) +
          (command.empty() ? "" : command_line("  run", command, kLabel));
 }

@@ -22,7 +22,7 @@ void assess(const Target& target, const PlanTime& plan, AssessedChange& change) 
     return;
   }
   change.outcome = ChangeOutcome::runs;
-  change.need = taken_by(target, candidate) + target.reserve;
+  change.need = taken_by(target, candidate);
   change.step_time = candidate.prediction.step_time;
   const PlanTime time = plan_time(target, change.strategy, change.step_time,
                                   breakdown_of(target, change.strategy, change.step_time));
@@ -86,8 +86,7 @@ void best_first(std::vector<AssessedChange>& changes) {
 
 Bytes least_need(const Target& target, const Strategy& strategy,
                  std::span<const StagePrediction> stages) {
-  return largest(stages, &StagePrediction::peak) + outside_program(target, strategy) +
-         target.reserve;
+  return largest(stages, &StagePrediction::peak) + outside_program(target, strategy);
 }
 
 }  // namespace plimsoll

@@ -64,7 +64,7 @@ class Result(dict):
             ("step", f"{_time(prediction['step_time_s'])} ({interval})"),
             ("tokens/s", f"{prediction['tokens_per_s']:,.0f}"),
             ("MFU", f"{100 * prediction['mfu']:.1f} %"),
-            ("memory", f"{fullest['reserved_bytes'] / 2**30:.1f} of {fullest['capacity_bytes'] / 2**30:.1f} GiB reserved"),
+            ("memory", f"{prediction['memory']['taken_bytes'] / 2**30:.1f} of {fullest['capacity_bytes'] / 2**30:.1f} GiB"),
             *(_training_rows(self["training"]) if "training" in self else []),
         ]
         if "fits" in self:

@@ -87,7 +87,7 @@ TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
 TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
   EXPECT_EQ(basis({kFit, points_}).source.words, basis({points_, kFit}).source.words);
-  EXPECT_EQ(basis({points_, fit_}).fitted, basis({points_}).fitted);
+  EXPECT_EQ(basis({points_, fit_}).fitted->values, basis({points_}).fitted->values);
   const CostBasis typical = basis({points_, "typical"});
   ASSERT_TRUE(typical.fitted);
   EXPECT_EQ(typical.fitted->runs, 0);
