@@ -30,7 +30,7 @@ std::vector<AlikeStages> grouped_within(std::span<const Filling> fillings, doubl
 
 double Filling::share() const {
   if (capacity == Bytes()) return 0;
-  return double((taken() + reserve).count()) / double(capacity.count());
+  return double(taken().count()) / double(capacity.count());
 }
 
 Filling filling_of(const StagePrediction& stage, Bytes outside, Bytes reserve) {

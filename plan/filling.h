@@ -1,7 +1,8 @@
-// A Filling says how full a device is, by the bytes that decide whether a strategy fits. Every
-// text, JSON and page takes its numbers from here.
+// A Filling says how full a device is. Every text, JSON and page takes its numbers from here: the
+// bytes that are taken, of the device's capacity, as nvidia-smi shows both.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +21,9 @@ struct Filling {
   /// Returns the bytes that the allocator may reserve at most.
   Bytes room() const { return capacity - (outside + reserve); }
   bool fits() const { return taken() + reserve <= capacity; }
-  /// Returns the share of the capacity that is filled, reserve included. It is at most 1 exactly
-  /// where the strategy fits, and 0 without a capacity.
+  /// Returns the bytes that are missing for `taken` and `reserve`; 0 if the strategy fits.
+  Bytes missing() const { return std::max(taken() + reserve - capacity, Bytes()); }
+  /// Returns the taken share of the capacity, and 0 without a capacity.
   double share() const;
 };
 

@@ -6,8 +6,7 @@
 #include <numbers>
 #include <string>
 
-#include "base/json.h"
-#include "models/presets/presets.h"
+#include "models/presets/known_json.h"
 #include "plan/filling.h"
 
 namespace plimsoll {
@@ -25,11 +24,8 @@ struct MemorySpread {
 };
 
 MemorySpread read_spread() {
-  const auto text = find_preset(spread_presets(), "memory");
-  INVARIANT(text, "the preset of memory's spread");
-  const std::string file = "memory.json";
-  const Json json = parse_json(*text, file);
-  JsonObject object(json, file);
+  const Json json = known_json(spread_presets(), "memory");
+  JsonObject object(json, "memory.json");
   object.text("source");
   MemorySpread spread;
   spread.passing = object.number("passing", 0, 1);

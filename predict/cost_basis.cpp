@@ -77,6 +77,8 @@ void use_transferred(TransferredFit transferred, const std::string& name, std::s
   const bool built_in = find_preset(calibration_presets(), name).has_value();
   basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
                                    digest_words(basis.source.digest));
+  // A fit that is given as a file is of the user's own runs.
+  transferred.fitted.of_same_people = !built_in;
   use_fitted(std::move(transferred.fitted), basis);
 }
 

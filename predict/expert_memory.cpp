@@ -62,12 +62,10 @@ FitsAnswer fits_answer(const Target& target, const Strategy& strategy,
 
 std::string describe_both(const FitsAnswer& answer) {
   const auto size = [](const Filling& filling) {
-    return fmt::format("{} ({:.1f} %)", to_text(filling.taken() + filling.reserve),
-                       100 * filling.share());
+    return fmt::format("{} ({:.1f} %)", to_text(filling.taken()), 100 * filling.share());
   };
   return fmt::format(
-      "of a device's {}, it takes {} with even routing and {} with room for uneven "
-      "rows, each with the reserve",
+      "of a device's {}, it takes {} with even routing and {} with room for uneven rows",
       to_text(answer.fullest.capacity), size(*answer.even), size(answer.fullest));
 }
 

@@ -36,15 +36,21 @@ double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime&
 
 PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_time,
                    const Breakdown& breakdown) {
-  const LayerShape shape = layer_shape(target.job, strategy);
-  return {step_time, breakdown, shape,
-          own_half_width(*target.costs, target.job, shape, target.devices)};
+  const CostModel& costs = *target.costs;
+  PlanTime time{step_time, breakdown, layer_shape(target.job, strategy),
+                basis_of(costs.fitted(), model_size(target.job))};
+  if (!costs.host_executes())
+    time.open = training_interval(costs, target.job, time.shape, target.devices, 0).logarithm();
+  return time;
 }
 
 std::string interval_basis(const Target& target, const Strategy& strategy) {
-  if (target.costs->host_executes()) return "what the costs of its ops leave open";
-  if (plan_time(target, strategy, {}, {}).own)
+  const CostModel& costs = *target.costs;
+  if (costs.host_executes()) return "what the costs of its ops leave open";
+  if (own_half_width(costs, target.job, layer_shape(target.job, strategy), target.devices))
     return "runs of this model that its fit had left out";
+  if (basis_of(costs.fitted(), model_size(target.job)) == TimeBasis::fit_of_model)
+    return "other people's runs of models about as large as their fits' runs";
   return "published runs of sources that its calibration had not seen";
 }
 
@@ -52,9 +58,8 @@ StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& 
   const bool measured = costs.host_executes() && costs.dispatch_is_measured();
   double half = 0;
   if (!same(a, b)) {
-    half = measured ? std::numbers::sqrt2 * kBesideOps
-                    : difference_half_width(basis_of(costs.fitted()), a, b);
-    if (!measured && a.own && b.own) half = std::min(half, std::hypot(*a.own, *b.own));
+    half = measured ? std::numbers::sqrt2 * kBesideOps : difference_half_width(a.basis, a, b);
+    if (!measured && a.open && b.open) half = std::min(half, std::hypot(*a.open, *b.open));
   }
   const double ratio = a.step_time / b.step_time;
   const StepInterval interval = around(half);

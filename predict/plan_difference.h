@@ -14,8 +14,10 @@ namespace plimsoll {
 struct PlanTime {
   Seconds step_time;
   Breakdown breakdown;
-  LayerShape shape;                ///< layer_shape(job, strategy)
-  std::optional<double> own = {};  ///< own_half_width() of the step
+  LayerShape shape;                      ///< layer_shape(job, strategy)
+  TimeBasis basis = TimeBasis::kernels;  ///< what the step time rests on
+  /// The half width of the step's interval, a logarithm; not where its ops were measured.
+  std::optional<double> open = std::nullopt;
 };
 PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_time,
                    const Breakdown& breakdown);
@@ -34,8 +36,8 @@ std::string interval_basis(const Target& target, const Strategy& strategy);
 /// The result is 0 for two steps that are the same in all of these.
 double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b);
 
-/// Returns the interval of a.step_time / b.step_time by the basis of `costs`. Where a fit has runs
-/// of the model, it is no wider than if its own errors of both steps were independent. On CPU cores
+/// Returns the interval of a.step_time / b.step_time, which have one basis. It is no wider
+/// than if the errors of both steps were independent. On CPU cores
 /// whose ops were measured, both steps use the same measurements, so that only the error beside
 /// them (kBesideOps) counts, once for each step.
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b);

@@ -52,16 +52,15 @@ double mib(Bytes bytes) { return double(bytes.count()) / kMiB; }
 
 std::string totals(std::span<const StageMemory> stages, std::size_t most) {
   std::string text =
-      fmt::format("    {:<20}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "", "live peak",
-                  "allocated", "reserved", "+ context", "+ reserve", "= device", "of");
+      fmt::format("    {:<20}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "", "live peak", "allocated",
+                  "reserved", "+ context", "= device", "of");
   for (const StageMemory& memory : stages.first(most)) {
     const StagePrediction& stage = memory.stage;
     const Filling& filling = memory.filling;
     text += fmt::format(
-        "    {:<20}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}  {:.1f} %\n",
+        "    {:<20}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}  {:.1f} %\n",
         name_of(stage), mib(stage.peak), mib(stage.allocated), mib(filling.reserved),
-        mib(filling.outside), mib(filling.reserve), mib(filling.taken() + filling.reserve),
-        mib(filling.capacity), 100 * filling.share());
+        mib(filling.outside), mib(filling.taken()), mib(filling.capacity), 100 * filling.share());
   }
   return text;
 }

@@ -1,18 +1,17 @@
 // Reads the spreads that scripts/spreads found and makes intervals of them.
 #include "predict/step_interval.h"
 
+#include <algorithm>
 #include <cmath>
-#include <string>
 
-#include "base/error.h"
-#include "base/json.h"
-#include "models/presets/presets.h"
+#include "models/presets/known_json.h"
 #include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit"};
+constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit",
+                                                             "fit_of_model"};
 
 /// The spreads by basis.
 struct Spreads {
@@ -43,11 +42,8 @@ DifferenceSpread difference_spread_from(JsonObject object) {
 }
 
 Spreads read_spreads() {
-  const auto text = find_preset(spread_presets(), "step-time");
-  INVARIANT(text, "the preset of spreads");
-  const std::string file = "step-time.json";
-  const Json json = parse_json(*text, file);
-  JsonObject object(json, file);
+  const Json json = known_json(spread_presets(), "step-time");
+  JsonObject object(json, "step-time.json");
   JsonObject steps = object.object("step_time"), differences = object.object("difference");
   Spreads spreads;
   for (std::size_t i = 0; i < kTimeBases; ++i) {
@@ -66,10 +62,20 @@ const Spreads& spreads() {
 
 std::string_view to_text(TimeBasis basis) { return kBases[std::size_t(basis)]; }
 
-TimeBasis basis_of(const std::optional<FittedCalibration>& fitted) {
+TimeBasis basis_of(const std::optional<FittedCalibration>& fitted, const ModelSize& size) {
   if (!fitted) return TimeBasis::kernels;
-  return fitted->runs == 0 ? TimeBasis::typical : TimeBasis::fit;
+  if (fitted->runs == 0) return TimeBasis::typical;
+  const auto parameters = [](const ModelSize& one) {
+    return double(one.layers) * double(one.hidden) * double(one.hidden);
+  };
+  const bool seen = std::ranges::any_of(fitted->sizes, [&](const ModelSize& one) {
+    const double apart = std::abs(std::log(parameters(one) / parameters(size)));
+    return (one.experts > 0) == (size.experts > 0) && apart <= std::log(kAboutAsLarge);
+  });
+  return seen ? TimeBasis::fit_of_model : TimeBasis::fit;
 }
+
+double StepInterval::logarithm() const { return std::log(high / low) / 2; }
 
 double StepInterval::half_width() const { return std::sqrt(high / low) - 1; }
 
@@ -90,7 +96,8 @@ StepInterval unseen_source(TimeBasis basis, double own) {
 std::optional<double> own_half_width(const CostModel& costs, const Job& job,
                                      const LayerShape& shape, std::int64_t devices) {
   const auto& fitted = costs.fitted();
-  if (!fitted || !has_runs_of(*fitted, model_size(job))) return std::nullopt;
+  if (!fitted || !fitted->of_same_people || !has_runs_of(*fitted, model_size(job)))
+    return std::nullopt;
   const bool across_nodes = devices > costs.cluster().devices_per_node;
   return std::log1p(interval90_half_width(*fitted, shape, across_nodes));
 }
@@ -112,23 +119,24 @@ StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts)
 // unseen sources (typical_calibration()) and the error of an efficiency that the cluster does not
 // state. The spread of fits was measured beside each fit's own interval, so that a wider fit of
 // another network adds to it once.
-StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                           std::int64_t devices, double open, const MeasuredParts& measured,
-                           People people) {
-  if (costs.host_executes()) {
-    return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
-  }
-  if (const auto own = own_half_width(costs, job, shape, devices); own && people == People::known)
-    return with_measured(around(*own), measured);
-  const TimeBasis basis = basis_of(costs.fitted());
+StepInterval training_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
+                               std::int64_t devices, double open) {
+  if (const auto own = own_half_width(costs, job, shape, devices)) return around(*own);
+  const TimeBasis basis = basis_of(costs.fitted(), model_size(job));
   double own = 0;
   if (costs.fitted()) {
     const bool across_nodes = devices > costs.cluster().devices_per_node;
     own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
   }
   if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
-  return with_measured(basis == TimeBasis::typical ? around(own) : unseen_source(basis, own),
-                       measured);
+  return basis == TimeBasis::typical ? around(own) : unseen_source(basis, own);
+}
+
+StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
+                           std::int64_t devices, double open, const MeasuredParts& measured) {
+  if (costs.host_executes())
+    return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
+  return with_measured(training_interval(costs, job, shape, devices, open), measured);
 }
 
 }  // namespace plimsoll

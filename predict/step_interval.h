@@ -14,17 +14,25 @@ namespace plimsoll {
 
 /// The kind of numbers that a predicted step time rests on.
 enum class TimeBasis : std::uint8_t {
-  kernels,  ///< rates of kernels and collectives alone: the cluster's own, or measured
-  typical,  ///< rates typical of training (predict/typical_calibration.h)
-  fit,      ///< published runs of the device and the framework
+  kernels,       ///< rates of kernels and collectives alone: the cluster's own, or measured
+  typical,       ///< rates typical of training (predict/typical_calibration.h)
+  fit,           ///< runs of other models on the device with the framework
+  fit_of_model,  ///< such runs of a model that is about as large and has experts or none alike
 };
-inline constexpr std::size_t kTimeBases = 3;
+inline constexpr std::size_t kTimeBases = 4;
 std::string_view to_text(TimeBasis basis);
-TimeBasis basis_of(const std::optional<FittedCalibration>& fitted);
+TimeBasis basis_of(const std::optional<FittedCalibration>& fitted, const ModelSize& size);
+
+/// Models are about as large if layers x hidden^2 is within this factor. Other people's runs spread
+/// by 0.25 within it and by 0.24 at equal sizes, by 0.30 within a factor of 1.5, and beyond 1.3 by
+/// 0.39: 10 and 13 documents of models without experts, by scripts/spreads with other factors.
+inline constexpr double kAboutAsLarge = 1.3;
 
 /// A 90 % interval, with its ends as multiples of the predicted step time.
 struct StepInterval {
   double low = 1, high = 1;
+  /// Returns the half width as a logarithm.
+  double logarithm() const;
   /// Returns the relative half width of the interval around 1 whose ends have the same ratio.
   double half_width() const;
   bool holds(double measured_over_predicted) const {
@@ -82,28 +90,27 @@ struct MeasuredParts {
 /// as squares.
 StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts);
 
-/// Whose run a step is of: of people whose runs the fit has, or of others.
-enum class People : std::uint8_t { known, others };
-
 /// Returns the half width, a logarithm, that the fit of these costs leaves open of steps of this
-/// job: what runs needed that were left out of it by layout and by model size. Returns nothing
-/// where the fit has no run of a model of this size, or where there is no fit.
+/// job: what runs needed that were left out of it by layout and by model size. It is wider where
+/// the network is another (predict/fit_transfer.h). Returns nothing unless the fit has runs of a
+/// model of this size by the same people.
 std::optional<double> own_half_width(const CostModel& costs, const Job& job,
                                      const LayerShape& shape, std::int64_t devices);
+
+/// Returns the interval of a step of which no part was measured on the machine itself. `open` is
+/// what datasheet rates leave open, relative.
+StepInterval training_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
+                               std::int64_t devices, double open);
 
 /// Returns the interval of a step. `open` is what the costs of its ops leave open, relative. There
 /// is one rule for all commands:
 ///
 ///   - ops of CPU cores that were measured leave `open`, and kBesideOps;
-///   - a fit with runs of this size of model leaves its own half width, which is wider where the
-///     network is another (predict/fit_transfer.h). It holds for people like those of its runs;
-///   - a fit of other models or other people, typical rates and the cluster's own numbers leave the
-///   spread of
-///     documents that they had not seen (unseen_source()).
+///   - a fit of the same people's runs of a model of this size leaves own_half_width();
+///   - all else leaves the spread of documents that the basis had not seen (unseen_source()).
 ///
 /// Parts that were measured on the machine itself are joined by with_measured().
 StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                           std::int64_t devices, double open, const MeasuredParts& measured,
-                           People people = People::known);
+                           std::int64_t devices, double open, const MeasuredParts& measured);
 
 }  // namespace plimsoll

@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "models/framework/framework.h"
-#include "models/presets/presets.h"
+#include "models/presets/known_json.h"
 #include "predict/default_efficiency.h"
 #include "predict/fit_transfer.h"
 #include "predict/step_interval.h"
@@ -69,11 +68,8 @@ FitRates rates_from(JsonObject object) {
 /// Returns the rates in models/presets/spreads/typical-rates.json.
 const std::vector<FitRates>& rates_of_fits() {
   static const std::vector<FitRates> fits = [] {
-    const std::string file = "typical-rates.json";
-    const auto text = find_preset(spread_presets(), "typical-rates");
-    INVARIANT(text, "the preset of typical rates");
-    const Json json = parse_json(*text, file);
-    JsonObject object(json, file);
+    const Json json = known_json(spread_presets(), "typical-rates");
+    JsonObject object(json, "typical-rates.json");
     object.text("made_by");
     std::vector<FitRates> result;
     for (const JsonObject& fit : object.objects("fits")) result.push_back(rates_from(fit));

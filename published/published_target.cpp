@@ -108,7 +108,7 @@ bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibrati
     const std::string document = document_of(run.source);
     CostBasis basis = cost_basis(target.cluster, target.framework, calibration, run.cluster,
                                  calibration.leave_out_source ? document : "");
-    target.source_known = basis.fitted && has_runs_of(*basis.fitted, document);
+    if (basis.fitted) basis.fitted->of_same_people = has_runs_of(*basis.fitted, document);
     target.cluster = std::move(basis.cluster);
     target.framework = std::move(basis.framework);
     target.measured = std::move(basis.measured);

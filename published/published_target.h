@@ -24,8 +24,6 @@ struct PublishedTarget {
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
   std::string calibration;  ///< CostBasis::name
-  /// Whether `fitted` has runs of the same document.
-  bool source_known = false;
   std::int64_t devices = 0;
   /// Whether the measured memory is that of the last rank, which writes Megatron-LM's logs, and not
   /// of the rank with most memory.

@@ -37,18 +37,6 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
   return memory;
 }
 
-/// Returns the interval of a plan, or that of people whose runs the fit has not seen.
-StepInterval interval_of(const PublishedTarget& run, const Target& target, const Strategy& strategy,
-                         const Evaluation& evaluation) {
-  if (basis_of(run.fitted) == TimeBasis::fit && !run.source_known) {
-    return step_interval(*target.costs, target.job, layer_shape(target.job, strategy),
-                         target.devices, 0, evaluation.measured, People::others);
-  }
-  const Prediction& prediction = evaluation.prediction;
-  return {prediction.step_time_low / prediction.step_time,
-          prediction.step_time_high / prediction.step_time};
-}
-
 RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
                             const Strategy& strategy) {
   const Footprint footprint = lay_out(target, strategy, Proof::structure);
@@ -61,9 +49,10 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   predicted.calibration = run.calibration;
   predicted.step_time = evaluation.prediction.step_time;
   predicted.fits = fits_devices(target, strategy, footprint.stages);
-  predicted.interval = interval_of(run, target, strategy, evaluation);
-  predicted.basis = basis_of(run.fitted);
-  predicted.source_known = run.source_known;
+  predicted.interval = {prediction.step_time_low / prediction.step_time,
+                        prediction.step_time_high / prediction.step_time};
+  predicted.basis = basis_of(run.fitted, model_size(run.job));
+  predicted.source_known = run.fitted && run.fitted->of_same_people;
   predicted.unusual = unusual_choices(
       run.job, strategy, {run.cluster.devices_per_node, target.costs->device_kinds() > 1});
   if (prediction.memory.verdict == MemoryVerdict::tight)

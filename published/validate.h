@@ -27,7 +27,7 @@ struct RunPrediction {
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
   StepInterval interval;                                    ///< interval of the step time
   TimeBasis basis = TimeBasis::kernels;
-  bool source_known = false;     ///< PublishedTarget::source_known
+  bool source_known = false;     ///< whether the fit has runs of the same document
   std::vector<Unusual> unusual;  ///< with tight memory
   bool fits = false;
   Strategy strategy;
@@ -57,8 +57,8 @@ struct ValidatedFamily {
 };
 
 /// Predicts a row by the fastest of the target's strategies that fits, or else by the fastest.
-/// The interval is that of step_interval(): whose runs they are is known, so a fit without runs of
-/// the row's document has the wide one.
+/// The interval is that of step_interval(): people whose document the fit has runs of count as the
+/// same.
 RunPrediction predict_published(const PublishedTarget& target);
 /// Predicts all rows. Rows that cannot be predicted keep the reason. Several threads call
 /// `after_each`, if it is given, each time that a row is done with.

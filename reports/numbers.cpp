@@ -42,6 +42,10 @@ std::string joined_amounts(const std::string& first, std::string_view word,
   return fmt::format("{} {} {}", alike ? first.substr(0, first.find(' ')) : first, word, second);
 }
 
+std::string taken_text(const Filling& filling) {
+  return joined_amounts(to_text(filling.taken()), "of", to_text(filling.capacity));
+}
+
 std::string filled_text(const Filling& filling) {
   return fmt::format("{:.1f} %", 100 * filling.share());
 }

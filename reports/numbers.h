@@ -20,7 +20,9 @@ std::string short_count(double number);
 /// Returns "66.0 of 79.6 GiB" or "800 ms to 1.20 s": the unit stands once where both have it.
 std::string joined_amounts(const std::string& first, std::string_view word,
                            const std::string& second);
-/// Returns "97.0 %", the filled share of the device, as every command writes it.
+/// Returns "78.1 of 79.6 GiB": what is taken of the device, as every command writes it.
+std::string taken_text(const Filling& filling);
+/// Returns "98.1 %": the same as a share, for columns.
 std::string filled_text(const Filling& filling);
 /// Returns "3 each", or runs of equal counts as "1, 2 x 62, 1".
 std::string counts_text(const std::vector<std::int64_t>& counts);

@@ -70,7 +70,7 @@ TABLES = {
                    ("segments", "{segments:,}"), ("equal", "{equal_segments:,}"),
                    ("reserved peak, predicted", "{predicted_bytes:,}"), ("measured", "{measured_bytes:,}")],
     },
-    "intervals": {section: columns for basis in ("kernels", "typical", "fit")
+    "intervals": {section: columns for basis in ("kernels", "typical", "fit", "fit_of_model")
                   for section, columns in ((basis, COVERAGE_COLUMNS), (f"{basis}_ratios", RATIO_COLUMNS))},
     "recommended": {
         "choices": [("unusual choice", "`{choice}`"), ("has to gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),

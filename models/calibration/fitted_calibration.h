@@ -124,6 +124,9 @@ struct FittedCalibration {
   AssumedRecompute assumed_recompute;
   std::vector<FittedValue> values;  ///< in the order of fit_parameters
   std::vector<LayerPoint> layers;   ///< ascending shapes; empty: none fitted
+  /// Whether the runs are of the people whose steps are predicted: the user's own, or those of the
+  /// same document. It is no part of the file.
+  bool of_same_people = false;
   bool operator==(const FittedCalibration&) const = default;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "models/presets/known_json.h"
 #include "models/presets/preset_names.h"
 
 namespace plimsoll {
@@ -18,6 +19,12 @@ std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
   const auto found = std::ranges::find(presets, name, &Preset::name);
   if (found == presets.end()) return std::nullopt;
   return found->text;
+}
+
+Json known_json(const std::vector<Preset>& presets, std::string_view name) {
+  const auto text = find_preset(presets, name);
+  INVARIANT(text, "a preset of that name");
+  return parse_json(*text, std::string(name) + ".json");
 }
 
 std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets) {

@@ -10,7 +10,6 @@
 
 #include "models/calibration/fitted_calibration.h"
 #include "models/job/causal_flops.h"
-#include "models/presets/presets.h"
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
@@ -75,10 +74,10 @@ std::string memory_text(const Step& step) {
         filling_of(stage, outside_program(step.target(), step.strategy), step.target().reserve));
   }
   const std::size_t at = fullest_of(fillings);
-  std::string text = fmt::format(
-      "{} on {}", joined_amounts(to_text(p.memory.taken), "of", to_text(fillings[at].capacity)),
-      p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
-                           : name_of(p.stages[at]));
+  std::string text =
+      fmt::format("{} on {}", taken_text(fillings[at]),
+                  p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
+                                       : name_of(p.stages[at]));
   if (p.memory.low < p.memory.high)
     text +=
         fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
@@ -290,12 +289,18 @@ std::string basis_text(const LoadedTarget& loaded) {
   const std::optional<FittedCalibration>& fitted = costs.fitted();
   std::string rest;
   if (fitted && fitted->runs > 0) {
-    const bool seen = has_runs_of(*fitted, model_size(loaded.target.job));
-    rest = fmt::format("{} {}runs of {} on {}, {}, {:.1f} % off runs left out", fitted->runs,
-                       find_preset(calibration_presets(), loaded.source.name) ? "published " : "",
-                       fitted->framework, fitted->cluster,
-                       seen ? "this model among them" : "none of this model",
-                       100 * fitted->cross_validated_mean);
+    const ModelSize size = model_size(loaded.target.job);
+    const TimeBasis basis = basis_of(fitted, size);
+    const bool own = fitted->of_same_people && has_runs_of(*fitted, size);
+    rest = fmt::format(
+        "{} {}runs of {} on {}, {}, {:.1f} % off runs left out{}", fitted->runs,
+        fitted->of_same_people ? "" : "published ", fitted->framework, fitted->cluster,
+        has_runs_of(*fitted, size)         ? "this model among them"
+        : basis == TimeBasis::fit_of_model ? "a model about as large among them"
+                                           : "none of this model",
+        100 * fitted->cross_validated_mean,
+        own ? ""
+            : fmt::format(", {:.0f} % off other people's", 100 * source_spread(basis).mean_error));
   } else if (fitted) {
     rest = fmt::format(
         "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",
@@ -335,12 +340,13 @@ std::string brief(const NothingFits& refused, const std::string& command) {
                             : command.empty()
                                 ? "no change that was tried makes it fit"
                                 : "no single change makes it fit; a search tries them together";
-  const auto& [what, need, capacity] = refused.shortage();
+  const auto& [what, filling] = refused.shortage();
+  const Bytes over = filling.taken() - filling.capacity;
   const std::string missing =
-      need > capacity
-          ? fmt::format("{}, {} too much", joined_amounts(to_text(need), "of", to_text(capacity)),
-                        to_text(need - capacity))
-          : "the host has too little memory";
+      filling.fits()   ? "the host has too little memory"
+      : over > Bytes() ? fmt::format("{}, {} too much", taken_text(filling), to_text(over))
+                       : fmt::format("{}, with less than {} left to keep free", taken_text(filling),
+                                     to_text(filling.reserve));
   return fmt::format("{}: {}\n", what, missing) + labelled_line("  change", words, kLabel) +
          (command.empty() ? "" : command_line("  run", command, kLabel));
 }

@@ -97,14 +97,13 @@ void describe_memory(Out out, const Plan& plan) {
   const auto& stages = plan.prediction.stages;
   const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
   const std::vector<Filling> fillings = fillings_of(plan);
-  fmt::format_to(out, "  memory per device: {} + context + reserve of its capacity, and {}\n",
+  fmt::format_to(out, "  memory per device: {} + context, of its capacity, and {}\n",
                  arena ? "arena" : "reserved", arena ? "live bytes at the peak" : "allocated");
   for (const AlikeStages& alike : alike_stages(fillings, kMostLines)) {
     const Filling& filling = fillings[alike.fullest];
     const StagePrediction& stage = stages[alike.fullest];
-    fmt::format_to(out, "    {:<15} {} + {} + {} of {}: {}; {} ({} bytes)\n",
-                   name_of(alike, stages), to_text(filling.reserved), to_text(filling.outside),
-                   to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
+    fmt::format_to(out, "    {:<15} {} + {} = {}; {} ({} bytes)\n", name_of(alike, stages),
+                   to_text(filling.reserved), to_text(filling.outside), taken_text(filling),
                    to_text(stage.allocated), stage.allocated.count());
   }
   const Bytes host = largest(stages, &StagePrediction::host);

@@ -102,10 +102,7 @@ ExitCode run_simulate(SimulateOptions options) {
         layout_change(target.job, target.framework(), change.strategy, strategy);
     if (!options.verbose && !words.empty()) change.words = "with " + words;
   }
-  const NothingFits refused(
-      why,
-      Shortage{"does not fit", fits.fullest.taken() + fits.fullest.reserve, fits.fullest.capacity},
-      std::move(changes));
+  const NothingFits refused(why, Shortage{"does not fit", fits.fullest}, std::move(changes));
   if (options.verbose) {
     print_note("planner: " + describe(refused));
     return ExitCode::infeasible;

@@ -43,7 +43,7 @@ void assess(const ExplainRequest& request, const Strategy& before, const PlanTim
     return;
   }
   change.outcome = ChangeOutcome::runs;
-  change.need = taken_by(target, candidate) + target.reserve;
+  change.need = taken_by(target, candidate);
   change.step_time = candidate.prediction.step_time;
   change.unusual = new_unusual(request, before, candidate);
   const PlanTime time = plan_time(target, change.strategy, change.step_time,
@@ -110,8 +110,7 @@ void best_first(std::vector<AssessedChange>& changes) {
 
 Bytes least_need(const Target& target, const Strategy& strategy,
                  std::span<const StagePrediction> stages) {
-  return largest(stages, &StagePrediction::peak) + outside_program(target, strategy) +
-         target.reserve;
+  return largest(stages, &StagePrediction::peak) + outside_program(target, strategy);
 }
 
 }  // namespace plimsoll

@@ -22,8 +22,8 @@ struct AssessedChange {
   Strategy strategy;  ///< with the change
   ChangeOutcome outcome = ChangeOutcome::illegal;
   std::string rule;  ///< illegal: the rule that it breaks, with the rule's source
-  /// The most bytes that a stage takes of a device, with context and reserve. Where it does not
-  /// fit, they are those alive at once, and an allocator takes more.
+  /// The most bytes that a stage takes of a device, with context. Where it does not fit, they are
+  /// those alive at once, and an allocator takes more.
   Bytes need;
   Seconds step_time;  ///< where it runs
   StepRatio ratio;    ///< where it runs: to the plan's step time

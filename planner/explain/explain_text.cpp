@@ -183,8 +183,7 @@ void write_memory(Out out, const Plan& plan, const MemoryEffect& memory) {
 }
 
 void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>& changes) {
-  fmt::format_to(out,
-                 "one choice changed at a time, best first; memory is with context and reserve\n");
+  fmt::format_to(out, "one choice changed at a time, best first; memory is what a device shows\n");
   for (const AssessedChange& change : changes) {
     const std::string fields = fields_text(differing_fields(change.strategy, plan.strategy));
     if (change.outcome == ChangeOutcome::runs) {
@@ -204,7 +203,6 @@ void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>&
 
 std::string limits_text(const ExplainedStep& step) {
   const std::vector<Share> shares = shares_of(step);
-  const Filling& fullest = step.fullest.filling;
   std::string text = explain_line("limit", shares_text({shares.front()}, step.parts.step));
   text += explain_line("also", shares_text({shares.begin() + 1, shares.end()}, step.parts.step));
   text += explain_line("exposed", collectives_text(step));
@@ -212,11 +210,10 @@ std::string limits_text(const ExplainedStep& step) {
     text += explain_line(
         "stage", fmt::format("{} of {} computes longest", step.critical_stage, step.strategy.pp));
   }
-  return text + explain_line("memory", fmt::format("{} is fullest: {}; alive at its peak: {}",
-                                                   name_of(step.fullest.stage),
-                                                   joined_amounts(to_text(fullest.taken()), "of",
-                                                                  to_text(fullest.capacity)),
-                                                   alive_text(step)));
+  return text +
+         explain_line("memory", fmt::format("{} is fullest: {}; alive at its peak: {}",
+                                            name_of(step.fullest.stage),
+                                            taken_text(step.fullest.filling), alive_text(step)));
 }
 
 std::string step_words(const Prediction& prediction) {

@@ -39,13 +39,12 @@ void write_memory(Out out, const ExplainedStep& step) {
   for (std::size_t i = 0; i < step.fillings.size(); ++i) {
     const Filling& filling = step.fillings[i];
     if (filling.fits() && i != fullest_of(step.fillings)) continue;
-    fmt::format_to(
-        out, "    {:<16} {} + context {} + reserve {} of {}: {}{}\n",
-        name_of(step.prediction.stages[i]), to_text(filling.reserved), to_text(filling.outside),
-        to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
-        filling.fits() ? ""
-                       : fmt::format(", {} too many", to_text(filling.taken() + filling.reserve -
-                                                              filling.capacity)));
+    fmt::format_to(out, "    {:<16} {} + context {} = {}{}\n", name_of(step.prediction.stages[i]),
+                   to_text(filling.reserved), to_text(filling.outside), taken_text(filling),
+                   filling.fits()
+                       ? ""
+                       : fmt::format(", {} too many with {} kept free", to_text(filling.missing()),
+                                     to_text(filling.reserve)));
   }
   fmt::format_to(out, "    alive at the peak of {}:\n", name_of(step.fullest.stage));
   const auto& alive = step.fullest.alive;
@@ -103,7 +102,7 @@ void write_least(Out out, const LeastChanges& least, const Strategy& changed) {
                  least.choices == 1 ? "one choice" : "two choices",
                  least.keeps_asked ? "" : ", of what was asked");
   for (const AssessedChange& change : least.found) {
-    fmt::format_to(out, "    {}: takes {} of a device with the reserve, a step {}\n",
+    fmt::format_to(out, "    {}: takes {} of a device, a step {}\n",
                    difference(change.strategy, changed), to_text(change.need),
                    to_text(change.step_time));
   }
@@ -144,11 +143,7 @@ std::string losses_text(const ExplainedStep& plan, const ExplainedStep& other) {
 }
 
 std::string memory_words(const ExplainedStep& step) {
-  const Filling& fullest = step.fullest.filling;
-  const std::string capacity = to_text(fullest.capacity);
-  if (step.fits) return joined_amounts(to_text(fullest.taken()), "of", capacity);
-  return joined_amounts(to_text(fullest.taken() + fullest.reserve), "of", capacity) +
-         " with the reserve, which does not fit";
+  return taken_text(step.fullest.filling) + (step.fits ? "" : ", which does not fit");
 }
 
 /// Returns a step beside the plan's: its change, its time and its memory.

@@ -163,7 +163,7 @@ class Changes {
 
   FittingChange& add(ChangeKind kind, const std::string& words, const SearchRequest& changed,
                      const Candidate& found) {
-    const Bytes need = taken_by(changed.target, found) + changed.target.reserve;
+    const Bytes need = taken_by(changed.target, found);
     return found_.fitting.emplace_back(
         FittingChange{kind, words, found.strategy, need, found.prediction.step_time});
   }

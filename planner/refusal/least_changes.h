@@ -27,7 +27,7 @@ struct FittingChange {
   ChangeKind kind = ChangeKind::other;
   std::string words;  ///< "on 8 devices (1 node)", "with --fix moment_type=bf16"
   Strategy strategy;
-  Bytes need;  ///< the most bytes that it takes of a device, with the reserve
+  Bytes need;  ///< the most bytes that it takes of a device
   Seconds step_time;
   /// The change of a request, in one of these.
   Fixed fix{};          ///< held as well

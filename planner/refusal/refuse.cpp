@@ -75,9 +75,9 @@ LeastNeed least_need(const SearchRequest& request, const Space& space, const Pas
 std::vector<std::string> NothingFits::changes() const {
   std::vector<std::string> lines;
   for (const FittingChange& change : found_.fitting) {
-    lines.push_back(fmt::format("{}: {} takes {} of a device with the reserve, a step {}",
-                                change.words, strategy_summary(change.strategy),
-                                to_text(change.need), to_text(change.step_time)));
+    lines.push_back(fmt::format("{}: {} takes {} of a device, a step {}", change.words,
+                                strategy_summary(change.strategy), to_text(change.need),
+                                to_text(change.step_time)));
   }
   lines.insert(lines.end(), found_.notes.begin(), found_.notes.end());
   return lines;
@@ -111,7 +111,7 @@ void refuse(const SearchRequest& request, const Space& space, bool lasting_fits)
   Shortage shortage{
       fmt::format("{} does not fit on {} {}{} of {}", target.job.name, target.devices,
                   gpus ? "GPU" : "core", target.devices == 1 ? "" : "s", target.cluster().name),
-      enough, tightest.capacity};
+      filling_of(tightest, outside, target.reserve)};
   if (!request.time_limit) passed = deadline_of(request);
   FoundChanges changes = least_changes(request, lasting_fits, passed);
   std::vector<std::string> notes = {

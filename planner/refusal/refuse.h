@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "base/error.h"
+#include "plan/filling.h"
 #include "planner/explore/search_request.h"
 #include "planner/refusal/least_changes.h"
 
 namespace plimsoll {
 
-/// A Shortage says what does not fit, and how much of a device it needs with the reserve. A need
-/// that is not above the capacity lacks memory of the host.
+/// A Shortage says what does not fit, and on which device. If nothing is missing there, it is the
+/// host that has too little memory.
 struct Shortage {
   std::string what;  ///< "llama3-8b does not fit on 4 GPUs of dgx-a100-40gb"
-  Bytes need, capacity;
+  Filling filling;
 };
 
 /// No strategy fits, whatever the time (exit 4).

@@ -75,9 +75,9 @@ FoundChanges single_changes(const Target& target, const Strategy& strategy, std:
   std::ranges::sort(found, better);
   FoundChanges changes;
   for (const Candidate& one : found) {
-    changes.fitting.push_back(
-        {kinds[one.index], "with " + fields_text(differing_fields(one.strategy, strategy)),
-         one.strategy, taken_by(target, one) + target.reserve, one.prediction.step_time});
+    changes.fitting.push_back({kinds[one.index],
+                               "with " + fields_text(differing_fields(one.strategy, strategy)),
+                               one.strategy, taken_by(target, one), one.prediction.step_time});
   }
   if (found.empty())
     changes.notes.emplace_back("no single change of its choices: planner plan finds what does");

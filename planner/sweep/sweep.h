@@ -26,7 +26,7 @@ struct PointPlan {
   Seconds step_time, step_time_low, step_time_high;
   double tokens_per_second = 0, mfu = 0;
   Bytes taken, capacity;  ///< of the device of the fullest stage, as Filling has them
-  double filled = 0;      ///< share of the capacity, with the reserve
+  double filled = 0;      ///< taken share of the capacity
   bool proven = false;    ///< the best of its space
   double gap = 0;         ///< as SearchSummary::gap, where it is not proven
   std::string costs;      ///< what its costs rest on

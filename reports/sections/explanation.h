@@ -56,7 +56,7 @@ struct NeighbourPlan {
   Strategy strategy;
   std::string outcome;  ///< "runs", "does not fit", "takes too long", "illegal"
   std::string rule;     ///< illegal: the rule that it breaks
-  Bytes need;           ///< of a device, with context and reserve; not where it is illegal
+  Bytes need;           ///< taken of a device; not where it is illegal
   Seconds step_time;    ///< where it runs
   StepRatio ratio;      ///< where it runs: to the plan's step time
 };

@@ -19,11 +19,11 @@ std::string memory_verdict(const Plan& plan) {
   const std::vector<Filling> fillings = fillings_of(plan);
   const Filling* filling = fullest_filling(fillings);
   if (filling == nullptr) return "";
-  const std::string filled =
-      fmt::format("{} of {} of memory", filled_text(*filling), to_text(filling->capacity));
+  const std::string filled = taken_text(*filling) + " of memory";
   const MemoryInterval& memory = plan.prediction.memory;
   if (memory.verdict == MemoryVerdict::does_not_fit)
-    return fmt::format("It does not fit: it needs {}.", filled);
+    return fmt::format("It does not fit: it needs {}, with {} kept free.", filled,
+                       to_text(filling->reserve));
   if (memory.verdict == MemoryVerdict::tight)
     return fmt::format("It takes {}, which is tight: the 90 % interval ends at {}.", filled,
                        to_text(memory.high));
@@ -125,12 +125,11 @@ std::string memory_tile(const ReportInput& input) {
   if (fullest == nullptr) return "";
   const Filling& filling = *fullest;
   const bool arena = input.plan.framework.allocator.kind == AllocatorKind::arena;
-  return figure_tile(
-      "Device memory", filled_text(filling),
-      fmt::format("of {}, fullest rank: {} {}, {} context and communicators, {} kept free",
-                  to_text(filling.capacity), to_text(filling.reserved),
-                  arena ? "arena" : "reserved", to_text(filling.outside), to_text(filling.reserve)),
-      kTileStyles[std::size_t(input.plan.prediction.memory.verdict)]);
+  return figure_tile("Device memory", taken_text(filling),
+                     fmt::format("fullest rank: {} {}, {} context and communicators; {} kept free",
+                                 to_text(filling.reserved), arena ? "arena" : "reserved",
+                                 to_text(filling.outside), to_text(filling.reserve)),
+                     kTileStyles[std::size_t(input.plan.prediction.memory.verdict)]);
 }
 
 }  // namespace

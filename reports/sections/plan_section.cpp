@@ -111,7 +111,7 @@ std::string stages_table(const Plan& plan) {
     rows.push_back({heading_cell(name_of(alike, stages)),
                     number_cell(of_stage < layers.size() ? grouped(layers[of_stage]) : ""),
                     exact_cell(stage.peak), exact_cell(filling.reserved),
-                    exact_cell(filling.outside), exact_cell(filling.reserve),
+                    exact_cell(filling.outside), exact_cell(filling.taken()),
                     exact_cell(filling.capacity), number_cell(filled_text(filling))});
   }
   const std::string note =
@@ -122,7 +122,7 @@ std::string stages_table(const Plan& plan) {
                 {"Live peak", "number", "bytes"},
                 {arena ? "Arena" : "Reserved", "number", "bytes"},
                 {"+ context", "number", "bytes"},
-                {"+ kept free", "number", "bytes"},
+                {"= taken", "number", "bytes"},
                 {"of", "number", "bytes"},
                 {"Filled", "number"}},
                rows) +

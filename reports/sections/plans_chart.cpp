@@ -61,8 +61,7 @@ std::vector<PlanPoint> points_of(const ReportInput& input, const std::vector<Fil
   for (const NeighbourPlan& one : input.explanation->neighbours) {
     if (one.need == Bytes()) continue;  // it is not legal
     const bool runs = one.step_time > Seconds();
-    const Bytes taken = std::max(one.need - plan.reserve, Bytes());
-    all.add(runs ? "neighbour" : "misfit", one.strategy, one.step_time, taken,
+    all.add(runs ? "neighbour" : "misfit", one.strategy, one.step_time, one.need,
             runs ? against(one.ratio) : one.outcome);
   }
   return std::move(all.points);

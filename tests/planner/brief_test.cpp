@@ -156,13 +156,17 @@ TEST(Brief, RefusalsAreThreeLines) {
   changes.fitting = {
       {ChangeKind::other, "with a global batch of 2", {}, Bytes(1 << 20), Seconds(2)},
       {ChangeKind::offload, "with offload", {}, Bytes(2 << 20), Seconds(1)}};
-  const NothingFits refused("a long reason", {"job does not fit", Bytes(3 << 20), Bytes(1 << 20)},
-                            changes);
+  const Filling filling{Bytes(2 << 20), Bytes(1 << 20), Bytes(1 << 20), Bytes(1 << 20)};
+  const NothingFits refused("a long reason", {"job does not fit", filling}, changes);
   EXPECT_EQ(brief(refused, "planner plan job"),
             "job does not fit: 3.00 of 1.00 MiB, 2.00 MiB too much\n"
             "  change  with offload it takes 2.00 MiB, a step at most 1.00 s\n"
             "  run     planner plan job\n");
   EXPECT_EQ(count_lines(brief(NothingFits("why", {}, {}), "")), 2u);
+  const Filling full{Bytes(1 << 20), {}, Bytes(1 << 10), Bytes(1 << 20)};
+  EXPECT_TRUE(
+      brief(NothingFits("why", {"job", full}, {}), "")
+          .starts_with("job: 1.00 of 1.00 MiB, with less than 1.00 KiB left to keep free\n"));
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ TEST(LeastChanges, ThePlainestLayoutIsNamed) {
     try {
       search(request);
     } catch (const NothingFits& refused) {
-      EXPECT_GT(refused.shortage().need, refused.shortage().capacity);
+      EXPECT_GT(refused.shortage().filling.missing(), Bytes());
       return refused.found().fitting;
     }
     return std::vector<FittingChange>();

@@ -34,9 +34,9 @@ TEST(PlanTexts, FillDevicesAsTheReportDoes) {
   const Plan plan = example_plan();
   const std::string text = describe(plan);
   for (const Filling& filling : fillings_of(plan)) {
-    EXPECT_TRUE(contains(text, filled_text(filling))) << text;
+    EXPECT_TRUE(contains(text, taken_text(filling))) << text;
     EXPECT_TRUE(contains(text, to_text(filling.reserved) + " + " + to_text(filling.outside) +
-                                   " + " + to_text(filling.reserve)))
+                                   " = " + taken_text(filling)))
         << text;
   }
   EXPECT_TRUE(contains(text, "takes " + to_text(plan.runners_up[0].taken))) << text;

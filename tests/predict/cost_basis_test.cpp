@@ -87,7 +87,7 @@ TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
 TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
   EXPECT_EQ(basis({kFit, points_}).source.words, basis({points_, kFit}).source.words);
-  EXPECT_EQ(basis({points_, fit_}).fitted, basis({points_}).fitted);
+  EXPECT_EQ(basis({points_, fit_}).fitted->values, basis({points_}).fitted->values);
   const CostBasis typical = basis({points_, "typical"});
   ASSERT_TRUE(typical.fitted);
   EXPECT_EQ(typical.fitted->runs, 0);
@@ -105,7 +105,10 @@ TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
 TEST_F(CostBasisTest, AFitInTheMeasuredFileCountsUnlessAnotherIsNamed) {
   const CostBasis both = basis({both_});
   EXPECT_EQ(both.measured, imported());
-  EXPECT_EQ(both.fitted, basis({}).fitted);
+  FittedCalibration own = *basis({}).fitted;
+  EXPECT_FALSE(own.of_same_people);
+  own.of_same_people = true;  // a file has the user's runs
+  EXPECT_EQ(both.fitted, own);
   EXPECT_EQ(both.source.name, both_);
   EXPECT_EQ(both.source.rest_digest, "");  // one file
   EXPECT_EQ(basis({both_, "typical"}).fitted->runs, 0);
@@ -151,6 +154,8 @@ TEST_F(CostBasisTest, OnlyWhatWasMeasuredChangesAndTheIntervalGetsNarrower) {
 
 TEST_F(CostBasisTest, RunsOfAUsersFitAreNotCalledPublished) {
   EXPECT_NE(basis({kFit}).source.words.find(" published runs on "), std::string::npos);
+  EXPECT_FALSE(basis({kFit}).fitted->of_same_people);
+  EXPECT_TRUE(basis({fit_}).fitted->of_same_people);
   const std::string own = basis({fit_}).source.words;
   EXPECT_NE(own.find(" runs on "), std::string::npos) << own;
   EXPECT_EQ(own.find("published"), std::string::npos) << own;

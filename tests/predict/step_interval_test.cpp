@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array kAll = {TimeBasis::kernels, TimeBasis::typical, TimeBasis::fit};
+constexpr std::array kAll = {TimeBasis::kernels, TimeBasis::typical, TimeBasis::fit,
+                             TimeBasis::fit_of_model};
 
 TEST(StepInterval, SpreadsRestOnRunsOfSeveralDocuments) {
   for (const TimeBasis basis : kAll) {
@@ -27,7 +28,7 @@ TEST(StepInterval, OnlyWhatKernelsReachAloneIsOffToOneSide) {
   const StepInterval kernels = unseen_source(TimeBasis::kernels, 0);
   EXPECT_GT(source_spread(TimeBasis::kernels).centre, 0);  // training runs take longer
   EXPECT_GT(kernels.low * kernels.high, 1);
-  for (const TimeBasis basis : {TimeBasis::typical, TimeBasis::fit}) {
+  for (const TimeBasis basis : {TimeBasis::typical, TimeBasis::fit, TimeBasis::fit_of_model}) {
     const StepInterval interval = unseen_source(basis, 0);
     EXPECT_NEAR(interval.low * interval.high, 1, 1e-12) << to_text(basis);
   }
@@ -75,11 +76,13 @@ TEST(StepInterval, HoldsItsEnds) {
 }
 
 TEST(StepInterval, BasisFollowsFromTheCalibration) {
-  EXPECT_EQ(basis_of(std::nullopt), TimeBasis::kernels);
+  EXPECT_EQ(basis_of(std::nullopt, {}), TimeBasis::kernels);
   FittedCalibration fitted;
-  EXPECT_EQ(basis_of(fitted), TimeBasis::typical);
+  EXPECT_EQ(basis_of(fitted, {}), TimeBasis::typical);
   fitted.runs = 12;
-  EXPECT_EQ(basis_of(fitted), TimeBasis::fit);
+  EXPECT_EQ(basis_of(fitted, {32, 4096}), TimeBasis::fit);
+  fitted.sizes = {{32, 4096}};
+  EXPECT_EQ(basis_of(fitted, {32, 4096}), TimeBasis::fit_of_model);
 }
 
 PlanTime step(double seconds, double bubble, std::int64_t tokens = 4096) {
@@ -130,7 +133,7 @@ TEST(PlanDifference, HoldsOneWithinItsHalfWidth) {
   EXPECT_EQ(step_ratio(costs, plan, plan).high, 1);
 }
 
-TEST(StepInterval, OfAModelThatTheFitHasRunsOfIsTheFitsOwn) {
+TEST(StepInterval, OfOnesOwnRunsOfTheModelIsTheFitsOwnAndOfOthersWider) {
   Job job;
   job.layers = 32, job.hidden = 4096;
   FittedCalibration fitted;
@@ -144,20 +147,25 @@ TEST(StepInterval, OfAModelThatTheFitHasRunsOfIsTheFitsOwn) {
   const auto costs = [&] {
     return CostModel(cluster, std::nullopt, framework_by_name("megatron-lm"), fitted);
   };
-  const auto half = [&](std::int64_t devices, People people = People::known) {
-    return std::log1p(step_interval(costs(), job, shape, devices, 0, {}, people).half_width());
+  const auto half = [&](std::int64_t devices) {
+    return std::log1p(step_interval(costs(), job, shape, devices, 0, {}).half_width());
   };
   const double own = std::log1p(interval90_half_width(fitted, shape, false));
   const double wide = std::log1p(unseen_source(TimeBasis::fit, own).half_width());
+  const double of_others = std::log1p(unseen_source(TimeBasis::fit_of_model, own).half_width());
+  EXPECT_LT(own, of_others);
+  EXPECT_LT(of_others, 0.8 * wide);
   EXPECT_NEAR(half(node), wide, 1e-12);  // no run of this model
   EXPECT_FALSE(own_half_width(costs(), job, shape, node));
   fitted.sizes = {{32, 4096, 8}};
   EXPECT_NEAR(half(node), wide, 1e-12);  // its layers have experts
   fitted.sizes = {{32, 4096, 0}};
+  EXPECT_NEAR(half(node), of_others, 1e-12);  // of other people
+  EXPECT_FALSE(own_half_width(costs(), job, shape, node));
+  fitted.of_same_people = true;
   EXPECT_NEAR(half(node), own, 1e-12);
   EXPECT_NEAR(half(2 * node), std::log1p(interval90_half_width(fitted, shape, true)), 1e-12);
   EXPECT_GT(half(2 * node), own);
-  EXPECT_NEAR(half(node, People::others), wide, 1e-12);
 }
 
 TEST(PlanDifference, IsNoWiderThanTheErrorsOfBothSteps) {
@@ -166,11 +174,11 @@ TEST(PlanDifference, IsNoWiderThanTheErrorsOfBothSteps) {
   const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
   PlanTime plan = step(10, 1), other = step(11, 5, 8192);
   const double wide = std::log(step_ratio(costs, other, plan).high / 1.1);
-  plan.own = 0.01;
+  plan.open = 0.01;
   EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), wide, 1e-12);
-  other.own = 0.02;
+  other.open = 0.02;
   EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), std::hypot(0.01, 0.02), 1e-12);
-  other.own = 2;
+  other.open = 2;
   EXPECT_NEAR(std::log(step_ratio(costs, other, plan).high / 1.1), wide, 1e-12);
 }
 

@@ -233,17 +233,22 @@ TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
   plan.prediction.memory = {filling.taken(), filling.taken(), filling.taken() * 2, 0.25,
                             MemoryVerdict::tight};
   const std::string html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_TRUE(contains(html, "<div class=\"tight\"><dt>Device memory</dt><dd>100.0 %<span>"));
+  const Filling full = fillings_of(plan)[0];
+  EXPECT_EQ(full.missing(), Bytes());
+  EXPECT_LT(full.share(), 1);  // what is kept free is not taken
+  EXPECT_TRUE(contains(html, "<div class=\"tight\"><dt>Device memory</dt><dd>" + taken_text(full)));
   EXPECT_TRUE(contains(html, "which is tight"));
   plan.prediction.stages[0].capacity = filling.taken();
   plan.prediction.memory.verdict = MemoryVerdict::does_not_fit;
+  EXPECT_EQ(fillings_of(plan)[0].missing(), filling.reserve);
+  EXPECT_EQ(fillings_of(plan)[0].share(), 1);
   const std::string unfit = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(unfit, "<p class=\"verdict fails\" id=\"verdict\">A step takes"));
   EXPECT_TRUE(contains(unfit, "It does not fit"));
   for (StagePrediction& stage : plan.prediction.stages) stage.capacity = filling.taken() * 2;
   plan.prediction.memory.verdict = MemoryVerdict::safe;
   EXPECT_TRUE(contains(report_html(plan, std::nullopt, 0.30), "which is safe"));
-  EXPECT_TRUE(contains(html, "<td class=\"number\">100.0 %</td>"));
+  EXPECT_TRUE(contains(html, "<td class=\"number\">" + filled_text(full) + "</td>"));
 }
 
 TEST(Report, DrawsStagesThatAreAlikeOnce) {

@@ -185,7 +185,15 @@ def check_others(folder, plan):
     check_size(text)
     assert {"plan", "step", "best", "limit", "memory"} <= labelled(text).keys(), text
     assert "with one rate changed" in ran(OK, "explain", plan, "--verbose").stdout
-    check_size(ran(OK, "explain", plan, "--why-not", "recompute=full,micro_batch=2").stdout)
+    why_not = ("explain", plan, "--why-not", "recompute=full,micro_batch=2")
+    check_size(ran(OK, *why_not).stdout)
+    # One number of memory everywhere: taken of the device, without what is kept free.
+    taken = json.loads(plan.read_text())["prediction"]["memory"]["taken_bytes"] / 2**30
+    page = folder / "memory.html"
+    ran(OK, "report", plan, "-o", page)
+    for text in (text, *(ran(OK, *command).stdout for command in (why_not, (*why_not, "--verbose"), ("describe", plan))),
+                 page.read_text()):
+        assert f"{taken:.3g} of 79.6 GiB" in " ".join(text.split()), text
     simulated = ("llama3-70b", "mp=4,pp=4,sharding_degree=4,sequence_parallel=true,recompute=full", *H100, "--devices", 64)
     text = ran(OK, "simulate", *simulated).stdout
     check_size(text)
