@@ -208,7 +208,9 @@ Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetO
   Fixed choices;
   for (const std::string_view key : strategy_keys()) {
     const std::string asked = field_text(*imported.strategy, key);
-    if (asked != field_text(plan.strategy, key)) choices.emplace_back(key, asked);
+    // The script states its recompute, which else would follow from memory (why_not()).
+    if (asked != field_text(plan.strategy, key) || key == "recompute")
+      choices.emplace_back(key, asked);
   }
   return choices;
 }

@@ -64,6 +64,21 @@ TEST(WhyNot, TokensAreSplitOverMpIfExpertsHaveRanksOfTheirOwn) {
   EXPECT_FALSE(with_choices(plan, {{"mp", "2"}, {"ep", "1"}}, 4).sequence_parallel);
 }
 
+TEST(WhyNot, OtherDegreesRecomputeNothingIfTheyFitWithout) {
+  const auto changed = [](const Target& target, const Fixed& asked) {
+    return why_not({target, parse_strategy("dp=4,recompute=full")}, asked).changed;
+  };
+  const Target target = nano_target(4);
+  EXPECT_EQ(changed(target, {{"mp", "2"}}).recompute, Recompute::none);
+  EXPECT_EQ(changed(target, {{"mp", "2"}, {"recompute", "full"}}).recompute, Recompute::full);
+  EXPECT_EQ(changed(target, {{"micro_batch", "2"}}).recompute, Recompute::full);
+  const Strategy repeats = changed(target, {{"mp", "2"}, {"recompute", "full"}});
+  const Footprint footprint = lay_out(target, repeats, Proof::none);
+  const Target full = with_memory_of(largest(footprint.stages, &StagePrediction::reserved) +
+                                     outside_program(target, repeats));
+  EXPECT_EQ(changed(full, {{"mp", "2"}}).recompute, Recompute::full);
+}
+
 TEST(WhyNot, TellsRunnersUpApartAsThePlanDoes) {
   const Target target = nano_target(4);
   const Plan plan = plan_of(target);
