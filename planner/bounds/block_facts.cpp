@@ -2,6 +2,7 @@
 #include "planner/bounds/block_facts.h"
 
 #include <algorithm>
+#include <set>
 
 #include "models/job/layer_forms.h"
 #include "passes/cut/cut_blocks.h"
@@ -109,6 +110,32 @@ Bytes logits_of(const Routine& forward) {
   return {};
 }
 
+/// Returns the tensors of a routine that lie in slots of this kind, one for each place.
+std::vector<const Tensor*> tensors_in(const Routine& routine, SlotKind kind) {
+  std::vector<const Tensor*> found;
+  std::set<std::pair<std::size_t, Bytes>> seen;
+  for (std::size_t t = 0; t < routine.tensors.size(); ++t) {
+    const Place& place = routine.places[t];
+    if (!place.slot || routine.slots[*place.slot].kind != kind) continue;
+    if (seen.emplace(*place.slot, place.offset).second) found.push_back(&routine.tensors[t]);
+  }
+  return found;
+}
+
+WeightBytes weights_of(const Routine& forward, const Routine& backward, const Routine& weights) {
+  std::vector<const Tensor*> gradients = tensors_in(backward, SlotKind::gradients);
+  if (gradients.empty()) gradients = tensors_in(weights, SlotKind::gradients);
+  if (gradients.empty()) return {};
+  const Bytes width = bytes_of(gradients.front()->dtype);  // that of all gradients
+  WeightBytes sum;
+  for (const Tensor* parameter : tensors_in(forward, SlotKind::parameters)) {
+    const bool experts = is_of_experts(*parameter);
+    (experts ? sum.expert_parameters : sum.parameters) += bytes_of(*parameter);
+    (experts ? sum.expert_gradients : sum.gradients) += elements(parameter->shape) * width;
+  }
+  return sum;
+}
+
 /// Finds the bytes that a block's routines leave for each other.
 void find_bytes(const Routine& forward, const Routine& backward, const Routine& weights,
                 BlockFacts& block) {
@@ -126,6 +153,7 @@ void find_bytes(const Routine& forward, const Routine& backward, const Routine& 
   block.backward_parameters = slot_bytes(backward, SlotKind::parameters);
   block.gradients =
       std::max(slot_bytes(backward, SlotKind::gradients), slot_bytes(weights, SlotKind::gradients));
+  block.bundle = weights_of(forward, backward, weights);
   for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred,
                         SlotKind::input, SlotKind::output_gradient}) {
     block.remains += slot_bytes(weights, kind);

@@ -30,6 +30,13 @@ struct CallFacts {
   Bytes frame;
 };
 
+/// Bytes of gradients and parameters on a rank, in the types in which they travel. Those of experts
+/// that have a grid of their own are apart.
+struct WeightBytes {
+  Bytes gradients, parameters, expert_gradients, expert_parameters;
+  auto operator<=>(const WeightBytes&) const = default;
+};
+
 /// The transfer of a border to another stage, and the gather that completes it (split_boundary).
 struct BorderTransfer {
   Routine send;
@@ -51,6 +58,7 @@ struct BlockFacts {
   Bytes remains;   ///< bytes alive between backward and weights, with borders
   /// The block's bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
+  WeightBytes bundle;  ///< bytes of its tensors, without padding
   /// Bytes of the logits, in 16 bits, that forward gives to the loss; 0 where there is no loss.
   Bytes given_to_loss;
   /// The transfer of the output to the next stage, if the block is the last one of a stage, and of

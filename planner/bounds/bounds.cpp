@@ -92,15 +92,19 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
   return step_tail(program, last_calls, costs);
 }
 
-Picoseconds work_of(const ChunkSpans& chunk) {
-  return chunk.forward.span + chunk.backward.span + chunk.weights.span;
+/// Returns the time of a chunk's actions on a micro-batch, with the transfers that they wait for.
+Picoseconds work_of(const StageSpans& stage, const ChunkSpans& chunk) {
+  const Picoseconds spans = chunk.forward.span + chunk.backward.span + chunk.weights.span;
+  return stage.receives_ahead ? spans : spans + chunk.forward.transfer + chunk.backward.transfer;
 }
 
-void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, StageWeights& weights) {
+void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, WeightBytes& weights) {
   for (const BlockRun& run : chunk) {
-    const BlockFacts& block = facts.blocks[run.block];
-    weights.gradients += run.count * unrounded(block.gradients);
-    weights.parameters += run.count * unrounded(block.forward_parameters);
+    const WeightBytes& one = facts.blocks[run.block].bundle;
+    weights.gradients += run.count * one.gradients;
+    weights.parameters += run.count * one.parameters;
+    weights.expert_gradients += run.count * one.expert_gradients;
+    weights.expert_parameters += run.count * one.expert_parameters;
   }
 }
 
@@ -145,24 +149,25 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   return bytes;
 }
 
-Picoseconds Bounds::transfer(const Strategy& strategy, Bytes border) const {
+std::vector<Bounds::Transfer> Bounds::transfers(const Strategy& strategy, Bytes border) const {
+  std::vector<Transfer> transfers{std::size_t(strategy.pp)};
   Strategy small = strategy;
   small.micro_batch = 1;
   drop_recompute(small);
   const auto facts = facts_.of(small);
   const auto sends = [](const BlockFacts& block) { return block.send_output.has_value(); };
   const auto sender = std::ranges::find_if(facts->blocks, sends);
-  if (sender == facts->blocks.end()) return {};
+  if (sender == facts->blocks.end()) return transfers;
   Routine send = sender->send_output->send;
   Tensor& payload = send.tensors[0];
   const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
   payload.shape = {border.count() / parts / bytes_of(payload.dtype).count()};
   const LeastCosts& costs = costs_.of(strategy);
   const Grid grid = grid_of(strategy);
-  Picoseconds longest;
-  for (std::int64_t stage = 0; stage + 1 < strategy.pp; ++stage)
-    longest = std::max(longest, costs.of(send, grid, stage)[0]);
-  return longest;
+  for (std::int64_t stage = 0; stage < strategy.pp; ++stage)
+    transfers[std::size_t(stage)] = {costs.of(send, grid, stage)[0],
+                                     costs.on_links(send, grid, stage)};
+  return transfers;
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
@@ -206,10 +211,9 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   Picoseconds bound = bottleneck_bound(strategy, spans, m);
   for (const StageSpans& stage : spans) {
     Picoseconds work;
-    for (const ChunkSpans& chunk : stage.chunks) work += work_of(chunk);
-    const ChunkSpans& last = stage.chunks.back();
-    bound = std::max(
-        bound, step_traffic_bound(strategy, m, {last.gathered, last.reduced}, work, work_of(last)));
+    for (const ChunkSpans& chunk : stage.chunks) work += work_of(stage, chunk);
+    bound = std::max(bound, step_traffic_bound(strategy, m, stage.traffic, work,
+                                               work_of(stage, stage.chunks.back())));
   }
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
   if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
@@ -281,17 +285,18 @@ std::vector<StageSpans> Bounds::spans_of(const Strategy& strategy, const MicroBa
   const bool ahead = overlaps_param_gather(context_of(target_, strategy));
   for (std::size_t s = 0; s < spans.size(); ++s) {
     spans[s].gathers_ahead = ahead;
-    StageWeights weights;
+    WeightBytes weights;
     for (std::size_t c = 0; c < chunks[s].size(); ++c) {
       ChunkSpans& chunk = spans[s].chunks[c];
       add_weights(chunks[s][c], facts, weights);
       if (s > 0 && chunks[s] == chunks[s - 1]) {
         chunk.gathered = spans[s - 1].chunks[c].gathered;
         chunk.reduced = spans[s - 1].chunks[c].reduced;
+        spans[s].traffic = spans[s - 1].traffic;
       } else {
-        const StageTraffic traffic = step_traffic(strategy, weights);
-        chunk.gathered = traffic.gathers;
-        chunk.reduced = traffic.reductions;
+        spans[s].traffic = step_traffic(strategy, weights);
+        chunk.gathered = spans[s].traffic.gathers;
+        chunk.reduced = spans[s].traffic.reductions;
       }
     }
   }

@@ -51,12 +51,16 @@ class Bounds {
     return facts_.ring(strategy, kind);
   }
   /// Returns the times of the collectives that a stage with these weights has once per step.
-  StageTraffic step_traffic(const Strategy& strategy, const StageWeights& weights) const {
+  StageTraffic step_traffic(const Strategy& strategy, const WeightBytes& weights) const {
     return step_traffic_.of(strategy, weights, costs_.of(strategy));
   }
-  /// Returns the time in which a border of so many bytes comes from one stage to the next, between
-  /// the two stages of a pipeline for which it takes longest.
-  Picoseconds transfer(const Strategy& strategy, Bytes border) const;
+  /// A transfer from a stage to the next; from the last stage it goes to the first.
+  struct Transfer {
+    Picoseconds time;
+    LinkTimes links;
+  };
+  /// Returns the transfers of a border of so many bytes, by the stage that sends it.
+  std::vector<Transfer> transfers(const Strategy& strategy, Bytes border) const;
   /// Returns a bound of peak, arena and reserved bytes of the heaviest stage.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;

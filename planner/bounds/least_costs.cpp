@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "planner/bounds/call_path.h"
 #include "simulator/costs/async_products.h"
 #include "simulator/costs/layer_factors.h"
 
@@ -24,6 +25,11 @@ Picoseconds clamped(Seconds time) {
 }
 
 }  // namespace
+
+void LinkTimes::add(const LinkTimes& more, std::int64_t times) {
+  for (std::size_t level = 0; level < kMostLevels; ++level)
+    at_level[level] += repeated(more.at_level[level], times);
+}
 
 std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid,
                                         std::int64_t stage) const {
@@ -77,6 +83,26 @@ double LeastCosts::slowdown(const Routine& routine, const Grid& grid, std::int64
     }
   }
   return std::max(1.0, least.value_or(1));
+}
+
+LinkTimes LeastCosts::on_links(const Routine& routine, const Grid& grid, std::int64_t stage) const {
+  if (costs_.execution() != Execution::streams) return {};
+  const Op& op = routine.ops[0];
+  std::optional<LinkTimes> least;
+  for (const GroupSpread& spread : spreads_of(op, grid, stage)) {
+    const LinkUse use = costs_.link_use(op, routine.tensors, spread);
+    const Picoseconds whole = clamped(costs_.communication(op, routine.tensors, spread).time);
+    const bool first = !least;
+    if (first) least.emplace();
+    for (std::size_t level = 0; level < kMostLevels; ++level) {
+      const bool passes = (use.links >> 2 * level & 1) != 0;
+      const Picoseconds filled =
+          passes ? std::max(whole - use.latency, Picoseconds()) : Picoseconds();
+      Picoseconds& known = least->at_level[level];
+      known = first ? filled : std::min(known, filled);
+    }
+  }
+  return least.value_or(LinkTimes());
 }
 
 std::vector<GroupSpread> LeastCosts::spreads_of(const Op& op, const Grid& grid,

@@ -1,6 +1,7 @@
 // Least costs: the least time of each op of a routine, wherever in the cluster the ranks lie.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -16,6 +17,14 @@
 #include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
+
+/// Times for which communications fill the links out of a rank, by level of the cluster.
+struct LinkTimes {
+  std::array<Picoseconds, kMostLevels> at_level = {};
+  /// Adds `more` so many times. Throws InfeasibleError beyond the clock's range.
+  void add(const LinkTimes& more, std::int64_t times);
+  Picoseconds longest() const { return *std::ranges::max_element(at_level); }
+};
 
 /// Finds the least times by the cost model. Safe to share between threads.
 class LeastCosts {
@@ -33,6 +42,11 @@ class LeastCosts {
   /// streams (simulator/ranks/kernel_delays.h). The factor is 1 where kernels are not slowed, and
   /// for frameworks whose transfers or hosts hold up others, since these may end the slowdown.
   double slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const;
+  /// Returns the times for which a routine that is one communication fills links of a rank, the
+  /// least over the ranks that run it. Communications that pass a link at once share it, so no link
+  /// takes less time than the sum. A wait for the first byte fills no link. All is 0 unless devices
+  /// have streams.
+  LinkTimes on_links(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   const CostModel& model() const { return costs_; }
 
  private:

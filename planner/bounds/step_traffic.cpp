@@ -27,6 +27,13 @@ Strategy smallest(const Strategy& strategy) {
     *degree = std::min<std::int64_t>(*degree, 2);
   small.ep = Strategy().ep;
   small.etp = Strategy().etp;
+  if (strategy.ep > 1 && grid_of(strategy)[Axis::edp] > 1) {  // two ranks with the same experts
+    small.ep = 2;
+    while (strategy.ep % small.ep != 0) ++small.ep;
+    (small.sharding_degree > 1 ? small.sharding_degree
+     : small.cp > 1            ? small.cp
+                               : small.dp) = 2 * small.ep;
+  }
   small.micro_batch = 1;
   small.rank_order = Strategy().rank_order;
   small.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
@@ -41,6 +48,8 @@ bool are_measured(const Target& target) {
   return calibration && !calibration->collectives.empty();
 }
 
+constexpr Bytes kFewBytes{std::int64_t{1} << 16};
+
 Bytes payload_of(const Routine& routine) { return bytes_of(routine.tensors[0]); }
 
 /// Returns the routine with a payload of so many bytes.
@@ -51,12 +60,18 @@ Routine with_payload(Routine routine, Bytes bytes) {
   return routine;
 }
 
-/// Whether a call exchanges gradients or parameters once per step.
+bool is_over_experts(const Routine& routine) {
+  return std::get<CollectiveParams>(routine.ops[0].params).group.axes.has(Axis::edp);
+}
+
+/// Whether a call exchanges gradients or parameters once per step. Without shards, ranks with the
+/// same experts add up gradients on a stream of blocks.
 bool is_step_traffic(const Program& program, const Call& call) {
   const Routine& routine = program.at(call.routine);
   if (call.micro_batch || routine.ops.size() != 1) return false;
   const Op& op = routine.ops[0];
-  if (!communicates(op.kind) || op.stream != Stream::data || op.phase != Phase::optimizer)
+  if (!communicates(op.kind) || op.phase != Phase::optimizer) return false;
+  if (op.stream != Stream::data && !(op.stream == Stream::mp && is_over_experts(routine)))
     return false;
   const TensorRole role = routine.tensors[0].role;
   return role == TensorRole::gradient || role == TensorRole::parameter;
@@ -68,7 +83,8 @@ Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batc
                                const StageTraffic& traffic, Picoseconds work, Picoseconds on_last) {
   const Picoseconds sum = traffic.gathers + traffic.reductions;
   if (is_placed_as_v(strategy.schedule)) return sum;
-  const std::int64_t put_off = splits_backward(strategy.schedule) ? 2 * strategy.pp + 1 : 0;
+  const std::int64_t put_off = (splits_backward(strategy.schedule) ? 2 * strategy.pp + 1 : 0) +
+                               (strategy.overlap_expert_exchange ? 2 : 0);
   const Picoseconds beside =
       on_last + repeated(work - on_last, strategy.pp) + repeated(work, put_off);
   return sum + std::max(repeated(work, micro_batches) - beside, Picoseconds());
@@ -83,8 +99,11 @@ StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
   const std::int64_t alignment = arena_alignment(job, small);
   const CutGraph cut = cut_blocks(graph, alignment, cut_choices(small));
   const Program program = schedule_stage(graph, cut, context, 0, alignment);
-  std::int64_t whole = 0;  // elements of the largest bucket: there are more where types differ
-  for (const Bucket& bucket : program.buckets) whole = std::max(whole, bucket.elements);
+  // Elements of the largest buckets, without experts and of experts. There are more where types
+  // differ.
+  std::array<std::int64_t, 2> whole = {};
+  for (const Bucket& bucket : program.buckets)
+    whole[bucket.experts] = std::max(whole[bucket.experts], bucket.elements);
   Collectives found;
   for (const Call& call : program.calls) {
     if (!is_step_traffic(program, call)) continue;
@@ -94,13 +113,19 @@ StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
       return other.of_gradients == of_gradients && other.routine.name == routine.name;
     });
     if (same == found.end()) {
-      found.push_back({routine, of_gradients, false});
+      found.push_back({routine, of_gradients, is_over_experts(routine)});
     } else if (payload_of(routine) > payload_of(same->routine)) {
       same->routine = routine;
     }
   }
-  for (Collective& one : found) one.of_part = elements(one.routine.tensors[0].shape) < whole;
+  for (Collective& one : found)
+    one.of_part = elements(one.routine.tensors[0].shape) < whole[one.of_experts];
   return found;
+}
+
+Bytes StepTraffic::Collective::of(const WeightBytes& weights) const {
+  if (of_experts) return of_gradients ? weights.expert_gradients : weights.expert_parameters;
+  return of_gradients ? weights.gradients : weights.parameters;
 }
 
 std::shared_ptr<const StepTraffic::Collectives> StepTraffic::collectives(
@@ -116,17 +141,31 @@ std::shared_ptr<const StepTraffic::Collectives> StepTraffic::collectives(
   return known_.try_emplace(key, std::move(found)).first->second;
 }
 
-StageTraffic StepTraffic::of(const Strategy& strategy, const StageWeights& weights,
+StageTraffic StepTraffic::of(const Strategy& strategy, const WeightBytes& weights,
                              const LeastCosts& costs) const {
-  if (classes_by_owner(strategy) || experts_apart(strategy) || are_measured(target_)) return {};
+  if (classes_by_owner(strategy) || are_measured(target_)) return {};
   const Grid grid = grid_of(strategy);
   StageTraffic traffic;
+  Picoseconds beside;  // reductions on streams of blocks
   for (const Collective& one : *collectives(strategy)) {
-    const Bytes whole = one.of_gradients ? weights.gradients : weights.parameters;
+    const Bytes whole = one.of(weights);
     const Bytes bytes = one.of_part ? Bytes(whole.count() / optimizer_shards(strategy)) : whole;
-    Picoseconds& sum = one.of_gradients ? traffic.reductions : traffic.gathers;
-    sum += costs.of(with_payload(one.routine, bytes), grid, 0)[0];
+    const Routine routine = with_payload(one.routine, bytes);
+    const Picoseconds time = costs.of(routine, grid, 0)[0];
+    if (routine.ops[0].stream != Stream::data) {
+      beside += time;
+      continue;
+    }
+    (one.of_gradients ? traffic.reductions : traffic.gathers) += time;
+    // A small bucket may have another algorithm, to which another level is the slowest.
+    LinkTimes links = costs.on_links(routine, grid, 0);
+    const LinkTimes few = costs.on_links(with_payload(one.routine, kFewBytes), grid, 0);
+    for (std::size_t level = 0; level < kMostLevels; ++level) {
+      if (few.at_level[level] == Picoseconds()) links.at_level[level] = {};
+    }
+    traffic.links.add(links, 1);
   }
+  traffic.reductions = std::max(traffic.reductions, beside);
   return traffic;
 }
 

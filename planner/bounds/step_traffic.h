@@ -2,8 +2,6 @@
 // parameters. They run one after the other on the stream of data, beside little of the step's work.
 #pragma once
 
-#include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,23 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "planner/bounds/least_costs.h"
+#include "planner/bounds/block_facts.h"
 #include "predict/target.h"
 
 namespace plimsoll {
 
-/// Bytes of a stage's gradients and parameters on a rank, in the types in which they travel.
-struct StageWeights {
-  Bytes gradients, parameters;
-  auto operator<=>(const StageWeights&) const = default;
-};
-
-/// Returns the least bytes that may be rounded up to so many, a multiple of an arena's block.
-inline Bytes unrounded(Bytes rounded) { return std::max(rounded - kBlockAlignment, Bytes()); }
-
 /// The step traffic of a stage.
 struct StageTraffic {
   Picoseconds gathers, reductions;
+  LinkTimes links;  ///< of both
 };
 
 /// Returns a bound of the step time from the step traffic of a stage, from its work on one
@@ -38,7 +28,8 @@ struct StageTraffic {
 ///
 ///   - a forward on the last chunk, and up to pp forwards on each chunk before it;
 ///   - a backward on the last chunk, and up to pp backwards on each chunk before it;
-///   - weight gradients of up to 2 pp micro-batches, where these are put off.
+///   - weight gradients of up to 2 pp micro-batches, where these are put off;
+///   - two micro-batches that run in turns with others to overlap the exchange of experts.
 ///
 /// In a V the work is not counted. Throws InfeasibleError beyond the clock's range.
 Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batches,
@@ -50,16 +41,16 @@ class StepTraffic {
  public:
   explicit StepTraffic(const Target& target) : target_(target) {}
 
-  /// Returns the times; 0 where tensors have owners, where experts are on ranks of their own, and
-  /// where times of collectives were measured.
-  StageTraffic of(const Strategy& strategy, const StageWeights& weights,
+  /// Returns the times; 0 where tensors have owners, and where times of collectives were measured.
+  StageTraffic of(const Strategy& strategy, const WeightBytes& weights,
                   const LeastCosts& costs) const;
 
  private:
   /// A collective over all gradients or parameters, or over the part that a rank keeps.
   struct Collective {
     Routine routine;
-    bool of_gradients = false, of_part = false;
+    bool of_gradients = false, of_experts = false, of_part = false;
+    Bytes of(const WeightBytes& weights) const;
   };
   using Collectives = std::vector<Collective>;
   std::shared_ptr<const Collectives> collectives(const Strategy& strategy) const;

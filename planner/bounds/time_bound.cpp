@@ -62,13 +62,17 @@ class Spans {
       if (part > 0 && apart(part - 1)) {
         receive(chunk.forward, facts_.blocks[chunk_at(part - 1).back().block].send_output,
                 {part - 1, part});
-        send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient,
-             {part, part - 1});
+        spans.sends.add(
+            send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient,
+                 {part, part - 1}),
+            1);
       }
       if (part + 1 < parts && apart(part + 1)) {
         receive(chunk.backward, facts_.blocks[chunk_at(part + 1).front().block].send_input_gradient,
                 {part + 1, part});
-        send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, {part, part + 1});
+        spans.sends.add(send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output,
+                             {part, part + 1}),
+                        1);
       }
       spans.chunks.push_back(chunk);
     }
@@ -97,19 +101,22 @@ class Spans {
     action.transfer_slowdown = cost.slowdown;
     action.complete = cost.gather;
   }
-  void send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
-            Border border) const {
+  /// Returns the times on the links out of the stage.
+  const LinkTimes& send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
+                        Border border) const {
     action.sends = true;
     action.send_dispatch = post_;
     const BorderCost& cost = cost_of(*transfer, border);
     action.sending = cost.transfer;
     action.sending_slowdown = cost.slowdown;
+    return cost.links;
   }
 
   /// A transfer that leaves a stage, and the gather behind it.
   struct BorderCost {
     Picoseconds transfer, gather;
     double slowdown = 1;  ///< of kernels beside the transfer
+    LinkTimes links;
   };
   const BorderCost& cost_of(const BorderTransfer& transfer, Border border) const {
     const std::int64_t stage = place(border.from).stage;
@@ -121,6 +128,7 @@ class Spans {
     Routine send = transfer.send;
     if (v) std::get<TransferParams>(send.ops[0].params).stage_offset = offset;
     known->second.transfer = costs_.of(send, grid_, stage)[0];
+    known->second.links = costs_.on_links(send, grid_, stage);
     // In a V it is open what runs beside a transfer: nothing is counted.
     if (!v) known->second.slowdown = costs_.slowdown(send, grid_, stage);
     if (transfer.gather) known->second.gather = costs_.of(*transfer.gather, grid_, stage)[0];
@@ -180,6 +188,9 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
     longest = std::max(longest, repeated(dispatch, micro_batches));
     // Transfers of one direction follow each other.
     if (!v) longest = std::max(longest, repeated(std::max(received, returned), micro_batches));
+    LinkTimes links = stages[s].traffic.links;
+    links.add(stages[s].sends, micro_batches);
+    longest = std::max(longest, links.longest());
     there += front.forward.whole() - front.forward.last + front.forward.sent;
     back += front.backward.whole() - early + (first && delays ? weights : Picoseconds());
   }

@@ -13,6 +13,7 @@
 
 #include "planner/bounds/stage_chunks.h"
 #include "planner/bounds/step_tail.h"
+#include "planner/bounds/step_traffic.h"
 
 namespace plimsoll {
 
@@ -44,7 +45,9 @@ struct ChunkSpans {
 /// The spans of one stage.
 struct StageSpans {
   std::vector<ChunkSpans> chunks;
-  Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
+  LinkTimes sends;       ///< of all transfers out of the stage for one micro-batch
+  StageTraffic traffic;  ///< of all chunks
+  Picoseconds post;      ///< host time that posting a transfer takes from the ops; 0 on streams
   bool receives_ahead = false;  ///< a transfer in may run beside the action before
   bool gathers_ahead = false;   ///< the first forwards wait for gathers, not the end of the step
 };
@@ -60,7 +63,8 @@ std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFa
 /// other, each after its transfer unless receives are posted ahead. Then the last gradient goes
 /// back to stage 0 through the backwards of the first chunks there. If the host takes longer to
 /// issue all of a stage's calls, the bound is the host's time. If all transfers of one direction
-/// into a stage take longer, the bound is theirs, except in a V.
+/// into a stage take longer, the bound is theirs, except in a V. Transfers out of a stage share its
+/// links with each other and with the step's traffic, so the bound is at least their sum.
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
                              std::int64_t micro_batches);
 

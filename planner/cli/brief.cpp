@@ -13,6 +13,7 @@
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
+#include "planner/search/search.h"
 #include "planner/space/space.h"
 #include "predict/expert_memory.h"
 #include "predict/step_interval.h"
@@ -158,7 +159,7 @@ std::string found_text(const Plan& plan) {
   if (search.proven) return of + ", proven";
   if (search.gap == 0) return of + ", not all seen";
   return of + fmt::format(", not proven: at most {:.1f} % faster is possible",
-                          100 * (1 - 1 / (1 + search.gap)));
+                          100 * possible_gain(search));
 }
 
 /// A plan that was not chosen.

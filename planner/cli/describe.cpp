@@ -14,6 +14,7 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/cli/plan_origin.h"
+#include "planner/search/search.h"
 #include "planner/space/expert_splits.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"
@@ -234,7 +235,8 @@ void describe_search(Out out, const Plan& plan) {
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
     fmt::format_to(out, "  {:>8}  left when the search ended; {}\n", search.unexplored,
-                   search.gap > 0 ? fmt::format("the choice is within {:.2f} %", 100 * search.gap)
+                   search.gap > 0 ? fmt::format("at most {:.1f} % faster is possible",
+                                                100 * possible_gain(search))
                                   : "none is faster than the choice");
   }
   fmt::format_to(out, "  {:>8}  evaluated, of which {} do not fit\n", search.evaluated,

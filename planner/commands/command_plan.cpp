@@ -34,9 +34,9 @@ std::string words_of_gap(const Plan& plan) {
   if (plan.search.gap == 0) {
     return "no plan is faster than the chosen one; runners-up and Pareto front may lack some";
   }
-  return fmt::format("no plan takes less than {}, {:.2f} % below the best so far",
+  return fmt::format("no plan takes less than {}: at most {:.1f} % faster is possible",
                      to_text(plan.prediction.step_time / (1 + plan.search.gap)),
-                     100 * (1 - 1 / (1 + plan.search.gap)));
+                     100 * possible_gain(plan.search));
 }
 
 /// Says why a search did not prove its choice.

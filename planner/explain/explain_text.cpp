@@ -8,6 +8,7 @@
 #include <map>
 
 #include "passes/strategy/strategy_fields.h"
+#include "planner/search/search.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 
@@ -134,7 +135,8 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
       "best",
       fmt::format("{} {} layouts{}",
                   plan.search.proven ? "proven of"
-                                     : fmt::format("within {:.2f} % of", 100 * plan.search.gap),
+                                     : fmt::format("at most {:.1f} % faster is possible among",
+                                                   100 * possible_gain(plan.search)),
                   short_count(double(plan.search.space)),
                   plan.fastest
                       ? fmt::format("; {} is possible, with {}", to_text(plan.fastest->step_time),

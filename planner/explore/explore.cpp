@@ -33,13 +33,7 @@ class Explorer {
         capacity_(largest_memory(target_)),
         handicaps_(request),
         pool_(request),
-        incumbents_(request.tolerance, request.shown) {
-    if (request.time_limit) {
-      deadline_ = std::chrono::steady_clock::now() +
-                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                      std::chrono::duration<double>(request.time_limit->value()));
-    }
-  }
+        incumbents_(request.tolerance, request.shown) {}
 
   /// Counts what the bounds that need no incumbent cut.
   BoundCounts count() {
@@ -92,10 +86,7 @@ class Explorer {
   }
 
  private:
-  bool passed() const {
-    if (request_.stop && request_.stop()) return true;
-    return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
-  }
+  bool passed() const { return request_.stop && request_.stop(); }
 
   /// Returns the bytes that the framework may reserve on the largest device.
   Bytes room(const Strategy& strategy) const {
@@ -467,7 +458,6 @@ class Explorer {
   const Bounds& bounds_;
   const FamilyBounds family_bounds_;
   const Bytes capacity_;
-  std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
   NodeQueue queue_;
   std::vector<char> is_coarse_;  ///< by family, whether its bound is coarse

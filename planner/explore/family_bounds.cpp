@@ -370,13 +370,16 @@ class FamilyBounds::Family {
     double longest = 0, there = of_first.embedding_forward;
     double back = zero_bubble ? 0 : of_first.embedding_backward;
     for (std::size_t stage = 0; stage < stages_; ++stage) {
+      const Borders borders = borders_of(strategy, stage);
+      longest = std::max(longest, m_ * borders.one_way);
       for (const DeviceKindIndex kind : kinds_[stage]) {  // a rank of each works on all
         const FamilyWork& work = work_of(strategy, kind);
-        double each = 0, on_last = 0;
+        double each = borders.awaited, on_last = 0;
         for (const LayerRange& part : group.stages[stage]) {
           on_last = forward_of(work, part) + backward_of(work, part);
           each += on_last;
         }
+        on_last += borders.awaited_by_last;
         if (stage == 0) each += work.embedding_forward + work.embedding_backward;
         if (stage == head) {
           each += work.head_forward + work.head_backward;
@@ -385,41 +388,75 @@ class FamilyBounds::Family {
         longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
         if (stage > 0) longest = std::max(longest, m_ * each + there + back - work.after_gradient);
         if (extent_ == Extent::all)
-          longest = std::max(longest, beside_traffic(group, strategy, work, stage, each, on_last));
+          longest = std::max(
+              longest, beside_traffic(group, strategy, work, stage, each, on_last, borders.sends));
       }
       const FamilyWork& work = fastest_on(stage, strategy);
       const LayerRange front = group.parts[stage];
-      there += forward_of(work, front) - work.after_output;
-      if (!zero_bubble) back += backward_of(work, front) - work.after_gradient;
-    }
-    if (extent_ == Extent::all && stages_ > 1 && !is_placed_as_v(strategy.schedule)) {
-      const Bytes border(std::int64_t(of_first.border));
-      if (!transfer_) transfer_ = all_.bounds_.transfer(family_.base, border);
-      const auto tensors = m_ * double(strategy.virtual_stages);
-      longest = std::max(longest, tensors * double(transfer_->count()));
+      there += forward_of(work, front) - work.after_output + borders.before;
+      if (!zero_bubble) back += backward_of(work, front) - work.after_gradient + borders.behind;
     }
     // Sums of doubles: the last digits may be off either way.
     return Picoseconds(std::int64_t(std::min(longest * (1 - 1e-9), double(kLongestStep.count()))));
   }
 
+  /// The transfers of a stage for one micro-batch, as in bottleneck_bound().
+  struct Borders {
+    double before = 0,
+           behind = 0;  ///< one transfer over the border before the stage, and behind it
+    double awaited = 0, awaited_by_last = 0;  ///< by actions of all chunks, and of the last chunk
+    double one_way = 0;                       ///< the longer sum of those of one direction
+    LinkTimes sends;
+  };
+  Borders borders_of(const Strategy& strategy, std::size_t stage) {
+    Borders borders;
+    if (extent_ != Extent::all || stages_ == 1 || is_placed_as_v(strategy.schedule)) return borders;
+    if (transfers_.empty())
+      transfers_ =
+          all_.bounds_.transfers(family_.base, Bytes(std::int64_t(fastest_on(0, strategy).border)));
+    const std::int64_t chunks = strategy.virtual_stages;
+    const bool first = stage == 0, last = stage + 1 == stages_;
+    // The model's ends have no neighbour.
+    const std::int64_t before = chunks - std::int64_t(first), behind = chunks - std::int64_t(last);
+    const Bounds::Transfer& from = transfers_[first ? stages_ - 1 : stage - 1];
+    const Bounds::Transfer& to = transfers_[stage];
+    const auto time = [](const Bounds::Transfer& transfer) {
+      return double(transfer.time.count());
+    };
+    borders.before = first ? 0 : time(from);
+    borders.behind = last ? 0 : time(to);
+    borders.one_way = std::max(double(before) * time(from), double(behind) * time(to));
+    borders.sends.add(from.links, before);
+    borders.sends.add(to.links, behind);
+    const bool ahead =
+        receives_ahead(all_.target_.framework(), strategy) || strategy.overlap_expert_exchange;
+    if (ahead) return borders;
+    borders.awaited = double(before) * time(from) + double(behind) * time(to);
+    borders.awaited_by_last = (chunks == 1 && first ? 0 : time(from)) + (last ? 0 : time(to));
+    return borders;
+  }
+
   /// Returns the step that the collectives of a stage take with its work (step_traffic_bound).
   double beside_traffic(const ArrangementGroup& group, const Strategy& strategy,
-                        const FamilyWork& work, std::size_t stage, double each, double on_last) {
+                        const FamilyWork& work, std::size_t stage, double each, double on_last,
+                        const LinkTimes& sends) {
     const bool first = stage == 0, last = stage == std::size_t(stage_of_head(strategy));
-    const auto bytes_of = [&](const FamilyWork::Weights& weights) {
-      double sum = (first ? weights.embedding : 0) + (last ? weights.head : 0);
-      for (const LayerRange& part : group.stages[stage]) sum += weights.layers.of(part);
-      return Bytes(std::int64_t(sum));
-    };
-    const StageWeights weights{bytes_of(work.gradients), bytes_of(work.parameters)};
+    WeightBytes weights;
+    for (const FamilyWork::Weights& sums : work.weights) {
+      double sum = (first ? sums.embedding : 0) + (last ? sums.head : 0);
+      for (const LayerRange& part : group.stages[stage]) sum += sums.layers.of(part);
+      weights.*sums.bytes = Bytes(std::int64_t(sum));
+    }
     const auto [known, fresh] = traffic_.try_emplace(weights);
     if (fresh) known->second = all_.bounds_.step_traffic(family_.base, weights);
     const auto picoseconds = [](double time) {
       return Picoseconds(std::int64_t(std::min(time, double(kLongestStep.count()))));
     };
     const Picoseconds bound = capped([&] {
-      return step_traffic_bound(strategy, std::int64_t(m_), known->second, picoseconds(each),
-                                picoseconds(on_last));
+      LinkTimes links = known->second.links;
+      links.add(sends, std::int64_t(m_));
+      return std::max(links.longest(), step_traffic_bound(strategy, std::int64_t(m_), known->second,
+                                                          picoseconds(each), picoseconds(on_last)));
     });
     return double(bound.count());
   }
@@ -434,8 +471,8 @@ class FamilyBounds::Family {
   /// By whether backwards are split, and by kind.
   std::map<std::pair<bool, DeviceKindIndex>, std::optional<FamilyWork>> work_;
   std::array<std::optional<FamilyWork>, 2> extended_;  ///< split backwards: the second
-  std::map<StageWeights, StageTraffic> traffic_;       ///< of stages with these weights
-  std::optional<Picoseconds> transfer_;                ///< of a border, between two stages
+  std::map<WeightBytes, StageTraffic> traffic_;        ///< of stages with these weights
+  std::vector<Bounds::Transfer> transfers_;            ///< of the least border
   FamilyBound bound_;
 };
 

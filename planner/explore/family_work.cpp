@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/bounds/step_traffic.h"
-
 namespace plimsoll {
 namespace {
 
@@ -18,7 +16,10 @@ double kept_by(const MicroBatchFacts& facts, std::size_t block) {
 /// Returns the time of a backward and of the gradients of its parameters.
 double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block.weights.span); }
 
-double least_bytes(Bytes rounded) { return double(unrounded(rounded).count()); }
+/// Returns the least bytes that may be rounded up to so many, a multiple of an arena's block.
+double least_bytes(Bytes rounded) {
+  return double(std::max(rounded - kBlockAlignment, Bytes()).count());
+}
 
 }  // namespace
 
@@ -52,10 +53,10 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
       head_backward += back(block);
     }
     known = known && block.shape.kind != BlockKind::join;
-    for (const auto& [weights, bytes] : {std::pair(&gradients, &BlockFacts::gradients),
-                                         std::pair(&parameters, &BlockFacts::forward_parameters)}) {
-      if (block.shape.kind == BlockKind::embedding) weights->embedding += least_bytes(block.*bytes);
-      if (block.shape.kind == BlockKind::head) weights->head += least_bytes(block.*bytes);
+    for (Weights& sums : weights) {
+      const auto bytes = double((block.bundle.*sums.bytes).count());
+      if (block.shape.kind == BlockKind::embedding) sums.embedding += bytes;
+      if (block.shape.kind == BlockKind::head) sums.head += bytes;
     }
   }
   for (std::int64_t layer = 0; layer < layers.size(); ++layer) {
@@ -65,10 +66,10 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
       to.kept.add(kept_bytes(b));
     };
     const std::size_t block = layers.block(layer);
-    const double output = least_bytes(facts.blocks[block].output);
-    border = layer == 0 ? output : std::min(border, output);
-    gradients.layers.add(least_bytes(facts.blocks[block].gradients));
-    parameters.layers.add(least_bytes(facts.blocks[block].forward_parameters));
+    const BlockFacts& own = facts.blocks[block];
+    const double sent = std::min(least_bytes(own.output), least_bytes(own.input_gradient));
+    border = layer == 0 ? sent : std::min(border, sent);
+    for (Weights& sums : weights) sums.layers.add(double((own.bundle.*sums.bytes).count()));
     add(keep, block);
     add(repeat, facts.blocks[block].recomputing.value_or(block));
   }

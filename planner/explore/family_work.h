@@ -1,6 +1,7 @@
 // Family work: time and memory of one micro-batch, layer by layer, as family bounds add them up.
 #pragma once
 
+#include <array>
 #include <functional>
 
 #include "planner/bounds/block_facts.h"
@@ -17,13 +18,17 @@ struct FamilyWork {
   Layers keep, repeat;  ///< of layers that keep all, and of those that recompute
   double embedding_forward = 0, embedding_backward = 0, embedding_kept = 0;
   double head_forward = 0, head_backward = 0;
-  /// Bytes of the gradients and the parameters of a rank, in the types of the arenas.
+  /// Sums of one field of WeightBytes.
   struct Weights {
-    SumsOfLayers layers;
+    Bytes WeightBytes::*bytes;
+    SumsOfLayers layers = {};
     double embedding = 0, head = 0;
   };
-  Weights gradients, parameters;
-  double border = 0;          ///< bytes of a layer's output; the least of all layers
+  std::array<Weights, 4> weights = {{{&WeightBytes::gradients},
+                                     {&WeightBytes::parameters},
+                                     {&WeightBytes::expert_gradients},
+                                     {&WeightBytes::expert_parameters}}};
+  double border = 0;          ///< the least bytes of a layer's output, or of its input's gradient
   double after_output = 0;    ///< the most that a forward goes on after its output is written
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
   bool known = true;          ///< false: a trunk and a branch

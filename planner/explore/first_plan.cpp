@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kTries = 64, kUsualTries = 64;
+constexpr std::size_t kTries = 64, kUsualTries = 64, kUsualPlans = 4;
 constexpr std::int64_t kUsualMicroBatch = 2;
 
 Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
@@ -85,24 +85,36 @@ bool is_usual(const Strategy& s, const Cluster& cluster) {
          s.micro_batch <= kUsualMicroBatch && s.rank_order == Strategy().rank_order;
 }
 
-/// A group of a usual family, in the order in which plans are tried.
+/// A usual family, one of its groups or the first arrangement of a group, in the order in which
+/// they are looked at.
 struct Usual {
+  /// The bound is that of a family's work, of a group with its communication, or of an
+  /// arrangement's actions.
+  enum class Kind : std::uint8_t { family, group, arrangement };
   Picoseconds bound;
-  std::size_t family = 0, arrangement = 0;  ///< the first arrangement of the group
-  bool is_sharp = false;                    ///< the bound is that of the arrangement's actions
+  std::size_t family = 0, arrangement = 0;
+  Kind kind = Kind::family;
   auto operator<=>(const Usual&) const = default;
 };
 
-std::set<Usual> usual_plans(const FirstPlanRequest& request) {
+std::set<Usual> usual_families(const FirstPlanRequest& request) {
   std::set<Usual> plans;
   const std::span<const StrategyFamily> families = request.legal.families();
   for (std::size_t f = 0; f < families.size(); ++f) {
     if (!is_usual(families[f].base, request.target.cluster())) continue;
     if (request.passed()) break;
-    const FamilyBound bound = request.families.of(families[f], room_of(request, families[f].base));
-    for (const GroupBound& group : bound.groups) plans.insert({group.step, f, group.first});
+    const FamilySummary work =
+        summary_of(request.families.work(families[f], room_of(request, families[f].base)));
+    if (work.fits) plans.insert({work.step, f});
   }
   return plans;
+}
+
+void add_groups(const FirstPlanRequest& request, std::size_t f, std::set<Usual>& plans) {
+  const StrategyFamily& family = request.legal.families()[f];
+  const FamilyBound bound = request.families.of(family, room_of(request, family.base));
+  for (const GroupBound& group : bound.groups)
+    plans.insert({group.step, f, group.first, Usual::Kind::group});
 }
 
 /// Bounds the actions of the plan's pipeline; returns nothing where it does not fit.
@@ -112,7 +124,7 @@ std::optional<Usual> sharpened(const FirstPlanRequest& request, Usual plan) {
   if (!may_fit(request, strategy)) return std::nullopt;
   const Picoseconds own = capped([&] { return request.bounds.actions(strategy); });
   plan.bound = std::max(plan.bound, own);
-  plan.is_sharp = true;
+  plan.kind = Usual::Kind::arrangement;
   return plan;
 }
 
@@ -132,19 +144,29 @@ std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& f
 }
 
 std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
-  std::set<Usual> plans = usual_plans(request);
+  std::set<Usual> plans = usual_families(request);
+  std::optional<Candidate> best;
+  std::size_t found = 0;
   for (std::size_t tries = 0; tries < kUsualTries && !plans.empty() && !request.passed();) {
     const Usual plan = plans.extract(plans.begin()).value();
-    if (!plan.is_sharp) {
+    if (best && plan.bound.seconds() >= best->prediction.step_time) break;
+    if (plan.kind == Usual::Kind::family) {
+      add_groups(request, plan.family, plans);
+      continue;
+    }
+    if (plan.kind == Usual::Kind::group) {
       if (const auto sharp = sharpened(request, plan)) plans.insert(*sharp);
       continue;
     }
     ++tries;
     const StrategyFamily& family = request.legal.families()[plan.family];
     const std::size_t bucket = best_bucket(request, family, plan.arrangement);
-    if (auto found = try_plan(request, family, plan.arrangement, bucket)) return found;
+    auto own = try_plan(request, family, plan.arrangement, bucket);
+    if (!own) continue;
+    if (!best || better(*own, *best)) best = std::move(own);
+    if (++found == kUsualPlans) break;
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace

@@ -20,10 +20,10 @@ struct FirstPlanRequest {
   std::int64_t threads = 0;      ///< as SearchRequest::threads
 };
 
-/// Returns the faster of two plans, each the first of its list that fits. The first list has the
-/// leanest families, from the fewest ranks for one copy of the model on, each with the smallest
-/// micro-batch and all layers recomputed. The second list has families of usual
-/// choices, in the order of their bounds. Usual are small micro-batches, tensor parallelism within
+/// Returns the fastest of a few plans that fit. One is the first of the leanest families, from the
+/// fewest ranks for one copy of the model on, each with the smallest micro-batch and all layers
+/// recomputed. The others are the first of the families of usual choices, in the order of their
+/// bounds. Usual are small micro-batches, tensor parallelism within
 /// a node, a power of two of stages, no context parallelism, and whole experts. Optimizer states
 /// are shared by all replicas or by none. Returns nothing where no try of the first list fits, or
 /// `passed` comes first.

@@ -40,9 +40,9 @@ struct SearchRequest {
   Shown shown{};  ///< the plans beside the best one
   /// Recommends the fastest plan, whatever unusual choices it has.
   bool fastest = false;
-  /// The wall-clock time after which no bound and no evaluation begins; at most kLongestTimeLimit.
-  /// The first plan, which is found before all bounds, is looked for to the end of one try. With a
-  /// limit the plan depends on the machine.
+  /// The wall-clock time of search() after which no bound and no evaluation begins; at most
+  /// kLongestTimeLimit. The first plan, which is found before all bounds, is looked for to the end
+  /// of one try. With a limit the plan depends on the machine.
   std::optional<Seconds> time_limit{};
   /// The search asks this from time to time. When it returns true, the search ends as at a time
   /// limit.

@@ -100,7 +100,8 @@ class Cutter {
     std::optional<LayerCut> least;
     std::int64_t recomputed = 0;
     // None at all is tried here, too: the family without recompute may not fit with an even cut.
-    for (std::int64_t n = may_recompute_none() ? 0 : 1; n <= layers_; ++n) {
+    if (may_recompute_none()) least = best(room, 0, 0, limit_);
+    for (std::int64_t n = fewest_that_fit(room); n <= layers_; ++n) {
       const Picoseconds limit = least ? least->step : limit_;
       if (!best({}, n, n, limit)) break;  // nor with more of them
       auto found = best(room, n, n, limit);
@@ -110,6 +111,26 @@ class Cutter {
   }
 
  private:
+  /// Returns the fewest layers from one on that all stages have to recompute to fit: one more than
+  /// there are where none are enough. A layer more takes less memory and more time.
+  std::int64_t fewest_that_fit(Bytes room) {
+    const auto first = [&](std::int64_t from, std::int64_t to, const auto& holds) {
+      while (from < to) {
+        const std::int64_t middle = (from + to) / 2;
+        if (holds(middle)) {
+          to = middle;
+        } else {
+          from = middle + 1;
+        }
+      }
+      return from;
+    };
+    const std::int64_t too_slow =
+        first(1, layers_ + 1, [&](std::int64_t n) { return !best({}, n, n, limit_).has_value(); });
+    if (too_slow == 1 || !best(room, too_slow - 1, too_slow - 1, limit_)) return layers_ + 1;
+    return first(1, too_slow, [&](std::int64_t n) { return best(room, n, n, limit_).has_value(); });
+  }
+
   /// Returns the best cut with a step below `limit` in which every stage recomputes from `fewest`
   /// to `most` of its layers, or all if it has fewer. Without `room` all stages fit.
   std::optional<LayerCut> best(std::optional<Bytes> room, std::int64_t fewest, std::int64_t most,

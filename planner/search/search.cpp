@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "models/job/causal_flops.h"
 #include "plan/filling.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/cut_reasons.h"
@@ -88,9 +89,14 @@ Plan make_plan(const SearchRequest& request, const Strategy& strategy) {
 SearchSummary summarize(const SearchRequest& request, const Space& space, const Explored& explored,
                         const Prediction& prediction) {
   const Seconds best = prediction.step_time;
-  // No step is shorter, even with 8-bit products at twice the rate and causal attention that skips
-  // the half which MFU counts. It matters where a search is stopped before all bounds are known.
-  const Seconds ideal = best * (prediction.mfu / 4);
+  // No step is shorter, since no device exceeds its peak rate. Causal attention may skip half of
+  // what MFU counts, and 8-bit products may have twice the rate. It matters where a search is
+  // stopped before all bounds are known.
+  const Job& job = request.target.job;
+  const double counts = 1 - masked_flops_per_sequence(job) / forward_matmul_flops_per_sequence(job);
+  const bool is_8_bit = std::ranges::any_of(
+      space.legal.families(), [](const StrategyFamily& f) { return f.base.fp8 != Fp8::none; });
+  const Seconds ideal = best * (prediction.mfu * counts / (is_8_bit ? 2 : 1));
   SearchSummary summary;
   summary.method = request.method == SearchMethod::brute_force ? "brute force" : "branch and bound";
   summary.space = space.enumerated;
@@ -252,8 +258,7 @@ std::optional<Plan> show_best(const SearchRequest& request, std::vector<Candidat
       explored.candidates.size(), space.legal.size(), explored.unexplored));
 }
 
-/// Adds cuts by cost after a search that was not stopped early. A time limit does not end this,
-/// since the plan would then depend on the machine. It takes a few seconds.
+/// Adds cuts by cost after a search that was not stopped early.
 void add_layer_choices(const SearchRequest& request, const Space& space, const Bounds& bounds,
                        const Explored& explored, std::vector<Candidate>& candidates) {
   const std::vector<std::size_t> best = best_plans(candidates);
@@ -303,8 +308,15 @@ void check_framework(const Framework& framework, const Cluster& cluster) {
 
 }  // namespace
 
-Plan search(const SearchRequest& request) {
+Plan search(const SearchRequest& asked) {
   const auto begin = std::chrono::steady_clock::now();
+  SearchRequest request = asked;
+  if (asked.time_limit) {
+    const std::chrono::duration<double> limit(asked.time_limit->value());
+    request.stop = [&, begin, limit] {
+      return (asked.stop && asked.stop()) || std::chrono::steady_clock::now() - begin >= limit;
+    };
+  }
   const Target& target = request.target;
   check_framework(target.framework(), target.cluster());
   peak_rate(target.cluster(), target.job.precision, target.devices);

@@ -53,12 +53,36 @@ TEST(FirstPlan, SharesTheModelOutWhereTheNetworkIsSlow) {
   const CostModel costs(slow_network(), {}, framework_by_name("megatron-lm"));
   Job job = read_job("llama3-70b");
   job.global_batch = 1024;
-  const auto first = first_of(Target(job, costs, 512), [] { return false; });
+  const Target target(job, costs, 512);
+  const auto first = first_of(target, [] { return false; });
   ASSERT_TRUE(first);
   // Gradients of a replica of 8 ranks alone take as long.
   const Strategy& strategy = first->strategy;
   EXPECT_GE(strategy.mp * strategy.pp, 32) << strategy_summary(strategy);
   EXPECT_LE(strategy.virtual_stages, 4) << strategy_summary(strategy);
+  const Candidate by_hand =
+      assess(target,
+             parse_strategy(
+                 "mp=4,pp=8,sharding_degree=16,sharding_stage=1,virtual_stages=2,recompute=full,"
+                 "recompute_layers=1,sequence_parallel=true"),
+             0);
+  EXPECT_LE(first->prediction.step_time, 1.02 * by_hand.prediction.step_time)
+      << strategy_summary(strategy);
+}
+
+TEST(FirstPlan, FollowsTheTransfersWhereTheyTakeMostOfTheStep) {
+  Cluster cluster = slow_network();
+  cluster.levels.back().bandwidth = cluster.levels.back().bandwidth / 12;
+  const CostModel costs(cluster, {}, framework_by_name("megatron-lm"));
+  const Target target(read_job("qwen3-32b"), costs, 512);
+  const auto first = first_of(target, [] { return false; });
+  ASSERT_TRUE(first);
+  const Candidate by_hand = assess(
+      target,
+      parse_strategy("mp=8,pp=16,sharding_degree=4,sharding_stage=1,sequence_parallel=true"), 0);
+  ASSERT_TRUE(feasible(by_hand));
+  EXPECT_LE(first->prediction.step_time, 1.02 * by_hand.prediction.step_time)
+      << strategy_summary(first->strategy);
 }
 
 /// Two nodes of 8 H100 and two of 8 A100.
