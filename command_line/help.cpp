@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/json.h"
 #include "command_line/columns.h"
@@ -13,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 std::string opening(const CommandHelp& help) {
-  std::string text = help.about + "\n\nExamples:\n";
+  std::string text = in_columns(help.about) + "\n\nExamples:\n";
   for (const CommandExample& example : help.examples) {
     text += fmt::format("  {}:\n    {}\n", example.task, example.command);
   }
@@ -52,7 +53,9 @@ std::string help_text(CLI::App& root) {
   CLI::App* chosen = &root;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().back();
   if (const auto help = find_help(full_name(*chosen))) chosen->description(opening(*help));
-  return in_columns(root.help());
+  const std::string text = root.help();
+  const std::size_t usage = std::min(text.find("\nUsage: "), text.size());
+  return text.substr(0, usage) + in_columns(text.substr(usage));  // commands stay whole
 }
 
 }  // namespace plimsoll

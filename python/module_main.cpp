@@ -8,6 +8,8 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 
 #include "planner/cli/brief.h"
 #include "planner/cli/limits.h"
@@ -104,9 +106,9 @@ using Answer = std::pair<std::string, std::vector<std::string>>;
 /// Calls `work` with a function that says when it shall end, without Python's lock. Returns what it
 /// returns, if it found an answer before a signal ended it.
 template <class Work>
-std::string unlocked(const Work& work) {
+auto unlocked(const Work& work) {
   Signals signals;
-  std::string answer;
+  std::invoke_result_t<Work, const std::function<bool()>&> answer;
   try {
     const py::gil_scoped_release released;
     answer = work([&signals] { return signals.asked(); });

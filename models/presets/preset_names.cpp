@@ -187,12 +187,27 @@ bool names_node(const std::string& word) {
 }
 
 std::string unknown_preset(const std::string& word, const std::vector<Preset>& presets) {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  const std::string name = without_organisation(word, table_of(presets)).value_or(word);
+  std::vector<std::string> names, family;
+  for (const Preset& preset : presets) {
+    names.emplace_back(preset.name);
+    if (parts_of(preset.name).front() == parts_of(name + "-").front())
+      family.emplace_back(preset.name);
+  }
+  family.resize(std::min(family.size(), kMostCandidates));
   const std::string near = nearest(word, names);
-  return fmt::format("{}{} prints all names",
-                     near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                     list_command(presets));
+  std::string text;
+  if (!near.empty()) {
+    text = fmt::format("did you mean {}? ", near);
+  } else if (!family.empty()) {
+    text = fmt::format("presets of this family: {}; ", fmt::join(family, ", "));
+  }
+  return fmt::format("{}{} prints all names", text, list_command(presets));
+}
+
+bool is_model_id(const std::string& word, const std::vector<Preset>& presets) {
+  const auto name = without_organisation(word, table_of(presets));
+  return name && *name != word;
 }
 
 }  // namespace plimsoll

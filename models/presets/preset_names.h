@@ -35,7 +35,11 @@ std::vector<std::string> other_names(std::string_view preset, const std::vector<
 /// ("h100", "rtx-4090"): one of its parts is listed so in models/presets/names.
 bool names_node(const std::string& word);
 
-/// Returns words for a name that no preset has: the nearest one, and the command that lists all.
+/// Whether a word is a name of Hugging Face, with a known organisation in front: "Qwen/Qwen3-0.6B".
+bool is_model_id(const std::string& word, const std::vector<Preset>& presets);
+
+/// Returns words for a name that no preset has: the nearest one or those of its family, and the
+/// command that lists all.
 std::string unknown_preset(const std::string& word, const std::vector<Preset>& presets);
 
 }  // namespace plimsoll

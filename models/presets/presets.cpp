@@ -27,7 +27,7 @@ std::string read_file_or_preset(const std::string& name, const std::vector<Prese
   if (const auto meant = preset_meant(name, presets)) {
     return std::string(*find_preset(presets, *meant));
   }
-  if (!is_name) return read_file(name);
+  if (!is_name && !is_model_id(name, presets)) return read_file(name);
   throw InputError(name, "",
                    fmt::format("no such file or preset; {}", unknown_preset(name, presets)));
 }

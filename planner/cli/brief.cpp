@@ -232,9 +232,12 @@ std::string faster_text(const Plan& plan) {
   const FastestPlan& fastest = *plan.fastest;
   const std::string change =
       layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy);
-  return fmt::format("{} (-{:.1f} %), {}{}; but {}; --fastest takes it", to_text(fastest.step_time),
-                     100 * fastest.gain, to_text(fastest.taken),
-                     change.empty() ? "" : ": " + change, words_of(fastest.reasons));
+  const std::string gain = fastest.gain < kLeastBriefly
+                               ? "less than 0.1 %"
+                               : fmt::format("-{:.1f} %", 100 * fastest.gain);
+  return fmt::format("{} ({}), {}{}; but {}; --fastest takes it", to_text(fastest.step_time), gain,
+                     to_text(fastest.taken), change.empty() ? "" : ": " + change,
+                     words_of(fastest.reasons));
 }
 
 }  // namespace

@@ -12,7 +12,12 @@ namespace {
 
 std::string cluster_text_of(const Plan& plan, const PlanFiles& files) {
   if (!files.cluster.empty()) {
-    const std::string text = given_text(files.texts, files.cluster, cluster_presets());
+    TargetOptions options;
+    options.cluster = files.cluster;
+    options.devices = plan.devices;
+    options.texts = files.texts;
+    const std::string text =
+        given_text(files.texts, named_cluster(options).name, cluster_presets());
     check_same("--cluster", files.cluster, digest(text), plan.cluster_digest);
     return text;
   }

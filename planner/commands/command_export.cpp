@@ -16,6 +16,7 @@
 #include "plan/filling.h"
 #include "plan/plan.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/target.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/slurm_script.h"
 #include "planner/export/flags_script.h"
@@ -105,7 +106,12 @@ ExitCode export_slurm(const ExportOptions& options) {
 
 /// Returns the cluster file of a plan: the one that is named, else the preset of its digest.
 std::string cluster_of(const Plan& plan, const ExportOptions& options) {
-  if (!options.cluster.empty()) return options.cluster;
+  if (!options.cluster.empty()) {
+    TargetOptions target;
+    target.cluster = options.cluster;
+    target.devices = plan.devices;
+    return named_cluster(target).name;
+  }
   for (const Preset& preset : cluster_presets()) {
     if (digest(preset.text) == plan.cluster_digest) return std::string(preset.name);
   }

@@ -21,8 +21,10 @@
 #include "fitting/fit_ops.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
+#include "models/presets/preset_names.h"
 #include "models/presets/presets.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/target.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
 #include "predict/cost_basis.h"
@@ -68,8 +70,9 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
 
 /// Returns the name of the framework whose numbers a fit finds.
 std::string fitted_framework(const std::string& name) {
-  const std::string numbers = calibrated_as(framework_by_name(name));
-  if (numbers == name) return name;
+  const Framework framework = read_framework(name);
+  const std::string numbers = calibrated_as(framework);
+  if (numbers == framework.name) return numbers;
   throw UsageError(fmt::format("--framework {}: it has the numbers of {}: --framework {}", name,
                                numbers, numbers));
 }
@@ -171,9 +174,15 @@ ExitCode run_fit(const FitCommandOptions& options) {
     return ExitCode::ok;
   }
   std::vector<PublishedRun> runs = read_all(options.cases);
-  FitOptions request{.cluster = options.cluster, .framework = fitted_framework(options.framework)};
-  if (!find_preset(cluster_presets(), options.cluster)) {
-    const Cluster own = read_cluster(options.cluster);
+  TargetOptions target;
+  target.cluster = options.cluster;
+  const std::string cluster = named_cluster(target).name;
+  const auto preset =
+      std::filesystem::exists(cluster) ? std::nullopt : preset_meant(cluster, cluster_presets());
+  FitOptions request{.cluster = std::string(preset.value_or(cluster)),
+                     .framework = fitted_framework(options.framework)};
+  if (!preset) {
+    const Cluster own = read_cluster(cluster);
     request.cluster = own.name;
     for (PublishedRun& run : runs) put_on(own, run);
   }

@@ -44,12 +44,30 @@ ExitCode print_next_words(const CLI::App& app, const std::vector<std::string>& a
   return ExitCode::ok;
 }
 
+/// Starts the executable of a command. If it is not installed, its help is what this executable
+/// has.
+void start(const std::string& command, const std::vector<std::string>& arguments) {
+  try {
+    exec_beside("planner-" + command, arguments);
+  } catch (const EnvironmentError&) {
+    const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+    if (std::ranges::none_of(arguments, is_help)) throw;
+  }
+}
+
 }  // namespace
 
 ExitCode dispatch(int argc, char** argv) {
+  std::vector<char*> asked(argv, argv + argc);
+  std::string help = "--help";
+  if (argc > 1 && std::string_view(argv[1]) == "help") {  // help plan: plan --help
+    asked.erase(asked.begin() + 1);
+    asked.push_back(help.data());
+    argv = asked.data();
+  }
   const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
-  if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
-  if (argc > 1 && std::string(argv[1]) == "run") exec_beside("planner-run", arguments);
+  if (argc > 1 && std::string(argv[1]) == "calibrate") start("calibrate", arguments);
+  if (argc > 1 && std::string(argv[1]) == "run") start("run", arguments);
 
   Action action;
   const std::unique_ptr<CLI::App> owner = planner_app(action);

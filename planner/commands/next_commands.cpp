@@ -27,7 +27,7 @@ std::string files_text(const Plan& plan, const TargetOptions& typed) {
   };
   std::string text;
   if (std::ranges::none_of(cluster_presets(), is_plans))
-    text = flag_text("--cluster", typed.cluster);
+    text = flag_text("--cluster", named_cluster(typed).name);
   if (!plan.origin.calibration_name.empty()) return text;
   for (const std::string& file : typed.calibration) text += flag_text("--calibration", file);
   return text;

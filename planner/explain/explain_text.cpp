@@ -137,7 +137,7 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
                                      : fmt::format("within {:.2f} % of", 100 * plan.search.gap),
                   short_count(double(plan.search.space)),
                   plan.fastest
-                      ? fmt::format("; {} is possible, but {}", to_text(plan.fastest->step_time),
+                      ? fmt::format("; {} is possible, with {}", to_text(plan.fastest->step_time),
                                     words_of(plan.fastest->reasons))
                       : ""));
   if (whole) {
@@ -212,10 +212,11 @@ std::string limits_text(const ExplainedStep& step) {
     text += explain_line(
         "stage", fmt::format("{} of {} computes longest", step.critical_stage, step.strategy.pp));
   }
-  return text +
-         explain_line("memory", fmt::format("{} is fullest: {} of {}; alive at its peak: {}",
-                                            name_of(step.fullest.stage), filled_text(fullest),
-                                            to_text(fullest.capacity), alive_text(step)));
+  return text + explain_line("memory", fmt::format("{} is fullest: {}; alive at its peak: {}",
+                                                   name_of(step.fullest.stage),
+                                                   joined_amounts(to_text(fullest.taken()), "of",
+                                                                  to_text(fullest.capacity)),
+                                                   alive_text(step)));
 }
 
 std::string step_words(const Prediction& prediction) {

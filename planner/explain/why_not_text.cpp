@@ -145,8 +145,10 @@ std::string losses_text(const ExplainedStep& plan, const ExplainedStep& other) {
 
 std::string memory_words(const ExplainedStep& step) {
   const Filling& fullest = step.fullest.filling;
-  return fmt::format("{} of {}{}", to_text(fullest.taken() + fullest.reserve),
-                     to_text(fullest.capacity), step.fits ? "" : ", which does not fit");
+  const std::string capacity = to_text(fullest.capacity);
+  if (step.fits) return joined_amounts(to_text(fullest.taken()), "of", capacity);
+  return joined_amounts(to_text(fullest.taken() + fullest.reserve), "of", capacity) +
+         " with the reserve, which does not fit";
 }
 
 /// Returns a step beside the plan's: its change, its time and its memory.

@@ -46,9 +46,10 @@ TEST(Sweep, AmountsHaveUnits) {
   for (const char* wrong : {"30", "d", "0d", "-1d", "30 days", "1e9d"})
     EXPECT_THROW(parse_days("--deadline", wrong), UsageError) << wrong;
   EXPECT_EQ(parse_price("2.5/h").per_hour, 2.5);
+  EXPECT_EQ(parse_price("2.5").per_hour, 2.5);
   EXPECT_EQ(parse_price("2.5/h").cluster, "");
   EXPECT_EQ(parse_price("big-one=3/h").cluster, "big-one");
-  for (const char* wrong : {"2.5", "=2/h", "a=", "0/h", "-1/h", "2/d", "a=b"})
+  for (const char* wrong : {"=2/h", "a=", "0/h", "-1/h", "2/d", "a=b"})
     EXPECT_THROW(parse_price(wrong), UsageError) << wrong;
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+from made_up_runs import made_up_runs
 from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, SOURCE, STOPPED_EARLY, write_json
 
 LINES, COLUMNS = 15, 100
@@ -153,6 +154,7 @@ def check_plans(folder):
         "dense": ("llama3-8b", *H100, "--devices", 16),
         "fsdp": ("gpt2-small", *A100, "--devices", 8, "--framework", "pytorch-fsdp"),
         "deepspeed": ("llama3.2-1b", "--cluster", "rtx-4090", "--devices", 8, "--framework", "deepspeed"),
+        "torchtitan": ("qwen3-8b", *H100, "--devices", 32, "--framework", "torchtitan", "--fix", "cp=1", "--fix", "pp=1"),
         "network": ("llama3-8b", "--cluster", slow, "--fix", "recompute=none"),
         "experts": ("qwen3-30b-a3b", *H100, "--devices", 16, "--fix", "pp=1", "--fix", "mp=1"),
         "cpu": (NANO, "--cluster", cpu, "--devices", 4)}
@@ -170,6 +172,7 @@ def check_plans(folder):
         assert ("EP " in lines["layout"]) == bool(plan["job"].get("experts")), lines["layout"]
         assert ("faster" in lines) == (plan["fastest"] is not None), text
         commands = check_commands(text, folder, (*arguments[1:3], "--devices", plan["devices"]), plan["prediction"]["step_time_s"])
+        assert not any("--allow-lossy" in command for command in commands), commands
         assert any(command.startswith("planner report") for command in commands), commands
         verbose = ran(OK, "plan", *arguments, "--verbose", folder=folder).stdout
         assert "search: " in verbose and "Pareto front" in verbose or name == "cpu", verbose
@@ -228,6 +231,20 @@ def check_refusals(folder):
     assert "what would fit:" in ran(INFEASIBLE, "plan", *asked, "pytorch-fsdp", "--verbose", folder=folder).stderr
 
 
+def check_widths(folder):
+    """Results and notes about files have a hundred columns, too. A fit lists on one line what its runs do not determine."""
+    config = SOURCE / "tests/imports/data/llama-3-8b.json"
+    done = ran(OK, "import", config, "--sequence", 8192, "--global-batch", 64, "-o", folder / "imported.json")
+    check_columns(done.stdout, 30)
+    done = ran(OK, "simulate", "--from", SOURCE / "tests/imports/llama3-70b.sh", *H100)
+    check_columns(done.stdout + done.stderr.replace(str(SOURCE), "."), 40)
+    runs = made_up_runs(folder / "made-up.json", "fsdp", "A100-80GB", 80)
+    check_columns(ran(OK, "validate", runs, "--rows").stdout, 80)
+    done = ran(OK, "fit", runs, "--cluster", "a100-80gb", "--framework", "fsdp", "-o", folder / "fit.json")
+    check_columns(done.stdout, 40)
+    assert done.stdout.count("not determined") == 1 and f"wrote {folder / 'fit.json'}" in done.stderr, done
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -235,6 +252,7 @@ def main():
         plan = check_plans(folder)
         check_others(folder, plan)
         check_refusals(folder)
+        check_widths(folder)
     print("short")
     return 0
 

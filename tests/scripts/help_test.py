@@ -121,8 +121,12 @@ def wrong_form(words, texts):
         yield f"{name}: {len(text['examples'])} examples, not 2 to 4"
     done = planner(*words, "--help")
     shown = done.stdout
-    if done.returncode != OK or not shown.startswith(text["about"] + "\n\nExamples:\n"):
+    if done.returncode != OK or not " ".join(shown.split()).startswith(text["about"] + " Examples: "):
         yield f"{name}: --help does not begin with the sentence: {shown[:100]!r}"
+    if wide := [line for line in shown.splitlines() if len(line) > 100 and not line.startswith("    planner ")]:
+        yield f"{name}: wider than a hundred columns: {wide}"
+    if words and words[-1] not in ("calibrate", "run") and planner("help", *words).stdout != shown:
+        yield f"{name}: planner help does not print the help"
     for example in text["examples"]:
         if not 0 < shown.find(f"  {example['task']}:\n    {example['command']}\n") < shown.find("\nUsage: planner"):
             yield f"{name}: --help does not show {example['command']} before the options"

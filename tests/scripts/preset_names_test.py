@@ -66,6 +66,8 @@ def check_refusals():
     assert "planner list clusters" in refused(USAGE, "sweep", "llama3-8b", "--devices", 8)
     unknown = refused(BAD_INPUT, "plan", "llama3-80b", "--cluster", "h100", "--devices", 8)
     assert "llama3-70b" in unknown and "planner list jobs" in unknown and len(unknown) < 160, unknown
+    small = refused(BAD_INPUT, "plan", "Qwen/Qwen3-0.6B", "--cluster", "8xh100")
+    assert "qwen3-8b" in small and "planner list jobs" in small, small
     assert "16 devices" in refused(USAGE, "plan", "llama3-8b", "--cluster", "16xh100", "--devices", 8)
     assert "--cluster" in refused(USAGE, "plan", "llama3-8b", "--cluster", "0xh100")
     refused(BAD_INPUT, "plan", "somebody/llama3-8b", "--cluster", "8xh100")
