@@ -132,7 +132,8 @@ std::string sharding_words(const Strategy& s) {
 LayoutPart replicas_part(const Strategy& s) {
   const std::string sharding = sharding_words(s);
   const std::int64_t replicas = s.dp * s.sharding_degree;
-  if (sharding.empty()) return {fmt::format("DP {}", replicas), replicas * s.cp > 1 ? "no ZeRO" : ""};
+  if (sharding.empty())
+    return {fmt::format("DP {}", replicas), replicas * s.cp > 1 ? "no ZeRO" : ""};
   return {fmt::format("DP {} ({})", replicas, sharding), sharding};
 }
 
