@@ -308,7 +308,9 @@ std::string brief(const NothingFits& refused, const std::string& command) {
   const FittingChange* change = first_of(refused.found().fitting);
   const std::string words = change ? fmt::format("{} it takes {}, a step at most {}", change->words,
                                                  to_text(change->need), to_text(change->step_time))
-                                   : "no change that was tried makes it fit";
+                            : command.empty()
+                                ? "no change that was tried makes it fit"
+                                : "no single change makes it fit; a search tries them together";
   const auto& [what, need, capacity] = refused.shortage();
   const std::string missing =
       need > capacity

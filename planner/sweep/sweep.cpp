@@ -83,6 +83,7 @@ class Sweeper {
     try {
       LoadedPoint loaded = request_.load(index);
       row.point = loaded.point;
+      if (!loaded.price) has_prices = false;
       SearchRequest& search_request = loaded.request;
       search_request.threads = request_.threads;
       search_request.tolerance = kNoRunnersUp;
@@ -92,7 +93,6 @@ class Sweeper {
       const Plan plan = search(search_request);
       if (is_stopped() && !plan.search.proven) return std::nullopt;
       row.plan = point_plan(plan, std::move(loaded.costs));
-      if (!loaded.price) has_prices = false;
       if (request_.goal.tokens)
         row.plan->training = training_of(training_step(plan), *request_.goal.tokens, loaded.price);
     } catch (const NothingFoundYet&) {

@@ -288,6 +288,7 @@ std::string sweep_brief(const Sweep& sweep) {
     if (row.plan && !row.plan->proven)
       text += labelled_line("", fmt::format("{}: {}", name, doubt_of(*row.plan)), 0);
   }
+  if (!answer_of(sweep).fastest) return text;  // the command's message tells
   for (const std::string& line : answer_lines(sweep)) text += labelled_line("", line, 0);
   return text;
 }

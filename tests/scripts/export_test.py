@@ -50,6 +50,17 @@ def hold_precision(folder):
         assert json.loads(better.read_text())["strategy"]["gradient_type"] == value
 
 
+def states_searched_choices(folder):
+    """A framework's search takes no choice that the framework's own files cannot state."""
+    for framework, *choices in (("torchtitan", "sharding_stage=3"), ("pytorch-fsdp", "recompute=full"), ("pytorch-fsdp", "sharding_stage=3"),
+                                ("megatron-fsdp", "sharding_stage=3", "mp=1"), ("deepspeed", "sharding_stage=3")):
+        held = [word for choice in ("cp=1", "micro_batch=1", *choices) for word in ("--fix", choice)]
+        done = planner("plan", "llama3-8b", "--cluster", "dgx-h100-80gb", "--devices", 8, "--framework", framework, *held,
+                       "-o", folder / "searched.json")
+        assert done.returncode == OK, done.stderr
+        assert "planner export" in done.stdout and "--allow-lossy" not in done.stdout, (framework, choices, done.stdout)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -94,6 +105,7 @@ def main():
         done = planner("simulate", "--from", NANO, "--cluster", A100)
         assert done.returncode == BAD_INPUT and "script or flags of a framework" in done.stderr, done.stderr
         hold_precision(folder)
+        states_searched_choices(folder)
     print("plans are exported for Megatron-LM, and its scripts are predicted")
 
 
