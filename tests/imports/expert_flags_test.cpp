@@ -139,12 +139,18 @@ TEST(ExpertFlags, WhatNoJobStatesIsRefused) {
 
 TEST(ExpertFlags, TheDispatcherSaysHowOftenATokenTravels) {
   std::string script = script_of(preset("mixtral-8x22b"), parse_strategy("dp=8,ep=8"), 8);
-  const auto once = [](const std::string& text) {
-    return read_framework_script(text, "train.sh").framework->sends_tokens_once_per_node;
+  const auto framework_of = [](const std::string& text) {
+    return *read_framework_script(text, "train.sh").framework;
   };
-  EXPECT_FALSE(once(script));
+  EXPECT_FALSE(framework_of(script).sends_tokens_once_per_node);
   script.replace(script.find("alltoall"), std::string("alltoall").size(), "flex");
-  EXPECT_TRUE(once(script));
+  EXPECT_TRUE(framework_of(script).sends_tokens_once_per_node);
+  EXPECT_EQ(framework_of(script).name, "megatron-lm-flex");
+  // Another program may differ in the same field.
+  script.replace(script.find("--moe-token"), 0, "--no-gradient-accumulation-fusion ");
+  script.replace(script.find("flex"), std::string("flex").size(), "alltoall");
+  EXPECT_FALSE(framework_of(script).adds_gradients_in_matmul);
+  EXPECT_EQ(framework_of(script).name, "megatron-lm");
 }
 
 TEST(ExpertFlags, ExpertsAreSharedAsOtherLayersWhereNothingElseIsSaid) {
