@@ -23,9 +23,9 @@ constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.05},
     {"odd_micro_batch", "a micro-batch that is no power of two", kMicroBatch, 0.03},
     {"many_virtual_stages", "more than 4 virtual stages", kVirtual, 0.03},
-    {"uneven_layers", "layers that inner stages do not share evenly", kLayers, 0.03},
+    {"uneven_layers", "uneven inner stages", kLayers, 0.03},
     {"pipeline_alone", "a pipeline over all devices", kStages, 0.03},
-    {"tight_memory", "memory whose 90 % interval does not fit", {}, 1},
+    {"tight_memory", "tight memory", {}, 1},
 }};
 
 bool shares_layers_evenly(const Job& job, const Strategy& strategy) {

@@ -248,18 +248,16 @@ std::string script_text(const Prediction& script, const Plan& plan) {
   return step + fmt::format(" {:.1f} % {}", 100 * std::abs(less), less > 0 ? "less" : "more");
 }
 
-/// Returns the plan of least predicted step, and why it is not the recommended one.
-std::string faster_text(const Plan& plan) {
+/// Returns the plan of least predicted step, and why it is not the recommended one. Its layout is
+/// named if `with_layout`.
+std::string faster_text(const Plan& plan, bool with_layout) {
   if (!plan.fastest || is_nothing(plan.fastest->gain)) return "";
   const FastestPlan& fastest = *plan.fastest;
   const std::string change =
-      layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy);
-  const std::string gain = fastest.gain < kLeastBriefly
-                               ? "less than 0.1 %"
-                               : fmt::format("-{:.1f} %", 100 * fastest.gain);
-  return fmt::format("{} ({}), {}{}; but {}; --fastest takes it", to_text(fastest.step_time), gain,
-                     to_text(fastest.taken), change.empty() ? "" : ": " + change,
-                     words_of(fastest.reasons));
+      with_layout ? layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy) : "";
+  return fmt::format("{} (-{:.1f} %), {}{}; but {}; --fastest takes it", to_text(fastest.step_time),
+                     100 * fastest.gain, to_text(fastest.taken),
+                     change.empty() ? "" : ": " + change, words_of(fastest.reasons));
 }
 
 }  // namespace
@@ -318,11 +316,12 @@ std::string basis_text(const LoadedTarget& loaded) {
 
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
-  const std::string lines =
-      lines_of(step, end.training, found_text(plan)) +
-      labelled_line("script", end.script ? script_text(*end.script, plan) : "") +
-      labelled_line("faster", faster_text(plan));
   const std::string next = next_text(end.next);
+  const std::string own = lines_of(step, end.training, found_text(plan)) +
+                          labelled_line("script", end.script ? script_text(*end.script, plan) : "");
+  std::string lines = own + labelled_line("faster", faster_text(plan, true));
+  if (count_lines(lines + next) > kBriefLines)
+    lines = own + labelled_line("faster", faster_text(plan, false));
   std::string instead;
   for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
     const std::string line =
