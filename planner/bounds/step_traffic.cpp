@@ -131,14 +131,20 @@ Bytes StepTraffic::Collective::of(const WeightBytes& weights) const {
 std::shared_ptr<const StepTraffic::Collectives> StepTraffic::collectives(
     const Strategy& strategy) const {
   const Strategy small = smallest(strategy);
-  const std::string key = strategy_text(small);
+  const auto known = [&]() -> std::shared_ptr<const Collectives> {
+    for (const auto& [of, collectives] : known_) {
+      if (of == small) return collectives;
+    }
+    return nullptr;
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    if (auto collectives = known()) return collectives;
   }
   auto found = std::make_shared<const Collectives>(find(small));
   const std::lock_guard lock(mutex_);
-  return known_.try_emplace(key, std::move(found)).first->second;
+  if (auto earlier = known()) return earlier;
+  return known_.emplace_back(small, std::move(found)).second;
 }
 
 StageTraffic StepTraffic::of(const Strategy& strategy, const WeightBytes& weights,

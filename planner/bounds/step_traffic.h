@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/bounds/block_facts.h"
@@ -58,7 +57,8 @@ class StepTraffic {
 
   const Target target_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::shared_ptr<const Collectives>> known_;  ///< by small strategy
+  /// By small strategy, of which there are few.
+  mutable std::vector<std::pair<Strategy, std::shared_ptr<const Collectives>>> known_;
 };
 
 }  // namespace plimsoll

@@ -101,7 +101,8 @@ class Cutter {
     std::int64_t recomputed = 0;
     // None at all is tried here, too: the family without recompute may not fit with an even cut.
     if (may_recompute_none()) least = best(room, 0, 0, limit_);
-    for (std::int64_t n = fewest_that_fit(room); n <= layers_; ++n) {
+    const bool few = least || best(room, 1, 1, limit_);
+    for (std::int64_t n = few ? 1 : fewest_that_fit(room); n <= layers_; ++n) {
       const Picoseconds limit = least ? least->step : limit_;
       if (!best({}, n, n, limit)) break;  // nor with more of them
       auto found = best(room, n, n, limit);
