@@ -221,7 +221,7 @@ std::string alternative_text(const Plan& plan, const OtherPlan& other) {
   const std::string words = layout_change(plan.job, plan.framework, *other.strategy, plan.strategy);
   return fmt::format(
       "{} ({:+.1f} %{}), {}: {}", to_text(other.step_time), 100 * (other.step_time / step - 1),
-      other.ratio.tied ? ", may be as fast" : "", to_text(other.taken),
+      other.ratio.tied ? "" : ", slower", to_text(other.taken),
       words.empty() ? fields_text(differing_fields(*other.strategy, plan.strategy)) : words);
 }
 
