@@ -184,9 +184,10 @@ std::int64_t implied_virtual_stages(const Strategy& strategy) {
   return is_placed_as_v(strategy.schedule) ? 2 : 1;
 }
 
-Strategy strategy_from_pairs(std::string_view text) {
-  Strategy strategy;
-  std::vector<std::string_view> seen;
+using Pairs = std::vector<std::pair<std::string_view, std::string_view>>;
+
+Pairs pairs_of(std::string_view text) {
+  Pairs pairs;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view pair = text.substr(begin, end - begin);
@@ -195,13 +196,26 @@ Strategy strategy_from_pairs(std::string_view text) {
       throw UsageError(fmt::format("strategy \"{}\": expected KEY=VALUE, found \"{}\"",
                                    printable(text), printable(pair)));
     }
-    const std::string_view key = strategy_key(pair.substr(0, equals));
+    pairs.emplace_back(strategy_key(pair.substr(0, equals)), pair.substr(equals + 1));
+    begin = end + 1;
+  }
+  // As results print data-parallel ranks: "DP 8 (ZeRO-1)" shares states, and "DP 8" does not.
+  const bool shares = std::ranges::any_of(
+      pairs, [](const auto& one) { return one.first == "sharding_stage" && one.second != "0"; });
+  for (auto& [key, value] : pairs)
+    if (key == "DP") key = shares ? "sharding_degree" : "dp";
+  return pairs;
+}
+
+Strategy strategy_from_pairs(std::string_view text) {
+  Strategy strategy;
+  std::vector<std::string_view> seen;
+  for (const auto& [key, value] : pairs_of(text)) {
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
       throw UsageError(fmt::format("strategy \"{}\": {} is given twice", printable(text), key));
     }
-    set_field(strategy, key, pair.substr(equals + 1));
+    set_field(strategy, key, value);
     seen.push_back(key);
-    begin = end + 1;
   }
   const auto names = [&](std::string_view key) {
     return std::find(seen.begin(), seen.end(), key) != seen.end();
@@ -238,7 +252,6 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
   } else {
     const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
     const std::string near = nearest(key, keys);
-    if (key == "DP") throw UsageError("DP is dp x sharding_degree; a strategy states these");
     throw UsageError(fmt::format("unknown strategy key \"{}\"; {}", printable(key),
                                  near.empty() ? "planner schema strategy prints all"
                                               : fmt::format("did you mean \"{}\"?", near)));

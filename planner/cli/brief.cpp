@@ -89,7 +89,7 @@ std::string memory_text(const Step& step) {
       ": {}", even_fits ? "fits with even routing only" : kWords[std::size_t(p.memory.verdict)]);
   if (step.target().job.experts && step.strategy.ep > 1) {
     const RowsRoom room = rows_room(step.target().job, step.target().framework(), step.strategy);
-    text += fmt::format("; experts have room for {} % of even routing", room.percent);
+    text += fmt::format("; expert rows {} % of even", room.percent);
   }
   const Bytes host = largest(p.stages, &StagePrediction::host);
   if (host > Bytes()) text += fmt::format("; {} of host memory per rank", to_text(host));
@@ -265,11 +265,12 @@ std::string faster_text(const Plan& plan, bool with_layout) {
 std::string brief_headline(const LoadedTarget& loaded, const std::string& found) {
   const Target& target = loaded.target;
   const double parameters = double(parameter_count(build_forward(stated_job(loaded), 1)));
-  return labelled_line(
-      "",
-      fmt::format("{} ({} parameters) on {}, {}{}", target.job.name, short_count(parameters),
-                  devices_of(target), target.framework().name, found),
-      0);
+  const std::string& name = target.job.name;
+  const std::string rest =
+      fmt::format(" on {}, {}{}", devices_of(target), target.framework().name, found);
+  const std::string whole =
+      fmt::format("{} ({} parameters){}", name, short_count(parameters), rest);
+  return labelled_line("", whole.size() <= kTerminalColumns ? whole : name + rest, 0);
 }
 
 std::string devices_of(const Target& target) {
@@ -316,16 +317,25 @@ std::string basis_text(const LoadedTarget& loaded) {
 
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
-  const std::string next = next_text(end.next);
+  std::vector<std::string> alternatives;
+  for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
+    alternatives.push_back(
+        labelled_line(alternatives.empty() ? "instead" : "", alternative_text(plan, other)));
+  }
+  const std::string first = alternatives.empty() ? "" : alternatives.front();
   const std::string own = lines_of(step, end.training, found_text(plan)) +
                           labelled_line("script", end.script ? script_text(*end.script, plan) : "");
   std::string lines = own + labelled_line("faster", faster_text(plan, true));
+  // Lines that matter least are left out first: the comment on commands, then the faster layout.
+  std::vector<std::string> commands = end.next;
+  if (count_lines(lines + first + next_text(commands)) > kBriefLines && !commands.empty() &&
+      commands.back().starts_with('#'))
+    commands.pop_back();
+  const std::string next = next_text(commands);
   if (count_lines(lines + next) > kBriefLines)
     lines = own + labelled_line("faster", faster_text(plan, false));
   std::string instead;
-  for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
-    const std::string line =
-        labelled_line(instead.empty() ? "instead" : "", alternative_text(plan, other));
+  for (const std::string& line : alternatives) {
     if (!end.lists_all && count_lines(lines + instead + line + next) > kBriefLines) break;
     instead += line;
   }

@@ -18,6 +18,21 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
   return {std::string(strategy_key(text.substr(0, equals))), text.substr(equals + 1)};
 }
 
+/// Returns the choices of texts such as "PP=2" or "PP=2,VPP=2", one each.
+std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
+  std::vector<std::string> single;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
+      if (text.find('=', comma) == std::string::npos) break;
+      single.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+    single.push_back(text.substr(begin));
+  }
+  return single;
+}
+
 /// Throws the error with its flag before it, unless the error names the flag.
 [[noreturn]] void throw_with_flag(std::string_view flag, const std::string& text,
                                   const UsageError& error) {
@@ -28,7 +43,7 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
 
 void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::string>& pairs,
                 Limits& limits) {
-  for (const std::string& text : pairs) {
+  for (const std::string& text : single_choices(pairs)) {
     const auto [key, value] = pair_of(flag, text);
     try {
       limits.push_back(make_limit(kind, key, value));
@@ -55,7 +70,7 @@ void add_held(CLI::App& command, HeldOptions& held) {
 
 Held parse_held(const HeldOptions& options) {
   Held held;
-  for (const std::string& text : options.fix) {
+  for (const std::string& text : single_choices(options.fix)) {
     auto pair = pair_of("--fix", text);
     if (pair.first == kAllReplicas) {
       for (const LimitKind kind : {LimitKind::most, LimitKind::least})

@@ -68,7 +68,10 @@ Job read_job_or_import(const TargetOptions& options) {
   if (options.from.empty()) given.vocab = options.vocab;
   const Imported imported = import_text(text, name, given);
   if (!options.ignore_unknown) refuse_unknown(imported, name);
-  if (!imported.job) throw InputError(name, "", fmt::format("a {} has no job", imported.kind));
+  if (!imported.job) {
+    const char* missing = imported.framework ? "model; give it with --from, and a JOB" : "job";
+    throw InputError(name, "", fmt::format("a {} has no {}", imported.kind, missing));
+  }
   options.note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
   for (const std::string& note : imported.notes)
     options.note(in_columns(fmt::format("  {}\n", note)));
@@ -202,6 +205,11 @@ void read_from(TargetOptions& options) {
     throw InputError(
         options.from, "",
         fmt::format("a {} has no strategy; planner import makes a cluster of it", imported.kind));
+  }
+  if (!imported.job && imported.framework) {
+    throw InputError(
+        options.from, "",
+        fmt::format("a {} has no model; state a JOB in addition to --from", imported.kind));
   }
   if (!imported.job || !imported.strategy || !imported.framework) {
     throw InputError(options.from, "",

@@ -87,17 +87,19 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
                       const std::string& headline, const ExplainOptions& options) {
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   const Sensitivity found = sensitivity(request, step);
+  const char* other = plan.strategy.recompute == Recompute::full ? "none" : "full";
   watch.end();
   if (options.json) {
     print_result(explain_json(plan, step, found));
   } else if (options.verbose) {
     print_result(headline + explain_text(plan, step, found));
   } else {
-    print_result(headline + explain_brief(plan, step, found) +
-                 command_line("next",
-                              explain_command(options) +
-                                  " --why-not recompute=full  # --verbose prints everything",
-                              kExplainLabel));
+    print_result(
+        headline + explain_brief(plan, step, found) +
+        command_line("next",
+                     fmt::format("{} --why-not recompute={}  # --verbose prints everything",
+                                 explain_command(options), other),
+                     kExplainLabel));
   }
   if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;
   print_note(

@@ -11,6 +11,7 @@
 #include "planner/explore/assess.h"
 #include "planner/refusal/refuse.h"
 #include "planner/search/search.h"
+#include "planner/space/recompute_forms.h"
 
 namespace plimsoll {
 namespace {
@@ -78,20 +79,32 @@ Fixed parse_choices(const std::string& text) {
 }
 
 /// Returns the request's strategy with the asked choices. Layers are recomputed for want of memory,
-/// so other degrees of the model take over the plan's recompute only where they do not fit without.
+/// so other degrees of the model take the fastest form of recompute that fits; the plan's if none
+/// does.
 Strategy changed_as_asked(const ExplainRequest& request, const Fixed& asked) {
+  const Target& target = request.target;
   const Strategy& plan = request.strategy;
-  Strategy changed = with_choices(plan, asked, request.target.devices);
+  Strategy changed = with_choices(plan, asked, target.devices);
   const auto degrees = [](const Strategy& s) { return std::tuple(s.mp, s.pp, s.cp, s.ep, s.etp); };
   const bool names_recompute = std::ranges::any_of(
       asked, [](const auto& choice) { return choice.first.starts_with("recompute"); });
   if (names_recompute || degrees(changed) == degrees(plan)) return changed;
-  Strategy without = changed;
-  drop_recompute(without);
-  if (without == changed || !legal(request.target, without)) return changed;
-  Candidate candidate = assess(request.target, without, 0);
-  confirm_memory(request.target, {&candidate, 1}, request.threads);
-  return feasible(candidate) ? without : changed;
+  std::vector<Candidate> forms;
+  const auto add = [&](const Strategy& strategy) {
+    if (legal(target, strategy)) forms.push_back(assess(target, strategy, forms.size()));
+  };
+  add(changed);
+  for (const RecomputeForm& form : recompute_forms(target.job, target.framework(), {}, changed)) {
+    Strategy other = changed;
+    drop_recompute(other);
+    other.recompute = form.recompute;
+    other.recompute_modules = form.modules;
+    if (other != changed) add(other);
+  }
+  confirm_memory(target, forms, request.threads);
+  std::erase_if(forms, [](const Candidate& form) { return !feasible(form); });
+  if (forms.empty()) return changed;
+  return std::ranges::min_element(forms, better)->strategy;
 }
 
 WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {

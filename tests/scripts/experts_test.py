@@ -44,7 +44,7 @@ def chosen_plans_survive(folder):
             if fixed:
                 rows = json.loads(path.read_text())["expert_rows"]
                 assert rows == {"percent": 400 if name == "mixtral" else 267, "basis": "all_rows"}, rows
-                assert f"{rows['percent']} % of even routing" in done.stdout, done.stdout
+                assert f"{rows['percent']} % of even\n" in done.stdout, done.stdout
             ran = planner("run", path, "--data", TEXT, "--steps", STEPS)
             assert ran.returncode == OK, (name, fixed, ran.stderr[-1000:])
 

@@ -88,6 +88,10 @@ def check_words():
     asked = ("plan", "gpt-mini", "--cluster", "8xa100-80gb", "--fix", "TP=2", "--json")
     strategy = json.loads(printed(*asked, "--fix", "ZeRO=1", "--fix", "vpp=1").stdout)["strategy"]
     assert strategy["mp"] == 2 and strategy["sharding_stage"] == 1, strategy
+    assert json.loads(printed(*asked, "--fix", "ZeRO=1,vpp=1").stdout)["strategy"] == strategy
+    simulated = ("simulate", "gpt-mini", "--cluster", "8xa100-80gb", "--json")
+    for words, keys in (("TP=2,DP=4,ZeRO=1", "mp=2,sharding_degree=4"), ("TP=2,DP=4", "mp=2,dp=4")):
+        assert printed(*simulated, words).stdout == printed(*simulated, keys).stdout, words
     done = printed(*asked, "--fix", "DP=2", "--time-limit", "2 min", "--sequence", "1k", "--tokens", "1B", "--price", 2)
     plan = json.loads(done.stdout)
     assert plan["strategy"]["dp"] * plan["strategy"]["sharding_degree"] == 2 and "no ZeRO" not in done.stderr, done.stderr

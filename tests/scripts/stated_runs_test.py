@@ -60,7 +60,7 @@ def what_runs_are_taken_for_is_printed(folder):
     assert "own-1: dgx-a100-80gb, megatron-lm, " in done.stdout and "mp=2" in done.stdout, done.stdout
     fit = ("fit", rows, "--cluster")
     for cluster, framework, returncode, words in (
-            ("dgx-a100-80gb", "megatron", USAGE, 'no framework is called "megatron"'),
+            ("dgx-a100-80gb", "megatroon", USAGE, 'no framework is called "megatroon"'),
             ("dgx-a100-80gb", "megatron-lm-flex", USAGE, "--framework megatron-lm"),
             ("dgx-a100-40gb", "megatron-lm", INFEASIBLE, "2 on dgx-a100-80gb with megatron-lm"),
             ("no-such-cluster", "megatron-lm", BAD_INPUT, "no-such-cluster")):
