@@ -171,13 +171,21 @@ void refuse_word(std::string_view where, const std::string& word,
   const std::string name = word.substr(0, word.find('='));
   const bool is_flag = name.size() > 1 && name[0] == '-';
   const char* kind = is_flag ? "flag" : commands.empty() ? "argument" : "command";
-  const std::string near = nearest(name, is_flag ? flags : commands);
+  const std::span<const std::string> all = is_flag ? flags : commands;
+  std::string near = nearest(name, all);
+  const std::string letters = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  for (const std::string& one : all) {  // "--batch" of "--global-batch", "paln" of "plan"
+    const bool is_part = letters.size() > 2 && one.find(letters) != std::string::npos;
+    if (near.empty() && (is_part || std::ranges::is_permutation(name, one))) near = one;
+  }
   std::string known;
   if (!near.empty()) {
     known = fmt::format("; did you mean {}?", near);
   } else {
-    for (const std::string& one : is_flag ? flags : commands) known += " " + one;
-    if (!known.empty()) known = "; known are" + known;
+    constexpr std::size_t kShort = 60;
+    for (const std::string& one : all) known += " " + one;
+    if (!known.empty())
+      known = known.size() > kShort ? "; --help prints all" : "; known are" + known;
   }
   throw UsageError(fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", kind,
                                printable(name), known));

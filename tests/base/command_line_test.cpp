@@ -115,6 +115,8 @@ std::string refusal(const std::string& word) {
 TEST(RefuseWord, NamesTheNearestOrAllThatAreKnown) {
   EXPECT_EQ(refusal("plann"), "unknown command plann; did you mean plan?");
   EXPECT_EQ(refusal("--devises=3"), "unknown flag --devises; did you mean --devices?");
+  EXPECT_EQ(refusal("--vice"), "unknown flag --vice; did you mean --devices?");
+  EXPECT_EQ(refusal("paln"), "unknown command paln; did you mean plan?");
   EXPECT_EQ(refusal("-x"), "unknown flag -x; known are --devices --json");
   EXPECT_EQ(refusal("sail"), "unknown command sail; known are plan passes");
 }
