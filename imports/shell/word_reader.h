@@ -57,8 +57,8 @@ class WordReader {
   void end_word(Building& building) const;
   void add_value(Building& building, const ShellWords& value, bool quoted, bool all) const;
   void add_split(Building& building, const ShellWord& word) const;
-  void read_variable(Building& building, const std::string& name, bool quoted, bool all,
-                     const std::string* otherwise) const;
+  void read_variable(Building& building, const std::string& name, bool quoted, bool all) const;
+  void add_default(Building& building, const std::string& text, bool quoted) const;
   bool is_empty(const std::string& name) const;
   void read_braces(Building& building, bool quoted, std::int64_t line);
   void read_dollar(Building& building, bool quoted);
