@@ -117,6 +117,11 @@ TEST(FlagImport, SlurmStatesDevices) {
   const std::string by_srun = with(kRun, "torchrun --nproc_per_node 8 --nnodes 1", "srun python");
   EXPECT_EQ(read_run(asked + by_srun + kRunVocab).devices, 32);
   EXPECT_EQ(read_run("WORLD_SIZE=$((4 * 8))\n" + by_srun + kRunVocab).devices, 32);
+  // The command's own nodes are fewer than the job's.
+  const std::string two = with(by_srun, "srun python", "srun -N 2 python");
+  const std::string tasks = "#SBATCH --ntasks-per-node=8\n";
+  EXPECT_EQ(read_run(asked + tasks + two + kRunVocab).devices, 16);
+  EXPECT_EQ(read_run("#SBATCH --nodes=4\n" + tasks + two + kRunVocab).devices, 16);
   // Tasks that are not GPUs state no ranks.
   EXPECT_FALSE(read_run(asked + "#SBATCH --ntasks=4\n" + by_srun + kRunVocab).devices);
 }
@@ -132,7 +137,7 @@ TEST(FlagImport, LaunchersStateDevices) {
         "mpirun --allow-run-as-root -np 16 -x NCCL_DEBUG=INFO --bind-to none python",
         "mpiexec -n 16 -ppn 8 python", "deepspeed --num_nodes 2 --num_gpus 8",
         "deepspeed --hostfile hosts --num_nodes=2 --num_gpus=8",
-        "accelerate launch --num_processes 16 --num_machines 2",
+        "accelerate launch --num_processes 16 --num_machines 2 --mixed_precision bf16",
         "torchrun --nnodes=2 --nproc-per-node=8",
         "srun -N 2 --ntasks-per-node 1 torchrun --nnodes 2 --nproc_per_node 8"})
     EXPECT_EQ(devices(launcher), 16) << launcher;
