@@ -256,7 +256,8 @@ class ShellReader : private BlockReader {
         continue;
       }
       const bool first = command.empty();
-      if (const std::string name = first ? assigned_name() : ""; !name.empty()) {
+      const bool assigns = program_at(command) == command.size();
+      if (const std::string name = assigns ? assigned_name() : ""; !name.empty()) {
         if (declaration.empty()) keep(name, before);
         if (is_local(declaration)) keep(name, *locals_);
         read_assignment(name);
@@ -296,6 +297,9 @@ class ShellReader : private BlockReader {
     const bool apart = piped_ || (peek() == '|' && peek(1) != '|') ||
                        (peek() == '&' && peek(1) != '&');  // in a shell of its own
     if (apart) restore(before);
+    for (const auto& [name, value] : std::exchange(defaults_, {})) {
+      if (runs() != Runs::no && !apart) set(name, {value}, value.line, false, false);
+    }
     if (!command.empty() && !declaration.empty()) {
       declare(declaration, command);
     } else if (!command.empty()) {

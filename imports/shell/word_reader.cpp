@@ -170,12 +170,15 @@ void WordReader::read_braces(Building& building, bool quoted, std::int64_t line)
       inner = inner.substr(1, inner.size() - 2), in_quotes = true;
   }
   const std::string word(inner);
+  const bool assigns = rest.starts_with(":=") || rest.starts_with("=");
   const bool plain = word.find_first_of("$`\"'\\ ") == std::string::npos;
   // ":-" is of an empty variable, too.
-  if (otherwise && rest[0] == ':' && plain && is_empty(name))
+  const bool without =
+      !variables_.contains(name) || (otherwise && rest[0] == ':' && is_empty(name));
+  if (otherwise && plain && without && !name.empty()) {
+    if (assigns) defaults_.emplace_back(name, ShellWord{word, line_});
     return add_default(building, word, in_quotes);
-  if (otherwise && plain && !name.empty() && !variables_.contains(name))
-    return add_default(building, word, in_quotes);
+  }
   if (!name.empty() && (rest.empty() || (otherwise && plain))) {
     read_variable(building, name, quoted, array);
   } else {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "imports/shell/shell_word.h"
 
@@ -41,6 +43,8 @@ class WordReader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
   std::map<std::string, ShellWords, std::less<>> variables_;
+  /// Values that "${NAME:=WORD}" assigns, of the words since this was empty.
+  std::vector<std::pair<std::string, ShellWord>> defaults_;
 
  private:
   /// The word that is being read: an unquoted variable may make it several.

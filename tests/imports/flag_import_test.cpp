@@ -106,6 +106,17 @@ TEST(FlagImport, VariablesThatMayHoldFlagsAreUnknown) {
             "condition (line 2)) are not read. Write these flags into the command");
 }
 
+/// The flag that states a value is named if a job refuses the value.
+TEST(FlagImport, FaultsOfTheJobNameFlags) {
+  EXPECT_EQ(
+      run_refusal(kRun + "--vocab-size 0\n"),
+      "train.sh: --vocab-size 0 (line 1): found 0; an integer from 2 to 16777216 is required");
+  const std::string experts =
+      run_refusal(with(kRun, "--swiglu ", "") + kRunVocab + "--num-experts 8\n");
+  EXPECT_TRUE(experts.starts_with("train.sh: no --swiglu or --squared-relu: experts are gated"))
+      << experts;
+}
+
 TEST(FlagImport, SlurmStatesDevices) {
   const std::string asked = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n";
   const std::string counts = with(kRun, "--nproc_per_node 8 --nnodes 1",

@@ -63,6 +63,16 @@ TEST(ShellPrograms, AssignmentsOfOneCommandAloneAreItsOwn) {
   EXPECT_EQ(script.variables.at("Y")[0].text, "3");
   EXPECT_EQ(x_behind("A=4 X=$A"), "4");
   EXPECT_EQ(x_behind("X=4 2>/dev/null"), "4");
+  EXPECT_EQ(x_behind("if X=4; then :; fi"), "4");
+  EXPECT_EQ(x_behind("while ! X=4 read Y; do :; done"), "2");
+}
+
+TEST(ShellPrograms, DefaultsAreAssigned) {
+  EXPECT_EQ(x_behind("unset X\n: ${X:=4}"), "4");
+  EXPECT_EQ(x_behind("X=\n: \"${X:=4}\""), "4");
+  EXPECT_EQ(x_behind("X=\n: \"${X=4}\"\nX=a$X"), "a");
+  EXPECT_EQ(x_behind(": ${X:=4}"), "2");
+  EXPECT_EQ(x_behind("unset X\n[ $UNSET ] && : ${X:=4}"), "$X is set under a condition (line 3)");
 }
 
 TEST(ShellPrograms, OtherShellsSetNothing) {
