@@ -83,7 +83,7 @@ void BlockReader::follow_group(const std::string& word) {
     const bool perhaps = !function_.empty() || piped_;
     groups_.push_back({perhaps ? Runs::perhaps : and_or_, function_, at_, line_});
     function_.clear();
-  } else if (word == "}" && !groups_.empty()) {
+  } else if (word == "}" && groups_.size() > outer_groups_) {
     const Group& group = groups_.back();
     if (!group.function.empty())
       functions_[group.function] = {std::string(text_.substr(group.begin, at_ - 1 - group.begin)),

@@ -69,13 +69,14 @@ class BlockReader : protected WordReader {
   /// Says why a command runs perhaps.
   std::string_view where_set() const;
 
-  std::optional<bool> truth_;  ///< whether the last command ended well, if that is known
-  std::vector<Block> blocks_;  ///< that are open
-  Runs and_or_ = Runs::yes;    ///< of the command, by "&&" or "||" in front of it
-  int subshells_ = 0;          ///< brackets that are open
-  bool piped_ = false;         ///< whether the command is behind "|"
-  std::vector<Group> groups_;  ///< that are open
-  std::string function_;       ///< whose name "NAME()" was read, and its body comes next
+  std::optional<bool> truth_;     ///< whether the last command ended well, if that is known
+  std::vector<Block> blocks_;     ///< that are open
+  Runs and_or_ = Runs::yes;       ///< of the command, by "&&" or "||" in front of it
+  int subshells_ = 0;             ///< brackets that are open
+  bool piped_ = false;            ///< whether the command is behind "|"
+  std::vector<Group> groups_;     ///< that are open
+  std::size_t outer_groups_ = 0;  ///< those around a text that is read again
+  std::string function_;          ///< whose name "NAME()" was read, and its body comes next
   std::map<std::string, Function, std::less<>> functions_;
 };
 

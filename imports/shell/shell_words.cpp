@@ -415,16 +415,18 @@ class ShellReader : private BlockReader {
   /// Reads a text that a command runs in its place, for the variables that it sets.
   void read_again(const std::string& text, std::int64_t line, const Group& group) {
     if (nested_ == kMostNested) return note(program_);
-    const auto outside = std::tuple(text_, at_, line_, subshells_, piped_);
+    count(text.size());
+    const auto outside = std::tuple(text_, at_, line_, subshells_, piped_, outer_groups_);
     const std::vector<Block> blocks = blocks_;
     const std::vector<Group> groups = groups_;
     const auto commands = std::ptrdiff_t(script_.commands.size());
     groups_.push_back(group);
+    outer_groups_ = groups_.size();
     std::tie(text_, at_, line_) = std::tuple(std::string_view(text), std::size_t{0}, line);
     ++nested_;
     while (at_ < text_.size()) read_command();
     --nested_;
-    std::tie(text_, at_, line_, subshells_, piped_) = outside;
+    std::tie(text_, at_, line_, subshells_, piped_, outer_groups_) = outside;
     blocks_ = blocks;
     groups_ = groups;
     script_.commands.erase(script_.commands.begin() + commands, script_.commands.end());

@@ -50,11 +50,15 @@ void WordReader::skip_blanks(bool lines) {
   }
 }
 
+void WordReader::count(std::size_t bytes) const {
+  total_ += bytes + 1;
+  if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
+}
+
 /// Counts text that is added to a word.
 void WordReader::count(Building& building, std::string_view text) const {
   building.any = true;
-  total_ += text.size() + 1;
-  if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
+  count(text.size());
   if (building.word.text.size() + text.size() > kMostWordBytes)
     fail(line_, "a word is longer than 64 KiB");
 }

@@ -33,6 +33,8 @@ class WordReader {
   void skip_blanks(bool lines);
   /// Returns the text up to the bracket that closes the one just read.
   std::string_view inside_brackets(char open, char close, std::int64_t line);
+  /// Counts bytes of words, or of a text that is read again. Fails above 16 MiB.
+  void count(std::size_t bytes) const;
   /// Reads one word, which may become several or none.
   ShellWords read_word();
   /// Returns the value of an expression, where the variables in it are known.

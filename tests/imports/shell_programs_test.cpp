@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/error.h"
 #include "imports/shell/shell_words.h"
 
 namespace plimsoll {
@@ -83,6 +84,16 @@ TEST(ShellPrograms, OtherShellsSetNothing) {
   EXPECT_EQ(x_behind("true && X=4"), "4");
   EXPECT_EQ(x_behind("echo a | cat\nX=4"), "4");
   EXPECT_EQ(x_behind("echo a | { :; X=4; }"), "$X is set under a condition (line 2)");
+}
+
+TEST(ShellPrograms, TextsThatAreReadAgainHaveBounds) {
+  EXPECT_EQ(x_behind("f() { eval \"};};};}\"; }\nf\nX=4"), "4");
+  EXPECT_EQ(x_behind("eval \"done; fi; };)\"\nX=4"), "4");
+  // Each level reads the comment several times.
+  std::string twice = "A='";
+  for (int i = 0; i < 100; ++i) twice += "eval \"$A\"; ";
+  twice += "# " + std::string(60'000, 'c') + "'\neval \"$A\"";
+  EXPECT_THROW(x_behind(twice), InputError);
 }
 
 TEST(ShellPrograms, WhatIsNotReadIsNoted) {
