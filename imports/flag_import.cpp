@@ -86,6 +86,22 @@ void check_sizes(const FlagTable& table, const FlagFields& fields, const Importe
   }
 }
 
+/// Returns the job of the fields. An error names the flag that states the value.
+Job job_by_flags(const FlagReading& reading, const ImportGiven& given, const std::string& file) {
+  try {
+    return given.job ? job_over(*given.job, reading.fields, file) : job_of(reading.fields, file);
+  } catch (const InputError& error) {
+    std::string key = error.pointer().substr(std::min<std::size_t>(1, error.pointer().size()));
+    std::ranges::replace(key, '/', '.');
+    const auto by = reading.stated_by.find(key);
+    if (by == reading.stated_by.end() || by->second == kByFramework) throw;
+    const std::string place = fmt::format("{}: at {}: ", error.file(), error.pointer());
+    throw InputError(
+        file, "",
+        fmt::format("{}: {}", by->second, std::string_view(error.what()).substr(place.size())));
+  }
+}
+
 /// Returns the flags without which the strategy would be legal, each with its line.
 std::string causes_of(const FlagReading& reading, const Job& job, const Framework& framework,
                       const Strategy& strategy, std::int64_t devices) {
@@ -162,8 +178,7 @@ void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenF
   if (has_model) {
     if (!given.job) check_sizes(table, reading.fields, imported, file);
     if (!given.job) add_usual_step(reading.fields, given, imported.notes);
-    imported.job =
-        given.job ? job_over(*given.job, reading.fields, file) : job_of(reading.fields, file);
+    imported.job = job_by_flags(reading, given, file);
     const Framework& framework = imported.framework ? *imported.framework : bundled_framework();
     // Without devices what follows from their number cannot be checked.
     if (imported.devices || states_model(table))

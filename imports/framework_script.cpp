@@ -245,6 +245,7 @@ Imported read_framework_script(std::string_view text, const std::string& file,
   Imported imported;
   std::optional<std::int64_t> devices = given.devices;
   const ShellScript script = read_shell(text, file);
+  imported.notes = script.notes;
   const FlagTable* command = command_line_table_of(text);
   std::vector<GivenFlag> flags =
       command ? flags_of_command(script, *command->options, imported.unknown, file)

@@ -347,8 +347,8 @@ struct Reading {
   std::size_t alike = 0;    ///< keys that have the library's values for this architecture
 
   auto rank() const {
-    return std::tuple(faults.size(), unread.size(), elsewhere, assumed, !plain,
-                      -std::int64_t(alike), !namesake);
+    return std::tuple(faults.size(), unread.size(), elsewhere, assumed, !plain, !namesake,
+                      -std::int64_t(alike));
   }
 };
 

@@ -76,19 +76,19 @@ std::optional<std::int64_t> number_of(const ShellScript& script, std::string_vie
 std::optional<std::int64_t> launched_ranks(const ShellScript& script,
                                            const std::vector<GivenFlag>& flags,
                                            std::vector<std::string>& notes) {
-  const auto stated = [&](const char* of, const char* variable) {
-    const auto count = count_of(flags, of);
-    return count ? count : number_of(script, variable);
-  };
-  const auto gpus_per_node = stated("gpus_per_node", "SLURM_GPUS_PER_NODE"),
-             per_node = count_of(flags, "ranks_per_node");
-  auto nodes = stated("nodes", "SLURM_NNODES");
+  auto ranks = count_of(flags, "ranks"), gpus = count_of(flags, "gpus");
+  auto gpus_per_node = count_of(flags, "gpus_per_node");
+  if (!gpus_per_node) gpus_per_node = number_of(script, "SLURM_GPUS_PER_NODE");
+  auto per_node = count_of(flags, "ranks_per_node");
+  auto nodes = count_of(flags, "nodes");
+  // A launcher on fewer nodes than the job's starts fewer of its tasks.
+  if (nodes && !ranks && !per_node) per_node = number_of(script, "SLURM_NTASKS_PER_NODE");
+  if (!nodes) nodes = number_of(script, "SLURM_NNODES");
   const bool listed = std::ranges::find(flags, "--hostfile", &GivenFlag::option) != flags.end();
   if (per_node && !nodes && !listed) {
     notes.push_back("one node is assumed: the launcher has no number of nodes");
     nodes = 1;
   }
-  auto ranks = count_of(flags, "ranks"), gpus = count_of(flags, "gpus");
   if (!ranks && per_node && nodes) ranks = *nodes * *per_node;
   if (!ranks && !per_node) ranks = number_of(script, "SLURM_NTASKS");
   if (nodes && gpus_per_node) gpus = *nodes * *gpus_per_node;

@@ -21,7 +21,8 @@ inline bool ends_block(std::string_view word) {
 
 /// Returns whether assignments may follow.
 inline bool declares(std::string_view word) {
-  return word == "export" || word == "local" || word == "declare" || word == "readonly";
+  return word == "export" || word == "local" || word == "declare" || word == "typeset" ||
+         word == "readonly";
 }
 
 /// Returns whether a command may follow on the same line.

@@ -6,66 +6,40 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "imports/shell/block_reader.h"
+#include "imports/shell/shell_builtins.h"
 #include "imports/shell/shell_keywords.h"
 #include "imports/shell/shell_values.h"
-#include "imports/shell/word_reader.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostValueBytes = std::size_t{1} << 16;
+constexpr int kMostNested = 16;  // calls of functions and eval within another
 
-/// Whether what is read runs. What runs perhaps, or not in the script's own shell, sets variables
-/// to values that are not known.
-enum class Runs { yes, perhaps, no };
+/// Values that variables had; empty: not set.
+using Values = std::map<std::string, std::optional<ShellWords>>;
 
-Runs runs_if(std::optional<bool> truth) {
-  return !truth ? Runs::perhaps : *truth ? Runs::yes : Runs::no;
-}
-
-/// A Block is what stands between "if" and "fi", or within a loop.
-struct Block {
-  Runs runs = Runs::perhaps;
-  bool taken = false;    ///< whether a branch in front runs
-  bool unknown = false;  ///< whether a branch in front runs perhaps
-  /// The word that "case" compares, and whether a list of patterns is next.
-  std::optional<ShellWord> subject = {};
-  bool patterns_next = false;
-
-  /// Begins a branch that runs if `truth`, and no branch in front does.
-  void begin_branch(std::optional<bool> truth) {
-    runs = unknown ? Runs::perhaps : taken ? Runs::no : Runs::yes;
-    if (runs == Runs::yes) runs = runs_if(truth);
-    taken = taken || runs == Runs::yes;
-    unknown = unknown || runs == Runs::perhaps;
-  }
-};
-
-/// A Group is what stands between "{" and "}".
-struct Group {
-  Runs runs = Runs::yes;
-  bool function = false;  ///< it is the body of one
-};
-
-/// Returns whether a text has the pattern of a "case"; nothing where that is not known.
-std::optional<bool> has_pattern(const ShellWord& subject, const ShellWord& pattern) {
-  if (pattern.text == "*") return true;
-  if (!subject.unknown.empty() || !pattern.unknown.empty()) return std::nullopt;
-  if (pattern.text.find_first_of("*?[") != std::string::npos) return std::nullopt;
-  return subject.text == pattern.text;
-}
-
-class ShellReader : private WordReader {
+class ShellReader : private BlockReader {
  public:
-  ShellReader(std::string_view text, const std::string& file) : WordReader(text, file) {
+  ShellReader(std::string_view text, const std::string& file) : BlockReader(text, file) {
     for (const auto& [name, value] : slurm_variables(text)) variables_[name] = {{value, 0}};
   }
 
   ShellScript read() {
     while (at_ < text_.size()) read_command();
     script_.variables = std::move(variables_);
+    script_.variables.insert(environment_.begin(), environment_.end());
+    std::set<std::string> seen;
+    std::erase_if(script_.names, [&](const std::string& name) {
+      return !script_.variables.contains(name) || !seen.insert(name).second;
+    });
     return std::move(script_);
   }
 
@@ -111,11 +85,32 @@ class ShellReader : private WordReader {
     const bool known =
         std::ranges::all_of(value, [](const ShellWord& word) { return word.unknown.empty(); });
     truth_ = known ? std::optional(true) : std::nullopt;
+    set(name, std::move(value), line, joins, array);
+  }
+
+  /// Assigns a value that is known if the assignment runs, and in this shell.
+  void set(const std::string& name, ShellWords value, std::int64_t line, bool joins, bool array) {
     if (runs() == Runs::perhaps || subshells_ > 0) {
       const std::string why = fmt::format("${} is set {} (line {})", name, where_set(), line);
       value = {unknown_word("$" + name, why)};
     }
     assign(name, std::move(value), joins, array);
+  }
+
+  void keep(const std::string& name, Values& before) const {
+    const auto known = variables_.find(name);
+    before.emplace(name, known == variables_.end() ? std::nullopt : std::optional(known->second));
+  }
+
+  void restore(Values& before) {
+    for (auto& [name, value] : before) {
+      if (value) {
+        variables_[name] = std::move(*value);
+      } else {
+        variables_.erase(name);
+      }
+    }
+    before.clear();
   }
 
   ShellWord unknown_word(const std::string& spelling, const std::string& why) const {
@@ -142,82 +137,9 @@ class ShellReader : private WordReader {
       fail(line_, fmt::format("the value of ${} is longer than 64 KiB", name));
   }
 
-  /// Says why a command runs perhaps.
-  std::string_view where_set() const {
-    const bool function = std::ranges::any_of(groups_, &Group::function);
-    return function ? "in a function" : "under a condition";
-  }
-
-  /// Follows the words that begin and end what runs under a condition, or several times.
-  void follow_block(const std::string& word) {
-    if (begins_block(word)) blocks_.push_back({word == "if" ? Runs::yes : Runs::perhaps});
-    if (blocks_.empty()) return;
-    Block& block = blocks_.back();
-    if (word == "then") {
-      block.begin_branch(truth_);
-    } else if (word == "elif" || word == "else") {
-      block.runs = block.unknown ? Runs::perhaps : block.taken ? Runs::no : Runs::yes;
-    } else if (ends_block(word)) {
-      blocks_.pop_back();
-      truth_.reset();
-    }
-  }
-
-  /// "case WORD in", behind its first word.
-  void begin_case() {
-    skip_blanks(false);
-    ShellWord subject{"", line_};
-    for (const ShellWord& word : read_word()) subject.add(word);
-    skip_blanks(true);
-    read_word();
-    blocks_.back() = {.runs = Runs::yes, .subject = subject, .patterns_next = true};
-  }
-
-  /// "a | b)", the patterns of a branch of "case", if none of them is "esac".
-  void read_patterns() {
-    Block& block = blocks_.back();
-    block.patterns_next = false;
-    skip_blanks(true);
-    if (text_.substr(at_).starts_with("esac") && !is_name(peek(4))) return;
-    skips("(");
-    std::optional<bool> truth = false;
-    while (at_ < text_.size()) {
-      skip_blanks(true);
-      ShellWord pattern{"", line_};
-      for (const ShellWord& word : read_word()) pattern.add(word);
-      const auto one = has_pattern(*block.subject, pattern);
-      if (one == true || (truth && *truth)) {
-        truth = true;
-      } else if (!one) {
-        truth = std::nullopt;
-      }
-      skip_blanks(false);
-      if (skips(")")) break;
-      if (at_ < text_.size()) take();  // "|", or a sign that no pattern has
-    }
-    block.begin_branch(truth);
-  }
-
-  /// Whether what is read runs, by the conditions around it.
-  Runs runs() const {
-    Runs all = and_or_;
-    for (const Block& block : blocks_) all = std::max(all, block.runs);
-    for (const Group& group : groups_) all = std::max(all, group.runs);
-    return all;
-  }
-
-  /// Follows the brackets of groups and of functions' bodies.
-  void follow_group(const std::string& word) {
-    if (word == "{") {
-      groups_.push_back({function_ ? Runs::perhaps : and_or_, function_});
-      function_ = false;
-    } else if (word == "}" && !groups_.empty()) {
-      groups_.pop_back();
-    }
-  }
-
   /// Takes what separates two commands.
   void end_command() {
+    piped_ = false;
     const bool both = skips("&&");
     if (both || skips("||")) {
       and_or_ = runs_if(truth_ ? std::optional(*truth_ == both) : std::nullopt);
@@ -234,7 +156,11 @@ class ShellReader : private WordReader {
       blocks_.back().patterns_next = true;
     } else if (c == '(') {
       ++subshells_;
-      function_ = peek() == ')';
+      function_ = peek() == ')' ? program_ : "";
+    } else if (c == '|') {
+      piped_ = true;
+      skips("&");
+      skip_blanks(true);
     } else if (c == ')' && subshells_ > 0) {
       --subshells_;
     }
@@ -296,13 +222,17 @@ class ShellReader : private WordReader {
   void read_command() {
     if (!blocks_.empty() && blocks_.back().patterns_next) read_patterns();
     ShellWords command;
-    std::map<std::string, ShellWords>
-        before;            // values of variables that the command may have alone
-    bool options = false;  // of a declaration may follow
+    Values before;            // its assignments: variables that it may have alone
+    std::string declaration;  // whose options and names follow
     while (true) {
       skip_blanks(false);
       if (at_ >= text_.size()) break;
       const char c = peek();
+      if (skips("<<<")) {
+        skip_blanks(false);
+        read_word();
+        continue;
+      }
       if (skips("<<")) {
         skip_here_document();
         continue;
@@ -326,17 +256,24 @@ class ShellReader : private WordReader {
         continue;
       }
       const bool first = command.empty();
-      if (const std::string name = first ? assigned_name() : ""; !name.empty()) {
-        const auto known = variables_.find(name);
-        if (known != variables_.end()) before.emplace(name, known->second);
+      const bool assigns = program_at(command) == command.size();
+      if (const std::string name = assigns ? assigned_name() : ""; !name.empty()) {
+        if (declaration.empty()) keep(name, before);
+        if (is_local(declaration)) keep(name, *locals_);
         read_assignment(name);
         continue;
       }
+      const std::size_t number = text_.find_first_not_of("0123456789", at_);
+      if (number != text_.npos && number > at_ && (text_[number] == '<' || text_[number] == '>')) {
+        at_ = number;  // "2" of "2>&1"
+        continue;
+      }
+      // Words have the values in front of the command's own assignments.
+      for (const auto& [name, value] : before) {
+        if (!value && variables_.contains(name)) environment_[name] = variables_[name];
+      }
+      restore(before);
       ShellWords words = read_word();
-      const bool redirects = peek() == '>' || peek() == '<';
-      if (redirects && words.size() == 1 && !words[0].text.empty() &&
-          words[0].text.find_first_not_of("0123456789") == std::string::npos)
-        continue;  // "2" of "2>&1"
       if (first && words.size() == 1) {
         const std::string& word = words[0].text;
         follow_block(word);
@@ -347,18 +284,26 @@ class ShellReader : private WordReader {
         }
         if (word == "function") {  // the word behind it is a name
           skip_blanks(false);
-          read_word();
-          function_ = true;
+          const ShellWords name = read_word();
+          program_ = function_ = name.empty() ? "" : name[0].text;
           continue;
         }
-        if (options && word.starts_with('-')) continue;
-        options = declares(word);
+        if (!declaration.empty() && word.starts_with('-')) continue;
+        if (declares(word)) declaration = word;
         if (goes_on(word)) continue;
       }
       command.insert(command.end(), words.begin(), words.end());
     }
-    if (!command.empty()) {
-      for (auto& [name, value] : before) variables_[name] = std::move(value);
+    const bool apart = piped_ || (peek() == '|' && peek(1) != '|') ||
+                       (peek() == '&' && peek(1) != '&');  // in a shell of its own
+    if (apart) restore(before);
+    for (const auto& [name, value] : std::exchange(defaults_, {})) {
+      if (runs() != Runs::no && !apart) set(name, {value}, value.line, false, false);
+    }
+    if (!command.empty() && !declaration.empty()) {
+      declare(declaration, command);
+    } else if (!command.empty()) {
+      program_ = command[0].text;
       end_words(std::move(command));
     }
     if (at_ < text_.size()) end_command();
@@ -383,15 +328,117 @@ class ShellReader : private WordReader {
       assign(name, {unknown_word("$" + name, fmt::format("${} is set by a loop", name))}, false,
              false);
     }
-    script_.commands.push_back(std::move(command));
+    script_.commands.push_back(command);
+    follow_program(command);
   }
 
-  std::optional<bool> truth_;  ///< whether the last command ended well, if that is known
-  std::vector<Block> blocks_;  ///< that are open
-  Runs and_or_ = Runs::yes;    ///< of the command, by "&&" or "||" in front of it
-  int subshells_ = 0;          ///< brackets that are open
-  bool function_ = false;      ///< whether "NAME()" was read, and its body comes next
-  std::vector<Group> groups_;  ///< that are open
+  /// Whether a declaration sets variables of the function that is called.
+  bool is_local(const std::string& declaration) const {
+    return locals_ != nullptr && !declaration.empty() && declaration != "export";
+  }
+
+  /// The names of a declaration that are no plain assignments: "NAME", $A, "NAME=VALUE" in quotes.
+  void declare(const std::string& declaration, const ShellWords& words) {
+    if (runs() == Runs::no) return;
+    truth_ = true;
+    for (const ShellWord& word : words) {
+      const std::size_t equals = word.text.find('=');
+      const std::string name = word.text.substr(0, equals);
+      if (!is_variable_name(name)) {
+        if (!word.unknown.empty()) note(fmt::format("{} {}", declaration, word.text));
+        continue;
+      }
+      if (is_local(declaration)) keep(name, *locals_);
+      if (equals == word.text.npos) continue;
+      ShellWord value{word.text.substr(equals + 1), line_};
+      if (!word.unknown.empty()) value = unknown_word("$" + name, word.unknown);
+      set(name, {value}, line_, false, false);
+    }
+  }
+
+  /// Notes what may set variables and is not read.
+  void note(const std::string& what) {
+    script_.notes.push_back(fmt::format(
+        "line {}: {} is not read: it may set variables of the command", line_, printable(what)));
+  }
+
+  /// Follows a command that sets variables: a builtin or a function of the script.
+  void follow_program(const ShellWords& command) {
+    const std::size_t at = program_at(command);
+    if (at == command.size()) return;
+    const std::string& program = command[at].text;
+    const ShellWords arguments(command.begin() + std::ptrdiff_t(at) + 1, command.end());
+    const std::string first = arguments.empty() ? "" : arguments[0].text;
+    for (const std::string& name : set_by_builtin(program, arguments)) {
+      const std::string why = fmt::format("${} is set by {} (line {})", name, program, line_);
+      assign(name, {unknown_word("$" + name, why)}, false, false);
+    }
+    const auto function = functions_.find(program);
+    if (function != functions_.end()) {
+      call(function->first, Function(function->second));
+    } else if (program == "unset" && first != "-f") {
+      unset(arguments);
+    } else if (program == "eval") {
+      std::string text;
+      for (const ShellWord& word : arguments) text += word.text + " ";
+      read_again(text, line_, {runs()});
+    } else if ((program == "source" || program == ".") && !first.empty()) {
+      note(first);
+    } else if (nested_ > 0 && !command[at].unknown.empty()) {
+      note(program);
+    }
+  }
+
+  void unset(const ShellWords& names) {
+    for (const ShellWord& name : names) {
+      if (!variables_.contains(name.text)) continue;
+      if (runs() == Runs::yes && subshells_ == 0) {
+        variables_.erase(name.text);
+      } else {
+        set(name.text, {{"", line_}}, line_, false, false);
+      }
+    }
+  }
+
+  /// Its body runs with arguments that are not known: what it sets is unknown. One call is as good
+  /// as several within another.
+  void call(const std::string& name, const Function& function) {
+    if (!called_.insert(name).second) return;
+    Values locals;
+    Values* const outer = std::exchange(locals_, &locals);
+    read_again(function.body, function.line, {Runs::perhaps, name});
+    locals_ = outer;
+    restore(locals);
+    if (nested_ == 0) called_.clear();
+  }
+
+  /// Reads a text that a command runs in its place, for the variables that it sets.
+  void read_again(const std::string& text, std::int64_t line, const Group& group) {
+    if (nested_ == kMostNested) return note(program_);
+    count(text.size());
+    const auto outside = std::tuple(text_, at_, line_, subshells_, piped_, outer_groups_);
+    const std::vector<Block> blocks = blocks_;
+    const std::vector<Group> groups = groups_;
+    const auto commands = std::ptrdiff_t(script_.commands.size());
+    groups_.push_back(group);
+    outer_groups_ = groups_.size();
+    std::tie(text_, at_, line_) = std::tuple(std::string_view(text), std::size_t{0}, line);
+    ++nested_;
+    while (at_ < text_.size()) read_command();
+    --nested_;
+    std::tie(text_, at_, line_, subshells_, piped_, outer_groups_) = outside;
+    blocks_ = blocks;
+    groups_ = groups;
+    script_.commands.erase(script_.commands.begin() + commands, script_.commands.end());
+    truth_.reset();
+  }
+
+  std::string program_;           ///< the first word of the last command
+  std::set<std::string> called_;  ///< functions, by the outermost call
+  Values* locals_ = nullptr;      ///< variables that the function has alone
+  int nested_ = 0;                ///< texts that are read again
+  /// Variables that a command has alone, and the script has not.
+  std::map<std::string, ShellWords, std::less<>> environment_;
   ShellScript script_;
 };
 

@@ -16,6 +16,7 @@ struct ShellScript {
   /// The last value of each variable that is assigned: one word, or the words of an array.
   std::map<std::string, ShellWords, std::less<>> variables;
   std::vector<std::string> names;  ///< of the variables, in the order of their first assignment
+  std::vector<std::string> notes;  ///< what may set variables and is not read, with its line
 };
 
 /// Splits a script into words. It knows comments, quotes, continued lines, here-documents, arrays,

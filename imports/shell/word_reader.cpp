@@ -50,11 +50,15 @@ void WordReader::skip_blanks(bool lines) {
   }
 }
 
+void WordReader::count(std::size_t bytes) const {
+  total_ += bytes + 1;
+  if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
+}
+
 /// Counts text that is added to a word.
 void WordReader::count(Building& building, std::string_view text) const {
   building.any = true;
-  total_ += text.size() + 1;
-  if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
+  count(text.size());
   if (building.word.text.size() + text.size() > kMostWordBytes)
     fail(line_, "a word is longer than 64 KiB");
 }
@@ -133,16 +137,19 @@ std::string_view WordReader::inside_brackets(char open, char close, std::int64_t
   fail(line, fmt::format("a {} that begins here does not end", open));
 }
 
-void WordReader::read_variable(Building& building, const std::string& name, bool quoted, bool all,
-                               const std::string* otherwise) const {
+void WordReader::read_variable(Building& building, const std::string& name, bool quoted,
+                               bool all) const {
   const auto known = variables_.find(name);
   if (known != variables_.end()) {
     add_value(building, known->second, quoted, all);
-  } else if (otherwise != nullptr) {
-    add(building, *otherwise);
   } else {
     add_unknown(building, "$" + name, fmt::format("${} is not set in this file", name));
   }
+}
+
+/// An empty text without quotes makes no word.
+void WordReader::add_default(Building& building, const std::string& text, bool quoted) const {
+  if (quoted || !text.empty()) add(building, text);
 }
 
 /// "${...}", behind the bracket.
@@ -156,6 +163,7 @@ void WordReader::read_braces(Building& building, bool quoted, std::int64_t line)
   if (array) rest = {};
   bool otherwise = false;  // a default follows
   std::string_view inner;
+  bool in_quotes = quoted;
   for (const std::string_view sign : {":-", "-", ":=", "="}) {
     if (otherwise || !rest.starts_with(sign)) continue;
     otherwise = true;
@@ -163,14 +171,20 @@ void WordReader::read_braces(Building& building, bool quoted, std::int64_t line)
   }
   for (const char quote : {'"', '\''}) {
     if (inner.size() > 1 && inner.front() == quote && inner.back() == quote)
-      inner = inner.substr(1, inner.size() - 2);
+      inner = inner.substr(1, inner.size() - 2), in_quotes = true;
   }
   const std::string word(inner);
+  const bool assigns = rest.starts_with(":=") || rest.starts_with("=");
   const bool plain = word.find_first_of("$`\"'\\ ") == std::string::npos;
   // ":-" is of an empty variable, too.
-  if (otherwise && rest[0] == ':' && plain && is_empty(name)) return add(building, word);
+  const bool without =
+      !variables_.contains(name) || (otherwise && rest[0] == ':' && is_empty(name));
+  if (otherwise && plain && without && !name.empty()) {
+    if (assigns) defaults_.emplace_back(name, ShellWord{word, line_});
+    return add_default(building, word, in_quotes);
+  }
   if (!name.empty() && (rest.empty() || (otherwise && plain))) {
-    read_variable(building, name, quoted, array, otherwise ? &word : nullptr);
+    read_variable(building, name, quoted, array);
   } else {
     add_unknown(building, fmt::format("${{{}}}", all),
                 "a substitution of a variable is not evaluated; write the value in its place");
@@ -200,7 +214,7 @@ void WordReader::read_dollar(Building& building, bool quoted) {
     std::string name;
     const bool digit = peek() >= '0' && peek() <= '9';
     while (is_name(peek()) && !(digit && name.size() == 1)) name += take();
-    read_variable(building, name, quoted, false, nullptr);
+    read_variable(building, name, quoted, false);
   } else if (peek() == '?' || peek() == '$' || peek() == '#' || peek() == '!') {
     take();
     add_unknown(building, "$", "a value of a running shell is not known");

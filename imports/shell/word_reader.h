@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "imports/shell/shell_word.h"
 
@@ -31,6 +33,8 @@ class WordReader {
   void skip_blanks(bool lines);
   /// Returns the text up to the bracket that closes the one just read.
   std::string_view inside_brackets(char open, char close, std::int64_t line);
+  /// Counts bytes of words, or of a text that is read again. Fails above 16 MiB.
+  void count(std::size_t bytes) const;
   /// Reads one word, which may become several or none.
   ShellWords read_word();
   /// Returns the value of an expression, where the variables in it are known.
@@ -41,6 +45,8 @@ class WordReader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
   std::map<std::string, ShellWords, std::less<>> variables_;
+  /// Values that "${NAME:=WORD}" assigns, of the words since this was empty.
+  std::vector<std::pair<std::string, ShellWord>> defaults_;
 
  private:
   /// The word that is being read: an unquoted variable may make it several.
@@ -57,8 +63,8 @@ class WordReader {
   void end_word(Building& building) const;
   void add_value(Building& building, const ShellWords& value, bool quoted, bool all) const;
   void add_split(Building& building, const ShellWord& word) const;
-  void read_variable(Building& building, const std::string& name, bool quoted, bool all,
-                     const std::string* otherwise) const;
+  void read_variable(Building& building, const std::string& name, bool quoted, bool all) const;
+  void add_default(Building& building, const std::string& text, bool quoted) const;
   bool is_empty(const std::string& name) const;
   void read_braces(Building& building, bool quoted, std::int64_t line);
   void read_dollar(Building& building, bool quoted);

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/escapes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/limits.h"
@@ -120,7 +121,8 @@ std::vector<NcclRun> parse_nccl_tests(std::string_view text, const std::string& 
                                       const NcclGiven& given) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != text.npos && text[first] == '{';
-  return json ? parse_nccl_json(text, file, given) : parse_nccl_text(text, file, given);
+  return json ? parse_nccl_json(text, file, given)
+              : parse_nccl_text(without_escapes(text), file, given);
 }
 
 std::vector<NcclRun> read_nccl_tests(const std::filesystem::path& path, const NcclGiven& given) {

@@ -40,9 +40,12 @@ bool is_integer(std::string_view text) {
 }
 
 /// Behind what launchers put before each line: "[1,0]<stdout>:" (mpirun --tag-output), "0: " (srun
-/// --label).
+/// --label), "[0] " (a rank).
 std::string_view untagged(std::string_view line) {
   if (line.starts_with('[')) {
+    const std::size_t rank = line.find_first_not_of("0123456789", 1);
+    if (rank > 1 && rank != line.npos && line.substr(rank).starts_with("] "))
+      return line.substr(rank + 2);
     constexpr std::array<std::string_view, 2> kStreams = {"<stdout>:", "<stderr>:"};
     for (std::string_view stream : kStreams) {
       const std::size_t end = line.find(stream);
@@ -374,9 +377,18 @@ class TextReader {
     run.date = given_.date;
   }
 
+  /// Whether the last words of a line are a row: its type is a word between numbers.
+  bool ends_in_row(const std::vector<Word>& words) const {
+    const std::size_t at = words.size() - std::min(open_.table->words(true), words.size());
+    return at > 0 && is_integer(words[at].text) && is_integer(words[at + 1].text) &&
+           words[at + 2].text[0] >= 'a';
+  }
+
   void read_row(const std::vector<Word>& words) {
     const Table& table = *open_.table;
     const bool starts = words.size() > 1 && is_integer(words[0].text) && is_integer(words[1].text);
+    if (!starts && ends_in_row(words))
+      note(fmt::format("a row behind \"{}\": left out", printable(words[0].text)));
     if (!starts) return;  // something between the rows
     if (!complete_) return note("the file ends within this row: left out");
     const bool both = words.size() == table.words(true);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/escapes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "models/cluster/topology.h"
@@ -14,17 +15,10 @@ namespace {
 constexpr std::size_t kMostLine = 65'536;
 constexpr std::size_t kMostColumns = 1024;  // in a matrix
 
-/// Without escape sequences ("\x1b[4m": the header is underlined). Keeps columns of the rest.
+/// The header is underlined by escape sequences.
 std::string plain(std::string_view line) {
-  std::string text;
-  for (std::size_t at = 0; at < line.size(); ++at) {
-    if (line[at] == '\x1b' && at + 1 < line.size() && line[at + 1] == '[') {
-      at += 2;
-      while (at < line.size() && (line[at] < '@' || line[at] > '~')) ++at;
-      continue;
-    }
-    if (line[at] != '\r') text += line[at];
-  }
+  std::string text = without_escapes(line);
+  std::erase(text, '\r');
   return text;
 }
 

@@ -33,6 +33,18 @@ bool is_unset(const FlagTable& table, const Setting& setting) {
   return !table.unset.empty() && text == table.unset && !has_value(table, setting.key, table.unset);
 }
 
+/// Refuses a word that stands for all settings of a section: what it leaves out is not known.
+void refuse_section(const FlagTable& table, const Setting& setting, const std::string& file) {
+  const std::string& text = setting.words[0].text;
+  const bool section = std::ranges::any_of(table.rows, [&](const FlagRow& row) {
+    return !row.words.empty() && row.words[0].starts_with(setting.key + ".");
+  });
+  if (!section || text == "null") return;
+  throw InputError(
+      file, setting.line > 0 ? fmt::format("line {}", setting.line) : "",
+      fmt::format("{} {}: a section with its settings is required", setting.key, printable(text)));
+}
+
 /// Puts the flags of several keys, where all are given, in place of the first.
 void join_keys(std::vector<GivenFlag>& flags, const std::string& option) {
   GivenFlag joined{option, {}, 0};
@@ -121,7 +133,10 @@ std::vector<GivenFlag> flags_in_document(const FlagTable& table, std::string_vie
                                          const std::string& file) {
   std::vector<GivenFlag> flags;
   for (Setting& setting : read_document(text, *table.document, file)) {
-    if (is_unset(table, setting)) continue;
+    if (is_unset(table, setting)) {
+      refuse_section(table, setting, file);
+      continue;
+    }
     GivenFlag flag{std::move(setting.key), {}, setting.line};
     for (DocumentWord& word : setting.words)
       flag.words.push_back({std::move(word.text), std::move(word.unknown)});

@@ -216,6 +216,29 @@ TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
     EXPECT_EQ(note.find("precision f"), note.npos) << note;
 }
 
+TEST(AccelerateDeepSpeed, AWholeSectionIsNotAuto) {
+  const auto with_section = [](const std::string& section) {
+    return config_refusal("{\"train_micro_batch_size_per_gpu\": 1,\n" + section + "}", "ds.json");
+  };
+  EXPECT_EQ(with_section(R"("zero_optimization": "auto", "bf16": {"enabled": true})"),
+            "ds.json: at line 2: zero_optimization auto: a section with its settings is required");
+  EXPECT_EQ(with_section(R"("zero_optimization": {"stage": 2}, "bf16": "auto")"),
+            "ds.json: at line 2: bf16 auto: a section with its settings is required");
+}
+
+TEST(AccelerateFsdp, APrecisionThatIsNotStatedIsNoted) {
+  const std::string text =
+      "distributed_type: FSDP\nnum_processes: 8\nnum_machines: 1\nfsdp_config:\n"
+      "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
+  for (const std::string line : {"", "mixed_precision: 'no'\n"}) {
+    const Imported imported = import_text(text + line, "fsdp.yaml", beside_job());
+    EXPECT_EQ(imported.job->precision, DType::f32);
+    EXPECT_TRUE(std::ranges::any_of(imported.notes, [](const std::string& note) {
+      return note.find("fp32") != std::string::npos;
+    })) << line;
+  }
+}
+
 TEST(AccelerateDeepSpeed, ShardsOfOneRankAreNone) {
   ImportGiven given = beside_job();
   given.devices = 1;

@@ -106,6 +106,17 @@ TEST(FlagImport, VariablesThatMayHoldFlagsAreUnknown) {
             "condition (line 2)) are not read. Write these flags into the command");
 }
 
+/// The flag that states a value is named if a job refuses the value.
+TEST(FlagImport, FaultsOfTheJobNameFlags) {
+  EXPECT_EQ(
+      run_refusal(kRun + "--vocab-size 0\n"),
+      "train.sh: --vocab-size 0 (line 1): found 0; an integer from 2 to 16777216 is required");
+  const std::string experts =
+      run_refusal(with(kRun, "--swiglu ", "") + kRunVocab + "--num-experts 8\n");
+  EXPECT_TRUE(experts.starts_with("train.sh: no --swiglu or --squared-relu: experts are gated"))
+      << experts;
+}
+
 TEST(FlagImport, SlurmStatesDevices) {
   const std::string asked = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n";
   const std::string counts = with(kRun, "--nproc_per_node 8 --nnodes 1",
@@ -117,6 +128,11 @@ TEST(FlagImport, SlurmStatesDevices) {
   const std::string by_srun = with(kRun, "torchrun --nproc_per_node 8 --nnodes 1", "srun python");
   EXPECT_EQ(read_run(asked + by_srun + kRunVocab).devices, 32);
   EXPECT_EQ(read_run("WORLD_SIZE=$((4 * 8))\n" + by_srun + kRunVocab).devices, 32);
+  // The command's own nodes are fewer than the job's.
+  const std::string two = with(by_srun, "srun python", "srun -N 2 python");
+  const std::string tasks = "#SBATCH --ntasks-per-node=8\n";
+  EXPECT_EQ(read_run(asked + tasks + two + kRunVocab).devices, 16);
+  EXPECT_EQ(read_run("#SBATCH --nodes=4\n" + tasks + two + kRunVocab).devices, 16);
   // Tasks that are not GPUs state no ranks.
   EXPECT_FALSE(read_run(asked + "#SBATCH --ntasks=4\n" + by_srun + kRunVocab).devices);
 }
@@ -132,7 +148,7 @@ TEST(FlagImport, LaunchersStateDevices) {
         "mpirun --allow-run-as-root -np 16 -x NCCL_DEBUG=INFO --bind-to none python",
         "mpiexec -n 16 -ppn 8 python", "deepspeed --num_nodes 2 --num_gpus 8",
         "deepspeed --hostfile hosts --num_nodes=2 --num_gpus=8",
-        "accelerate launch --num_processes 16 --num_machines 2",
+        "accelerate launch --num_processes 16 --num_machines 2 --mixed_precision bf16",
         "torchrun --nnodes=2 --nproc-per-node=8",
         "srun -N 2 --ntasks-per-node 1 torchrun --nnodes 2 --nproc_per_node 8"})
     EXPECT_EQ(devices(launcher), 16) << launcher;

@@ -55,7 +55,21 @@ TEST(ForeignFile, IsNamedBeforeItIsTakenForAnother) {
       {"swift sft --model ours/7b --train_type full --deepspeed zero3\n", "ms-swift"},
       {"checkpoint_dir: ours/7b\ndevices: 8\ntrain:\n  micro_batch_size: 1\neval: {}\n", "LitGPT"},
       {R"({"peft_type": "LORA", "r": 16, "base_model_name_or_path": "ours/7b"})", "PEFT"},
-      {"model_name_or_path: ours/7b\nper_device_train_batch_size: 2\n", "Hugging Face Trainer"}};
+      {"model_name_or_path: ours/7b\nper_device_train_batch_size: 2\n", "Hugging Face Trainer"},
+      {R"({"output_dir": "out", "per_device_train_batch_size": 2, "deepspeed": "ds.json"})",
+       "Hugging Face Trainer"},
+      {R"({"stage": "sft", "finetuning_type": "full", "per_device_train_batch_size": 2})",
+       "LLaMA-Factory"},
+      {"global_train_batch_size: 1024\ndevice_train_microbatch_size: 2\nmodel:\n"
+       "  d_model: 4096\n  n_heads: 32\n  mlp_hidden_size: 22016\n",
+       "an OLMo configuration"},
+      {"max_seq_len: 2048\nglobal_train_batch_size: 256\ndevice_train_microbatch_size: 8\n",
+       "LLM Foundry"},
+      {"model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n",
+       "NeMo Automodel"},
+      {"max_steps = 20\n[trainer.model]\nname = \"ours/7b\"\n[orchestrator]\nbatch_size = 8\n",
+       "prime-rl"},
+      {"from xtuner.dataset import process_hf_dataset\nbatch_size = 1\n", "xtuner"}};
   for (const auto& [text, name] : files) {
     EXPECT_NE(foreign_refusal(text).find(name), std::string::npos)
         << name << ": " << foreign_refusal(text);

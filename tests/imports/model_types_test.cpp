@@ -55,6 +55,9 @@ TEST(ModelTypes, TheNearestFamilySaysWhichKeysItMisses) {
   // Constants that scale tensors are nearest to a file that states some.
   const std::string plain = nearest(R"({"max_position_embeddings": 64})");
   EXPECT_TRUE(plain.starts_with(known + "--family llama reads it")) << plain;
+  // Sizes are no structure: those that are usual elsewhere change nothing.
+  const std::string sized = nearest(R"({"max_position_embeddings": 4096})");
+  EXPECT_TRUE(sized.starts_with(known + "--family llama reads it")) << sized;
   const std::string scaled = nearest(R"({"logits_scaling": 8, "residual_multiplier": 0.22})");
   EXPECT_TRUE(scaled.starts_with(known + "--family granite reads it")) << scaled;
   // A family with experts is not near to a file without any.

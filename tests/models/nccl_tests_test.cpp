@@ -338,6 +338,21 @@ TEST(NcclTests, APrefixOfAllLinesIsTakenOff) {
   }
 }
 
+/// One process of several may have its prefix alone, and others may write into its lines.
+TEST(NcclTests, RowsBehindOtherTextAreReadOrNamed) {
+  const std::string text = nccl_sample("current.txt");
+  const NcclRun plain = parse_nccl_tests(text, "f", {}).at(0);
+  std::string one = text;
+  one.insert(one.find('\n', one.find("(GB/s)  ")) + 1, "[0] ");
+  EXPECT_EQ(parse_nccl_tests(one, "f", {}).at(0).rows, plain.rows);
+  one.insert(one.find("[0]  ") + 4, "a warning ");
+  const NcclRun named = parse_nccl_tests(one, "f", {}).at(0);
+  EXPECT_EQ(named.rows.size() + 1, plain.rows.size());
+  ASSERT_EQ(named.notes.size(), plain.notes.size() + 1);
+  EXPECT_NE(named.notes.back().find("a row behind \"a\": left out"), std::string::npos);
+  EXPECT_EQ(parse_nccl_tests(tagged(text, "\x1b[1;32m"), "f", {}).at(0).rows, plain.rows);
+}
+
 /// A launcher's time of day differs by line.
 TEST(NcclTests, TimesBeforeLinesAreTakenOff) {
   const std::string text = nccl_sample("current.txt");
