@@ -222,6 +222,7 @@ class ShellReader : private BlockReader {
   void read_command() {
     if (!blocks_.empty() && blocks_.back().patterns_next) read_patterns();
     ShellWords command;
+    own_.clear();
     Values before;            // its assignments: variables that it may have alone
     std::string declaration;  // whose options and names follow
     while (true) {
@@ -270,7 +271,9 @@ class ShellReader : private BlockReader {
       }
       // Words have the values in front of the command's own assignments.
       for (const auto& [name, value] : before) {
-        if (!value && variables_.contains(name)) environment_[name] = variables_[name];
+        if (!variables_.contains(name)) continue;
+        own_[name] = variables_[name];
+        if (!value) environment_[name] = variables_[name];
       }
       restore(before);
       ShellWords words = read_word();
@@ -417,6 +420,11 @@ class ShellReader : private BlockReader {
     if (nested_ == kMostNested) return note(program_);
     count(text.size());
     const auto outside = std::tuple(text_, at_, line_, subshells_, piped_, outer_groups_);
+    Values before;
+    for (auto& [name, value] : std::exchange(own_, {})) {
+      keep(name, before);
+      variables_[name] = std::move(*value);
+    }
     const std::vector<Block> blocks = blocks_;
     const std::vector<Group> groups = groups_;
     const auto commands = std::ptrdiff_t(script_.commands.size());
@@ -427,6 +435,7 @@ class ShellReader : private BlockReader {
     while (at_ < text_.size()) read_command();
     --nested_;
     std::tie(text_, at_, line_, subshells_, piped_, outer_groups_) = outside;
+    restore(before);
     blocks_ = blocks;
     groups_ = groups;
     script_.commands.erase(script_.commands.begin() + commands, script_.commands.end());
@@ -437,6 +446,7 @@ class ShellReader : private BlockReader {
   std::set<std::string> called_;  ///< functions, by the outermost call
   Values* locals_ = nullptr;      ///< variables that the function has alone
   int nested_ = 0;                ///< texts that are read again
+  Values own_;                    ///< what the command assigns in front of its words
   /// Variables that a command has alone, and the script has not.
   std::map<std::string, ShellWords, std::less<>> environment_;
   ShellScript script_;

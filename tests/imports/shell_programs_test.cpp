@@ -65,6 +65,7 @@ TEST(ShellPrograms, AssignmentsOfOneCommandAloneAreItsOwn) {
   EXPECT_EQ(x_behind("A=4 X=$A"), "4");
   EXPECT_EQ(x_behind("X=4 2>/dev/null"), "4");
   EXPECT_EQ(x_behind("if X=4; then :; fi"), "4");
+  EXPECT_EQ(x_behind("Y=4 eval 'X=$Y'"), "4");
   EXPECT_EQ(x_behind("while ! X=4 read Y; do :; done"), "2");
 }
 
