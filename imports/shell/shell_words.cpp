@@ -102,6 +102,15 @@ class ShellReader : private BlockReader {
     before.emplace(name, known == variables_.end() ? std::nullopt : std::optional(known->second));
   }
 
+  /// Makes unknown what a block assigns behind "|" or in front of "&": it is not the script's.
+  void forget(std::size_t from) {
+    for (std::size_t i = from, end = assigned_.size(); i < end; ++i) {
+      const std::string why =
+          fmt::format("${} is set in a subshell (line {})", assigned_[i], line_);
+      variables_[assigned_[i]] = {unknown_word("$" + assigned_[i], why)};
+    }
+  }
+
   void restore(Values& before) {
     for (auto& [name, value] : before) {
       if (value) {
@@ -120,6 +129,7 @@ class ShellReader : private BlockReader {
   }
 
   void assign(const std::string& name, ShellWords value, bool joins, bool array) {
+    assigned_.push_back(name);
     const auto known = variables_.find(name);
     if (known == variables_.end()) {
       script_.names.push_back(name);
@@ -223,6 +233,7 @@ class ShellReader : private BlockReader {
     if (!blocks_.empty() && blocks_.back().patterns_next) read_patterns();
     ShellWords command;
     own_.clear();
+    closed_.reset();
     Values before;            // its assignments: variables that it may have alone
     std::string declaration;  // whose options and names follow
     while (true) {
@@ -300,6 +311,7 @@ class ShellReader : private BlockReader {
     const bool apart = piped_ || (peek() == '|' && peek(1) != '|') ||
                        (peek() == '&' && peek(1) != '&');  // in a shell of its own
     if (apart) restore(before);
+    if (closed_ && (apart || closed_->piped)) forget(closed_->assigned);
     for (const auto& [name, value] : std::exchange(defaults_, {})) {
       if (runs() != Runs::no && !apart) set(name, {value}, value.line, false, false);
     }
@@ -395,6 +407,7 @@ class ShellReader : private BlockReader {
   void unset(const ShellWords& names) {
     for (const ShellWord& name : names) {
       if (!variables_.contains(name.text)) continue;
+      assigned_.push_back(name.text);
       if (runs() == Runs::yes && subshells_ == 0) {
         variables_.erase(name.text);
       } else {
