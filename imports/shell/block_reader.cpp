@@ -25,7 +25,10 @@ std::string_view BlockReader::where_set() const {
 }
 
 void BlockReader::follow_block(const std::string& word) {
-  if (begins_block(word)) blocks_.push_back({word == "if" ? Runs::yes : Runs::perhaps});
+  if (begins_block(word)) {
+    blocks_.push_back({word == "if" ? Runs::yes : Runs::perhaps});
+    blocks_.back().opened = {assigned_.size(), piped_};
+  }
   if (blocks_.empty()) return;
   Block& block = blocks_.back();
   if (word == "then") {
@@ -33,6 +36,7 @@ void BlockReader::follow_block(const std::string& word) {
   } else if (word == "elif" || word == "else") {
     block.runs = block.unknown ? Runs::perhaps : block.taken ? Runs::no : Runs::yes;
   } else if (ends_block(word)) {
+    closed_ = blocks_.back().opened;
     blocks_.pop_back();
     truth_.reset();
   }
@@ -44,7 +48,10 @@ void BlockReader::begin_case() {
   for (const ShellWord& word : read_word()) subject.add(word);
   skip_blanks(true);
   read_word();
-  blocks_.back() = {.runs = Runs::yes, .subject = subject, .patterns_next = true};
+  Block& block = blocks_.back();
+  block.runs = Runs::yes;
+  block.subject = subject;
+  block.patterns_next = true;
 }
 
 void BlockReader::read_patterns() {
@@ -80,14 +87,15 @@ BlockReader::Runs BlockReader::runs() const {
 
 void BlockReader::follow_group(const std::string& word) {
   if (word == "{") {
-    const bool perhaps = !function_.empty() || piped_;
-    groups_.push_back({perhaps ? Runs::perhaps : and_or_, function_, at_, line_});
+    const Runs runs = function_.empty() ? and_or_ : Runs::perhaps;
+    groups_.push_back({runs, function_, at_, line_, {assigned_.size(), piped_}});
     function_.clear();
   } else if (word == "}" && groups_.size() > outer_groups_) {
     const Group& group = groups_.back();
     if (!group.function.empty())
       functions_[group.function] = {std::string(text_.substr(group.begin, at_ - 1 - group.begin)),
                                     group.line};
+    closed_ = group.opened;
     groups_.pop_back();
   }
 }

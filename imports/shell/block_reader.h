@@ -22,6 +22,12 @@ class BlockReader : protected WordReader {
     return !truth ? Runs::perhaps : *truth ? Runs::yes : Runs::no;
   }
 
+  /// Where a block or a group begins: the assignments in front of it, and whether it is behind "|".
+  struct Opened {
+    std::size_t assigned = 0;
+    bool piped = false;
+  };
+
   /// A Block is what stands between "if" and "fi", or within a loop.
   struct Block {
     Runs runs = Runs::perhaps;
@@ -30,6 +36,7 @@ class BlockReader : protected WordReader {
     /// The word that "case" compares, and whether a list of patterns is next.
     std::optional<ShellWord> subject = {};
     bool patterns_next = false;
+    Opened opened = {};
 
     /// Begins a branch that runs if `truth`, and no branch in front does.
     void begin_branch(std::optional<bool> truth) {
@@ -46,6 +53,7 @@ class BlockReader : protected WordReader {
     std::string function = {};  ///< whose body it is
     std::size_t begin = 0;      ///< of the body: its place and its line
     std::int64_t line = 0;
+    Opened opened = {};
   };
 
   /// A Function is the text of a body, and the line where it begins.
@@ -69,14 +77,16 @@ class BlockReader : protected WordReader {
   /// Says why a command runs perhaps.
   std::string_view where_set() const;
 
-  std::optional<bool> truth_;     ///< whether the last command ended well, if that is known
-  std::vector<Block> blocks_;     ///< that are open
-  Runs and_or_ = Runs::yes;       ///< of the command, by "&&" or "||" in front of it
-  int subshells_ = 0;             ///< brackets that are open
-  bool piped_ = false;            ///< whether the command is behind "|"
-  std::vector<Group> groups_;     ///< that are open
-  std::size_t outer_groups_ = 0;  ///< those around a text that is read again
-  std::string function_;          ///< whose name "NAME()" was read, and its body comes next
+  std::optional<bool> truth_;          ///< whether the last command ended well, if that is known
+  std::vector<Block> blocks_;          ///< that are open
+  Runs and_or_ = Runs::yes;            ///< of the command, by "&&" or "||" in front of it
+  int subshells_ = 0;                  ///< brackets that are open
+  bool piped_ = false;                 ///< whether the command is behind "|"
+  std::vector<Group> groups_;          ///< that are open
+  std::vector<std::string> assigned_;  ///< names, in the order of assignments
+  std::optional<Opened> closed_;       ///< what ends in this command
+  std::size_t outer_groups_ = 0;       ///< those around a text that is read again
+  std::string function_;               ///< whose name "NAME()" was read, and its body comes next
   std::map<std::string, Function, std::less<>> functions_;
 };
 

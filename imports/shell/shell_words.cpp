@@ -102,6 +102,15 @@ class ShellReader : private BlockReader {
     before.emplace(name, known == variables_.end() ? std::nullopt : std::optional(known->second));
   }
 
+  /// Makes unknown what a block assigns behind "|" or in front of "&": it is not the script's.
+  void forget(std::size_t from) {
+    for (std::size_t i = from, end = assigned_.size(); i < end; ++i) {
+      const std::string why =
+          fmt::format("${} is set in a subshell (line {})", assigned_[i], line_);
+      variables_[assigned_[i]] = {unknown_word("$" + assigned_[i], why)};
+    }
+  }
+
   void restore(Values& before) {
     for (auto& [name, value] : before) {
       if (value) {
@@ -120,6 +129,7 @@ class ShellReader : private BlockReader {
   }
 
   void assign(const std::string& name, ShellWords value, bool joins, bool array) {
+    assigned_.push_back(name);
     const auto known = variables_.find(name);
     if (known == variables_.end()) {
       script_.names.push_back(name);
@@ -222,6 +232,8 @@ class ShellReader : private BlockReader {
   void read_command() {
     if (!blocks_.empty() && blocks_.back().patterns_next) read_patterns();
     ShellWords command;
+    own_.clear();
+    closed_.reset();
     Values before;            // its assignments: variables that it may have alone
     std::string declaration;  // whose options and names follow
     while (true) {
@@ -270,7 +282,9 @@ class ShellReader : private BlockReader {
       }
       // Words have the values in front of the command's own assignments.
       for (const auto& [name, value] : before) {
-        if (!value && variables_.contains(name)) environment_[name] = variables_[name];
+        if (!variables_.contains(name)) continue;
+        own_[name] = variables_[name];
+        if (!value) environment_[name] = variables_[name];
       }
       restore(before);
       ShellWords words = read_word();
@@ -297,6 +311,7 @@ class ShellReader : private BlockReader {
     const bool apart = piped_ || (peek() == '|' && peek(1) != '|') ||
                        (peek() == '&' && peek(1) != '&');  // in a shell of its own
     if (apart) restore(before);
+    if (closed_ && (apart || closed_->piped)) forget(closed_->assigned);
     for (const auto& [name, value] : std::exchange(defaults_, {})) {
       if (runs() != Runs::no && !apart) set(name, {value}, value.line, false, false);
     }
@@ -392,6 +407,7 @@ class ShellReader : private BlockReader {
   void unset(const ShellWords& names) {
     for (const ShellWord& name : names) {
       if (!variables_.contains(name.text)) continue;
+      assigned_.push_back(name.text);
       if (runs() == Runs::yes && subshells_ == 0) {
         variables_.erase(name.text);
       } else {
@@ -417,6 +433,11 @@ class ShellReader : private BlockReader {
     if (nested_ == kMostNested) return note(program_);
     count(text.size());
     const auto outside = std::tuple(text_, at_, line_, subshells_, piped_, outer_groups_);
+    Values before;
+    for (auto& [name, value] : std::exchange(own_, {})) {
+      keep(name, before);
+      variables_[name] = std::move(*value);
+    }
     const std::vector<Block> blocks = blocks_;
     const std::vector<Group> groups = groups_;
     const auto commands = std::ptrdiff_t(script_.commands.size());
@@ -427,6 +448,7 @@ class ShellReader : private BlockReader {
     while (at_ < text_.size()) read_command();
     --nested_;
     std::tie(text_, at_, line_, subshells_, piped_, outer_groups_) = outside;
+    restore(before);
     blocks_ = blocks;
     groups_ = groups;
     script_.commands.erase(script_.commands.begin() + commands, script_.commands.end());
@@ -437,6 +459,7 @@ class ShellReader : private BlockReader {
   std::set<std::string> called_;  ///< functions, by the outermost call
   Values* locals_ = nullptr;      ///< variables that the function has alone
   int nested_ = 0;                ///< texts that are read again
+  Values own_;                    ///< what the command assigns in front of its words
   /// Variables that a command has alone, and the script has not.
   std::map<std::string, ShellWords, std::less<>> environment_;
   ShellScript script_;

@@ -65,6 +65,7 @@ TEST(ShellPrograms, AssignmentsOfOneCommandAloneAreItsOwn) {
   EXPECT_EQ(x_behind("A=4 X=$A"), "4");
   EXPECT_EQ(x_behind("X=4 2>/dev/null"), "4");
   EXPECT_EQ(x_behind("if X=4; then :; fi"), "4");
+  EXPECT_EQ(x_behind("Y=4 eval 'X=$Y'"), "4");
   EXPECT_EQ(x_behind("while ! X=4 read Y; do :; done"), "2");
 }
 
@@ -83,7 +84,12 @@ TEST(ShellPrograms, OtherShellsSetNothing) {
   EXPECT_EQ(x_behind("X=4 | cat"), "2");
   EXPECT_EQ(x_behind("true && X=4"), "4");
   EXPECT_EQ(x_behind("echo a | cat\nX=4"), "4");
-  EXPECT_EQ(x_behind("echo a | { :; X=4; }"), "$X is set under a condition (line 2)");
+  for (const char* apart :
+       {"echo a | { :; X=4; }", "{ :; X=4; } &", "echo a | if true; then X=4; fi",
+        "if true; then X=4; fi | cat", "echo a | case b in b) X=4;; esac", "echo a | { { X=4; }; }",
+        "{ :; unset X; } &"})
+    EXPECT_EQ(x_behind(apart), "$X is set in a subshell (line 2)") << apart;
+  EXPECT_EQ(x_behind("echo a | { :; Y=4; }\n{ :; X=4; }"), "4");
 }
 
 TEST(ShellPrograms, TextsThatAreReadAgainHaveBounds) {
