@@ -7,17 +7,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "models/presets/presets.h"
+#include "models/presets/known_json.h"
 
 namespace plimsoll {
 namespace {
 
 const Json& launcher_options() {
-  static const Json options = [] {
-    const auto text = find_preset(reader_presets(), "launcher-options");
-    INVARIANT(text, "models/presets/readers has launcher-options.json");
-    return Json::parse(*text);
-  }();
+  static const Json options = known_json(reader_presets(), "launcher-options");
   return options;
 }
 

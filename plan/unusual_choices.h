@@ -32,7 +32,8 @@ inline constexpr std::int64_t kUsualContext = 8192;
 /// Four in five published layouts with a pipeline have at most this many
 /// (docs/results/recommended.md).
 inline constexpr std::int64_t kUsualVirtualStages = 4;
-/// From so many devices on, published layouts hardly ever have a pipeline alone.
+/// From this number of devices on, few published layouts have a pipeline alone
+/// (docs/results/recommended.md).
 inline constexpr std::int64_t kAlone = 4;
 
 /// A row of the table of unusual choices.

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "models/presets/presets.h"
+#include "models/presets/known_json.h"
 
 namespace plimsoll {
 namespace {
@@ -15,10 +15,8 @@ namespace {
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
 std::map<std::string, std::int64_t, std::less<>> known_tokenizers() {
-  const auto text = find_preset(reader_presets(), "tokenizers");
-  INVARIANT(text, "models/presets/readers has tokenizers.json");
   std::map<std::string, std::int64_t, std::less<>> known;
-  const Json json = Json::parse(*text);
+  const Json json = known_json(reader_presets(), "tokenizers");
   for (const Json& one : json.at("tokenizers")) {
     for (const std::string name : one.at("names"))
       known.emplace(last_part(name), one.at("tokens").get<std::int64_t>());

@@ -252,6 +252,8 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
   } else {
     const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
     const std::string near = nearest(key, keys);
+    if (key == "DP")
+      throw UsageError("DP is dp x sharding_degree: name these, or use --fix, --max or --min");
     throw UsageError(fmt::format("unknown strategy key \"{}\"; {}", printable(key),
                                  near.empty() ? "planner schema strategy prints all"
                                               : fmt::format("did you mean \"{}\"?", near)));

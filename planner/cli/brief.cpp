@@ -292,15 +292,16 @@ std::string basis_text(const LoadedTarget& loaded) {
     const ModelSize size = model_size(loaded.target.job);
     const TimeBasis basis = basis_of(fitted, size);
     const bool own = fitted->of_same_people && has_runs_of(*fitted, size);
-    rest = fmt::format(
-        "{} {}runs of {} on {}, {}, {:.1f} % off runs left out{}", fitted->runs,
-        fitted->of_same_people ? "" : "published ", fitted->framework, fitted->cluster,
-        has_runs_of(*fitted, size)         ? "this model among them"
-        : basis == TimeBasis::fit_of_model ? "a model about as large among them"
-                                           : "none of this model",
-        100 * fitted->cross_validated_mean,
-        own ? ""
-            : fmt::format(", {:.0f} % off other people's", 100 * source_spread(basis).mean_error));
+    rest =
+        fmt::format("{} {}runs of {} on {}, {}, {:.1f} % off runs left out{}", fitted->runs,
+                    fitted->of_same_people ? "" : "published ", fitted->framework, fitted->cluster,
+                    has_runs_of(*fitted, size)         ? "this model among them"
+                    : basis == TimeBasis::fit_of_model ? "a model about as large among them"
+                                                       : "none of this model",
+                    100 * fitted->cross_validated_mean,
+                    own ? ""
+                        : fmt::format(", {:.0f} % off {}", 100 * source_spread(basis).mean_error,
+                                      fitted->of_same_people ? "other models" : "other people's"));
   } else if (fitted) {
     rest = fmt::format(
         "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",

@@ -18,21 +18,6 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
   return {std::string(strategy_key(text.substr(0, equals))), text.substr(equals + 1)};
 }
 
-/// Returns the choices of texts such as "PP=2" or "PP=2,VPP=2", one each.
-std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
-  std::vector<std::string> single;
-  for (const std::string& text : texts) {
-    std::size_t begin = 0;
-    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
-      if (text.find('=', comma) == std::string::npos) break;
-      single.push_back(text.substr(begin, comma - begin));
-      begin = comma + 1;
-    }
-    single.push_back(text.substr(begin));
-  }
-  return single;
-}
-
 /// Throws the error with its flag before it, unless the error names the flag.
 [[noreturn]] void throw_with_flag(std::string_view flag, const std::string& text,
                                   const UsageError& error) {
@@ -54,6 +39,20 @@ void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::st
 }
 
 }  // namespace
+
+std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
+  std::vector<std::string> single;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
+      if (text.find('=', comma) == std::string::npos) break;
+      single.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+    single.push_back(text.substr(begin));
+  }
+  return single;
+}
 
 void add_held(CLI::App& command, HeldOptions& held) {
   const auto add = [&](const char* flag, std::vector<std::string>& values, const char* help) {

@@ -25,6 +25,8 @@ inline constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*>
     {"--min", &HeldOptions::min},
     {"--exclude", &HeldOptions::exclude},
     {"--try", &HeldOptions::tried}};
+/// Returns the choices of texts such as "PP=2" or "PP=2,VPP=2", one each.
+std::vector<std::string> single_choices(const std::vector<std::string>& texts);
 /// Adds the flags to a command.
 void add_held(CLI::App& command, HeldOptions& held);
 

@@ -153,7 +153,7 @@ NamedCluster named_cluster(const TargetOptions& options) {
     throw UsageError(
         fmt::format("--cluster {} has {} devices, more than {}", word, devices, kMostDevices));
   if (options.devices > 0 && options.devices != devices) {
-    throw UsageError(fmt::format("--cluster {} has {} devices; found --devices {}", word, devices,
+    throw UsageError(fmt::format("--cluster {} has {} devices, and {} are required", word, devices,
                                  options.devices));
   }
   return {name, devices};

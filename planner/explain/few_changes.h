@@ -14,7 +14,7 @@ struct FewChanges {
   /// Single changes, by merit(), at most kMostFewChanges. Of changes of the same choices to
   /// other values, the fastest is named.
   std::vector<AssessedChange> one;
-  std::vector<AssessedChange> two;  ///< pairs that are faster than all of `one`, fastest first
+  std::vector<AssessedChange> two;  ///< pairs that are faster than all of `one`, best first
   /// Whether bounds prove that no other single change, or pair, is faster than the first that is
   /// named. It is false where the search for them ended after kMostAssessedChanges, or where the
   /// request was asked to stop.

@@ -78,7 +78,7 @@ std::string few_changes_text(const Target& target, const ExplainedStep& step,
   if (found.one.empty()) {
     text += "one choice changed: none is faster\n";
   } else {
-    text += fmt::format("one choice changed, fastest first; memory is what a device shows{}\n",
+    text += fmt::format("one choice changed, best first; memory is what a device shows{}\n",
                         unproven(found.one_is_best));
   }
   add_changes(text, target, step, found.one);

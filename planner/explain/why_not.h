@@ -30,7 +30,7 @@ struct WhyNot {
   bool is_plan = false;  ///< the plan has these choices already; then all below is empty
 
   /// The plan with the asked choices, and with what follows from them (with_choices()). With other
-  /// degrees of the model it recomputes nothing, if it fits without.
+  /// degrees of the model it has the fastest form of recompute that fits.
   Strategy changed;
   /// The rule that `changed` breaks, with the rule's source, or why its step is too long. Empty: it
   /// can be simulated.

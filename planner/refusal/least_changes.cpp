@@ -47,7 +47,8 @@ std::string fix_text(const Fixed& fixed) {
 
 /// Returns the kind of a change that frees a choice.
 ChangeKind kind_of(std::string_view key) {
-  if (key == "dp" || key.starts_with("sharding_")) return ChangeKind::sharding;
+  if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
+    return ChangeKind::sharding;
   if (key == "offload_optimizer_percent") return ChangeKind::offload;
   return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
 }
@@ -150,7 +151,7 @@ class Changes {
     std::optional<Candidate> fits;
     std::int64_t more = kMostMore;
     const auto look = [&](const Strategy& strategy, std::size_t index) {
-      if (fits && !handicaps.of(strategy, Bytes()).empty()) return true;
+      if (fits && !handicaps.of(strategy, Bytes()).empty()) return --more > 0;
       Candidate found = assess(target, strategy, index);
       confirm_memory(target, {&found, 1}, request.threads);
       handicaps.weigh(found);
@@ -181,11 +182,18 @@ class Changes {
       changed.fixed.erase(changed.fixed.begin() + std::ptrdiff_t(i));
       if (!without(request_.fixed[i].first, fix_text({request_.fixed[i]}), changed)) return;
     }
-    for (std::size_t i = 0; i < request_.limits.size(); ++i) {
+    std::string before;
+    for (const Limit& limit : request_.limits) {
+      if (limit.key == before) continue;  // the limits of a key are typed one after the other
+      before = limit.key;
       SearchRequest changed = request_;
-      changed.limits.erase(changed.limits.begin() + std::ptrdiff_t(i));
-      const Limit& limit = request_.limits[i];
-      if (!without(limit.key, limit_text(limit), changed)) return;
+      std::string words;
+      std::erase_if(changed.limits, [&](const Limit& other) {
+        if (other.key != limit.key) return false;
+        words += (words.empty() ? "" : " ") + limit_text(other);
+        return true;
+      });
+      if (!without(limit.key, words, changed)) return;
     }
   }
 

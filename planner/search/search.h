@@ -25,7 +25,4 @@ class NothingFoundYet : public std::runtime_error {
 /// plan would exceed the device's stated peak.
 Plan search(const SearchRequest& request);
 
-/// Returns the share of its step by which a plan that is left may be faster than the chosen one.
-inline double possible_gain(const SearchSummary& search) { return 1 - 1 / (1 + search.gap); }
-
 }  // namespace plimsoll

@@ -41,7 +41,7 @@ std::string search_verdict(const Plan& plan) {
   if (search.proven) return "It is proven to be the fastest layout of the searched space.";
   if (search.gap > 0)
     return fmt::format("The search ended early: another layout may be up to {} faster.",
-                       percent(1 - 1 / (1 + search.gap)));
+                       percent(possible_gain(search)));
   return "The search ended early.";
 }
 

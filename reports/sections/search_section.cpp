@@ -84,7 +84,7 @@ std::string search_words(const SearchSummary& search) {
   if (!search.proven) {
     proof = fmt::format("{} were left when the search ended: {}.", grouped(search.unexplored),
                         search.gap > 0 ? fmt::format("a plan that is faster by up to {} may exist",
-                                                     percent(1 - 1 / (1 + search.gap)))
+                                                     percent(possible_gain(search)))
                                        : "none of them is faster than the chosen plan");
   }
   return fmt::format(

@@ -120,7 +120,7 @@ def check_flags(folder):
     """Printed commands have every flag that was typed and may change the answer, and find the same step."""
     flags = {"--global-batch": 64, "--sequence": 256, "--cluster": "dgx-a100-80gb", "--calibration": "typical", "--devices": 8,
              "--framework": "megatron-lm", "--fix": "mp=1", "--max": "pp=4", "--min": "micro_batch=2", "--exclude": "recompute=full",
-             "--try": "moment_type=bf16", "--tokens": "10B", "--price": "2/h", "--reserve": "2 GiB", "--time-limit": "1 min",
+             "--try": "moment_type=bf16", "--tokens": "10B", "--price": "2/h", "--reserve": "2 GiB", "--time-limit": "60 min",
              "--top": 2}
     asked = ["gpt-mini", "--fastest", *(str(word) for pair in flags.items() for word in pair)]
     text = ran(OK, "plan", *asked, folder=folder).stdout
@@ -226,6 +226,13 @@ def check_refusals(folder):
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         assert done.returncode == OK, (command, done.stderr)
         assert json.loads(done.stdout)["prediction"]["memory"]["verdict"] != "does_not_fit"
+    # The command leaves out the choice that was freed, in whatever words and list it was typed, and keeps the others.
+    freed = ("llama3-8b", "--cluster", "8xh100", "--fix", "ZeRO=0,TP=1,PP=1", "--fix", "offload_optimizer_percent=0")
+    text = ran(INFEASIBLE, "plan", *freed).stderr
+    assert "without --fix sharding_stage=0 " in text, text
+    command = shlex.split(text.replace(" \\\n", "").splitlines()[-1].split("run", 1)[1])
+    assert {"TP=1", "PP=1", "offload_optimizer_percent=0"} < set(command) and "ZeRO" not in " ".join(command), command
+    assert ran(OK, *command[1:], "--json").returncode == OK
     # Plain shards come before all other changes of one strategy.
     text = ran(INFEASIBLE, "simulate", "llama3-8b", "dp=8,recompute=full", *A100, "--devices", 8, "--global-batch", 64,
                folder=folder)

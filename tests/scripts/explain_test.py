@@ -98,7 +98,7 @@ def check_first_changes(folder):
     told = explain(OK, "--from", script, *machine)
     assert "\nchange      -" in told.stdout and "--micro-batch-size 1 -> " in told.stdout, told.stdout
     whole = explain(OK, "--from", script, *machine, "--verbose").stdout
-    assert "one choice changed, fastest first" in whole, whole
+    assert "one choice changed, best first" in whole, whole
     found = json.loads(explain(OK, "--from", script, *machine, "--json").stdout)
     before = found["step"]["step_time_s"]
     for changes in ("one_choice_changed", "two_choices_changed"):
