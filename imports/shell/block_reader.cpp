@@ -2,6 +2,7 @@
 #include "imports/shell/block_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "imports/shell/shell_keywords.h"
 
@@ -85,18 +86,40 @@ BlockReader::Runs BlockReader::runs() const {
   return all;
 }
 
+bool BlockReader::defines() const { return std::ranges::any_of(groups_, &Group::defines); }
+
+void BlockReader::begin_group(int subshells) {
+  const bool defines = !function_.empty();
+  groups_.push_back({defines ? Runs::perhaps : and_or_,
+                     std::exchange(function_, ""),
+                     defines,
+                     subshells,
+                     at_,
+                     line_,
+                     {assigned_.size(), piped_}});
+}
+
+void BlockReader::end_group(std::size_t end) {
+  const Group group = groups_.back();
+  groups_.pop_back();
+  closed_ = group.opened;
+  const Runs defined = runs();
+  if (!group.defines || defined == Runs::no) return;
+  Function function{std::string(text_.substr(group.begin, end - group.begin)), group.line,
+                    assigned_.size(), commands_.size()};
+  std::vector<Function>& bodies = functions_[group.function];
+  if (defined == Runs::yes) bodies.clear();
+  const bool known = outer_groups_ > 0 && std::ranges::any_of(bodies, [&](const Function& other) {
+                       return other.line == function.line && other.body == function.body;
+                     });
+  if (!known) bodies.push_back(std::move(function));
+}
+
 void BlockReader::follow_group(const std::string& word) {
   if (word == "{") {
-    const Runs runs = function_.empty() ? and_or_ : Runs::perhaps;
-    groups_.push_back({runs, function_, at_, line_, {assigned_.size(), piped_}});
-    function_.clear();
+    begin_group(0);
   } else if (word == "}" && groups_.size() > outer_groups_) {
-    const Group& group = groups_.back();
-    if (!group.function.empty())
-      functions_[group.function] = {std::string(text_.substr(group.begin, at_ - 1 - group.begin)),
-                                    group.line};
-    closed_ = group.opened;
-    groups_.pop_back();
+    end_group(at_ - 1);
   }
 }
 

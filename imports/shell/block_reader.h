@@ -47,10 +47,12 @@ class BlockReader : protected WordReader {
     }
   };
 
-  /// A Group is what stands between "{" and "}".
+  /// A Group is what stands between "{" and "}", or the "(" and ")" of a function's body.
   struct Group {
     Runs runs = Runs::yes;
     std::string function = {};  ///< whose body it is
+    bool defines = false;       ///< whether the function is defined here, and not called
+    int subshells = 0;          ///< brackets that are open in it, if it begins with "("
     std::size_t begin = 0;      ///< of the body: its place and its line
     std::int64_t line = 0;
     Opened opened = {};
@@ -60,6 +62,8 @@ class BlockReader : protected WordReader {
   struct Function {
     std::string body;
     std::int64_t line = 0;
+    std::size_t assigned = 0, commands = 0;  ///< those in front of its end
+    bool called = false;
   };
 
   using WordReader::WordReader;
@@ -68,6 +72,12 @@ class BlockReader : protected WordReader {
   void follow_block(const std::string& word);
   /// Follows the brackets of groups and of functions' bodies.
   void follow_group(const std::string& word);
+  /// Begins a group behind its bracket: the body of the function whose name was read, if any.
+  void begin_group(int subshells);
+  /// Ends the innermost group, and defines its function. `end` is the place of its last bracket.
+  void end_group(std::size_t end);
+  /// Whether what is read is the definition of a function: nothing in it runs yet.
+  bool defines() const;
   /// "case WORD in", behind its first word.
   void begin_case();
   /// "a | b)", the patterns of a branch of "case", if none of them is "esac".
@@ -82,12 +92,14 @@ class BlockReader : protected WordReader {
   Runs and_or_ = Runs::yes;            ///< of the command, by "&&" or "||" in front of it
   int subshells_ = 0;                  ///< brackets that are open
   bool piped_ = false;                 ///< whether the command is behind "|"
+  std::vector<ShellWords> commands_;   ///< that run, or run perhaps
   std::vector<Group> groups_;          ///< that are open
   std::vector<std::string> assigned_;  ///< names, in the order of assignments
   std::optional<Opened> closed_;       ///< what ends in this command
   std::size_t outer_groups_ = 0;       ///< those around a text that is read again
   std::string function_;               ///< whose name "NAME()" was read, and its body comes next
-  std::map<std::string, Function, std::less<>> functions_;
+  /// The bodies that each function may have: several if it is defined under conditions.
+  std::map<std::string, std::vector<Function>, std::less<>> functions_;
 };
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // A shell word is a word of a script, of which a part may be known to a running shell only.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@ namespace plimsoll {
 struct UnknownPart {
   std::size_t begin = 0, end = 0;  ///< bytes of the word's text
   std::string why;
+
+  auto operator<=>(const UnknownPart&) const = default;
 };
 
 struct ShellWord {
@@ -24,6 +27,7 @@ struct ShellWord {
   void add_known(std::string_view more) { text += more; }
   void add_unknown(std::string_view spelling, const std::string& why);
   void add(const ShellWord& word);  ///< at the end, with its unknown parts
+  auto operator<=>(const ShellWord&) const = default;
 };
 
 using ShellWords = std::vector<ShellWord>;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,8 +35,12 @@ class ShellReader : private BlockReader {
 
   ShellScript read() {
     while (at_ < text_.size()) read_command();
-    script_.variables = std::move(variables_);
+    script_.variables = variables_;
     script_.variables.insert(environment_.begin(), environment_.end());
+    const std::size_t notes = script_.notes.size();
+    read_uncalled();
+    script_.notes.resize(notes);
+    script_.commands = std::move(commands_);
     std::set<std::string> seen;
     std::erase_if(script_.names, [&](const std::string& name) {
       return !script_.variables.contains(name) || !seen.insert(name).second;
@@ -44,16 +49,6 @@ class ShellReader : private BlockReader {
   }
 
  private:
-  /// Returns the name where "NAME=" or "NAME+=" is next.
-  std::string assigned_name() const {
-    std::size_t end = at_;
-    while (end < text_.size() && is_name(text_[end])) ++end;
-    if (end == at_ || (text_[at_] >= '0' && text_[at_] <= '9')) return "";
-    const bool joins = text_.substr(end).starts_with("+=");
-    if (!joins && !text_.substr(end).starts_with("=")) return "";
-    return std::string(text_.substr(at_, end - at_));
-  }
-
   void read_assignment(const std::string& name) {
     const std::int64_t line = line_;
     for (std::size_t i = 0; i < name.size(); ++i) take();
@@ -166,12 +161,18 @@ class ShellReader : private BlockReader {
       blocks_.back().patterns_next = true;
     } else if (c == '(') {
       ++subshells_;
-      function_ = peek() == ')' ? program_ : "";
+      if (peek() == ')') {
+        function_ = program_;
+      } else if (!function_.empty()) {
+        begin_group(subshells_);
+      }
     } else if (c == '|') {
       piped_ = true;
       skips("&");
       skip_blanks(true);
     } else if (c == ')' && subshells_ > 0) {
+      if (groups_.size() > outer_groups_ && groups_.back().subshells == subshells_)
+        end_group(at_ - 1);
       --subshells_;
     }
   }
@@ -206,26 +207,6 @@ class ShellReader : private BlockReader {
     set_by(std::string(text));
     if (!value) return unknown_word("((...))", "its value is not known from this file");
     return {*value != 0 ? "true" : "false", line_};
-  }
-
-  void skip_here_document() {
-    if (peek() == '-') take();
-    skip_blanks(false);
-    std::string end;
-    while (at_ < text_.size() && !is_blank(peek()) && peek() != '\n') {
-      const char c = take();
-      if (c != '\'' && c != '"' && c != '\\') end += c;
-    }
-    while (at_ < text_.size() && peek() != '\n') take();
-    while (at_ < text_.size()) {
-      take();
-      const std::size_t stop = std::min(text_.find('\n', at_), text_.size());
-      std::string_view found = text_.substr(at_, stop - at_);
-      while (!found.empty() && is_blank(found.front())) found.remove_prefix(1);
-      while (!found.empty() && is_blank(found.back())) found.remove_suffix(1);
-      at_ = stop;
-      if (found == end) return;
-    }
   }
 
   /// Reads up to the end of a command. A file is passed over, and so is what ">" and "<" name.
@@ -319,7 +300,8 @@ class ShellReader : private BlockReader {
       declare(declaration, command);
     } else if (!command.empty()) {
       program_ = command[0].text;
-      end_words(std::move(command));
+      const bool names_function = peek() == '(' && peek(1) == ')';
+      if (!names_function) end_words(std::move(command));
     }
     if (at_ < text_.size()) end_command();
   }
@@ -343,7 +325,9 @@ class ShellReader : private BlockReader {
       assign(name, {unknown_word("$" + name, fmt::format("${} is set by a loop", name))}, false,
              false);
     }
-    script_.commands.push_back(command);
+    // The words of a function have the values of its call.
+    if (keeps_ && !defines() && (nested_ == 0 || kept_.insert(command).second))
+      commands_.push_back(command);
     follow_program(command);
   }
 
@@ -388,9 +372,8 @@ class ShellReader : private BlockReader {
       const std::string why = fmt::format("${} is set by {} (line {})", name, program, line_);
       assign(name, {unknown_word("$" + name, why)}, false, false);
     }
-    const auto function = functions_.find(program);
-    if (function != functions_.end()) {
-      call(function->first, Function(function->second));
+    if (functions_.contains(program)) {
+      call(program);
     } else if (program == "unset" && first != "-f") {
       unset(arguments);
     } else if (program == "eval") {
@@ -418,17 +401,56 @@ class ShellReader : private BlockReader {
 
   /// Its body runs with arguments that are not known: what it sets is unknown. One call is as good
   /// as several within another.
-  void call(const std::string& name, const Function& function) {
+  void call(const std::string& name) {
+    const bool outermost = called_.empty();
     if (!called_.insert(name).second) return;
-    Values locals;
-    Values* const outer = std::exchange(locals_, &locals);
-    read_again(function.body, function.line, {Runs::perhaps, name});
-    locals_ = outer;
-    restore(locals);
-    if (nested_ == 0) called_.clear();
+    if (!defines()) {
+      for (Function& function : functions_[name]) function.called = true;
+    }
+    const Values own = own_;
+    for (const Function& function : std::vector<Function>(functions_[name])) {
+      own_ = own;
+      Values locals;
+      Values* const outer = std::exchange(locals_, &locals);
+      read_again(function.body, function.line, {Runs::perhaps, name});
+      locals_ = outer;
+      restore(locals);
+    }
+    if (outermost) called_.clear();
   }
 
-  /// Reads a text that a command runs in its place, for the variables that it sets.
+  /// Reads the functions that no command calls: another program may, at any time behind them. The
+  /// last is first, as a function calls those in front of it.
+  void read_uncalled() {
+    while (!groups_.empty()) end_group(text_.size());
+    blocks_.clear();
+    and_or_ = Runs::yes;
+    subshells_ = 0;
+    std::vector<std::pair<Function, std::string>> functions;
+    for (const auto& [name, bodies] : functions_) {
+      for (const Function& function : bodies) functions.emplace_back(function, name);
+    }
+    std::ranges::stable_sort(functions, std::greater(),
+                             [](const auto& function) { return function.first.line; });
+    std::vector<ShellWords> behind;        // the last is first
+    std::size_t known = assigned_.size();  // the assignments in front of a function
+    for (const auto& [function, name] : functions) {
+      if (functions_[name].front().called) continue;  // a call is of all bodies
+      while (known > function.assigned) {
+        const std::string& set = assigned_[--known];
+        const std::string why = fmt::format("${} is set after the function of this command", set);
+        variables_[set] = {unknown_word("$" + set, why)};
+      }
+      for (; commands_.size() > function.commands; commands_.pop_back())
+        behind.push_back(std::move(commands_.back()));
+      own_.clear();
+      read_again(function.body, function.line, {Runs::perhaps, name});
+    }
+    commands_.insert(commands_.end(), behind.rbegin(), behind.rend());
+  }
+
+  /// Reads a text that a command runs in its place. The words of "eval" are a command themselves:
+  /// its text is read for the variables that it sets, and for the functions that it calls.
   void read_again(const std::string& text, std::int64_t line, const Group& group) {
     if (nested_ == kMostNested) return note(program_);
     count(text.size());
@@ -440,7 +462,7 @@ class ShellReader : private BlockReader {
     }
     const std::vector<Block> blocks = blocks_;
     const std::vector<Group> groups = groups_;
-    const auto commands = std::ptrdiff_t(script_.commands.size());
+    const bool keeps = std::exchange(keeps_, !group.function.empty());
     groups_.push_back(group);
     outer_groups_ = groups_.size();
     std::tie(text_, at_, line_) = std::tuple(std::string_view(text), std::size_t{0}, line);
@@ -451,7 +473,7 @@ class ShellReader : private BlockReader {
     restore(before);
     blocks_ = blocks;
     groups_ = groups;
-    script_.commands.erase(script_.commands.begin() + commands, script_.commands.end());
+    keeps_ = keeps;
     truth_.reset();
   }
 
@@ -459,6 +481,8 @@ class ShellReader : private BlockReader {
   std::set<std::string> called_;  ///< functions, by the outermost call
   Values* locals_ = nullptr;      ///< variables that the function has alone
   int nested_ = 0;                ///< texts that are read again
+  bool keeps_ = true;             ///< whether commands are the script's
+  std::set<ShellWords> kept_;     ///< commands of functions that are called
   Values own_;                    ///< what the command assigns in front of its words
   /// Variables that a command has alone, and the script has not.
   std::map<std::string, ShellWords, std::less<>> environment_;

@@ -12,7 +12,10 @@
 namespace plimsoll {
 
 struct ShellScript {
-  std::vector<ShellWords> commands;  ///< in their order, with variables in place
+  /// In their order, with variables in place. Those of a function stand where it is called, once
+  /// for all calls with the same words; those of a function that is not called, where it is
+  /// defined.
+  std::vector<ShellWords> commands;
   /// The last value of each variable that is assigned: one word, or the words of an array.
   std::map<std::string, ShellWords, std::less<>> variables;
   std::vector<std::string> names;  ///< of the variables, in the order of their first assignment

@@ -313,4 +313,33 @@ std::optional<std::int64_t> WordReader::arithmetic(std::string_view text) const 
   });
 }
 
+std::string WordReader::assigned_name() const {
+  std::size_t end = at_;
+  while (end < text_.size() && is_name(text_[end])) ++end;
+  if (end == at_ || (text_[at_] >= '0' && text_[at_] <= '9')) return "";
+  const bool joins = text_.substr(end).starts_with("+=");
+  if (!joins && !text_.substr(end).starts_with("=")) return "";
+  return std::string(text_.substr(at_, end - at_));
+}
+
+void WordReader::skip_here_document() {
+  if (peek() == '-') take();
+  skip_blanks(false);
+  std::string end;
+  while (at_ < text_.size() && !is_blank(peek()) && peek() != '\n') {
+    const char c = take();
+    if (c != '\'' && c != '"' && c != '\\') end += c;
+  }
+  while (at_ < text_.size() && peek() != '\n') take();
+  while (at_ < text_.size()) {
+    take();
+    const std::size_t stop = std::min(text_.find('\n', at_), text_.size());
+    std::string_view found = text_.substr(at_, stop - at_);
+    while (!found.empty() && is_blank(found.front())) found.remove_prefix(1);
+    while (!found.empty() && is_blank(found.back())) found.remove_suffix(1);
+    at_ = stop;
+    if (found == end) return;
+  }
+}
+
 }  // namespace plimsoll

@@ -37,6 +37,9 @@ class WordReader {
   void count(std::size_t bytes) const;
   /// Reads one word, which may become several or none.
   ShellWords read_word();
+  /// Returns the name where "NAME=" or "NAME+=" is next.
+  std::string assigned_name() const;
+  void skip_here_document();  ///< behind its "<<"
   /// Returns the value of an expression, where the variables in it are known.
   std::optional<std::int64_t> arithmetic(std::string_view text) const;
 

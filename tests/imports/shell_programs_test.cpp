@@ -37,6 +37,50 @@ TEST(ShellPrograms, ACalledFunctionSetsWhatItsBodySets) {
   EXPECT_EQ(x_behind("f() { Y=4; }\nf"), "2");
 }
 
+/// Returns the words of the commands "train" of a script, a line for each.
+std::string trains(const std::string& lines) {
+  std::string found;
+  for (const ShellWords& command : read_shell(lines, "x.sh").commands) {
+    if (command[0].text != "train") continue;
+    for (const ShellWord& word : command)
+      found += (word.unknown.empty() ? word.text : word.unknown) +
+               (&word == &command.back() ? "\n" : " ");
+  }
+  return found;
+}
+
+TEST(ShellPrograms, CommandsOfAFunctionHaveTheValuesOfItsCall) {
+  EXPECT_EQ(trains("X=2\nf() { train $X; }\nX=4\nf"), "train 4\n");
+  EXPECT_EQ(trains("X=2\nf() ( train $X )\nX=4\nf"), "train 4\n");
+  EXPECT_EQ(trains("X=2\nfunction f\n{\n train $X\n}\nX=4\nf | tee log"), "train 4\n");
+  EXPECT_EQ(trains("f() { train $X; }\nX=4\nf"), "train 4\n");
+  EXPECT_EQ(trains("f() { train $X; }\nX=2\ng() { f; }\nX=4\ng"), "train 4\n");
+  EXPECT_EQ(trains("X=2\nf() { train $X; }\nX=4 f"), "train 4\n");
+  EXPECT_EQ(trains("X=2\nf() { train $X; }\neval 'X=4; f'"), "train 4\n");
+  EXPECT_EQ(trains("f() { train $1; }\nf 4"), trains("train $1"));
+  // Calls that differ are commands that differ.
+  EXPECT_EQ(trains("f() { train $X; }\nX=2\nf\nX=4\nf\nf"), "train 2\ntrain 4\n");
+  EXPECT_EQ(trains("f() { train $X; }\neval 'X=2; f; X=4; f'"), "train 2\ntrain 4\n");
+}
+
+TEST(ShellPrograms, AFunctionHasTheBodyThatIsDefinedLast) {
+  EXPECT_EQ(trains("f() { train 2; }\nf() { train 4; }\nf"), "train 4\n");
+  EXPECT_EQ(trains("f() { train 4; }\nif false; then f() { train 2; }; fi\nf"), "train 4\n");
+  EXPECT_EQ(trains("if [ $U ]; then f() { train 2; }; else f() { train 4; }; fi\nf"),
+            "train 2\ntrain 4\n");
+}
+
+TEST(ShellPrograms, AFunctionThatIsNotCalledMayRunBehindItsDefinition) {
+  EXPECT_EQ(trains("X=4\nf() { train $X; }"), "train 4\n");
+  EXPECT_EQ(trains("f() { train 2; }\ntrain 3\nh() { train 4; }\ntrain 5"),
+            "train 2\ntrain 3\ntrain 4\ntrain 5\n");
+  EXPECT_EQ(trains("X=4\nf() { train $X"), "train 4\n");
+  EXPECT_EQ(trains("X=4\nf() { train $X; }\ng() { f; }"), "train 4\n");
+  EXPECT_EQ(trains("X=2\nf() { train $X; }\nX=4"),
+            "train $X is set after the function of this command\n");
+  EXPECT_EQ(read_shell("X=2\nf() { X=3 Y=3; }\nX=4\n", "x.sh").variables.at("X")[0].text, "4");
+}
+
 TEST(ShellPrograms, BuiltinsSetVariables) {
   EXPECT_EQ(x_behind("eval \"X=4\""), "4");
   EXPECT_EQ(x_behind("N=X; eval \"$N=4; Y=3\""), "4");
