@@ -23,10 +23,10 @@ inline constexpr std::size_t kTimeBases = 4;
 std::string_view to_text(TimeBasis basis);
 TimeBasis basis_of(const std::optional<FittedCalibration>& fitted, const ModelSize& size);
 
-/// Models are about as large if layers x hidden^2 is within this factor. By
-/// moments, other people's runs of models without experts spread by 0.25 within it and by 0.24 at
-/// equal sizes, by 0.30 within a factor of 1.5, and by 0.39 beyond 1.3 (scripts/spreads with other
-/// factors; 10, 10, 12 and 13 documents).
+/// Models are about as large if layers x hidden^2 is within this factor. Other
+/// people's runs of models without experts spread, by moments, by 0.24 at equal sizes and by 0.25
+/// within this factor (10 documents). Within a factor of 1.5 they spread by 0.30 (12 documents),
+/// and beyond 1.3 by 0.39 (13 documents). scripts/spreads printed this with other factors.
 inline constexpr double kAboutAsLarge = 1.3;
 
 /// A 90 % interval, with its ends as multiples of the predicted step time.
