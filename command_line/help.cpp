@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/columns.h"
 #include "base/json.h"
-#include "command_line/columns.h"
 #include "models/presets/command_presets.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-// A Filling says how full a device is. Every text, JSON and page takes its numbers from here: the
+// A Filling states how full a device is. Every text, JSON and page takes its numbers from here: the
 // bytes that are taken, of the device's capacity, as nvidia-smi shows both.
 #pragma once
 

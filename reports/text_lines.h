@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace plimsoll {
+#include "base/columns.h"
 
-inline constexpr std::size_t kTerminalColumns = 100;
+namespace plimsoll {
 
 /// Returns the text behind its label: "memory   66.0 of 79.6 GiB\n". A text that is too wide goes
 /// on below its own beginning; it is broken behind a comma, a semicolon or a sentence, else at a

@@ -1,4 +1,4 @@
-// Says which variables the shell's own commands set.
+// Lists the variables that the shell's own commands set.
 #include "imports/shell/shell_builtins.h"
 
 #include <algorithm>

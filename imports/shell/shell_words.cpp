@@ -290,7 +290,7 @@ class ShellReader : private BlockReader {
       command.insert(command.end(), words.begin(), words.end());
     }
     const bool apart = piped_ || (peek() == '|' && peek(1) != '|') ||
-                       (peek() == '&' && peek(1) != '&');  // in a shell of its own
+                       (peek() == '&' && peek(1) != '&');  // in a subshell
     if (apart) restore(before);
     if (closed_ && (apart || closed_->piped)) forget(closed_->assigned);
     for (const auto& [name, value] : std::exchange(defaults_, {})) {

@@ -31,7 +31,7 @@ struct CallFacts {
 };
 
 /// Bytes of gradients and parameters on a rank, in the types in which they travel. Those of experts
-/// that have a grid of their own are apart.
+/// on a separate grid of ranks are counted separately.
 struct WeightBytes {
   Bytes gradients, parameters, expert_gradients, expert_parameters;
   auto operator<=>(const WeightBytes&) const = default;

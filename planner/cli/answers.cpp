@@ -109,7 +109,7 @@ void note_replicas(const PlanQuestion& question, const Held& choices) {
   }
 }
 
-/// Returns the prediction of the layout that a script states; nothing where it is not legal.
+/// Returns the prediction of the layout that a script states; nothing if it is not legal.
 std::optional<Prediction> script_step(const TargetOptions& asked, const Target& target) {
   if (!asked.imported || !asked.imported->strategy) return std::nullopt;
   const Strategy& strategy = *asked.imported->strategy;

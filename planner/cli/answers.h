@@ -38,7 +38,7 @@ struct PlanAnswer {
   LoadedTarget loaded;
   Seconds elapsed;                    ///< of the search
   std::optional<Seconds> time_limit;  ///< as the question states it
-  /// The layout of the script that `target.from` names, where it is legal on these devices.
+  /// The layout of the script that `target.from` names, if it is legal on these devices.
   std::optional<Prediction> script;
 };
 

@@ -13,7 +13,6 @@
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
-#include "planner/search/search.h"
 #include "planner/space/space.h"
 #include "predict/expert_memory.h"
 #include "predict/step_interval.h"

@@ -14,7 +14,6 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/cli/plan_origin.h"
-#include "planner/search/search.h"
 #include "planner/space/expert_splits.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"

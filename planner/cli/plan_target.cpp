@@ -12,12 +12,8 @@ namespace {
 
 std::string cluster_text_of(const Plan& plan, const PlanFiles& files) {
   if (!files.cluster.empty()) {
-    TargetOptions options;
-    options.cluster = files.cluster;
-    options.devices = plan.devices;
-    options.texts = files.texts;
-    const std::string text =
-        given_text(files.texts, named_cluster(options).name, cluster_presets());
+    const std::string file = cluster_file(files.cluster, plan.devices, files.texts);
+    const std::string text = given_text(files.texts, file, cluster_presets());
     check_same("--cluster", files.cluster, digest(text), plan.cluster_digest);
     return text;
   }

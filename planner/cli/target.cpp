@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "base/columns.h"
 #include "base/file.h"
-#include "command_line/columns.h"
 #include "imports/imported.h"
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
@@ -157,6 +157,14 @@ NamedCluster named_cluster(const TargetOptions& options) {
                                  options.devices));
   }
   return {name, devices};
+}
+
+std::string cluster_file(const std::string& word, std::int64_t devices, const GivenTexts& texts) {
+  TargetOptions options;
+  options.cluster = word;
+  options.devices = devices;
+  options.texts = texts;
+  return named_cluster(options).name;
 }
 
 std::string given_text(const GivenTexts& texts, const std::string& name,

@@ -67,6 +67,10 @@ struct NamedCluster {
 /// Splits "8xh100" (devices), "2xdgx-h100-80gb" (nodes) and "2x8xh100" (nodes of devices). Throws
 /// UsageError without a cluster, and for another --devices than these are.
 NamedCluster named_cluster(const TargetOptions& options);
+/// Returns the file or preset that a word for a cluster names. Throws UsageError as named_cluster()
+/// does; `devices` 0 requires none.
+std::string cluster_file(const std::string& word, std::int64_t devices = 0,
+                         const GivenTexts& texts = {});
 
 /// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
 /// whose notes `options.note` takes.

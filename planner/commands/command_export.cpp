@@ -106,12 +106,7 @@ ExitCode export_slurm(const ExportOptions& options) {
 
 /// Returns the cluster file of a plan: the one that is named, else the preset of its digest.
 std::string cluster_of(const Plan& plan, const ExportOptions& options) {
-  if (!options.cluster.empty()) {
-    TargetOptions target;
-    target.cluster = options.cluster;
-    target.devices = plan.devices;
-    return named_cluster(target).name;
-  }
+  if (!options.cluster.empty()) return cluster_file(options.cluster, plan.devices);
   for (const Preset& preset : cluster_presets()) {
     if (digest(preset.text) == plan.cluster_digest) return std::string(preset.name);
   }

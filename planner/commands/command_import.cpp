@@ -10,10 +10,10 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "command_line/columns.h"
 #include "imports/imported.h"
 #include "imports/summary.h"
 #include "models/calibration/calibration_file.h"

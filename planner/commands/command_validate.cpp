@@ -12,9 +12,9 @@
 #include <optional>
 #include <span>
 
+#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
-#include "command_line/columns.h"
 #include "fitting/collective_measurement.h"
 #include "fitting/fit.h"
 #include "fitting/fit_collectives.h"
@@ -174,9 +174,7 @@ ExitCode run_fit(const FitCommandOptions& options) {
     return ExitCode::ok;
   }
   std::vector<PublishedRun> runs = read_all(options.cases);
-  TargetOptions target;
-  target.cluster = options.cluster;
-  const std::string cluster = named_cluster(target).name;
+  const std::string cluster = cluster_file(options.cluster);
   const auto preset =
       std::filesystem::exists(cluster) ? std::nullopt : preset_meant(cluster, cluster_presets());
   FitOptions request{.cluster = std::string(preset.value_or(cluster)),

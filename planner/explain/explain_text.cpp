@@ -8,7 +8,6 @@
 #include <map>
 
 #include "passes/strategy/strategy_fields.h"
-#include "planner/search/search.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 

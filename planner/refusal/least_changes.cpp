@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
@@ -60,7 +62,7 @@ const std::vector<Fixed>& plain_layouts() {
   return all;
 }
 
-/// So many strategies more are looked at for one without unusual choices, such as tight memory.
+/// The most further strategies that are visited to find one without unusual choices.
 constexpr std::int64_t kMostMore = 32;
 
 class Changes {
@@ -106,7 +108,7 @@ class Changes {
   }
 
   /// Returns a plan that fits, of the plainest layouts that any fits of: the first without unusual
-  /// choices. Where none of the next kMostMore is, it is the best of those.
+  /// choices, or the best of the next kMostMore if all of them have some.
   std::optional<Candidate> find_plan(const SearchRequest& changed) const {
     for (const Fixed& layout : plain_layouts()) {
       SearchRequest plain = changed;
@@ -182,10 +184,9 @@ class Changes {
       changed.fixed.erase(changed.fixed.begin() + std::ptrdiff_t(i));
       if (!without(request_.fixed[i].first, fix_text({request_.fixed[i]}), changed)) return;
     }
-    std::string before;
+    std::set<std::string> freed;
     for (const Limit& limit : request_.limits) {
-      if (limit.key == before) continue;  // the limits of a key are typed one after the other
-      before = limit.key;
+      if (!freed.insert(limit.key).second) continue;
       SearchRequest changed = request_;
       std::string words;
       std::erase_if(changed.limits, [&](const Limit& other) {
@@ -193,6 +194,12 @@ class Changes {
         words += (words.empty() ? "" : " ") + limit_text(other);
         return true;
       });
+      const bool is_fix =  // --fix is both limits
+          limit.key == kAllReplicas && request_.limits.size() - changed.limits.size() > 1 &&
+          std::ranges::all_of(request_.limits, [&](const Limit& other) {
+            return other.key != limit.key || other.value == limit.value;
+          });
+      if (is_fix) words = fix_text({{limit.key, limit.value}});
       if (!without(limit.key, words, changed)) return;
     }
   }

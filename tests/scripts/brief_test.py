@@ -233,6 +233,9 @@ def check_refusals(folder):
     command = shlex.split(text.replace(" \\\n", "").splitlines()[-1].split("run", 1)[1])
     assert {"TP=1", "PP=1", "offload_optimizer_percent=0"} < set(command) and "ZeRO" not in " ".join(command), command
     assert ran(OK, *command[1:], "--json").returncode == OK
+    held = ("llama3-8b", "--cluster", "8xh100", "--fix", "recompute=none", "--reserve", "40 GiB", "--verbose")
+    for limits, freed in ((("--fix", "DP=8"), "without --fix DP=8:"), (("--max", "DP=8", "--min", "DP=4"), "without --max DP=8 --min DP=4:")):
+        assert freed in ran(INFEASIBLE, "plan", *held, *limits).stderr, freed
     # Plain shards come before all other changes of one strategy.
     text = ran(INFEASIBLE, "simulate", "llama3-8b", "dp=8,recompute=full", *A100, "--devices", 8, "--global-batch", 64,
                folder=folder)

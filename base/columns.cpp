@@ -1,12 +1,11 @@
 // Breaks lines between words.
-#include "command_line/columns.h"
+#include "base/columns.h"
 
 #include <algorithm>
 
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kColumns = 100;
 /// Text that begins further to the right is not what a line is for.
 constexpr std::size_t kMostIndent = 40;
 /// A line that begins here or further to the right goes on another.
@@ -27,8 +26,8 @@ std::size_t hanging_indent(std::string_view line) {
 std::string line_in_columns(std::string_view line) {
   const std::string indent(hanging_indent(line), ' ');
   std::string text;
-  while (line.size() > kColumns - (text.empty() ? 0 : indent.size())) {
-    const std::size_t width = kColumns - (text.empty() ? 0 : indent.size());
+  while (line.size() > kTerminalColumns - (text.empty() ? 0 : indent.size())) {
+    const std::size_t width = kTerminalColumns - (text.empty() ? 0 : indent.size());
     const std::size_t least = text.empty() ? indent.size() : 0;  // not before the text begins
     std::size_t end = line.rfind(' ', width);
     if (end == line.npos || end <= least) end = line.find(' ', width);
