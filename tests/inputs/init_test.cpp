@@ -192,8 +192,9 @@ TEST(InitCluster, KindsOfNetworksHaveTheirLatencyAndShare) {
                                      {"network", "25 Gbit/s"},
                                      {"network-kind", "ethernet"}});
   EXPECT_EQ(desk.levels[1].network, "ethernet") << "the share follows from it";
-  EXPECT_NE(refused([&] { of_kind("token ring"); }).find("ethernet, infiniband, roce"),
-            std::string::npos);
+  EXPECT_NE(
+      refused([&] { of_kind("token ring"); }).find("efa, efa-2020, ethernet, infiniband, roce"),
+      std::string::npos);
 }
 
 TEST(InitCluster, OversubscribedSwitchesAreALevel) {
