@@ -9,7 +9,7 @@ namespace {
 
 Framework waiting(bool exchange, bool products) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_op = Seconds(40e-6);
+  framework.dispatch_op = Seconds(100e-6);
   framework.host_counts_for_exchange = exchange;
   framework.host_counts_for_products = products;
   return framework;
@@ -32,8 +32,8 @@ TEST(ExpertCounts, AHostThatWaitsIsNotAhead) {
   // Products need less of the wait than exchanges: rows are under way while the host waits.
   const double products = step(waiting(false, true), kExchanged);
   const double exchange = step(waiting(true, true), kExchanged);
-  EXPECT_GT(products, 1.005 * free);
-  EXPECT_GT(exchange, 1.005 * products);
+  EXPECT_GT(products, 1.01 * free);
+  EXPECT_GT(exchange, products);
   EXPECT_LT(exchange, 1.5 * free);
   EXPECT_EQ(step(waiting(true, false), kExchanged), exchange) << "the counts are there already";
 }
@@ -50,7 +50,7 @@ TEST(ExpertCounts, ForwardsThatAreRepeatedWaitAgain) {
   const double once =
       step(waiting(true, true), kExchanged) - step(waiting(false, false), kExchanged);
   const double twice = step(waiting(true, true), repeated) - step(waiting(false, false), repeated);
-  EXPECT_GT(twice, 1.5 * once);
+  EXPECT_GT(twice, 1.2 * once);
 }
 
 TEST(ExpertOps, AreSeveralOfAFrameworksOps) {

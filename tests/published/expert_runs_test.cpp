@@ -100,7 +100,7 @@ TEST(ExpertRuns, NetworksOfAwsHaveTheLatencyOfTheirGeneration) {
   row["hardware"]["gpu"] = "B300";
   const Level later = target_of(row).cluster.levels.back();
   EXPECT_EQ(old.network, "efa-2020");
-  EXPECT_EQ(later.network, "efa");
+  EXPECT_EQ(later.network, "efa-2024");
   EXPECT_EQ(old.bandwidth, other.bandwidth) << "no rate is stated";
   EXPECT_GT(old.latency, later.latency);
   EXPECT_GT(later.latency, other.latency);
