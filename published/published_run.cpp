@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/cluster/network_kind.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
@@ -209,6 +210,9 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   if (!run.cluster.empty() && !find_preset(cluster_presets(), run.cluster))
     stated.fail("cluster", "no cluster preset has that name");
   run.network_as_stated = maybe_boolean(stated, "network_as_stated").value_or(false);
+  run.network = maybe_text(stated, "network");
+  if (!run.network.empty() && find_network_kind(run.network) == nullptr)
+    stated.fail("network", "known: " + known_network_kinds());
   if (stated.has("rack")) {
     JsonObject rack = stated.object("rack");
     run.rack = {rack.integer("devices", 1, kMostInteger),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
 #include "predict/fit_transfer.h"
 #include "published/published_job.h"
@@ -43,6 +44,7 @@ Cluster cluster_of(const PublishedRun& run) {
   if (const auto network = stated_network(run.interconnect, run.gpus_per_node.value_or(8));
       network && run.network_as_stated)
     cluster.levels.back().bandwidth = *network;
+  if (!run.network.empty()) set_network_kind(*find_network_kind(run.network), cluster);
   return cluster;
 }
 
@@ -51,6 +53,7 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "vocabulary unknown") return run.vocab.has_value();
   if (need == "moe") return run.experts.has_value();
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
+  if (need == "dispatcher model") return run.framework && run.framework->sends_tokens_once_per_node;
   if (need == "offload") return run.offload_optimizer_percent > 0;
   if (need == "zero-bubble")
     return run.framework && run.framework->can.schedules.value.has(Schedule::zb_h1);

@@ -49,6 +49,17 @@ const NetworkKind* find_network_kind(std::string_view key) {
   return found == network_kinds().end() ? nullptr : &*found;
 }
 
+void set_network_kind(const NetworkKind& kind, Cluster& cluster) {
+  Level& level = cluster.levels.back();
+  level.name = kind.name;
+  level.network = kind.key;
+  level.latency = kind.latency;
+  if (!cluster.efficiency) return;  // predictions take the kind's share
+  LevelEfficiency& efficiency = cluster.efficiency->levels.back();
+  efficiency.bandwidth_fraction = kind.bandwidth_fraction;
+  efficiency.fitted.reset();
+}
+
 std::string known_network_kinds() {
   std::vector<std::string_view> keys;
   for (const NetworkKind& kind : network_kinds()) keys.push_back(kind.key);

@@ -24,6 +24,8 @@ struct NetworkKind {
 const std::vector<NetworkKind>& network_kinds();
 /// Returns the kind with this key, or null.
 const NetworkKind* find_network_kind(std::string_view key);
+/// Makes the outermost level of the cluster a network of this kind. Its bandwidth stays.
+void set_network_kind(const NetworkKind& kind, Cluster& cluster);
 /// Returns the keys, with commas between.
 std::string known_network_kinds();
 

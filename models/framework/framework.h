@@ -163,6 +163,10 @@ struct Framework {
   /// A token travels once to each node that has experts of it, and there once to each rank. The
   /// rank copies it for its experts. Without it each of the token's rows travels by itself.
   bool sends_tokens_once_per_node = false;
+  /// Rows that have been exchanged lie by the rank that they came from. A kernel sorts them by
+  /// expert before the products, and back before they return. Without it they are exchanged in
+  /// their order.
+  bool sorts_exchanged_rows = false;
   /// Parameters are gathered in the next step, while its first forwards run. Without it they are
   /// gathered at the end of the step. It only matters with sharding_degree > 1.
   bool overlap_param_gather = false;
@@ -176,6 +180,9 @@ struct Framework {
   /// ops of their own. Casts of parameters, merges of gradients, the optimizer and communications
   /// count one each.
   double ops_per_kernel = 1;
+  /// The number of ops for one op of a mixture of experts: the router's choice, the placement, and
+  /// exchanges, copies and products of rows.
+  double ops_per_expert_op = 1;
   /// The host time of an op of backward relative to another op. Communications are excluded:
   /// autograd's engine calls backward from C++, but communications from Python.
   double backward_dispatch = 1;
@@ -200,6 +207,9 @@ struct Framework {
   bool host_reads_batch = false;
   /// The host waits for each gather of parameters.
   bool host_waits_for_gathers = false;
+  /// The host waits for the numbers of rows that each expert gets, before it issues an exchange of
+  /// rows, or the products of experts. Waiting for the exchange, it has them for the products, too.
+  bool host_counts_for_exchange = false, host_counts_for_products = false;
   /// Time from the end of the awaited work until the host goes on.
   Seconds host_wait;
 

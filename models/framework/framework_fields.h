@@ -56,6 +56,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "stores_dropout_masks"}, framework.stores_dropout_masks);
   visit(FieldPlace{kParallelism, "sends_tokens_once_per_node"},
         framework.sends_tokens_once_per_node);
+  visit(FieldPlace{kParallelism, "sorts_exchanged_rows"}, framework.sorts_exchanged_rows);
   visit(FieldPlace{kParallelism, "sequence_parallel"}, framework.sequence_parallel);
   visit(FieldPlace{kParallelism, "gathers_tokens_again"}, framework.gathers_tokens_again);
   visit(FieldPlace{kParallelism, "keeps_unread"}, framework.keeps_unread);
@@ -65,6 +66,8 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kWaits, "host_reads_norm"}, framework.host_reads_norm);
   visit(FieldPlace{kWaits, "host_reads_batch"}, framework.host_reads_batch);
   visit(FieldPlace{kWaits, "host_waits_for_gathers"}, framework.host_waits_for_gathers);
+  visit(FieldPlace{kWaits, "host_counts_for_exchange"}, framework.host_counts_for_exchange);
+  visit(FieldPlace{kWaits, "host_counts_for_products"}, framework.host_counts_for_products);
   visit(FieldPlace{kAllocator, "lazy_optimizer_state"}, framework.lazy_optimizer_state);
   visit(FieldPlace{kKernels, "masks_f32_apart"}, framework.masks_f32_apart);
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
@@ -77,6 +80,7 @@ void for_each_field(Any& framework, Visit visit) {
         framework.vocabulary_multiple);
   visit(FieldPlace{kWaits, "transfers_hold"}, framework.transfers_hold);
   visit(FieldPlace{kDispatch, "ops_per_kernel", false, 1, 1000}, framework.ops_per_kernel);
+  visit(FieldPlace{kDispatch, "ops_per_expert_op", false, 1, 1000}, framework.ops_per_expert_op);
   visit(FieldPlace{kDispatch, "backward_dispatch", false, 0.01, 10}, framework.backward_dispatch);
   visit(FieldPlace{kDispatch, "dispatch_op_s"}, framework.dispatch_op);
   visit(FieldPlace{kDispatch, "dispatch_communication_s"}, framework.dispatch_communication);

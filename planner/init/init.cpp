@@ -40,7 +40,8 @@ constexpr KeyWords kClusterKeys[] = {
      "bandwidth between nodes, in each direction: \"400 Gbit/s\". It is that of each device, and "
      "with --cards-per-node that of each card"},
     {"cards-per-node", "network cards of a node, which its devices share"},
-    {"network-kind", "infiniband, roce or ethernet (TCP): latency, and the share that is reached"},
+    {"network-kind",
+     "infiniband, roce, efa-2024, efa-2020 or ethernet (TCP): latency, and the share that is reached"},
     {"nodes-per-switch", "nodes that have the full bandwidth among each other"},
     {"oversubscription", "\"2:1\": between switches a device has half of the bandwidth"},
     {"with", "nodes of other devices: \"dgx-a100-80gb:2\" adds two, after those of --nodes"},

@@ -72,15 +72,9 @@ void set_kind(Cluster& cluster, const std::string& key) {
                                  known_network_kinds()));
   }
   const std::size_t last = cluster.levels.size() - 1;
-  Level& level = cluster.levels.back();
-  level.name = kind->name;
-  level.network = kind->key;
-  level.latency = kind->latency;
+  set_network_kind(*kind, cluster);
   take_source(cluster, fmt::format("/levels/{}/latency", last), *kind, "latency");
-  if (!cluster.efficiency) return;  // predictions take the kind's share
-  LevelEfficiency& efficiency = cluster.efficiency->levels[last];
-  efficiency.bandwidth_fraction = kind->bandwidth_fraction;
-  efficiency.fitted.reset();
+  if (!cluster.efficiency) return;
   std::erase_if(cluster.sources, [&](const Source& source) {
     return source.covers.starts_with(fmt::format("/efficiency/levels/{}/fitted", last));
   });

@@ -151,9 +151,35 @@ double crossing_share(double units, double rows) {
   return units / rows * (1 - std::pow(1 - 1 / units, rows));
 }
 
+/// The peers that a rank of NCCL sends to at the same time: 8 on each of 32 channels (NCCL 2.18,
+/// src/include/devcomm.h: NCCL_MAX_WORK_ELEMENTS_P2P / 2, MAXCHANNELS).
+constexpr double kPeersAtOnce = 8 * 32;
+
+/// The bandwidth that an all-to-all between GPUs reaches, relative to a ring's, and at most as a
+/// share of what is stated. Nothing is reduced, and no rank waits for the one before it. 8 B300
+/// reach 676, 4 to 64 GB300 of a rack 625 to 680 of 900 GB/s, and 16 B300 of two nodes 96.5 of 100
+/// (github:oracle-quickstart/oci-gpu-quickstarts@6a0abdc, README-B300.md and README-GB300.md); 4
+/// H100 reach 335 of 450 GB/s (github.com/NVIDIA/nccl/issues/2169). Rings reach 0.63 in a node.
+constexpr double kExchangeOverRing = 0.75 / 0.63;
+constexpr double kMostOfExchange = 0.96;
+
+/// Returns the bandwidth of a level for an all-to-all between one device and `peers` others.
+BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers) {
+  const BytesPerSecond ring = reached(cluster, l, peers);
+  if (!cluster.efficiency || cluster.device.kind != DeviceKind::gpu) return ring;
+  const double share = cluster.efficiency->levels[l].bandwidth_fraction;
+  return ring * std::max(1.0, std::min(kExchangeOverRing, kMostOfExchange / share));
+}
+
+/// Returns the steps in which an all-to-all reaches this many peers. GPUs send to many peers at
+/// once. Cores send to one after the other (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA
+/// 2005, section 5).
+double steps_to(double peers, const Cluster& cluster) {
+  return cluster.device.kind == DeviceKind::gpu ? std::ceil(peers / kPeersAtOnce) : peers;
+}
+
 /// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data
-/// for ranks outside a unit leaves the unit. There is one step for each peer, over the level that
-/// joins the two (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
+/// for ranks outside a unit leaves the unit.
 Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, Seconds fixed) {
   const double n = double(spread.ranks);
   Cost cost;
@@ -162,12 +188,12 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
     const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
     if (inside >= n) continue;
     const auto rows = double(spread.rows_of_token);
-    const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n) *
+    const Seconds time = payload / exchanged(cluster, l, n - inside) * ((n - inside) / n) *
                          crossing_share(n / inside, rows);
     if (time > cost.bytes) cost.level = l;
     cost.bytes = std::max(cost.bytes, time);
     const double reach = l == spread.level ? n : double(spread.fewest[l]);
-    cost.steps += cluster.levels[l].latency * (reach - inside);
+    cost.steps += cluster.levels[l].latency * steps_to(reach - inside, cluster);
   }
   return cost;
 }

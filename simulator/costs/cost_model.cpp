@@ -297,7 +297,12 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
   }
   GroupSpread own = spread;
   if (framework_.sends_tokens_once_per_node) own.rows_of_token = rows_of_token_;
-  return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
+  const Bytes payload = bytes_moved(op, tensors);
+  Estimate estimate = modelled_communication(op.kind, payload, cluster_, own);
+  const bool of_rows = op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows;
+  if (of_rows && framework_.sorts_exchanged_rows && cluster_.efficiency)
+    estimate.time += efficient_move(2 * payload, cluster_.device, cluster_.efficiency->memory).time;
+  return estimate;
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,

@@ -30,6 +30,27 @@ std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
   });
 }
 
+/// Whether the op is one of a mixture of experts alone.
+bool is_of_experts(OpKind kind) {
+  switch (kind) {
+    case OpKind::route:
+    case OpKind::route_backward:
+    case OpKind::limit_choices:
+    case OpKind::place_choices:
+    case OpKind::dispatch_rows:
+    case OpKind::dispatch_rows_backward:
+    case OpKind::received_ends:
+    case OpKind::grouped_matmul:
+    case OpKind::grouped_matmul_backward:
+    case OpKind::grouped_weight_gradient:
+    case OpKind::combine_rows:
+    case OpKind::combine_rows_backward:
+      return true;
+    default:
+      return moves_rows(kind);
+  }
+}
+
 }  // namespace
 
 bool gathers_parameters(const Op& op) {
@@ -54,6 +75,8 @@ std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& 
       if (is_kernel(routine, op)) {
         time = Picoseconds(std::llround(double(time.count()) * framework.ops_per_kernel));
       }
+      if (is_of_experts(op.kind))
+        time = Picoseconds(std::llround(double(time.count()) * framework.ops_per_expert_op));
       const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
       if (backward && !communicates(op.kind))
         time = Picoseconds(std::llround(double(time.count()) * framework.backward_dispatch));

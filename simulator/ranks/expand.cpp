@@ -62,12 +62,40 @@ std::uint32_t add_channel_op(const Op& op, RoutineId routine, std::uint32_t inde
   return std::uint32_t(into.channel_ops.size() - 1);
 }
 
+/// Whether an op of the routine places choices, and ranks that exchange rows gather what `counts`
+/// says of this placement.
+bool is_placed_and_gathered(const Routine& routine, TensorId counts) {
+  const auto has = [&](OpKind kind, const auto& tensors) {
+    return std::any_of(routine.ops.begin(), routine.ops.end(), [&](const Op& op) {
+      return op.kind == kind && std::ranges::find(op.*tensors, counts) != (op.*tensors).end();
+    });
+  };
+  return has(OpKind::place_choices, &Op::outputs) && has(OpKind::all_gather, &Op::inputs);
+}
+
+/// Whether the host waits for this op, since it says how many rows each expert gets.
+bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework& framework) {
+  const bool exchange = framework.host_counts_for_exchange,
+             products = framework.host_counts_for_products;
+  switch (op.kind) {
+    case OpKind::all_gather:
+      return exchange && is_placed_and_gathered(routine, op.inputs[0]);
+    case OpKind::received_ends:  // of one part, they follow from those of the exchange
+      return products && !exchange && std::get<PlaceParams>(op.params).parts > 1;
+    case OpKind::place_choices:
+      return products && !is_placed_and_gathered(routine, op.outputs[1]);
+    default:
+      return false;
+  }
+}
+
 /// Whether the framework's host waits for this op.
-bool host_waits_for(const Op& op, const Framework& framework) {
+bool host_waits_for(const Routine& routine, const Op& op, const Framework& framework) {
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
     return framework.host_reads_norm;
   }
-  return framework.host_waits_for_gathers && gathers_parameters(op);
+  return (framework.host_waits_for_gathers && gathers_parameters(op)) ||
+         host_waits_for_counts(routine, op, framework);
 }
 
 /// Whether the first stage receives activations: only where stages hold several parts.
@@ -143,8 +171,8 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
         result.routines[i].dispatch = host_dispatch(program.routines[i], costs);
         add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
         for (const Op& op : program.routines[i].ops) {
-          result.routines[i].host_waits.push_back(!host_executes &&
-                                                  host_waits_for(op, costs.framework()));
+          result.routines[i].host_waits.push_back(
+              !host_executes && host_waits_for(program.routines[i], op, costs.framework()));
         }
       }
     }

@@ -192,7 +192,9 @@ TEST(InitCluster, KindsOfNetworksHaveTheirLatencyAndShare) {
                                      {"network", "25 Gbit/s"},
                                      {"network-kind", "ethernet"}});
   EXPECT_EQ(desk.levels[1].network, "ethernet") << "the share follows from it";
-  EXPECT_NE(refused([&] { of_kind("token ring"); }).find("ethernet, infiniband, roce"),
+  EXPECT_NE(refused([&] {
+              of_kind("token ring");
+            }).find("efa-2020, efa-2024, ethernet, infiniband, roce"),
             std::string::npos);
 }
 

@@ -23,7 +23,8 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
     }
     const bool waits = framework.transfers_hold != TransfersHold::nothing ||
                        framework.host_reads_norm || framework.host_reads_batch ||
-                       framework.host_waits_for_gathers;
+                       framework.host_waits_for_gathers || framework.host_counts_for_exchange ||
+                       framework.host_counts_for_products;
     EXPECT_EQ(waits, !framework.sources.waits.empty()) << framework.name;
     // The gathers that overlap are those of the distributed optimizer.
     EXPECT_TRUE(!framework.can.sharding_stages.value.empty() || !framework.overlap_param_gather)

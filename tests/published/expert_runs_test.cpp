@@ -66,6 +66,46 @@ TEST(ExpertRuns, DispatchersThatSendATokenOnceAreTold) {
   EXPECT_FALSE(target_of(row).framework.sends_tokens_once_per_node);
 }
 
+TEST(ExpertRuns, AnotherDispatcherIsPredictedIfItIsNamed) {
+  Json row = expert_row();
+  row["needs"] = {"moe", "dispatcher model"};
+  EXPECT_EQ(target_of(row).missing, "dispatcher model");
+  row["moe"]["dispatcher"] = "DeepEP over UCCL (EFA)";
+  EXPECT_EQ(target_of(row).missing, "");
+}
+
+TEST(ExpertRuns, HostsWaitForCountsAsTheDispatcherDoes) {
+  Json row = expert_row();
+  const auto waits = [&] {
+    const Framework framework = target_of(row).framework;
+    return std::pair(framework.host_counts_for_exchange, framework.host_counts_for_products);
+  };
+  EXPECT_EQ(waits(), std::pair(true, true));
+  EXPECT_TRUE(target_of(row).framework.sorts_exchanged_rows);
+  row["moe"]["dispatcher"] = "hybridep";
+  EXPECT_EQ(waits(), std::pair(false, true));
+  EXPECT_FALSE(target_of(row).framework.sorts_exchanged_rows);
+  row["cuda_graph"] = {{"impl", "full_iteration"}};
+  EXPECT_EQ(waits(), std::pair(false, false));
+  row.erase("cuda_graph");
+  row["moe"] = {{"dispatcher", "alltoall"}, {"capacity_factor", 1.0}, {"pad_to_capacity", true}};
+  EXPECT_EQ(waits(), std::pair(false, false));
+}
+
+TEST(ExpertRuns, NetworksOfAwsHaveTheLatencyOfTheirGeneration) {
+  Json row = expert_row();
+  const Level other = target_of(row).cluster.levels.back();
+  row["hardware"]["interconnect"] = "NVLink, 32 EFA per node";
+  const Level old = target_of(row).cluster.levels.back();
+  row["hardware"]["gpu"] = "B300";
+  const Level later = target_of(row).cluster.levels.back();
+  EXPECT_EQ(old.network, "efa-2020");
+  EXPECT_EQ(later.network, "efa-2024");
+  EXPECT_EQ(old.bandwidth, other.bandwidth) << "no rate is stated";
+  EXPECT_GT(old.latency, later.latency);
+  EXPECT_GT(later.latency, other.latency);
+}
+
 TEST(ExpertRuns, LatentAttentionIsRead) {
   Json row = expert_row();
   row["model"]["mla"] = {{"q_lora_rank", 1536},
