@@ -224,6 +224,8 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.fp8_parameters = maybe_boolean(stated, "fp8_parameters").value_or(false);
   if (stated.has("gradient_type"))
     run.gradient_type = GradientType(stated.choice("gradient_type", kGradientTypes));
+  if (stated.has("moment_type"))
+    run.moment_type = MomentType(stated.choice("moment_type", kMomentTypes));
   if (stated.has("offload_optimizer_percent"))
     run.offload_optimizer_percent = stated.integer("offload_optimizer_percent", 0, 100);
   run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);
