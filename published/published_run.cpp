@@ -153,9 +153,10 @@ void read_measured(JsonObject& row, PublishedRun& run) {
   if (const auto peak = maybe_number(measured, "peak_mem_gb")) {
     const std::string kind = maybe_text(measured, "peak_mem_kind");
     const Bytes bytes = bytes_from(*peak, binary ? kGibibyte : kGigabyte);
-    if (kind == "allocated") run.memory_allocated = bytes;
-    if (kind == "reserved") run.memory_reserved = bytes;
-    if (kind == "device") run.memory_device = bytes;
+    // Rows may add the unit: "allocated (GiB)". Rules read it as peak_mem_unit.
+    if (kind.starts_with("allocated")) run.memory_allocated = bytes;
+    if (kind.starts_with("reserved")) run.memory_reserved = bytes;
+    if (kind.starts_with("device")) run.memory_device = bytes;
   }
   if (const auto peak = maybe_number(measured, "peak_mem_allocated_gib"))
     run.memory_allocated = bytes_from(*peak, kGibibyte);
