@@ -61,7 +61,7 @@ Counts counts_of(const ValidatedFamily& family) {
   double asked = 0, skipped = 0;
   for (const ValidatedRun& row : family.runs) {
     if (should_be_predicted(row.run)) asked += 1, skipped += row.predicted ? 0 : 1;
-    const bool fits = !row.predicted || row.predicted->fits;  // silence warns nobody
+    const bool fits = !row.predicted || row.predicted->fits != Fits::no;  // silence warns nobody
     if (row.run.out_of_memory == !fits) continue;
     ++(row.run.out_of_memory ? counts.missed_oom : counts.false_oom);
   }

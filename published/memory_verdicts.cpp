@@ -11,7 +11,7 @@ MemoryVerdicts memory_verdicts(const ValidatedFamily& family) {
     if (!row.predicted) continue;
     const bool ran = !row.run.out_of_memory;
     ++(ran ? verdicts.ran : verdicts.out_of_memory);
-    if (ran == row.predicted->fits) continue;
+    if (ran == (row.predicted->fits != Fits::no)) continue;
     (ran ? verdicts.called_too_large : verdicts.called_to_fit).push_back(row.run.id);
   }
   return verdicts;

@@ -11,7 +11,8 @@
 
 namespace plimsoll {
 
-/// The counts and rows of a file, over the rows that were predicted.
+/// The counts and rows of a file, over the rows that were predicted. A row that fits with even
+/// routing only counts as a row that fits.
 struct MemoryVerdicts {
   std::size_t ran = 0, out_of_memory = 0;
   std::vector<std::string> called_too_large;  ///< rows that ran

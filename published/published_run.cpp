@@ -154,9 +154,10 @@ void read_measured(JsonObject& row, PublishedRun& run) {
   if (const auto peak = maybe_number(measured, "peak_mem_gb")) {
     const std::string kind = maybe_text(measured, "peak_mem_kind");
     const Bytes bytes = bytes_from(*peak, binary ? kGibibyte : kGigabyte);
-    if (kind == "allocated") run.memory_allocated = bytes;
-    if (kind == "reserved") run.memory_reserved = bytes;
-    if (kind == "device") run.memory_device = bytes;
+    // Rows may add the unit: "allocated (GiB)". Rules read it as peak_mem_unit.
+    if (kind.starts_with("allocated")) run.memory_allocated = bytes;
+    if (kind.starts_with("reserved")) run.memory_reserved = bytes;
+    if (kind.starts_with("device")) run.memory_device = bytes;
   }
   if (const auto peak = maybe_number(measured, "peak_mem_allocated_gib"))
     run.memory_allocated = bytes_from(*peak, kGibibyte);
@@ -228,6 +229,8 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.fp8_parameters = maybe_boolean(stated, "fp8_parameters").value_or(false);
   if (stated.has("gradient_type"))
     run.gradient_type = GradientType(stated.choice("gradient_type", kGradientTypes));
+  if (stated.has("moment_type"))
+    run.moment_type = MomentType(stated.choice("moment_type", kMomentTypes));
   if (stated.has("offload_optimizer_percent"))
     run.offload_optimizer_percent = stated.integer("offload_optimizer_percent", 0, 100);
   run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);

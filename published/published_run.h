@@ -119,6 +119,7 @@ struct PublishedRun {
   Fp8 fp8 = Fp8::none;
   bool fp8_parameters = false;  ///< kept and gathered in 8 bits where their shards can be
   GradientType gradient_type = GradientType::f32;
+  MomentType moment_type = MomentType::f32;
   std::string finetuning;
   /// Features that a predictor must support to be judged on the row, and facts that the source
   /// lacks.

@@ -121,6 +121,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.fp8 = run.fp8;
   strategy.fp8_parameters = has_fp8_parameters(run);
   strategy.gradient_type = run.gradient_type;
+  strategy.moment_type = run.moment_type;
   strategy.offload_optimizer_percent = run.offload_optimizer_percent;
   strategy.layer_split = layer_split_of(run);
   if (strategy.layer_split.empty() && run.pp > 1)

@@ -48,7 +48,7 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   predicted.framework = run.framework.name;
   predicted.calibration = run.calibration;
   predicted.step_time = evaluation.prediction.step_time;
-  predicted.fits = fits_devices(target, strategy, footprint.stages);
+  predicted.fits = fits_answer(target, strategy, footprint.stages).fits;
   predicted.interval = {prediction.step_time_low / prediction.step_time,
                         prediction.step_time_high / prediction.step_time};
   predicted.basis = basis_of(run.fitted, model_size(run.job));
@@ -155,7 +155,7 @@ RunPrediction predict_published(const PublishedTarget& target) {
   std::optional<RunPrediction> best;
   for (const Strategy& strategy : target.strategies) {
     const RunPrediction next = prediction_of(target, prediction_target, strategy);
-    const bool better = !best || (next.fits && !best->fits) ||
+    const bool better = !best || next.fits < best->fits ||
                         (next.fits == best->fits && next.step_time < best->step_time);
     if (better) best = next;
   }

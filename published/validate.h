@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "predict/expert_memory.h"
 #include "predict/step_interval.h"
 #include "published/published_run.h"
 #include "published/published_target.h"
@@ -29,7 +30,7 @@ struct RunPrediction {
   TimeBasis basis = TimeBasis::kernels;
   bool source_known = false;     ///< whether the fit has runs of the same document
   std::vector<Unusual> unusual;  ///< with tight memory
-  bool fits = false;
+  Fits fits = Fits::no;
   Strategy strategy;
   Breakdown breakdown;
 };

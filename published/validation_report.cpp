@@ -65,7 +65,8 @@ Json row_json(const ValidatedRun& row) {
   }
   predicted["step_time_low_s"] = (row.predicted->step_time * row.predicted->interval.low).value();
   predicted["step_time_high_s"] = (row.predicted->step_time * row.predicted->interval.high).value();
-  predicted["fits"] = row.predicted->fits;
+  predicted["fits"] = row.predicted->fits != Fits::no;
+  predicted["verdict"] = kFits[std::size_t(row.predicted->fits)];
   predicted["strategy"] = strategy_summary(row.predicted->strategy);
   predicted["breakdown"] = breakdown_json(row.predicted->breakdown);
   measured["step_time_s"] = row.run.step_time ? Json(row.run.step_time->value()) : Json(nullptr);
@@ -197,8 +198,9 @@ std::string validation_json(std::span<const ValidatedFamily> families,
       skipped += run.predicted ? 0 : 1;
       json["rows"].push_back(row_json(run));
       if (!run.predicted) continue;
-      if (run.run.out_of_memory) ++oom, predicted_oom += run.predicted->fits ? 0 : 1;
-      if (!run.run.out_of_memory) false_oom += run.predicted->fits ? 0 : 1;
+      const std::size_t too_large = run.predicted->fits == Fits::no ? 1 : 0;
+      if (run.run.out_of_memory) ++oom, predicted_oom += too_large;
+      if (!run.run.out_of_memory) false_oom += too_large;
     }
     Json entry;
     entry["name"] = family.name;

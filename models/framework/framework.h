@@ -56,7 +56,9 @@ enum class GradientMemory : std::uint8_t {
   /// Each parameter has a gradient tensor of the parameter's type, from the first backward of a
   /// step to the update. The update copies the gradients that it owns to a flat tensor of that
   /// type, and to another in f32. Where gradients are scattered in backward, the gradients of a
-  /// block and the shards have that type.
+  /// block and the shards have that type. Where gradients of bf16 parameters are summed in f32, the
+  /// f32 sums of all parameters exist from before the first step, and the update copies nothing
+  /// (DeepSpeed deepspeed/runtime/bf16_optimizer.py: fp32_groups_gradients_flat).
   as_computed,
 };
 
@@ -235,8 +237,11 @@ struct Framework {
   /// Rotary embeddings write new tensors, which live beside the product whose parts they rotate.
   /// Without it they rotate in place.
   bool copies_rotary = false;
-  /// GELU and norms are formulas of several ops, and norms and softmax compute in f32. Each op
-  /// keeps the values that its backward reads.
+  /// The attention kernel has no groups of queries: keys and values are repeated for each query
+  /// head, and backward reads them so.
+  bool repeats_keys = false;
+  /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
+  /// op keeps the values that its backward reads.
   bool elementwise_by_op = false;
   LossMemory loss_memory = LossMemory::new_gradient;
   GradientMemory gradient_memory = GradientMemory::one_buffer;

@@ -71,6 +71,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kAllocator, "lazy_optimizer_state"}, framework.lazy_optimizer_state);
   visit(FieldPlace{kKernels, "masks_f32_apart"}, framework.masks_f32_apart);
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
+  visit(FieldPlace{kAllocator, "repeats_keys"}, framework.repeats_keys);
   visit(FieldPlace{kKernels, "elementwise_by_op"}, framework.elementwise_by_op);
   visit(FieldPlace{kKernels, "adds_gradients_in_matmul"}, framework.adds_gradients_in_matmul);
   visit(FieldPlace{kAllocator, "stands_in_for_gradients"}, framework.stands_in_for_gradients);

@@ -63,6 +63,7 @@ class Replay {
     leave_out_persistent();
     for (const Segment& segment : program.segments) elements_ += segment.elements;
     scatters_gradients_ = scatters_gradients();
+    adds_up_in_f32_ = adds_up_in_f32();
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       if (!buffer.persistent) released_[buffer.end].push_back(b);
@@ -161,6 +162,15 @@ class Replay {
 
   /// Whether sharding scatters gradients in backward (stages 2 and 3), so that only shards stay.
   bool scatters_gradients() const {
+    Bytes lasting;
+    for (const Buffer& buffer : program_.buffers) {
+      if (buffer.persistent && buffer.role == TensorRole::gradient) lasting += buffer.bytes;
+    }
+    return lasting > Bytes() && lasting < elements_ * bytes_of(gradient_type());
+  }
+
+  /// Returns the type in which the Program sums and reduces gradients.
+  DType gradient_type() const {
     DType type = DType::f32;
     for (const Routine& routine : program_.routines) {
       for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
@@ -169,11 +179,16 @@ class Replay {
           type = routine.tensors[i].dtype;
       }
     }
-    Bytes lasting;
-    for (const Buffer& buffer : program_.buffers) {
-      if (buffer.persistent && buffer.role == TensorRole::gradient) lasting += buffer.bytes;
-    }
-    return lasting > Bytes() && lasting < elements_ * bytes_of(type);
+    return type;
+  }
+
+  /// Whether gradients are tensors as computed, and are also summed in an f32 buffer. With bf16
+  /// parameters this is DeepSpeed's BF16_Optimizer. Gradients of f16 are never summed in f32.
+  bool adds_up_in_f32() const {
+    if (framework_.gradient_memory != GradientMemory::as_computed || scatters_gradients_ ||
+        program_.segments.empty() || program_.segments.front().dtype != DType::bf16)
+      return false;
+    return gradient_type() == DType::f32;
   }
 
   /// Returns a buffer's size. Some frameworks hold scattered gradients in the parameters' type.
@@ -197,8 +212,8 @@ class Replay {
       const Buffer& buffer = program_.buffers[b];
       const bool later =
           framework_.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
-      if (buffer.persistent && !later && !computed_gradients(buffer) && !shards_.has(b) &&
-          !on_host(buffer))
+      const bool computed = computed_gradients(buffer) && !adds_up_in_f32_;
+      if (buffer.persistent && !later && !computed && !shards_.has(b) && !on_host(buffer))
         take_persistent(b);
     }
     shards_.begin();
@@ -210,8 +225,9 @@ class Replay {
     shards_.end_step();
     stage_.end_step();
     blocks_.give(flat_);
+    blocks_.give(added_);
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (computed_gradients(program_.buffers[b])) give_all(b);
+      if (computed_gradients(program_.buffers[b]) && !adds_up_in_f32_) give_all(b);
     }
   }
 
@@ -226,6 +242,13 @@ class Replay {
       flat_.push_back(blocks_.take(owned(DType::f32), flat_name_, TensorRole::gradient, 0));
     if (!computed_gradients(buffer)) {
       if (held_[b].empty()) take_persistent(b);
+    } else if (adds_up_in_f32_) {
+      // The update reads the f32 sums, which the optimizer owns in place.
+      if (updates || !added_.empty()) return;
+      for (const Segment& segment : program_.segments) {
+        added_.push_back(blocks_.take(segment.elements * bytes_of(segment.dtype), buffer_names_[b],
+                                      buffer.role, 0));
+      }
     } else if (updates) {
       if (held_[b].empty() || !flat_.empty() || program_.segments.empty()) return;
       for (const DType type : {program_.segments.front().dtype, DType::f32}) {
@@ -420,9 +443,10 @@ class Replay {
   std::set<std::uint32_t> kept_;             // names of what stays
   std::vector<std::optional<Block>> frame_;  // by storage
   std::vector<Block> flat_;                  // copies of gradients
+  std::vector<Block> added_;                 // gradients as computed, added to f32 sums
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
   std::int64_t elements_ = 0;  // of all parameters
-  bool scatters_gradients_ = false;
+  bool scatters_gradients_ = false, adds_up_in_f32_ = false;
 };
 
 }  // namespace

@@ -80,6 +80,7 @@ class RoutineReader {
         if (storage[t] && first[t] == i) add(StorageEvent::Kind::write, *storage[t]);
       }
       add_rotary_copy(routine_.ops[i], last, storage);
+      add_repeated_keys(routine_.ops[i], last, storage);
       add_operand_copies(routine_.ops[i], last, storage);
       add_scratch(routine_.ops[i]);
       for (std::size_t t = 0; t < storage_.size(); ++t) {
@@ -191,11 +192,33 @@ class RoutineReader {
     copies_.emplace_back(last[place], made);
   }
 
+  /// Adds keys and values that are repeated for each query head, instead of those of each group.
+  void add_repeated_keys(const Op& op, const std::vector<std::size_t>& last,
+                         const std::vector<std::optional<std::uint32_t>>& storages) {
+    if (!framework_.repeats_keys || op.kind != OpKind::flash_attention || op.inputs.size() != 2)
+      return;
+    const Shape& queries = routine_.tensors[op.inputs[0].index()].shape;
+    const Shape& keys = routine_.tensors[op.inputs[1].index()].shape;
+    const std::int64_t more = queries[2] / keys[2] - 1;
+    const std::size_t place = storage_[op.inputs[1].index()];
+    if (more == 0 || !storages[place]) return;
+    TensorStorage copy = result_.storages[*storages[place]];
+    copy.bytes = copy.bytes * more;
+    copy.offset += kCopyOffset;
+    copy.name = names_.of(routine_.tensors[place].name + ".repeated");
+    const std::uint32_t made = push(copy);
+    add(StorageEvent::Kind::write, made);
+    copies_.emplace_back(last[place], made);
+  }
+
   /// Some frameworks run a formula op by op, and keep more tensors than one kernel does. Returns
   /// the size of these tensors in halves of the tensor that the kernel keeps. GELU keeps half of x,
   /// erf's operand and 1 + erf instead of x (4). GeGLU does so with the half of x that is the gate,
-  /// and keeps GELU's value (3). A norm keeps x - mean, twice, and the quotient, in
-  /// f32 (12). A softmax keeps its values, and those after dropout, in f32 instead of 16 bits (6).
+  /// and keeps GELU's value (3). SwiGLU keeps SiLU's value in addition to both halves of x (1). A
+  /// layer norm keeps x - mean, twice, and the quotient, in f32 (12). An RMS norm keeps x in f32
+  /// instead of 16 bits, and the quotient in 16 bits (4; ATen native/layer_norm.cpp, rms_norm
+  /// before PyTorch 2.8). A softmax keeps its values, and those after dropout, in f32 instead of 16
+  /// bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
@@ -203,8 +226,12 @@ class RoutineReader {
         return 4;
       case OpKind::geglu:
         return 3;
+      case OpKind::swiglu:
+        return 1;
       case OpKind::layer_norm:
         return 12;
+      case OpKind::rms_norm:
+        return 4;
       case OpKind::softmax:
         return 6;
       default:
@@ -216,8 +243,8 @@ class RoutineReader {
                           const std::vector<std::optional<std::uint32_t>>& storages) {
     const int halves = halves_kept(op.kind);
     if (!framework_.elementwise_by_op || halves == 0) return;
-    const bool of_input =
-        op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu || op.kind == OpKind::geglu;
+    const bool of_input = op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu ||
+                          op.kind == OpKind::geglu || op.kind == OpKind::swiglu;
     const std::size_t place = storage_[(of_input ? op.inputs[0] : op.outputs[0]).index()];
     if (!storages[place]) return;
     TensorStorage copy = result_.storages[*storages[place]];

@@ -301,7 +301,7 @@ void ShardCopies::scatter(Gradients& gradients) {
     }
   }
   if (scattered_) blocks_.give(*scattered_);
-  scattered_ = blocks_.take(gradients.f32, flat_gradients_name_, TensorRole::gradient, kScatter);
+  scattered_ = blocks_.take(gradients.f32, flat_gradients_name_, TensorRole::gradient, kCompute);
   blocks_.give(gradients.tensors);
   const Bytes shard(gradients.f32.count() / program_.sharding_degree);
   const Block part = blocks_.take(shard, shard_name_, TensorRole::gradient, kScatter);

@@ -31,7 +31,8 @@ namespace plimsoll {
 ///   scattered to f32 shards, which live to the end of the step.
 /// - Where gradients are reduced at the end of the step, each is summed in an f32 tensor, and the
 ///   parameters stay whole until then.
-/// - Flat tensors of gathers and of scatters have streams of their own.
+/// - Flat tensors of gathers have their own stream, and so do scattered shards. The tensor that is
+///   scattered is of the compute stream (foreach_reduce: reduce_scatter_input).
 class ShardCopies {
  public:
   ShardCopies(const Program& program, const Framework& framework,

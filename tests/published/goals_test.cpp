@@ -14,7 +14,7 @@ ValidatedRun row(double predicted, double measured) {
   row.predicted.emplace();
   row.predicted->step_time = Seconds(predicted);
   row.predicted->interval = {0.8, 1.25};
-  row.predicted->fits = true;
+  row.predicted->fits = Fits::yes;
   return row;
 }
 
@@ -62,7 +62,7 @@ TEST(Goals, OnlyRowsThatOthersCouldPredictCountAsSkipped) {
 TEST(Goals, OutOfMemoryIsCountedBothWays) {
   ValidatedFamily wrong = family();
   wrong.runs[0].run.out_of_memory = true;
-  wrong.runs[1].predicted->fits = false;
+  wrong.runs[1].predicted->fits = Fits::no;
   const auto found = results(", \"most_missed_oom\": 0, \"most_false_oom\": 0", wrong);
   EXPECT_EQ(found[0].found, 1);
   EXPECT_EQ(found[1].found, 1);

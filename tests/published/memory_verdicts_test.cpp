@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-ValidatedRun row(const std::string& id, bool out_of_memory, std::optional<bool> fits) {
+ValidatedRun row(const std::string& id, bool out_of_memory, std::optional<Fits> fits) {
   ValidatedRun run;
   run.run.id = id;
   run.run.out_of_memory = out_of_memory;
@@ -19,9 +19,9 @@ ValidatedRun row(const std::string& id, bool out_of_memory, std::optional<bool> 
 
 TEST(MemoryVerdicts, CountWhatWasPredictedOnly) {
   ValidatedFamily family;
-  family.runs = {row("a", false, true), row("b", false, false), row("c", true, false),
-                 row("d", true, true),  row("e", false, {}),    row("f", true, {}),
-                 row("g", false, false)};
+  family.runs = {row("a", false, Fits::yes), row("b", false, Fits::no), row("c", true, Fits::no),
+                 row("d", true, Fits::yes),  row("e", false, {}),       row("f", true, {}),
+                 row("g", false, Fits::no)};
   const MemoryVerdicts verdicts = memory_verdicts(family);
   EXPECT_EQ(verdicts.ran, 3u);
   EXPECT_EQ(verdicts.out_of_memory, 2u);
@@ -33,6 +33,14 @@ TEST(MemoryVerdicts, CountWhatWasPredictedOnly) {
       << text;
   EXPECT_NE(text.find("ran, predicted not to fit: g\n"), std::string::npos);
   EXPECT_NE(text.find("ran out of memory, predicted to fit: d\n"), std::string::npos);
+}
+
+TEST(MemoryVerdicts, CountAFitWithEvenRoutingAsAFit) {
+  ValidatedFamily family;
+  family.runs = {row("a", false, Fits::with_even_routing), row("b", true, Fits::with_even_routing)};
+  const MemoryVerdicts verdicts = memory_verdicts(family);
+  EXPECT_TRUE(verdicts.called_too_large.empty());
+  EXPECT_EQ(verdicts.called_to_fit, std::vector<std::string>{"b"});
 }
 
 TEST(MemoryVerdicts, SayNothingOfRowsThatWereNotPredicted) {

@@ -28,6 +28,17 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(text.find(from), from.size(), to);
 }
 
+TEST(PublishedRun, MemoryIsInTheUnitThatItsKindAdds) {
+  const auto gibibytes = [](const std::string& kind) {
+    const std::string row =
+        replaced(kRow, "\"peak_mem_kind\": \"device\"", "\"peak_mem_kind\": \"" + kind + "\"");
+    return double(parse(row).at(0).memory_device.value().count()) / (1 << 30);
+  };
+  EXPECT_DOUBLE_EQ(gibibytes("device (GiB)"), 12.5);
+  EXPECT_DOUBLE_EQ(gibibytes("device (MiB/1024)"), 12.5);
+  EXPECT_NEAR(gibibytes("device"), 12.5e9 / (1 << 30), 1e-6);
+}
+
 TEST(PublishedRun, IsReadAsStated) {
   const PublishedRun run = parse(kRow).at(0);
   EXPECT_EQ(run.id, "a/1");

@@ -62,7 +62,7 @@ TEST(RecipeMemory, GradientsAndWeightsAreAsNarrowAsTheRecipesHaveThem) {
 TEST(RecipeMemory, TheRunOfSeventyBillionParametersFits) {
   const PublishedTarget target = target_of(llama70b());
   const RunPrediction predicted = predict_published(target);
-  EXPECT_TRUE(predicted.fits);
+  EXPECT_EQ(predicted.fits, Fits::yes);
   PublishedTarget wide = target;
   for (Strategy& strategy : wide.strategies) {
     strategy.gradient_type = GradientType::f32;

@@ -247,6 +247,24 @@ TEST(AllocationReplay, GradientsOfTheirOwnTypeAreCopiedByTheUpdate) {
               8.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
 }
 
+// DeepSpeed's BF16_Optimizer: gradients of two bytes, and sums of four bytes of all parameters. The
+// update reads the sums in place.
+TEST(AllocationReplay, GradientsOfBf16AreAlsoSummedInF32) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  const Framework framework = framework_by_name("megatron-deepspeed");
+  for (const char* text : {"dp=1", "sharding_degree=2,sharding_stage=1"}) {
+    SCOPED_TRACE(text);
+    const auto programs = lower({job, parse_strategy(text), framework});
+    const AllocatorUse use =
+        replay_allocations(programs[0], framework, kNoLimit, AliveAtPeak::list);
+    std::int64_t elements = 0;
+    for (const Segment& segment : programs[0].segments) elements += segment.elements;
+    EXPECT_NEAR(double(use.by_role[std::size_t(TensorRole::gradient)].count()),
+                6.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
+  }
+}
+
 // As DeepSpeed's ZeRO-2 and 3 have it: shards of two bytes for good, and four in the update.
 TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
   Job job = nano();
