@@ -9,21 +9,38 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "published/layout_regret.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 4> kQuantities = {"time", "memory_allocated",
-                                                         "memory_reserved", "memory_device"};
+constexpr std::array<std::string_view, 5> kQuantities = {
+    "time", "memory_allocated", "memory_reserved", "memory_device", "regret"};
+constexpr std::size_t kRegret = 4;
 
-std::string_view quantity_text(const Goal& goal) {
-  return kQuantities[goal.kind ? 1 + std::size_t(*goal.kind) : 0];
+std::string what_of(const Goal& goal) {
+  if (goal.regret) return "regret";
+  return fmt::format("{} {}", goal.family,
+                     kQuantities[goal.kind ? 1 + std::size_t(*goal.kind) : 0]);
+}
+
+RegretGoal regret_goal_from(JsonObject& object) {
+  const auto bound = [&](std::string_view key) -> std::optional<double> {
+    if (!object.has(key)) return std::nullopt;
+    return object.number(key, 0, 1e6);
+  };
+  return {bound("most_mean_pct"), bound("most_worst_pct"), bound("most_best_of_three_pct")};
 }
 
 Goal goal_from(JsonObject object) {
   Goal goal;
-  goal.family = object.text("family");
   const std::size_t of = object.choice("of", kQuantities);
+  if (of == kRegret) {
+    goal.regret = regret_goal_from(object);
+    object.finish();
+    return goal;
+  }
+  goal.family = object.text("family");
   if (of > 0) goal.kind = MemoryKind(of - 1);
   const auto bound = [&](std::string_view key, double most) -> std::optional<double> {
     if (!object.has(key)) return std::nullopt;
@@ -86,7 +103,7 @@ class Results {
   void add(std::string_view what, std::optional<double> found, std::optional<double> bound,
            Holds holds) {
     if (!bound) return;
-    GoalResult result{fmt::format("{} {} {}", goal_.family, quantity_text(goal_), what),
+    GoalResult result{fmt::format("{} {}", what_of(goal_), what),
                       found.value_or(std::numeric_limits<double>::quiet_NaN()), *bound, false};
     result.met = found && holds(*found, *bound);
     results_.push_back(std::move(result));
@@ -126,6 +143,19 @@ std::vector<GoalResult> check(const Goal& goal, const ValidatedFamily& family) {
   return results.take();
 }
 
+std::vector<GoalResult> check(const Goal& goal, const std::optional<SourceRegret>& all) {
+  const auto percent = [&](double MeanRegret::*part) -> std::optional<double> {
+    if (!all) return std::nullopt;
+    return 100 * all->recommended.*part;
+  };
+  Results results(goal);
+  results.at_most("mean % over sources", percent(&MeanRegret::mean), goal.regret->most_mean_pct);
+  results.at_most("worst group %", percent(&MeanRegret::worst), goal.regret->most_worst_pct);
+  results.at_most("best of three, mean % over sources", percent(&MeanRegret::best_of_three),
+                  goal.regret->most_best_of_three_pct);
+  return results.take();
+}
+
 }  // namespace
 
 std::vector<Goal> parse_goals(std::string_view text, const std::string& file) {
@@ -142,6 +172,12 @@ std::vector<GoalResult> check_goals(std::span<const Goal> goals,
                                     const std::string& file) {
   std::vector<GoalResult> results;
   for (std::size_t i = 0; i < goals.size(); ++i) {
+    if (goals[i].regret) {
+      const std::vector<LayoutGroup> groups = layout_groups(families);
+      for (GoalResult& result : check(goals[i], regret_of_all(regret_by_source(groups))))
+        results.push_back(std::move(result));
+      continue;
+    }
     const auto family =
         std::find_if(families.begin(), families.end(),
                      [&](const ValidatedFamily& known) { return known.name == goals[i].family; });

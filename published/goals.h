@@ -11,11 +11,19 @@
 
 namespace plimsoll {
 
-/// A Goal bounds one family's errors of step times, or of one kind of memory. Absent bounds ask for
-/// nothing.
+/// A RegretGoal bounds what recommended layouts lose, by source (regret_by_source()).
+struct RegretGoal {
+  std::optional<double> most_mean_pct;           ///< mean over sources
+  std::optional<double> most_worst_pct;          ///< of any group
+  std::optional<double> most_best_of_three_pct;  ///< mean over sources
+};
+
+/// A Goal bounds one family's errors of step times, or of one kind of memory; or the regret over
+/// all families. Absent bounds ask for nothing.
 struct Goal {
-  std::string family;              ///< name of the family's file, without .json
-  std::optional<MemoryKind> kind;  ///< absent: step times
+  std::optional<RegretGoal> regret;  ///< if present, the other fields are not
+  std::string family;                ///< name of the family's file, without .json
+  std::optional<MemoryKind> kind;    ///< absent: step times
   std::optional<double> most_mean_abs_pct, most_median_abs_pct, least_spearman;
   std::optional<double> least_interval90_coverage;  ///< share
   /// The mean half width of the intervals relative to the mean absolute error.
@@ -27,7 +35,8 @@ struct Goal {
 };
 
 /// Parses a goals file: {"goals": [{"family": ..., "of": "time", "most_mean_abs_pct": 4, ...}]}
-/// (docs/reference/published-runs.md). Throws InputError.
+/// or {"goals": [{"of": "regret", "most_mean_pct": 2.5, ...}]} (docs/reference/published-runs.md).
+/// Throws InputError.
 std::vector<Goal> parse_goals(std::string_view text, const std::string& file);
 
 struct GoalResult {

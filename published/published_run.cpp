@@ -265,6 +265,9 @@ PublishedRun read_row(JsonObject row) {
   if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
   run.precision_words = row.text("precision");
   run.framework_words = maybe_text(row, "framework");
+  run.release = maybe_text(row, "framework_version");
+  run.attention = maybe_text(row, "attention");
+  run.kernels = maybe_text(row, "kernels");
   run.shards_within_node = maybe_text(row, "sharding") == "HSDP";
   run.finetuning = maybe_text(row, "finetuning");
   if (run.experts && row.has("moe")) read_routing(row.object("moe"), run);

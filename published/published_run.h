@@ -108,6 +108,8 @@ struct PublishedRun {
 
   // The next fields are about the program.
   std::string framework_words;         ///< words of the row
+  std::string release;                 ///< of the framework, in words of the row
+  std::string attention, kernels;      ///< words of the row
   std::optional<Framework> framework;  ///< absent: there is no preset of it
   /// The workspace of each of PyTorch's two cuBLAS handles, and the additional workspace of an
   /// engine.

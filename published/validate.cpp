@@ -46,6 +46,7 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   RunPrediction predicted;
   predicted.cluster = run.cluster.name;
   predicted.framework = run.framework.name;
+  predicted.job = run.job;
   predicted.calibration = run.calibration;
   predicted.step_time = evaluation.prediction.step_time;
   predicted.fits = fits_answer(target, strategy, footprint.stages).fits;

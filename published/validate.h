@@ -21,6 +21,7 @@ inline constexpr std::size_t kMemoryKinds = 3;
 /// A RunPrediction is the prediction for a row.
 struct RunPrediction {
   std::string cluster, framework;  ///< presets
+  Job job;                         ///< with the vocabulary as the framework pads it
   std::string calibration;         ///< name of the built-in one, or "typical"; empty: none
   Seconds step_time;
   /// by MemoryKind, of the rank whose memory the row prints
@@ -79,7 +80,7 @@ std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, 
 std::string errors_text(const ErrorStatistics& statistics);
 
 /// Returns the errors of each family, and what its rows were taken for: each row of families with
-/// few rows, or of all of them if `each_row`.
+/// few rows, or of all of them if `each_row`. The regret of all families follows.
 std::string validation_text(std::span<const ValidatedFamily> families, bool each_row = false);
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "plan/prediction_json.h"
 #include "published/goals.h"
+#include "published/layout_regret.h"
 #include "published/memory_verdicts.h"
 #include "published/validate.h"
 
@@ -182,7 +183,7 @@ std::string validation_text(std::span<const ValidatedFamily> families, bool each
     if (!each_row && family.runs.size() > kFewRows) continue;
     for (const ValidatedRun& row : family.runs) text += row_text(row);
   }
-  return text;
+  return text + regret_text(layout_groups(families), each_row);
 }
 
 std::string validation_json(std::span<const ValidatedFamily> families,
@@ -219,6 +220,7 @@ std::string validation_json(std::span<const ValidatedFamily> families,
     json["unusual_choices"].push_back({{"choice", rule.key}, {"gain", rule.gain}});
   }
   json["oom"] = {{"rows", oom}, {"predicted_oom", predicted_oom}, {"false_oom", false_oom}};
+  json["regret"] = regret_json(layout_groups(families));
   for (const GoalResult& goal : goals) {
     json["goals"].push_back({{"goal", goal.what},
                              {"found", std::isnan(goal.found) ? Json(nullptr) : Json(goal.found)},

@@ -97,8 +97,27 @@ TEST(Goals, WhatWasNotMeasuredIsNotMet) {
   EXPECT_FALSE(found[0].met);
 }
 
+TEST(Goals, BoundRegretOverAllFamilies) {
+  const std::string text =
+      R"({"goals": [{"of": "regret", "most_mean_pct": 10, "most_worst_pct": 60,
+                     "most_best_of_three_pct": 0}]})";
+  const std::vector<Goal> goals = parse_goals(text, "g.json");
+  ValidatedFamily one = family();
+  for (std::size_t i = 0; i < 3; ++i) one.runs[i].predicted->strategy.micro_batch = 1 << i;
+  one.runs[1].predicted->step_time = Seconds(1);  // chosen, and twice as slow as the best
+  const auto found = check_goals(goals, std::array{one}, "g.json");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_NEAR(found[0].found, 100, 1e-9);
+  EXPECT_FALSE(found[0].met);
+  EXPECT_FALSE(found[1].met);
+  EXPECT_TRUE(found[2].met);
+  EXPECT_FALSE(check_goals(goals, {}, "g.json")[2].met);  // nothing was compared
+}
+
 TEST(Goals, BadFilesAreRefused) {
   EXPECT_THROW(parse_goals(R"({"goals": [{"family": "runs"}]})", "g.json"), InputError);
+  EXPECT_THROW(parse_goals(R"({"goals": [{"of": "regret", "family": "runs"}]})", "g.json"),
+               InputError);
   EXPECT_THROW(results(", \"most_mean_pct\": 9", family()), InputError);
   ValidatedFamily other = family();
   other.name = "others";

@@ -51,6 +51,8 @@ def finds_what_was_made_up(folder):
     assert [one["source"] for one in sources] == ["made:up-a", "made:up-b"], sources
     assert everything["groups"] == 2, everything
     assert abs(everything["fastest_mean"] - 25) < 1e-9 and everything["recommended_worst"] == 0, everything
+    assert everything["recommended_best_of_three"] == 0 and everything["spearman"] == 0.5, everything
+    assert {goal["goal"].split()[0] for goal in result["goals"]} == {"regret"} and all(goal["met"] for goal in result["goals"])
     choices = {one["choice"]: one for one in result["choices"]}
     assert choices["odd_micro_batch"]["groups"] == 2 and choices["context_split"]["groups"] == 0, choices
     assert choices["context_split"]["fitted"] == choices["context_split"]["gain"], choices
@@ -59,6 +61,7 @@ def finds_what_was_made_up(folder):
         one["measured"]["step_time_s"] = {2: 2.0, 4: 1.25, 6: 1.0}[one["batch"]["micro"]]
     code, result = regrets(folder, rows)
     assert code == OUTSIDE_TOLERANCE and result["sources"][-1]["recommended_mean"] > 24.9, result
+    assert not result["goals"][0]["met"] and result["worst"][0]["regret"] > 24.9, result
     choices = {one["choice"]: one for one in result["choices"]}
     assert choices["odd_micro_batch"]["fitted"] < choices["odd_micro_batch"]["gain"], choices
 
@@ -69,22 +72,27 @@ def gains_are_fitted_on_other_sources():
     in_force = {"odd": 0.03, "tight": 1}
 
     def layout(step, measured, **unusual):
-        return regret.Layout([{"predicted": {"step_time_s": step, "fits": True}, "measured": {"step_time_s": measured},
-                               "unusual": [{"choice": choice, "gain": gain} for choice, gain in unusual.items()]}], in_force)
+        return {"predicted_s": step, "measured_s": measured, "fits": True,
+                "unusual": [{"choice": choice, "gain": gain} for choice, gain in unusual.items()]}
 
-    slower = [layout(1.0, 1.5, odd=0.03), layout(1.04, 1.0), layout(2, 2)]
-    faster = [layout(1.0, 1.0, odd=0.03), layout(1.04, 1.5), layout(2, 2)]
+    def group(*layouts):
+        return regret.Group([regret.Layout(one, in_force) for one in layouts])
+
+    def source(name):
+        return {"source": name, "groups": 1, "recommended": {}, "fastest": {}, "spearman": None}
+
+    slower = group(layout(1.0, 1.5, odd=0.03), layout(1.04, 1.0), layout(2, 2))
+    faster = group(layout(1.0, 1.0, odd=0.03), layout(1.04, 1.5), layout(2, 2))
     assert regret.fitted({"a": [slower]}, in_force) == {**in_force, "odd": 0.06}
     assert regret.fitted({"b": [faster]}, in_force) == in_force
-    one = regret.source_row("b", {"a": [slower], "b": [faster]}, in_force)
-    assert one["fastest_mean"] == one["recommended_mean"] == 0 and abs(one["fitted_mean"] - 50) < 1e-9, one
-    other = regret.source_row("a", {"a": [slower], "b": [faster]}, in_force)
-    assert abs(other["fastest_mean"] - 50) < 1e-9 and abs(other["fitted_mean"] - 50) < 1e-9, other
+    both = {"a": [slower], "b": [faster]}
+    assert abs(regret.source_row(source("b"), both, in_force)["fitted_mean"] - 50) < 1e-9
+    assert abs(regret.source_row(source("a"), both, in_force)["fitted_mean"] - 50) < 1e-9
 
-    # A layout that ran out of memory costs a failed start, and the next one its own regret.
-    failing = [layout(1.0, None, tight=0.5), layout(1.2, 1.1), layout(1.3, 1.0), layout(2, 2)]
-    assert abs(regret.regret_of(failing, {}) - (regret.FAILED_START + 0.1)) < 1e-9
-    assert abs(regret.regret_of(failing, in_force) - 0.1) < 1e-9
+    # A layout that ran out of memory costs a failed start, and the next one its regret over the best.
+    failing = group(layout(1.0, None, tight=0.5), layout(1.2, 1.1), layout(1.3, 1.0), layout(2, 2))
+    assert abs(failing.cost({}) - (regret.FAILED_START + 0.1)) < 1e-9
+    assert abs(failing.cost(in_force) - 0.1) < 1e-9
     assert regret.fitted({"a": [failing]}, {**in_force, "tight": 0.1})["tight"] == 0.1  # twice that does not help
 
 

@@ -63,8 +63,9 @@ CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do n
 ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
 OPTIONAL = {"space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
             "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
-# Made up: two runs, one of which has a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
-RUNS = [row(2048, 1024, 2, "torchtitan", "H100", 80), {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}]
+# Made up: three layouts of one job, and a run of a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
+RUNS = [*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"micro": micro, "global": 8}} for micro in (1, 2, 4)),
+        {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}]
 TRACE = {"id": "made up", "initial": {"segments": [], "live": []}, "events": [["S", 2097152, 4096], ["a", 1, 1000, 4096]],
          "expected": {"peak_reserved_bytes": 2097152}}
 GOALS = {"goals": [{"family": "runs", "of": "time", "most_mean_abs_pct": 0.001}]}
@@ -254,6 +255,7 @@ def samples(found):
     goal = {"family": "a", "of": "time", "most_mean_abs_pct": 5, "most_median_abs_pct": 5, "least_spearman": 0.9,
             "least_interval90_coverage": 0.8, "most_interval90_to_error": 4, "most_skipped_pct": 10, "most_missed_oom": 0,
             "most_false_oom": 0}
+    regret = {"of": "regret", "most_mean_pct": 2.5, "most_worst_pct": 12, "most_best_of_three_pct": 0.7}
     row = {"id": "a", "use": "public", "source": {"repo_or_doc": "doc", "path_or_issue": "page"},
            "hardware": {"gpu": "H100", "gpus": 8, "gpus_per_node": 8, "interconnect": "x"},
            "model": {"name": "m", "hidden": 64, "layers": 4, "heads": 4, "kv_heads": 4, "ffn_hidden": 256, "vocab": 100, "seq_len": 64,
@@ -262,7 +264,8 @@ def samples(found):
                      "mla": {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}},
            "moe": {"capacity_factor": 1.0, "balanced": True},
            "parallel": {"tp": 2, "pp": 1, "dp": 4, "cp": 1, "ep": 2, "etp": 1, "vpp": 1, "zero_stage": 1, "sequence_parallel": False},
-           "batch": {"micro": 1, "global": 8, "grad_accum": 1}, "precision": "bf16", "framework": "f", "sharding": "HSDP",
+           "batch": {"micro": 1, "global": 8, "grad_accum": 1}, "precision": "bf16", "framework": "f", "framework_version": "1",
+           "attention": "flash", "kernels": "fused norms", "sharding": "HSDP",
            "finetuning": "none", "needs": ["x"], "dropout": 0.1, "partition": [0, 4], "layers_per_stage": [4], "oom": False,
            "measured": {"step_time_s": 1.5, "tflops_per_gpu": 100.0, "mfu": 0.4, "peak_mem_gb": 10, "peak_mem_unit": "GB", "peak_mem_kind": "allocated",
                         "peak_mem_allocated_gib": 9, "peak_mem_reserved_gib": 9.5}, "derived_step_time_s": 1.4,
@@ -276,7 +279,7 @@ def samples(found):
                       "memory_of_last_rank": False, "needs": "x"}, "statements": []}
     return [("job", llama), ("job", ernie), ("job", bert), ("cluster", mixed), ("cluster", read["clusters"]("dgx1-v100-16gb")),
             ("framework", framework), ("strategy", found["strategy"]), ("calibration", measured), ("calibration", fitted),
-            ("plan", plan), ("measured", run), ("checkpoint", found["checkpoint"]), ("goals", {"goals": [goal]}), ("published-runs", [row])]
+            ("plan", plan), ("measured", run), ("checkpoint", found["checkpoint"]), ("goals", {"goals": [goal]}), ("goals", {"goals": [regret]}), ("published-runs", [row])]
 
 
 def places(value, path=()):
