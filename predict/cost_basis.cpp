@@ -275,18 +275,18 @@ void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   basis.source.rest_digest = rest.source.digest;
 }
 
-/// FlashAttention 2 (its README, "NVIDIA CUDA Support") and the fused attention of Transformer
-/// Engine need this compute capability.
-constexpr std::int64_t kLeastOfFlashAttention = 80;
-
-void note_flash_attention(CostBasis& basis) {
-  const GpuGeneration* generation = generation_named(basis.cluster.device.name);
-  if (!basis.framework.flash_attention || generation == nullptr ||
-      generation->compute_capability >= kLeastOfFlashAttention)
-    return;
-  basis.source.assumed = fmt::format(
-      "flash attention is assumed, but needs compute capability {:.1f}, and the device has {:.1f}",
-      double(kLeastOfFlashAttention) / 10, double(generation->compute_capability) / 10);
+/// Lets products in TF32 have their rate, and takes from the framework the attention kernel that
+/// the device does not have.
+void use_kernels_of_device(CostBasis& basis) {
+  Device& device = basis.cluster.device;
+  const GpuGeneration* generation = generation_named(device.name);
+  if (generation == nullptr) return;
+  Framework& framework = basis.framework;
+  if (framework.tf32_products && generation->tf32_of_16_bits && device.peak_bf16)
+    device.peak_fp32 = *generation->tf32_of_16_bits * *device.peak_bf16;
+  if (!framework.flash_attention || !generation->without_flash_attention) return;
+  framework.flash_attention = framework.attention_by_parts = false;
+  basis.source.assumed = device.name + " has no flash attention, so scores are kept";
   basis.source.words += "; " + basis.source.assumed;
 }
 
@@ -301,7 +301,7 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
     check_same_device(*choice.measured, basis.cluster, choice.measured_file, cluster_file);
   use_rest(choice, cluster_file, left_out, basis);
   if (choice.measured) add_measured(choice, basis);
-  note_flash_attention(basis);
+  use_kernels_of_device(basis);
   return basis;
 }
 

@@ -117,6 +117,7 @@ void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.etp = maybe_integer(parallel, "etp").value_or(0);
   run.virtual_stages = maybe_integer(parallel, "vpp");
   if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
+  run.shards = maybe_integer(parallel, "zero1_shards");
   run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
   fill_in_gpus(parallel.has("dp"), run);
 }
@@ -236,6 +237,7 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);
   run.parts_before_layers = maybe_integer(stated, "parts_before_layers");
   run.parts_after_layers = maybe_integer(stated, "parts_after_layers");
+  run.spreads_parts = maybe_boolean(stated, "spreads_parts").value_or(false);
   run.layers_of_ends = maybe_integer(stated, "layers_of_ends");
   run.ends_as_layers = maybe_integer(stated, "ends_as_layers").value_or(0);
   if (stated.has("schedule")) run.schedule = Schedule(stated.choice("schedule", kSchedules));

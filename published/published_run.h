@@ -80,6 +80,7 @@ struct PublishedRun {
   std::int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
   std::int64_t etp = 0;  ///< ranks that share each expert; 0: not stated
   std::optional<std::int64_t> virtual_stages, zero_stage;
+  std::optional<std::int64_t> shards;  ///< data-parallel ranks that share one copy of the states
   std::optional<bool> sequence_parallel;
   /// Whether a forward and a backward are issued in turns, to hide the exchanges of experts.
   bool overlaps_expert_exchange = false;
@@ -90,6 +91,7 @@ struct PublishedRun {
   /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.
   std::vector<std::int64_t> partition;
   std::optional<std::int64_t> parts_before_layers, parts_after_layers;
+  bool spreads_parts = false;  ///< without a partition, stages have equal numbers of these parts
   /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two
   /// more than the model has, the embedding and the head count as a layer each. Empty: not stated.
   std::vector<std::int64_t> layers_per_stage;

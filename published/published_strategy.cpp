@@ -84,8 +84,19 @@ std::vector<std::int64_t> split_with_ends(const PublishedRun& run) {
   return split;
 }
 
+/// Returns where each stage begins, if the model's parts are spread evenly. The first stages have
+/// the parts that are left over.
+std::vector<std::int64_t> even_parts(const PublishedRun& run) {
+  const std::int64_t parts = run.parts_before_layers.value_or(0) + run.layers.value_or(0) +
+                             run.parts_after_layers.value_or(0);
+  std::vector<std::int64_t> cuts = {0};
+  for (std::int64_t stage = 0; stage < run.pp; ++stage)
+    cuts.push_back(cuts.back() + parts / run.pp + (stage < parts % run.pp ? 1 : 0));
+  return cuts;
+}
+
 std::vector<std::int64_t> layer_split_of(const PublishedRun& run) {
-  if (run.parts_before_layers && run.pp > 1 && !run.partition.empty())
+  if (run.parts_before_layers && run.pp > 1 && (!run.partition.empty() || run.spreads_parts))
     return layers_of_parts(run).value_or(std::vector<std::int64_t>{});
   const std::vector<std::int64_t> stated = stated_split(run);
   return stated.empty() ? split_with_ends(run) : stated;
@@ -97,7 +108,7 @@ void shard(const PublishedRun& run, Strategy& strategy) {
   if (stage == 0 || run.dp * run.cp <= 1) return;
   const bool within_node = run.shards_within_node && run.dp % per_node == 0;
   strategy.sharding_stage = stage;
-  strategy.sharding_degree = within_node ? per_node : run.dp;
+  strategy.sharding_degree = run.shards.value_or(within_node ? per_node : run.dp);
   strategy.dp = run.dp / strategy.sharding_degree;
 }
 
@@ -155,7 +166,8 @@ std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
 
 std::optional<std::vector<std::int64_t>> layers_of_parts(const PublishedRun& run) {
   const std::int64_t before = run.parts_before_layers.value_or(0);
-  const std::vector<std::int64_t>& cuts = run.partition;
+  const std::vector<std::int64_t> cuts =
+      run.partition.empty() && run.spreads_parts ? even_parts(run) : run.partition;
   const std::int64_t layers = run.layers.value_or(0);
   const bool whole = std::ssize(cuts) == run.pp + 1 && cuts.front() == 0 &&
                      cuts.back() == before + layers + run.parts_after_layers.value_or(0);

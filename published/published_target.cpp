@@ -51,6 +51,7 @@ Cluster cluster_of(const PublishedRun& run) {
 /// Whether a predictor of this kind has what a row needs.
 bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "vocabulary unknown") return run.vocab.has_value();
+  if (need == "precision unknown") return run.fp8 != Fp8::none;  // what a rule states
   if (need == "moe") return run.experts.has_value();
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
   if (need == "dispatcher model") return run.framework && run.framework->sends_tokens_once_per_node;

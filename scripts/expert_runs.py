@@ -54,14 +54,6 @@ def expert_rows(files, rows):
     return [*found, table_row("all", "", everything)] if everything else []
 
 
-def missing_rows(files, rows):
-    """Why runs are not predicted, and how many of them."""
-    models = models_of(files)
-    why = collections.Counter(row["missing"].removeprefix(row["id"] + ": ").split(":")[0] for row in rows
-                              if row["id"] in models and row.get("missing"))
-    return [{"why": reason, "rows": count} for reason, count in sorted(why.items(), key=lambda one: (-one[1], one[0]))]
-
-
 def with_mean(fits):
     """Appends what the rows of fits (scripts/accuracy, fit_rows) have in the mean, by their runs."""
     judged = [fit for fit in fits if "layout" in fit]

@@ -45,13 +45,15 @@ TABLES = {
         "goals": [("judged by", "{judged_by}"), ("runs", "{runs}"), ("of", "{of}"), ("found", "{found:.3g}"),
                   ("goal", "{goal:.3g}")],
     },
+    "skipped": {
+        "rows": [("reason", "{why}"), ("rows", "{rows}"), ("of them with experts", "{experts}")],
+    },
     "experts": {
         "runs": [("document", "{document}"), ("model", "{model}"), ("rows", "{rows}"), ("bias", "{signed:+.1f} %"),
                  ("mean error", "{mean:.1f} %"), ("median", "{median:.1f} %"), ("worst", "{worst:+.1f} %"),
                  ("90 % interval holds", "{held:.0f} %"), ("allocated memory, mean error", "{memory:.1f} %")],
         "fits": [("runs", "{runs}"), ("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
                  ("layouts left out", "{layout:.1f} %"), ("90 % interval holds", "{held:.0f} %")],
-        "missing": [("reason", "{why}"), ("rows", "{rows}")],
     },
     "expert-plans": {
         "plans": [("job", "{job}"), ("sequences", "{batch:,}"), ("fixed", "{held}"), ("plan", "{words}"),

@@ -46,6 +46,17 @@ GpuGeneration generation_from(const Preset& preset) {
   } else {
     object.text("document");  // of the compute capability
   }
+  if (object.has("tf32")) {
+    JsonObject tf32 = object.object("tf32");
+    generation.tf32_of_16_bits = tf32.number("of_16_bits", 0.01, 1);
+    tf32.text("document");
+    tf32.finish();
+  }
+  if (object.has("lacks")) {
+    JsonObject lacks = object.object("lacks");
+    generation.without_flash_attention = lacks.text("flash_attention");
+    lacks.finish();
+  }
   if (object.has("peaks")) generation.peaks = peaks_from(object.object("peaks"));
   object.finish();
   return generation;

@@ -31,6 +31,12 @@ struct GpuGeneration {
   std::vector<std::int64_t> same_links;  ///< other capabilities with the same links
   std::optional<NvlinkFacts> nvlink;     ///< absent: these GPUs have no NVLink
   std::optional<PeakFacts> peaks;
+  /// The rate of products in TF32 relative to that of 16 bits, as datasheets print it. Absent: no
+  /// TF32.
+  std::optional<double> tf32_of_16_bits;
+  /// The document that says that no attention kernel without scores runs on these GPUs. Absent:
+  /// there is such a kernel.
+  std::optional<std::string> without_flash_attention;
 };
 
 /// Returns the entries of models/presets/gpus, ordered by compute capability.

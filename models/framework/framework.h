@@ -42,12 +42,15 @@ enum class LossMemory : std::uint8_t {
   /// logarithms beside the gradient of the logits. Over mp ranks there are two more f32 copies
   /// (torch.distributed.tensor.parallel.loss).
   by_op,
+  /// As by_op, but each rank of mp gathers the logits of the whole vocabulary first, and has all
+  /// copies whole. A stage's buffers still have the logits of the micro-batch before.
+  gathered_by_op,
   /// A kernel reads the logits in their own type and gives their gradient in this type. There are
   /// no f32 logits.
   own_type,
 };
-inline constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op",
-                                                     "own_type"};
+inline constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place",       "fused",
+                                                     "by_op",        "gathered_by_op", "own_type"};
 
 /// GradientMemory says how gradients of the step lie in memory. Programs have them in f32 in one
 /// buffer, and their reductions are costed so.
@@ -123,9 +126,14 @@ struct Framework {
   /// One kernel sums the squares of a tensor. Without it there are two, with the squares in memory
   /// between them.
   bool squared_norm = true;
+  /// Products of f32 operands round them to TF32 where the device can (NVIDIA's PyTorch containers,
+  /// torch.backends.cuda.matmul.allow_tf32).
+  bool tf32_products = false;
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135). Without it,
   /// attention is matmul, softmax and matmul.
   bool flash_attention = false;
+  /// The rate of that kernel relative to the device's, which is of today's kernels.
+  double attention_rate = 1;
   /// Attention over parts of sequences that ranks share (Strategy::cp) is such a kernel, too.
   /// Without it, it is where flash_attention is.
   bool attention_by_parts = false;
@@ -241,8 +249,13 @@ struct Framework {
   /// head, and backward reads them so.
   bool repeats_keys = false;
   /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
-  /// op keeps the values that its backward reads.
+  /// op keeps the values that its backward reads. Rotary embeddings are several ops, too.
   bool elementwise_by_op = false;
+  /// With elementwise_by_op, a norm is still one kernel (apex, flash_attn's rms_norm).
+  bool fused_norms = false;
+  /// With elementwise_by_op, scale, mask and softmax of scores are still one kernel in 16 bits
+  /// (Megatron-LM's megatron/fused_kernels).
+  bool fused_softmax = false;
   LossMemory loss_memory = LossMemory::new_gradient;
   GradientMemory gradient_memory = GradientMemory::one_buffer;
   ShardMemory shard_memory = ShardMemory::in_place;

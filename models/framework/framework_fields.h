@@ -73,6 +73,9 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
   visit(FieldPlace{kAllocator, "repeats_keys"}, framework.repeats_keys);
   visit(FieldPlace{kKernels, "elementwise_by_op"}, framework.elementwise_by_op);
+  visit(FieldPlace{kKernels, "tf32_products"}, framework.tf32_products);
+  visit(FieldPlace{kKernels, "fused_norms"}, framework.fused_norms);
+  visit(FieldPlace{kKernels, "fused_softmax"}, framework.fused_softmax);
   visit(FieldPlace{kKernels, "adds_gradients_in_matmul"}, framework.adds_gradients_in_matmul);
   visit(FieldPlace{kAllocator, "stands_in_for_gradients"}, framework.stands_in_for_gradients);
   visit(FieldPlace{kAllocator, "host_gradients"}, framework.host_gradients);
@@ -80,6 +83,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kParallelism, "vocabulary_multiple", false, 1, 1 << 16},
         framework.vocabulary_multiple);
   visit(FieldPlace{kWaits, "transfers_hold"}, framework.transfers_hold);
+  visit(FieldPlace{kKernels, "attention_rate", false, 0.01, 10}, framework.attention_rate);
   visit(FieldPlace{kDispatch, "ops_per_kernel", false, 1, 1000}, framework.ops_per_kernel);
   visit(FieldPlace{kDispatch, "ops_per_expert_op", false, 1, 1000}, framework.ops_per_expert_op);
   visit(FieldPlace{kDispatch, "backward_dispatch", false, 0.01, 10}, framework.backward_dispatch);

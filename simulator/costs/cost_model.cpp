@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "models/framework/op_by_op.h"
 #include "simulator/costs/efficiency_curves.h"
 
 namespace plimsoll {
@@ -219,7 +220,8 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
   return {std::max(compute, memory), Seconds(0), Provenance::datasheet};
 }
 
-Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own) {
+Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors,
+                              const Kernels& own) const {
   const FlopsPerSecond rate = peak_or_fp32(own.device, compute_dtype(op, tensors));
   if (!own.efficiency) {
     const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
@@ -231,7 +233,8 @@ Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, con
   const std::int64_t tiles = (qkv[0] + kAttentionTileRows - 1) / kAttentionTileRows * qkv[2];
   const Efficiency& efficiency = *own.efficiency;
   return efficient_attention(
-      flops(op, tensors), std::get<AttentionParams>(op.params).causal, tiles, rate,
+      flops(op, tensors), std::get<AttentionParams>(op.params).causal, tiles,
+      framework_.attention_rate * rate,
       backward ? efficiency.attention_backward : efficiency.attention_forward,
       efficiency.matmul.units);
 }
@@ -257,7 +260,7 @@ Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
-  if (!framework_.elementwise_by_op) return moved;
+  if (!runs_by_op(framework_, op.kind)) return moved;
   return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_op_by_op));
 }
 

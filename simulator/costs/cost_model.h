@@ -114,7 +114,7 @@ class CostModel {
   std::optional<Estimate> tiled_attention(const Op& op, std::span<const Tensor> tensors) const;
   Estimate modelled_local(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
-  static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);
+  Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   /// Returns the time of work by the host, or on its link with a device.
   Estimate of_host(const Op& op, std::span<const Tensor> tensors) const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "graph/op_table.h"
+#include "models/framework/op_by_op.h"
 
 namespace plimsoll {
 namespace {
@@ -53,6 +54,7 @@ class RoutineReader {
         storage_(storage_of(routine, framework)) {
     for (const Tensor& tensor : routine.tensors) bytes_.push_back(bytes_of(tensor));
     if (framework.loss_memory == LossMemory::own_type) join_loss_casts();
+    if (framework.loss_memory == LossMemory::gathered_by_op) gather_loss();
   }
 
   RoutineEvents read() {
@@ -102,6 +104,16 @@ class RoutineReader {
       const std::size_t wide = forward ? to : from, narrow = forward ? from : to;
       bytes_[wide] = bytes_[narrow];
       std::ranges::replace(storage_, storage_[narrow], storage_[wide]);
+    }
+  }
+
+  /// Makes the f32 tensors of the loss as large as the logits of the whole vocabulary.
+  void gather_loss() {
+    for (const Op& op : routine_.ops) {
+      const bool forward = op.kind == OpKind::logits_sum_exp;
+      if (!forward && op.kind != OpKind::cross_entropy_backward) continue;
+      Bytes& wide = bytes_[(forward ? op.inputs[0] : op.outputs[0]).index()];
+      wide = wide * std::get<VocabularyParams>(op.params).split_degree;
     }
   }
 
@@ -242,7 +254,7 @@ class RoutineReader {
   void add_operand_copies(const Op& op, const std::vector<std::size_t>& last,
                           const std::vector<std::optional<std::uint32_t>>& storages) {
     const int halves = halves_kept(op.kind);
-    if (!framework_.elementwise_by_op || halves == 0) return;
+    if (halves == 0 || !runs_by_op(framework_, op.kind)) return;
     const bool of_input = op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu ||
                           op.kind == OpKind::geglu || op.kind == OpKind::swiglu;
     const std::size_t place = storage_[(of_input ? op.inputs[0] : op.outputs[0]).index()];
@@ -256,28 +268,58 @@ class RoutineReader {
     copies_.emplace_back(last[place], made);
   }
 
+  /// A tensor of the loss beside those of the Program.
+  struct LossCopy {
+    Bytes bytes;
+    bool output = false;          ///< what the model gave, in its own type
+    const char* stays = nullptr;  ///< a name: the output of an earlier micro-batch, in its buffer
+  };
+
+  /// Returns the copies of the logits, in the order in which the loss makes them.
+  std::vector<LossCopy> loss_copies(const Op& op) const {
+    const std::int64_t degree = std::get<VocabularyParams>(op.params).split_degree;
+    const std::int64_t part = elements(routine_.tensors[op.inputs[0].index()].shape);
+    const bool forward = op.kind == OpKind::logits_sum_exp;
+    const auto of = [](std::int64_t count, DType type) { return count * bytes_of(type); };
+    switch (framework_.loss_memory) {
+      case LossMemory::fused:
+        if (forward) return {{of(part, DType::f32)}};
+        return {};
+      case LossMemory::by_op: {
+        std::vector<LossCopy> copies(degree > 1 ? 2 : 1, {of(part, DType::f32)});
+        if (forward) copies.insert(copies.begin(), {of(part, DType::bf16), true});
+        return copies;
+      }
+      case LossMemory::gathered_by_op: {
+        const Bytes narrow = of(part * degree, DType::bf16), wide = of(part * degree, DType::f32);
+        // The ranks' parts are gathered one by one and then put side by side.
+        if (!forward) return {{wide}, {narrow}};
+        std::vector<LossCopy> copies = {
+            {narrow, false, ".of_last"}, {narrow, false, ".of_one_before"}, {narrow, true}, {wide}};
+        if (degree > 1) copies.insert(copies.begin(), {narrow});
+        return copies;
+      }
+      default:
+        return {};
+    }
+  }
+
   /// Adds the copies of the logits that the loss has while it runs. With LossMemory::by_op forward
   /// frees them before backward begins, and gradients lie in the hole as far as they fit.
   void add_loss_copies(const Op& op) {
-    const Tensor& logits = routine_.tensors[op.inputs[0].index()];
-    const Bytes f32 = elements(logits.shape) * bytes_of(DType::f32);
+    const std::string& logits = routine_.tensors[op.inputs[0].index()].name;
     const bool forward = op.kind == OpKind::logits_sum_exp;
-    std::vector<Bytes> copies;
-    if (framework_.loss_memory == LossMemory::fused && forward) copies = {bytes_of(logits)};
-    if (framework_.loss_memory == LossMemory::by_op) {
-      if (forward) copies.push_back(elements(logits.shape) * bytes_of(DType::bf16));
-      const bool split = std::get<VocabularyParams>(op.params).split_degree > 1;
-      copies.insert(copies.end(), split ? 2 : 1, f32);
-    }
     std::vector<std::uint32_t> made;
-    for (const Bytes bytes : copies) {
+    for (const LossCopy& copy : loss_copies(op)) {
       TensorStorage storage;
-      storage.bytes = bytes;
-      storage.name = names_.of(logits.name + (forward ? ".copy" : ".gradient.of_softmax"));
-      // The first tensor of forward is what the model gave, in its own type.
-      storage.output = framework_.loss_memory == LossMemory::by_op && forward && made.empty();
-      made.push_back(push(storage));
-      add(StorageEvent::Kind::write, made.back());
+      storage.bytes = copy.bytes;
+      storage.name = names_.of(logits + (forward ? ".copy" : ".gradient.of_softmax"));
+      if (copy.stays != nullptr) storage.name = names_.of(logits + copy.stays);
+      storage.output = copy.output;
+      storage.stays = copy.stays != nullptr;
+      const std::uint32_t pushed = push(storage);
+      add(StorageEvent::Kind::write, pushed);
+      if (copy.stays == nullptr) made.push_back(pushed);
     }
     for (const std::uint32_t storage : made) add(StorageEvent::Kind::last_use, storage);
   }

@@ -248,7 +248,7 @@ TEST(InitCluster, MixesDevices) {
   EXPECT_NE(refused_with("dgx-a100-80gb:1", "any").find("--nodes"), std::string::npos);
   EXPECT_NE(refused_with("dgx-a100-80gb", "2").find("dgx-a100-80gb:2"), std::string::npos);
   EXPECT_NE(refused_with("g4dn-t4:1", "2").find("wired otherwise"), std::string::npos);
-  EXPECT_NE(refused_with("mi300x:1", "2").find("efficiency"), std::string::npos);
+  EXPECT_NE(refused_with("mi355x:1", "2").find("efficiency"), std::string::npos);
 }
 
 TEST(InitCluster, RefusesWhatIsNotKnown) {

@@ -207,7 +207,8 @@ TEST(PresetsOfClusters, PeaksOfAllTypesAreDense) {
     const Device& device = cluster.device;
     EXPECT_EQ(cluster.name, known.name);
     if (device.peak_bf16 && device.peak_fp16) {
-      EXPECT_EQ(*device.peak_bf16, *device.peak_fp16) << known.name;
+      const double halved = known.name == "mi100-32gb" ? 2 : 1;  // its BF16 takes twice as long
+      EXPECT_EQ(halved * *device.peak_bf16, *device.peak_fp16) << known.name;
     }
     if (device.peak_fp8) {
       EXPECT_NEAR(*device.peak_fp8 / *device.peak_bf16, 2, 0.05) << known.name;

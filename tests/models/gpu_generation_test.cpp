@@ -31,5 +31,16 @@ TEST(GpuGeneration, IsFoundByComputeCapability) {
   EXPECT_FALSE(generation_of_capability(86)->peaks.has_value());
 }
 
+TEST(GpuGeneration, SaysWhichKernelsExist) {
+  for (const char* old : {"NVIDIA V100 SXM2 32GB", "NVIDIA T4 16GB"}) {
+    EXPECT_TRUE(generation_named(old)->without_flash_attention) << old;
+    EXPECT_FALSE(generation_named(old)->tf32_of_16_bits) << old;
+  }
+  for (const char* newer : {"NVIDIA A800 SXM4 80GB", "NVIDIA H20 SXM5 96GB"}) {
+    EXPECT_FALSE(generation_named(newer)->without_flash_attention) << newer;
+    EXPECT_EQ(generation_named(newer)->tf32_of_16_bits, 0.5) << newer;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -161,18 +161,32 @@ TEST_F(CostBasisTest, RunsOfAUsersFitAreNotCalledPublished) {
   EXPECT_EQ(own.find("published"), std::string::npos) << own;
 }
 
-TEST_F(CostBasisTest, FlashAttentionThatADeviceLacksIsNamed) {
-  const auto words = [](const char* cluster, const char* framework) {
-    return basis({}, framework, cluster).source.words;
+TEST_F(CostBasisTest, ADeviceWithoutFlashAttentionKeepsScores) {
+  for (const char* cluster : {"dgx1-v100-32gb", "g4dn-t4"}) {
+    const CostBasis old = basis({}, "megatron-lm", cluster);
+    EXPECT_FALSE(old.framework.flash_attention) << cluster;
+    EXPECT_NE(old.source.words.find(old.cluster.device.name + " has no flash attention"),
+              std::string::npos)
+        << old.source.words;
+  }
+  const CostBasis plain = basis({}, "megatron-lm-2022", "dgx1-v100-32gb");
+  EXPECT_EQ(plain.source.words.find("flash"), std::string::npos) << "it has none on any device";
+  const CostBasis newer = basis({}, "megatron-lm", "dgx-a100-80gb");
+  EXPECT_TRUE(newer.framework.flash_attention);
+  EXPECT_EQ(newer.source.words.find("flash"), std::string::npos);
+}
+
+TEST_F(CostBasisTest, ProductsInTf32HaveTheirRateWhereTheDeviceCan) {
+  const auto rate = [](const char* cluster, bool tf32) {
+    Framework framework = framework_by_name("megatron-lm-2021");
+    framework.tf32_products = tf32;
+    return cost_basis(parse_cluster(*find_preset(cluster_presets(), cluster), cluster), framework,
+                      {}, cluster)
+        .cluster.device.peak_fp32;
   };
-  EXPECT_NE(
-      words("dgx1-v100-32gb", "megatron-lm")
-          .find("flash attention is assumed, but needs compute capability 8.0, and the device "
-                "has 7.0"),
-      std::string::npos);
-  EXPECT_NE(words("g4dn-t4", "megatron-lm").find("the device has 7.5"), std::string::npos);
-  EXPECT_EQ(words("dgx1-v100-32gb", "megatron-lm-2022").find("flash"), std::string::npos);
-  EXPECT_EQ(words("dgx-a100-80gb", "megatron-lm").find("flash"), std::string::npos);
+  EXPECT_EQ(rate("dgx-a100-80gb", true), FlopsPerSecond(156e12));
+  EXPECT_EQ(rate("dgx-a100-80gb", false), FlopsPerSecond(19.5e12));
+  EXPECT_EQ(rate("dgx1-v100-32gb", true), FlopsPerSecond(15.7e12)) << "a V100 has no TF32";
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
   EXPECT_EQ(name_of("DeepSpeed 0.9"), "megatron-deepspeed");
   EXPECT_EQ(target_of(run).job.dropout, 0);  // BigScience's only
   EXPECT_EQ(name_of("Colossal-AI"), "pytorch-fsdp");
-  EXPECT_EQ(name_of("PaddleNLP"), "paddle-2.2");
+  EXPECT_EQ(name_of("PaddleNLP"), "paddlenlp");
   EXPECT_EQ(name_of("megatron-lm"), "megatron-lm-2022");
   run["framework"] = "DeepSpeed";
   EXPECT_FALSE(target_of(run).framework.flash_attention);

@@ -78,8 +78,24 @@ def judges_goals(accuracy):
     assert found["x Spearman, of its worst fit"] == 0.99, found
 
 
+def counts_skipped_rows_by_reason(accuracy, folder):
+    """Numbers do not tell reasons apart; tables of other kinds are no runs."""
+    path = write_json(folder / "runs.json", [{"id": "a", "model": {"name": "m", "experts": 8}, "measured": {}}])
+    write_json(folder / "ops.json", {"kernels": []})
+    files, _ = accuracy.read_files(folder)
+    assert list(files) == [path.stem], files
+    rows = [{"id": "a", "missing": "a: batch 12 of fp8"}, {"id": "b", "missing": "b: batch 7 of fp8"}, {"id": "c"},
+            {"id": "d", "missing": "offload"}]
+    section = accuracy.skipped_sections(files, rows)["rows"]
+    assert section["rows"] == [{"why": "batch n of fp8", "rows": 2, "experts": 1},
+                               {"why": "offload", "rows": 1, "experts": None}], section
+    assert section["facts"] == {"all": "4", "skipped": 3}, section
+
+
 def main():
     judges_goals(load_script("accuracy"))
+    with tempfile.TemporaryDirectory() as name:
+        counts_skipped_rows_by_reason(load_script("accuracy"), pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:
         says_what_planner_says(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:

@@ -208,6 +208,45 @@ TEST(AllocationReplay, ALossInTheTypeOfItsLogitsHasNoF32) {
   EXPECT_NEAR(double((peak() - own).count()), 4.0 * double(logits), 4096);
 }
 
+TEST(AllocationReplay, GatheredLogitsAreWholeOnEachRank) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  job.vocab = 1 << 16;
+  job.sequence = 1024;  // so that the peak is at the loss, not at the update
+  Framework framework = framework_by_name("aleph-alpha-scaling");
+  const auto peak = [&](const char* strategy) {
+    const auto programs = lower({job, parse_strategy(strategy), framework});
+    return replay_allocations(programs[0], framework, kNoLimit).allocated;
+  };
+  const double logits = double(job.sequence * job.vocab);
+  const Bytes whole = peak("mp=1"), parts = peak("mp=2");
+  EXPECT_GT(double(parts.count()), double(whole.count()) - 2.0 * logits)
+      << "two ranks halve no more than the head's own output";
+  framework.loss_memory = LossMemory::by_op;
+  EXPECT_LT(double(peak("mp=2").count()), double(parts.count()) - 4.0 * logits)
+      << "f32 logits of half of the vocabulary, and none of the micro-batch before";
+}
+
+TEST(AllocationReplay, FormulasOfSeveralOpsKeepTheirOperands) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/llama-nano.json");
+  job.precision = DType::bf16;
+  Framework framework = framework_by_name("pytorch-fsdp");
+  const auto peak = [&] {
+    const auto programs = lower({job, parse_strategy("micro_batch=2"), framework});
+    return replay_allocations(programs[0], framework, kNoLimit).allocated;
+  };
+  const Bytes fused = peak();
+  framework.elementwise_by_op = true;
+  const Bytes by_op = peak();
+  framework.fused_norms = true;
+  const Bytes with_norms = peak();
+  const double tokens = double(2 * job.sequence * job.layers), hidden = double(job.hidden);
+  EXPECT_NEAR(double((by_op - with_norms).count()), 12.0 * tokens * hidden,
+              7.0 * tokens * hidden / double(job.layers))
+      << "two norms of a layer keep six bytes each, and the last norm its own";
+  EXPECT_GT(with_norms, fused) << "SwiGLU keeps the value of SiLU";
+}
+
 // One stand-in for each shape of a layer's weights stays, whatever the number of layers; the head's
 // goes with its hook.
 TEST(AllocationReplay, TensorsStandInForGradientsThatMatmulsAdd) {

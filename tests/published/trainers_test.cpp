@@ -1,0 +1,108 @@
+// Rows of trainers that have a framework file of their own, and of devices by their names.
+#include <gtest/gtest.h>
+
+#include "tests/published/published_rows.h"
+
+namespace plimsoll {
+namespace {
+
+Json aleph_alpha_row() {
+  Json row = plain_row();
+  row["framework"] = "aleph-alpha-scaling (PyTorch, 3D parallel, ZeRO-1, 1F1B)";
+  set_source(row, "github:Aleph-Alpha/NeurIPS-WANT-submission-efficient-parallelization-layouts@1");
+  row["recompute"] = "none";
+  row["parallel"]["zero_stage"] = 1;
+  row["attention"] = "flash";
+  row["kernels"] = "flash_attention2";
+  return row;
+}
+
+TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
+  Json row = aleph_alpha_row();
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.framework.name, "aleph-alpha-scaling");
+  EXPECT_TRUE(target.framework.flash_attention);
+  EXPECT_TRUE(target.framework.elementwise_by_op);
+  EXPECT_FALSE(target.framework.fused_norms);
+  row["kernels"] = "flash_attention2 + RMS kernel";
+  EXPECT_TRUE(target_of(row).framework.fused_norms);
+  row["attention"] = "unfused";
+  row["kernels"] = "fused";
+  EXPECT_FALSE(target_of(row).framework.flash_attention);
+  EXPECT_TRUE(target_of(row).framework.fused_softmax);
+  row["kernels"] = "torch";
+  EXPECT_FALSE(target_of(row).framework.flash_attention);
+  EXPECT_FALSE(target_of(row).framework.fused_softmax);
+}
+
+// An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
+TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
+  Json row = aleph_alpha_row();
+  row["model"]["layers"] = 40;
+  row["parallel"]["pp"] = 4;
+  row["parallel"]["dp"] = 16 / 4 / row["parallel"]["tp"].get<int>();
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{10, 11, 11, 8}));
+}
+
+TEST(Trainers, ShardsThatARowStatesAreItsShards) {
+  Json row = plain_row();
+  row["framework"] = "internevo";
+  row["attention"] = "flash";
+  row["parallel"]["tp"] = row["parallel"]["pp"] = 1;
+  row["parallel"]["dp"] = 16;
+  row["parallel"]["zero_stage"] = 1;
+  EXPECT_EQ(target_of(row).strategies.at(0).sharding_degree, 16);
+  row["parallel"]["zero1_shards"] = 4;
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).sharding_degree, 4);
+  EXPECT_EQ(target.strategies.at(0).dp, 4);
+}
+
+TEST(Trainers, Tf32IsATypeOfProducts) {
+  Json row = plain_row();
+  row["precision"] = "tf32";
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.job.precision, DType::f32);
+  EXPECT_TRUE(target.framework.tf32_products);
+  EXPECT_EQ(target.cluster.device.peak_fp32, FlopsPerSecond(156e12));
+}
+
+TEST(Trainers, ATypeThatATableLeavesOutIsThatOfTheNextRelease) {
+  Json row = plain_row();
+  row["framework"] = "megatron-bridge";
+  row["framework_version"] = "25.09 NeMo Container";
+  row["precision"] = "unknown";
+  row["needs"] = {"precision unknown"};
+  set_source(row, "github:NVIDIA-NeMo/Megatron-Bridge@1");
+  const PublishedRun run = run_of(row);
+  EXPECT_EQ(run.fp8, Fp8::current);
+  EXPECT_EQ(run.precision, DType::bf16);
+  set_source(row, "github:somebody/else");
+  EXPECT_EQ(target_of(row).missing, "precision unknown");
+}
+
+TEST(Trainers, DevicesAreKnownByTheirNames) {
+  for (const auto& [gpu, cluster] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"A800-80GB SXM", "hgx-a800-80gb"},
+           {"H800-80GB SXM", "hgx-h800-80gb"},
+           {"MI100", "mi100-32gb"},
+           {"MI250X", "frontier-mi250x-64gb"},
+           {"MI300X", "mi300x-192gb"},
+           {"MI325X", "mi325x-256gb"},
+           {"MI350X", "mi350x-288gb"},
+           {"MI355X", "mi355x-288gb"},
+           {"V100-PCIE-32GB", "v100-pcie-32gb"}}) {
+    Json row = plain_row();
+    row["hardware"]["gpu"] = gpu;
+    row["hardware"]["gpu_mem_gb"] = nullptr;
+    EXPECT_EQ(run_of(row).cluster, cluster) << gpu;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
