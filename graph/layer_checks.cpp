@@ -196,6 +196,19 @@ Verdict check_merge_attention(const Op& op, Tensors tensors) {
   return sums.dtype == DType::f32 ? Verdict::yes() : Verdict::no("log_sum_exp is not f32");
 }
 
+Verdict check_repeated_heads(const Op& op, Tensors tensors) {
+  const bool repeats = op.kind == OpKind::repeat_heads;
+  const Tensor &few = repeats ? in(op, tensors, 0) : out(op, tensors, 0),
+               &many = repeats ? out(op, tensors, 0) : in(op, tensors, 0);
+  if (few.shape.size() != 4 || many.shape.size() != 4 || few.dtype != many.dtype)
+    return Verdict::no("heads are not [n,parts,a,d] of one dtype");
+  Shape shape = many.shape;
+  shape[2] = few.shape[2];
+  if (few.shape != shape || many.shape[2] % few.shape[2] != 0)
+    return Verdict::no("the heads of one are not those of the other, repeated");
+  return Verdict::yes();
+}
+
 /// kv [n,1,a,c], rope [n,1,1,p], k [n,1,a,c-e+p] and v [n,1,a,e] fit each other.
 Verdict check_share_rope_key(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::share_rope_key_backward;

@@ -85,6 +85,7 @@ Verdict check_scale_rows(const Op& op, std::span<const Tensor> tensors);
 Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
 Verdict check_grouped_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
+Verdict check_repeated_heads(const Op& op, std::span<const Tensor> tensors);
 
 // These are the values of OpRow::bytes and OpRow::flops, in op_costs.cpp.
 /// Returns the bytes of the whole where one operand is a part of the other.

@@ -55,7 +55,7 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
 /// Returns whether a run has 8-bit parameters: they must be sharded, and scaled by tensor.
 bool has_fp8_parameters(const PublishedRun& run) {
   return run.fp8_parameters && run.zero_stage == 1 && run.dp * run.cp > 1 &&
-         (run.fp8 == Fp8::delayed || run.fp8 == Fp8::current);
+         casts_weights_once(run.fp8);
 }
 
 /// Returns the layers of each stage, or of each of its chunks, as the row states them. It is empty

@@ -67,8 +67,17 @@ inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_
 /// are as in Transformer Engine (recipes DelayedScaling and Float8CurrentScaling). tensorwise and
 /// rowwise: by the largest value of the tensor or of each row, as in torchao
 /// (docs/how-it-works/layers.md). Everything else keeps the job's type.
-enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
-inline constexpr std::string_view kFp8s[] = {"none", "delayed", "current", "tensorwise", "rowwise"};
+/// mxfp8 and blockwise: by the largest value of each block of 32 or 128, as in the recipes
+/// MXFP8BlockScaling and Float8BlockScaling.
+enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise, mxfp8, blockwise };
+inline constexpr std::string_view kFp8s[] = {"none",    "delayed", "current",  "tensorwise",
+                                             "rowwise", "mxfp8",   "blockwise"};
+/// Returns whether blocks have scales. Rows and columns of a tensor then differ in their scales.
+inline bool scales_blocks(Fp8 recipe) { return recipe == Fp8::mxfp8 || recipe == Fp8::blockwise; }
+/// Returns whether Transformer Engine has the recipe, so that parameters may be its 8-bit copies.
+inline bool casts_weights_once(Fp8 recipe) {
+  return recipe == Fp8::delayed || recipe == Fp8::current || scales_blocks(recipe);
+}
 
 /// A ContextExchange is how ranks that share sequences exchange keys and values
 /// (docs/how-it-works/splitting-layers.md).

@@ -137,6 +137,9 @@ struct Framework {
   /// Attention over parts of sequences that ranks share (Strategy::cp) is such a kernel, too.
   /// Without it, it is where flash_attention is.
   bool attention_by_parts = false;
+  /// Forward keeps the inputs of 8-bit products uncast, and backward casts them again (torchao).
+  /// Without it they are kept in 8 bits (Transformer Engine). It matters for recipes of both.
+  bool casts_inputs_again = false;
 
   /// A separate kernel masks f32 scores before their softmax; the softmax masks 16-bit scores
   /// itself. It excludes flash_attention.
@@ -170,6 +173,14 @@ struct Framework {
   /// that makes its rows. Both go on part by part, with one part for each rank
   /// (simulator/costs/async_products.h).
   bool async_tensor_parallel = false;
+  // Ranks that share sequences (Strategy::cp):
+  /// Keys and values have a head for each head of the queries before ranks exchange them.
+  bool repeats_shared_keys = false;
+  /// Outputs of parts and gradients of parts are summed in f32, in which the latter travel.
+  /// Gathered keys and values are read part by part, and backward begins with a rank's own.
+  bool sums_parts_in_f32 = false;
+  /// An exchange begins when its result is needed, so no kernel overlaps with it.
+  bool awaits_exchanges = false;
   /// A token travels once to each node that has experts of it, and there once to each rank. The
   /// rank copies it for its experts. Without it each of the token's rows travels by itself.
   bool sends_tokens_once_per_node = false;

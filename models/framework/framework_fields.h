@@ -50,6 +50,10 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "squared_norm"}, framework.squared_norm);
   visit(FieldPlace{kKernels, "flash_attention"}, framework.flash_attention);
   visit(FieldPlace{kKernels, "attention_by_parts"}, framework.attention_by_parts);
+  visit(FieldPlace{kKernels, "casts_inputs_again"}, framework.casts_inputs_again);
+  visit(FieldPlace{kParallelism, "repeats_shared_keys"}, framework.repeats_shared_keys);
+  visit(FieldPlace{kParallelism, "sums_parts_in_f32"}, framework.sums_parts_in_f32);
+  visit(FieldPlace{kParallelism, "awaits_exchanges"}, framework.awaits_exchanges);
   visit(FieldPlace{kParallelism, "overlap_tensor_gradients"}, framework.overlap_tensor_gradients);
   visit(FieldPlace{kParallelism, "receives_ahead"}, framework.receives_ahead);
   visit(FieldPlace{kParallelism, "async_tensor_parallel"}, framework.async_tensor_parallel);

@@ -19,11 +19,16 @@
 // 2309.14509, section 3). What goes to a rank has to be contiguous: heads are copied before they
 // leave, and after they are back (DeepSpeed sequence/layer.py, single_all_to_all; Transformer
 // Engine context_parallel.py, flash_attn_a2a_communicate).
-// Keys and values travel in one buffer. Where they differ in width, as in latent attention, each
-// head has its key and its value side by side there (AttnFuncWithCPAndKVP2P puts one behind the
-// other).
+// PyTorch (torch/distributed/tensor/experimental/_attention.py, context_parallel, at 0123248a) sums
+// outputs and gradients in f32 (Framework::sums_parts_in_f32). Its backward begins with a rank's
+// own keys, so their sums travel cp times. Keys that rotate_method=allgather gathers are read part
+// by part as well. Here they are shifts in advance, of as many bytes. Keys and values travel in one
+// buffer. Where they differ in width, as in latent attention, each head has its key and its value
+// side by side there (AttnFuncWithCPAndKVP2P puts one behind the other).
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
@@ -40,7 +45,8 @@ struct QkvOperands {
 
 class Exchanger {
  public:
-  Exchanger(Graph& graph, const Strategy& strategy) : graph_(graph), strategy_(strategy) {}
+  Exchanger(Graph& graph, const PassContext& context)
+      : graph_(graph), strategy_(context.strategy), framework_(context.framework) {}
 
   bool run() {
     bool changed = false;
@@ -97,7 +103,44 @@ class Exchanger {
   TensorId shifted(const Op& near, TensorId x, std::int64_t step) {
     const TensorId to = add_tensor_like(x, "." + std::to_string(step));
     exchanged(near, OpKind::ring_shift, x, to);
-    if (near.phase == Phase::backward) std::get<CollectiveParams>(out_.back().params).shift = -1;
+    const bool back = near.phase == Phase::backward && !framework_.sums_parts_in_f32;
+    if (back) std::get<CollectiveParams>(out_.back().params).shift = -1;
+    return to;
+  }
+  /// Shifts the keys and values of the first `rounds` rounds that are not there yet. Shifts of
+  /// backward are counted from cp.
+  void receive(const Op& near, std::vector<TensorId>& kv, std::int64_t rounds) {
+    const std::int64_t before = near.phase == Phase::backward ? strategy_.cp - 1 : 0;
+    while (std::int64_t(kv.size()) < std::min(rounds, strategy_.cp))
+      kv.push_back(shifted(near, kv.back(), before + std::int64_t(kv.size())));
+  }
+  /// The rounds whose keys and values are on their way before the attention of a round.
+  std::int64_t rounds_ahead(std::int64_t round) const {
+    if (framework_.awaits_exchanges) return round + 1;
+    return strategy_.context_exchange == ContextExchange::all_gather ? strategy_.cp : round + 2;
+  }
+
+  /// Gives `x` in another type.
+  TensorId cast_to(const Op& near, TensorId x, TensorId to) {
+    push(near, OpKind::cast, {x}, {to});
+    return to;
+  }
+  /// Gives a result of one round in the type in which the rounds are summed.
+  TensorId as_summed(const Op& near, TensorId x) {
+    if (!framework_.sums_parts_in_f32 || graph_.at(x).dtype == DType::f32) return x;
+    const TensorId wide = add_tensor_like(x, ".f32");
+    graph_.at(wide).dtype = DType::f32;
+    return cast_to(near, x, wide);
+  }
+
+  /// Gives each head of the queries its key and value.
+  TensorId repeated(const Op& near, QkvOperands parts) {
+    const std::int64_t heads = graph_.at(parts.q).shape[2];
+    if (!framework_.repeats_shared_keys || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
+    const TensorId to =
+        add_tensor_like(parts.kv, near.phase == Phase::backward ? ".repeated_again" : ".repeated");
+    graph_.at(to).shape[2] = heads;
+    push(near, OpKind::repeat_heads, {parts.kv}, {to});
     return to;
   }
 
@@ -149,7 +192,7 @@ class Exchanger {
 
   void forward(const Op& op) {
     const QkvOperands own = own_parts(op);
-    switch (strategy_.context_exchange) {
+    switch (exchange()) {
       case ContextExchange::ring:
         left_.emplace(op.outputs[0], ring_forward(op, own));
         return;
@@ -165,29 +208,41 @@ class Exchanger {
     }
   }
 
-  SavedAttention ring_forward(const Op& op, QkvOperands parts) {
+  /// Whether attention is done part by part is the framework's, if parts are gathered.
+  ContextExchange exchange() const {
+    const bool by_parts =
+        strategy_.context_exchange == ContextExchange::all_gather && framework_.sums_parts_in_f32;
+    return by_parts ? ContextExchange::ring : strategy_.context_exchange;
+  }
+
+  SavedAttention ring_forward(const Op& op, QkvOperands own) {
     TensorId y = op.outputs[0], sums = op.outputs[1];
+    std::vector<TensorId> kv = {repeated(op, own)};
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
       const bool last = step + 1 == strategy_.cp;
-      const TensorId next = last ? parts.kv : shifted(op, parts.kv, step + 1);
+      receive(op, kv, rounds_ahead(step));
       const std::string suffix = ".part" + std::to_string(step);
-      const TensorId part = add_tensor_like(op.outputs[0], suffix),
+      const TensorId out = add_tensor_like(op.outputs[0], suffix),
                      part_sums = add_tensor_like(op.outputs[1], suffix);
-      push(op, op.kind, {parts.q, parts.kv}, {part, part_sums}).params = in_round(op, step);
+      push(op, op.kind, {own.q, kv[std::size_t(step)]}, {out, part_sums}).params =
+          in_round(op, step);
+      const TensorId part = as_summed(op, out);
       if (step == 0) {
         y = part;
         sums = part_sums;
-      } else {
-        const std::string merged = ".merged" + std::to_string(step);
-        const TensorId to = last ? op.outputs[0] : add_tensor_like(op.outputs[0], merged);
-        const TensorId to_sums = last ? op.outputs[1] : add_tensor_like(op.outputs[1], merged);
-        push(op, OpKind::merge_attention, {y, sums, part, part_sums}, {to, to_sums});
-        y = to;
-        sums = to_sums;
+        continue;
       }
-      parts.kv = next;
+      const std::string merged = ".merged" + std::to_string(step);
+      const bool ends = last && part == out;
+      const TensorId to = ends ? op.outputs[0] : add_tensor_like(op.outputs[0], merged);
+      graph_.at(to).dtype = graph_.at(part).dtype;
+      const TensorId to_sums = last ? op.outputs[1] : add_tensor_like(op.outputs[1], merged);
+      push(op, OpKind::merge_attention, {y, sums, part, part_sums}, {to, to_sums});
+      y = to;
+      sums = to_sums;
     }
-    return {parts, y, sums};
+    if (y != op.outputs[0]) y = cast_to(op, y, op.outputs[0]);
+    return {{own.q, framework_.sums_parts_in_f32 ? own.kv : kv.back()}, y, sums};
   }
 
   TensorId gathered(const Op& near, TensorId kv) {
@@ -265,7 +320,7 @@ class Exchanger {
       graph_.at(gradients.q).shape[1] = 1;
       graph_.at(gradients.kv).shape[1] = 2;
     }
-    switch (strategy_.context_exchange) {
+    switch (exchange()) {
       case ContextExchange::ring:
         ring_backward(op, dy, left, gradients);
         break;
@@ -285,25 +340,56 @@ class Exchanger {
   }
 
   void ring_backward(const Op& op, TensorId dy, const SavedAttention& left, QkvOperands gradients) {
-    TensorId kv = left.parts.kv, dq, dkv;
+    const bool own_first = framework_.sums_parts_in_f32;
+    std::vector<TensorId> kv = {own_first ? repeated(op, left.parts) : left.parts.kv};
+    TensorId dq, dkv;
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
       const bool last = step + 1 == strategy_.cp;
       const std::string suffix = ".part" + std::to_string(step);
-      const TensorId next = last ? kv : shifted(op, kv, strategy_.cp + step);
-      const TensorId arrived = step == 0 ? dkv : shifted(op, dkv, step);
+      receive(op, kv, rounds_ahead(step));
+      const bool awaited = framework_.awaits_exchanges && step > 0;
+      TensorId arrived = step == 0 || awaited ? dkv : shifted(op, dkv, step);
       const TensorId dq_part = add_tensor_like(gradients.q, suffix),
                      dkv_part = add_tensor_like(gradients.kv, suffix);
-      push(op, op.kind, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {dq_part, dkv_part})
-          .params = in_round(op, strategy_.cp - 1 - step);
-      dq = step == 0 ? dq_part : sum(op, dq, dq_part, gradients.q, last, step);
-      dkv = step == 0 ? dkv_part : sum(op, arrived, dkv_part, gradients.kv, last, step);
-      kv = next;
+      graph_.at(dkv_part).shape = graph_.at(kv[0]).shape;
+      push(op, op.kind, {dy, left.parts.q, kv[std::size_t(step)], left.y, left.log_sum_exp},
+           {dq_part, dkv_part})
+          .params = in_round(op, own_first ? step : strategy_.cp - 1 - step);
+      const TensorId more_q = as_summed(op, dq_part), more_kv = as_summed(op, dkv_part);
+      dq = step == 0 ? more_q : sum(op, dq, more_q, gradients.q, last, step);
+      if (awaited) arrived = shifted(op, dkv, step);
+      dkv = step == 0 ? more_kv : sum(op, arrived, more_kv, gradients.kv, last && !own_first, step);
     }
+    if (dq != gradients.q) cast_to(op, dq, gradients.q);
+    if (own_first) send_home(op, dkv, gradients.kv);
   }
 
+  /// Sends the sums of keys' gradients on to their rank, and gives them type and heads of the keys.
+  void send_home(const Op& near, TensorId sums, TensorId to) {
+    const bool wide = graph_.at(sums).dtype != graph_.at(to).dtype;
+    const bool repeats = graph_.at(sums).shape != graph_.at(to).shape;
+    if (!wide && !repeats) {
+      exchanged(near, OpKind::ring_shift, sums, to);
+      return;
+    }
+    TensorId home = shifted(near, sums, strategy_.cp);
+    if (wide && repeats) {
+      const TensorId narrow = add_tensor_like(home, ".narrow");
+      graph_.at(narrow).dtype = graph_.at(to).dtype;
+      home = cast_to(near, home, narrow);
+    }
+    push(near, repeats ? OpKind::sum_heads : OpKind::cast, {home}, {to});
+  }
+
+  /// The last sum is `whole` itself if it has the type of the sums.
   TensorId sum(const Op& near, TensorId a, TensorId b, TensorId whole, bool last,
                std::int64_t step) {
-    const TensorId to = last ? whole : add_tensor_like(whole, ".sum" + std::to_string(step));
+    const bool ends = last && graph_.at(whole).dtype == graph_.at(b).dtype;
+    const TensorId to = ends ? whole : add_tensor_like(whole, ".sum" + std::to_string(step));
+    if (!ends) {
+      graph_.at(to).dtype = graph_.at(b).dtype;
+      graph_.at(to).shape = graph_.at(b).shape;
+    }
     push(near, OpKind::add, {a, b}, {to});
     return to;
   }
@@ -321,6 +407,7 @@ class Exchanger {
 
   Graph& graph_;
   const Strategy& strategy_;
+  const Framework& framework_;
   std::map<TensorId, SavedAttention> left_;
   std::vector<Op> out_;
 };
@@ -329,7 +416,7 @@ class Exchanger {
 
 bool context_exchange(Graph& graph, const PassContext& context) {
   if (context.strategy.cp == 1) return false;
-  return Exchanger(graph, context.strategy).run();
+  return Exchanger(graph, context).run();
 }
 
 }  // namespace plimsoll

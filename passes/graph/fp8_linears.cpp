@@ -19,6 +19,13 @@
 // scaling by rows in 16. Rows and columns of a tensor have other scales, so each direction is a
 // cast of its own.
 //
+// With scales of blocks (recipes MXFP8BlockScaling and Float8BlockScaling of Transformer Engine)
+// everything is e4m3. A block lies along the inner dimension of a product, so rows and columns are
+// two casts of the same values, which one kernel of Transformer Engine makes. No maximum of a
+// tensor is read before. A norm gives 16 bits (pytorch/module/layernorm_linear.py: only its other
+// kernels write 8 bits). torchao's mxfp8 (torchao/prototype/mx_formats/mx_linear.py) saves inputs
+// as they were, as its other recipes do. Scales are 1/32 or 1/128 of the bytes and are left out.
+//
 // Products of experts (Transformer Engine pytorch/module/grouped_linear.py) are the same three for
 // each weight, on the rows of all experts. The router's product stays wide (Megatron-LM
 // core/transformer/moe/router.py, gating).
@@ -46,12 +53,15 @@ Shape transposed(const Shape& shape) { return {elements(shape) / shape[0], shape
 
 class Fp8Rewriter {
  public:
-  Fp8Rewriter(Graph& graph, const Strategy& strategy)
+  Fp8Rewriter(Graph& graph, const Strategy& strategy, const Framework& framework)
       : graph_(graph),
         recipe_(strategy.fp8),
         narrow_parameters_(strategy.fp8_parameters),
         weights_(graph.tensors.size()) {
-    keeps_ = recipe_ == Fp8::delayed || recipe_ == Fp8::current;
+    const bool recasts = scales_blocks(recipe_) && framework.casts_inputs_again;
+    keeps_ = casts_weights_once(recipe_) && !recasts;
+    one_type_ = recipe_ == Fp8::rowwise || scales_blocks(recipe_);
+    casts_both_ = recipe_ != Fp8::rowwise && !recasts;
     // Weights that are gathered for each use, or cast by each, have no copy that lasts.
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
                      strategy.cast_placement != CastPlacement::every_use;
@@ -140,8 +150,7 @@ class Fp8Rewriter {
   }
 
   DType type_of(Phase phase) const {
-    const bool wide_range = phase == Phase::backward && recipe_ != Fp8::rowwise;
-    return wide_range ? DType::e5m2 : DType::e4m3;
+    return phase == Phase::backward && !one_type_ ? DType::e5m2 : DType::e4m3;
   }
 
   void push(const Op& near, OpKind kind, std::vector<TensorId> inputs,
@@ -222,19 +231,18 @@ class Fp8Rewriter {
     std::vector<TensorId> operands = scaled(near, x, over_group);
     std::vector<TensorId> outputs = {*(copies.row = row_copy(x, type))};
     // One kernel gives both where both are needed of the same values.
-    const bool both =
-        recipe_ != Fp8::rowwise && !over_group && (keeps_ || near.phase == Phase::backward);
+    const bool both = casts_both_ && !over_group && (keeps_ || near.phase == Phase::backward);
     if (both) outputs.push_back(*(copies.column = column_copy(x, type)));
     push(near, OpKind::quantize, std::move(operands), std::move(outputs));
     return *copies.row;
   }
 
   /// The transposed copy: of the product that gives the weight's gradient.
-  TensorId column_of(const Op& near, TensorId x, DType type) {
-    if (near.phase == Phase::backward && type == DType::e5m2) row_of(near, x);  // of both
+  TensorId column_of(const Op& near, TensorId x, bool of_gradient) {
+    if (of_gradient && casts_both_) row_of(near, x);
     Copies& copies = copies_[x];
     if (copies.column) return *copies.column;
-    copies.column = column_copy(x, type);
+    copies.column = column_copy(x, of_gradient ? type_of(Phase::backward) : DType::e4m3);
     const bool narrow = gathered_.contains(x) || (keeps_ && copies.row);
     if (narrow) {
       push(near, OpKind::transpose, {*copies.row}, {*copies.column});
@@ -331,8 +339,8 @@ class Fp8Rewriter {
     const TensorId a = op.inputs[0], b = op.inputs[1];
     if (product == Product::weight_gradient) {
       INVARIANT(params.transpose_a && !params.transpose_b, "layers' weights are not transposed");
-      op.inputs[0] = column_of(op, a, DType::e4m3);
-      op.inputs[1] = column_of(op, b, type_of(Phase::backward));
+      op.inputs[0] = column_of(op, a, false);
+      op.inputs[1] = column_of(op, b, true);
     } else {
       op.inputs[0] = row_of(op, a);
       op.inputs[1] = weight_of(op, b, product == Product::output);
@@ -347,6 +355,8 @@ class Fp8Rewriter {
   const Fp8 recipe_;
   const bool narrow_parameters_;  // what casts of weights give is 8 bits, without a wider copy
   bool keeps_ = false;            // inputs are saved in 8 bits
+  bool one_type_ = false;         // gradients have the type of values
+  bool casts_both_ = false;       // one kernel casts rows and columns
   bool once_per_step_ = false;    // weights have copies that last
   std::vector<bool> weights_;     // by tensor: a parameter or its cast
   std::map<TensorId, std::vector<const Op*>> readers_;
@@ -363,7 +373,7 @@ class Fp8Rewriter {
 
 bool fp8_linears(Graph& graph, const PassContext& context) {
   if (context.strategy.fp8 == Fp8::none) return false;
-  return Fp8Rewriter(graph, context.strategy).run();
+  return Fp8Rewriter(graph, context.strategy, context.framework).run();
 }
 
 }  // namespace plimsoll

@@ -262,6 +262,19 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
   live_ += item.bytes;
 }
 
+/// Frameworks that gather into a flat tensor copy it to a tensor for each parameter, between the
+/// kernels that compute (ShardMemory::flat_copies).
+void ParameterGathers::copy_out(const Item& item, const Use& use) {
+  if (context_.framework.shard_memory != ShardMemory::flat_copies || !item.buffer) return;
+  std::vector<Wait> waits;
+  for (std::size_t call : item.gathers) waits.push_back({call, {}});
+  const DType type = layout_.parameter_type();
+  const RoutineId copy = build_.payload_routine(
+      fmt::format("copy_out.{}", to_text(use.phase)), OpKind::coalesce, use.phase, Stream::compute,
+      TensorRole::communication, type, item.bytes, FlatParams{});
+  build_.add_call(copy, {}, use.micro_batch, {{*item.buffer, {}, {}}}, std::move(waits));
+}
+
 /// Frees parameters that are only kept for later, the latest reuse first, until `bytes` more fit.
 void ParameterGathers::make_room(Bytes bytes) {
   const Bytes limit = context_.strategy.max_live_bytes;
@@ -303,6 +316,7 @@ std::vector<Wait> ParameterGathers::before_use() {
       // Later uses come after the first one, on the same stream.
       if (k > now_ || item.used) continue;
       for (std::size_t call : item.gathers) waits.push_back({call, {}});
+      copy_out(item, uses_[k]);
     }
   }
   return waits;

@@ -113,6 +113,7 @@ class ParameterGathers {
   std::size_t broadcast(std::size_t group, const Use& use, Binding into,
                         std::optional<std::int64_t> micro_batch);
   void gather_item(Item& item, const Use& use);
+  void copy_out(const Item& item, const Use& use);
   void make_room(Bytes bytes);
   void release(Item& item);
   bool keeps(const Item& item) const;

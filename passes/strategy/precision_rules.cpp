@@ -54,21 +54,22 @@ Verdict types_are_legal(const Job& job, const Strategy& strategy) {
                   strategy.sharding_stage));
 }
 
+constexpr std::string_view kFp8Parameters =
+    "fp8_parameters goes with fp8 delayed, current, mxfp8 or blockwise";
+
 /// The 8-bit products of Hopper and Blackwell need rows of whole 16 bytes (cuBLAS manual, "FP8
 /// kernels"; Transformer Engine asserts it).
 Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
   constexpr std::int64_t kRow = 16;
   if (strategy.fp8 == Fp8::none) {
-    return strategy.fp8_parameters ? Verdict::no("fp8_parameters goes with fp8 delayed or current")
-                                   : Verdict::yes();
+    return strategy.fp8_parameters ? Verdict::no(std::string(kFp8Parameters)) : Verdict::yes();
   }
   if (job.precision == DType::f32)
     return Verdict::no("fp8 goes with a job in bf16 or fp16, not fp32");
   if (!job.fp32_parameters.empty())
     return Verdict::no("fp8: fp32_parameters keep what they name out of 8 bits and need it in 32");
   if (strategy.fp8_parameters) {
-    const bool kept = strategy.fp8 == Fp8::delayed || strategy.fp8 == Fp8::current;
-    if (!kept) return Verdict::no("fp8_parameters goes with fp8 delayed or current");
+    if (!casts_weights_once(strategy.fp8)) return Verdict::no(std::string(kFp8Parameters));
     if (strategy.sharding_stage > 1) {
       return Verdict::no(
           fmt::format("fp8_parameters: sharding_stage is {}; it must be 0 or 1: what is gathered "

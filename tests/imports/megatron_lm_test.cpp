@@ -283,8 +283,9 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "L and | is required"},
       {"--tensor-model-parallel-size 3",
        "train.sh: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
-      {"--fp8-format hybrid --fp8-recipe mxfp8",
-       "train.sh: at line 1: --fp8-recipe mxfp8: one of delayed, tensorwise is required"},
+      {"--fp8-format hybrid --fp8-recipe nvfp4",
+       "train.sh: at line 1: --fp8-recipe nvfp4: one of delayed, tensorwise, mxfp8, blockwise is "
+       "required"},
       {"--tensor-model-parallel-size 2 --tp-comm-overlap",
        "train.sh: at line 1: --tp-comm-overlap: it states sequence_parallel true; no "
        "--sequence-parallel states false"},

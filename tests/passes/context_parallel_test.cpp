@@ -122,6 +122,60 @@ TEST(ContextParallel, GatheringMovesAsMuchAsTheRing) {
   }
 }
 
+/// Keys have a head for each query before they travel. Sums of their gradients travel in f32, once
+/// more than the keys.
+TEST(ContextParallel, PyTorchSendsRepeatedKeysAndWideSums) {
+  for (const std::int64_t kv : {std::int64_t{1}, std::int64_t{2}, a}) {
+    for (const std::int64_t c : {2, 4, 8}) {
+      const std::int64_t elements = n / c * 2 * a * d;
+      for (const char* exchange : {"ring", "all_gather"}) {
+        const Program of = program(shared(c, exchange), llama(kv), "torchtitan");
+        EXPECT_EQ(sent(of, OpKind::ring_shift, kContext),
+                  kLayers * kMicroBatches * elements * (2 * (c - 1) * 2 + c * 4))
+            << exchange << " of " << kv;
+        EXPECT_EQ(sent(of, OpKind::all_gather, kContext), 0);
+      }
+    }
+  }
+}
+
+TEST(ContextParallel, SumsInF32DoNotChangeTheWork) {
+  for (const char* more : {"", ",recompute=full"}) {
+    const PhaseFlops whole =
+        step_flops(program(std::string("pp=1") + more, llama(2), "torchtitan"));
+    const PhaseFlops part = step_flops(program(std::string("cp=4") + more, llama(2), "torchtitan"));
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      EXPECT_EQ(4 * part[phase].value(), whole[phase].value()) << more << phase;
+  }
+}
+
+/// The number of exchanges during which a kernel runs: it is issued after the exchange and before
+/// the first op that waits for it.
+std::int64_t overlapped(const Program& of) {
+  std::int64_t count = 0;
+  for (const Routine& routine : of.routines) {
+    for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+      if (routine.ops[i].kind != OpKind::ring_shift) continue;
+      std::size_t next = i + 1;
+      while (next < routine.ops.size() && routine.ops[next].stream != Stream::compute) ++next;
+      const bool waits =
+          next < routine.ops.size() && std::ranges::any_of(routine.ops[next].waits, [&](auto wait) {
+            return wait >= i && routine.ops[wait].stream == Stream::context;
+          });
+      count += !waits;
+    }
+  }
+  return count;
+}
+
+TEST(ContextParallel, CompiledLayersWaitForEveryExchange) {
+  for (const char* exchange : {"ring", "all_gather"}) {
+    const std::string text = shared(4, exchange);
+    EXPECT_GT(overlapped(program(text, llama(2), "torchtitan")), 0);
+    EXPECT_EQ(overlapped(program(text, llama(2), "torchtitan-compiled")), 0);
+  }
+}
+
 TEST(ContextParallel, HeadsAreExchangedForTokens) {
   for (const std::int64_t c : {2, 4}) {
     const Program of = program("context_exchange=all_to_all,cp=" + std::to_string(c));

@@ -2,6 +2,8 @@
 // sizes; n tokens of a micro-batch, h hidden, f of the feed-forward layer, a heads, t mp.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "graph/op_table.h"
 #include "graph/step_flops.h"
 #include "graph/traffic.h"
@@ -69,7 +71,8 @@ TEST(Fp8Linears, LayersKeepTheirInputsInEightBits) {
   // In 8: the inputs of four products. Attention's output is read by its own backward, too.
   const std::int64_t narrow = n * (3 * h + f);
   EXPECT_EQ(kept("fp8=delayed"), 2 * n * (6 * h + 2 * f) + narrow + kStatistics);
-  EXPECT_EQ(kept("fp8=current"), kept("fp8=delayed"));
+  for (const char* recipe : {"fp8=current", "fp8=mxfp8", "fp8=blockwise"})
+    EXPECT_EQ(kept(recipe), kept("fp8=delayed")) << recipe;
 }
 
 TEST(Fp8Linears, TorchaoKeepsInputsAsTheyWere) {
@@ -102,6 +105,41 @@ TEST(Fp8Linears, WeightsHaveTwoCopiesThatAreMadeOncePerStep) {
   EXPECT_EQ(buffer_bytes(program("fp8=delayed,sharding_degree=3,sharding_stage=3", "pytorch-fsdp"),
                          "weight_copies"),
             Bytes(0));
+}
+
+/// Rows and columns of blocks are two casts of the same values, by a kernel that reads them once.
+TEST(Fp8Linears, BlocksAreCastFromSixteenBitsBothWays) {
+  const auto count = [](const Program& of, OpKind kind) {
+    std::int64_t ops = 0;
+    for (const Routine& routine : of.routines) {
+      for (const Op& op : routine.ops) ops += op.kind == kind;
+    }
+    return ops;
+  };
+  const auto types = [](const Program& of) {
+    std::set<DType> found;
+    for (const Routine& routine : of.routines) {
+      for (const Op& op : routine.ops) {
+        if (op.kind == OpKind::quantize) found.insert(routine.tensors[op.outputs[0].index()].dtype);
+      }
+    }
+    return found;
+  };
+  for (const char* recipe : {"fp8=mxfp8", "fp8=blockwise"}) {
+    const Program blocks = program(recipe), delayed = program("fp8=delayed");
+    EXPECT_EQ(types(blocks), std::set<DType>{DType::e4m3});
+    EXPECT_EQ(types(delayed), (std::set<DType>{DType::e4m3, DType::e5m2}));
+    EXPECT_EQ(count(blocks, OpKind::absolute_maximum), 0);
+    EXPECT_EQ(count(blocks, OpKind::transpose), 0);
+    // A norm writes 8 bits with delayed scales alone: two inputs of a layer are transposed there.
+    EXPECT_EQ(count(blocks, OpKind::quantize),
+              count(delayed, OpKind::quantize) + count(delayed, OpKind::transpose));
+    EXPECT_EQ(buffer_bytes(blocks, "weight_copies"), buffer_bytes(delayed, "weight_copies"));
+  }
+  // torchao keeps inputs as they were, and casts rows and columns by two kernels.
+  const Program torchao = program("fp8=mxfp8", "torchtitan");
+  EXPECT_EQ(buffer_bytes(torchao, "weight_copies"), Bytes(0));
+  EXPECT_EQ(types(torchao), std::set<DType>{DType::e4m3});
 }
 
 TEST(Fp8Parameters, AWeightIsItsEightBitsAndTheirTranspose) {

@@ -139,9 +139,10 @@ TEST(OptimizerTypes, TheirRules) {
   EXPECT_EQ(reason("main_gradient_type=computed"),
             "main_gradient_type is not f32; gradient_type must be computed, too");
   EXPECT_EQ(reason("main_parameter_type=remainder"), "");
-  EXPECT_EQ(reason("fp8_parameters=true"), "fp8_parameters goes with fp8 delayed or current");
-  EXPECT_EQ(reason("fp8=rowwise,fp8_parameters=true"),
-            "fp8_parameters goes with fp8 delayed or current");
+  for (const char* fields : {"fp8_parameters=true", "fp8=rowwise,fp8_parameters=true"})
+    EXPECT_TRUE(reason(fields).starts_with("fp8_parameters goes with fp8 delayed")) << fields;
+  for (const char* recipe : {"current", "mxfp8", "blockwise"})
+    EXPECT_EQ(reason(std::string("fp8_parameters=true,fp8=") + recipe), "") << recipe;
   EXPECT_NE(reason("fp8=delayed,fp8_parameters=true,sharding_stage=3").find("must be 0 or 1"),
             std::string::npos);
   EXPECT_NE(reason("fp8=delayed,fp8_parameters=true,main_parameter_type=remainder").find("bf16"),

@@ -50,6 +50,31 @@ TEST(Schedule, FewerMicroBatchesThanStagesStillRun) {
   for (const Program& program : programs) EXPECT_EQ(order_of(program), "F0 B0");
 }
 
+/// PyTorch's fully_shard copies what it gathered to a tensor for each parameter, on the stream that
+/// computes.
+TEST(Schedule, FlatGathersAreCopiedOutBeforeTheirUse) {
+  const auto copies = [](const char* framework) {
+    const Strategy strategy = parse_strategy("sharding_degree=4,sharding_stage=3,micro_batch=4");
+    const Program program =
+        lower({nano_to_schedule(), strategy, framework_by_name(framework)}).front();
+    Bytes gathered, copied;
+    for (const Call& call : program.calls) {
+      const Routine& routine = program.at(call.routine);
+      if (routine.ops.size() != 1 || routine.phase == Phase::optimizer) continue;
+      const Op& op = routine.ops[0];
+      if (op.kind == OpKind::all_gather)
+        gathered += bytes_of(routine.tensors[op.outputs[0].index()]);
+      if (op.kind == OpKind::coalesce && op.stream == Stream::compute)
+        copied += bytes_of(routine.tensors[op.outputs[0].index()]);
+    }
+    return std::pair(gathered, copied);
+  };
+  const auto [gathered, copied] = copies("torchtitan");
+  EXPECT_GT(gathered, Bytes(0));
+  EXPECT_EQ(copied, gathered);
+  EXPECT_EQ(copies("pytorch-fsdp").second, Bytes(0)) << "parameters are views of what is gathered";
+}
+
 /// Most send buffers of a name that are alive in one call.
 std::size_t most_alive(const Program& program, const std::string& name) {
   std::size_t most = 0;

@@ -110,8 +110,31 @@ TEST(NewerRuns, RecipesOfCurrentScalingAreSo) {
     return target_of(run).strategies.at(0).fp8;
   };
   EXPECT_EQ(fp8_of("fp8 current scaling"), Fp8::current);
-  EXPECT_EQ(fp8_of("mxfp8"), Fp8::delayed);
+  EXPECT_EQ(fp8_of("mxfp8"), Fp8::mxfp8);
+  EXPECT_EQ(fp8_of("fp8 blockwise"), Fp8::blockwise);
+  EXPECT_EQ(fp8_of("fp8"), Fp8::delayed);
   EXPECT_EQ(fp8_of("bf16"), Fp8::none);
+}
+
+/// torchao's authors measure on Meta's H100.
+TEST(NewerRuns, TorchaoStatesItsMachineAndItsLayers) {
+  Json run = recipe(R"({"gpu": "H100-80GB SXM", "gpu_mem_gb": 80, "gpus": 8})");
+  run["framework"] = "torchtitan";
+  run["compile"] = true;
+  run["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 8}, {"zero_stage", 3}};
+  run["batch"] = {{"micro", 1}, {"global", 8}};
+  run["recompute"] = "selective";
+  EXPECT_EQ(target_of(run).cluster.name, "dgx-h100-80gb");
+  EXPECT_EQ(target_of(run).strategies.at(0).recompute, Recompute::per_op);
+  set_source(run, "github:pytorch/ao@36027d82d (BSD-3)", "docs/source/workflows/training.md");
+  EXPECT_EQ(target_of(run).cluster.name, "grand-teton-h100-96gb");
+  EXPECT_EQ(target_of(run).strategies.at(0).recompute, Recompute::per_op);
+  run["notes"] = "recompute: every 2nd layer; FSDP2";
+  const PublishedTarget target = target_of(run);
+  EXPECT_EQ(target.strategies.at(0).recompute, Recompute::full);
+  EXPECT_EQ(target.strategies.at(0).recompute_list.size(), std::size_t(target.job.layers) / 2);
+  run["hardware"]["gpu"] = "B200";
+  EXPECT_EQ(target_of(run).cluster.name, "hgx-b200");
 }
 
 TEST(NewerRuns, TheRecipeOfNemotronInterleavesWhereItsTableSaysNothing) {
