@@ -174,8 +174,6 @@ struct Framework {
   /// (simulator/costs/async_products.h).
   bool async_tensor_parallel = false;
   // Ranks that share sequences (Strategy::cp):
-  /// Keys and values have a head for each head of the queries before ranks exchange them.
-  bool repeats_shared_keys = false;
   /// Outputs of parts and gradients of parts are summed in f32, in which the latter travel.
   /// Gathered keys and values are read part by part, and backward begins with a rank's own.
   bool sums_parts_in_f32 = false;
@@ -256,8 +254,8 @@ struct Framework {
   /// Rotary embeddings write new tensors, which live beside the product whose parts they rotate.
   /// Without it they rotate in place.
   bool copies_rotary = false;
-  /// The attention kernel has no groups of queries: keys and values are repeated for each query
-  /// head, and backward reads them so.
+  /// Keys and values of groups of queries are repeated for each query head before attention, and
+  /// before ranks that share sequences (Strategy::cp) exchange them. Backward reads them so.
   bool repeats_keys = false;
   /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
   /// op keeps the values that its backward reads. Rotary embeddings are several ops, too.

@@ -51,7 +51,6 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "flash_attention"}, framework.flash_attention);
   visit(FieldPlace{kKernels, "attention_by_parts"}, framework.attention_by_parts);
   visit(FieldPlace{kKernels, "casts_inputs_again"}, framework.casts_inputs_again);
-  visit(FieldPlace{kParallelism, "repeats_shared_keys"}, framework.repeats_shared_keys);
   visit(FieldPlace{kParallelism, "sums_parts_in_f32"}, framework.sums_parts_in_f32);
   visit(FieldPlace{kParallelism, "awaits_exchanges"}, framework.awaits_exchanges);
   visit(FieldPlace{kParallelism, "overlap_tensor_gradients"}, framework.overlap_tensor_gradients);
@@ -75,7 +74,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kAllocator, "lazy_optimizer_state"}, framework.lazy_optimizer_state);
   visit(FieldPlace{kKernels, "masks_f32_apart"}, framework.masks_f32_apart);
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
-  visit(FieldPlace{kAllocator, "repeats_keys"}, framework.repeats_keys);
+  visit(FieldPlace{kKernels, "repeats_keys"}, framework.repeats_keys);
   visit(FieldPlace{kKernels, "elementwise_by_op"}, framework.elementwise_by_op);
   visit(FieldPlace{kKernels, "tf32_products"}, framework.tf32_products);
   visit(FieldPlace{kKernels, "fused_norms"}, framework.fused_norms);

@@ -136,7 +136,7 @@ class Exchanger {
   /// Gives each head of the queries its key and value.
   TensorId repeated(const Op& near, QkvOperands parts) {
     const std::int64_t heads = graph_.at(parts.q).shape[2];
-    if (!framework_.repeats_shared_keys || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
+    if (!framework_.repeats_keys || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
     const TensorId to =
         add_tensor_like(parts.kv, near.phase == Phase::backward ? ".repeated_again" : ".repeated");
     graph_.at(to).shape[2] = heads;
