@@ -62,12 +62,20 @@ std::uint32_t add_channel_op(const Op& op, RoutineId routine, std::uint32_t inde
   return std::uint32_t(into.channel_ops.size() - 1);
 }
 
-/// Whether the framework's host waits for this op.
+/// Whether the framework's host waits for this op. It waits for transfers by whole exchanges.
 bool host_waits_for(const Op& op, const Framework& framework) {
+  if (framework.launches_wait) return op.kind != OpKind::send && op.kind != OpKind::recv;
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
     return framework.host_reads_norm;
   }
   return framework.host_waits_for_gathers && gathers_parameters(op);
+}
+
+/// Transfers that are received ahead, as the chunks of a stage can do, hold nothing.
+TransfersHold transfers_hold(const Framework& framework, bool chunks) {
+  if (framework.launches_wait) return TransfersHold::host;
+  if (chunks && framework.receives_ahead) return TransfersHold::nothing;
+  return framework.transfers_hold;
 }
 
 /// Whether the first stage receives activations: only where stages hold several parts.
@@ -129,7 +137,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       result.dispatch_call = costs.dispatch_call();
       result.host_wait = to_picoseconds(costs.framework().host_wait);
       if (!host_executes) {
-        result.transfers_hold = costs.framework().transfers_hold;
+        result.transfers_hold = transfers_hold(costs.framework(), chunks);
         result.host_reads_batch = costs.framework().host_reads_batch;
       }
       result.chunks = chunks;
@@ -140,7 +148,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
         if (result.calls[i] == 0) continue;
         result.routines[i] =
             facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
-        result.routines[i].dispatch = host_dispatch(program.routines[i], costs);
+        result.routines[i].dispatch = host_dispatch(program, program.routines[i], costs);
         add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
         for (const Op& op : program.routines[i].ops) {
           result.routines[i].host_waits.push_back(!host_executes &&
