@@ -269,4 +269,21 @@ std::string micro_batch_sentence(const Plan& plan) {
       layers_phrase(s));
 }
 
+std::string host_bound_text(const Prediction& prediction, const Job& job,
+                            const Framework& framework, const Strategy& strategy) {
+  constexpr double kLimits = 0.1;  // of the step
+  if (prediction.breakdown.dispatch < kLimits * prediction.step_time) return "";
+  std::vector<std::string> helps;
+  if (micro_batches(job, strategy) > 1) helps.emplace_back("larger micro-batches");
+  if (strategy.mp > 1) helps.emplace_back("less tensor parallelism");
+  if (framework.graphs == Graphs::nothing) helps.emplace_back("CUDA graphs");
+  const std::string limits = framework.launches_wait ? "each launch waits for its kernel"
+                                                     : "kernels take less time than their launches";
+  if (helps.empty()) return limits;
+  const std::string last = helps.back();
+  helps.pop_back();
+  return fmt::format("{}; {}{}{} would help", limits, fmt::join(helps, ", "),
+                     helps.empty() ? "" : " or ", last);
+}
+
 }  // namespace plimsoll

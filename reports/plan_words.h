@@ -24,4 +24,10 @@ std::string layout_text(const Job& job, const Framework& framework, const Strate
 std::string layout_change(const Job& job, const Framework& framework, const Strategy& strategy,
                           const Strategy& from);
 
+/// Returns what helps a step that its host limits: "kernels take less time than their launches;
+/// larger micro-batches or CUDA graphs would help". It names what the strategy and the framework
+/// leave open. The result is empty where less than a tenth of the step is time of the host alone.
+std::string host_bound_text(const Prediction& prediction, const Job& job,
+                            const Framework& framework, const Strategy& strategy);
+
 }  // namespace plimsoll

@@ -18,8 +18,8 @@ namespace plimsoll {
 struct FrameworkSources {
   std::string kernels;      ///< fused_*, separate_qkv, flash_attention, masks_*, stores_*
   std::string parallelism;  ///< vocabulary_multiple, sequence_parallel, overlap_*
-  std::string dispatch;     ///< dispatch_*, ops_per_kernel
-  std::string waits;        ///< transfers_hold, host_*; empty where it never waits
+  std::string dispatch;     ///< dispatch_*, ops_per_*, backward_dispatch, graphs
+  std::string waits;        ///< transfers_hold, launches_wait, host_*; empty where it never waits
   std::string memory;       ///< workspace, context_memory, communicator_memory
   std::string allocator;    ///< allocator and what it allocates beside the Program's tensors
   bool operator==(const FrameworkSources&) const = default;
@@ -30,6 +30,15 @@ enum class TransfersHold : std::uint8_t {
   nothing,  ///< transfers have streams of their own
   compute,  ///< kernels that are issued after a transfer begin when it has ended
   host,     ///< the host waits until everything on its device has ended
+};
+
+/// Graphs are what the framework captures as CUDA graphs. The host replays a graph with one op.
+enum class Graphs : std::uint8_t {
+  nothing,
+  attention,  ///< the forward and the backward of each layer's ops up to its attention or its
+              ///< router
+  layers,     ///< each block's forward, and each block's backward
+  step,       ///< all forwards and backwards of a step
 };
 
 /// LossMemory is the memory that the loss takes beside its f32 logits.
@@ -190,10 +199,10 @@ struct Framework {
   /// gathered at the end of the step. It only matters with sharding_degree > 1.
   bool overlap_param_gather = false;
 
-  /// Host time to issue one op (a kernel or a communication) where no calibration measured it.
+  /// Host time to issue one op (a kernel or a communication) where no calibration measured it. The
+  /// kernel of a module of Megatron-LM or Transformer Engine is one op, with all that the module
+  /// does on the host.
   Seconds dispatch_op;
-  /// Host time to issue a communication, in addition to dispatch_op.
-  Seconds dispatch_communication;
   /// The number of ops that the framework issues for one kernel of a block's forward, recompute or
   /// backward. It counts reshapes, transposes, scales, gradient sums and casts of activations as
   /// ops of their own. Casts of parameters, merges of gradients, the optimizer and communications
@@ -205,6 +214,10 @@ struct Framework {
   /// The host time of an op of backward relative to another op. Communications are excluded:
   /// autograd's engine calls backward from C++, but communications from Python.
   double backward_dispatch = 1;
+  /// The number of ops that the update issues for each parameter tensor that a rank updates: views,
+  /// copies between types, lists for fused kernels, counts that are logged.
+  double ops_per_tensor = 0;
+  Graphs graphs = Graphs::nothing;
   /// Additional host time for a gather of parameters in the middle of a step (sharding stage 3).
   Seconds dispatch_gather;
   /// Additional host time for each parameter gradient that a micro-batch's backward completes: the
@@ -229,6 +242,9 @@ struct Framework {
   /// The host waits for the numbers of rows that each expert gets, before it issues an exchange of
   /// rows, or the products of experts. Waiting for the exchange, it has them for the products, too.
   bool host_counts_for_exchange = false, host_counts_for_products = false;
+  /// The host waits for each op before it issues the next, as with CUDA_LAUNCH_BLOCKING=1.
+  /// Transfers block once for each exchange.
+  bool launches_wait = false;
   /// Time from the end of the awaited work until the host goes on.
   Seconds host_wait;
 

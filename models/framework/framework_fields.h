@@ -25,12 +25,14 @@ inline constexpr std::string_view kGroups[] = {kKernels, kParallelism, kDispatch
                                                kWaits,   kMemory,      kAllocator};
 
 inline constexpr std::string_view kTransfersHold[] = {"nothing", "compute", "host"};
+inline constexpr std::string_view kGraphs[] = {"nothing", "attention", "layers", "step"};
 inline constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
 inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
 inline constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 inline constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};
 inline constexpr std::string_view kCheckpointMemories[] = {"on_device", "split", "on_host"};
 inline std::span<const std::string_view> words_of(TransfersHold) { return kTransfersHold; }
+inline std::span<const std::string_view> words_of(Graphs) { return kGraphs; }
 inline std::span<const std::string_view> words_of(AllocatorKind) { return kAllocatorKinds; }
 inline std::span<const std::string_view> words_of(LossMemory) { return kLossMemories; }
 inline std::span<const std::string_view> words_of(GradientMemory) { return kGradientMemories; }
@@ -71,6 +73,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kWaits, "host_waits_for_gathers"}, framework.host_waits_for_gathers);
   visit(FieldPlace{kWaits, "host_counts_for_exchange"}, framework.host_counts_for_exchange);
   visit(FieldPlace{kWaits, "host_counts_for_products"}, framework.host_counts_for_products);
+  visit(FieldPlace{kWaits, "launches_wait"}, framework.launches_wait);
   visit(FieldPlace{kAllocator, "lazy_optimizer_state"}, framework.lazy_optimizer_state);
   visit(FieldPlace{kKernels, "masks_f32_apart"}, framework.masks_f32_apart);
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
@@ -90,8 +93,9 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kDispatch, "ops_per_kernel", false, 1, 1000}, framework.ops_per_kernel);
   visit(FieldPlace{kDispatch, "ops_per_expert_op", false, 1, 1000}, framework.ops_per_expert_op);
   visit(FieldPlace{kDispatch, "backward_dispatch", false, 0.01, 10}, framework.backward_dispatch);
+  visit(FieldPlace{kDispatch, "ops_per_tensor", false, 0, 1000}, framework.ops_per_tensor);
+  visit(FieldPlace{kDispatch, "graphs"}, framework.graphs);
   visit(FieldPlace{kDispatch, "dispatch_op_s"}, framework.dispatch_op);
-  visit(FieldPlace{kDispatch, "dispatch_communication_s"}, framework.dispatch_communication);
   visit(FieldPlace{kDispatch, "dispatch_gather_s"}, framework.dispatch_gather);
   visit(FieldPlace{kDispatch, "dispatch_gradient_s"}, framework.dispatch_gradient);
   visit(FieldPlace{kWaits, "host_wait_s"}, framework.host_wait);

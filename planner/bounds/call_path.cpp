@@ -33,7 +33,7 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
     if (!durations.empty()) continue;
     const Routine& routine = program.at(call.routine);
     durations = costs.of(routine, program.grid, program.stage);
-    costed.dispatch[r] = host_dispatch(routine, costs.model());
+    costed.dispatch[r] = host_dispatch(program, routine, costs.model());
     for (std::size_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
       if (op.stream != Stream::compute || communicates(op.kind)) continue;

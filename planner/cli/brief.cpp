@@ -138,6 +138,9 @@ std::string lines_of(const Step& step, const std::optional<Training>& training,
   text += labelled_line("memory", memory_text(step));
   if (!step.oversubscribed) text += labelled_line("days", days_text(step, training));
   text += labelled_line("where", where_text(step.prediction));
+  if (target.cluster().device.kind == DeviceKind::gpu)
+    text += labelled_line(
+        "host", host_bound_text(step.prediction, target.job, target.framework(), step.strategy));
   const std::string& assumed = step.loaded.source.assumed;
   text += labelled_line("rests on", basis_text(step.loaded) + doubt_text(step.prediction) +
                                         (assumed.empty() ? "" : "; " + assumed));

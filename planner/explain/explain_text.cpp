@@ -146,6 +146,10 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
                          plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
   }
   text += limits_text(step);
+  if (plan.device_kind == DeviceKind::gpu) {
+    const std::string host = host_bound_text(p, plan.job, plan.framework, plan.strategy);
+    if (!host.empty()) text += explain_line("host", host);
+  }
   std::vector<Help> helps = helps_of(plan, found);
   const std::size_t most = whole ? kMostHelps : kMostHelps / 2;
   if (helps.size() > most) helps.resize(most);

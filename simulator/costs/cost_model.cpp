@@ -445,12 +445,6 @@ Picoseconds CostModel::dispatch_call() const {
   return to_picoseconds(calibration_->dispatch_call.median + launch);
 }
 
-/// A calibrated time per op is the mean over all kinds of ops.
-Picoseconds CostModel::dispatch_communication() const {
-  return dispatch_is_measured() ? Picoseconds(0)
-                                : to_picoseconds(framework_.dispatch_communication * layer_factor_);
-}
-
 WakeUpCost CostModel::wake_up() const {
   if (!calibration_) return {};
   return {to_picoseconds(calibration_->wake_up.median), to_picoseconds(calibration_->sleeps_after)};

@@ -86,7 +86,6 @@ class CostModel {
   /// Host time on top for each call. On streams it includes the launch of the call's graph, where a
   /// calibration measured launches of the bundled runtime.
   Picoseconds dispatch_call() const;
-  Picoseconds dispatch_communication() const;  ///< host time on top for each communication
   /// Whether a calibration measured dispatch_op(). The framework's numbers then do not count.
   bool dispatch_is_measured() const;
   WakeUpCost wake_up() const;  ///< of a host that sleeps while it waits

@@ -2,7 +2,9 @@
 #include "simulator/costs/host_dispatch.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "graph/op_table.h"
 
@@ -51,6 +53,46 @@ bool is_of_experts(OpKind kind) {
   }
 }
 
+/// Returns the number of parameter tensors that a rank updates. Shards are ranges of all elements,
+/// so that each rank has about its share of the tensors.
+std::int64_t updated_tensors(const Program& program) {
+  std::int64_t tensors = 0;
+  for (const Segment& segment : program.segments) {
+    if (!segment.owner || segment.owner == program.owner) ++tensors;
+  }
+  if (program.owner) return tensors;
+  return (tensors + program.sharding_degree - 1) / program.sharding_degree;
+}
+
+/// Returns the op of a layer's routine to which a graph of its attention reaches. With experts it
+/// copies the rows that the router chose.
+std::optional<std::size_t> end_of_attention(const Routine& routine, bool backward) {
+  const std::array<OpKind, 3> ends =
+      backward ? std::array{OpKind::dispatch_rows_backward, OpKind::flash_attention_backward,
+                            OpKind::softmax_backward}
+               : std::array{OpKind::dispatch_rows, OpKind::flash_attention, OpKind::softmax};
+  for (const OpKind kind : ends) {
+    const auto found = std::ranges::find(routine.ops, kind, &Op::kind);
+    if (found != routine.ops.end()) return std::size_t(found - routine.ops.begin());
+  }
+  return std::nullopt;
+}
+
+/// Returns for each op whether a graph has it.
+std::vector<bool> captured_ops(const Routine& routine, Graphs graphs) {
+  std::vector<bool> captured(routine.ops.size(), graphs >= Graphs::layers);
+  if (graphs == Graphs::attention) {
+    const bool backward = routine.phase != Phase::forward;
+    if (const auto end = end_of_attention(routine, backward)) {
+      for (std::size_t i = 0; i < captured.size(); ++i)
+        captured[i] = backward ? i > *end : i < *end;
+    }
+  }
+  for (std::size_t i = 0; i < captured.size(); ++i)
+    captured[i] = captured[i] && routine.ops[i].phase != Phase::optimizer;
+  return captured;
+}
+
 }  // namespace
 
 bool gathers_parameters(const Op& op) {
@@ -64,27 +106,32 @@ bool is_kernel(const Routine& routine, const Op& op) {
   return op.kind != OpKind::add || !is_gradient(routine, op.outputs[0]);
 }
 
-std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& costs) {
+std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& routine,
+                                       const CostModel& costs) {
   const Framework& framework = costs.framework();
+  const std::vector<bool> captured = captured_ops(routine, framework.graphs);
   std::vector<Picoseconds> times;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     const Op& op = routine.ops[i];
-    Picoseconds time = costs.dispatch_op();
-    if (communicates(op.kind)) time += costs.dispatch_communication();
-    if (!costs.dispatch_is_measured()) {
-      if (is_kernel(routine, op)) {
-        time = Picoseconds(std::llround(double(time.count()) * framework.ops_per_kernel));
-      }
-      if (is_of_experts(op.kind))
-        time = Picoseconds(std::llround(double(time.count()) * framework.ops_per_expert_op));
-      const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
-      if (backward && !communicates(op.kind))
-        time = Picoseconds(std::llround(double(time.count()) * framework.backward_dispatch));
-      if (op.phase != Phase::optimizer && gathers_parameters(op))
-        time += to_picoseconds(framework.dispatch_gather);
-      time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
+    if (costs.dispatch_is_measured()) {
+      times.push_back(costs.dispatch_op());
+      continue;
     }
-    times.push_back(time);
+    // The first op of a graph replays it. A step's graph is replayed once, which is nothing.
+    const bool replays =
+        captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
+    double ops = captured[i] && !replays ? 0 : 1;
+    if (is_kernel(routine, op) && !captured[i]) ops *= framework.ops_per_kernel;
+    if (is_of_experts(op.kind)) ops *= framework.ops_per_expert_op;
+    const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
+    if (backward && !communicates(op.kind)) ops *= framework.backward_dispatch;
+    if (op.kind == OpKind::begin_step)
+      ops += framework.ops_per_tensor * double(updated_tensors(program));
+    Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));
+    if (!captured[i] && op.phase != Phase::optimizer && gathers_parameters(op))
+      time += to_picoseconds(framework.dispatch_gather);
+    time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
+    times.push_back(std::max(Picoseconds(1), time));
   }
   return times;
 }

@@ -73,8 +73,10 @@ bool is_placed_and_gathered(const Routine& routine, TensorId counts) {
   return has(OpKind::place_choices, &Op::outputs) && has(OpKind::all_gather, &Op::inputs);
 }
 
-/// Whether the host waits for this op, since it says how many rows each expert gets.
+/// Whether the host waits for this op, since it says how many rows each expert gets. A graph of a
+/// step holds no wait.
 bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework& framework) {
+  if (framework.graphs == Graphs::step) return false;
   const bool exchange = framework.host_counts_for_exchange,
              products = framework.host_counts_for_products;
   switch (op.kind) {
@@ -89,13 +91,21 @@ bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework
   }
 }
 
-/// Whether the framework's host waits for this op.
+/// Whether the framework's host waits for this op. It waits for transfers by whole exchanges.
 bool host_waits_for(const Routine& routine, const Op& op, const Framework& framework) {
+  if (framework.launches_wait) return op.kind != OpKind::send && op.kind != OpKind::recv;
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
     return framework.host_reads_norm;
   }
   return (framework.host_waits_for_gathers && gathers_parameters(op)) ||
          host_waits_for_counts(routine, op, framework);
+}
+
+/// Transfers that are received ahead, as the chunks of a stage can do, hold nothing.
+TransfersHold transfers_hold(const Framework& framework, bool chunks) {
+  if (framework.launches_wait) return TransfersHold::host;
+  if (chunks && framework.receives_ahead) return TransfersHold::nothing;
+  return framework.transfers_hold;
 }
 
 /// Whether the first stage receives activations: only where stages hold several parts.
@@ -157,7 +167,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       result.dispatch_call = costs.dispatch_call();
       result.host_wait = to_picoseconds(costs.framework().host_wait);
       if (!host_executes) {
-        result.transfers_hold = costs.framework().transfers_hold;
+        result.transfers_hold = transfers_hold(costs.framework(), chunks);
         result.host_reads_batch = costs.framework().host_reads_batch;
       }
       result.chunks = chunks;
@@ -168,7 +178,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
         if (result.calls[i] == 0) continue;
         result.routines[i] =
             facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
-        result.routines[i].dispatch = host_dispatch(program.routines[i], costs);
+        result.routines[i].dispatch = host_dispatch(program, program.routines[i], costs);
         add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
         for (const Op& op : program.routines[i].ops) {
           result.routines[i].host_waits.push_back(

@@ -224,5 +224,23 @@ TEST(FlagImport, LearnedPositionsWithGatesSayWhatIsNearest) {
   }
 }
 
+TEST(FlagImport, LaunchesThatWaitAndGraphsAreRead) {
+  const Imported plain = read_run(kRun + kRunVocab);
+  EXPECT_FALSE(plain.framework->launches_wait);
+  EXPECT_EQ(plain.framework->graphs, Graphs::nothing);
+  const Imported waits = read_run("export CUDA_LAUNCH_BLOCKING=1\n" + kRun + kRunVocab);
+  EXPECT_TRUE(waits.framework->launches_wait);
+  EXPECT_EQ(waits.notes.size(), plain.notes.size() + 1);
+  EXPECT_FALSE(
+      read_run("export CUDA_LAUNCH_BLOCKING=0\n" + kRun + kRunVocab).framework->launches_wait);
+  const auto graphs = [](const std::string& flags) {
+    return read_run(kRun + kRunVocab + flags).framework->graphs;
+  };
+  EXPECT_EQ(graphs("--cuda-graph-impl none"), Graphs::nothing);
+  EXPECT_EQ(graphs("--cuda-graph-impl transformer_engine"), Graphs::layers);
+  EXPECT_EQ(graphs("--enable-cuda-graph"), Graphs::layers);
+  EXPECT_EQ(graphs("--cuda-graph-impl full_iteration"), Graphs::step);
+}
+
 }  // namespace
 }  // namespace plimsoll

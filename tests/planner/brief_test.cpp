@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/search/search.h"
+#include "predict/evaluate.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 #include "reports/text_lines.h"
@@ -149,6 +150,21 @@ TEST(Brief, AlternativesDifferInWordsAndAreNotFaster) {
   EXPECT_EQ(line_of(brief(loaded, plan, {}), "instead"), "");
   plan.unusual = other.unusual;  // no more unusual than the chosen one
   EXPECT_NE(line_of(brief(loaded, plan, {}), "instead"), "");
+}
+
+TEST(Brief, SaysThatTheHostLimitsTheStep) {
+  const Cluster cluster = preset_cluster("dgx-h100-80gb");
+  Target target = nano_target(4, cluster);
+  target.costs =
+      std::make_shared<const CostModel>(cluster, std::nullopt, framework_by_name("megatron-lm"));
+  const LoadedTarget loaded{target, CostSource{}, nano_job().vocab, ""};
+  const Strategy strategy = parse_strategy("mp=2,dp=2,micro_batch=1");
+  Prediction prediction = evaluate(target, strategy).prediction;
+  const std::string text = brief(loaded, strategy, prediction, {});
+  expect_short(text);
+  EXPECT_NE(line_of(text, "host").find("larger micro-batches"), std::string::npos) << text;
+  prediction.breakdown.dispatch = Seconds();
+  EXPECT_EQ(line_of(brief(loaded, strategy, prediction, {}), "host"), "");
 }
 
 TEST(Brief, RefusalsAreThreeLines) {

@@ -81,5 +81,28 @@ TEST(PlanWords, ChangesLeaveOutWhatFollows) {
   EXPECT_EQ(change("mp=8,pp=2"), "TP 8");
 }
 
+TEST(PlanWords, SaysWhatHelpsAStepThatTheHostLimits) {
+  Job job;
+  job.global_batch = 8;
+  Framework framework;
+  Strategy strategy;
+  strategy.mp = 2;
+  Prediction prediction;
+  prediction.step_time = Seconds(1);
+  prediction.breakdown.dispatch = Seconds(0.09);
+  EXPECT_EQ(host_bound_text(prediction, job, framework, strategy), "");
+  prediction.breakdown.dispatch = Seconds(0.3);
+  EXPECT_EQ(host_bound_text(prediction, job, framework, strategy),
+            "kernels take less time than their launches; larger micro-batches, less tensor "
+            "parallelism or CUDA graphs would help");
+  framework.graphs = Graphs::layers;
+  strategy.mp = 1;
+  EXPECT_EQ(host_bound_text(prediction, job, framework, strategy),
+            "kernels take less time than their launches; larger micro-batches would help");
+  strategy.micro_batch = 8;
+  EXPECT_EQ(host_bound_text(prediction, job, framework, strategy),
+            "kernels take less time than their launches");
+}
+
 }  // namespace
 }  // namespace plimsoll

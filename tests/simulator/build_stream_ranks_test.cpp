@@ -178,11 +178,13 @@ std::vector<Framework> frameworks() {
   waiting.host_waits_for_gathers = true;
   waiting.host_reads_norm = true;
   waiting.host_wait = Seconds(3e-6);
-  waiting.dispatch_communication = Seconds(20e-6);
   waiting.transfers_hold = TransfersHold::compute;
   result.push_back(waiting);
   waiting.name = "waiting for transfers";
   waiting.transfers_hold = TransfersHold::host;
+  result.push_back(waiting);
+  waiting.name = "launches that wait";
+  waiting.launches_wait = true;
   result.push_back(waiting);
   return result;
 }

@@ -93,12 +93,50 @@ TEST(FrameworkWaits, AHostThatRunsItsOwnOpsWaitsForNothingElse) {
   EXPECT_TRUE(host_waits(first_stage(framework, DeviceKind::cpu_core)).empty());
 }
 
-TEST(FrameworkWaits, CommunicationsMayCostTheHostMore) {
+TEST(FrameworkWaits, LaunchesThatWaitLeaveNothingToOverlap) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_communication = Seconds(100e-6);
+  framework.launches_wait = true;
   const std::vector<TimedOp> ops = first_stage(framework);
-  EXPECT_EQ(ops[1].dispatch, ops[0].dispatch + to_picoseconds(Seconds(100e-6)));
-  EXPECT_EQ(ops[3].dispatch, ops[0].dispatch);
+  for (std::uint32_t i = 1; i < ops.size(); ++i) {
+    // A transfer waits with its exchange: the op after it waits for all that was issued.
+    const bool after_transfer = i == 3 || i == 6 || i == 7 || i == 11;
+    if (after_transfer) continue;
+    EXPECT_EQ(ops[i].host_waits, Numbers{i - 1}) << i;
+  }
+  EXPECT_EQ(ops[3].host_waits, (Numbers{1, 2}));
+  EXPECT_TRUE(ops[6].host_waits.empty());
+}
+
+TEST(FrameworkWaits, AStepOfLaunchesThatWaitIsTheSumOfItsParts) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  Framework framework = framework_by_name("megatron-lm");
+  const Strategy strategy = parse_strategy("dp=2,pp=2,micro_batch=1");
+  const std::vector<Program> programs = lower({job, strategy, framework}, {}, Proof::none);
+  const auto step = [&] {
+    const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework);
+    const Seconds folded = simulate(programs, costs, Folding::folded, Detail::none).step_time;
+    EXPECT_EQ(simulate(programs, costs, Folding::unfolded, Detail::none).step_time, folded);
+    return folded;
+  };
+  framework.dispatch_op = Seconds(20e-6);
+  const Seconds free = step();
+  framework.launches_wait = true;
+  EXPECT_GT(step(), free);
+}
+
+TEST(FrameworkWaits, ChunksThatReceiveAheadAreNotHeld) {
+  Framework framework = framework_by_name("megatron-lm");
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  const auto step = [&](const std::string& strategy, TransfersHold hold) {
+    framework.transfers_hold = hold;
+    const std::vector<Program> programs =
+        lower({job, parse_strategy(strategy), framework}, {}, Proof::none);
+    const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework);
+    return simulate(programs, costs, Folding::folded, Detail::none).step_time;
+  };
+  const std::string plain = "pp=2,dp=2,micro_batch=1", chunks = plain + ",virtual_stages=2";
+  EXPECT_GT(step(plain, TransfersHold::host), step(plain, TransfersHold::nothing));
+  EXPECT_EQ(step(chunks, TransfersHold::host), step(chunks, TransfersHold::nothing));
 }
 
 // Two neighbours that merge gradients between the send and the receive of an exchange would wait

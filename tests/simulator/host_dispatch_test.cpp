@@ -19,7 +19,6 @@ Framework framework() {
   Framework framework = bundled_framework();
   framework.dispatch_op = Seconds(10e-6);
   framework.ops_per_kernel = 3;
-  framework.dispatch_communication = Seconds(1e-6);
   framework.dispatch_gather = Seconds(1000e-6);
   framework.dispatch_gradient = Seconds(100e-6);
   return framework;
@@ -39,10 +38,10 @@ const Routine& routine_of(const Program& program, const std::string& name) {
 }
 
 /// Ops by their time in microseconds.
-std::map<std::int64_t, std::vector<OpKind>> by_time(const Routine& routine,
+std::map<std::int64_t, std::vector<OpKind>> by_time(const Program& program, const Routine& routine,
                                                     const CostModel& costs) {
   std::map<std::int64_t, std::vector<OpKind>> result;
-  const std::vector<Picoseconds> times = host_dispatch(routine, costs);
+  const std::vector<Picoseconds> times = host_dispatch(program, routine, costs);
   EXPECT_EQ(times.size(), routine.ops.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
     result[times[i].count() / kMicrosecond].push_back(routine.ops[i].kind);
@@ -54,7 +53,7 @@ CostModel gpu() { return {hand_cluster(DeviceKind::gpu, 4), std::nullopt, framew
 
 TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
   const auto programs = lowered_by("dp=2,micro_batch=2,cast_placement=every_use");
-  const auto times = by_time(routine_of(programs[0], "layer.forward"), gpu());
+  const auto times = by_time(programs[0], routine_of(programs[0], "layer.forward"), gpu());
   ASSERT_EQ(times.size(), 2u);
   // Four linear layers with biases; norms are read as they are or cast as the model says.
   for (const OpKind kind : times.at(10)) EXPECT_EQ(kind, OpKind::cast);
@@ -66,12 +65,11 @@ TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
 TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
   Framework eager = framework();
   eager.dispatch_gradient = {};
-  eager.dispatch_communication = {};
   eager.backward_dispatch = 0.5;
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, eager);
   const auto programs = lowered_by("dp=2,micro_batch=2,recompute=full");
   const Routine& backward = routine_of(programs[0], "layer.backward");
-  const std::vector<Picoseconds> times = host_dispatch(backward, costs);
+  const std::vector<Picoseconds> times = host_dispatch(programs[0], backward, costs);
   std::size_t repeated = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Op& op = backward.ops[i];
@@ -89,7 +87,7 @@ TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
     const auto programs = lowered_by("dp=2,micro_batch=2,gradient_merge=" + merge);
     const Routine& backward = routine_of(programs[0], "layer.backward");
     Picoseconds on_top;
-    for (const auto& [time, kinds] : by_time(backward, gpu())) {
+    for (const auto& [time, kinds] : by_time(programs[0], backward, gpu())) {
       // 12 tensors of a layer: 10 or 30 us for the op, 100 us for each gradient that it completes.
       on_top += Picoseconds(time / 100 * 100 * kMicrosecond * std::int64_t(kinds.size()));
     }
@@ -104,9 +102,55 @@ TEST(HostDispatch, GathersInTheStepCostMore) {
   for (const Routine& routine : programs[0].routines) {
     if (routine.ops.empty() || routine.ops[0].kind != OpKind::all_gather) continue;
     ++gathers;
-    EXPECT_EQ(host_dispatch(routine, gpu())[0].count(), 1011 * kMicrosecond);
+    EXPECT_EQ(host_dispatch(programs[0], routine, gpu())[0].count(), 1010 * kMicrosecond);
   }
   EXPECT_GT(gathers, 0u);
+}
+
+TEST(HostDispatch, AnUpdateIssuesOpsForEachTensorOfTheRank) {
+  const auto begin_time = [](const std::string& strategy, double ops) {
+    Framework counted = framework();
+    counted.ops_per_tensor = ops;
+    const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, counted);
+    const auto programs = lowered_by(strategy);
+    const Routine& routine = routine_of(programs[0], "begin_step");
+    EXPECT_EQ(routine.ops[0].kind, OpKind::begin_step);
+    return host_dispatch(programs[0], routine, costs)[0].count() / kMicrosecond;
+  };
+  const auto programs = lowered_by("micro_batch=2");
+  const auto tensors = std::int64_t(programs[0].segments.size());
+  EXPECT_EQ(begin_time("micro_batch=2", 0), 10);
+  EXPECT_EQ(begin_time("micro_batch=2", 2), 10 + 20 * tensors);
+  // Ranks that share the state update their share.
+  EXPECT_EQ(begin_time("sharding_degree=4,sharding_stage=1,micro_batch=2", 2),
+            10 + 20 * ((tensors + 3) / 4));
+}
+
+/// Returns the host time of all ops of a layer's forward or backward, in microseconds.
+std::int64_t of_layer(const std::string& strategy, const std::string& routine, Graphs graphs) {
+  Framework captures = framework();
+  captures.graphs = graphs;
+  captures.dispatch_gradient = {};
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, captures);
+  const auto programs = lowered_by(strategy);
+  Picoseconds sum;
+  for (const Picoseconds time : host_dispatch(programs[0], routine_of(programs[0], routine), costs))
+    sum += time;
+  return sum.count() / kMicrosecond;
+}
+
+TEST(HostDispatch, AGraphIsOneOpOfTheHost) {
+  const std::string strategy = "mp=2,micro_batch=2";
+  for (const std::string routine : {"layer.forward", "layer.backward"}) {
+    const std::int64_t eager = of_layer(strategy, routine, Graphs::nothing);
+    EXPECT_GT(eager, 200);
+    EXPECT_EQ(of_layer(strategy, routine, Graphs::layers), 10) << routine;
+    EXPECT_EQ(of_layer(strategy, routine, Graphs::step), 0) << routine;
+    // A layer has its attention, and its MLP as well.
+    const std::int64_t part = of_layer(strategy, routine, Graphs::attention);
+    EXPECT_GT(part, 100) << routine;
+    EXPECT_LT(part, eager - 100) << routine;
+  }
 }
 
 TEST(HostDispatch, WhatWasMeasuredIsAllThatCounts) {
@@ -115,7 +159,7 @@ TEST(HostDispatch, WhatWasMeasuredIsAllThatCounts) {
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), calibration, framework());
   const auto programs = lowered_by("sharding_degree=2,sharding_stage=3,micro_batch=2");
   for (const Routine& routine : programs[0].routines) {
-    for (const Picoseconds time : host_dispatch(routine, costs)) {
+    for (const Picoseconds time : host_dispatch(programs[0], routine, costs)) {
       EXPECT_EQ(time.count(), 5 * kMicrosecond);
     }
   }
