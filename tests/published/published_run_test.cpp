@@ -53,11 +53,11 @@ TEST(PublishedRun, HasThePartsThatItsStagesBeginWith) {
   EXPECT_THROW(parse(replaced(with, "[0, 3, 10]", "\"even\"")), InputError);
 }
 
-TEST(PublishedRun, WhatWasNotPrintedWithTheMeasurementIsUnknown) {
+TEST(PublishedRun, RecomputeOfAConfigurationIsStated) {
   const std::string notes =
       "precision, recompute and vocabulary taken from a configuration, not printed with the "
       "measurement";
-  EXPECT_EQ(parse(replaced(kRow, "NOTES", notes)).at(0).recompute, StatedRecompute::unknown);
+  EXPECT_EQ(parse(replaced(kRow, "NOTES", notes)).at(0).recompute, StatedRecompute::full);
 }
 
 TEST(PublishedRun, GpusFollowFromTheDegreesWhereNotStated) {
