@@ -154,7 +154,8 @@ void put_on(const Cluster& cluster, PublishedRun& run) {
 
 std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
                                              std::int64_t devices_per_node) {
-  static const std::regex rate(R"((?:(\d+)\s?x\s?[A-Za-z ]{0,12})?(\d+)\s?Gb(?:/s|ps))");
+  static const std::regex rate(
+      R"((?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?(?:[A-Za-z]+ ){0,3})?(\d+)\s?Gb(?:/s|ps|(?= )))");
   std::match_results<std::string_view::const_iterator> found;
   if (!std::regex_search(interconnect.begin(), interconnect.end(), found, rate))
     return std::nullopt;

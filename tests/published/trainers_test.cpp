@@ -47,6 +47,19 @@ TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{10, 11, 11, 8}));
 }
 
+TEST(Trainers, EndsThatCountAsLayersMayBeAloneInTheirChunks) {
+  Json row = plain_row();
+  row["framework"] = "megatron-core";
+  row["attention"] = "flash";
+  row["model"]["layers"] = 6;
+  row["parallel"] = {{"tp", 1}, {"pp", 4}, {"vpp", 2}, {"dp", 4}};
+  row["stated"] = {{"ends_as_layers", 1}};
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).layer_split,
+            (std::vector<std::int64_t>{0, 1, 1, 1, 1, 1, 1, 0}));
+}
+
 TEST(Trainers, ShardsThatARowStatesAreItsShards) {
   Json row = plain_row();
   row["framework"] = "internevo";

@@ -396,6 +396,9 @@ TEST(PublishedTarget, ReadsNetworks) {
   };
   EXPECT_DOUBLE_EQ(gigabits("8x100 Gb/s (800 Gb/s) between nodes"), 100);
   EXPECT_DOUBLE_EQ(gigabits("Selene: 8x HDR IB 200Gb/s per node"), 200);
+  EXPECT_DOUBLE_EQ(gigabits("NVLink3; 8 x InfiniBand HDR 200 Gb/s"), 200);
+  EXPECT_DOUBLE_EQ(gigabits("NVLink 400 GB/s; 8 NICs of 100 Gb/s a node"), 100);
+  EXPECT_DOUBLE_EQ(gigabits("4 x 100 Gb RoCE per node"), 50);
   EXPECT_DOUBLE_EQ(gigabits("NVLink3 intra-node; 1600 Gbps node-node RoCE"), 200);
   EXPECT_DOUBLE_EQ(gigabits("NVLink intra-node; 400 Gb/s RDMA per GPU"), 400);
   EXPECT_DOUBLE_EQ(gigabits("NVSwitch"), -1);
