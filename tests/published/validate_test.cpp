@@ -404,6 +404,15 @@ TEST(PublishedTarget, ReadsNetworks) {
   EXPECT_DOUBLE_EQ(gigabits("NVSwitch"), -1);
 }
 
+TEST(Validate, ConfigurationsOfRunsOverNodesStateTheirRecompute) {
+  Json run = plain_row();
+  set_source(run, "github:VIA-Research/vTrain");
+  run["notes"] = "precision and recompute taken from configs, not printed with the measurement";
+  EXPECT_EQ(run_of(run).recompute, StatedRecompute::full);
+  run["hardware"]["gpus"] = 8;  // the times within a node contradict the configuration
+  EXPECT_EQ(run_of(run).recompute, StatedRecompute::unknown);
+}
+
 TEST(Validate, UnknownMicroBatchIsTheFastestThatFits) {
   Json run = plain_row();
   run["batch"]["micro"] = nullptr;
