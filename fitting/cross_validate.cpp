@@ -108,13 +108,21 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
       own.mean_abs_error += error(result.runs[i]) / double(own.runs);
     if (after_fold) after_fold();
   }
-  std::vector<double> errors;
-  for (const UnseenRun& run : result.runs) {
-    errors.push_back(error(run));
-    result.mean_abs_error += errors.back() / double(result.runs.size());
-  }
-  result.p90_abs_error = percentile90(errors);
+  result.mean_abs_error = mean_abs_error(result.runs);
+  result.p90_abs_error = p90_abs_error(result.runs);
   return result;
+}
+
+double mean_abs_error(const std::vector<UnseenRun>& runs) {
+  double sum = 0;
+  for (const UnseenRun& run : runs) sum += error(run) / double(runs.size());
+  return sum;
+}
+
+double p90_abs_error(const std::vector<UnseenRun>& runs) {
+  std::vector<double> errors;
+  for (const UnseenRun& run : runs) errors.push_back(error(run));
+  return percentile90(errors);
 }
 
 std::vector<FitFamily> families_of(const CrossValidation& left_out,

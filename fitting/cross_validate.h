@@ -49,6 +49,11 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                const RobustSolution& whole, std::string FitRun::*alike,
                                std::size_t folds, const std::function<void()>& after_fold = {});
 
+/// Return |predicted / measured - 1|: the mean over the runs, and what 90 % of further runs are
+/// expected not to exceed. Both are 0 without runs.
+double mean_abs_error(const std::vector<UnseenRun>& runs);
+double p90_abs_error(const std::vector<UnseenRun>& runs);
+
 /// Returns the narrowest intervals, by their mean half width, that hold 90 % of the runs. The runs
 /// are those within a node or across nodes, if there are kLeastOfGroup of them, else all runs. A
 /// run that both cross-validations left out counts twice.

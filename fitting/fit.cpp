@@ -176,23 +176,15 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.assumed_recompute = choose_recompute(published, selection, runs, options.layers);
   if (fitted.assumed_recompute != AssumedRecompute{})
     runs = fit_runs(published, selection, fitted.assumed_recompute, fitted.sources);
-  for (const FitRun& run : runs) {
-    add_cluster(run.target.cluster, fitted);
-    fitted.sizes.push_back(model_size(run.target.job));
-  }
-  std::ranges::sort(fitted.sizes);
-  fitted.sizes.erase(std::unique(fitted.sizes.begin(), fitted.sizes.end()), fitted.sizes.end());
   const FitModel model(std::move(runs), options.layers);
   const LogModel log_model = model.log_model();
   const std::vector<bool> all(model.runs().size(), true);
   fitted.cluster = options.cluster;
   fitted.framework = options.framework;
-  fitted.runs = std::int64_t(all.size());
   result.mean_abs_error_before = mean_error(log_model, log_model.priors());
   const RobustSolution solution = solve_determined(log_model, all, log_model.priors(),
                                                    {.most_derivations = options.most_iterations});
-  fitted.values = fitted_values(log_model, solution, model.parameters().size());
-  fitted.layers = layer_points(model, solution, all);
+  set_numbers(model, log_model, solution, all, fitted);
   result.mean_abs_error = mean_error(log_model, solution.values);
   auto after_fit = [&, done = std::int64_t{0}]() mutable {
     if (options.progress) options.progress(++done, 1 + 2 * std::int64_t(options.folds));
@@ -211,6 +203,7 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   unseen.insert(unseen.end(), result.by_size.runs.begin(), result.by_size.runs.end());
   fitted.within_node = run_spread(unseen, false);
   fitted.across_nodes = run_spread(unseen, true);
+  if (options.without) result.without = fits_without(model, log_model, solution, unseen, fitted);
   result.families_by_layout = families_of(result.by_layout, unseen);
   result.families_by_size = families_of(result.by_size, unseen);
   return result;

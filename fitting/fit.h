@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fitting/cross_validate.h"
+#include "fitting/fits_without.h"
 #include "models/calibration/fitted_calibration.h"
 #include "published/published_run.h"
 
@@ -19,7 +20,8 @@ struct FitOptions {
   std::size_t most_runs = 2000;
   std::size_t folds = 5;
   int most_iterations = 15;
-  bool layers = true;  ///< fit layer factors too (LayerPoint)
+  bool layers = true;    ///< fit layer factors too (LayerPoint)
+  bool without = false;  ///< fit again without each document (Fit::without)
   /// Is called with the number of fits that are done and the number of all, which are the fit of
   /// all runs and one for each fold.
   std::function<void(std::int64_t done, std::int64_t of)> progress{};
@@ -32,6 +34,7 @@ struct Fit {
   /// second is empty where all runs have one size.
   CrossValidation by_layout, by_size;
   std::vector<FitFamily> families_by_layout, families_by_size;
+  std::vector<FitWithout> without;  ///< by document; see fits_without()
 };
 
 /// Fits by robust least squares of the logarithms of step times, with the priors as further

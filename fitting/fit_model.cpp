@@ -120,6 +120,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
     next.unstated_recompute = several_recomputes(open);
     next.measured = std::log(run.step_time->value());
     next.family = run.family;
+    next.document = document_of(run.source);
     next.layout = layout_of(run);
     next.size = size_of(run);
     next.across_nodes = open.devices > open.cluster.devices_per_node;

@@ -19,6 +19,7 @@ struct FitRun {
   Footprint footprint;
   double measured = 0;        ///< logarithm of seconds
   std::string family;         ///< as PublishedRun says
+  std::string document;       ///< document_of() its source
   std::string layout;         ///< "GPT 24x1024 s1024 tp 1 pp 2 dp 4"
   std::string size;           ///< "24x1024": layers and hidden size
   bool across_nodes = false;  ///< whether its ranks are on several nodes

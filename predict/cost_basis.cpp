@@ -70,11 +70,15 @@ void use_fitted(FittedCalibration fitted, CostBasis& basis) {
   basis.fitted = std::move(fitted);
 }
 
+bool is_built_in(const std::string& name) {
+  return find_preset(calibration_presets(), name) || find_preset(fold_presets(), name);
+}
+
 void use_transferred(TransferredFit transferred, const std::string& name, std::string_view text,
                      CostBasis& basis) {
   basis.source.name = name;
   basis.source.digest = digest(text);
-  const bool built_in = find_preset(calibration_presets(), name).has_value();
+  const bool built_in = is_built_in(name);
   basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
                                    digest_words(basis.source.digest));
   // A fit that is given as a file is of the user's own runs.
@@ -90,14 +94,19 @@ struct BuiltInFit {
 };
 
 /// Returns the built-in fits of a device, without those that have runs of the document `left_out`.
+/// In place of these come the fits that were made without that document.
 std::vector<BuiltInFit> fits_of_device(const Device& device, std::string_view left_out) {
   std::vector<BuiltInFit> known;
-  for (const Preset& preset : calibration_presets()) {
-    const std::string name(preset.name);
-    FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
-    if (device_difference(fitted.device, device).empty() && !has_runs_of(fitted, left_out))
-      known.push_back({name, preset.text, std::move(fitted)});
-  }
+  const auto add = [&](const std::vector<Preset>& presets) {
+    for (const Preset& preset : presets) {
+      const std::string name(preset.name);
+      FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
+      if (device_difference(fitted.device, device).empty() && !has_runs_of(fitted, left_out))
+        known.push_back({name, preset.text, std::move(fitted)});
+    }
+  };
+  add(calibration_presets());
+  if (!left_out.empty()) add(fold_presets());
   return known;
 }
 
@@ -116,12 +125,13 @@ std::string nothing_fitted_words(const CostBasis& basis, const std::vector<Built
 
 /// Uses the fit whose network is most like the cluster's, among equals the one with most runs.
 /// Returns false where there is no fit for the framework.
-bool use_best_fit(const std::vector<BuiltInFit>& known, CostBasis& basis) {
+bool use_best_fit(const std::vector<BuiltInFit>& known, std::string_view left_out,
+                  CostBasis& basis) {
   const BuiltInFit* best = nullptr;
   TransferredFit chosen;
   for (const BuiltInFit& fit : known) {
     if (fit.fitted.framework != calibrated_as(basis.framework)) continue;
-    TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework);
+    TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework, left_out);
     const auto rank = [](const TransferredFit& one) {
       return std::tuple(one.other_levels.size(), one.outermost_apart, -one.fitted.runs);
     };
@@ -176,7 +186,7 @@ void use_built_in(CostBasis& basis, std::string_view left_out) {
   }
   const std::vector<BuiltInFit> known = fits_of_device(basis.cluster.device, left_out);
   const double open = fill_efficiency(basis);
-  if (use_best_fit(known, basis)) return;
+  if (use_best_fit(known, left_out, basis)) return;
   const std::string nothing = nothing_fitted_words(basis, known);
   if (use_typical(basis, open, left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
@@ -251,8 +261,8 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
       fill_efficiency(basis);
-      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework), choice.fitted_file,
-                      choice.fitted_text, basis);
+      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework, left_out),
+                      choice.fitted_file, choice.fitted_text, basis);
       break;
   }
 }

@@ -39,8 +39,8 @@ struct CostBasis {
 };
 
 /// Returns the basis of a choice. `cluster_file` is named in errors. Built-in fits with runs of the
-/// document `left_out` do not count. Throws InputError where the calibration that was asked for is
-/// of another device, cluster or framework.
+/// document `left_out` do not count; the fits that were made without that document do. Throws
+/// InputError where the calibration that was asked for is of another device, cluster or framework.
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
                      const std::string& cluster_file, std::string_view left_out = "");
 

@@ -214,8 +214,10 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   const double open = fill_provenance(prediction, simulation);
   evaluation.measured = measured_parts(
       simulation.measured, prediction.breakdown.exposed_communication / prediction.step_time);
-  const StepInterval interval = step_interval(costs, target.job, layer_shape(target.job, strategy),
-                                              target.devices, open, evaluation.measured);
+  const TimedStep step{layer_shape(target.job, strategy), target.devices, prediction.step_time,
+                       prediction.breakdown};
+  evaluation.open = step_open(costs, target.job, step, open);
+  const StepInterval interval = step_interval(costs, target.job, step, open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
   fill_rates(prediction, target, footprint.programs);

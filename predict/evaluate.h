@@ -28,6 +28,7 @@ struct Evaluation {
   StepParts parts;  ///< of the critical rank's step
   std::int64_t critical_rank = 0;
   std::vector<Picoseconds> computes;  ///< by representative rank: Simulation::computes
+  StepOpen open;                      ///< of that step
   MeasuredParts measured;             ///< of that step; without a breakdown no communication
 };
 

@@ -191,13 +191,14 @@ void add_cluster(const Cluster& cluster, FittedCalibration& fitted) {
 }
 
 TransferredFit transfer(const FittedCalibration& fitted, const Cluster& cluster,
-                        const Framework& framework) {
+                        const Framework& framework, std::string_view left_out) {
   check_names(fitted, cluster);
   TransferredFit result;
   result.fitted = fitted;
   const auto found = matches(fitted, cluster, result);
-  const auto typical = result.other_levels.empty() ? std::optional<FittedCalibration>()
-                                                   : typical_calibration(cluster, framework);
+  const auto typical = result.other_levels.empty()
+                           ? std::optional<FittedCalibration>()
+                           : typical_calibration(cluster, framework, left_out);
   result.fitted.values.clear();
   for (const FitParameter& parameter : fit_parameters(cluster)) {
     const auto level = of_level(parameter.name);

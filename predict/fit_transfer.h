@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/calibration/fitted_calibration.h"
@@ -43,10 +44,11 @@ struct TransferredFit {
 
 /// Returns the fit for a cluster. Numbers of kernels and of the host stay. Numbers of a level stay
 /// where the cluster has a level with the same name, latency and bandwidth; without one, intervals
-/// are wider by kOtherNetwork. Throws InputError where a number belongs neither to `cluster` nor to
+/// are wider by kOtherNetwork. Typical rates of levels leave out fits with runs of the document
+/// `left_out`. Throws InputError where a number belongs neither to `cluster` nor to
 /// a level that the fit names.
 TransferredFit transfer(const FittedCalibration& fitted, const Cluster& cluster,
-                        const Framework& framework);
+                        const Framework& framework, std::string_view left_out = "");
 
 /// The error, as a logarithm, that nine in ten steps on another network stay within, beside the
 /// error that the fit leaves open. It comes from the two fits of megatron-lm-2021 on A100 80 GB, on

@@ -40,7 +40,9 @@ PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_
   PlanTime time{step_time, breakdown, layer_shape(target.job, strategy),
                 basis_of(costs.fitted(), model_size(target.job))};
   if (!costs.host_executes())
-    time.open = training_interval(costs, target.job, time.shape, target.devices, 0).logarithm();
+    time.open =
+        training_interval(costs, target.job, {time.shape, target.devices, step_time, breakdown}, 0)
+            .logarithm();
   return time;
 }
 

@@ -13,9 +13,13 @@ namespace {
 constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit",
                                                              "fit_of_model"};
 
-/// The spreads by basis.
+constexpr std::array<std::string_view, kTimeCauses> kCauses = {
+    "experts", "unfamiliar_framework", "unfamiliar_device", "communication", "bubble", "dispatch"};
+
+/// The spreads by basis, and what causes add to them.
 struct Spreads {
   std::array<SourceSpread, kTimeBases> steps;
+  TimeCauses causes;
   std::array<DifferenceSpread, kTimeBases> differences;
 };
 
@@ -45,7 +49,10 @@ Spreads read_spreads() {
   const Json json = known_json(spread_presets(), "step-time");
   JsonObject object(json, "step-time.json");
   JsonObject steps = object.object("step_time"), differences = object.object("difference");
+  JsonObject causes = object.object("causes");
   Spreads spreads;
+  for (std::size_t i = 0; i < kTimeCauses; ++i)
+    spreads.causes[i] = causes.number(kCauses[i], 0, 10);
   for (std::size_t i = 0; i < kTimeBases; ++i) {
     spreads.steps[i] = source_spread_from(steps.object(kBases[i]));
     spreads.differences[i] = difference_spread_from(differences.object(kBases[i]));
@@ -59,6 +66,8 @@ const Spreads& spreads() {
 }
 
 }  // namespace
+
+std::string_view to_text(TimeCause cause) { return kCauses[std::size_t(cause)]; }
 
 std::string_view to_text(TimeBasis basis) { return kBases[std::size_t(basis)]; }
 
@@ -83,13 +92,20 @@ StepInterval around(double logarithm) { return {std::exp(-logarithm), std::exp(l
 
 const SourceSpread& source_spread(TimeBasis basis) { return spreads().steps[std::size_t(basis)]; }
 
+const TimeCauses& cause_spreads() { return spreads().causes; }
+
 const DifferenceSpread& difference_spread(TimeBasis basis) {
   return spreads().differences[std::size_t(basis)];
 }
 
-StepInterval unseen_source(TimeBasis basis, double own) {
-  const SourceSpread& spread = source_spread(basis);
-  const double half = std::hypot(spread.half_width, own);
+StepInterval unseen_source(const StepOpen& open) {
+  const SourceSpread& spread = source_spread(open.basis);
+  double square = spread.half_width * spread.half_width + open.own * open.own;
+  for (std::size_t i = 0; i < kTimeCauses; ++i) {
+    const double added = cause_spreads()[i] * open.causes[i];
+    square += added * added;
+  }
+  const double half = std::sqrt(square);
   return {std::exp(spread.centre - half), std::exp(spread.centre + half)};
 }
 
@@ -119,24 +135,41 @@ StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts)
 // unseen sources (typical_calibration()) and the error of an efficiency that the cluster does not
 // state. The spread of fits was measured beside each fit's own interval, so that a wider fit of
 // another network adds to it once.
-StepInterval training_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                               std::int64_t devices, double open) {
-  if (const auto own = own_half_width(costs, job, shape, devices)) return around(*own);
-  const TimeBasis basis = basis_of(costs.fitted(), model_size(job));
-  double own = 0;
-  if (costs.fitted()) {
-    const bool across_nodes = devices > costs.cluster().devices_per_node;
-    own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
+StepOpen step_open(const CostModel& costs, const Job& job, const TimedStep& step, double open) {
+  const auto& fitted = costs.fitted();
+  StepOpen result;
+  result.basis = basis_of(fitted, model_size(job));
+  if (fitted) {
+    const bool across_nodes = step.devices > costs.cluster().devices_per_node;
+    const double own = std::log1p(interval90_half_width(*fitted, step.shape, across_nodes));
+    const bool spreads = result.basis == TimeBasis::typical;
+    const double known = spreads ? source_spread(TimeBasis::typical).half_width : 0;
+    result.own = std::sqrt(std::max(0.0, own * own - known * known));
+  } else if (!costs.cluster().efficiency) {
+    result.own = std::log1p(open);
   }
-  if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
-  return basis == TimeBasis::typical ? around(own) : unseen_source(basis, own);
+  const auto share = [&](Seconds part) { return step.time > Seconds(0) ? part / step.time : 0.0; };
+  const Breakdown& parts = step.breakdown;
+  result.causes = {job.experts ? 1.0 : 0.0,
+                   fitted && fitted->unfamiliar_framework ? 1.0 : 0.0,
+                   fitted && fitted->unfamiliar_device ? 1.0 : 0.0,
+                   share(parts.exposed_communication),
+                   share(parts.bubble),
+                   share(parts.dispatch)};
+  return result;
 }
 
-StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                           std::int64_t devices, double open, const MeasuredParts& measured) {
+StepInterval training_interval(const CostModel& costs, const Job& job, const TimedStep& step,
+                               double open) {
+  if (const auto own = own_half_width(costs, job, step.shape, step.devices)) return around(*own);
+  return unseen_source(step_open(costs, job, step, open));
+}
+
+StepInterval step_interval(const CostModel& costs, const Job& job, const TimedStep& step,
+                           double open, const MeasuredParts& measured) {
   if (costs.host_executes())
     return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
-  return with_measured(training_interval(costs, job, shape, devices, open), measured);
+  return with_measured(training_interval(costs, job, step, open), measured);
 }
 
 }  // namespace plimsoll

@@ -41,6 +41,28 @@ struct StepInterval {
   }
 };
 
+/// A TimeCause makes a step time more open than its basis does. Its value is a share of the step,
+/// or 0 or 1. Each cause adds its half width times its value, as squares.
+enum class TimeCause : std::uint8_t {
+  experts,               ///< whether the model has experts
+  unfamiliar_framework,  ///< whether typical rates rest on no fit of the framework
+  unfamiliar_device,     ///< whether they rest on no fit of the device
+  communication,         ///< share of exposed communication
+  bubble,                ///< share of the bubble
+  dispatch,              ///< share of the host's time
+};
+inline constexpr std::size_t kTimeCauses = 6;
+using TimeCauses = std::array<double, kTimeCauses>;  ///< a number for each TimeCause
+std::string_view to_text(TimeCause cause);
+
+/// A StepOpen lists what leaves a step open that is of people, a program or a network without a run
+/// in its basis.
+struct StepOpen {
+  TimeBasis basis = TimeBasis::kernels;
+  double own = 0;  ///< what the basis itself leaves open, beside its spread; a logarithm
+  TimeCauses causes{};
+};
+
 /// Returns the interval of a half width that is a logarithm: from 1 / exp to exp.
 StepInterval around(double logarithm);
 
@@ -65,6 +87,7 @@ struct DifferenceSpread {
 
 /// Return the numbers of models/presets/spreads/step-time.json.
 const SourceSpread& source_spread(TimeBasis basis);
+const TimeCauses& cause_spreads();  ///< half widths at the value 1
 const DifferenceSpread& difference_spread(TimeBasis basis);
 
 /// The error of a step whose ops were measured one by one, beside the errors of these ops, as a
@@ -74,8 +97,8 @@ const DifferenceSpread& difference_spread(TimeBasis basis);
 inline constexpr double kBesideOps = 0.055;
 
 /// Returns the interval for people, a program and a network that the basis has no run of. Every run
-/// of a user is such a run. `own` is the error that the basis itself leaves open, as a logarithm.
-StepInterval unseen_source(TimeBasis basis, double own);
+/// of a user is such a run.
+StepInterval unseen_source(const StepOpen& open);
 
 /// The shares of a step that rest on measurements of the machine itself.
 struct MeasuredParts {
@@ -98,10 +121,20 @@ StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts)
 std::optional<double> own_half_width(const CostModel& costs, const Job& job,
                                      const LayerShape& shape, std::int64_t devices);
 
-/// Returns the interval of a step of which no part was measured on the machine itself. `open` is
-/// what datasheet rates leave open, relative.
-StepInterval training_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                               std::int64_t devices, double open);
+/// A step that an interval is for.
+struct TimedStep {
+  LayerShape shape;
+  std::int64_t devices = 0;
+  Seconds time;
+  Breakdown breakdown;  ///< all 0: shares are not known, and no cause is a share
+};
+
+/// Returns what leaves a step open. `open` is what datasheet rates leave open, relative.
+StepOpen step_open(const CostModel& costs, const Job& job, const TimedStep& step, double open);
+
+/// Returns the interval of a step of which no part was measured on the machine itself.
+StepInterval training_interval(const CostModel& costs, const Job& job, const TimedStep& step,
+                               double open);
 
 /// Returns the interval of a step. `open` is what the costs of its ops leave open, relative. There
 /// is one rule for all commands:
@@ -111,7 +144,7 @@ StepInterval training_interval(const CostModel& costs, const Job& job, const Lay
 ///   - all else leaves the spread of documents that the basis had not seen (unseen_source()).
 ///
 /// Parts that were measured on the machine itself are joined by with_measured().
-StepInterval step_interval(const CostModel& costs, const Job& job, const LayerShape& shape,
-                           std::int64_t devices, double open, const MeasuredParts& measured);
+StepInterval step_interval(const CostModel& costs, const Job& job, const TimedStep& step,
+                           double open, const MeasuredParts& measured);
 
 }  // namespace plimsoll

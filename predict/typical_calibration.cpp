@@ -46,6 +46,7 @@ struct FitRates {
   std::string framework;
   Device device;
   std::vector<std::string> documents;  ///< of its runs
+  std::string without;  ///< the document that a fold leaves out; empty: the whole fit
   std::vector<std::pair<std::string, double>> rates;
 };
 
@@ -58,6 +59,7 @@ FitRates rates_from(JsonObject object) {
   fit.device = parse_cluster(*preset, cluster).device;
   fit.framework = object.text("framework");
   fit.documents = object.texts("documents");
+  if (object.has("without")) fit.without = object.text("without");
   JsonObject rates = object.object("rates");
   for (const std::string& name : rates.keys())
     fit.rates.emplace_back(name, rates.number(name, 1e-3, 1e3));
@@ -79,8 +81,11 @@ const std::vector<FitRates>& rates_of_fits() {
   return fits;
 }
 
-bool has_runs_of(const FitRates& fit, std::string_view document) {
-  return std::find(fit.documents.begin(), fit.documents.end(), document) != fit.documents.end();
+/// Whether the fit is the one that stands for its runs if a document is left out: the whole fit, or
+/// the fold without that document.
+bool counts_without(const FitRates& fit, std::string_view document) {
+  if (!fit.without.empty()) return fit.without == document;
+  return std::find(fit.documents.begin(), fit.documents.end(), document) == fit.documents.end();
 }
 
 }  // namespace
@@ -92,19 +97,25 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      std::string_view left_out) {
   if (!cluster.efficiency || !describes_training(framework)) return std::nullopt;
   std::size_t fits = 0;
+  bool known_framework = false, known_device = false;
+  const std::string model = device_model(cluster.device.name);
   std::map<std::string, RatioStatistics> found;  // by name of a rate
   for (const FitRates& fit : rates_of_fits()) {
     if (fit.framework == calibrated_as(framework) &&
         device_difference(fit.device, cluster.device).empty())
       continue;
-    if (has_runs_of(fit, left_out)) continue;
+    if (!counts_without(fit, left_out)) continue;
     ++fits;
+    known_framework |= fit.framework == calibrated_as(framework);
+    known_device |= !model.empty() && device_model(fit.device.name) == model;
     for (const auto& [name, ratio] : fit.rates) found[name].add(ratio);
   }
   FittedCalibration typical;
   typical.cluster = cluster.name;
   typical.framework = calibrated_as(framework);
   add_cluster(cluster, typical);
+  typical.unfamiliar_framework = !known_framework;
+  typical.unfamiliar_device = !known_device;
   typical.sources = {fmt::format("what {} fits of other devices and frameworks found", fits)};
   const SourceSpread& found_spread = source_spread(TimeBasis::typical);
   typical.cross_validated_mean = found_spread.mean_error;

@@ -29,7 +29,8 @@ struct RunPrediction {
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
   StepInterval interval;                                    ///< interval of the step time
   TimeBasis basis = TimeBasis::kernels;
-  bool source_known = false;     ///< whether the fit has runs of the same document
+  StepOpen open;              ///< what leaves the step open for people that the fit does not have
+  bool source_known = false;  ///< whether the fit has runs of the same document
   std::vector<Unusual> unusual;  ///< with tight memory
   Fits fits = Fits::no;
   Strategy strategy;

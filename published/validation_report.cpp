@@ -49,6 +49,12 @@ Json breakdown_json(const Breakdown& breakdown) {
   return json;
 }
 
+Json open_json(const StepOpen& open) {
+  Json json = {{"own", open.own}};
+  for (std::size_t i = 0; i < kTimeCauses; ++i) json[to_text(TimeCause(i))] = open.causes[i];
+  return json;
+}
+
 Json row_json(const ValidatedRun& row) {
   Json json;
   json["id"] = row.run.id;
@@ -66,6 +72,7 @@ Json row_json(const ValidatedRun& row) {
   }
   predicted["step_time_low_s"] = (row.predicted->step_time * row.predicted->interval.low).value();
   predicted["step_time_high_s"] = (row.predicted->step_time * row.predicted->interval.high).value();
+  predicted["open"] = open_json(row.predicted->open);
   predicted["fits"] = row.predicted->fits != Fits::no;
   predicted["verdict"] = kFits[std::size_t(row.predicted->fits)];
   predicted["strategy"] = strategy_summary(row.predicted->strategy);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""scripts/typical_rates.py [--calibrations DIR] [--output FILE]: what fits of published runs found of rates.
+"""scripts/typical_rates.py [--calibrations DIR] [--folds DIR] [--output FILE]: what fits of published runs found of rates.
 
 Reads the fitted calibrations of models/presets/calibrations (or of DIR) but those of
-models/presets/spreads/untypical-fits.json. Writes models/presets/spreads/typical-rates.json (or FILE): for each
-fit the ratio of each rate that its runs determined to what its cluster states. The product takes rates typical of
-training from this file (predict/typical_calibration.h). `scripts/accuracy --calibrations DIR --typical FILE`
+models/presets/spreads/untypical-fits.json, and the same fits without one of their documents, models/presets/folds. Writes
+models/presets/spreads/typical-rates.json (or FILE): for each fit the ratio of each rate that its runs determined to what its
+cluster states. The product takes rates typical of training from this file (predict/typical_calibration.h). `scripts/fits`
 writes it of the fits that it has just made.
 """
 
@@ -41,22 +41,31 @@ def rates_of(path):
             "documents": sorted(set(map(document_of, fitted["sources"]))), "rates": found}
 
 
-def typical_rates(calibrations):
+def typical_rates(calibrations, folds):
+    """`folds`: of fits of the other folder, without one of their documents."""
     left_out = {fit["calibration"] for fit in untypical()}
-    return {"made_by": "scripts/typical_rates.py; each rate relative to what the cluster states",
-            "fits": [rates_of(path) for path in sorted(calibrations.glob("*.json")) if path.stem not in left_out]}
+    whole = [rates_of(path) for path in sorted(calibrations.glob("*.json")) if path.stem not in left_out]
+    found = []
+    for fit in whole:
+        found.append(fit)
+        for path in sorted(folds.glob(f"{fit['calibration']}--without--*.json")):
+            fold = rates_of(path)
+            without, = set(fit["documents"]) - set(fold["documents"])
+            found.append({**fold, "without": without})
+    return {"made_by": "scripts/typical_rates.py; each rate relative to what the cluster states", "fits": found}
 
 
-def write(calibrations, output):
-    output.write_text(json.dumps(typical_rates(calibrations), indent=2) + "\n")
+def write(calibrations, folds, output):
+    output.write_text(json.dumps(typical_rates(calibrations, folds), indent=2) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--calibrations", type=pathlib.Path, default=PRESETS / "calibrations")
+    parser.add_argument("--folds", type=pathlib.Path, default=PRESETS / "folds")
     parser.add_argument("--output", type=pathlib.Path, default=PRESETS / "spreads/typical-rates.json")
     options = parser.parse_args()
-    write(options.calibrations, options.output)
+    write(options.calibrations, options.folds, options.output)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,9 @@ const std::vector<Preset>& job_presets();
 /// Returns the fitted calibrations (models/calibration/fitted_calibration.h) of
 /// models/presets/calibrations, which are named CLUSTER--FRAMEWORK.
 const std::vector<Preset>& calibration_presets();
+/// Returns models/presets/folds: these fits without the runs of one of their documents, named
+/// CLUSTER--FRAMEWORK--without--DOCUMENT. They predict runs of that document.
+const std::vector<Preset>& fold_presets();
 
 /// Returns models/presets/frameworks (models/framework/framework_json.h).
 const std::vector<Preset>& framework_presets();

@@ -57,6 +57,7 @@ struct FitCommandOptions {
   std::string cluster;             ///< file, or name of a preset
   std::string framework;           ///< name of a preset
   std::string output;              ///< file; empty: none is written
+  std::string without;             ///< folder of fits without a document; empty: none are written
   bool json = false;
 };
 
@@ -167,8 +168,20 @@ std::string choice_words(const CalibrationChoice& choice) {
   return fmt::format("calibration: {}{}\n", measured, rest_words(choice));
 }
 
+/// Writes CLUSTER--FRAMEWORK--without--DOCUMENT.json for each document that a fit was left without.
+void write_without(const std::filesystem::path& folder, const Fit& fit) {
+  for (const FitWithout& one : fit.without) {
+    const std::filesystem::path file =
+        folder / fmt::format("{}--{}--without--{}.json", file_name_of(one.fitted.cluster),
+                             one.fitted.framework, file_name_of(one.document));
+    write_file_atomically(file, fitted_calibration_text(one.fitted));
+    print_note(fmt::format("wrote {}\n", file.string()));
+  }
+}
+
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
+  if (!options.without.empty()) make_folder("--without", options.without);
   if (const auto found = fit_of_timings(options)) {
     print_result(options.json ? op_fit_json(*found) : in_columns(fit_text(*found)));
     return ExitCode::ok;
@@ -178,7 +191,8 @@ ExitCode run_fit(const FitCommandOptions& options) {
   const auto preset =
       std::filesystem::exists(cluster) ? std::nullopt : preset_meant(cluster, cluster_presets());
   FitOptions request{.cluster = std::string(preset.value_or(cluster)),
-                     .framework = fitted_framework(options.framework)};
+                     .framework = fitted_framework(options.framework),
+                     .without = !options.without.empty()};
   if (!preset) {
     const Cluster own = read_cluster(cluster);
     request.cluster = own.name;
@@ -193,6 +207,7 @@ ExitCode run_fit(const FitCommandOptions& options) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
+  if (!options.without.empty()) write_without(options.without, found);
   print_result(options.json ? text : in_columns(fit_text(found)));
   return ExitCode::ok;
 }
@@ -256,7 +271,7 @@ void add_validate(CLI::App& app, Action& action) {
   command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
   command.add_flag("--leave-out-sources", options->leave_out_sources,
-                   "predict each run without the built-in fits that have runs of its document");
+                   "predict each run without the runs of its document in built-in fits");
   command.add_option("--inputs", options->inputs,
                      "write the job and the cluster of each run that is predicted into this "
                      "folder, as plan and simulate take them");
@@ -284,6 +299,9 @@ void add_fit(CLI::App& app, Action& action) {
       ->required();
   command.add_option("--framework", options->framework, "name of a framework preset")->required();
   command.add_option("-o,--output", options->output, "write the fitted calibration here");
+  command.add_option("--without", options->without,
+                     "fit again without the runs of each document, and write these fits into this "
+                     "folder");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_fit(*options); }; });
 }

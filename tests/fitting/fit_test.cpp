@@ -86,6 +86,39 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
   EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test, page"});
 }
 
+TEST(Fit, IsMadeAgainWithoutEachDocument) {
+  FitOptions options = kOptions;
+  options.layers = false;
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  for (PublishedRun& run : runs) run.source = "github:a/fast@1, page";
+  EXPECT_TRUE(fit(runs, options).without.empty());  // not asked for
+  options.without = true;
+  EXPECT_TRUE(fit(runs, options).without.empty());  // nothing is left
+  for (PublishedRun& run : made_with(0.5, 120e-6, "full", 3)) {
+    run.source = "github:b/slow@1, page";
+    runs.push_back(run);
+  }
+  runs.push_back(runs.front());
+  runs.back().source = "github:c/one@1, page";
+  const Fit found = fit(runs, options);
+  ASSERT_EQ(found.without.size(), 3u);
+  const auto rate = [](const FittedCalibration& fitted) {
+    return std::ranges::find(fitted.values, "matmul.peak_fraction", &FittedValue::name)->value;
+  };
+  const FittedCalibration &slow = found.without[0].fitted, &fast = found.without[1].fitted;
+  EXPECT_EQ(found.without[0].document, "github:a/fast");
+  EXPECT_NEAR(rate(slow), 0.5, 0.04);
+  EXPECT_NEAR(rate(fast), 0.7, 0.04);
+  EXPECT_EQ(fast.sources,
+            (std::vector<std::string>{"github:a/fast@1, page", "github:c/one@1, page"}));
+  EXPECT_EQ(slow.runs + fast.runs, found.fitted.runs + 1);  // both have the run of the third
+  EXPECT_LT(fast.sizes.size(), found.fitted.sizes.size());
+  EXPECT_EQ(fast.levels, found.fitted.levels);
+  EXPECT_EQ(fast.cluster, found.fitted.cluster);
+  // Its error is that of its own runs that cross-validation left out, not of those of all.
+  EXPECT_NE(fast.cross_validated_mean, found.fitted.cross_validated_mean);
+}
+
 TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
   // The cost of each wait shows where few layers share one, and backward's part where some layers
   // are repeated.

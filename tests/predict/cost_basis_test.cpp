@@ -84,6 +84,28 @@ TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
       << joined.source.words;
 }
 
+TEST_F(CostBasisTest, ADocumentThatIsLeftOutLeavesTheFitOfTheOthers) {
+  const auto without = [](const std::string& document) {
+    return cost_basis(preset_cluster("dgx-h100-80gb"), framework_by_name("megatron-lm"),
+                      read_calibration_choice({}), "mine.json", document);
+  };
+  const CostBasis whole = without("");
+  EXPECT_EQ(whole.source.name, kFit);
+  EXPECT_EQ(without("github:nobody/knows").source.name, kFit);
+  for (const std::string document : {"github:NVIDIA/NeMo", "github:NVIDIA/dgxc-benchmarking"}) {
+    ASSERT_TRUE(has_runs_of(*whole.fitted, document));
+    const CostBasis fold = without(document);
+    ASSERT_TRUE(fold.fitted);
+    EXPECT_FALSE(has_runs_of(*fold.fitted, document));
+    EXPECT_GT(fold.fitted->runs, 0);
+    EXPECT_LT(fold.fitted->runs, whole.fitted->runs);
+    EXPECT_NE(fold.fitted->values, whole.fitted->values);
+    EXPECT_FALSE(fold.fitted->of_same_people);
+    EXPECT_TRUE(fold.source.name.starts_with(kFit + "--without--")) << fold.source.name;
+    EXPECT_NE(fold.source.words.find("published runs"), std::string::npos) << fold.source.words;
+  }
+}
+
 TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
   EXPECT_EQ(basis({kFit, points_}).source.words, basis({points_, kFit}).source.words);

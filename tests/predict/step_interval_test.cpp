@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "predict/plan_difference.h"
+#include "predict/typical_calibration.h"
 #include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 
@@ -25,24 +26,60 @@ TEST(StepInterval, SpreadsRestOnRunsOfSeveralDocuments) {
 }
 
 TEST(StepInterval, OnlyWhatKernelsReachAloneIsOffToOneSide) {
-  const StepInterval kernels = unseen_source(TimeBasis::kernels, 0);
+  const StepInterval kernels = unseen_source({TimeBasis::kernels});
   EXPECT_GT(source_spread(TimeBasis::kernels).centre, 0);  // training runs take longer
   EXPECT_GT(kernels.low * kernels.high, 1);
   for (const TimeBasis basis : {TimeBasis::typical, TimeBasis::fit, TimeBasis::fit_of_model}) {
-    const StepInterval interval = unseen_source(basis, 0);
+    const StepInterval interval = unseen_source({basis});
     EXPECT_NEAR(interval.low * interval.high, 1, 1e-12) << to_text(basis);
   }
 }
 
 TEST(StepInterval, WhatABasisLeavesOpenAddsAsSquares) {
   const double of_source = source_spread(TimeBasis::fit).half_width;
-  const StepInterval interval = unseen_source(TimeBasis::fit, 0.3);
+  const StepInterval interval = unseen_source({TimeBasis::fit, 0.3});
   EXPECT_NEAR(std::log(interval.high), std::hypot(of_source, 0.3), 1e-12);
   EXPECT_NEAR(interval.half_width(), interval.high - 1, 1e-12);
 }
 
+TEST(StepInterval, CausesAddAsSquaresOfTheirShares) {
+  const double of_source = source_spread(TimeBasis::fit).half_width;
+  for (std::size_t i = 0; i < kTimeCauses; ++i) {
+    StepOpen open{TimeBasis::fit, 0.1};
+    open.causes[i] = 0.5;
+    const double added = 0.5 * cause_spreads()[i];
+    EXPECT_NEAR(std::log(unseen_source(open).high),
+                std::sqrt(of_source * of_source + 0.01 + added * added), 1e-12)
+        << to_text(TimeCause(i));
+  }
+}
+
+TEST(StepInterval, CausesAreSharesOfTheStepAndWhatNoFitHas) {
+  const Cluster h100 = preset_cluster("dgx-h100-80gb");
+  const auto open = [&](const std::string& framework, const Cluster& cluster, const Job& job,
+                        const Breakdown& parts = {}) {
+    const Framework preset = framework_by_name(framework);
+    const auto typical = typical_calibration(cluster, preset);
+    return step_open(CostModel(cluster, std::nullopt, preset, typical), job,
+                     {{4096, 4096, 4096}, 8, Seconds(10), parts}, 0);
+  };
+  Job dense, routed;
+  routed.experts.emplace();
+  Breakdown parts;
+  parts.exposed_communication = Seconds(2);
+  parts.bubble = Seconds(1);
+  parts.dispatch = Seconds(4);
+  const StepOpen known = open("torchtitan", h100, dense, parts);
+  EXPECT_EQ(known.basis, TimeBasis::typical);
+  EXPECT_NEAR(known.own, 0, 1e-6);  // the efficiency is that of the cluster file
+  EXPECT_EQ(known.causes, (TimeCauses{0, 0, 0, 0.2, 0.1, 0.4}));
+  EXPECT_EQ(open("torchtitan", h100, routed).causes, (TimeCauses{1}));
+  EXPECT_EQ(open("paddle-2.2", h100, dense).causes, (TimeCauses{0, 1}));
+  EXPECT_EQ(open("torchtitan", preset_cluster("hgx-h200"), dense).causes, (TimeCauses{0, 0, 1}));
+}
+
 TEST(StepInterval, WhatWasMeasuredIsNarrower) {
-  const StepInterval rest = unseen_source(TimeBasis::fit, 0.1);
+  const StepInterval rest = unseen_source({TimeBasis::fit, 0.1});
   const double half = std::log(rest.high);
   EXPECT_EQ(with_measured(rest, {}).high, rest.high);
   // A quarter of the step is communication that was measured to 2 %.
@@ -53,8 +90,8 @@ TEST(StepInterval, WhatWasMeasuredIsNarrower) {
 }
 
 TEST(StepInterval, MeasuredKernelsAreThoseThatRunAlone) {
-  const StepInterval alone = unseen_source(TimeBasis::kernels, 0);
-  const StepInterval rest = unseen_source(TimeBasis::typical, 0);
+  const StepInterval alone = unseen_source({TimeBasis::kernels});
+  const StepInterval rest = unseen_source({TimeBasis::typical});
   const StepInterval all = with_measured(rest, {1, 0, 0});
   EXPECT_NEAR(all.low, alone.low, 1e-12);
   EXPECT_NEAR(all.high, alone.high, 1e-12);
@@ -106,7 +143,7 @@ TEST(PlanDifference, GrowsWithWhatThePlansDoNotShare) {
     EXPECT_GE(bubbles, alike) << to_text(basis);
     EXPECT_GE(shapes, alike) << to_text(basis);
     // Errors in common cancel: less than two steps by themselves leave open.
-    EXPECT_LT(alike, std::sqrt(2) * std::log(1 + unseen_source(basis, 0).half_width()));
+    EXPECT_LT(alike, std::sqrt(2) * std::log(1 + unseen_source({basis}).half_width()));
     // Either way round.
     EXPECT_DOUBLE_EQ(bubbles, difference_half_width(basis, step(10, 5), plan));
   }
@@ -148,11 +185,11 @@ TEST(StepInterval, OfOnesOwnRunsOfTheModelIsTheFitsOwnAndOfOthersWider) {
     return CostModel(cluster, std::nullopt, framework_by_name("megatron-lm"), fitted);
   };
   const auto half = [&](std::int64_t devices) {
-    return std::log1p(step_interval(costs(), job, shape, devices, 0, {}).half_width());
+    return std::log1p(step_interval(costs(), job, {shape, devices, {}, {}}, 0, {}).half_width());
   };
   const double own = std::log1p(interval90_half_width(fitted, shape, false));
-  const double wide = std::log1p(unseen_source(TimeBasis::fit, own).half_width());
-  const double of_others = std::log1p(unseen_source(TimeBasis::fit_of_model, own).half_width());
+  const double wide = std::log1p(unseen_source({TimeBasis::fit, own}).half_width());
+  const double of_others = std::log1p(unseen_source({TimeBasis::fit_of_model, own}).half_width());
   EXPECT_LT(own, of_others);
   EXPECT_LT(of_others, 0.8 * wide);
   EXPECT_NEAR(half(node), wide, 1e-12);  // no run of this model
