@@ -58,7 +58,8 @@ Seconds median(std::vector<Seconds> values) {
 
 MeasuredLayout layout_of(const Runs& runs) {
   const RunPrediction& first = *runs.front()->predicted;
-  MeasuredLayout layout{strategy_summary(first.strategy), {}, {}, {}, first.fits, first.unusual};
+  MeasuredLayout layout{strategy_summary(first.strategy), {},           {}, {},
+                        first.fits != Fits::no,           first.unusual};
   std::vector<Seconds> predicted, measured;
   for (const ValidatedRun* row : runs) {
     layout.runs.push_back(row->run.id);
