@@ -206,9 +206,11 @@ class RoutineReader {
   /// Some frameworks run a formula op by op, and keep more tensors than one kernel does. Returns
   /// the size of these tensors in halves of the tensor that the kernel keeps. GELU keeps half of x,
   /// erf's operand and 1 + erf instead of x (4). GeGLU does so with the half of x that is the gate,
-  /// and keeps GELU's value (3). SwiGLU keeps SiLU's value (1). A norm keeps x - mean, twice, and
-  /// the quotient, in f32 (12). An RMS norm keeps x in f32 and the quotient in 16 bits (6). A
-  /// softmax keeps its values, and those after dropout, in f32 instead of 16 bits (6).
+  /// and keeps GELU's value (3). SwiGLU keeps SiLU's value in addition to both halves of x (1). A
+  /// layer norm keeps x - mean, twice, and the quotient, in f32 (12). An RMS norm keeps x in f32
+  /// instead of 16 bits, and the quotient in 16 bits (4; ATen native/layer_norm.cpp, rms_norm
+  /// before PyTorch 2.8). A softmax keeps its values, and those after dropout, in f32 instead of 16
+  /// bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
@@ -221,6 +223,7 @@ class RoutineReader {
       case OpKind::layer_norm:
         return 12;
       case OpKind::rms_norm:
+        return 4;
       case OpKind::softmax:
         return 6;
       default:
