@@ -38,6 +38,18 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
     EXPECT_EQ(level.rests_on, RestsOn::typical);
 }
 
+TEST(TypicalCalibration, ADocumentThatIsLeftOutLeavesTheRestOfItsFits) {
+  const Cluster h200 = preset_cluster("hgx-h200");
+  const Framework framework = framework_by_name("paddle-2.2");
+  const auto of = [&](std::string_view document) {
+    return typical_calibration(h200, framework, document)->values;
+  };
+  // The fit of H100 has runs of three documents; without one of them the other two stay.
+  EXPECT_NE(of("github:NVIDIA/NeMo"), of(""));
+  EXPECT_NE(of("github:NVIDIA/NeMo"), of("github:NVIDIA/dgxc-benchmarking"));
+  EXPECT_EQ(of("github:nobody/knows"), of(""));
+}
+
 TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
   const Cluster a100 = preset_cluster("dgx-a100-80gb");
   for (const char* name : {"megatron-lm-2021", "megatron-lm-2022", "megatron-deepspeed-2020"}) {
