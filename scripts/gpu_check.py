@@ -34,6 +34,13 @@ LLAMA_1B = {"name": "llama-1b", "family": "llama", "layers": 16, "hidden": 2048,
             "kv_heads": 8, "ffn_hidden": 8192, "vocab": 32000, "sequence": 1024,
             "tied_embeddings": True, "rotary_base": 500000.0, "global_batch": 16,
             "precision": "bf16", "optimizer": ADAMW, "clip_norm": 1.0, "dropout": 0.0, "seed": 1}
+# Four layers of gpt-oss-20b (its config.json) without biases: a hidden size that is no multiple of
+# 128, heads of 64 with sinks, 32 experts with few and uneven rows.
+EXPERTS = {"name": "gpt-oss-4-layers", "family": "llama", "layers": 4, "hidden": 2880, "heads": 64,
+           "kv_heads": 8, "head_size": 64, "sinks": True, "ffn_hidden": 2880, "vocab": 32000,
+           "sequence": 1024, "tied_embeddings": False, "rotary_base": 150000.0, "global_batch": 8,
+           "experts": {"count": 32, "chosen": 4}, "precision": "bf16", "optimizer": ADAMW,
+           "clip_norm": 1.0, "dropout": 0.0, "seed": 1}
 SMALL = dict(GPT2_345M, name="gpt-small", layers=8, hidden=512, heads=8, kv_heads=8,
              ffn_hidden=2048, vocab=8192, sequence=256, global_batch=16, precision="fp32")
 HOST = {"name": "this host", "nodes": 1, "devices_per_node": 64,
@@ -210,6 +217,39 @@ def step_time(plan, run):
            f"{predicted * 1e3:.1f} ms ({predicted / seconds - 1:+.1%})"
 
 
+def calibrated_step(checker, name, job, micro_batch):
+    """Predicted by what was measured on this GPU, if the calibration was made before."""
+    if "calibrated" not in checker.runs:
+        return step_time(*full_run(checker, name, job, micro_batch))
+    return step_time(*checker.run_plan(name, job, f"micro_batch={micro_batch}", steps=8,
+                                       calibration=checker.out / "calibration.json",
+                                       cluster=checker.out / "calibrated-cluster.json"))
+
+
+def launch_costs(checker):
+    """Host time of a kernel that is launched alone, and what replayed graphs save of a step."""
+    path = checker.out / "calibration.json"
+    if not path.exists():
+        raise Skipped("no calibration was made")
+    launch = json.loads(path.read_text())["launch"]["median_s"]
+    _, graphs = full_run(checker, "gpt2-345m-full", GPT2_345M, 8)
+    _, alone = checker.run_plan("no-graphs", GPT2_345M, "micro_batch=8", steps=6,
+                                more=("--no-graphs",))
+    saved = alone["median_step_time_s"] - graphs["median_step_time_s"]
+    return f"{launch * 1e6:.1f} us for a kernel launched alone; graphs save {saved * 1e3:+.2f} ms " \
+           f"of a step of {alone['median_step_time_s'] * 1e3:.1f} ms"
+
+
+def open_kernels(checker):
+    """Kernels of PyTorch whose cost published runs leave open: kernels.json has each."""
+    if not has_torch(checker):
+        raise Skipped("python3 has no PyTorch that sees the GPU")
+    script = pathlib.Path(__file__).with_name("gpu_kernels.py")
+    result = checker.execute(sys.executable, script, checker.out / "kernels.json")
+    checker.demand(result)
+    return "; ".join(result.stdout.strip().splitlines())
+
+
 def has_torch(checker):
     probe = "import torch; assert torch.cuda.is_available(); print(torch.__version__)"
     return checker.execute(sys.executable, "-c", probe).returncode == 0
@@ -358,6 +398,10 @@ def check_all(checker):
         checker.check(f"switch: {name}",
                       lambda n=name, s=strategy: switch(checker, n.replace(" ", "-"), s))
     checker.check("graphs off", lambda: without_graphs(checker))
+    checker.check("launches", lambda: launch_costs(checker))
+    checker.check("experts, width 2880, heads of 64",
+                  lambda: calibrated_step(checker, "gpt-oss-4-layers", EXPERTS, 2))
+    checker.check("kernels that published runs leave open", lambda: open_kernels(checker))
     checker.check("gpt2-345m beside PyTorch, compiled",
                   lambda: beside_torch(checker, "compiled", 0.9))
     checker.check("llama-1b step", steps("llama-1b-full", LLAMA_1B, 4))
@@ -371,9 +415,10 @@ def main():
     parser.add_argument("--small", action="store_true", help="tiny models: tests the script")
     arguments = parser.parse_args()
     if arguments.small:
-        for job in (GPT2_345M, LLAMA_1B, SMALL):
+        for job in (GPT2_345M, LLAMA_1B, SMALL, EXPERTS):
             job.update(layers=4, hidden=64, heads=4, kv_heads=4, ffn_hidden=128, vocab=256,
                        sequence=32, global_batch=8)
+        EXPERTS.update(head_size=32, experts={"count": 4, "chosen": 2})
     checker = Checker(arguments.out, arguments.time)
     try:
         device = find_gpu(checker)

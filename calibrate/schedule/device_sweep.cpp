@@ -51,6 +51,8 @@ std::vector<MatmulPoint> matmuls_of(SweepSize size, DType dtype) {
   }
   for (const std::int64_t n : {4096, 8192}) {
     for (const std::int64_t h : {1024, 4096}) linear(n, h, 50304, false);
+    linear(n, 2880, 5120, true);  // gpt-oss: a width that tiles of 128 columns do not divide
+    linear(n, 4096, 2880, true);
   }
   for (const std::int64_t sequence : {1024, 2048}) {  // attention with scores in memory
     const MatmulShape square{64, sequence, sequence, 64}, thin{64, sequence, 64, sequence};

@@ -1,5 +1,5 @@
 // The sweep of an accelerator has the shapes and sizes of GPU training: GPT-2 345M and 1.3B, LLaMA
-// 1B to 7B. calibrate/schedule/sweep.h defines `quick`.
+// 1B to 7B, gpt-oss. calibrate/schedule/sweep.h defines `quick`.
 #pragma once
 
 #include <vector>

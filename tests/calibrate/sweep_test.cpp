@@ -9,6 +9,7 @@
 
 #include "calibrate/measure/core_bench.h"
 #include "calibrate/schedule/bench_case.h"
+#include "calibrate/schedule/device_sweep.h"
 #include "runtime/backend.h"
 #include "simulator/costs/cost_model.h"
 
@@ -130,6 +131,13 @@ TEST(Sweep, TheCostModelFindsWhatWasMeasured) {
     const CostModel costs(cluster(), calibration, Framework{});
     EXPECT_EQ(costs.local(bench.op, bench.tensors).provenance, Provenance::measured);
   }
+}
+
+TEST(Sweep, DevicesAlsoMultiplyWidthsThatTilesDoNotDivide) {
+  std::int64_t uneven = 0;
+  for (const MatmulPoint& point : device_matmul_sweep(SweepSize::full, DType::bf16))
+    uneven += point.shape.n % 128 != 0 && point.shape.n % 8 == 0 && point.shape.m >= 4096;
+  EXPECT_GE(uneven, 4);
 }
 
 TEST(Sweep, CollectivesCoverTwoAndFourRanksFrom256BytesTo64MiB) {

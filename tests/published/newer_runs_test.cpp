@@ -195,6 +195,7 @@ TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
   const PublishedTarget plain = with("1F1B");
   ASSERT_EQ(plain.missing, "");
   EXPECT_EQ(plain.strategies.at(0).schedule, Schedule::one_f_one_b);
+  EXPECT_FALSE(plain.framework.flash_attention) << "whatever the row states: its memory has scores";
   EXPECT_EQ(layers_per_part(plain.job, plain.strategies.at(0)),
             (std::vector<std::int64_t>{2, 3, 3, 3, 3, 3, 3, 2}));
   EXPECT_GT(plain.job.clip_norm, 0);
