@@ -122,7 +122,7 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
         captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
     double ops = captured[i] && !replays ? 0 : 1;
     if (is_kernel(routine, op) && !captured[i]) ops *= framework.ops_per_kernel;
-    if (is_of_experts(op.kind)) ops *= framework.ops_per_expert_op;
+    if (is_of_experts(op.kind) && !captured[i]) ops *= framework.ops_per_expert_op;
     const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
     if (backward && !communicates(op.kind)) ops *= framework.backward_dispatch;
     if (op.kind == OpKind::begin_step)
