@@ -33,8 +33,11 @@ bool is_send(Stream stream) {
 }  // namespace
 
 FrameworkWaits::FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {
-  for (const Routine& routine : expansion.program->routines) {
+  for (std::size_t r = 0; r < expansion.program->routines.size(); ++r) {
+    const Routine& routine = expansion.program->routines[r];
     Effects& effects = effects_.emplace_back();
+    const std::vector<bool>& waits = expansion.routines[r].host_waits;
+    effects.host_waits = !waits.empty() && waits.back();
     effects.compute = computes(routine);
     effects.prepare_gradients = prepares_gradients(routine);
     for (const Op& op : routine.ops) effects.streams |= 1u << std::uint32_t(op.stream);
@@ -91,6 +94,7 @@ void FrameworkWaits::issued(const Op& op, bool host_waits, Event end) {
 }
 
 void FrameworkWaits::issued(RoutineId routine, Event end) {
+  if (effects_[routine.index()].host_waits) host_waits_for_ = end;
   for (std::uint32_t streams = effects_[routine.index()].streams; streams != 0;
        streams &= streams - 1)
     last_[std::size_t(std::countr_zero(streams))] = end;

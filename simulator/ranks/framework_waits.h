@@ -30,7 +30,7 @@ class FrameworkWaits {
   /// waits for that end before it issues the next op.
   void issued(const Op& op, bool host_waits, Event end);
   /// Says that the host has issued a whole call of this routine, whose end is the event `end`. The
-  /// host waits for no op of the call.
+  /// call has the host's waits for its ops, but for the last one.
   void issued(RoutineId routine, Event end);
 
  private:
@@ -38,6 +38,7 @@ class FrameworkWaits {
   struct Effects {
     bool compute = false;
     bool prepare_gradients = false;
+    bool host_waits = false;    ///< for the last op
     std::uint32_t streams = 0;  ///< one bit each
   };
   bool begins_forward(std::size_t call) const;

@@ -61,7 +61,10 @@ Composition compose_routine(const Expansion& expansion, std::size_t index,
     ops.push_back({std::uint32_t(routine.ops[i].stream),
                    expansion.dispatch(expansion.routines[index], i), rank_routine.durations[i],
                    routine.ops[i].waits});
-    if (expansion.routines[index].host_waits[i]) ops.back().host_wait = expansion.host_wait;
+    // A wait for the last op comes before the next call (FrameworkWaits).
+    const bool is_last = i + 1 == routine.ops.size();
+    if (expansion.routines[index].host_waits[i] && !is_last)
+      ops.back().host_wait = expansion.host_wait;
   }
   return Composition(ops);
 }

@@ -103,7 +103,7 @@ TEST(FrameworkWaits, LaunchesThatWaitLeaveNothingToOverlap) {
     if (after_transfer) continue;
     EXPECT_EQ(ops[i].host_waits, Numbers{i - 1}) << i;
   }
-  EXPECT_EQ(ops[3].host_waits, (Numbers{1, 2}));
+  EXPECT_EQ(ops[3].host_waits, (Numbers{0, 1, 2}));
   EXPECT_TRUE(ops[6].host_waits.empty());
 }
 
