@@ -128,6 +128,10 @@ struct Framework {
   /// Without it, it is where flash_attention is.
   bool attention_by_parts = false;
 
+  /// The rows of each expert are multiplied by a kernel for this expert. Without it one kernel
+  /// multiplies the rows of all experts.
+  bool multiplies_experts_apart = false;
+
   /// A separate kernel masks f32 scores before their softmax; the softmax masks 16-bit scores
   /// itself. It excludes flash_attention.
   bool masks_f32_apart = false;

@@ -50,6 +50,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "squared_norm"}, framework.squared_norm);
   visit(FieldPlace{kKernels, "flash_attention"}, framework.flash_attention);
   visit(FieldPlace{kKernels, "attention_by_parts"}, framework.attention_by_parts);
+  visit(FieldPlace{kKernels, "multiplies_experts_apart"}, framework.multiplies_experts_apart);
   visit(FieldPlace{kParallelism, "overlap_tensor_gradients"}, framework.overlap_tensor_gradients);
   visit(FieldPlace{kParallelism, "receives_ahead"}, framework.receives_ahead);
   visit(FieldPlace{kParallelism, "async_tensor_parallel"}, framework.async_tensor_parallel);
