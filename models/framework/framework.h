@@ -150,6 +150,10 @@ struct Framework {
   /// Without it they are kept in 8 bits (Transformer Engine). It matters for recipes of both.
   bool casts_inputs_again = false;
 
+  /// The rows of each expert are multiplied by a kernel for this expert. Without it one kernel
+  /// multiplies the rows of all experts.
+  bool multiplies_experts_apart = false;
+
   /// A separate kernel masks f32 scores before their softmax; the softmax masks 16-bit scores
   /// itself. It excludes flash_attention.
   bool masks_f32_apart = false;

@@ -55,6 +55,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "casts_inputs_again"}, framework.casts_inputs_again);
   visit(FieldPlace{kParallelism, "sums_parts_in_f32"}, framework.sums_parts_in_f32);
   visit(FieldPlace{kParallelism, "awaits_exchanges"}, framework.awaits_exchanges);
+  visit(FieldPlace{kKernels, "multiplies_experts_apart"}, framework.multiplies_experts_apart);
   visit(FieldPlace{kParallelism, "overlap_tensor_gradients"}, framework.overlap_tensor_gradients);
   visit(FieldPlace{kParallelism, "receives_ahead"}, framework.receives_ahead);
   visit(FieldPlace{kParallelism, "async_tensor_parallel"}, framework.async_tensor_parallel);
