@@ -84,16 +84,6 @@ std::vector<std::int64_t> split_with_ends(const PublishedRun& run) {
   return split;
 }
 
-/// Returns a layer for each chunk of the model but the first and the last one, which have the ends,
-/// where these count as a layer each and no other split is left.
-std::vector<std::int64_t> split_beside_ends(const PublishedRun& run) {
-  const std::int64_t chunks = run.pp * run.virtual_stages.value_or(1);
-  if (run.ends_as_layers != 1 || chunks < 2 || *run.layers + 2 != chunks) return {};
-  std::vector<std::int64_t> split(std::size_t(chunks), 1);
-  split.front() = split.back() = 0;
-  return split;
-}
-
 /// Returns where each stage begins, if the model's parts are spread evenly. The first stages have
 /// the parts that are left over.
 std::vector<std::int64_t> even_parts(const PublishedRun& run) {
@@ -108,10 +98,8 @@ std::vector<std::int64_t> even_parts(const PublishedRun& run) {
 std::vector<std::int64_t> layer_split_of(const PublishedRun& run) {
   if (run.parts_before_layers && run.pp > 1 && (!run.partition.empty() || run.spreads_parts))
     return layers_of_parts(run).value_or(std::vector<std::int64_t>{});
-  for (const auto split : {stated_split, split_with_ends, split_beside_ends}) {
-    if (std::vector<std::int64_t> found = split(run); !found.empty()) return found;
-  }
-  return {};
+  const std::vector<std::int64_t> stated = stated_split(run);
+  return stated.empty() ? split_with_ends(run) : stated;
 }
 
 void shard(const PublishedRun& run, Strategy& strategy) {

@@ -47,17 +47,18 @@ TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{10, 11, 11, 8}));
 }
 
-TEST(Trainers, EndsThatCountAsLayersMayBeAloneInTheirChunks) {
+TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
   Json row = plain_row();
   row["framework"] = "megatron-core";
   row["attention"] = "flash";
   row["model"]["layers"] = 6;
+  row["model"]["name"] = "gpt/gpt3_tp1_pp4_vp2_account_for_embedding_loss_in_pipeline_split";
   row["parallel"] = {{"tp", 1}, {"pp", 4}, {"vpp", 2}, {"dp", 4}};
-  row["stated"] = {{"ends_as_layers", 1}};
+  set_source(row, "github:NVIDIA/Megatron-LM@1", "tests/functional_tests/test_cases/gpt");
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
-  EXPECT_EQ(target.strategies.at(0).layer_split,
-            (std::vector<std::int64_t>{0, 1, 1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(target.strategies.at(0).embedding_as_layers, 1);
+  EXPECT_EQ(target.strategies.at(0).loss_as_layers, 1);
 }
 
 TEST(Trainers, ShardsThatARowStatesAreItsShards) {
@@ -69,8 +70,10 @@ TEST(Trainers, ShardsThatARowStatesAreItsShards) {
   row["parallel"]["zero_stage"] = 1;
   EXPECT_EQ(target_of(row).strategies.at(0).sharding_degree, 16);
   row["parallel"]["zero1_shards"] = 4;
+  set_source(row, "github:InternLM/InternEvo@1");
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).gradient_type, GradientType::computed);
   EXPECT_EQ(target.strategies.at(0).sharding_degree, 4);
   EXPECT_EQ(target.strategies.at(0).dp, 4);
 }
