@@ -116,8 +116,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   add_cluster(cluster, typical);
   typical.unfamiliar_framework = !known_framework;
   typical.unfamiliar_device = !known_device;
-  typical.sources = {
-      fmt::format("what {} fits of other devices and frameworks found", fits)};
+  typical.sources = {fmt::format("what {} fits of other devices and frameworks found", fits)};
   const SourceSpread& found_spread = source_spread(TimeBasis::typical);
   typical.cross_validated_mean = found_spread.mean_error;
   typical.cross_validated_p90 = std::exp(found_spread.half_width) - 1;
