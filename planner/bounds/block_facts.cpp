@@ -216,6 +216,10 @@ bool is_long_ring(const Strategy& strategy) {
   return strategy.cp >= kLong && strategy.context_exchange == ContextExchange::ring;
 }
 
+bool has_ring_work(const Framework& framework, const Strategy& strategy) {
+  return is_long_ring(strategy) && !framework.sums_parts_in_f32;
+}
+
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   Strategy plain = strategy;
   plain.schedule = Schedule::one_f_one_b;
