@@ -203,6 +203,13 @@ TEST(Fit, RunsOnTheDeviceOfAUsersClusterCount) {
   EXPECT_FALSE(elsewhere.own_cluster);
 }
 
+TEST(Fit, RunsWhoseLaunchesWaitAreLeftOut) {
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  const Fit all = fit(runs, kOptions);
+  for (std::size_t i = 0; i < runs.size(); i += 4) runs[i].framework->launches_wait = true;
+  EXPECT_EQ(fit(runs, kOptions).fitted.runs, all.fitted.runs - std::int64_t(runs.size() / 4));
+}
+
 TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
   const Fit found = fit(made_with(0.7, 120e-6), kOptions);
   for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {

@@ -211,5 +211,34 @@ TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
   EXPECT_EQ(with("ZB-1p").missing, "zero-bubble");
 }
 
+TEST(NewerRuns, GraphsAndLaunchesThatWaitAreOfTheRow) {
+  Json row = plain_row();
+  const auto graphs = [&](const Json& stated) {
+    row["cuda_graph"] = stated;
+    return run_of(row).framework->graphs;
+  };
+  EXPECT_EQ(graphs(nullptr), Graphs::nothing);
+  EXPECT_EQ(graphs({{"impl", "none"}, {"scope", "full_iteration"}}), Graphs::nothing);
+  EXPECT_EQ(graphs({{"impl", "local"}, {"scope", "full_iteration"}}), Graphs::step);
+  EXPECT_EQ(graphs({{"impl", "full_iteration"}, {"scope", Json::array()}}), Graphs::step);
+  EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", nullptr}}), Graphs::layers);
+  EXPECT_EQ(graphs(true), Graphs::layers);
+  const Json attention = Json::array({"attn", "moe_router"}), router = Json::array({"moe_router"});
+  EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", attention}}), Graphs::attention);
+  EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", router}}), Graphs::nothing);
+  EXPECT_FALSE(run_of(row).framework->launches_wait);
+  row["notes"] = "CUDA_LAUNCH_BLOCKING=1 as in the script";
+  EXPECT_TRUE(run_of(row).framework->launches_wait);
+}
+
+TEST(NewerRuns, ModelsOfQwen3HaveNormsOfQueriesAndKeys) {
+  Json row = plain_row();
+  EXPECT_FALSE(run_of(row).qk_norm);
+  row["model"]["name"] = "Qwen3-4B";
+  EXPECT_TRUE(run_of(row).qk_norm);
+  row["model"]["qk_norm"] = false;
+  EXPECT_FALSE(run_of(row).qk_norm);
+}
+
 }  // namespace
 }  // namespace plimsoll
