@@ -15,7 +15,6 @@ namespace {
 // Standard deviations of one run that are tried: from what nobody measures better than to where
 // layers make no difference any more.
 constexpr double kLeastDeviation = 0.01, kMostDeviation = 0.3, kNextDeviation = 1.2;
-constexpr SearchLimits kFoldLimits{3, 25, nullptr};
 
 double error(const UnseenRun& unseen) {
   return std::abs(std::exp(unseen.predicted - unseen.measured) - 1);
@@ -83,6 +82,8 @@ std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution
   return points;
 }
 
+SearchLimits fold_limits(const RobustSolution& whole) { return {3, 25, &whole.derivatives}; }
+
 CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                const RobustSolution& whole, std::string FitRun::*alike,
                                std::size_t folds, const std::function<void()>& after_fold) {
@@ -94,8 +95,7 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
   for (auto& [name, fold] : fold_of) fold = next++ % folds;
   result.folds.resize(std::min(folds, fold_of.size()));
   for (const auto& [name, fold] : fold_of) result.folds[fold].left_out.push_back(name);
-  SearchLimits limits = kFoldLimits;
-  limits.known = &whole.derivatives;
+  const SearchLimits limits = fold_limits(whole);
   for (std::size_t fold = 0; fold < result.folds.size(); ++fold) {
     std::vector<bool> use;
     for (const FitRun& run : model.runs()) use.push_back(fold_of[run.*alike] != fold);

@@ -43,6 +43,9 @@ struct CrossValidation {
 std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution& solution,
                                      const std::vector<bool>& use);
 
+/// Returns the limits of the search for a fit without some of the runs, from the fit of all runs.
+SearchLimits fold_limits(const RobustSolution& whole);
+
 /// Leaves out together all runs with the same FitRun::`*alike`. The result is empty where all runs
 /// are alike. Calls `after_fold`, if it is given, after each of at most `folds` folds.
 CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,

@@ -63,7 +63,8 @@ std::vector<FitWithout> fits_without(const FitModel& model, const LogModel& log_
     FitWithout& next = found.emplace_back(FitWithout{document, fitted});
     std::erase_if(next.fitted.sources,
                   [&](const std::string& source) { return document_of(source) == document; });
-    set_numbers(model, log_model, solve_determined(log_model, use, whole.values, {}), use,
+    set_numbers(model, log_model,
+                solve_determined(log_model, use, whole.values, fold_limits(whole)), use,
                 next.fitted);
     set_errors(unseen, use, next.fitted);
   }
