@@ -22,7 +22,7 @@ ValidatedRun row(std::int64_t tp, double predicted, std::optional<double> measur
   row.run.out_of_memory = !measured;
   row.predicted.emplace();
   row.predicted->step_time = Seconds(predicted);
-  row.predicted->fits = true;
+  row.predicted->fits = Fits::yes;
   row.predicted->job.vocab = 128 * tp * 400;  // padded for the layout
   row.predicted->strategy.mp = tp;
   row.predicted->strategy.dp = 8 / tp;
@@ -67,10 +67,10 @@ TEST(LayoutRegret, LayoutsOutOfMemoryAreFailedStarts) {
 
 TEST(LayoutRegret, WhatIsCalledTooLargeIsNotChosenButMayBeTheBest) {
   ValidatedRun large = row(1, 0.9, 1.0);
-  large.predicted->fits = false;
+  large.predicted->fits = Fits::no;
   EXPECT_NEAR(groups_of({large, row(2, 1.1, 1.4), row(4, 1.2, 1.5)})[0].fastest.first, 0.4, 1e-12);
   std::vector<ValidatedRun> none = {large, row(2, 1.1, 1.4), row(4, 1.2, 1.5)};
-  for (ValidatedRun& run : none) run.predicted->fits = false;
+  for (ValidatedRun& run : none) run.predicted->fits = Fits::no;
   EXPECT_EQ(groups_of(none)[0].fastest.first, 0);
 }
 
