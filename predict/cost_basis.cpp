@@ -285,10 +285,9 @@ void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   basis.source.rest_digest = rest.source.digest;
 }
 
-/// Lets products in TF32 have their rate, and takes from the framework the attention kernel that
-/// the device does not have.
-void use_kernels_of_device(CostBasis& basis) {
-  Device& device = basis.cluster.device;
+/// Lets products in TF32 have their rate on this device, and takes from the framework the attention
+/// kernel that the device does not have.
+void use_kernels_of(Device& device, CostBasis& basis) {
   const GpuGeneration* generation = generation_named(device.name);
   if (generation == nullptr) return;
   Framework& framework = basis.framework;
@@ -311,7 +310,8 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
     check_same_device(*choice.measured, basis.cluster, choice.measured_file, cluster_file);
   use_rest(choice, cluster_file, left_out, basis);
   if (choice.measured) add_measured(choice, basis);
-  use_kernels_of_device(basis);
+  use_kernels_of(basis.cluster.device, basis);
+  for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
   return basis;
 }
 

@@ -18,7 +18,7 @@ struct Target {
   Target(Job for_job, CostModel with_costs, std::int64_t on_devices, Bytes kept_free = {})
       : job(std::move(for_job)),
         costs(std::make_shared<const CostModel>(
-            with_costs.with_rows_of_token(job.experts ? job.experts->chosen : 1))),
+            with_costs.with_rows_of_token(job.experts ? job.experts->chosen : 0))),
         devices(on_devices),
         reserve(kept_free) {}
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "passes/strategy/pipeline_order.h"
 #include "planner/bounds/pipeline_step.h"
+#include "simulator/costs/host_dispatch.h"
 
 namespace plimsoll {
 
@@ -42,7 +43,7 @@ class Spans {
         stages_(stages),
         costs_(costs),
         grid_(grid_of(strategy)),
-        post_(costs.model().dispatch_op() + costs.model().dispatch_call()) {}
+        post_(dispatch_of_transfer(costs.model()) + costs.model().dispatch_call()) {}
 
   StageSpans of(std::int64_t stage) const {
     StageSpans spans;

@@ -111,6 +111,11 @@ CostModel CostModel::with_rows_of_token(std::int64_t rows) const {
   return changed;
 }
 
+bool CostModel::host_counts_rows() const {
+  const bool counts = framework_.host_counts_for_exchange || framework_.host_counts_for_products;
+  return counts && rows_of_token_ > 0 && framework_.graphs != Graphs::step;
+}
+
 CostModel CostModel::with_layer_factor(double factor) const {
   CostModel scaled = *this;
   scaled.layer_factor_ = factor;
@@ -316,7 +321,8 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
     return measured->whole;
   }
   GroupSpread own = spread;
-  if (framework_.sends_tokens_once_per_node) own.rows_of_token = rows_of_token_;
+  if (framework_.sends_tokens_once_per_node)
+    own.rows_of_token = std::max<std::int64_t>(1, rows_of_token_);
   const Bytes payload = bytes_moved(op, tensors);
   Estimate estimate = modelled_communication(op.kind, payload, cluster_, own);
   const bool of_rows = op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows;

@@ -130,10 +130,16 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
     Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));
     if (!captured[i] && op.phase != Phase::optimizer && gathers_parameters(op))
       time += to_picoseconds(framework.dispatch_gather);
-    time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
+    if (!captured[i])
+      time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
     times.push_back(std::max(Picoseconds(1), time));
   }
   return times;
+}
+
+Picoseconds dispatch_of_transfer(const CostModel& costs) {
+  const bool captured = costs.framework().graphs == Graphs::step && !costs.dispatch_is_measured();
+  return captured ? Picoseconds(1) : costs.dispatch_op();
 }
 
 }  // namespace plimsoll

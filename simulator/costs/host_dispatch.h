@@ -19,6 +19,9 @@ namespace plimsoll {
 std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& routine,
                                        const CostModel& costs);
 
+/// Returns the host time of a transfer between stages: an op, but 1 ps in the graph of a step.
+Picoseconds dispatch_of_transfer(const CostModel& costs);
+
 /// Whether the op brings parameters, or parts of them, to ranks that share them out. These ranks
 /// may lie along any axis: sharding, context, or both.
 bool gathers_parameters(const Op& op);
