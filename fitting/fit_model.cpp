@@ -109,7 +109,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
                              const AssumedRecompute& assumed, std::vector<std::string>& sources) {
   std::vector<FitRun> all;
   for (const PublishedRun& run : published) {
-    // Where each launch waits for its kernel, a step is no measure of rates.
+    // If each launch waits for its kernel, a step is no measure of rates.
     if (!run.has_step_time() || (run.framework && run.framework->launches_wait)) continue;
     const PublishedTarget open = published_target(run, own_numbers());
     if (!open.missing.empty() || open.cluster.name != selection.cluster ||

@@ -130,11 +130,12 @@ StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts)
   return {std::exp(centre - half), std::exp(centre + half)};
 }
 
-// With a cluster's own efficiency, errors of published runs include the error of its numbers; with
-// datasheet rates that error comes on top. The interval of typical rates includes the spread of
-// unseen sources (typical_calibration()) and the error of an efficiency that the cluster does not
-// state. The spread of fits was measured beside each fit's own interval, so that a wider fit of
-// another network adds to it once.
+// If the cluster states an efficiency, errors of published runs include the error of its numbers.
+// If it has datasheet rates alone, that error is added. The interval of typical rates includes the
+// spread of unseen sources (typical_calibration()), which unseen_source() adds: it is taken out
+// here, and the error of an efficiency that the cluster does not state remains. The spread of fits
+// was measured in addition to each fit's own interval, so that a wider fit of another network adds
+// to it once.
 StepOpen step_open(const CostModel& costs, const Job& job, const TimedStep& step, double open) {
   const auto& fitted = costs.fitted();
   StepOpen result;
@@ -142,9 +143,9 @@ StepOpen step_open(const CostModel& costs, const Job& job, const TimedStep& step
   if (fitted) {
     const bool across_nodes = step.devices > costs.cluster().devices_per_node;
     const double own = std::log1p(interval90_half_width(*fitted, step.shape, across_nodes));
-    const bool spreads = result.basis == TimeBasis::typical;
-    const double known = spreads ? source_spread(TimeBasis::typical).half_width : 0;
-    result.own = std::sqrt(std::max(0.0, own * own - known * known));
+    const bool typical = result.basis == TimeBasis::typical;
+    const double included = typical ? source_spread(TimeBasis::typical).half_width : 0;
+    result.own = std::sqrt(std::max(0.0, own * own - included * included));
   } else if (!costs.cluster().efficiency) {
     result.own = std::log1p(open);
   }

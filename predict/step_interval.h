@@ -42,7 +42,7 @@ struct StepInterval {
 };
 
 /// A TimeCause makes a step time more open than its basis does. Its value is a share of the step,
-/// or 0 or 1. Each cause adds its half width times its value, as squares.
+/// or 0 or 1. Its half width times its value is added in quadrature.
 enum class TimeCause : std::uint8_t {
   experts,               ///< whether the model has experts
   unfamiliar_framework,  ///< whether typical rates rest on no fit of the framework
@@ -55,11 +55,11 @@ inline constexpr std::size_t kTimeCauses = 6;
 using TimeCauses = std::array<double, kTimeCauses>;  ///< a number for each TimeCause
 std::string_view to_text(TimeCause cause);
 
-/// A StepOpen lists what leaves a step open that is of people, a program or a network without a run
-/// in its basis.
+/// A StepOpen lists what leaves a step time open if its basis contains no run of the same people,
+/// program or network.
 struct StepOpen {
   TimeBasis basis = TimeBasis::kernels;
-  double own = 0;  ///< what the basis itself leaves open, beside its spread; a logarithm
+  double own = 0;  ///< what the basis leaves open in addition to its spread; a logarithm
   TimeCauses causes{};
 };
 
@@ -126,7 +126,7 @@ struct TimedStep {
   LayerShape shape;
   std::int64_t devices = 0;
   Seconds time;
-  Breakdown breakdown;  ///< all 0: shares are not known, and no cause is a share
+  Breakdown breakdown;  ///< all 0: shares are not known, and causes that are shares add nothing
 };
 
 /// Returns what leaves a step open. `open` is what datasheet rates leave open, relative.
@@ -141,7 +141,8 @@ StepInterval training_interval(const CostModel& costs, const Job& job, const Tim
 ///
 ///   - ops of CPU cores that were measured leave `open`, and kBesideOps;
 ///   - a fit of the same people's runs of a model of this size leaves own_half_width();
-///   - all else leaves the spread of documents that the basis had not seen (unseen_source()).
+///   - all else leaves the spread of documents that the basis had not seen, and what the causes of
+///     the step add to it (unseen_source()).
 ///
 /// Parts that were measured on the machine itself are joined by with_measured().
 StepInterval step_interval(const CostModel& costs, const Job& job, const TimedStep& step,

@@ -103,8 +103,8 @@ std::vector<MeasuredLayout> layouts_of(const Runs& group) {
 
 bool ran(const MeasuredLayout& layout) { return layout.measured.has_value(); }
 
-/// `value`: what the order goes by. Layouts that are predicted not to fit are never tried unless
-/// all that ran are.
+/// Returns the regret of layouts in the order of their `value`. Layouts that are predicted not to
+/// fit are only tried if all layouts that ran are.
 template <class Value>
 Regret regret_of(const std::vector<MeasuredLayout>& layouts, Value value) {
   const bool some_fit = std::ranges::any_of(

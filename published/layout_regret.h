@@ -25,8 +25,8 @@ struct MeasuredLayout {
   std::vector<Unusual> unusual;
 };
 
-/// A Regret is what a user loses who tries layouts in an order. Layouts that are predicted to fit
-/// come first.
+/// A Regret is what a user loses who tries layouts in an order. Layouts that are predicted not to
+/// fit are only tried if all layouts that ran are.
 struct Regret {
   std::size_t chosen = 0;         ///< index of the first layout that ran
   double first = 0;               ///< its measured time over the best of the group, less 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """scripts/memory_spreads.py ROWS.json ... [--output FILE]: half widths of intervals of memory, models/presets/spreads/memory.json.
 
-ROWS is what `planner validate --leave-out-sources --json` says of published runs. The script finds the relative half widths
+ROWS is what `planner validate --leave-out-sources --json` prints of published runs. The script finds the relative half widths
 that nine in ten runs need, each document once (plan/memory_interval.h): first of temporary bytes, by allocated memory; then of
 what allocators keep, by reserved memory; then of context and communicators, by device memory. Each is what a run needs in
 addition to the ones before. The power of the share of temporary bytes stays. Without --output the file is printed, with the

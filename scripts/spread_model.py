@@ -22,8 +22,8 @@ def student(freedom):
 
 
 def of_another(count):
-    """How much wider than what so many documents need an interval is that holds for another one: Student's quantile over
-    the normal one's, and what their mean is open, as of step times."""
+    """The factor by which an interval that holds for another document is wider than what `count` documents need: Student's
+    quantile over the normal one's, times the root of 1 + 1/n for the uncertainty of their mean."""
     return student(count - 1) / STUDENT_OF_MANY * math.sqrt(1 + 1 / count)
 
 

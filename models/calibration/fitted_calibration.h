@@ -127,8 +127,8 @@ struct FittedCalibration {
   /// Whether the runs are of the people whose steps are predicted: the user's own, or those of the
   /// same document. It is no part of the file.
   bool of_same_people = false;
-  /// Whether typical rates rest on no fit of the framework, or on none of the device's model. Both
-  /// are no part of the file.
+  /// Whether typical rates rest on no fit of the framework, and whether they rest on none of the
+  /// device's model. The file does not contain them.
   bool unfamiliar_framework = false, unfamiliar_device = false;
   bool operator==(const FittedCalibration&) const = default;
 };

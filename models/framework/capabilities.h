@@ -74,7 +74,8 @@ inline constexpr std::string_view kFp8s[] = {"none",    "delayed", "current",  "
                                              "rowwise", "mxfp8",   "blockwise"};
 /// Returns whether blocks have scales. Rows and columns of a tensor then differ in their scales.
 inline bool scales_blocks(Fp8 recipe) { return recipe == Fp8::mxfp8 || recipe == Fp8::blockwise; }
-/// Returns whether Transformer Engine has the recipe, so that parameters may be its 8-bit copies.
+/// Returns whether weights may be cast once in a step, and parameters may be these 8-bit copies:
+/// with the recipes of Transformer Engine.
 inline bool casts_weights_once(Fp8 recipe) {
   return recipe == Fp8::delayed || recipe == Fp8::current || scales_blocks(recipe);
 }

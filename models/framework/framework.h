@@ -32,7 +32,8 @@ enum class TransfersHold : std::uint8_t {
   host,     ///< the host waits until everything on its device has ended
 };
 
-/// Graphs are what the framework captures as CUDA graphs. The host replays a graph with one op.
+/// Graphs are what the framework captures as CUDA graphs. The host replays a graph with one op; the
+/// one replay of a whole step counts as none.
 enum class Graphs : std::uint8_t {
   nothing,
   attention,  ///< the forward and the backward of each layer's ops up to its attention or its
@@ -52,7 +53,7 @@ enum class LossMemory : std::uint8_t {
   /// (torch.distributed.tensor.parallel.loss).
   by_op,
   /// As by_op, but each rank of mp gathers the logits of the whole vocabulary first, and has all
-  /// copies whole. A stage's buffers still have the logits of the micro-batch before.
+  /// copies whole. A stage's two buffers still contain the logits of the two micro-batches before.
   gathered_by_op,
   /// A kernel reads the logits in their own type and gives their gradient in this type. There are
   /// no f32 logits.
@@ -147,7 +148,8 @@ struct Framework {
   /// Without it, it is where flash_attention is.
   bool attention_by_parts = false;
   /// Forward keeps the inputs of 8-bit products uncast, and backward casts them again (torchao).
-  /// Without it they are kept in 8 bits (Transformer Engine). It matters for recipes of both.
+  /// Without it they are kept in 8 bits (Transformer Engine). It only matters with scales of
+  /// blocks, which both have; the other recipes are of one of them.
   bool casts_inputs_again = false;
 
   /// The rows of each expert are multiplied by a kernel for this expert. Without it one kernel
@@ -186,18 +188,18 @@ struct Framework {
   /// that makes its rows. Both go on part by part, with one part for each rank
   /// (simulator/costs/async_products.h).
   bool async_tensor_parallel = false;
-  // Ranks that share sequences (Strategy::cp):
-  /// Outputs of parts and gradients of parts are summed in f32, in which the latter travel.
-  /// Gathered keys and values are read part by part, and backward begins with a rank's own.
+  /// Ranks that share sequences (Strategy::cp) sum outputs and gradients of parts in f32, and send
+  /// sums of keys' gradients in f32. They read gathered keys and values part by part, too, and
+  /// backward begins with a rank's own.
   bool sums_parts_in_f32 = false;
-  /// An exchange begins when its result is needed, so no kernel overlaps with it.
+  /// These ranks begin an exchange when they need its result, so no kernel overlaps with it.
   bool awaits_exchanges = false;
   /// A token travels once to each node that has experts of it, and there once to each rank. The
   /// rank copies it for its experts. Without it each of the token's rows travels by itself.
   bool sends_tokens_once_per_node = false;
-  /// Rows that have been exchanged lie by the rank that they came from. A kernel sorts them by
-  /// expert before the products, and back before they return. Without it they are exchanged in
-  /// their order.
+  /// Rows that have been exchanged lie in the order of the ranks that they came from. A kernel
+  /// sorts them by expert before the products, and another restores their order before they return.
+  /// Without it the exchange itself puts each row in its place.
   bool sorts_exchanged_rows = false;
   /// Parameters are gathered in the next step, while its first forwards run. Without it they are
   /// gathered at the end of the step. It only matters with sharding_degree > 1.
@@ -243,8 +245,9 @@ struct Framework {
   bool host_reads_batch = false;
   /// The host waits for each gather of parameters.
   bool host_waits_for_gathers = false;
-  /// The host waits for the numbers of rows that each expert gets, before it issues an exchange of
-  /// rows, or the products of experts. Waiting for the exchange, it has them for the products, too.
+  /// The host waits for the number of rows that each expert gets, before it issues an exchange of
+  /// rows, or the products of experts. A host that waits before the exchange does not wait again
+  /// before the products.
   bool host_counts_for_exchange = false, host_counts_for_products = false;
   /// The host waits for each op before it issues the next, as with CUDA_LAUNCH_BLOCKING=1.
   /// Transfers block once for each exchange.

@@ -22,8 +22,8 @@
 // PyTorch (torch/distributed/tensor/experimental/_attention.py, context_parallel, at 0123248a) sums
 // outputs and gradients in f32 (Framework::sums_parts_in_f32). Its backward begins with a rank's
 // own keys, so their sums travel cp times. Keys that rotate_method=allgather gathers are read part
-// by part as well. Here they are shifts in advance, of as many bytes. Keys and values travel in one
-// buffer. Where they differ in width, as in latent attention, each head has its key and its value
+// by part, too. Here the gather is shifts in advance, of as many bytes. Keys and values travel in
+// one buffer. If they differ in width, as in latent attention, each head has its key and its value
 // side by side there (AttnFuncWithCPAndKVP2P puts one behind the other).
 #include <algorithm>
 #include <map>
@@ -107,25 +107,25 @@ class Exchanger {
     if (back) std::get<CollectiveParams>(out_.back().params).shift = -1;
     return to;
   }
-  /// Shifts the keys and values of the first `rounds` rounds that are not there yet. Shifts of
-  /// backward are counted from cp.
+  /// Shifts the keys and values of the first `rounds` rounds that are not there yet. Names count
+  /// shifts of backward from cp, after those of forward.
   void receive(const Op& near, std::vector<TensorId>& kv, std::int64_t rounds) {
     const std::int64_t before = near.phase == Phase::backward ? strategy_.cp - 1 : 0;
     while (std::int64_t(kv.size()) < std::min(rounds, strategy_.cp))
       kv.push_back(shifted(near, kv.back(), before + std::int64_t(kv.size())));
   }
-  /// The rounds whose keys and values are on their way before the attention of a round.
+  /// The number of rounds whose keys and values have been sent before the attention of a round.
   std::int64_t rounds_ahead(std::int64_t round) const {
     if (framework_.awaits_exchanges) return round + 1;
     return strategy_.context_exchange == ContextExchange::all_gather ? strategy_.cp : round + 2;
   }
 
-  /// Gives `x` in another type.
+  /// Casts `x` to `to`, and returns `to`.
   TensorId cast_to(const Op& near, TensorId x, TensorId to) {
     push(near, OpKind::cast, {x}, {to});
     return to;
   }
-  /// Gives a result of one round in the type in which the rounds are summed.
+  /// Returns a result of one round in the type in which the rounds are summed.
   TensorId as_summed(const Op& near, TensorId x) {
     if (!framework_.sums_parts_in_f32 || graph_.at(x).dtype == DType::f32) return x;
     const TensorId wide = add_tensor_like(x, ".f32");
@@ -133,7 +133,8 @@ class Exchanger {
     return cast_to(near, x, wide);
   }
 
-  /// Gives each head of the queries its key and value.
+  /// Returns keys and values with one head for each head of the queries, if the framework repeats
+  /// them.
   TensorId repeated(const Op& near, QkvOperands parts) {
     const std::int64_t heads = graph_.at(parts.q).shape[2];
     if (!framework_.repeats_keys || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
@@ -208,7 +209,7 @@ class Exchanger {
     }
   }
 
-  /// Whether attention is done part by part is the framework's, if parts are gathered.
+  /// A framework that sums parts in f32 also reads gathered keys part by part, as in a ring.
   ContextExchange exchange() const {
     const bool by_parts =
         strategy_.context_exchange == ContextExchange::all_gather && framework_.sums_parts_in_f32;
@@ -364,7 +365,8 @@ class Exchanger {
     if (own_first) send_home(op, dkv, gradients.kv);
   }
 
-  /// Sends the sums of keys' gradients on to their rank, and gives them type and heads of the keys.
+  /// Sends the sums of keys' gradients to the rank of the keys, in the type and with the heads of
+  /// the keys.
   void send_home(const Op& near, TensorId sums, TensorId to) {
     const bool wide = graph_.at(sums).dtype != graph_.at(to).dtype;
     const bool repeats = graph_.at(sums).shape != graph_.at(to).shape;

@@ -133,8 +133,8 @@ class FactsCache {
 /// Whether attention exchanges keys and values in so many rounds that these are most of a
 /// Program.
 bool is_long_ring(const Strategy& strategy);
-/// Returns whether FactsCache::ring bounds the strategy: a long ring that takes what its attention
-/// and its shifts take alone. Other exchanges are lowered.
+/// Returns whether FactsCache::ring bounds the strategy: a long ring whose time is that of its
+/// attention and its shifts alone. With other exchanges the whole Program is lowered.
 bool has_ring_work(const Framework& framework, const Strategy& strategy);
 /// Returns the strategy in plain 1F1B with sends freed by events, and as many layers on every stage
 /// as before. The bytes that live between steps are the same if all layers are of one block.

@@ -32,7 +32,7 @@ std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
   });
 }
 
-/// Whether the op is one of a mixture of experts alone.
+/// Whether only mixtures of experts have ops of this kind.
 bool is_of_experts(OpKind kind) {
   switch (kind) {
     case OpKind::route:
@@ -64,8 +64,8 @@ std::int64_t updated_tensors(const Program& program) {
   return (tensors + program.sharding_degree - 1) / program.sharding_degree;
 }
 
-/// Returns the op of a layer's routine to which a graph of its attention reaches. With experts it
-/// copies the rows that the router chose.
+/// Returns the op of a layer's routine that follows the graph of its attention in forward, and
+/// precedes it in backward. It is the copy of the rows that the router chose, else the attention.
 std::optional<std::size_t> end_of_attention(const Routine& routine, bool backward) {
   const std::array<OpKind, 3> ends =
       backward ? std::array{OpKind::dispatch_rows_backward, OpKind::flash_attention_backward,
@@ -78,7 +78,7 @@ std::optional<std::size_t> end_of_attention(const Routine& routine, bool backwar
   return std::nullopt;
 }
 
-/// Returns for each op whether a graph has it.
+/// Returns for each op whether a graph contains it.
 std::vector<bool> captured_ops(const Routine& routine, Graphs graphs) {
   std::vector<bool> captured(routine.ops.size(), graphs >= Graphs::layers);
   if (graphs == Graphs::attention) {
@@ -117,7 +117,7 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
       times.push_back(costs.dispatch_op());
       continue;
     }
-    // The first op of a graph replays it. A step's graph is replayed once, which is nothing.
+    // The first op of a graph replays it. The one replay of a whole step's graph is left out.
     const bool replays =
         captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
     double ops = captured[i] && !replays ? 0 : 1;

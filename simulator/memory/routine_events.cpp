@@ -228,9 +228,9 @@ class RoutineReader {
   /// erf's operand and 1 + erf instead of x (4). GeGLU does so with the half of x that is the gate,
   /// and keeps GELU's value (3). SwiGLU keeps SiLU's value in addition to both halves of x (1). A
   /// layer norm keeps x - mean, twice, and the quotient, in f32 (12). An RMS norm keeps x in f32
-  /// instead of 16 bits, and the quotient in 16 bits (4; ATen native/layer_norm.cpp, rms_norm
-  /// before PyTorch 2.8). A softmax keeps its values, and those after dropout, in f32 instead of 16
-  /// bits (6).
+  /// instead of 16 bits, and the quotient in 16 bits (4; rms_norm before PyTorch 2.8, ATen
+  /// native/layer_norm.cpp). A softmax keeps its values, and those after dropout, in f32 instead of
+  /// 16 bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
@@ -268,11 +268,13 @@ class RoutineReader {
     copies_.emplace_back(last[place], made);
   }
 
-  /// A tensor of the loss beside those of the Program.
+  /// A tensor of the loss in addition to those of the Program.
   struct LossCopy {
     Bytes bytes;
-    bool output = false;          ///< what the model gave, in its own type
-    const char* stays = nullptr;  ///< a name: the output of an earlier micro-batch, in its buffer
+    bool output = false;  ///< the logits as the model computed them, in the model's type
+    /// The suffix of the name, if the tensor stays: logits of an earlier micro-batch in a buffer of
+    /// the stage. Null: the tensor lives as long as the op.
+    const char* stays = nullptr;
   };
 
   /// Returns the copies of the logits, in the order in which the loss makes them.
@@ -292,10 +294,10 @@ class RoutineReader {
       }
       case LossMemory::gathered_by_op: {
         const Bytes narrow = of(part * degree, DType::bf16), wide = of(part * degree, DType::f32);
-        // The ranks' parts are gathered one by one and then put side by side.
         if (!forward) return {{wide}, {narrow}};
         std::vector<LossCopy> copies = {
             {narrow, false, ".of_last"}, {narrow, false, ".of_one_before"}, {narrow, true}, {wide}};
+        // The ranks' parts are gathered one by one and then put side by side.
         if (degree > 1) copies.insert(copies.begin(), {narrow});
         return copies;
       }

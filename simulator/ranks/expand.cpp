@@ -62,8 +62,8 @@ std::uint32_t add_channel_op(const Op& op, RoutineId routine, std::uint32_t inde
   return std::uint32_t(into.channel_ops.size() - 1);
 }
 
-/// Whether an op of the routine places choices, and ranks that exchange rows gather what `counts`
-/// says of this placement.
+/// Whether an op of the routine that places choices writes `counts`, and ranks that exchange rows
+/// gather it.
 bool is_placed_and_gathered(const Routine& routine, TensorId counts) {
   const auto has = [&](OpKind kind, const auto& tensors) {
     return std::any_of(routine.ops.begin(), routine.ops.end(), [&](const Op& op) {
@@ -73,8 +73,8 @@ bool is_placed_and_gathered(const Routine& routine, TensorId counts) {
   return has(OpKind::place_choices, &Op::outputs) && has(OpKind::all_gather, &Op::inputs);
 }
 
-/// Whether the host waits for this op, since it says how many rows each expert gets. A graph of a
-/// step holds no wait.
+/// Whether the host waits for this op because its result is the number of rows that each expert
+/// gets. The graph of a whole step contains no wait.
 bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework& framework) {
   if (framework.graphs == Graphs::step) return false;
   const bool exchange = framework.host_counts_for_exchange,
@@ -101,7 +101,8 @@ bool host_waits_for(const Routine& routine, const Op& op, const Framework& frame
          host_waits_for_counts(routine, op, framework);
 }
 
-/// Transfers that are received ahead, as the chunks of a stage can do, hold nothing.
+/// Returns what transfers hold. Stages of several chunks can receive ahead, and then they hold
+/// nothing.
 TransfersHold transfers_hold(const Framework& framework, bool chunks) {
   if (framework.launches_wait) return TransfersHold::host;
   if (chunks && framework.receives_ahead) return TransfersHold::nothing;

@@ -1,6 +1,6 @@
 // Framework waits: waits of the host or of the compute stream that Programs do not have and a
 // framework adds (Framework::transfers_hold, host_reads_norm, host_reads_batch,
-// host_waits_for_gathers, host_counts_*). Execution::streams only.
+// host_waits_for_gathers, host_counts_*, launches_wait). Execution::streams only.
 #pragma once
 
 #include <array>
@@ -30,7 +30,8 @@ class FrameworkWaits {
   /// waits for that end before it issues the next op.
   void issued(const Op& op, bool host_waits, Event end);
   /// Says that the host has issued a whole call of this routine, whose end is the event `end`. The
-  /// call has the host's waits for its ops, but for the last one.
+  /// call contains the host's waits for its ops except the last. The host waits for the last op, if
+  /// the framework does, before it issues the next op.
   void issued(RoutineId routine, Event end);
 
  private:
