@@ -277,8 +277,8 @@ struct Framework {
   /// Rotary embeddings write new tensors, which live beside the product whose parts they rotate.
   /// Without it they rotate in place.
   bool copies_rotary = false;
-  /// Keys and values of groups of queries are repeated for each query head before attention, and
-  /// before ranks that share sequences (Strategy::cp) exchange them. Backward reads them so.
+  /// Keys and values of groups of queries are repeated for each query head before attention. With
+  /// sums_parts_in_f32 that is before ranks exchange them (Strategy::cp). Backward reads them so.
   bool repeats_keys = false;
   /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
   /// op keeps the values that its backward reads. Rotary embeddings are several ops, too.

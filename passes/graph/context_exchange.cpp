@@ -134,10 +134,11 @@ class Exchanger {
   }
 
   /// Returns keys and values with one head for each head of the queries, if the framework repeats
-  /// them.
+  /// them and its ring sums their gradients whole (send_home).
   TensorId repeated(const Op& near, QkvOperands parts) {
     const std::int64_t heads = graph_.at(parts.q).shape[2];
-    if (!framework_.repeats_keys || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
+    const bool repeats = framework_.repeats_keys && framework_.sums_parts_in_f32;
+    if (!repeats || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
     const TensorId to =
         add_tensor_like(parts.kv, near.phase == Phase::backward ? ".repeated_again" : ".repeated");
     graph_.at(to).shape[2] = heads;

@@ -139,6 +139,19 @@ TEST(ContextParallel, PyTorchSendsRepeatedKeysAndWideSums) {
   }
 }
 
+TEST(ContextParallel, RepeatedKeysTravelOnceForAGroupUnlessSumsAreInF32) {
+  Framework framework = framework_by_name("torchtitan");
+  framework.sums_parts_in_f32 = false;
+  const Job job = llama(2);
+  for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
+    const Strategy strategy = fields(shared(2, exchange));
+    const Graph graph = lower_graph({job, strategy, framework});
+    EXPECT_TRUE(std::ranges::none_of(
+        graph.ops, [](const Op& op) { return op.kind == OpKind::repeat_heads; }))
+        << exchange;
+  }
+}
+
 TEST(ContextParallel, SumsInF32DoNotChangeTheWork) {
   for (const char* more : {"", ",recompute=full"}) {
     const PhaseFlops whole =
