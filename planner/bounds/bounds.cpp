@@ -98,6 +98,25 @@ Picoseconds work_of(const StageSpans& stage, const ChunkSpans& chunk) {
   return stage.receives_ahead ? spans : spans + chunk.forward.transfer + chunk.backward.transfer;
 }
 
+/// Returns a send to the next stage for each size of a border, by the facts of a micro-batch of one
+/// sequence. A border has as many elements for each sequence.
+std::vector<Routine> border_sends(const MicroBatchFacts& facts, std::int64_t sequences) {
+  std::vector<Routine> sends;
+  std::set<std::pair<DType, Shape>> seen;
+  for (const BlockFacts& block : facts.blocks) {
+    for (const auto* border : {&block.send_output, &block.send_input_gradient}) {
+      if (!*border) continue;
+      Routine send = (*border)->send;
+      Tensor& payload = send.tensors[0];
+      if (!seen.emplace(payload.dtype, payload.shape).second) continue;
+      payload.shape[0] *= sequences;
+      std::get<TransferParams>(send.ops[0].params).stage_offset = 1;
+      sends.push_back(std::move(send));
+    }
+  }
+  return sends;
+}
+
 void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, WeightBytes& weights) {
   for (const BlockRun& run : chunk) {
     const WeightBytes& one = facts.blocks[run.block].bundle;
@@ -149,24 +168,25 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   return bytes;
 }
 
-std::vector<Bounds::Transfer> Bounds::transfers(const Strategy& strategy, Bytes border) const {
-  std::vector<Transfer> transfers{std::size_t(strategy.pp)};
+std::vector<Bounds::Transfer> Bounds::transfers(const Strategy& strategy) const {
   Strategy small = strategy;
   small.micro_batch = 1;
   drop_recompute(small);
   const auto facts = facts_.of(small);
-  const auto sends = [](const BlockFacts& block) { return block.send_output.has_value(); };
-  const auto sender = std::ranges::find_if(facts->blocks, sends);
-  if (sender == facts->blocks.end()) return transfers;
-  Routine send = sender->send_output->send;
-  Tensor& payload = send.tensors[0];
-  const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
-  payload.shape = {border.count() / parts / bytes_of(payload.dtype).count()};
+  const std::vector<Routine> sends = border_sends(*facts, strategy.micro_batch);
   const LeastCosts& costs = costs_.of(strategy);
   const Grid grid = grid_of(strategy);
-  for (std::int64_t stage = 0; stage < strategy.pp; ++stage)
-    transfers[std::size_t(stage)] = {costs.of(send, grid, stage)[0],
-                                     costs.on_links(send, grid, stage)};
+  std::vector<Transfer> transfers;
+  for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
+    std::optional<Transfer> least;
+    for (const Routine& send : sends) {
+      const Transfer one{costs.of(send, grid, stage)[0], costs.on_links(send, grid, stage)};
+      if (!least) least = one;
+      least->time = std::min(least->time, one.time);
+      least->links.keep_least(one.links);
+    }
+    transfers.push_back(least.value_or(Transfer()));
+  }
   return transfers;
 }
 

@@ -59,8 +59,9 @@ class Bounds {
     Picoseconds time;
     LinkTimes links;
   };
-  /// Returns the transfers of a border of so many bytes, by the stage that sends it.
-  std::vector<Transfer> transfers(const Strategy& strategy, Bytes border) const;
+  /// Returns the least transfer of any border, by the stage that sends it. Measured transfers of
+  /// fewer bytes may take longer, so that each border has the bytes that are sent.
+  std::vector<Transfer> transfers(const Strategy& strategy) const;
   /// Returns a bound of peak, arena and reserved bytes of the heaviest stage.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;

@@ -31,6 +31,11 @@ void LinkTimes::add(const LinkTimes& more, std::int64_t times) {
     at_level[level] += repeated(more.at_level[level], times);
 }
 
+void LinkTimes::keep_least(const LinkTimes& other) {
+  for (std::size_t level = 0; level < kMostLevels; ++level)
+    at_level[level] = std::min(at_level[level], other.at_level[level]);
+}
+
 std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid,
                                         std::int64_t stage) const {
   std::vector<Picoseconds> durations;
@@ -93,15 +98,13 @@ LinkTimes LeastCosts::on_links(const Routine& routine, const Grid& grid, std::in
   for (const GroupSpread& spread : spreads_of(op, grid, stage)) {
     const LinkUse use = costs_.link_use(op, routine.tensors, spread);
     const Picoseconds whole = clamped(costs_.communication(op, routine.tensors, spread).time);
-    const bool first = !least;
-    if (first) least.emplace();
+    LinkTimes filled;
     for (std::size_t level = 0; level < kMostLevels; ++level) {
       const bool passes = (use.links >> 2 * level & 1) != 0;
-      const Picoseconds filled =
-          passes ? std::max(whole - use.latency, Picoseconds()) : Picoseconds();
-      Picoseconds& known = least->at_level[level];
-      known = first ? filled : std::min(known, filled);
+      if (passes) filled.at_level[level] = std::max(whole - use.latency, Picoseconds());
     }
+    if (!least) least = filled;
+    least->keep_least(filled);
   }
   return least.value_or(LinkTimes());
 }

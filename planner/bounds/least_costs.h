@@ -23,6 +23,7 @@ struct LinkTimes {
   std::array<Picoseconds, kMostLevels> at_level = {};
   /// Adds `more` so many times. Throws InfeasibleError beyond the clock's range.
   void add(const LinkTimes& more, std::int64_t times);
+  void keep_least(const LinkTimes& other);  ///< at each level
   Picoseconds longest() const { return *std::ranges::max_element(at_level); }
 };
 

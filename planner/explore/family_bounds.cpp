@@ -411,9 +411,7 @@ class FamilyBounds::Family {
   Borders borders_of(const Strategy& strategy, std::size_t stage) {
     Borders borders;
     if (extent_ != Extent::all || stages_ == 1 || is_placed_as_v(strategy.schedule)) return borders;
-    if (transfers_.empty())
-      transfers_ =
-          all_.bounds_.transfers(family_.base, Bytes(std::int64_t(fastest_on(0, strategy).border)));
+    if (transfers_.empty()) transfers_ = all_.bounds_.transfers(family_.base);
     const std::int64_t chunks = strategy.virtual_stages;
     const bool first = stage == 0, last = stage + 1 == stages_;
     // The model's ends have no neighbour.
@@ -472,7 +470,7 @@ class FamilyBounds::Family {
   std::map<std::pair<bool, DeviceKindIndex>, std::optional<FamilyWork>> work_;
   std::array<std::optional<FamilyWork>, 2> extended_;  ///< split backwards: the second
   std::map<WeightBytes, StageTraffic> traffic_;        ///< of stages with these weights
-  std::vector<Bounds::Transfer> transfers_;            ///< of the least border
+  std::vector<Bounds::Transfer> transfers_;            ///< of the least borders
   FamilyBound bound_;
 };
 

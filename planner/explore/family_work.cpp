@@ -16,11 +16,6 @@ double kept_by(const MicroBatchFacts& facts, std::size_t block) {
 /// Returns the time of a backward and of the gradients of its parameters.
 double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block.weights.span); }
 
-/// Returns the least bytes that may be rounded up to so many, a multiple of an arena's block.
-double least_bytes(Bytes rounded) {
-  return double(std::max(rounded - kBlockAlignment, Bytes()).count());
-}
-
 }  // namespace
 
 FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts)
@@ -67,8 +62,6 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
     };
     const std::size_t block = layers.block(layer);
     const BlockFacts& own = facts.blocks[block];
-    const double sent = std::min(least_bytes(own.output), least_bytes(own.input_gradient));
-    border = layer == 0 ? sent : std::min(border, sent);
     for (Weights& sums : weights) sums.layers.add(double((own.bundle.*sums.bytes).count()));
     add(keep, block);
     add(repeat, facts.blocks[block].recomputing.value_or(block));

@@ -28,7 +28,6 @@ struct FamilyWork {
                                      {&WeightBytes::parameters},
                                      {&WeightBytes::expert_gradients},
                                      {&WeightBytes::expert_parameters}}};
-  double border = 0;          ///< the least bytes of a layer's output, or of its input's gradient
   double after_output = 0;    ///< the most that a forward goes on after its output is written
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
   bool known = true;          ///< false: a trunk and a branch

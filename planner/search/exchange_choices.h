@@ -17,7 +17,8 @@ namespace plimsoll {
 ///   - expert_dispatch all_gather, which the space leaves out where it moves more in total. Within
 ///     nodes it may move more, and less across them.
 /// Indices go on from `first_index`. The search ends early once `request.stop` returns true. The
-/// result does not depend on the number of threads.
+/// result does not depend on the number of threads. It depends on the method of the search, since
+/// branch and bound does not evaluate every strategy.
 std::vector<Candidate> exchange_choices(const SearchRequest& request,
                                         std::span<const Candidate> candidates,
                                         std::size_t first_index);

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "plan/check.h"
+#include "planner/explore/assess.h"
+#include "planner/explore/explore.h"
 #include "planner/search/search.h"
 #include "predict/evaluate.h"
 #include "tests/planner/random_problems.h"
@@ -58,6 +60,41 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
     planned += expected[0] == '{';
   }
   EXPECT_GT(planned, 3);
+}
+
+/// Returns the best plans, the front and the fastest plan of the space. Unlike a plan's text, they
+/// have no exchanges of experts beside the space, which are tried on the candidates that a method
+/// happens to evaluate (exchange_choices.h).
+std::string explored_text(SearchRequest request, SearchMethod method) {
+  request.tolerance = 0;
+  const Space space = enumerate(request);
+  const Bounds bounds(request.target);
+  const Explored explored = method == SearchMethod::brute_force
+                                ? explore_all(request, space, bounds)
+                                : branch_and_bound(request, space, bounds);
+  const std::vector<Candidate>& candidates = explored.candidates;
+  std::string text;
+  const auto add = [&](std::size_t i) {
+    const Candidate& one = candidates[i];
+    text += fmt::format("{} {} {} {} {}\n", one.index, strategy_summary(one.strategy),
+                        one.prediction.step_time.value(),
+                        largest(one.prediction.stages, &StagePrediction::peak).count(),
+                        taken_by(request.target, one).count());
+  };
+  std::ranges::for_each(best_plans(candidates, request.shown), add);
+  text += "front\n";
+  std::ranges::for_each(pareto_front(candidates), add);
+  text += "fastest\n";
+  if (const auto fastest = fastest_plan(candidates)) add(*fastest);
+  return text;
+}
+
+/// The search of the fastest plan finds the one that a plan shows.
+void expect_fastest(SearchRequest request, const Plan& plan) {
+  request.fastest = true;
+  const Plan found = search(request);
+  EXPECT_EQ(found.strategy, plan.fastest->strategy);
+  EXPECT_FALSE(found.fastest);
 }
 
 /// Two plans that are shown have the same step to the last digit.
@@ -146,12 +183,14 @@ TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
         others.device.memory = problem.cluster.device.memory;
     }
     const SearchRequest request = request_of(problem);
-    const std::string expected = outcome(request, SearchMethod::brute_force);
-    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
-                                                                          << describe(problem);
-    if (expected[0] != '{') continue;
+    ASSERT_EQ(explored_text(request, SearchMethod::branch_and_bound),
+              explored_text(request, SearchMethod::brute_force))
+        << i << "\n"
+        << describe(problem);
+    const std::string found = outcome(request, SearchMethod::branch_and_bound);
+    if (found[0] != '{') continue;
     ++planned;
-    apart += experts_apart(parse_plan(expected, "FILE").strategy);
+    apart += experts_apart(parse_plan(found, "FILE").strategy);
   }
   EXPECT_GT(planned, problems / 3);
   EXPECT_GE(apart, problems / 6);
@@ -160,7 +199,7 @@ TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
 TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
   std::mt19937_64 random(6);
   const int problems = problems_to_draw(16);
-  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0, faster = 0;
+  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0;
   for (int i = 0; i < problems; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
@@ -193,25 +232,37 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
     ++planned;
     const Plan plan = parse_plan(expected, "FILE");
     equal += has_equally_fast(plan);
-    faster += plan.fastest.has_value();
-    if (plan.fastest) {  // which the search of the fastest plan finds, too
-      SearchRequest fastest = request;
-      fastest.fastest = true;
-      const Plan found = search(fastest);
-      EXPECT_EQ(found.strategy, plan.fastest->strategy);
-      EXPECT_FALSE(found.fastest);
-    }
+    if (plan.fastest) expect_fastest(request, plan);
     tied += !plan.runners_up.empty() && plan.runners_up[0].ratio.tied;
   }
   EXPECT_GT(planned, problems / 2);
   EXPECT_GT(refused, problems / 40);
   EXPECT_GE(equal, problems / 16);
   EXPECT_GT(tied, problems / 4);
-  EXPECT_GT(faster, 0);
-  fmt::print(
-      "{} planned, {} with plans that are equally fast, {} with tied ones, {} with a faster plan; {} "
-      "refused\n",
-      planned, equal, tied, faster, refused);
+  fmt::print("{} planned, {} with plans that are equally fast, {} with tied ones; {} refused\n",
+             planned, equal, tied, refused);
+}
+
+/// One problem in twenty has a plan that is faster than the recommended one. Branch and bound finds
+/// some, so that these tests do not depend on which frameworks and clusters are drawn.
+TEST(BruteForce, BranchAndBoundEqualsItWithAnUnusualPlanThatIsFaster) {
+  std::mt19937_64 random(7);
+  constexpr int kDrawn = 200, kFaster = 2;
+  int faster = 0;
+  for (int i = 0; i < kDrawn && faster < kFaster; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = std::min<std::int64_t>(problem.devices, 4);
+    const SearchRequest request = request_of(problem);
+    const std::string found = outcome(request, SearchMethod::branch_and_bound);
+    if (found[0] != '{') continue;
+    const Plan plan = parse_plan(found, "FILE");
+    if (!plan.fastest) continue;
+    ++faster;
+    ASSERT_EQ(found, outcome(request, SearchMethod::brute_force)) << i << "\n" << describe(problem);
+    expect_fastest(request, plan);
+  }
+  EXPECT_EQ(faster, kFaster);
 }
 
 }  // namespace

@@ -85,5 +85,39 @@ TEST(FamilyBounds, AndThoseOfStrategiesAreAtMostWhatEvaluateFindsWhereLayersDiff
   fmt::print("{} of {} peaks are bounded to a quarter\n", sharp, checked);
 }
 
+/// Measured transfers of fewer bytes may take longer. Borders are small, so that a bound that
+/// rounds their bytes down takes the time of another measured size.
+TEST(FamilyBounds, AreAtMostWhatEvaluateFindsWithMeasuredTransfers) {
+  std::mt19937_64 random(12);
+  std::int64_t checked = 0, differ = 0;
+  while (checked < problems_to_draw(1'200)) {
+    const Problem problem = random_problem(random);
+    if (!problem.calibration || problem.devices == 1) continue;
+    const Target target = problem.target();
+    const Bounds bounds(target);
+    const FamilyBounds families(target, bounds);
+    const Space space =
+        enumerate(problem.job, problem.framework, problem.devices, {}, units_of(problem.cluster));
+    for (int i = 0; i < 30 && !space.legal.empty(); ++i) {
+      const StrategyFamily& family =
+          space.legal.families()[random() % space.legal.families().size()];
+      if (family.base.pp == 1) continue;
+      const std::size_t arrangement = random() % family.arrangements->all.size();
+      const Strategy strategy = space.legal.of(family, arrangement, 0);
+      const Footprint footprint = lay_out(target, strategy, Proof::structure);
+      const Seconds step =
+          predict(target, strategy, footprint, Folding::folded, Detail::none).prediction.step_time;
+      const Bytes unlimited(std::int64_t{1} << 50);
+      for (const GroupBound& group : families.of(family, unlimited).groups) {
+        if (arrangement < group.first || arrangement >= group.last) continue;
+        ASSERT_LE(group.step.seconds(), step) << describe(problem) << strategy_summary(strategy);
+      }
+      ++checked;
+      differ += strategy.micro_batch > 1;
+    }
+  }
+  EXPECT_GT(differ, checked / 10);
+}
+
 }  // namespace
 }  // namespace plimsoll
