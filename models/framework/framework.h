@@ -69,10 +69,12 @@ enum class GradientMemory : std::uint8_t {
   /// Each parameter has a gradient tensor of the parameter's type, from the first backward of a
   /// step to the update. The update copies the gradients that it owns to a flat tensor of that
   /// type, and to another in f32. Where gradients are scattered in backward, the gradients of a
-  /// block and the shards have that type. Where gradients of bf16 parameters are summed in f32, the
-  /// f32 sums of all parameters exist from before the first step, and the update copies nothing
-  /// (DeepSpeed deepspeed/runtime/bf16_optimizer.py: fp32_groups_gradients_flat).
+  /// block and the shards have that type.
   as_computed,
+  /// As computed. Gradients of bf16 parameters that are summed in f32 have a second buffer: the f32
+  /// sums of all parameters exist from before the first step, and the update copies nothing
+  /// (DeepSpeed deepspeed/runtime/bf16_optimizer.py: fp32_groups_gradients_flat).
+  bf16_also_in_f32,
 };
 
 /// ShardMemory says how gathers of sharded parameters and scatters of gradients use memory.

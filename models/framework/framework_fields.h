@@ -27,7 +27,8 @@ inline constexpr std::string_view kGroups[] = {kKernels, kParallelism, kDispatch
 inline constexpr std::string_view kTransfersHold[] = {"nothing", "compute", "host"};
 inline constexpr std::string_view kGraphs[] = {"nothing", "attention", "layers", "step"};
 inline constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
-inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
+inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed",
+                                                         "bf16_also_in_f32"};
 inline constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 inline constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};
 inline constexpr std::string_view kCheckpointMemories[] = {"on_device", "split", "on_host"};

@@ -11,7 +11,7 @@ namespace plimsoll {
 /// device by this framework. The framework may allocate it in each step or hold it in the host's
 /// memory. `sharded`: the memory is sharded over ranks.
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
-  if (role == TensorRole::gradient && framework.gradient_memory == GradientMemory::as_computed)
+  if (role == TensorRole::gradient && framework.gradient_memory != GradientMemory::one_buffer)
     return true;
   if (framework.host_parameters && role == TensorRole::parameter) return true;
   const bool copied = sharded && framework.shard_memory == ShardMemory::flat_copies;

@@ -156,7 +156,7 @@ class Replay {
 
   /// Whether the buffer has gradients as computed, which live until the update has read them.
   bool computed_gradients(const Buffer& buffer) const {
-    return framework_.gradient_memory == GradientMemory::as_computed && !scatters_gradients_ &&
+    return framework_.gradient_memory != GradientMemory::one_buffer && !scatters_gradients_ &&
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
@@ -185,7 +185,7 @@ class Replay {
   /// Whether gradients are tensors as computed, and are also summed in an f32 buffer. With bf16
   /// parameters this is DeepSpeed's BF16_Optimizer. Gradients of f16 are never summed in f32.
   bool adds_up_in_f32() const {
-    if (framework_.gradient_memory != GradientMemory::as_computed || scatters_gradients_ ||
+    if (framework_.gradient_memory != GradientMemory::bf16_also_in_f32 || scatters_gradients_ ||
         program_.segments.empty() || program_.segments.front().dtype != DType::bf16)
       return false;
     return gradient_type() == DType::f32;
@@ -193,7 +193,7 @@ class Replay {
 
   /// Returns a buffer's size. Some frameworks hold scattered gradients in the parameters' type.
   Bytes size_of(const Buffer& buffer) const {
-    const bool narrow = framework_.gradient_memory == GradientMemory::as_computed &&
+    const bool narrow = framework_.gradient_memory != GradientMemory::one_buffer &&
                         scatters_gradients_ && buffer.role == TensorRole::gradient;
     if (!narrow) return buffer.bytes;
     const Bytes narrow_type = bytes_of(program_.segments.front().dtype);
@@ -269,7 +269,7 @@ class Replay {
     const bool by_tensor =
         (buffer.role == TensorRole::parameter || buffer.role == TensorRole::master_parameter ||
          buffer.role == TensorRole::optimizer_state) &&
-        framework_.gradient_memory != GradientMemory::as_computed;
+        framework_.gradient_memory == GradientMemory::one_buffer;
     if (by_tensor && elements_ > 0) return take_by_tensor(b);
     take_whole(b);
   }
@@ -327,7 +327,7 @@ class Replay {
   /// Takes the f32 gradients that the update casts, tensor by tensor, before the update makes
   /// state. Where gradients are held as computed, use_persistent() takes flat ones.
   void take_main_gradients(const Call& call) {
-    if (framework_.gradient_memory == GradientMemory::as_computed || elements_ == 0) return;
+    if (framework_.gradient_memory != GradientMemory::one_buffer || elements_ == 0) return;
     const std::vector<Slot>& slots = program_.at(call.routine).slots;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t b = call.bindings[i].buffer.index();
@@ -400,7 +400,7 @@ class Replay {
     }
     if (buffer.persistent || stage_.has(b)) return;
     const SlotKind slot = program_.at(call.routine).slots[*storage.slot].kind;
-    const bool copied = framework_.gradient_memory == GradientMemory::as_computed;
+    const bool copied = framework_.gradient_memory != GradientMemory::one_buffer;
     if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already
     if (!writes && buffer.end != index + 1) {
       if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *storage.slot)) park(b);

@@ -301,6 +301,13 @@ TEST(AllocationReplay, GradientsOfBf16AreAlsoSummedInF32) {
     for (const Segment& segment : programs[0].segments) elements += segment.elements;
     EXPECT_NEAR(double(use.by_role[std::size_t(TensorRole::gradient)].count()),
                 6.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
+    if (programs[0].sharding_degree == 1) continue;  // the rank owns all of them
+    Framework narrow = framework;
+    narrow.gradient_memory = GradientMemory::as_computed;
+    EXPECT_LT(replay_allocations(programs[0], narrow, kNoLimit)
+                  .by_role[std::size_t(TensorRole::gradient)],
+              Bytes(elements * 6))
+        << "no f32 sums of what the rank does not own";
   }
 }
 
