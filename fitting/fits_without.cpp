@@ -41,6 +41,7 @@ void set_numbers(const FitModel& model, const LogModel& log_model, const RobustS
     if (!use[i]) continue;
     const PublishedTarget& target = model.runs()[i].target;
     add_cluster(target.cluster, fitted);
+    fitted.device = target.device;
     fitted.sizes.push_back(model_size(target.job));
   }
   std::ranges::sort(fitted.sizes);

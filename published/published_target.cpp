@@ -172,6 +172,7 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
   if (!target.missing.empty()) return target;
   target.devices = run.gpus;
   target.cluster = cluster_of(run);
+  target.device = target.cluster.device;
   target.framework = framework_of(run);
   target.memory_of_last_rank = run.memory_of_last_rank;
   if (!find_cost_basis(run, calibration, target)) return target;

@@ -20,6 +20,7 @@ namespace plimsoll {
 struct PublishedTarget {
   Job job;
   Cluster cluster;
+  Device device;  ///< as the cluster states it, without the rate of TF32 for products of f32
   Framework framework;
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;

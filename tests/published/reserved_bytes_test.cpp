@@ -30,6 +30,8 @@ double reserved_gibibytes(const TitanRun& run) {
   row["recompute"] = run.recompute;
   row["attention"] = "flash";
   row["framework"] = "torchtitan";
+  if (std::string_view(run.place).starts_with("torchao/prototype"))
+    row["notes"] = "AC every 2nd layer";
   row["compile"] = run.compile;
   set_source(row, run.document, run.place);
   const PublishedTarget target = target_of(row);

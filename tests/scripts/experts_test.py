@@ -113,8 +113,8 @@ def the_default_sends_tokens_once_to_each_node(_):
     usual = simulate()
     assert usual["strategy"]["sequence_parallel"] and usual["fits"], usual["verdict"]
     assert 110 <= usual["expert_memory"]["rows_percent"] <= 120, usual["expert_memory"]
-    assert abs(usual["prediction"]["step_time_s"] / 17.6 - 1) < 0.1, usual["prediction"]["step_time_s"]
-    assert simulate("--framework", "megatron-lm")["prediction"]["step_time_s"] > 1.3 * usual["prediction"]["step_time_s"]
+    assert abs(usual["prediction"]["step_time_s"] / 17.6 - 1) < 0.15, usual["prediction"]["step_time_s"]
+    assert simulate("--framework", "megatron-lm")["prediction"]["step_time_s"] > 1.2 * usual["prediction"]["step_time_s"]
     assert simulate("--framework", "megatron-lm-flex")["prediction"] == usual["prediction"]
 
 

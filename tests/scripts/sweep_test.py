@@ -98,13 +98,13 @@ def check_batches(slow):
 def check_networks():
     """--network is Gbit/s of each device: each point is the plan on a cluster with that network."""
     asked = ("gpt-mini", "--devices", 16, "--cluster", "dgx-a100-80gb", "--fix", "dp=16")
-    points = json.loads(sweep(OK, *asked, "--network", "200,12.5", "--json").stdout)["points"]
-    assert [p["network_bytes_per_s"] for p in points] == [12.5e9 / 8, 25e9]
+    points = json.loads(sweep(OK, *asked, "--network", "200,1.25", "--json").stdout)["points"]
+    assert [p["network_bytes_per_s"] for p in points] == [1.25e9 / 8, 25e9]
     assert points[0]["step_time_s"] > 1.5 * points[1]["step_time_s"], points
     plain = json.loads(sweep(OK, *asked, "--json").stdout)["points"]
     assert plain[0]["network_bytes_per_s"] is None and plain[0]["step_time_s"] == points[1]["step_time_s"]
-    text = sweep(OK, *asked, "--network", "12.5,200").stdout
-    assert "12.5 Gbit/s" in text and "200 Gbit/s" in text, text
+    text = sweep(OK, *asked, "--network", "1.25,200").stdout
+    assert "1.25 Gbit/s" in text and "200 Gbit/s" in text, text
     done = sweep(USAGE, *asked, "--network", "fast")
     assert "--network fast" in done.stderr and "of each device" in done.stderr, done.stderr
     done = planner("sweep", "gpt-mini", "--cluster", "rtx-4090", "--network", "100")
