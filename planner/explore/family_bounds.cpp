@@ -446,14 +446,15 @@ class FamilyBounds::Family {
       weights.*sums.bytes = Bytes(std::int64_t(sum));
     }
     const auto [known, fresh] = traffic_.try_emplace(weights);
-    if (fresh) known->second = all_.bounds_.step_traffic(family_.base, weights);
+    auto& traffic = known->second;
+    if (fresh) traffic = all_.bounds_.step_traffic(family_.base, weights);
     const auto picoseconds = [](double time) {
       return Picoseconds(std::int64_t(std::min(time, double(kLongestStep.count()))));
     };
     const Picoseconds bound = capped([&] {
-      LinkTimes links = known->second.links;
+      LinkTimes links = traffic.links;
       links.add(sends, std::int64_t(m_));
-      return std::max(links.longest(), step_traffic_bound(strategy, std::int64_t(m_), known->second,
+      return std::max(links.longest(), step_traffic_bound(strategy, std::int64_t(m_), traffic,
                                                           picoseconds(each), picoseconds(on_last)));
     });
     return double(bound.count());

@@ -146,9 +146,9 @@ TEST(ContextParallel, RepeatedKeysTravelOnceForAGroupUnlessSumsAreInF32) {
   for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
     const Strategy strategy = fields(shared(2, exchange));
     const Graph graph = lower_graph({job, strategy, framework});
-    EXPECT_TRUE(std::ranges::none_of(
-        graph.ops, [](const Op& op) { return op.kind == OpKind::repeat_heads; }))
-        << exchange;
+    EXPECT_TRUE(std::ranges::none_of(graph.ops, [](const Op& op) {
+      return op.kind == OpKind::repeat_heads;
+    })) << exchange;
   }
 }
 
