@@ -99,6 +99,9 @@ struct OpRow {
   /// Frameworks that run a formula op by op (Framework::ops_per_kernel) also have a single op for
   /// this formula.
   bool one_op_everywhere = false;
+  /// Frameworks run several ops instead of this op of a mixture of experts
+  /// (Framework::ops_per_expert_op).
+  bool of_experts = false;
   /// The factor of the kernel's bytes where the ops of its formula run one by one
   /// (Framework::elementwise_by_op), counted for 16-bit values.
   double moved_op_by_op = 1;

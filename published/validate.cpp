@@ -52,7 +52,6 @@ RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
   predicted.fits = fits_answer(target, strategy, footprint.stages).fits;
   predicted.interval = {prediction.step_time_low / prediction.step_time,
                         prediction.step_time_high / prediction.step_time};
-  predicted.basis = evaluation.open.basis;
   predicted.open = evaluation.open;
   predicted.source_known = run.fitted && run.fitted->of_same_people;
   predicted.unusual = unusual_choices(

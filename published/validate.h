@@ -28,7 +28,6 @@ struct RunPrediction {
   std::array<Bytes, kMemoryKinds> memory;
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
   StepInterval interval;                                    ///< interval of the step time
-  TimeBasis basis = TimeBasis::kernels;
   StepOpen open;              ///< what leaves the step open for people that the fit does not have
   bool source_known = false;  ///< whether the fit has runs of the same document
   std::vector<Unusual> unusual;  ///< with tight memory

@@ -89,7 +89,7 @@ Json row_json(const ValidatedRun& row) {
   json["framework"] = row.predicted->framework;
   json["calibration"] =
       row.predicted->calibration.empty() ? Json(nullptr) : Json(row.predicted->calibration);
-  json["basis"] = to_text(row.predicted->basis);
+  json["basis"] = to_text(row.predicted->open.basis);
   json["source"] = document_of(row.run.source);
   json["source_known"] = row.predicted->source_known;
   json["unusual"] = unusual_json(row.predicted->unusual);

@@ -48,7 +48,7 @@ class Run:
 
 @dataclasses.dataclass
 class Spreads:
-    """Logarithms. A step's half width is the root of the sum of squares of its own, of its basis and of its causes."""
+    """Logarithms. The half width of a step is the root of the sum of three squares: its fit's own, its basis', its causes'."""
     centres: dict
     halves: dict
     causes: list

@@ -34,8 +34,7 @@ struct GpuGeneration {
   /// The rate of products in TF32 relative to that of 16 bits, as datasheets print it. Absent: no
   /// TF32.
   std::optional<double> tf32_of_16_bits;
-  /// The document that says that no attention kernel without scores runs on these GPUs. Absent:
-  /// there is such a kernel.
+  /// The document by which these GPUs have no flash attention. Absent: they have it.
   std::optional<std::string> without_flash_attention;
 };
 

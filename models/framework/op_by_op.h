@@ -1,4 +1,4 @@
-// Says which ops a framework runs as the several ops of their formula.
+// Op by op: the ops that a framework runs as the several ops of their formula.
 #pragma once
 
 #include "graph/op.h"

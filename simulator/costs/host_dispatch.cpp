@@ -32,27 +32,6 @@ std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
   });
 }
 
-/// Whether only mixtures of experts have ops of this kind.
-bool is_of_experts(OpKind kind) {
-  switch (kind) {
-    case OpKind::route:
-    case OpKind::route_backward:
-    case OpKind::limit_choices:
-    case OpKind::place_choices:
-    case OpKind::dispatch_rows:
-    case OpKind::dispatch_rows_backward:
-    case OpKind::received_ends:
-    case OpKind::grouped_matmul:
-    case OpKind::grouped_matmul_backward:
-    case OpKind::grouped_weight_gradient:
-    case OpKind::combine_rows:
-    case OpKind::combine_rows_backward:
-      return true;
-    default:
-      return moves_rows(kind);
-  }
-}
-
 /// Returns the number of parameter tensors that a rank updates. Shards are ranges of all elements,
 /// so that each rank has about its share of the tensors.
 std::int64_t updated_tensors(const Program& program) {
@@ -122,7 +101,7 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
         captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
     double ops = captured[i] && !replays ? 0 : 1;
     if (is_kernel(routine, op) && !captured[i]) ops *= framework.ops_per_kernel;
-    if (is_of_experts(op.kind) && !captured[i]) ops *= framework.ops_per_expert_op;
+    if (row(op.kind).of_experts && !captured[i]) ops *= framework.ops_per_expert_op;
     const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
     if (backward && !communicates(op.kind)) ops *= framework.backward_dispatch;
     if (op.kind == OpKind::begin_step)

@@ -115,7 +115,7 @@ TEST(Fit, IsMadeAgainWithoutEachDocument) {
   EXPECT_LT(fast.sizes.size(), found.fitted.sizes.size());
   EXPECT_EQ(fast.levels, found.fitted.levels);
   EXPECT_EQ(fast.cluster, found.fitted.cluster);
-  // Its error is that of its own runs that cross-validation left out, not of those of all.
+  // Its error is over the runs that it uses, as cross-validation predicted them.
   EXPECT_NE(fast.cross_validated_mean, found.fitted.cross_validated_mean);
 }
 

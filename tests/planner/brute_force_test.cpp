@@ -63,7 +63,7 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
 }
 
 /// Returns the best plans, the front and the fastest plan of the space. Unlike a plan's text, they
-/// have no exchanges of experts beside the space, which are tried on the candidates that a method
+/// do not contain the other exchanges of experts, which are tried on the candidates that a method
 /// happens to evaluate (exchange_choices.h).
 std::string explored_text(SearchRequest request, SearchMethod method) {
   request.tolerance = 0;

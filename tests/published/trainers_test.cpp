@@ -1,4 +1,4 @@
-// Rows of trainers that have a framework file of their own, and of devices by their names.
+// Rows of trainers with a separate framework file, and of devices by their names.
 #include <gtest/gtest.h>
 
 #include "tests/published/published_rows.h"

@@ -35,7 +35,7 @@ def started(folder, script, *arguments):
 
 
 def hold_precision(folder):
-    """A search does not vary the precision of a script that it starts from."""
+    """A search does not vary the precision and the CUDA graphs of a script that it starts from."""
     script, better = folder / "bf16.sh", folder / "held.json"
     done = planner("plan", "gpt2-small", "--cluster", A100, "--devices", 2, "--fix", "mp=1", "-o", better)
     assert done.returncode == OK, done.stderr
@@ -48,6 +48,11 @@ def hold_precision(folder):
         assert done.returncode == OK, done.stderr
         assert ("held as in the script: gradient_type=computed" in done.stderr) == (not fixed), done.stderr
         assert json.loads(better.read_text())["strategy"]["gradient_type"] == value
+    script.write_text(text.replace("--accumulate-allreduce-grads-in-fp32", "--cuda-graph-impl full_iteration"))
+    done = planner("plan", "--from", script, "--cluster", A100, "-o", better)
+    assert done.returncode == OK, done.stderr
+    done = planner("export", better, "--to", "megatron")
+    assert done.returncode == OK and "--cuda-graph-impl full_iteration" in done.stdout, done.stdout + done.stderr
 
 
 def states_searched_choices(folder):
