@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/step_ops.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
@@ -80,6 +81,7 @@ bool data_parallel(Graph& graph, const PassContext& context) {
   const Strategy& strategy = context.strategy;
   const bool unsharded = strategy.sharding_stage == 0;
   AxisSet axes;  // of cp, too, where that does not share out the update
+  if (sums_whole_gradients(context)) axes = shard_axes(strategy);
   if (unsharded && strategy.cp > 1) axes.add(Axis::cp);
   if (strategy.dp > 1) axes.add(Axis::dp);
   if (axes.empty()) return false;
@@ -133,7 +135,7 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     scatter = reduced_in_every_micro_batch(graph, to_owners, *gradients, axes, part * degree);
   }
   // Before the outer all-reduce, so that only what a rank updates travels there.
-  insert_at(graph, after_zeroing(graph), std::move(scatter));
+  if (!sums_whole_gradients(context)) insert_at(graph, after_zeroing(graph), std::move(scatter));
   for (Tensor& owned : graph.tensors) {
     if (!owned.arena || owned.role != TensorRole::optimizer_state) continue;
     owned.shape[0] = part_of(owned.shape[0]);

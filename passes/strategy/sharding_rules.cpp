@@ -21,6 +21,12 @@ std::int64_t shards_of(const Strategy& strategy, bool experts) {
   return experts && shards > 1 ? grid_of(strategy)[Axis::edp] : shards;
 }
 
+bool sums_whole_gradients(const PassContext& context) {
+  return context.strategy.sharding_stage == 1 && context.job.precision == DType::bf16 &&
+         context.strategy.gradient_type == GradientType::f32 &&
+         context.framework.gradient_memory == GradientMemory::bf16_also_in_f32;
+}
+
 bool overlaps_grad_reduce(const PassContext& context) {
   return context.framework.overlap_grad_reduce && context.strategy.overlap_grad_reduce;
 }

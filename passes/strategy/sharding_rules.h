@@ -24,6 +24,10 @@ struct ResidentParameters {
 ResidentParameters resident_parameters(const Strategy& strategy);
 /// Returns the number of ranks that each have a part of what is kept as shards.
 std::int64_t shards_of(const Strategy& strategy, bool experts);
+/// Returns whether every rank gets the whole sum of gradients although it updates a part alone:
+/// DeepSpeed's optimizer for bf16 (deepspeed/runtime/bf16_optimizer.py) has f32 sums of all
+/// gradients, of which runtime/pipe/engine.py, _bf16_reduce_grads, makes all-reduces.
+bool sums_whole_gradients(const PassContext& context);
 /// Returns whether the strategy asks for the overlap and the framework can do it.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);

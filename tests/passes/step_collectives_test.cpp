@@ -180,6 +180,22 @@ TEST(StepCollectives, GradientsOfTheJobsTypeAreCastOnce) {
   }
 }
 
+// DeepSpeed's optimizer for bf16: an all-reduce of all gradients, and a gather of parameters.
+TEST(StepCollectives, ShardsOfF32SumsOfBf16GradientsGetTheWholeSum) {
+  const Framework framework = framework_by_name("megatron-deepspeed");
+  const auto whole = lowered(framework, "pp=2,sharding_degree=4");
+  const auto plain = lowered(framework, "pp=2,dp=4");
+  const auto narrow = lowered(framework, "pp=2,sharding_degree=4,gradient_type=computed");
+  for (std::size_t stage = 0; stage < whole.size(); ++stage) {
+    const Bytes sums = sent_in(plain[stage], OpKind::all_reduce);  // without padding to 4 parts
+    EXPECT_GE(sent_in(whole[stage], OpKind::all_reduce), sums);
+    EXPECT_LT(100 * sent_in(whole[stage], OpKind::all_reduce), 101 * sums);
+    EXPECT_TRUE(calls_of(whole[stage], OpKind::reduce_scatter).empty());
+    EXPECT_FALSE(calls_of(whole[stage], OpKind::all_gather).empty());
+    EXPECT_FALSE(calls_of(narrow[stage], OpKind::reduce_scatter).empty());
+  }
+}
+
 TEST(StepCollectives, OverlapsMoveNoBytes) {
   Framework framework = framework_by_name("megatron-lm");
   const auto peaks = [&] {

@@ -47,6 +47,23 @@ const Program& program_of(const std::vector<Program>& programs, std::int64_t ran
   return programs[std::size_t(at[std::size_t(Axis::pp)])];
 }
 
+// Every rank then has the whole sum and updates its part.
+TEST(MixedPrecision, ShardsOfWholeSumsTrainAsTheSerialRun) {
+  const Job job = mixed_job(DType::bf16);
+  Framework framework = bundled_framework();
+  framework.gradient_memory = GradientMemory::bf16_also_in_f32;
+  const auto serial = train_nano(programs_of("", CastPlacement::fused, job), steps_of(5), job);
+  for (const char* fields :
+       {"sharding_degree=2", "pp=2,sharding_degree=2", "dp=2,sharding_degree=2"}) {
+    SCOPED_TRACE(fields);
+    const auto programs = lower({job, nano_strategy(fields, 4, Recompute::none), framework});
+    TrainOptions options = steps_of(5);
+    const Measured found = train_nano(programs, options, job).measured;
+    EXPECT_LE(distance(found.losses, serial.measured.losses), 0x1p-9);
+    EXPECT_LE(distance(found.gradient_norms, serial.measured.gradient_norms), 0.02);
+  }
+}
+
 class MixedTraining : public testing::TestWithParam<DType> {};
 
 INSTANTIATE_TEST_SUITE_P(Types, MixedTraining, testing::Values(DType::bf16, DType::f16),
