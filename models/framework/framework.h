@@ -71,10 +71,10 @@ enum class GradientMemory : std::uint8_t {
   /// type, and to another in f32. Where gradients are scattered in backward, the gradients of a
   /// block and the shards have that type.
   as_computed,
-  /// As computed. Gradients of bf16 parameters that are summed in f32 have a second buffer: the f32
-  /// sums of all parameters exist from before the first step, every rank gets the whole of them in
-  /// sharding stage 1, too, and the update copies nothing (DeepSpeed
-  /// deepspeed/runtime/bf16_optimizer.py: fp32_groups_gradients_flat, get_grads_for_reduction).
+  /// As computed. Gradients of bf16 parameters that are summed in f32 have a second buffer, which
+  /// exists from before the first step. Every rank gets the sums of all parameters, in sharding
+  /// stage 1, too. The update copies nothing (DeepSpeed deepspeed/runtime/bf16_optimizer.py:
+  /// fp32_groups_gradients_flat, get_grads_for_reduction).
   bf16_also_in_f32,
 };
 
