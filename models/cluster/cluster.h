@@ -56,6 +56,9 @@ struct Host {
   /// A device's share of the memory bandwidth of its node's host.
   BytesPerSecond memory_bandwidth{25e9};
   std::optional<Bytes> memory = std::nullopt;  ///< of a node
+  /// The speed at which one core runs a framework, relative to the Xeon Platinum 8480C of a DGX
+  /// H100. Host times of frameworks are those of that core.
+  double core_speed = 1;
   bool operator==(const Host&) const = default;
 };
 

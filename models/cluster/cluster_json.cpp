@@ -136,6 +136,7 @@ Host host_from(JsonObject object) {
     host.memory = object.bytes("memory");
     if (*host.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
   }
+  if (object.has("core_speed")) host.core_speed = object.number("core_speed", 0.1, 10);
   object.finish();
   return host;
 }
@@ -202,6 +203,7 @@ Json host_json(const Host& host) {
                {"to_device", exact_text(host.to_device)},
                {"memory_bandwidth", exact_text(host.memory_bandwidth)}};
   if (host.memory) json["memory"] = exact_text(*host.memory);
+  if (host.core_speed != 1) json["core_speed"] = host.core_speed;
   return json;
 }
 

@@ -454,9 +454,13 @@ bool CostModel::dispatch_is_measured() const {
   return calibration_ && calibration_->dispatch_op.samples > 0;
 }
 
+Seconds CostModel::on_host(Seconds time) const {
+  return cluster_.host ? time / cluster_.host->core_speed : time;
+}
+
 Picoseconds CostModel::dispatch_op() const {
   const Seconds time = dispatch_is_measured() ? calibration_->dispatch_op.median
-                                              : framework_.dispatch_op * layer_factor_;
+                                              : on_host(framework_.dispatch_op * layer_factor_);
   return std::max(Picoseconds(1), to_picoseconds(time));
 }
 

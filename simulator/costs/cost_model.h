@@ -85,6 +85,8 @@ class CostModel {
   GroupSpread spread(std::span<const std::int64_t> ranks) const;
 
   Picoseconds dispatch_op() const;  ///< host time to issue one op, at least 1 ps
+  /// Returns a time of the framework's host (Host::core_speed) as it is on the cluster's.
+  Seconds on_host(Seconds time) const;
   /// Host time on top for each call. On streams it includes the launch of the call's graph, where a
   /// calibration measured launches of the bundled runtime.
   Picoseconds dispatch_call() const;

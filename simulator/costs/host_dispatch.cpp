@@ -108,9 +108,10 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
       ops += framework.ops_per_tensor * double(updated_tensors(program));
     Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));
     if (!captured[i] && op.phase != Phase::optimizer && gathers_parameters(op))
-      time += to_picoseconds(framework.dispatch_gather);
+      time += to_picoseconds(costs.on_host(framework.dispatch_gather));
     if (!captured[i])
-      time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
+      time += to_picoseconds(
+          costs.on_host(framework.dispatch_gradient * double(completed_gradients(routine, i))));
     times.push_back(std::max(Picoseconds(1), time));
   }
   return times;

@@ -166,7 +166,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       Expansion& result = expansions.emplace_back();
       result.program = &program;
       result.dispatch_call = costs.dispatch_call();
-      result.host_wait = to_picoseconds(costs.framework().host_wait);
+      result.host_wait = to_picoseconds(costs.on_host(costs.framework().host_wait));
       if (!host_executes) {
         result.transfers_hold = transfers_hold(costs.framework(), chunks);
         result.host_reads_batch = costs.framework().host_reads_batch;

@@ -82,6 +82,7 @@ TEST(Cluster, StatesItsHost) {
                                 Bytes(std::int64_t{1} << 40)}));
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
   cluster.host->memory.reset();
+  cluster.host->core_speed = 0.75;
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
 }
 

@@ -419,7 +419,9 @@ TEST(CostModel, HostTimesThatWereNotMeasuredAreScaled) {
   imported.communicator = CommunicatorKind::nccl;
   Framework framework;
   framework.dispatch_op = Seconds(4e-6);
-  const CostModel costs(a100(), imported, framework, FittedCalibration{});
+  Cluster cluster = a100();
+  cluster.host->core_speed = 1;
+  const CostModel costs(cluster, imported, framework, FittedCalibration{});
   EXPECT_EQ(costs.with_layer_factor(1.5).dispatch_op().count(), 6'000'000);
 }
 

@@ -153,6 +153,20 @@ TEST(HostDispatch, AGraphIsOneOpOfTheHost) {
   }
 }
 
+TEST(HostDispatch, ASlowerCoreTakesLongerForAllThatTheFrameworkStates) {
+  Cluster cluster = hand_cluster(DeviceKind::gpu, 4);
+  cluster.host = Host{.core_speed = 0.5};
+  const CostModel slower(cluster, std::nullopt, framework());
+  const auto program = lowered_by("sharding_degree=2,sharding_stage=3,micro_batch=2")[0];
+  for (const Routine& routine : program.routines) {
+    const auto times = host_dispatch(program, routine, gpu()),
+               twice = host_dispatch(program, routine, slower);
+    for (std::size_t i = 0; i < times.size(); ++i)
+      EXPECT_EQ(twice[i].count(), times[i].count() == 1 ? 1 : 2 * times[i].count());
+  }
+  EXPECT_EQ(slower.on_host(Seconds(1)).value(), 2);
+}
+
 TEST(HostDispatch, WhatWasMeasuredIsAllThatCounts) {
   Calibration calibration;
   calibration.dispatch_op = {Seconds(5e-6), Seconds(0), 7, false};
