@@ -53,7 +53,8 @@ enum class LossMemory : std::uint8_t {
   /// (torch.distributed.tensor.parallel.loss).
   by_op,
   /// As by_op, but each rank of mp gathers the logits of the whole vocabulary first, and has all
-  /// copies whole. A stage's two buffers still contain the logits of the two micro-batches before.
+  /// copies whole. The other of a stage's two buffers contains the logits of the micro-batch
+  /// before.
   gathered_by_op,
   /// A kernel reads the logits in their own type and gives their gradient in this type. There are
   /// no f32 logits.
@@ -283,6 +284,9 @@ struct Framework {
   /// Keys and values of groups of queries are repeated for each query head before attention. With
   /// sums_parts_in_f32 that is before ranks exchange them (Strategy::cp). Backward reads them so.
   bool repeats_keys = false;
+  /// A linear layer that mp splits by columns copies its input, as does Paddle's c_identity. Query,
+  /// key and value are such a layer each, and so are gate and up.
+  bool copies_split_inputs = false;
   /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
   /// op keeps the values that its backward reads. Rotary embeddings are several ops, too.
   bool elementwise_by_op = false;

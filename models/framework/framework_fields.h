@@ -80,6 +80,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "masks_f32_apart"}, framework.masks_f32_apart);
   visit(FieldPlace{kAllocator, "copies_rotary"}, framework.copies_rotary);
   visit(FieldPlace{kKernels, "repeats_keys"}, framework.repeats_keys);
+  visit(FieldPlace{kAllocator, "copies_split_inputs"}, framework.copies_split_inputs);
   visit(FieldPlace{kKernels, "elementwise_by_op"}, framework.elementwise_by_op);
   visit(FieldPlace{kKernels, "tf32_products"}, framework.tf32_products);
   visit(FieldPlace{kKernels, "fused_norms"}, framework.fused_norms);

@@ -24,8 +24,16 @@ constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
                                      TensorNames& names) {
   std::vector<RoutineEvents> events;
-  for (const Routine& routine : program.routines) {
-    events.push_back(read_events(routine, framework, names));
+  for (std::size_t r = 0; r < program.routines.size(); ++r) {
+    RoutineEvents read = read_events(program.routines[r], framework, names);
+    const auto calls = std::ranges::count_if(
+        program.calls, [&](const Call& call) { return call.routine.index() == r; });
+    // A step of one micro-batch has no output of the micro-batch before.
+    std::erase_if(read.events, [&](const StorageEvent& event) {
+      const TensorStorage& storage = read.storages[event.storage];
+      return calls < 2 && storage.stays && storage.output;
+    });
+    events.push_back(std::move(read));
   }
   return events;
 }

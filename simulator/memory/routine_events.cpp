@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -55,6 +56,7 @@ class RoutineReader {
     for (const Tensor& tensor : routine.tensors) bytes_.push_back(bytes_of(tensor));
     if (framework.loss_memory == LossMemory::own_type) join_loss_casts();
     if (framework.loss_memory == LossMemory::gathered_by_op) gather_loss();
+    if (framework.copies_split_inputs) copy_split_inputs();
   }
 
   RoutineEvents read() {
@@ -115,6 +117,23 @@ class RoutineReader {
       Bytes& wide = bytes_[(forward ? op.inputs[0] : op.outputs[0]).index()];
       wide = wide * std::get<VocabularyParams>(op.params).split_degree;
     }
+  }
+
+  /// Makes the input of layers that mp splits by columns as large as the copies that they keep. The
+  /// second dimension of a product has a layer's matrices: x [n,3,a,d], or [n,2,h] of gate and up.
+  void copy_split_inputs() {
+    std::map<std::size_t, std::size_t> copies;
+    const bool splits = std::ranges::any_of(routine_.ops, [](const Op& op) {
+      return communicates(op.kind) && op.stream == Stream::mp;
+    });
+    for (const Op& op : routine_.ops) {
+      const bool ahead = op.phase == Phase::forward || op.phase == Phase::recompute;
+      if (!splits || !ahead || op.kind != OpKind::matmul) continue;
+      const Shape& shape = routine_.tensors[op.outputs[0].index()].shape;
+      if (shape.size() > 2) copies[op.inputs[0].index()] += std::size_t(shape[1]);
+    }
+    for (const auto& [tensor, count] : copies)
+      bytes_[tensor] = bytes_[tensor] * std::int64_t(count);
   }
 
   /// Extends lifetimes where a layer's weight gradient is computed while the input's gradient is
@@ -272,9 +291,10 @@ class RoutineReader {
   struct LossCopy {
     Bytes bytes;
     bool output = false;  ///< the logits as the model computed them, in the model's type
-    /// The suffix of the name, if the tensor stays: logits of an earlier micro-batch in a buffer of
-    /// the stage. Null: the tensor lives as long as the op.
-    const char* stays = nullptr;
+    /// The stage's other buffer keeps the tensor: logits of the micro-batch before.
+    bool of_last = false;
+    /// The next tensor takes the place of this one in its buffer.
+    bool replaced = false;
   };
 
   /// Returns the copies of the logits, in the order in which the loss makes them.
@@ -296,7 +316,7 @@ class RoutineReader {
         const Bytes narrow = of(part * degree, DType::bf16), wide = of(part * degree, DType::f32);
         if (!forward) return {{wide}, {narrow}};
         std::vector<LossCopy> copies = {
-            {narrow, false, ".of_last"}, {narrow, false, ".of_one_before"}, {narrow, true}, {wide}};
+            {narrow, false, true}, {narrow, false, false, true}, {narrow, true}, {wide}};
         // The ranks' parts are gathered one by one and then put side by side.
         if (degree > 1) copies.insert(copies.begin(), {narrow});
         return copies;
@@ -311,17 +331,19 @@ class RoutineReader {
   void add_loss_copies(const Op& op) {
     const std::string& logits = routine_.tensors[op.inputs[0].index()].name;
     const bool forward = op.kind == OpKind::logits_sum_exp;
-    std::vector<std::uint32_t> made;
+    std::vector<std::uint32_t> made, replaced;
     for (const LossCopy& copy : loss_copies(op)) {
       TensorStorage storage;
       storage.bytes = copy.bytes;
       storage.name = names_.of(logits + (forward ? ".copy" : ".gradient.of_softmax"));
-      if (copy.stays != nullptr) storage.name = names_.of(logits + copy.stays);
-      storage.output = copy.output;
-      storage.stays = copy.stays != nullptr;
+      if (copy.of_last) storage.name = names_.of(logits + ".of_last");
+      storage.output = copy.output || copy.of_last;
+      storage.stays = copy.of_last;
       const std::uint32_t pushed = push(storage);
       add(StorageEvent::Kind::write, pushed);
-      if (copy.stays == nullptr) made.push_back(pushed);
+      for (const std::uint32_t storage : std::exchange(replaced, {}))
+        add(StorageEvent::Kind::last_use, storage);
+      if (!copy.of_last) (copy.replaced ? replaced : made).push_back(pushed);
     }
     for (const std::uint32_t storage : made) add(StorageEvent::Kind::last_use, storage);
   }

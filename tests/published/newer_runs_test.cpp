@@ -240,5 +240,19 @@ TEST(NewerRuns, ModelsOfQwen3HaveNormsOfQueriesAndKeys) {
   EXPECT_FALSE(run_of(row).qk_norm);
 }
 
+TEST(NewerRuns, MatricesOfAnMlpAreThoseThatTheRowOrItsModelSays) {
+  Json row = plain_row();
+  row["model"]["name"] = "lucie-7b";
+  EXPECT_EQ(run_of(row).architecture, Family::gpt);
+  row["model"]["swiglu"] = true;
+  EXPECT_EQ(run_of(row).architecture, Family::llama);
+  row["model"]["name"] = "llama-like";
+  row["model"]["swiglu"] = false;
+  EXPECT_EQ(run_of(row).architecture, Family::gpt);
+  row["model"].erase("swiglu");
+  row["swiglu"] = false;
+  EXPECT_EQ(run_of(row).architecture, Family::gpt);
+}
+
 }  // namespace
 }  // namespace plimsoll

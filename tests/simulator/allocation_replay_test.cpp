@@ -227,6 +227,40 @@ TEST(AllocationReplay, GatheredLogitsAreWholeOnEachRank) {
       << "f32 logits of half of the vocabulary, and none of the micro-batch before";
 }
 
+// The other buffer of a stage contains the logits of the micro-batch before, if there was one.
+TEST(AllocationReplay, LogitsOfTheMicroBatchBeforeStay) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  job.vocab = 1 << 16;
+  job.sequence = 1024;
+  const Framework framework = framework_by_name("aleph-alpha-scaling");
+  const auto peak = [&](std::int64_t micro_batches) {
+    job.global_batch = micro_batches;
+    const auto programs = lower({job, parse_strategy("mp=1"), framework});
+    return replay_allocations(programs[0], framework, kNoLimit).allocated;
+  };
+  const double logits = 2.0 * double(job.sequence * job.vocab);
+  EXPECT_NEAR(double((peak(2) - peak(1)).count()), logits, 0.02 * logits);
+  EXPECT_EQ(peak(4), peak(2));
+}
+
+// Query, key and value copy the input that they share, and so do gate and up.
+TEST(AllocationReplay, SplitLayersCopyTheirInput) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/llama-nano.json");
+  job.precision = DType::bf16;
+  Framework framework = framework_by_name("paddlenlp");
+  const auto peak = [&](const char* strategy) {
+    const auto programs = lower({job, parse_strategy(strategy), framework});
+    return replay_allocations(programs[0], framework, kNoLimit).allocated;
+  };
+  const Bytes alone = peak("micro_batch=2"), split = peak("mp=2,micro_batch=2");
+  framework.copies_split_inputs = false;
+  EXPECT_EQ(peak("micro_batch=2"), alone);
+  const double value = 2.0 * double(2 * job.sequence * job.hidden * job.layers);
+  EXPECT_NEAR(double((split - peak("mp=2,micro_batch=2")).count()), 3.0 * value, 0.01 * value)
+      << "two copies more of a value of 16 bits in attention, one more in the MLP";
+}
+
 TEST(AllocationReplay, FormulasOfSeveralOpsKeepTheirOperands) {
   Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/llama-nano.json");
   job.precision = DType::bf16;
