@@ -18,6 +18,9 @@ inline bool runs_by_op(const Framework& framework, OpKind kind) {
     case OpKind::softmax:
     case OpKind::softmax_backward:
       return framework.elementwise_by_op && !framework.fused_softmax;
+    case OpKind::bias_gelu:
+    case OpKind::bias_gelu_backward:
+      return false;
     default:
       return framework.elementwise_by_op;
   }
