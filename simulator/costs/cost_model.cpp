@@ -47,10 +47,22 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
   return {time, time * relative, worst};
 }
 
+/// Scale, mask and softmax one by one in f32 move 36 bytes for a 16-bit score, and 40 backward. One
+/// kernel of all three moves 4, and 6.
+constexpr double kSoftmaxByParts = 36.0 / 4, kSoftmaxBackwardByParts = 40.0 / 6;
+
 /// An update by the host reaches this share of its memory bandwidth. 10^10 parameters took 2.57 s,
 /// at 28 bytes each, on 256 GB/s: a DGX-2 with twelve channels of DDR4-2666 (Ren et al. 2021, arXiv
 /// 2101.06840, table 4, CPU-Adam; from memory).
 constexpr double kUpdateShare = 0.43;
+
+/// Returns the bytes that a kernel moves which adds a gradient of the product's type to the sum.
+/// DeepSpeed's BF16_Optimizer first copies the gradient in f32 (runtime/bf16_optimizer.py,
+/// update_hp_grads: hp_grad.add_(lp.grad.to(f32))).
+Bytes added_apart(const Framework& framework, const Tensor& sum, Bytes gradient) {
+  const bool copied = framework.gradient_memory == GradientMemory::bf16_also_in_f32;
+  return gradient + (copied && sum.dtype == DType::f32 ? 4 : 2) * bytes_of(sum);
+}
 
 /// Whether the rows of both operands run along the inner dimension in a framework's product.
 /// Frameworks store weights as [outputs, inputs], the other way round than here. The operands of
@@ -221,10 +233,12 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     const MatmulParams params = matmul_params(op);
     const MatmulShape shape = matmul_shape(op, tensors);
     Bytes moved = bytes_moved(op, tensors);
-    // AccumulateGrad of PyTorch's autograd adds a new gradient to a gradient of the same type.
     const Tensor& sum = tensors[op.outputs[0].index()];
-    const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
-    if (params.accumulate && apart) moved += 2 * bytes_of(sum);
+    // Without fusion another kernel adds the gradient to the sum: a hook of Megatron-LM, or
+    // AccumulateGrad of PyTorch's autograd.
+    const bool apart = params.accumulate && !framework_.adds_gradients_in_matmul;
+    const Bytes gradient = elements(sum.shape) * bytes_of(is_fp8(dtype) ? DType::bf16 : dtype);
+    if (apart) moved = moved - 2 * bytes_of(sum) + gradient;
     const double of_rows = params.scaled_by_rows ? own.efficiency->matmul.rowwise_rate : 1;
     const double across = dtype == DType::f32 && !runs_inwards(shape, params)
                               ? own.efficiency->matmul.f32_across_rate
@@ -232,6 +246,11 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     Estimate estimate =
         efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
                          moved, dtype, of_rows * across * rate, own.device, *own.efficiency);
+    if (apart) {
+      estimate.time +=
+          efficient_move(added_apart(framework_, sum, gradient), own.device, own.efficiency->memory)
+              .time;
+    }
     // Kernels on several streams fill each other's last waves.
     if (framework_.multiplies_experts_apart && multiplies_experts(op.kind))
       estimate.time += kEachExpert * double(shape.batch - 1);
@@ -282,6 +301,10 @@ Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
+  if (softmax_by_parts(framework_, op, tensors)) {
+    const double times = op.kind == OpKind::softmax ? kSoftmaxByParts : kSoftmaxBackwardByParts;
+    return Bytes(std::llround(double(moved.count()) * times));
+  }
   if (!runs_by_op(framework_, op.kind)) return moved;
   return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_op_by_op));
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "graph/op_table.h"
+#include "models/framework/op_by_op.h"
 
 namespace plimsoll {
 namespace {
@@ -101,6 +102,7 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
         captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
     double ops = captured[i] && !replays ? 0 : 1;
     if (is_kernel(routine, op) && !captured[i]) ops *= framework.ops_per_kernel;
+    if (!captured[i] && softmax_by_parts(framework, op, routine.tensors)) ops *= kPartsOfSoftmax;
     if (row(op.kind).of_experts && !captured[i]) ops *= framework.ops_per_expert_op;
     const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
     if (backward && !communicates(op.kind)) ops *= framework.backward_dispatch;

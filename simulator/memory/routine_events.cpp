@@ -253,7 +253,6 @@ class RoutineReader {
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
-      case OpKind::bias_gelu:
         return 4;
       case OpKind::geglu:
         return 3;
@@ -274,8 +273,8 @@ class RoutineReader {
                           const std::vector<std::optional<std::uint32_t>>& storages) {
     const int halves = halves_kept(op.kind);
     if (halves == 0 || !runs_by_op(framework_, op.kind)) return;
-    const bool of_input = op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu ||
-                          op.kind == OpKind::geglu || op.kind == OpKind::swiglu;
+    const bool of_input =
+        op.kind == OpKind::gelu || op.kind == OpKind::geglu || op.kind == OpKind::swiglu;
     const std::size_t place = storage_[(of_input ? op.inputs[0] : op.outputs[0]).index()];
     if (!storages[place]) return;
     TensorStorage copy = result_.storages[*storages[place]];

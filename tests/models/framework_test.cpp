@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "models/calibration/calibration.h"
 #include "models/calibration/measured_framework.h"
+#include "models/framework/op_by_op.h"
 
 namespace plimsoll {
 namespace {
@@ -30,6 +31,15 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
     EXPECT_TRUE(!framework.can.sharding_stages.value.empty() || !framework.overlap_param_gather)
         << framework.name;
   }
+}
+
+TEST(Framework, GeluWithItsBiasIsOneKernelWhereverOtherFormulasAreSeveralOps) {
+  const Framework framework = framework_by_name("megatron-deepspeed");
+  EXPECT_TRUE(runs_by_op(framework, OpKind::swiglu));
+  EXPECT_TRUE(runs_by_op(framework, OpKind::rotary));
+  for (const OpKind one : {OpKind::bias_gelu, OpKind::bias_gelu_backward, OpKind::rms_norm,
+                           OpKind::softmax, OpKind::softmax_backward})
+    EXPECT_FALSE(runs_by_op(framework, one));
 }
 
 TEST(Framework, VocabulariesArePadded) {

@@ -47,6 +47,44 @@ TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{10, 11, 11, 8}));
 }
 
+// A row that states attention without flash kernels is not predicted with them.
+TEST(Trainers, StatedAttentionDecidesWhatIsRepeated) {
+  Json row = plain_row();
+  row["framework"] = "nemo (megatron-lm)";
+  row["recompute"] = "selective";
+  row["attention"] = "unfused";
+  const PublishedTarget unfused = target_of(row);
+  ASSERT_EQ(unfused.missing, "");
+  EXPECT_FALSE(unfused.framework.flash_attention);
+  EXPECT_EQ(unfused.strategies.at(0).recompute, Recompute::selective);
+  row["attention"] = "flash";
+  const PublishedTarget flash = target_of(row);
+  EXPECT_TRUE(flash.framework.flash_attention);
+  EXPECT_EQ(flash.strategies.at(0).recompute, Recompute::none) << "flash kernels keep no scores";
+}
+
+// Models of unknown names state their gated MLP, next to their sizes or at the top of the row.
+TEST(Trainers, StatedGatedMlpsHaveThreeMatrices) {
+  Json row = plain_row();
+  row["model"]["name"] = "lucie-7b";
+  EXPECT_EQ(target_of(row).job.family, Family::gpt);
+  row["model"]["swiglu"] = true;
+  EXPECT_EQ(target_of(row).job.family, Family::llama);
+  row["model"].erase("swiglu");
+  row["swiglu"] = true;
+  EXPECT_EQ(target_of(row).job.family, Family::llama);
+}
+
+TEST(Trainers, FlagScaleRunsFormulasOpByOp) {
+  Json row = plain_row();
+  row["framework"] = "flagscale (megatron-lm)";
+  row["attention"] = "flash";
+  EXPECT_FALSE(target_of(row).framework.elementwise_by_op);
+  set_source(row, "github:FlagOpen/FlagPerf@1");
+  EXPECT_TRUE(target_of(row).framework.elementwise_by_op);
+  EXPECT_TRUE(target_of(row).framework.fused_norms);
+}
+
 TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
   Json row = plain_row();
   row["framework"] = "megatron-core";

@@ -450,22 +450,32 @@ TEST(CostModel, OtherOpsOfAFrameworkCountUnlessKernelsLikeThemWereMeasured) {
   EXPECT_EQ(others(calibration()), 0);
 }
 
-// Autograd adds a gradient of its own to one of the same type: written and read once more each.
-TEST(CostModel, ProductsThatDoNotAddMoveTheirOwnGradient) {
+// A gradient that its product does not add is written, and another kernel adds it to the sum.
+TEST(CostModel, GradientsAddedApartTakeAKernelMore) {
   Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
                                  "/models/presets/clusters/dgx-a100-80gb.json");
+  MemoryEfficiency& memory = cluster.efficiency->memory;
+  memory.fixed_time = Seconds(0);
   Framework framework = framework_by_name("megatron-lm");
   MatmulParams adds;
   adds.accumulate = true;
-  Case product = matmul(4096, 4096, 64, adds);  // bound by memory
-  for (Tensor& tensor : product.tensors) tensor.dtype = DType::f16;
+  Case product = matmul(4096, 4096, 16384, adds);  // bound by compute
+  product.tensors[0].dtype = product.tensors[1].dtype = DType::bf16;
+  const double values = 4096.0 * 4096;
   const auto time = [&](bool in_matmul) {
     framework.adds_gradients_in_matmul = in_matmul;
     return CostModel(cluster, std::nullopt, framework).local(product.op, product.tensors).time;
   };
-  EXPECT_GT(time(false), time(true) * 1.5);
-  product.tensors[2].dtype = DType::f32;
-  EXPECT_EQ(time(false), time(true));
+  const auto bytes_apart = [&] {
+    const double rate = cluster.device.memory_bandwidth.value() * memory.bandwidth_fraction;
+    return (time(false) - time(true)).value() * rate / values;
+  };
+  product.tensors[2].dtype = DType::bf16;  // reads two and writes one
+  EXPECT_NEAR(bytes_apart(), 6, 0.6);
+  product.tensors[2].dtype = DType::f32;  // Megatron-LM: main_grad.add_(grad)
+  EXPECT_NEAR(bytes_apart(), 10, 0.8);
+  framework.gradient_memory = GradientMemory::bf16_also_in_f32;  // DeepSpeed copies it in f32 first
+  EXPECT_NEAR(bytes_apart(), 18, 0.8);
 }
 
 TEST(CostModel, ProductsScaledByRowsHaveARateOfTheirOwn) {

@@ -63,5 +63,27 @@ TEST(F32Kernels, MasksOfScoresMayBeKernelsOfTheirOwn) {
   EXPECT_EQ(time(true, DType::f16), time(false, DType::f16));
 }
 
+// Megatron-LM's fused kernel takes four matrices of scores at a time.
+TEST(F32Kernels, ScoresOfAnOddNumberOfHeadsAreMaskedAndNormalisedByParts) {
+  Cluster cluster = h100();
+  cluster.efficiency.reset();
+  const auto time = [&](OpKind kind, std::int64_t matrices, bool limited) {
+    Framework framework;
+    framework.masks_f32_apart = limited;
+    Op op;
+    op.kind = kind;
+    op.inputs = {TensorId(0)};
+    if (kind == OpKind::softmax_backward) op.inputs.push_back(TensorId(1));
+    op.outputs = {TensorId(2)};
+    const std::vector<Tensor> tensors(3, tensor({matrices, 1, 2048, 2048}, DType::f16));
+    return CostModel(cluster, std::nullopt, framework).local(op, tensors).time.value();
+  };
+  for (const OpKind kind : {OpKind::softmax, OpKind::softmax_backward}) {
+    EXPECT_EQ(time(kind, 8, true), time(kind, 8, false));
+    const double bytes = kind == OpKind::softmax ? 36.0 / 4 : 40.0 / 6;
+    EXPECT_NEAR(time(kind, 6, true), bytes * time(kind, 6, false), 1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -62,6 +62,23 @@ TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
   EXPECT_EQ(std::count(times.at(30).begin(), times.at(30).end(), OpKind::cast), 0);
 }
 
+// Scores of a number of heads that the fused kernel does not take need four ops more.
+TEST(HostDispatch, ASoftmaxByPartsIsSeveralOps) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  job.precision = DType::f16;
+  const Framework megatron = framework_by_name("megatron-lm-2021");
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, megatron);
+  const auto softmax = [&](std::int64_t heads) {
+    job.heads = job.kv_heads = heads;
+    const auto programs = lower({job, Strategy(), megatron}, {}, Proof::structure);
+    const Routine& forward = routine_of(programs[0], "layer.forward");
+    const auto op = std::find_if(forward.ops.begin(), forward.ops.end(),
+                                 [](const Op& op) { return op.kind == OpKind::softmax; });
+    return host_dispatch(programs[0], forward, costs).at(op - forward.ops.begin());
+  };
+  EXPECT_EQ(softmax(2).count(), 5 * softmax(4).count());
+}
+
 TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
   Framework eager = framework();
   eager.dispatch_gradient = {};
