@@ -58,6 +58,16 @@ TEST(Trainers, RowsHaveTheAttentionKernelOfTheirRelease) {
   EXPECT_EQ(kernel(flash_1), AttentionKernel::flash_1);
 }
 
+TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
+  Json row = plain_row();
+  row["framework"] = "deepspeed (pipeline)";
+  EXPECT_FALSE(target_of(row).framework.elementwise_by_op);
+  set_source(row, "github:Jack31098/llm_training_demo@1");
+  const Framework framework = target_of(row).framework;
+  EXPECT_TRUE(framework.elementwise_by_op && framework.repeats_keys);
+  EXPECT_EQ(framework.ops_per_kernel, 2);
+}
+
 // An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
 TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   Json row = aleph_alpha_row();
