@@ -52,6 +52,12 @@ GpuGeneration generation_from(const Preset& preset) {
     tf32.text("document");
     tf32.finish();
   }
+  if (object.has("flash_2")) {
+    JsonObject rates = object.object("flash_2");
+    generation.flash_2 = {rates.number("forward", 0.01, 1), rates.number("backward", 0.01, 1)};
+    rates.text("document");
+    rates.finish();
+  }
   if (object.has("lacks")) {
     JsonObject lacks = object.object("lacks");
     generation.without_flash_attention = lacks.text("flash_attention");

@@ -25,6 +25,11 @@ struct PeakFacts {
   std::string document;
 };
 
+/// Rates of a kernel of attention relative to another one.
+struct AttentionRates {
+  double forward = 1, backward = 1;
+};
+
 struct GpuGeneration {
   std::vector<std::string> names;  ///< words in names of devices: "H100" in "NVIDIA H100 SXM5 80GB"
   std::int64_t compute_capability = 0;   ///< 90 for 9.0
@@ -34,6 +39,8 @@ struct GpuGeneration {
   /// The rate of products in TF32 relative to that of 16 bits, as datasheets print it. Absent: no
   /// TF32.
   std::optional<double> tf32_of_16_bits;
+  /// FlashAttention-2 relative to kernels that use all that these GPUs have.
+  AttentionRates flash_2;
   /// The document by which these GPUs have no flash attention. Absent: they have it.
   std::optional<std::string> without_flash_attention;
 };

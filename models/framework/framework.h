@@ -25,6 +25,15 @@ struct FrameworkSources {
   bool operator==(const FrameworkSources&) const = default;
 };
 
+/// An AttentionKernel is a release of flash attention. The rates of cluster files are those of
+/// kernels that use all that the GPU has.
+enum class AttentionKernel : std::uint8_t {
+  native,   ///< cuDNN or FlashAttention-3 on Hopper, the newest kernel elsewhere
+  flash_2,  ///< FlashAttention-2, which PyTorch's scaled_dot_product_attention contains
+  flash_1,  ///< FlashAttention of 2022
+  triton,   ///< the same of 2022, written in Triton
+};
+
 /// TransfersHold is what a pipeline transfer blocks beside the ops that read it.
 enum class TransfersHold : std::uint8_t {
   nothing,  ///< transfers have streams of their own
@@ -146,8 +155,7 @@ struct Framework {
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135). Without it,
   /// attention is matmul, softmax and matmul.
   bool flash_attention = false;
-  /// The rate of that kernel relative to the device's, which is of today's kernels.
-  double attention_rate = 1;
+  AttentionKernel attention_kernel = AttentionKernel::native;  ///< that kernel
   /// Attention over parts of sequences that ranks share (Strategy::cp) is such a kernel, too.
   /// Without it, it is where flash_attention is.
   bool attention_by_parts = false;

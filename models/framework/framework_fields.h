@@ -24,6 +24,7 @@ inline constexpr std::string_view kKernels = "kernels", kParallelism = "parallel
 inline constexpr std::string_view kGroups[] = {kKernels, kParallelism, kDispatch,
                                                kWaits,   kMemory,      kAllocator};
 
+inline constexpr std::string_view kAttentionKernels[] = {"native", "flash_2", "flash_1", "triton"};
 inline constexpr std::string_view kTransfersHold[] = {"nothing", "compute", "host"};
 inline constexpr std::string_view kGraphs[] = {"nothing", "attention", "layers", "step"};
 inline constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
@@ -32,6 +33,7 @@ inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_compu
 inline constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 inline constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};
 inline constexpr std::string_view kCheckpointMemories[] = {"on_device", "split", "on_host"};
+inline std::span<const std::string_view> words_of(AttentionKernel) { return kAttentionKernels; }
 inline std::span<const std::string_view> words_of(TransfersHold) { return kTransfersHold; }
 inline std::span<const std::string_view> words_of(Graphs) { return kGraphs; }
 inline std::span<const std::string_view> words_of(AllocatorKind) { return kAllocatorKinds; }
@@ -92,7 +94,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kParallelism, "vocabulary_multiple", false, 1, 1 << 16},
         framework.vocabulary_multiple);
   visit(FieldPlace{kWaits, "transfers_hold"}, framework.transfers_hold);
-  visit(FieldPlace{kKernels, "attention_rate", false, 0.01, 10}, framework.attention_rate);
+  visit(FieldPlace{kKernels, "attention_kernel"}, framework.attention_kernel);
   visit(FieldPlace{kDispatch, "ops_per_kernel", false, 1, 1000}, framework.ops_per_kernel);
   visit(FieldPlace{kDispatch, "ops_per_expert_op", false, 1, 1000}, framework.ops_per_expert_op);
   visit(FieldPlace{kDispatch, "backward_dispatch", false, 0.01, 10}, framework.backward_dispatch);

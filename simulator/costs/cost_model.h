@@ -13,6 +13,7 @@
 #include "models/calibration/calibration.h"
 #include "models/calibration/fitted_calibration.h"
 #include "models/cluster/cluster.h"
+#include "models/cluster/gpu_generation.h"
 #include "models/framework/framework.h"
 #include "simulator/costs/collective_cost.h"
 #include "simulator/costs/estimate.h"
@@ -109,6 +110,7 @@ class CostModel {
   struct Kernels {
     const Device& device;
     const std::optional<Efficiency>& efficiency;
+    AttentionRates attention;
   };
   Kernels kernels(std::size_t kind) const;
   /// Returns the time by the curve of the op's kind and type, if there is one.
@@ -138,6 +140,7 @@ class CostModel {
   double layer_factor_ = 1;
   std::optional<Calibration> calibration_;
   Framework framework_;
+  std::vector<AttentionRates> attention_rates_;  ///< by kind of device
   MatmulCurves matmuls_;
   std::map<std::pair<OpKind, DType>, std::map<std::int64_t, SizeCurve>> ops_;  // then by row length
   std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;  // of threads; then by ranks

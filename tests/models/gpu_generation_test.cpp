@@ -40,6 +40,8 @@ TEST(GpuGeneration, SaysWhichKernelsExist) {
     EXPECT_FALSE(generation_named(newer)->without_flash_attention) << newer;
     EXPECT_EQ(generation_named(newer)->tf32_of_16_bits, 0.5) << newer;
   }
+  EXPECT_EQ(generation_named("NVIDIA A800 SXM4 80GB")->flash_2.forward, 1);
+  EXPECT_LT(generation_named("NVIDIA H200 SXM5 141GB")->flash_2.forward, 1);
 }
 
 }  // namespace

@@ -36,6 +36,38 @@ TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
   EXPECT_FALSE(target_of(row).framework.fused_softmax);
 }
 
+TEST(Trainers, RowsHaveTheAttentionKernelOfTheirRelease) {
+  const auto kernel = [](Json row) { return target_of(row).framework.attention_kernel; };
+  Json row = plain_row();
+  row["framework"] = "pytorch-fsdp";
+  row["attention"] = "flash";
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 3}};
+  EXPECT_EQ(kernel(row), AttentionKernel::flash_2);
+  set_source(row, "github:mosaicml/llm-foundry@1", "line 98 (section \"H100 80GB BF16\")");
+  EXPECT_EQ(kernel(row), AttentionKernel::triton);
+  set_source(row, "github:mosaicml/llm-foundry@1",
+             "line 75 (section \"H100 80GB BF16 (Large Scale, >= 128 GPUs)\")");
+  EXPECT_EQ(kernel(row), AttentionKernel::flash_2);
+  set_source(row, "github:NVIDIA-NeMo/Automodel@1", "docs/performance-summary.mdx");
+  row["notes"] = "TE + fsdp2_prefetch";
+  EXPECT_EQ(kernel(row), AttentionKernel::native);
+  row["notes"] = "TE + DeepEP + FlexAttn";
+  EXPECT_EQ(kernel(row), AttentionKernel::flash_2);
+  Json flash_1 = aleph_alpha_row();
+  flash_1["kernels"] = "flash_attentionv1";
+  EXPECT_EQ(kernel(flash_1), AttentionKernel::flash_1);
+}
+
+TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
+  Json row = plain_row();
+  row["framework"] = "deepspeed (pipeline)";
+  EXPECT_FALSE(target_of(row).framework.elementwise_by_op);
+  set_source(row, "github:Jack31098/llm_training_demo@1");
+  const Framework framework = target_of(row).framework;
+  EXPECT_TRUE(framework.elementwise_by_op && framework.repeats_keys);
+  EXPECT_EQ(framework.ops_per_kernel, 2);
+}
+
 // An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
 TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   Json row = aleph_alpha_row();

@@ -1,4 +1,5 @@
-// Products and softmax of f32 have costs of their own on some devices and in some frameworks.
+// Some devices and frameworks have slower kernels for products and softmax of f32, and for
+// attention.
 #include <gtest/gtest.h>
 
 #include "simulator/costs/cost_model.h"
@@ -82,6 +83,41 @@ TEST(F32Kernels, ScoresOfAnOddNumberOfHeadsAreMaskedAndNormalisedByParts) {
     EXPECT_EQ(time(kind, 8, true), time(kind, 8, false));
     const double bytes = kind == OpKind::softmax ? 36.0 / 4 : 40.0 / 6;
     EXPECT_NEAR(time(kind, 6, true), bytes * time(kind, 6, false), 1e-9);
+  }
+}
+
+double time_of_attention(const char* device, AttentionKernel kernel, bool backward) {
+  Cluster cluster = h100();
+  cluster.device.name = device;
+  for (AttentionEfficiency* part :
+       {&cluster.efficiency->attention_forward, &cluster.efficiency->attention_backward})
+    part->fixed_time = Seconds(0);
+  Framework framework;
+  framework.attention_kernel = kernel;
+  Op op;
+  op.kind = backward ? OpKind::flash_attention_backward : OpKind::flash_attention;
+  op.params = AttentionParams{};
+  const Tensor qkv = tensor({8192, 3, 32, 128}, DType::bf16);
+  const Tensor out = tensor({8192, 1, 32, 128}, DType::bf16);
+  const std::vector<Tensor> tensors = {backward ? out : qkv, qkv, qkv};
+  op.inputs = backward ? std::vector{TensorId(0), TensorId(1)} : std::vector{TensorId(0)};
+  op.outputs = {TensorId(2)};
+  return CostModel(cluster, std::nullopt, framework).local(op, tensors).time.value();
+}
+
+// FlashAttention-2 has no instructions of Hopper's; the kernels of 2022 are slower everywhere.
+TEST(AttentionKernels, AreAsFastAsTheirReleaseOnTheDevice) {
+  const char* const kHopper = "NVIDIA H100 SXM5 80GB";
+  const char* const kAmpere = "NVIDIA A100 SXM4 80GB";
+  for (const bool backward : {false, true}) {
+    const double native = time_of_attention(kHopper, AttentionKernel::native, backward);
+    EXPECT_NEAR(time_of_attention(kHopper, AttentionKernel::flash_2, backward),
+                native / (backward ? 0.69 : 0.74), 0.01 * native);
+    EXPECT_EQ(time_of_attention(kAmpere, AttentionKernel::flash_2, backward), native);
+    EXPECT_NEAR(time_of_attention(kAmpere, AttentionKernel::flash_1, backward), 2 * native,
+                0.01 * native);
+    EXPECT_NEAR(time_of_attention(kAmpere, AttentionKernel::triton, backward),
+                (backward ? 2 : 1.4) * native, 0.01 * native);
   }
 }
 
