@@ -138,7 +138,8 @@ double bytes_of_bias(bool apart, OpKind kind, bool weighted) {
     op.params = default_params(kind);
     return costs.local(op, tensors).time.value();
   };
-  const Cluster cluster = preset_cluster("dgx-h100-80gb");
+  const Cluster cluster =
+      parse_cluster(*find_preset(cluster_presets(), "dgx-h100-80gb"), "dgx-h100-80gb");
   const double bandwidth =
       cluster.device.memory_bandwidth.value() * cluster.efficiency->memory.bandwidth_fraction;
   return (timed(2 * rows) - timed(rows)) * bandwidth / double(rows * width);
