@@ -17,6 +17,18 @@ Flops counted_flops(const Job& job, CountedAttention attention) {
   return all - Flops(scores / 2);
 }
 
+/// Gives a job the biases, sinks and windows of another.
+void take_attributes(const Job& from, Job& job) {
+  job.qkv_bias = from.qkv_bias;
+  job.out_bias = from.out_bias;
+  job.sinks = from.sinks;
+  job.window = from.window;
+  job.window_pattern = from.window_pattern;
+  if (!job.experts || !from.experts) return;
+  job.experts->bias = from.experts->bias;
+  job.experts->router_bias = from.experts->router_bias;
+}
+
 }  // namespace
 
 Job published_job(const PublishedRun& run, std::int64_t global_batch) {
@@ -44,6 +56,7 @@ Job published_job(const PublishedRun& run, std::int64_t global_batch) {
   job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
   job.dropout = run.dropout;
   if (run.clip_norm) job.clip_norm = *run.clip_norm;
+  if (run.attributes) take_attributes(*run.attributes, job);
   if (job.precision == DType::f16) job.loss_scale = LossScale{};
   return job;
 }

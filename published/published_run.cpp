@@ -66,6 +66,11 @@ Experts experts_of(JsonObject& model) {
     experts.shared_ffn_hidden = model.integer("shared_expert_ffn_hidden", 0, kMostInteger);
   if (model.has("dense_layers"))
     experts.dense_layers = model.integer("dense_layers", 0, kMostInteger);
+  const std::int64_t every = maybe_integer(model, "moe_every").value_or(1);
+  if (every > 1) {  // the last layer of each group has experts
+    experts.pattern.assign(std::size_t(every), false);
+    experts.pattern.back() = true;
+  }
   return experts;
 }
 
@@ -205,6 +210,11 @@ void read_stated_model(JsonObject& stated, PublishedRun& run) {
   if (const auto type = maybe_choice<std::size_t>(stated, "precision", kPrecisions))
     run.precision = kPrecisionTypes[*type];
   run.pads_vocabulary = maybe_boolean(stated, "pads_vocabulary").value_or(false);
+  const std::string attributes = maybe_text(stated, "attributes_of");
+  if (attributes.empty()) return;
+  const auto preset = find_preset(job_presets(), attributes);
+  if (!preset) stated.fail("attributes_of", "no job preset has that name");
+  run.attributes = parse_job(*preset, attributes);
 }
 
 void read_stated(JsonObject stated, PublishedRun& run) {

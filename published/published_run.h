@@ -66,6 +66,8 @@ struct PublishedRun {
   std::optional<Experts> experts;
   std::optional<Latent> latent;
   bool qk_norm = false;
+  /// A job with the biases, sinks and windows of the model, which rows do not state.
+  std::optional<Job> attributes;
   std::int64_t predicted_ahead = 0;  ///< multi-token prediction modules
   Family architecture = Family::gpt;
   std::optional<Activation> activation;  ///< where it is not the family's usual one

@@ -10,6 +10,7 @@
 #include "models/cluster/gpu_generation.h"
 #include "models/framework/op_by_op.h"
 #include "simulator/costs/efficiency_curves.h"
+#include "simulator/costs/expert_kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -89,18 +90,6 @@ AttentionRates attention_rates(AttentionKernel kernel, const Device& device) {
 /// attention, whose products are batches, lie as they do here.
 bool runs_inwards(const MatmulShape& shape, const MatmulParams& params) {
   return !params.transpose_a && params.transpose_b == (shape.batch > 1);
-}
-
-/// The time that each more kernel of a product of experts takes. It is the fixed time of products
-/// that were timed alone on A100, H100 and B200 (docs/results/kernels.md). With it, 108 products of
-/// 20 to 256 experts on B200 and 12 on A100 are predicted 4 % too fast on average
-/// (github:MooreThreads/SimuMax@4dcaae5, configs/system, group_matmul). Fits of runs have another
-/// fixed time, which stands for more than a kernel's.
-constexpr Seconds kEachExpert(3e-6);
-
-bool multiplies_experts(OpKind kind) {
-  return kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward ||
-         kind == OpKind::grouped_weight_gradient;
 }
 
 }  // namespace
@@ -274,9 +263,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
           efficient_move(added_apart(framework_, sum, gradient), own.device, own.efficiency->memory)
               .time;
     }
-    // Kernels on several streams fill each other's last waves.
-    if (framework_.multiplies_experts_apart && multiplies_experts(op.kind))
-      estimate.time += kEachExpert * double(shape.batch - 1);
+    estimate.time += other_experts(framework_, op, shape.batch);
     return estimate;
   }
   const Seconds compute = flops(op, tensors) / rate;
@@ -322,6 +309,7 @@ Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors) const
 
 Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
+  if (const std::optional<Bytes> bias = moved_by_bias_apart(framework_, op, tensors)) return *bias;
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
   if (softmax_by_parts(framework_, op, tensors)) {
@@ -362,18 +350,22 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
-  if (auto measured = measured_communication(op, tensors, spread)) {
-    measured->whole.of_calibration = true;
-    return measured->whole;
+  Estimate estimate;
+  if (const auto measured = measured_communication(op, tensors, spread)) {
+    estimate = measured->whole;
+    estimate.of_calibration = true;
+  } else {
+    GroupSpread own = spread;
+    if (framework_.sends_tokens_once_per_node)
+      own.rows_of_token = std::max<std::int64_t>(1, rows_of_token_);
+    estimate = modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
   }
-  GroupSpread own = spread;
-  if (framework_.sends_tokens_once_per_node)
-    own.rows_of_token = std::max<std::int64_t>(1, rows_of_token_);
-  const Bytes payload = bytes_moved(op, tensors);
-  Estimate estimate = modelled_communication(op.kind, payload, cluster_, own);
-  const bool of_rows = op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows;
-  if (of_rows && framework_.sorts_exchanged_rows && cluster_.efficiency)
-    estimate.time += efficient_move(2 * payload, cluster_.device, cluster_.efficiency->memory).time;
+  if (sorts_rows(framework_, op, tensors)) {
+    const Bytes copied = 2 * bytes_moved(op, tensors);
+    estimate.time += cluster_.efficiency
+                         ? efficient_move(copied, cluster_.device, cluster_.efficiency->memory).time
+                         : copied / cluster_.device.memory_bandwidth;
+  }
   return estimate;
 }
 

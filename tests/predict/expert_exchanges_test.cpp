@@ -1,6 +1,8 @@
 // Rows of experts as frameworks exchange them: hosts wait for their numbers, and kernels sort them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "predict/evaluate.h"
 #include "tests/predict/fixtures.h"
 
@@ -15,12 +17,15 @@ Framework waiting(bool exchange, bool products) {
   return framework;
 }
 
-/// The step of Qwen3 30B with 8 of its 48 layers, on the eight devices of a node.
-double step(const Framework& framework, const std::string& strategy) {
+/// The step of Qwen3 30B with 8 of its 48 layers and a number of experts, on eight devices of a
+/// node.
+double step(const Framework& framework, const std::string& strategy, std::int64_t experts = 128) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/qwen3-30b-a3b.json");
   job.layers = 8;
   job.global_batch = 32;
   job.sequence = 4096;
+  job.experts->count = experts;
+  job.experts->chosen = std::min<std::int64_t>(job.experts->chosen, experts / 4);
   const CostModel costs(preset_cluster("dgx-h100-80gb"), std::nullopt, framework);
   return evaluate(Target(job, costs, 8), parse_strategy(strategy)).prediction.step_time.value();
 }
@@ -78,6 +83,15 @@ TEST(ExchangedRows, AreSortedBeforeAndAfterTheProducts) {
   EXPECT_GT(sorted, sorts);
   EXPECT_LT(sorted,
             1.25 * sorts);  // the busiest rank has 1.1 times as many, and weights are sorted
+}
+
+TEST(ExchangedRows, OfOneExpertOnEachRankNeedNoSort) {
+  Framework framework = waiting(false, false);
+  framework.sorts_exchanged_rows = false;
+  const double one = step(framework, kExchanged, 8), two = step(framework, kExchanged, 16);
+  framework.sorts_exchanged_rows = true;
+  EXPECT_EQ(step(framework, kExchanged, 8), one);
+  EXPECT_GT(step(framework, kExchanged, 16), two);
 }
 
 }  // namespace

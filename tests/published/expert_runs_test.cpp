@@ -92,6 +92,48 @@ TEST(ExpertRuns, HostsWaitForCountsAsTheDispatcherDoes) {
   EXPECT_EQ(waits(), std::pair(false, false));
 }
 
+TEST(ExpertRuns, LayersBetweenThoseWithExpertsAreDense) {
+  Json row = expert_row();
+  EXPECT_TRUE(target_of(row).job.experts->pattern.empty());
+  row["model"]["moe_every"] = 2;
+  EXPECT_EQ(target_of(row).job.experts->pattern, (std::vector{false, true}));
+}
+
+TEST(ExpertRuns, ModelsHaveTheBiasesSinksAndWindowsOfTheirConfiguration) {
+  Json row = expert_row();
+  EXPECT_FALSE(target_of(row).job.experts->bias);
+  row["model"]["name"] = "gpt-oss-20b";
+  const Job job = target_of(row).job;
+  EXPECT_TRUE(job.experts->bias);
+  EXPECT_TRUE(job.experts->router_bias);
+  EXPECT_TRUE(job.sinks);
+  EXPECT_TRUE(job.qkv_bias);
+  EXPECT_EQ(job.window, 128);
+  EXPECT_EQ(job.window_pattern, (std::vector{true, false}));
+  EXPECT_EQ(job.layers, 48) << "sizes are those of the row";
+}
+
+TEST(ExpertRuns, TokenDropPadsRowsSoThatNoHostWaits) {
+  Json row = expert_row();
+  row["framework"] = "megatron-bridge";
+  row["notes"] = "row of the table \"Qwen3 (tokendrop)\"";
+  row["moe"] = nullptr;
+  const PublishedTarget target = target_of(row);
+  EXPECT_FALSE(target.framework.host_counts_for_exchange);
+  EXPECT_FALSE(target.framework.host_counts_for_products);
+  EXPECT_EQ(target.job.experts->capacity, 1);
+  EXPECT_EQ(target.job.experts->load, 1);
+}
+
+TEST(ExpertRuns, MegatronFsdpIsAFrameworkOfItsOwn) {
+  Json row = expert_row();
+  row["fsdp"] = "megatron-fsdp";
+  row["parallel"]["zero_stage"] = 3;
+  const PublishedTarget target = target_of(row);
+  EXPECT_EQ(target.framework.name, "megatron-fsdp");
+  EXPECT_EQ(target.strategies.at(0).sharding_stage, 3);
+}
+
 TEST(ExpertRuns, NetworksOfAwsHaveTheLatencyOfTheirGeneration) {
   Json row = expert_row();
   const Level other = target_of(row).cluster.levels.back();

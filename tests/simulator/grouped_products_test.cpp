@@ -119,5 +119,43 @@ TEST(GroupedProducts, OfOneKernelFollowMeasuredOnes) {
   }
 }
 
+/// Returns the bytes that an op on the rows of 16 experts takes the time of, beyond its fixed time.
+double bytes_of_bias(bool apart, OpKind kind, bool weighted) {
+  const std::int64_t rows = 16384, width = 2880;
+  const CostModel costs = costs_on("dgx-h100-80gb", apart);
+  const auto timed = [&](std::int64_t n) {
+    const Tensor x = operand({n, width}, DType::bf16), bias = operand({16, width}, DType::bf16),
+                 ends = operand({16}, DType::i32), weights = operand({n}, DType::f32),
+                 gradient = operand({16, width}, DType::f32);
+    const bool forward = kind == OpKind::grouped_bias_add;
+    std::vector<Tensor> tensors = {x, bias, ends, weights, forward ? x : gradient, weights};
+    Op op;
+    op.kind = kind;
+    op.inputs = {TensorId(0), TensorId(1), TensorId(2)};
+    if (weighted) op.inputs.push_back(TensorId(3));
+    op.outputs = {TensorId(4)};
+    if (weighted && !forward) op.outputs.push_back(TensorId(5));
+    op.params = default_params(kind);
+    return costs.local(op, tensors).time.value();
+  };
+  const Cluster cluster =
+      parse_cluster(*find_preset(cluster_presets(), "dgx-h100-80gb"), "dgx-h100-80gb");
+  const double bandwidth =
+      cluster.device.memory_bandwidth.value() * cluster.efficiency->memory.bandwidth_fraction;
+  return (timed(2 * rows) - timed(rows)) * bandwidth / double(rows * width);
+}
+
+TEST(GroupedBiases, AreAddedInF32IfEachExpertHasAKernel) {
+  EXPECT_NEAR(bytes_of_bias(true, OpKind::grouped_bias_add, true), 28, 0.1);
+  EXPECT_NEAR(bytes_of_bias(false, OpKind::grouped_bias_add, true), 4, 0.1);
+  EXPECT_NEAR(bytes_of_bias(true, OpKind::grouped_bias_backward, true), 40, 0.1);
+  EXPECT_NEAR(bytes_of_bias(false, OpKind::grouped_bias_backward, true), 2, 0.1);
+}
+
+TEST(GroupedBiases, WithoutWeightsAreAddedByTheProduct) {
+  EXPECT_NEAR(bytes_of_bias(true, OpKind::grouped_bias_add, false), 0, 0.1);
+  EXPECT_NEAR(bytes_of_bias(true, OpKind::grouped_bias_backward, false), 2, 0.1);
+}
+
 }  // namespace
 }  // namespace plimsoll
