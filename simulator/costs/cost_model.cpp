@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "models/cluster/gpu_generation.h"
 #include "models/framework/op_by_op.h"
 #include "simulator/costs/efficiency_curves.h"
 #include "simulator/costs/expert_kernels.h"
@@ -64,25 +63,6 @@ constexpr double kUpdateShare = 0.43;
 Bytes added_apart(const Framework& framework, const Tensor& sum, Bytes gradient) {
   const bool copied = framework.gradient_memory == GradientMemory::bf16_also_in_f32;
   return gradient + (copied && sum.dtype == DType::f32 ? 4 : 2) * bytes_of(sum);
-}
-
-/// Returns the rates of a framework's attention on a device, relative to the cluster's. The kernels
-/// of 2022 relative to FlashAttention-2: Dao 2023, arXiv 2307.08691, section 4.1. The latter is
-/// around 2 times as fast as FlashAttention, and 1.3 to 1.5 times as fast as the one in Triton
-/// forward, around 2 times backward. These were measured on A100. On Hopper they are assumed to
-/// hold as well, since none of these kernels has its instructions.
-AttentionRates attention_rates(AttentionKernel kernel, const Device& device) {
-  if (kernel == AttentionKernel::native) return {};
-  const GpuGeneration* generation = generation_named(device.name);
-  const AttentionRates flash_2 = generation == nullptr ? AttentionRates() : generation->flash_2;
-  switch (kernel) {
-    case AttentionKernel::flash_1:
-      return {flash_2.forward / 2, flash_2.backward / 2};
-    case AttentionKernel::triton:
-      return {flash_2.forward / 1.4, flash_2.backward / 2};
-    default:
-      return flash_2;
-  }
 }
 
 /// Whether the rows of both operands run along the inner dimension in a framework's product.

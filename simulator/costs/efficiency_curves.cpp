@@ -93,6 +93,20 @@ Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsP
   return estimate;
 }
 
+AttentionRates attention_rates(AttentionKernel kernel, const Device& device) {
+  if (kernel == AttentionKernel::native) return {};
+  const GpuGeneration* generation = generation_named(device.name);
+  const AttentionRates flash_2 = generation == nullptr ? AttentionRates() : generation->flash_2;
+  switch (kernel) {
+    case AttentionKernel::flash_1:
+      return {flash_2.forward / 2, flash_2.backward / 2};
+    case AttentionKernel::triton:
+      return {flash_2.forward / 1.4, flash_2.backward / 2};
+    default:
+      return flash_2;
+  }
+}
+
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {
   const Seconds time =
       memory.fixed_time + moved / device.memory_bandwidth / memory.bandwidth_fraction;

@@ -4,6 +4,8 @@
 
 #include "graph/op_table.h"
 #include "models/cluster/cluster.h"
+#include "models/cluster/gpu_generation.h"
+#include "models/framework/framework.h"
 #include "simulator/costs/estimate.h"
 
 namespace plimsoll {
@@ -39,6 +41,13 @@ std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool t
 Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsPerSecond peak,
                              const AttentionEfficiency& attention, std::int64_t units);
 inline constexpr std::int64_t kAttentionTileRows = 128;
+
+/// Returns the rates of a framework's attention on a device, relative to the cluster's. The kernels
+/// of 2022 relative to FlashAttention-2: Dao 2023, arXiv 2307.08691, section 4.1. The latter is
+/// around 2 times as fast as FlashAttention, and 1.3 to 1.5 times as fast as the one in Triton
+/// forward, around 2 times backward. These were measured on A100. On Hopper they are assumed to
+/// hold as well, since none of these kernels has its instructions.
+AttentionRates attention_rates(AttentionKernel kernel, const Device& device);
 
 /// Returns the time of an op that only moves bytes.
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory);
