@@ -18,7 +18,9 @@ struct Target {
   Target(Job for_job, CostModel with_costs, std::int64_t on_devices, Bytes kept_free = {})
       : job(std::move(for_job)),
         costs(std::make_shared<const CostModel>(
-            with_costs.with_rows_of_token(job.experts ? job.experts->chosen : 0))),
+            job.experts ? with_costs.with_token_rows(
+                              {job.experts->chosen, job.experts->groups, job.experts->top_groups})
+                        : with_costs)),
         devices(on_devices),
         reserve(kept_free) {}
 

@@ -146,9 +146,17 @@ Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
   return cost;
 }
 
-/// Returns the units, of so many, that a token's rows go to, relative to the rows.
-double crossing_share(double units, double rows) {
-  return units / rows * (1 - std::pow(1 - 1 / units, rows));
+/// Returns the number of units that have one or more of a token's rows, relative to the rows.
+double crossing_share(double units, const TokenRows& token) {
+  const auto rows = double(token.count), groups = double(token.groups);
+  if (token.groups > token.top_groups && units < groups) {  // a unit has several groups
+    double none = 1;  // the chance that a unit has none of the token's groups
+    for (std::int64_t i = 0; i < token.top_groups; ++i)
+      none *= std::max(0.0, groups - groups / units - double(i)) / (groups - double(i));
+    return units * (1 - none) / rows;
+  }
+  const double reach = units * double(token.top_groups) / groups;
+  return reach / rows * (1 - std::pow(1 - 1 / reach, rows));
 }
 
 /// The peers that a rank of NCCL sends to at the same time: 8 on each of 32 channels (NCCL 2.18,
@@ -187,9 +195,8 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
   for (std::size_t l = 0; l <= spread.level; ++l) {
     const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
     if (inside >= n) continue;
-    const auto rows = double(spread.rows_of_token);
     const Seconds time = payload / exchanged(cluster, l, n - inside) * ((n - inside) / n) *
-                         crossing_share(n / inside, rows);
+                         crossing_share(n / inside, spread.token_rows);
     if (time > cost.bytes) cost.level = l;
     cost.bytes = std::max(cost.bytes, time);
     const double reach = l == spread.level ? n : double(spread.fewest[l]);

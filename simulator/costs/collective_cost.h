@@ -11,6 +11,15 @@
 
 namespace plimsoll {
 
+/// How the rows of a token travel to its experts, if a token travels once to each node and rank.
+struct TokenRows {
+  std::int64_t count = 1;  ///< rows of a token, one for each of its experts
+  /// Experts are in groups of neighbours, and a token has experts of some of these groups only
+  /// (Experts::groups, Experts::top_groups).
+  std::int64_t groups = 1, top_groups = 1;
+  auto operator<=>(const TokenRows&) const = default;
+};
+
 /// How the ranks of a communication lie in the cluster. Its cost depends on this and on the op
 /// only.
 struct GroupSpread {
@@ -23,8 +32,7 @@ struct GroupSpread {
   /// Nodes that hold some of the ranks, and the groups like this one (itself included) that
   /// communicate on one of these nodes at once (CollectivePoint::groups_per_node).
   std::int64_t nodes = 1, at_once = 1;
-  /// Rows of experts: so many of a token's rows travel as one to each node and rank.
-  std::int64_t rows_of_token = 1;
+  TokenRows token_rows = {};  ///< of an exchange of experts' rows
   auto operator<=>(const GroupSpread&) const = default;
 };
 
@@ -47,9 +55,10 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 ///    innermost level, and log2 g in others. A level that reduces in its switch carries S (1 + 1/g)
 ///    for both rounds together.
 ///  - A ring shift is a transfer over the group's slowest hop. In an all-to-all each rank sends S/n
-///    to each other rank over its own links, at all levels at once. Where k rows of a token travel
-///    as one to each of N nodes, 1 - (1 - 1/N)^k of N/k of the rows cross between nodes: as many
-///    nodes have one or more of k rows, if each row is at any node.
+///    to each other rank over its own links, at all levels at once. If k rows of a token travel as
+///    one to each of N nodes, 1 - (1 - 1/N)^k of N/k of the rows cross between nodes: as many
+///    nodes have one or more of k rows, if each row is at any node. If the token's experts are in
+///    g of G groups, these are the nodes with one of the g groups.
 Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
                                 const GroupSpread& spread);
 

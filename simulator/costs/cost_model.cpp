@@ -109,15 +109,15 @@ CostModel::Kernels CostModel::kernels(std::size_t kind) const {
   return {others.device, others.efficiency, attention_rates_[kind]};
 }
 
-CostModel CostModel::with_rows_of_token(std::int64_t rows) const {
+CostModel CostModel::with_token_rows(const TokenRows& rows) const {
   CostModel changed = *this;
-  changed.rows_of_token_ = rows;
+  changed.token_rows_ = rows;
   return changed;
 }
 
 bool CostModel::host_counts_rows() const {
   const bool counts = framework_.host_counts_for_exchange || framework_.host_counts_for_products;
-  return counts && rows_of_token_ > 0 && framework_.graphs != Graphs::step;
+  return counts && token_rows_ && framework_.graphs != Graphs::step;
 }
 
 CostModel CostModel::with_layer_factor(double factor) const {
@@ -336,8 +336,7 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
     estimate.of_calibration = true;
   } else {
     GroupSpread own = spread;
-    if (framework_.sends_tokens_once_per_node)
-      own.rows_of_token = std::max<std::int64_t>(1, rows_of_token_);
+    if (framework_.sends_tokens_once_per_node) own.token_rows = token_rows_.value_or(TokenRows());
     estimate = modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
   }
   if (sorts_rows(framework_, op, tensors)) {

@@ -36,8 +36,8 @@ class CostModel {
   /// Returns this model with local ops and dispatch that take `factor` times as long, except for
   /// those that were measured.
   CostModel with_layer_factor(double factor) const;
-  /// Returns this model for jobs that have so many rows of experts for each token.
-  CostModel with_rows_of_token(std::int64_t rows) const;
+  /// Returns this model for jobs with experts, whose rows travel like this.
+  CostModel with_token_rows(const TokenRows& rows) const;
   /// Whether the framework's host waits for rows of experts, of which the job has some.
   bool host_counts_rows() const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
@@ -136,7 +136,7 @@ class CostModel {
 
   Cluster cluster_;
   std::optional<FittedCalibration> fitted_;
-  std::int64_t rows_of_token_ = 0;
+  std::optional<TokenRows> token_rows_;  ///< of jobs with experts
   double layer_factor_ = 1;
   std::optional<Calibration> calibration_;
   Framework framework_;

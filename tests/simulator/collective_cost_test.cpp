@@ -107,9 +107,10 @@ TEST(Collective, LatencyGrowsWithTheLogarithmOfNodes) {
 
 TEST(Collective, ATokenMayTravelOnceToEachNodeAndRank) {
   const Cluster cluster = pods();
-  const auto exchanged = [&](const Ranks& ranks, std::int64_t rows) {
+  const auto exchanged = [&](const Ranks& ranks, std::int64_t rows, std::int64_t groups = 1,
+                             std::int64_t top_groups = 1) {
     GroupSpread spread = spread_over(cluster.levels, ranks);
-    spread.rows_of_token = rows;
+    spread.token_rows = {rows, groups, top_groups};
     return modelled_communication(OpKind::exchange_rows, kGigabyte, cluster, spread).time.value();
   };
   const Ranks node = strided(0, 8, 1), nodes = strided(0, 32, 1);
@@ -120,6 +121,12 @@ TEST(Collective, ATokenMayTravelOnceToEachNodeAndRank) {
   // nodes have one or more.
   const double all = 0.75 / 10, latency = exchanged(nodes, 1) - all;
   EXPECT_NEAR(exchanged(nodes, 8) - latency, all * 4 / 8 * (1 - std::pow(0.75, 8)), 1e-9);
+  // The rows of a token in one group, which a node has, leave for one node.
+  EXPECT_NEAR(exchanged(nodes, 8, 32, 1) - latency, all / 8, 1e-9);
+  // Two of 8 groups are on one node of two groups in 1 of 7 cases, and on two in the other cases.
+  EXPECT_NEAR(exchanged(nodes, 8, 8, 2) - latency, all / 8 * (2 - 1.0 / 7), 1e-9);
+  // Two of four groups have half of the four nodes.
+  EXPECT_NEAR(exchanged(nodes, 8, 4, 2) - latency, all * 2 / 8 * (1 - std::pow(0.5, 8)), 1e-9);
 }
 
 TEST(Collective, AnExchangeTakesAStepForEachPeerOfCores) {
