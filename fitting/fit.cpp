@@ -203,7 +203,8 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   unseen.insert(unseen.end(), result.by_size.runs.begin(), result.by_size.runs.end());
   fitted.within_node = run_spread(unseen, false);
   fitted.across_nodes = run_spread(unseen, true);
-  if (options.without) result.without = fits_without(model, log_model, solution, unseen, fitted);
+  if (options.without)
+    result.without = fits_without(model, log_model, solution, result.by_layout, unseen, fitted);
   result.families_by_layout = families_of(result.by_layout, unseen);
   result.families_by_size = families_of(result.by_size, unseen);
   return result;

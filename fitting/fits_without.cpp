@@ -18,16 +18,9 @@ bool is_enough(const FitModel& model, const std::vector<bool>& use) {
   return std::size_t(std::ranges::count(use, true)) >= kLeastRunsOfFit && layouts.size() > 1;
 }
 
-/// Sets the errors and the spreads of a fit to those of the runs in use.
-void set_errors(std::vector<UnseenRun> unseen, const std::vector<bool>& use,
-                FittedCalibration& fitted) {
+std::vector<UnseenRun> of_runs(std::vector<UnseenRun> unseen, const std::vector<bool>& use) {
   std::erase_if(unseen, [&](const UnseenRun& run) { return !use[run.run]; });
-  fitted.unseen_sizes_mean.reset();
-  if (unseen.empty()) return;
-  fitted.cross_validated_mean = mean_abs_error(unseen);
-  fitted.cross_validated_p90 = p90_abs_error(unseen);
-  fitted.within_node = run_spread(unseen, false);
-  fitted.across_nodes = run_spread(unseen, true);
+  return unseen;
 }
 
 }  // namespace
@@ -51,7 +44,7 @@ void set_numbers(const FitModel& model, const LogModel& log_model, const RobustS
 }
 
 std::vector<FitWithout> fits_without(const FitModel& model, const LogModel& log_model,
-                                     const RobustSolution& whole,
+                                     const RobustSolution& whole, const CrossValidation& by_layout,
                                      const std::vector<UnseenRun>& unseen,
                                      const FittedCalibration& fitted) {
   std::set<std::string> documents;
@@ -67,7 +60,12 @@ std::vector<FitWithout> fits_without(const FitModel& model, const LogModel& log_
     set_numbers(model, log_model,
                 solve_determined(log_model, use, whole.values, fold_limits(whole)), use,
                 next.fitted);
-    set_errors(unseen, use, next.fitted);
+    const std::vector<UnseenRun> layouts = of_runs(by_layout.runs, use);
+    next.fitted.unseen_sizes_mean.reset();
+    next.fitted.cross_validated_mean = mean_abs_error(layouts);
+    next.fitted.cross_validated_p90 = p90_abs_error(layouts);
+    next.fitted.within_node = run_spread(of_runs(unseen, use), false);
+    next.fitted.across_nodes = run_spread(of_runs(unseen, use), true);
   }
   return found;
 }

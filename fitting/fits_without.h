@@ -26,10 +26,11 @@ void set_numbers(const FitModel& model, const LogModel& log_model, const RobustS
 
 /// Fits again without each document, in the order of their names. Documents whose absence leaves
 /// fewer than kLeastRunsOfFit runs, or runs of one layout, are passed over. A fit has its own
-/// numbers. Its errors and spreads are those of `unseen`, the runs that cross-validation left out
-/// of `whole`, as far as they are of other documents. The result is empty for runs of one document.
+/// numbers. Its errors are those of the runs that the cross-validation `by_layout` of `whole` left
+/// out, and its spreads those of `unseen`, the runs that any left out, as far as they are of other
+/// documents. The result is empty for runs of one document.
 std::vector<FitWithout> fits_without(const FitModel& model, const LogModel& log_model,
-                                     const RobustSolution& whole,
+                                     const RobustSolution& whole, const CrossValidation& by_layout,
                                      const std::vector<UnseenRun>& unseen,
                                      const FittedCalibration& fitted);
 

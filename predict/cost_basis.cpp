@@ -24,6 +24,12 @@ namespace {
 
 using Rest = CalibrationChoice::Rest;
 
+/// Whose steps are predicted: a document's, or the user's own if both are empty.
+struct Steps {
+  std::string_view document;
+  std::string_view left_out;  ///< `document`, if its runs do not count
+};
+
 const std::string kOwnNumbers = "no calibration, ";
 
 std::string digest_words(const std::string& digest) { return "digest " + digest.substr(0, 12); }
@@ -75,14 +81,16 @@ bool is_built_in(const std::string& name) {
 }
 
 void use_transferred(TransferredFit transferred, const std::string& name, std::string_view text,
-                     CostBasis& basis) {
+                     const Steps& steps, CostBasis& basis) {
   basis.source.name = name;
   basis.source.digest = digest(text);
   const bool built_in = is_built_in(name);
   basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
                                    digest_words(basis.source.digest));
   // A fit that is given as a file is of the user's own runs.
-  transferred.fitted.of_same_people = !built_in;
+  FittedCalibration& fitted = transferred.fitted;
+  fitted.of_same_people = steps.document.empty() ? !built_in : has_runs_of(fitted, steps.document);
+  if (!fitted.of_same_people) shrink(fitted, basis.cluster, basis.framework, steps.left_out);
   use_fitted(std::move(transferred.fitted), basis);
 }
 
@@ -94,14 +102,20 @@ struct BuiltInFit {
 };
 
 /// Returns the built-in fits of a device, without those that have runs of the document `left_out`.
-/// In place of these come the fits that were made without that document.
+/// In place of these come the same fits without that document.
 std::vector<BuiltInFit> fits_of_device(const Device& device, std::string_view left_out) {
   std::vector<BuiltInFit> known;
+  const auto is_known = [&](const FittedCalibration& fitted) {
+    return std::ranges::any_of(known, [&](const BuiltInFit& fit) {
+      return fit.fitted.cluster == fitted.cluster && fit.fitted.framework == fitted.framework;
+    });
+  };
   const auto add = [&](const std::vector<Preset>& presets) {
     for (const Preset& preset : presets) {
       const std::string name(preset.name);
       FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
-      if (device_difference(fitted.device, device).empty() && !has_runs_of(fitted, left_out))
+      if (device_difference(fitted.device, device).empty() && !has_runs_of(fitted, left_out) &&
+          !is_known(fitted))
         known.push_back({name, preset.text, std::move(fitted)});
     }
   };
@@ -125,13 +139,12 @@ std::string nothing_fitted_words(const CostBasis& basis, const std::vector<Built
 
 /// Uses the fit whose network is most like the cluster's, among equals the one with most runs.
 /// Returns false where there is no fit for the framework.
-bool use_best_fit(const std::vector<BuiltInFit>& known, std::string_view left_out,
-                  CostBasis& basis) {
+bool use_best_fit(const std::vector<BuiltInFit>& known, const Steps& steps, CostBasis& basis) {
   const BuiltInFit* best = nullptr;
   TransferredFit chosen;
   for (const BuiltInFit& fit : known) {
     if (fit.fitted.framework != calibrated_as(basis.framework)) continue;
-    TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework, left_out);
+    TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework, steps.left_out);
     const auto rank = [](const TransferredFit& one) {
       return std::tuple(one.other_levels.size(), one.outermost_apart, -one.fitted.runs);
     };
@@ -140,7 +153,7 @@ bool use_best_fit(const std::vector<BuiltInFit>& known, std::string_view left_ou
     chosen = std::move(next);
   }
   if (best == nullptr) return false;
-  use_transferred(std::move(chosen), best->name, best->text, basis);
+  use_transferred(std::move(chosen), best->name, best->text, steps, basis);
   return true;
 }
 
@@ -179,16 +192,16 @@ bool is_of_one_gpu(const Cluster& cluster) {
   return cluster.device.kind == DeviceKind::gpu && cluster.other_devices.empty();
 }
 
-void use_built_in(CostBasis& basis, std::string_view left_out) {
+void use_built_in(CostBasis& basis, const Steps& steps) {
   if (!is_of_one_gpu(basis.cluster)) {
     basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
     return;
   }
-  const std::vector<BuiltInFit> known = fits_of_device(basis.cluster.device, left_out);
+  const std::vector<BuiltInFit> known = fits_of_device(basis.cluster.device, steps.left_out);
   const double open = fill_efficiency(basis);
-  if (use_best_fit(known, left_out, basis)) return;
+  if (use_best_fit(known, steps, basis)) return;
   const std::string nothing = nothing_fitted_words(basis, known);
-  if (use_typical(basis, open, left_out, fmt::format(" ({})", nothing))) return;
+  if (use_typical(basis, open, steps.left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
   basis.source.words =
       fmt::format("{}{} ({})", kOwnNumbers, own_numbers_words(basis.cluster), nothing);
@@ -246,14 +259,14 @@ void check_same_device(const Calibration& calibration, const Cluster& cluster,
   }
 }
 
-void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
-              std::string_view left_out, CostBasis& basis) {
+void use_rest(const CalibrationChoice& choice, const std::string& cluster_file, const Steps& steps,
+              CostBasis& basis) {
   switch (choice.rest) {
     case Rest::built_in:
-      use_built_in(basis, left_out);
+      use_built_in(basis, steps);
       break;
     case Rest::typical:
-      use_typical_alone(basis, left_out);
+      use_typical_alone(basis, steps.left_out);
       break;
     case Rest::none:
       basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
@@ -261,8 +274,8 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
       fill_efficiency(basis);
-      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework, left_out),
-                      choice.fitted_file, choice.fitted_text, basis);
+      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework, steps.left_out),
+                      choice.fitted_file, choice.fitted_text, steps, basis);
       break;
   }
 }
@@ -302,13 +315,14 @@ void use_kernels_of(Device& device, CostBasis& basis) {
 }  // namespace
 
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
-                     const std::string& cluster_file, std::string_view left_out) {
+                     const std::string& cluster_file, std::string_view document) {
   CostBasis basis;
   basis.cluster = std::move(cluster);
   basis.framework = std::move(framework);
   if (choice.measured)
     check_same_device(*choice.measured, basis.cluster, choice.measured_file, cluster_file);
-  use_rest(choice, cluster_file, left_out, basis);
+  const Steps steps{document, choice.leave_out_source ? document : std::string_view()};
+  use_rest(choice, cluster_file, steps, basis);
   if (choice.measured) add_measured(choice, basis);
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);

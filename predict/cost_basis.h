@@ -38,10 +38,12 @@ struct CostBasis {
   CostSource source;
 };
 
-/// Returns the basis of a choice. `cluster_file` is named in errors. Built-in fits with runs of the
-/// document `left_out` do not count; the fits that were made without that document do. Throws
-/// InputError where the calibration that was asked for is of another device, cluster or framework.
+/// Returns the basis of a choice for steps of `document`; empty: the user's own. `cluster_file` is
+/// named in errors. If the choice leaves the document out, built-in fits with its runs do not
+/// count; the fits that were made without it do. A fit of other people's runs is drawn towards
+/// typical rates (shrink()). Throws InputError where the calibration that was asked for is of
+/// another device, cluster or framework.
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
-                     const std::string& cluster_file, std::string_view left_out = "");
+                     const std::string& cluster_file, std::string_view document = "");
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -224,6 +225,28 @@ TransferredFit transfer(const FittedCalibration& fitted, const Cluster& cluster,
                                        std::log(own / outermost.most_bandwidth.value())});
   }
   return result;
+}
+
+void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& framework,
+            std::string_view left_out) {
+  const auto typical = typical_calibration(cluster, framework, left_out);
+  if (!typical) return;
+  std::set<std::string> documents;
+  for (const std::string& source : fitted.sources) documents.insert(document_of(source));
+  const double weight = double(documents.size()) / double(documents.size() + 1);
+  for (const FitParameter& parameter : fit_parameters(cluster)) {
+    const auto value = std::ranges::find(fitted.values, parameter.name, &FittedValue::name);
+    if (value == fitted.values.end()) continue;
+    const FittedValue* known = value_of(*typical, parameter.name);
+    const double towards =
+        known != nullptr ? known->value : parameter.get(cluster, framework, parameter.level);
+    if (towards <= 0 || value->value <= 0) continue;
+    const double moved = std::pow(towards / value->value, 1 - weight);
+    value->value *= moved;
+    value->low *= moved;
+    value->high *= moved;
+  }
+  for (LayerPoint& point : fitted.layers) point.factor = std::pow(point.factor, weight);
 }
 
 }  // namespace plimsoll

@@ -109,10 +109,8 @@ std::int64_t global_batch_of(const PublishedRun& run) {
 bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibration,
                      PublishedTarget& target) {
   try {
-    const std::string document = document_of(run.source);
     CostBasis basis = cost_basis(target.cluster, target.framework, calibration, run.cluster,
-                                 calibration.leave_out_source ? document : "");
-    if (basis.fitted) basis.fitted->of_same_people = has_runs_of(*basis.fitted, document);
+                                 document_of(run.source));
     target.cluster = std::move(basis.cluster);
     target.framework = std::move(basis.framework);
     target.measured = std::move(basis.measured);

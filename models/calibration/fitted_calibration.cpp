@@ -35,7 +35,7 @@ std::vector<FitParameter> kernel_parameters() {
       {"matmul.half_rate_reuse", 0.5, 1, 2000, EFFICIENCY(matmul.half_rate_reuse)},
       {"matmul.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(matmul.fixed_time)},
       {"matmul.unaligned_rate", 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
-      {"matmul.fp8_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.fp8_rate)},
+      {"matmul.fp8_rate", 0.15, 0.1, 2, EFFICIENCY(matmul.fp8_rate)},
       {"matmul.rowwise_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.rowwise_rate)},
       {"attention_forward.peak_fraction", 0.3, 0.05, 1,
        EFFICIENCY(attention_forward.peak_fraction)},

@@ -16,6 +16,7 @@ constexpr double kMostFittedFlops = 1e21;  // of one op
 constexpr Seconds kMostFixedTime{1};       // of one kernel or collective: a slip of the pen
 constexpr double kMostSlowdown = 10;
 constexpr double kLeastFraction = 1e-3;  // below, the peak is not this device's
+constexpr double kMostFp8Rate = 2;       // then 16-bit products reach half of their peak at most
 
 Seconds fixed_time(JsonObject& object) {
   const Seconds time = object.seconds("fixed_time");
@@ -57,7 +58,10 @@ MatmulEfficiency matmul_from(JsonObject object) {
   matmul.fixed_time = fixed_time(object);
   if (object.has("unaligned_rate"))
     matmul.unaligned_rate = object.number("unaligned_rate", kLeastFraction, 1);
-  if (object.has("fp8_rate")) matmul.fp8_rate = object.number("fp8_rate", kLeastFraction, 1);
+  if (object.has("fp8_rate"))
+    matmul.fp8_rate = object.number("fp8_rate", kLeastFraction, kMostFp8Rate);
+  if (matmul.peak_fraction * matmul.fp8_rate > 1)
+    object.fail("fp8_rate", "times peak_fraction it is more than the peak");
   if (object.has("rowwise_rate"))
     matmul.rowwise_rate = object.number("rowwise_rate", kLeastFraction, 1);
   if (object.has("f32_across_rate"))

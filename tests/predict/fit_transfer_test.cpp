@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "base/error.h"
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
+#include "predict/typical_calibration.h"
 #include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 
@@ -97,6 +100,38 @@ TEST(FitTransfer, LevelsAreFoundByWhatTheyAre) {
     if (value.name != "levels.1.bandwidth_fraction") continue;
     EXPECT_DOUBLE_EQ(deep.efficiency->levels[2].bandwidth_fraction, value.value);
   }
+}
+
+/// Typical rates count as one more document than the fit's.
+TEST(FitTransfer, OtherPeoplesRatesAreDrawnTowardsTypicalOnes) {
+  const Cluster cluster = preset_cluster("dgx-h100-80gb");
+  const Framework framework = framework_by_name("megatron-lm");
+  const FittedCalibration whole = fit("dgx-h100-80gb--megatron-lm");
+  const auto rate = [](const FittedCalibration& of, std::string_view name) {
+    return std::ranges::find(of.values, name, &FittedValue::name)->value;
+  };
+  const double typical = rate(*typical_calibration(cluster, framework), "matmul.peak_fraction");
+  const double own = framework.dispatch_op.value();
+  for (const std::size_t documents : {1u, 3u}) {
+    FittedCalibration moved = whole;
+    moved.sources = {"a@1, p", "a@2, q", "b, r", "c, s"};
+    moved.sources.resize(documents + 1);
+    moved.layers = {LayerPoint{{}, 1.5, 0.1, 4}};
+    const double share = 1 / double(documents + 1);
+    const auto between = [&](double from, double to) { return from * std::pow(to / from, share); };
+    FittedCalibration before = moved;
+    shrink(moved, cluster, framework);
+    for (const char* name : {"matmul.peak_fraction", "dispatch_op"}) {
+      const double to = std::string_view(name) == "dispatch_op" ? own : typical;
+      EXPECT_NEAR(rate(moved, name), between(rate(before, name), to), 1e-9) << documents << name;
+    }
+    EXPECT_NEAR(moved.layers[0].factor, between(1.5, 1), 1e-9);
+  }
+  FittedCalibration alone = whole;
+  Framework plain = framework;
+  plain.facts.typical_rates.value = false;
+  shrink(alone, cluster, plain);
+  EXPECT_EQ(alone, whole);
 }
 
 TEST(FitTransfer, NumbersOfNothingAreRefused) {
