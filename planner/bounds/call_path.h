@@ -84,8 +84,8 @@ class CallPath {
 
 /// Longest paths through calls in a row, in max-plus algebra (time_bound.h). They begin when the
 /// compute stream is free, or when the host has issued all calls before. They end when the last
-/// call has computed, or when the host has issued it. Paths follow dependencies of the simulator, so
-/// its other waits only lengthen them. A path is kLongAgo if nothing leads there, and at most
+/// call has computed, or when the host has issued it. Paths follow dependencies of the simulator,
+/// so its other waits only lengthen them. A path is kLongAgo if nothing leads there, and at most
 /// 2^60 ps, which is enough for a lower bound.
 struct HostPaths {
   Picoseconds computes = kLongAgo;  ///< from the stream to the stream
