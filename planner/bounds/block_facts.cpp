@@ -36,16 +36,18 @@ std::size_t port_op(const Routine& routine, SlotKind kind) {
   return routine.ops.size() - 1;
 }
 
-CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sent) {
+CallFacts call_facts(const CostedProgram& costed, std::size_t call, bool waits, SlotKind sent) {
   const RoutineId id = costed.program->calls[call].routine;
   const Routine& routine = costed.program->at(id);
   CallFacts facts;
   facts.dispatch = dispatch_of(costed, id);
   facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
+  if (waits) facts.host = no_call();
   if (routine.ops.empty()) return facts;
   CallPath path(costed, Picoseconds(), kLongAgo);
   // Whatever call computes before this one ends when the compute stream is free.
   path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
+  if (waits) facts.host = host_paths(costed, call, path);
   facts.span = path.now();
   facts.computes = costed.computes[id.index()];
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
@@ -163,13 +165,16 @@ void find_bytes(const Routine& forward, const Routine& backward, const Routine& 
 MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) {
   const CostedProgram costed = cost_of(all.program, costs);
   const std::vector<Routine>& routines = all.program.routines;
+  const bool waits = std::ranges::any_of(costed.host_waits, [](const std::vector<bool>& ops) {
+    return std::ranges::find(ops, true) != ops.end();
+  });
   MicroBatchFacts facts;
   for (std::size_t b = 0; b < all.shapes.size(); ++b) {
     BlockFacts block;
     block.shape = all.shapes[b];
-    block.forward = call_facts(costed, 3 * b, SlotKind::output);
-    block.backward = call_facts(costed, 3 * b + 1, SlotKind::input_gradient);
-    block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
+    block.forward = call_facts(costed, 3 * b, waits, SlotKind::output);
+    block.backward = call_facts(costed, 3 * b + 1, waits, SlotKind::input_gradient);
+    block.weights = call_facts(costed, 3 * b + 2, waits, SlotKind::gradients);
     block.has_weights = !routines[3 * b + 2].ops.empty();
     find_bytes(routines[3 * b], routines[3 * b + 1], routines[3 * b + 2], block);
     facts.blocks.push_back(std::move(block));
@@ -188,6 +193,7 @@ void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs
   call.computes = call.computes - rounds.gathered + rounds.attention;
   call.span = std::max(call.computes, rounds.shifts);
   call.sends = std::max(Picoseconds(), call.span - behind);
+  call.host.reset();
 }
 
 /// Leaves one stream alone, the busier one in layers with experts: computation or their exchanges.
@@ -205,6 +211,7 @@ void leave_out_waits(MicroBatchFacts& facts) {
     for (CallFacts* call : {&block.forward, &block.backward, &block.weights}) {
       call->span = std::min(call->span, call->*busier);
       call->sends = {};
+      call->host.reset();
     }
   }
 }

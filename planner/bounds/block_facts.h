@@ -24,6 +24,7 @@ struct CallFacts {
   Picoseconds computes;   ///< time of the ops on the compute stream, without others beside them
   Picoseconds exchanges;  ///< time of the exchanges of experts, without others beside them
   Picoseconds dispatch;   ///< host time to issue the call
+  std::optional<HostPaths> host;  ///< if the host waits for ops of blocks
   /// The time from the same begin until the border that the call sends on, or its gradient, is
   /// written.
   Picoseconds sends;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "simulator/costs/host_dispatch.h"
+#include "simulator/ranks/expand.h"
 
 namespace plimsoll {
 
@@ -22,7 +23,9 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
   CostedProgram costed;
   costed.program = &program;
   costed.dispatch_call = costs.model().dispatch_call();
+  costed.host_wait = to_picoseconds(costs.model().framework().host_wait);
   costed.host_executes = costs.model().host_executes();
+  costed.host_waits.resize(program.routines.size());
   costed.durations.resize(program.routines.size());
   costed.dispatch.resize(program.routines.size());
   costed.computes.resize(program.routines.size());
@@ -34,6 +37,7 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
     const Routine& routine = program.at(call.routine);
     durations = costs.of(routine, program.grid, program.stage);
     costed.dispatch[r] = host_dispatch(program, routine, costs.model());
+    costed.host_waits[r] = host_waits(routine, costs.model());
     for (std::size_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
       if (op.stream != Stream::compute || communicates(op.kind)) continue;
@@ -125,11 +129,23 @@ void CallPath::delay(std::size_t index) {
   }
 }
 
+/// Lets the host wait for the op before, if the framework has it wait.
+void CallPath::wait_on_host() {
+  if (const auto until = std::exchange(host_waits_until_, std::nullopt))
+    issued_ = std::max(issued_, *until) + costed_.host_wait;
+}
+
+Picoseconds CallPath::issued() {
+  wait_on_host();
+  return issued_;
+}
+
 void CallPath::run(std::size_t index, Picoseconds others) {
   const Call& call = costed_.program->calls[index];
   const Routine& routine = costed_.program->at(call.routine);
   const std::vector<Picoseconds>& durations = costed_.durations[call.routine.index()];
   const std::vector<Picoseconds>& dispatch = costed_.dispatch[call.routine.index()];
+  const std::vector<bool>& waits = costed_.host_waits[call.routine.index()];
   const Picoseconds call_ready = std::max(awaited(call), others);
   std::array<bool, kStreams> entered = {};
   Times times;
@@ -137,16 +153,19 @@ void CallPath::run(std::size_t index, Picoseconds others) {
   if (costed_.host_executes) {
     clocks_[std::size_t(Stream::compute)] += costed_.dispatch_call;
   } else {
+    wait_on_host();
     issued_ += costed_.dispatch_call;
     delay(index);
   }
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     const Op& op = routine.ops[i];
+    wait_on_host();
     issued_ += dispatch[i];
     Picoseconds ready = kLongAgo;
     if (!std::exchange(entered[std::size_t(op.stream)], true)) ready = call_ready;
     for (std::uint32_t wait : op.waits) ready = std::max(ready, times.ops[wait]);
     const Picoseconds end = end_of_op(op, ready, dispatch[i], durations[i]);
+    if (waits[i]) host_waits_until_ = end;
     times.ops.push_back(end);
     times.all = std::max(times.all, end);
   }
@@ -158,6 +177,43 @@ void CallPath::run(std::size_t index, Picoseconds others) {
 Picoseconds CallPath::everything_ended() const {
   const Picoseconds host = costed_.host_executes ? now() : issued_;
   return std::max(ended_, host);
+}
+
+namespace {
+
+constexpr Picoseconds kLongest{std::int64_t{1} << 60};
+
+HostPaths product(const HostPaths& first, const HostPaths& second) {
+  const auto through = [](Picoseconds to_stream, Picoseconds on, Picoseconds to_host,
+                          Picoseconds from_host) {
+    return std::max(after(to_stream, on), after(to_host, from_host));
+  };
+  return {through(first.computes, second.computes, first.waited, second.follows),
+          through(first.computes, second.waited, first.waited, second.issued),
+          through(first.follows, second.computes, first.issued, second.follows),
+          through(first.follows, second.waited, first.issued, second.issued)};
+}
+
+}  // namespace
+
+Picoseconds after(Picoseconds time, Picoseconds path) {
+  if (time < kHardlyLongAgo || path < kHardlyLongAgo) return kLongAgo;
+  return std::min(std::min(time, kLongest) + std::min(path, kLongest), kLongest);
+}
+
+HostPaths host_paths(const CostedProgram& costed, std::size_t call, CallPath& stream) {
+  CallPath host(costed, kLongAgo, Picoseconds());
+  host.run(call);
+  const auto path = [](Picoseconds time) { return after(Picoseconds(), time); };
+  return {path(stream.now()), path(stream.issued()), path(host.now()), path(host.issued())};
+}
+
+HostPaths then(HostPaths first, HostPaths second, std::int64_t count) {
+  for (; count > 0; count /= 2) {
+    if (count % 2 == 1) first = product(first, second);
+    second = product(second, second);
+  }
+  return first;
 }
 
 }  // namespace plimsoll

@@ -15,6 +15,8 @@ namespace plimsoll {
 
 /// A time before everything, which nobody has to wait for.
 inline constexpr Picoseconds kLongAgo{-(std::int64_t{1} << 60)};
+/// Times before this one are still from long ago, with some durations added.
+inline constexpr Picoseconds kHardlyLongAgo{-(std::int64_t{1} << 59)};
 
 /// Returns `count` times `one`. Throws InfeasibleError beyond the clock's range.
 Picoseconds repeated(Picoseconds one, std::int64_t count);
@@ -23,9 +25,10 @@ Picoseconds repeated(Picoseconds one, std::int64_t count);
 struct CostedProgram {
   const Program* program = nullptr;
   std::vector<std::vector<Picoseconds>> durations, dispatch;  ///< [routine][op]
-  std::vector<Picoseconds> computes;  ///< [routine], of ops on the compute stream, alone
-  std::vector<double> slowdown;       ///< [routine], 0 except for one communication
-  Picoseconds dispatch_call;
+  std::vector<Picoseconds> computes;          ///< [routine], of ops on the compute stream, alone
+  std::vector<double> slowdown;               ///< [routine], 0 except for one communication
+  std::vector<std::vector<bool>> host_waits;  ///< [routine][op]: host_waits() in expand.h
+  Picoseconds dispatch_call, host_wait;
   bool host_executes = false;
 };
 /// Costs the routines that calls use; others have no durations.
@@ -49,6 +52,8 @@ class CallPath {
   /// collectives that other stages take part in.
   void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
 
+  /// Returns when the host has issued all calls, and ended its wait for the last op, if it waits.
+  Picoseconds issued();
   Picoseconds now() const { return clocks_[std::size_t(Stream::compute)]; }  ///< compute is free
   Picoseconds everything_ended() const;  ///< all calls are over, and the host has issued them
   /// Returns when an op of a call that was run here ended.
@@ -62,6 +67,7 @@ class CallPath {
     Picoseconds all = kLongAgo;
   };
   Picoseconds awaited(const Call& call) const;
+  void wait_on_host();
   void delay(std::size_t index);
   Picoseconds end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
                         Picoseconds duration);
@@ -71,8 +77,34 @@ class CallPath {
   Picoseconds issued_, ended_ = kLongAgo;
   std::optional<std::pair<std::size_t, Picoseconds>> floor_;
   std::vector<Picoseconds> posted_;
+  std::optional<Picoseconds> host_waits_until_;  ///< before the next op
   std::map<std::size_t, Times> calls_;
   KernelDelays delays_;  ///< caused by the communications of calls that were run
 };
+
+/// Longest paths through calls in a row, in max-plus algebra (time_bound.h). They begin when the
+/// compute stream is free, or when the host has issued all calls before. They end when the last
+/// call has computed, or when the host has issued it. Paths follow dependencies of the simulator,
+/// so its other waits only lengthen them. A path is kLongAgo if nothing leads there, and at most
+/// 2^60 ps, which is enough for a lower bound.
+struct HostPaths {
+  Picoseconds computes = kLongAgo;  ///< from the stream to the stream
+  Picoseconds waited = kLongAgo;    ///< from the stream to the host
+  Picoseconds follows = kLongAgo;   ///< from the host to the stream
+  Picoseconds issued = kLongAgo;    ///< from the host to the host
+  bool operator==(const HostPaths&) const = default;
+};
+
+/// Returns the paths of no call.
+inline HostPaths no_call() { return {Picoseconds(), kLongAgo, kLongAgo, Picoseconds()}; }
+
+/// Returns the paths through one call. `stream` has run this call alone, from a free stream.
+HostPaths host_paths(const CostedProgram& costed, std::size_t call, CallPath& stream);
+
+/// Returns a time later by a path.
+Picoseconds after(Picoseconds time, Picoseconds path);
+
+/// Returns the paths through `first` and then `second`, the second `count` times.
+HostPaths then(HostPaths first, HostPaths second, std::int64_t count);
 
 }  // namespace plimsoll

@@ -78,7 +78,7 @@ double LeastCosts::slowdown(const Routine& routine, const Grid& grid, std::int64
   const Framework& framework = costs_.framework();
   const bool held = framework.transfers_hold != TransfersHold::nothing ||
                     framework.host_reads_batch || framework.host_waits_for_gathers ||
-                    costs_.host_counts_rows() || framework.launches_wait;
+                    framework.launches_wait;
   if (costs_.execution() != Execution::streams || held) return 1;
   std::optional<double> least;
   for (const GroupSpread& spread : spreads_of(routine.ops[0], grid, stage)) {

@@ -41,7 +41,9 @@ class LeastCosts {
   std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   /// Returns the least factor by which a routine that is one communication slows kernels on other
   /// streams (simulator/ranks/kernel_delays.h). The factor is 1 where kernels are not slowed, and
-  /// for frameworks whose transfers or hosts hold up others, since these may end the slowdown.
+  /// for frameworks whose transfers hold up others, or whose hosts wait for communications, since
+  /// these waits may end the slowdown. A host that waits for the rows of experts waits for an op
+  /// inside a block's call, which ends no slowdown (RankBuilder::wait_for).
   double slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   /// Returns the times for which a routine that is one communication fills links of a rank, the
   /// least over the ranks that run it. Communications that pass a link at once share it, so no link

@@ -58,10 +58,11 @@ Span rhythmic_span(const Cycles& cycles, Picoseconds period) {
   return best;
 }
 
-/// Whether the host of a stage delays nothing after this time, or issues a cycle in this period.
+/// Whether the host of a stage delays nothing after this time, or issues a cycle in this period. A
+/// host that waits for ops was compared with the actions.
 bool host_keeps_pace(const StageRecord& record, Picoseconds from, Picoseconds period) {
-  if (record.issued_per_cycle == period) return true;
-  return record.issued_per_cycle < period &&
+  if (!record.issued_per_cycle || record.issued_per_cycle == period) return true;
+  return *record.issued_per_cycle < period &&
          std::ranges::none_of(record.actions, [&](const ActionTimes& action) {
            return action.clock > action.ended && action.clock > from;
          });
@@ -98,7 +99,8 @@ PipelineCycles pipeline_cycles(const Strategy& strategy, std::int64_t micro_batc
 }
 
 ActionTimes later(const ActionTimes& times, Picoseconds by) {
-  return {times.began + by, times.ended + by, times.received + by, times.clock + by};
+  return {times.began + by, times.ended + by, times.received + by, times.clock + by,
+          times.issued + by};
 }
 
 void StageRecord::clear() {

@@ -33,15 +33,16 @@ struct ActionTimes {
   Picoseconds began, ended;
   Picoseconds received;  ///< the transfer into it ended; `began` where there is none
   Picoseconds clock;     ///< later than `ended` where the host issues late
+  Picoseconds issued;    ///< by a host that waits for ops; otherwise `clock`
   bool operator==(const ActionTimes&) const = default;
 };
 ActionTimes later(const ActionTimes& times, Picoseconds by);
 
 /// The actions of a stage in a run.
 struct StageRecord {
-  std::vector<ActionTimes> actions;      ///< in the order of the stage
-  std::vector<KernelDelays::Lost> lost;  ///< behind the last action of each cycle
-  Picoseconds issued_per_cycle;          ///< host time
+  std::vector<ActionTimes> actions;             ///< in the order of the stage
+  std::vector<KernelDelays::Lost> lost;         ///< behind the last action of each cycle
+  std::optional<Picoseconds> issued_per_cycle;  ///< host time, if the host waits for no op
   void clear();
 };
 

@@ -29,10 +29,13 @@ PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans>
                                                                   : 0) {
   for (const StageSpans& stage : stages) {
     double most = 1;
+    bool waits = false;
     for (const ChunkSpans& chunk : stage.chunks) {
       for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
         most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
+      waits = waits || chunk.forward.host;
     }
+    host_waits_.push_back(waits);
     std::vector<std::array<TimedAction, 3>>& chunks = timed_.emplace_back();
     for (const ChunkSpans& chunk : stage.chunks)
       chunks.push_back(
@@ -74,12 +77,13 @@ void PipelineStep::run_all_actions() {
 bool PipelineStep::add_cycles() {
   for (std::size_t s = 0; s < records_.size(); ++s) {
     if (states_[s].next < orders_[s].size()) return false;  // too few slots: stages wait for ever
+    if (host_waits_[s]) continue;
+    Picoseconds issued;
     for (const ChunkSpans& chunk : stages_[s].chunks) {
-      for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights}) {
-        records_[s].issued_per_cycle +=
-            repeated(action->dispatch + action->send_dispatch, cycles_.micro_batches);
-      }
+      for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights})
+        issued += repeated(action->dispatch + action->send_dispatch, cycles_.micro_batches);
     }
+    records_[s].issued_per_cycle = issued;
   }
   const std::optional<Picoseconds> period = rhythm(strategy_, cycles_, records_);
   if (!period) return false;
@@ -89,7 +93,9 @@ bool PipelineStep::add_cycles() {
     state.clock += more;
     state.last_began += more;
     state.reduced += more;
-    state.issued += repeated(records_[s].issued_per_cycle, cycles_.left_out);
+    const Picoseconds cycle = records_[s].issued_per_cycle.value_or(*period);
+    state.issued += repeated(cycle, cycles_.left_out);
+    state.issued_before += repeated(cycle, cycles_.left_out);
   }
   return true;
 }
@@ -140,6 +146,14 @@ Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const 
   const std::vector<std::size_t>& sent = states_[s].transfers[direction].sent;
   if (slots_ == 0 || sent.size() < slots_) return kLongAgo;
   return borders_[direction].arrived[sent[sent.size() - slots_]];
+}
+
+Picoseconds PipelineStep::posted(std::size_t s, const ActionSpans& action) const {
+  const State& state = states_[s];
+  if (!stages_[s].receives_ahead) return state.issued + action.receive_dispatch;
+  const std::size_t next = state.next + 1;
+  if (next == orders_[s].size()) return state.issued;
+  return state.issued + timed(s, orders_[s][next]).spans.receive_dispatch;
 }
 
 /// Returns the time that an action's kernels lose to transfers beside them. Sends run beside later
@@ -205,13 +219,24 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     end = std::max(end, begins_[s][2] + chunk.gathered + spans.last);
   if (!forward && action.micro_batch + 1 == m_)
     state.reduced = std::max(state.reduced, begin + chunk.reduced);
-  state.issued += spans.dispatch;
+  Picoseconds sent = end - spans.last + spans.sent;
+  state.issued_before = state.issued;
+  if (spans.host) {
+    const Picoseconds issued = posted(s, spans);
+    sent = std::max({sent, after(begin, spans.until_last->computes) + spans.sent,
+                     after(issued, spans.until_last->follows) + spans.sent});
+    end = std::max({end, after(begin, spans.host->computes), after(issued, spans.host->follows)});
+    state.issued = std::max(after(issued, spans.host->issued), after(begin, spans.host->waited));
+  } else {
+    state.issued += spans.dispatch;
+  }
   state.clock = std::max(end, state.issued);
   if (!records_.empty()) {
     const Picoseconds received =
         spans.receives ? state.transfers[direction].received : state.last_began;
     StageRecord& record = records_[s];
-    record.actions.push_back({begin, end, received, state.clock});
+    record.actions.push_back(
+        {begin, end, received, state.clock, host_waits_[s] ? state.issued : state.clock});
     const std::int64_t in_cycles =
         std::int64_t(state.next) + 1 - cycles_.first_action(strategy_, std::int64_t(s));
     if (in_cycles > 0 && in_cycles % cycles_.actions == 0)
@@ -219,7 +244,7 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   }
   if (!spans.sends) return true;
   const std::size_t to = index(part, action.micro_batch);
-  border.written[to] = post > Picoseconds() ? state.clock + post : end - spans.last + spans.sent;
+  border.written[to] = post > Picoseconds() ? state.clock + post : sent;
   state.transfers[direction].sent.push_back(to);
   if (post == Picoseconds()) {
     state.transfers[direction].sends.push_back(state.communications);
@@ -254,9 +279,7 @@ std::vector<Picoseconds> PipelineStep::ends() const {
   const MeetingEnds over = meeting_ends();
   std::vector<Picoseconds> ends;
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    const ActionSpans& last = timed(s, orders_[s].back()).spans;
-    const Picoseconds issued =
-        states_[s].issued + tails_[s]->dispatch - last.dispatch - last.send_dispatch;
+    const Picoseconds issued = states_[s].issued_before + tails_[s]->dispatch;
     const Picoseconds gathers =
         stages_[s].gathers_ahead ? Picoseconds() : stages_[s].chunks.back().gathered;
     ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued,

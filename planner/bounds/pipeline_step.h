@@ -43,8 +43,9 @@ class PipelineStep {
   };
   struct State {
     Picoseconds clock, issued;
-    Picoseconds clock_before;  ///< clock when the last action came up, for receives ahead of it
-    std::size_t next = 0;      ///< of the stage's order
+    Picoseconds issued_before;  ///< without the last action
+    Picoseconds clock_before;   ///< clock when the last action came up, for receives ahead of it
+    std::size_t next = 0;       ///< of the stage's order
     Picoseconds last_began;
     Picoseconds reduced;                 ///< all gradients are
     std::array<Transfers, 2> transfers;  ///< activations, gradients
@@ -67,6 +68,8 @@ class PipelineStep {
   bool add_cycles();
   bool advance(std::size_t s);
   bool act(std::size_t s, const Action& action);
+  /// Returns when the host has posted the receives that it posts before the action.
+  Picoseconds posted(std::size_t s, const ActionSpans& action) const;
   Picoseconds slot_free(std::size_t s, std::size_t direction) const;
   /// Returns how much longer the action's kernels take beside transfers.
   Picoseconds delay(std::size_t s, const ActionSpans& spans, std::size_t direction);
@@ -107,6 +110,7 @@ class PipelineStep {
   std::vector<std::vector<Action>> orders_;
   /// By stage and chunk: forward, backward, weight gradients.
   std::vector<std::vector<std::array<TimedAction, 3>>> timed_;
+  std::vector<bool> host_waits_;  ///< by stage
   std::vector<State> states_;
   std::array<Border, 2> borders_;
   std::vector<StageRecord> records_;  ///< by stage; empty where all micro-batches are run

@@ -10,8 +10,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr Picoseconds kHardlyLongAgo{-(std::int64_t{1} << 59)};
-
 /// Returns kLongAgo, which means no path, for times that are still from long ago.
 Picoseconds path_or_none(Picoseconds time) {
   return time < kHardlyLongAgo ? kLongAgo : std::max(time, Picoseconds());

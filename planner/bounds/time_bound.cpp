@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +16,13 @@ namespace plimsoll {
 
 namespace {
 
+/// Adds so many calls of a block behind the calls of an action.
+void add_host(const CallFacts& call, std::int64_t count, ActionSpans& action) {
+  if (!call.host || count == 0) return;
+  action.until_last = then(action.host.value_or(no_call()), *call.host, count - 1);
+  action.host = then(*action.until_last, *call.host, 1);
+}
+
 /// Returns the spans of the chunk's block calls in a row. With `sent_first` the first block's call
 /// sends on, else the last's.
 ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
@@ -25,6 +33,14 @@ ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
     action.span += repeated(one.span, run.count);
     action.computes += repeated(one.computes, run.count);
     action.dispatch += repeated(one.dispatch, run.count);
+  }
+  const auto add = [&](const BlockRun& run) {
+    add_host(facts.blocks[run.block].*call, run.count, action);
+  };
+  if (sent_first) {
+    std::ranges::for_each(chunk | std::views::reverse, add);
+  } else {
+    std::ranges::for_each(chunk, add);
   }
   const CallFacts& sender = facts.blocks[(sent_first ? chunk.front() : chunk.back()).block].*call;
   const Chunk::value_type& first = sent_first ? chunk.back() : chunk.front();
@@ -97,6 +113,7 @@ class Spans {
                Border border) const {
     action.receives = true;
     action.dispatch += post_;
+    action.receive_dispatch = post_;
     const BorderCost& cost = cost_of(*transfer, border);
     action.transfer = cost.transfer;
     action.transfer_slowdown = cost.slowdown;

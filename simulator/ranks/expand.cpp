@@ -91,7 +91,6 @@ bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework
   }
 }
 
-/// Whether the framework's host waits for this op. It waits for transfers by whole exchanges.
 bool host_waits_for(const Routine& routine, const Op& op, const Framework& framework) {
   if (framework.launches_wait) return op.kind != OpKind::send && op.kind != OpKind::recv;
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
@@ -151,6 +150,14 @@ void add_other_ops(const Routine& routine, Picoseconds time, RoutineFacts& facts
 
 }  // namespace
 
+std::vector<bool> host_waits(const Routine& routine, const CostModel& costs) {
+  std::vector<bool> waits;
+  for (const Op& op : routine.ops) {
+    waits.push_back(!costs.host_executes() && host_waits_for(routine, op, costs.framework()));
+  }
+  return waits;
+}
+
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs) {
   const auto devices = devices_by_kind(costs.cluster(), programs[0].grid.world_size());
   const bool host_executes = costs.host_executes();
@@ -181,10 +188,7 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
             facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
         result.routines[i].dispatch = host_dispatch(program, program.routines[i], costs);
         add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
-        for (const Op& op : program.routines[i].ops) {
-          result.routines[i].host_waits.push_back(
-              !host_executes && host_waits_for(program.routines[i], op, costs.framework()));
-        }
+        result.routines[i].host_waits = host_waits(program.routines[i], costs);
       }
     }
   }

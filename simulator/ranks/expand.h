@@ -39,8 +39,7 @@ struct RoutineFacts {
   /// communications: the host is past all other ops, and its streams order nothing.
   std::vector<std::uint32_t> last_ops;
   std::vector<Picoseconds> dispatch;  ///< by op: host time to issue it
-  /// By op: the host waits for its end before it issues more (Framework).
-  std::vector<bool> host_waits;
+  std::vector<bool> host_waits;       ///< by op: host_waits()
 };
 
 /// A Program on devices of one kind.
@@ -63,6 +62,10 @@ struct Expansion {
 /// at k times the number of Programs; they are empty where no rank has such a device. The cost of
 /// equal routines is computed once.
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs);
+
+/// Returns, by op, whether the framework's host waits for its end before it issues more. Hosts wait
+/// for transfers by whole exchanges (framework_waits.h).
+std::vector<bool> host_waits(const Routine& routine, const CostModel& costs);
 
 /// Returns the ops of all calls in issue order. Waits on ops, ports and calls become waits on ops.
 /// The numbers of rendezvous and the durations of communications are not set yet.

@@ -175,7 +175,8 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
     default:
       strategy.send_lifetime = random() % 2 == 0 ? SendLifetime::held : SendLifetime::published;
   }
-  const bool holds = problem.framework.transfers_hold != TransfersHold::nothing;
+  const bool holds =
+      problem.framework.transfers_hold != TransfersHold::nothing || problem.framework.launches_wait;
   const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
   if (holds && deep) return before;
   return legal(problem.job, strategy, problem.devices) ? strategy : before;
@@ -246,6 +247,59 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
     }
   }
   for (const auto& [name, of] : slack) show(name, of);
+}
+
+/// A mixture of experts whose framework's host may wait for ops, in several ways.
+Problem waiting_problem(std::mt19937_64& random) {
+  Problem problem;
+  do {
+    problem = random_llama_problem(random);
+  } while (!problem.job.experts || problem.target().costs->host_executes());
+  Framework& framework = problem.framework;
+  const auto coin = [&] { return random() % 2 == 0; };
+  framework.host_counts_for_exchange = coin();
+  framework.host_counts_for_products = coin();
+  framework.host_reads_norm = coin();
+  framework.launches_wait = random() % 4 == 0;
+  framework.graphs =
+      std::array{Graphs::nothing, Graphs::nothing, Graphs::layers, Graphs::step}[random() % 4];
+  framework.ops_per_tensor = coin() ? 1 : 0;
+  framework.ops_per_expert_op = coin() ? 2.2 : 1;
+  framework.host_wait = Seconds(coin() ? 1e-6 : 1e-4);
+  return problem;
+}
+
+TEST(Bounds, HoldForHostsThatWait) {
+  std::mt19937_64 random(21);
+  Slack slack;
+  std::int64_t checked = 0, later = 0;
+  while (checked < problems_to_draw(1'000)) {
+    const Problem problem = waiting_problem(random);
+    Problem free = problem;
+    free.framework.host_counts_for_exchange = free.framework.host_counts_for_products = false;
+    const Target target = problem.target(), free_target = free.target();
+    const Bounds bounds(target), free_bounds(free_target);
+    for (const Strategy& drawn : random_strategies(problem, random, 10)) {
+      const Strategy strategy =
+          random() % 3 == 0 ? with_other_schedule(problem, drawn, random) : drawn;
+      // A host that waits for launches cannot receive ahead.
+      if (problem.framework.launches_wait && strategy.virtual_stages > 1) continue;
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      const double step = found_of(target, strategy).step.value();
+      const double low = bounds.bottleneck(strategy).seconds().value();
+      const double sharp = bounds.pipeline(strategy).seconds().value();
+      ASSERT_LE(low, step) << who;
+      ASSERT_LE(sharp, step * kLostLater) << who;
+      // Waits for rows only lengthen a step, and its bounds.
+      const Picoseconds without = free_bounds.pipeline(strategy);
+      ASSERT_GE(bounds.pipeline(strategy), without) << who;
+      later += sharp > 1.01 * without.seconds().value() ? 1 : 0;
+      slack.add(std::max(low, sharp), step);
+      ++checked;
+    }
+  }
+  show("hosts that wait", slack);
+  EXPECT_GT(later, checked / 20);
 }
 
 TEST(Bounds, FollowThePaddingOfTensorsThatAreUpdatedOneByOne) {

@@ -33,6 +33,14 @@ ActionSpans random_action(Random& random, bool receives, bool sends) {
   return action;
 }
 
+/// Lets the host wait for an op of the action, and the stream for the host.
+void wait_on_host(Random& random, ActionSpans& action) {
+  action.until_last = no_call();
+  action.receive_dispatch = Picoseconds(action.receives ? 50 : 0);
+  const auto path = [&] { return Picoseconds(between(random, 2'000, 9'000)); };
+  action.host = HostPaths{path(), one_in(random, 2) ? path() : kLongAgo, path(), path()};
+}
+
 Strategy random_pipeline(Random& random) {
   Strategy strategy;
   strategy.pp = between(random, 1, 6);
@@ -47,7 +55,7 @@ Strategy random_pipeline(Random& random) {
 std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) {
   const bool host_posts = one_in(random, 3), ahead = one_in(random, 2);
   // Stages of alike times find their rhythm late.
-  const bool alike = one_in(random, 3);
+  const bool alike = one_in(random, 3), waits = one_in(random, 3);
   std::vector<StageSpans> stages;
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
   for (std::int64_t s = 0; s < strategy.pp; ++s) {
@@ -63,6 +71,10 @@ std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) 
       chunk.forward = random_action(random, part > 0, part + 1 < parts);
       chunk.backward = random_action(random, part + 1 < parts, part > 0);
       if (splits_backward(strategy.schedule)) chunk.weights = random_action(random, false, false);
+      if (waits) {
+        for (ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights})
+          wait_on_host(random, *action);
+      }
       chunk.gathered = gathered += Picoseconds(between(random, 0, most));
       chunk.reduced = reduced += Picoseconds(between(random, 0, most));
       if (alike && !stages.empty()) {
