@@ -264,9 +264,10 @@ TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
   EXPECT_TRUE(fit(runs, kOptions).fitted.layers.empty());
 }
 
+// With few layers, another rate of products explains repeated layers as well.
 TEST(Fit, FindsOutWhetherLayersWereRepeated) {
   for (const bool full : {false, true}) {
-    std::vector<PublishedRun> runs = made_with(0.7, 120e-6, full ? "full" : "none");
+    std::vector<PublishedRun> runs = made_with(0.7, 120e-6, full ? "full" : "none", 8);
     for (PublishedRun& run : runs) run.recompute = StatedRecompute::unknown;
     const Fit found = fit(runs, kOptions);
     EXPECT_EQ(found.fitted.assumed_recompute, (AssumedRecompute{full, std::nullopt}));
