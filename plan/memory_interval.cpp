@@ -12,15 +12,12 @@
 namespace plimsoll {
 namespace {
 
-/// Relative half widths of 90 % intervals.
+/// Relative half widths of 90 % intervals. Each but the last is in addition to the ones before.
 struct MemorySpread {
-  double passing = 0;  ///< of what comes and goes, were it all that there is
-  double power = 0;    ///< of the share that comes and goes, with which its part falls
-  double kept = 0;     ///< of what an allocator keeps
-  /// For executors of sharded modules: the tensors that their layers, compiled or not, allocate in
-  /// between, and the growth of their streams' pools, are known by sizes, not by order.
-  double flat_copies = 0;
-  double outside = 0;  ///< of context and communicators
+  double allocated = 0;  ///< of bytes of tensors
+  double kept = 0;       ///< of bytes that an allocator holds
+  double device = 0;     ///< of bytes that the driver shows
+  double outside = 0;    ///< of context and communicators, where all other memory is known
 };
 
 MemorySpread read_spread() {
@@ -28,10 +25,9 @@ MemorySpread read_spread() {
   JsonObject object(json, "memory.json");
   object.text("source");
   MemorySpread spread;
-  spread.passing = object.number("passing", 0, 1);
-  spread.power = object.number("power", 0, 10);
+  spread.allocated = object.number("allocated", 0, 1);
   spread.kept = object.number("kept", 0, 1);
-  spread.flat_copies = object.number("flat_copies", 0, 1);
+  spread.device = object.number("device", 0, 1);
   spread.outside = object.number("outside", 0, 1);
   object.finish();
   return spread;
@@ -40,14 +36,6 @@ MemorySpread read_spread() {
 const MemorySpread& spread() {
   static const MemorySpread read = read_spread();
   return read;
-}
-
-double part(Bytes of, Bytes whole) {
-  return whole == Bytes() ? 0 : double(of.count()) / double(whole.count());
-}
-
-double pools(const Framework& framework) {
-  return framework.shard_memory == ShardMemory::flat_copies ? spread().flat_copies : 0;
 }
 
 bool has_arena(const Framework& framework) {
@@ -84,22 +72,24 @@ std::string_view to_text(MemoryKind kind) {
 
 double memory_half_width(MemoryKind kind, const Framework& framework,
                          const PredictedMemory& memory) {
-  const bool arena = has_arena(framework);
-  const double lasting = std::min(1.0, part(memory.lasting, memory.allocated));
-  const double allocated = arena ? 0 : spread().passing * std::pow(1 - lasting, spread().power);
-  if (kind == MemoryKind::allocated) return allocated;
-  const double reserved = arena ? 0 : std::hypot(allocated, spread().kept, pools(framework));
-  if (kind == MemoryKind::reserved) return reserved;
-  const double outside = part(memory.outside, memory.reserved + memory.outside);
-  return std::hypot(reserved * (1 - outside), spread().outside * outside);
+  if (has_arena(framework)) {
+    const Bytes device = memory.reserved + memory.outside;
+    if (kind != MemoryKind::device || device == Bytes()) return 0;
+    return spread().outside * double(memory.outside.count()) / double(device.count());
+  }
+  switch (kind) {
+    case MemoryKind::allocated:
+      return spread().allocated;
+    case MemoryKind::reserved:
+      return std::hypot(spread().allocated, spread().kept);
+    case MemoryKind::device:
+      return std::hypot(spread().allocated, spread().kept, spread().device);
+  }
+  INVARIANT(false, "a kind of memory");
 }
 
 PredictedMemory memory_of(const StagePrediction& stage) {
-  PredictedMemory memory{stage.allocated, {}, stage.reserved, {}};
-  for (const TensorRole role : {TensorRole::parameter, TensorRole::master_parameter,
-                                TensorRole::gradient, TensorRole::optimizer_state})
-    memory.lasting += stage.by_role[std::size_t(role)];
-  return memory;
+  return {stage.allocated, stage.reserved, {}};
 }
 
 MemoryInterval memory_interval(std::span<const StagePrediction> stages, const Framework& framework,
@@ -132,8 +122,8 @@ MemoryInterval memory_interval(const Plan& plan) {
 }
 
 double least_overflow(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside) {
-  // Nothing passes and nothing is kept beside live bytes: the narrowest interval there can be.
-  const PredictedMemory least{peak, peak, peak, outside};
+  // Nothing is kept beside live bytes: the least memory there can be.
+  const PredictedMemory least{peak, peak, outside};
   const double half = memory_half_width(MemoryKind::device, framework, least);
   if (times(1 + half, peak + outside) <= capacity) return 0;
   return overflow(peak + outside, half, capacity);

@@ -148,6 +148,19 @@ TEST(Trainers, ShardsThatARowStatesAreItsShards) {
   EXPECT_EQ(target.strategies.at(0).dp, 4);
 }
 
+TEST(Trainers, FlagPerfsScriptsSayWhatTheirTablesLeaveOut) {
+  Json row = plain_row();
+  row["framework"] = "flagscale (megatron-lm)";
+  EXPECT_FALSE(run_of(row).framework->elementwise_by_op);
+  set_source(row, "github:FlagOpen/FlagPerf@1");
+  EXPECT_TRUE(run_of(row).framework->elementwise_by_op);
+  EXPECT_TRUE(run_of(row).framework->fused_norms);
+  row["framework"] = "megatron-core";
+  row["model"]["name"] = "llama3-8b";
+  EXPECT_FALSE(run_of(row).framework->elementwise_by_op);
+  EXPECT_EQ(run_of(row).dropout, 0.1);
+}
+
 TEST(Trainers, Tf32IsATypeOfProducts) {
   Json row = plain_row();
   row["precision"] = "tf32";
