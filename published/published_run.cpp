@@ -79,6 +79,7 @@ Experts experts_of(JsonObject& model) {
 void read_routing(JsonObject moe, PublishedRun& run) {
   run.experts->capacity = maybe_number(moe, "capacity_factor").value_or(0);
   if (maybe_boolean(moe, "balanced").value_or(false)) run.experts->load = 1;
+  if (const auto load = maybe_number(moe, "load")) run.experts->load = *load;
   run.experts->groups = maybe_integer(moe, "groups").value_or(1);
   run.experts->top_groups = maybe_integer(moe, "top_groups").value_or(1);
   run.overlaps_expert_exchange = maybe_boolean(moe, "a2a_overlap").value_or(false);

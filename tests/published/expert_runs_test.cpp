@@ -125,6 +125,16 @@ TEST(ExpertRuns, TokenDropPadsRowsSoThatNoHostWaits) {
   EXPECT_EQ(target.job.experts->load, 1);
 }
 
+TEST(ExpertRuns, NaturalRoutingIsLessEven) {
+  Json row = expert_row();
+  row["moe"] = {{"balanced", false}};
+  EXPECT_EQ(target_of(row).job.experts->load, 1.7);
+  row["moe"] = {{"balanced", false}, {"capacity_factor", 1.5}};
+  EXPECT_EQ(target_of(row).job.experts->load, Experts().load) << "rows beyond the capacity drop";
+  row["moe"] = nullptr;
+  EXPECT_EQ(target_of(row).job.experts->load, Experts().load) << "nothing is stated";
+}
+
 TEST(ExpertRuns, MegatronFsdpIsAFrameworkOfItsOwn) {
   Json row = expert_row();
   row["fsdp"] = "megatron-fsdp";
