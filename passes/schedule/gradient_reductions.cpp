@@ -67,7 +67,7 @@ GradientReductions::Part GradientReductions::make_part(SlotKind kind, std::size_
   part.instance = instance;
   for (const std::size_t b : buckets) part.elements += layout_.buckets[b].elements;
   part.buckets = std::move(buckets);
-  const Bytes bytes = part.elements * bytes_of(kGradientType);
+  const Bytes bytes = part.elements * bytes_of(layout_.gradient_type());
   part.buffer =
       build_.add_buffer("micro_batch_gradients", TensorRole::gradient, bytes, build_.next_call());
   zero(part, micro_batch);
@@ -78,7 +78,8 @@ void GradientReductions::zero(const Part& part, std::int64_t micro_batch) {
   const Bytes bytes = build_.buffer(part.buffer).bytes;
   RangeRoutine fill("zero_gradients", OpKind::fill);
   const TensorId range = fill.range("gradients", SlotKind::gradients,
-                                    bytes.count() / bytes_of(kGradientType).count(), kGradientType);
+                                    bytes.count() / bytes_of(layout_.gradient_type()).count(),
+                                    layout_.gradient_type());
   fill.routine.ops[0].outputs = {range};
   fill.routine.ops[0].params = FillParams{0};
   const std::size_t call = build_.add_call(build_.shared_routine(fill.routine), {}, micro_batch,
@@ -120,7 +121,7 @@ Binding GradientReductions::binding(const Slot& slot, std::size_t instance,
     if (part.kind != slot.kind) continue;
     if (!slot.entry) return {part.buffer, {}, {}};
     const auto at = place_in(part, layout_.entries[instance][*slot.entry]);
-    return {part.buffer, *at * bytes_of(kGradientType), {}};
+    return {part.buffer, *at * bytes_of(layout_.gradient_type()), {}};
   }
   INVARIANT(false, "no memory for slot " + std::string(to_text(slot.kind)));
 }
@@ -149,7 +150,7 @@ std::vector<Wait> GradientReductions::writers(const Contribution& contribution, 
     for (std::size_t port = 0; port < routine.ports.size(); ++port) {
       const Place& place = routine.places[routine.ports[port].tensor.index()];
       if (!place.slot || routine.slots[*place.slot].kind != part.kind) continue;
-      std::int64_t at = place.offset.count() / bytes_of(kGradientType).count();
+      std::int64_t at = place.offset.count() / bytes_of(layout_.gradient_type()).count();
       if (const auto& entry = routine.slots[*place.slot].entry) {
         at = *place_in(part, layout_.entries[part.instance][*entry]);
       }
@@ -171,10 +172,10 @@ std::size_t GradientReductions::reduce_range(const Op& op, const Part& part, con
     params.root = *root;
     name += fmt::format(".root{}", *root);
   }
-  const Bytes element = bytes_of(kGradientType);
+  const Bytes element = bytes_of(layout_.gradient_type());
   const RoutineId routine =
       build_.payload_routine(name, op.kind, Phase::backward, op.stream, TensorRole::gradient,
-                             kGradientType, range.elements * element, params);
+                             layout_.gradient_type(), range.elements * element, params);
   return build_.add_call(routine, {}, micro_batch, {{part.buffer, range.begin * element, {}}},
                          std::move(waits));
 }
@@ -182,10 +183,10 @@ std::size_t GradientReductions::reduce_range(const Op& op, const Part& part, con
 /// Tensors that travel together are copied onto themselves (is_coalesced).
 std::size_t GradientReductions::copy_together(const Part& part, const Range& range,
                                               std::int64_t micro_batch, std::vector<Wait> waits) {
-  const Bytes element = bytes_of(kGradientType);
+  const Bytes element = bytes_of(layout_.gradient_type());
   const RoutineId copy = build_.payload_routine(
       "coalesce.gradient.backward", OpKind::coalesce, Phase::backward, Stream::compute,
-      TensorRole::gradient, kGradientType, range.elements * element, FlatParams{});
+      TensorRole::gradient, layout_.gradient_type(), range.elements * element, FlatParams{});
   return build_.add_call(copy, {}, micro_batch, {{part.buffer, range.begin * element, {}}},
                          std::move(waits));
 }
@@ -318,14 +319,15 @@ void GradientReductions::add_oldest() {
 /// last bucket.
 std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                                     std::int64_t micro_batch) {
-  const Bytes element = bytes_of(kGradientType);
+  const Bytes element = bytes_of(layout_.gradient_type());
   const bool experts = layout_.buckets[bucket].experts;
   const bool sharded =
       shards(build_.program, layout_.buckets[bucket]) > 1 && shards_gradients(context_.strategy);
   const std::int64_t kept = kept_elements(bucket);
   RangeRoutine sum("add_gradients", OpKind::add);
-  const TensorId total = sum.range("total", SlotKind::gradient_arena, kept, kGradientType);
-  const TensorId reduced = sum.range("reduced", SlotKind::gradients, kept, kGradientType);
+  const TensorId total =
+      sum.range("total", SlotKind::gradient_arena, kept, layout_.gradient_type());
+  const TensorId reduced = sum.range("reduced", SlotKind::gradients, kept, layout_.gradient_type());
   sum.routine.ops[0].inputs = {total, reduced};
   sum.routine.ops[0].outputs = {total};
   const Binding into{arenas_.gradients, kept_at(bucket) * element, {}};
@@ -347,11 +349,11 @@ std::int64_t GradientReductions::kept_at(std::size_t bucket) {
 
 void GradientReductions::reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
                                      std::vector<Wait> waits) {
-  const Bytes element = bytes_of(kGradientType);
+  const Bytes element = bytes_of(layout_.gradient_type());
   const Group& group = std::get<CollectiveParams>(op.params).group;
   const RoutineId routine = build_.payload_routine(
       fmt::format("{}.kept.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer,
-      op.stream, TensorRole::gradient, kGradientType, elements * element, op.params);
+      op.stream, TensorRole::gradient, layout_.gradient_type(), elements * element, op.params);
   reductions_.push_back(build_.add_call(routine, {}, {}, {{arenas_.gradients, begin * element, {}}},
                                         std::move(waits)));
 }

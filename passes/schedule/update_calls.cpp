@@ -244,9 +244,10 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
       }
       return {arenas_.parameters, layout_.parameters.offset(segment.offset), {}};
     case SlotKind::gradients:
-      if (layout_.gradient_type() != kGradientType)
-        return {transient(SlotKind::main_gradients), segment.offset * kState, {}};
-      return {arenas_.gradients, (shards_gradients(strategy_) ? own : segment.offset) * kState, {}};
+      return {layout_.gradient_type() == kGradientType ? arenas_.gradients
+                                                       : transient(SlotKind::main_gradients),
+              (shards_gradients(strategy_) ? own : segment.offset) * kState,
+              {}};
     case SlotKind::master_parameter_arena:
       return {arenas_.masters, state, {}};
     case SlotKind::first_moment_arena:

@@ -26,16 +26,10 @@ Verdict merge_is_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// Gradients in the job's type are those of the step, complete before they are reduced.
 Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.gradient_type == GradientType::f32) return Verdict::yes();
   if (job.precision == DType::f32)
     return Verdict::no("gradient_type is computed; that goes with a job in bf16 or fp16, not fp32");
-  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
-    return Verdict::no(
-        "gradient_type is computed; sharding stages 2 and 3 and grad_reduction per_micro_batch "
-        "reduce what each micro-batch gives, in f32");
-  }
   if (!job.fp32_parameters.empty() && strategy.gradient_merge == GradientMerge::direct) {
     return Verdict::no(
         "gradient_type is computed; kernels give gradients of fp32_parameters in f32, so that "

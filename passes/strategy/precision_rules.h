@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 /// Checks the rules about types. With gradient_merge fused, buffers hold one micro-batch.
-/// gradient_type computed is for 16-bit jobs in which gradients are reduced once per step. Types of
+/// gradient_type computed is for 16-bit jobs. Types of
 /// optimizer state other than f32 are for 16-bit jobs with a fused update, and such moments also
 /// need AdamW. With gather = use all gathered parameters have one type. fp8 is for 16-bit jobs
 /// whose layers' sizes are multiples of 16. fp8_parameters also needs an fp8 with copies that last

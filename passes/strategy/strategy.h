@@ -212,7 +212,7 @@ void drop_recompute(Strategy& strategy);
 /// - The global batch is divisible by micro_batch x dp x sharding_degree, and the step has at most
 /// kMostLayerPasses (passes/strategy/step_rules.h).
 /// - fp8 needs a 16-bit job whose layers' sizes are multiples of 16.
-/// - gradient_type computed needs a 16-bit job whose gradients are reduced once per step.
+/// - gradient_type computed needs a 16-bit job.
 /// - recompute_modules names modules that the job has, none of them twice.
 /// - The host updates parameters with a fused update of f32 states by AdamW or SGD, of ranges of
 /// elements.

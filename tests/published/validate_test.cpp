@@ -297,6 +297,17 @@ TEST(PublishedTarget, HybridShardsLieWithinANode) {
   EXPECT_EQ(target.strategies[0].dp, 2);
 }
 
+TEST(PublishedTarget, ShardsAreScatteredInTheTypeThatTheRunStates) {
+  Json run = llama_shards();
+  run["reduce_dtype"] = "fp32";
+  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::f32);
+  run["reduce_dtype"] = "bf16";
+  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::computed);
+  run["reduce_dtype"] = nullptr;
+  set_source(run, "github:foundation-model-stack/fms-fsdp@1");
+  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::computed);
+}
+
 TEST(PublishedTarget, SelectiveRecomputeOfShardsIsOfSomeLayers) {
   Json run = llama_shards();
   run["recompute"] = "selective";

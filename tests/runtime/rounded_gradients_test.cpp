@@ -49,6 +49,7 @@ TEST(GradientsInFp16, SkipTheStepsThatOneRankWithSuchGradientsSkips) {
   EXPECT_GT(one.skipped_steps, 0);
   EXPECT_NE(one.loss_scales, wide.loss_scales);
   for (const std::string fields : {"dp=2,gradient_type=computed,flatten=coalesced",
+                                   "sharding_degree=2,sharding_stage=3,gradient_type=computed",
                                    "pp=7,schedule=zb_h1,gradient_type=computed"}) {
     SCOPED_TRACE(fields);
     const Measured many = trained(job, fields, 1, Recompute::none, kScaledSteps);
