@@ -107,6 +107,18 @@ TEST(Trainers, StatedGatedMlpsHaveThreeMatrices) {
   EXPECT_EQ(target_of(row).job.family, Family::llama);
 }
 
+// A stage that the run printed is ZeRO's; the states of BF16_Optimizer are divided in stage 0, too.
+TEST(Trainers, ZeroKeepsGradientsOfSixteenBits) {
+  Json row = plain_row();
+  row["framework"] = "megatron-deepspeed";
+  row["precision"] = "bf16";
+  row["parallel"]["zero_stage"] = 1;
+  row["zero_stage_printed"] = 0;
+  EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::bf16_also_in_f32);
+  row["zero_stage_printed"] = 1;
+  EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::as_computed);
+}
+
 TEST(Trainers, FlagScaleRunsFormulasOpByOp) {
   Json row = plain_row();
   row["framework"] = "flagscale (megatron-lm)";
