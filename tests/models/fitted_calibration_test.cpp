@@ -78,6 +78,9 @@ TEST(FittedCalibration, EveryParameterReadsWhatItSets) {
   Cluster cluster = preset("dgx-a100-80gb");
   Framework framework = framework_by_name("megatron-lm");
   for (const FitParameter& parameter : fit_parameters(cluster)) {
+    if (parameter.name == "matmul.fixed_time") {
+      EXPECT_LT(parameter.most, 1e-4);  // of a kernel without work
+    }
     const double value = parameter.least * 1.5;
     parameter.set(cluster, framework, parameter.level, value);
     EXPECT_DOUBLE_EQ(parameter.get(cluster, framework, parameter.level), value) << parameter.name;

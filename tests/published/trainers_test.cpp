@@ -197,6 +197,27 @@ TEST(Trainers, ATypeThatATableLeavesOutIsThatOfTheNextRelease) {
   EXPECT_EQ(target_of(row).missing, "precision unknown");
 }
 
+/// Recipes of Megatron Bridge: what tables leave out, or print wrongly.
+TEST(Trainers, RecipesOfLlamaOnBlackwellSayWhatTablesDoNot) {
+  Json row = plain_row();
+  row["framework"] = "megatron-bridge";
+  row["model"]["name"] = "llama3-70b";
+  row["hardware"]["gpu"] = "GB300 (NVL72)";
+  row["hardware"]["gpus"] = 64;
+  row["recompute"] = "unknown";
+  row["batch"] = {{"micro", 2}, {"global", 256}};
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 64}, {"zero_stage", 3}};
+  EXPECT_EQ(run_of(row).recompute, StatedRecompute::unknown);
+  set_source(row, "github:NVIDIA-NeMo/Megatron-Bridge@1");
+  EXPECT_EQ(run_of(row).recompute, StatedRecompute::none);
+  row["parallel"] = {{"tp", 1}, {"pp", 4}, {"vpp", 1}, {"dp", 16}, {"zero_stage", 1}};
+  EXPECT_EQ(run_of(row).virtual_stages, 1);
+  EXPECT_EQ(run_of(row).micro_batch, 2);
+  row["framework_version"] = "26.02.01 NeMo Container";
+  EXPECT_EQ(run_of(row).virtual_stages, 5);
+  EXPECT_EQ(run_of(row).micro_batch, 1);
+}
+
 TEST(Trainers, DevicesAreKnownByTheirNames) {
   for (const auto& [gpu, cluster] : std::initializer_list<std::pair<const char*, const char*>>{
            {"A800-80GB SXM", "hgx-a800-80gb"},
