@@ -131,7 +131,11 @@ TEST(ExpertRuns, NaturalRoutingIsLessEven) {
   EXPECT_EQ(target_of(row).job.experts->load, 1.7);
   row["moe"] = {{"balanced", false}, {"capacity_factor", 1.5}};
   EXPECT_EQ(target_of(row).job.experts->load, Experts().load) << "rows beyond the capacity drop";
+  row["moe"] = {{"balanced", false}};
+  row["model"]["experts"] = 8;
+  EXPECT_EQ(target_of(row).job.experts->load, Experts().load) << "few experts are even";
   row["moe"] = nullptr;
+  row["model"]["experts"] = 128;
   EXPECT_EQ(target_of(row).job.experts->load, Experts().load) << "nothing is stated";
 }
 

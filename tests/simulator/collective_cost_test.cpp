@@ -197,6 +197,23 @@ TEST(Collective, FollowsMeasuredExchanges) {
   EXPECT_NEAR(logarithms / double(std::size(measured)), 0, 0.2);
 }
 
+// The largest bus bandwidths of the same tests of AWS, in gigabytes per second.
+TEST(Collective, LargeExchangesOverManyNodesReachLessThanOverTwo) {
+  const MeasuredExchange measured[] = {{"hgx-b300", 8, "efa-2024", 32, 17179869184.0, 116.9},
+                                       {"hgx-b300", 8, "efa-2024", 64, 17179869184.0, 103.2},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 32, 17179869184.0, 53.9},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 17179869184.0, 51.1}};
+  for (const MeasuredExchange& one : measured) {
+    SCOPED_TRACE(fmt::format("{} ranks of {}", one.ranks, one.cluster));
+    Cluster cluster = parse_cluster(*find_preset(cluster_presets(), one.cluster), one.cluster);
+    set_network_kind(*find_network_kind(one.network), cluster);
+    const double n = double(one.ranks);
+    const double time = milliseconds(cluster, OpKind::all_to_all, strided(0, one.ranks, 1),
+                                     Bytes(std::int64_t(one.bytes)));
+    EXPECT_NEAR(time / (1e-6 * one.bytes * (n - 1) / n / one.bus_gbytes_per_s), 1, 0.075);
+  }
+}
+
 TEST(Collective, ATransferUsesOneDevicesLink) {
   const Cluster cluster = pods();
   EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 7}), 10 + 0.001, 1e-9);
