@@ -68,7 +68,13 @@ std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& s
 
 using ChangeOf = std::optional<Strategy> (*)(const SearchRequest&, const Strategy&);
 
-/// Appends the change of the fastest candidates for which there is one.
+bool same_but_buckets(Strategy a, const Strategy& b) {
+  a.grad_bucket_bytes = b.grad_bucket_bytes;
+  return a == b;
+}
+
+/// Appends the change of the fastest candidates for which there is one. Candidates that differ only
+/// in gradient buckets count once, since a search simulates as many of them as its bounds leave.
 void add_fastest(const SearchRequest& request, std::span<const Candidate> candidates,
                  ChangeOf change, std::vector<Change>& all) {
   std::vector<Change> fastest;
@@ -79,8 +85,15 @@ void add_fastest(const SearchRequest& request, std::span<const Candidate> candid
   }
   std::sort(fastest.begin(), fastest.end(),
             [](const Change& a, const Change& b) { return better(*a.from, *b.from); });
-  if (fastest.size() > kTried) fastest.resize(kTried);
-  std::move(fastest.begin(), fastest.end(), std::back_inserter(all));
+  std::vector<Change> tried;
+  for (Change& one : fastest) {
+    if (tried.size() == kTried) break;
+    if (std::ranges::none_of(tried, [&](const Change& other) {
+          return same_but_buckets(one.strategy, other.strategy);
+        }))
+      tried.push_back(std::move(one));
+  }
+  std::ranges::move(tried, std::back_inserter(all));
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "planner/explore/assess.h"
 #include "planner/search/search.h"
 #include "tests/predict/fixtures.h"
 
@@ -48,6 +51,23 @@ TEST(ExchangeChoices, GatheringIsTriedWhereItMovesMore) {
   const Seconds sent = step("all_to_all");
   EXPECT_LT(found, sent);
   EXPECT_LE(found, step("all_gather"));
+}
+
+TEST(ExchangeChoices, PlansThatDifferInBucketsAreTriedOnce) {
+  const SearchRequest asked = request("megatron-lm", {});
+  const auto candidate = [&](const char* micro_batch) {
+    const std::string common =
+        "sharding_degree=16,sharding_stage=1,ep=16,recompute=full,micro_batch=";
+    return assess(asked.target, parse_strategy(common + micro_batch), 0);
+  };
+  std::vector<Candidate> candidates(40, candidate("2"));
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].strategy.grad_bucket_bytes = Bytes(std::int64_t(1 + i) << 20);
+  candidates.push_back(candidate("1"));
+  ASSERT_GT(candidates.back().prediction.step_time, candidates.front().prediction.step_time);
+  const std::vector<Candidate> found = exchange_choices(asked, candidates, 41);
+  EXPECT_TRUE(std::ranges::any_of(
+      found, [](const Candidate& changed) { return changed.strategy.micro_batch == 1; }));
 }
 
 TEST(ExchangeChoices, KeepWhatTheUserHolds) {
