@@ -95,18 +95,6 @@ TEST(Trainers, StatedAttentionDecidesWhatIsRepeated) {
   EXPECT_EQ(flash.strategies.at(0).recompute, Recompute::none) << "flash kernels keep no scores";
 }
 
-// Models of unknown names state their gated MLP, next to their sizes or at the top of the row.
-TEST(Trainers, StatedGatedMlpsHaveThreeMatrices) {
-  Json row = plain_row();
-  row["model"]["name"] = "lucie-7b";
-  EXPECT_EQ(target_of(row).job.family, Family::gpt);
-  row["model"]["swiglu"] = true;
-  EXPECT_EQ(target_of(row).job.family, Family::llama);
-  row["model"].erase("swiglu");
-  row["swiglu"] = true;
-  EXPECT_EQ(target_of(row).job.family, Family::llama);
-}
-
 // A stage that the run printed is ZeRO's; the states of BF16_Optimizer are divided in stage 0, too.
 TEST(Trainers, ZeroKeepsGradientsOfSixteenBits) {
   Json row = plain_row();
