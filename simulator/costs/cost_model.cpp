@@ -111,11 +111,6 @@ CostModel CostModel::with_rows_of_token(std::int64_t rows) const {
   return changed;
 }
 
-bool CostModel::host_counts_rows() const {
-  const bool counts = framework_.host_counts_for_exchange || framework_.host_counts_for_products;
-  return counts && rows_of_token_ > 0 && framework_.graphs != Graphs::step;
-}
-
 CostModel CostModel::with_layer_factor(double factor) const {
   CostModel scaled = *this;
   scaled.layer_factor_ = factor;

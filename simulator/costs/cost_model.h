@@ -37,8 +37,6 @@ class CostModel {
   CostModel with_layer_factor(double factor) const;
   /// Returns this model for jobs that have so many rows of experts for each token.
   CostModel with_rows_of_token(std::int64_t rows) const;
-  /// Whether the framework's host waits for rows of experts, of which the job has some.
-  bool host_counts_rows() const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
   const std::optional<Calibration>& calibration() const { return calibration_; }
 
