@@ -218,13 +218,12 @@ void leave_out_waits(MicroBatchFacts& facts) {
 
 }  // namespace
 
-bool is_long_ring(const Strategy& strategy) {
+bool is_long_ring(const Framework& framework, const Strategy& strategy) {
   constexpr std::int64_t kLong = 16;
-  return strategy.cp >= kLong && strategy.context_exchange == ContextExchange::ring;
-}
-
-bool has_ring_work(const Framework& framework, const Strategy& strategy) {
-  return is_long_ring(strategy) && !framework.sums_parts_in_f32;
+  const ContextExchange exchange = strategy.context_exchange;
+  const bool reads_parts = exchange == ContextExchange::ring ||
+                           (exchange == ContextExchange::all_gather && framework.sums_parts_in_f32);
+  return strategy.cp >= kLong && reads_parts;
 }
 
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
@@ -304,7 +303,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
   return facts;
 }
 
-FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
+FactsCache::Cut FactsCache::cut(const Strategy& plain, const Framework& framework) const {
   const Job job = fewest_micro_batches(target_.job, plain);
   Grid grid;
   grid.degree[std::size_t(Axis::mp)] = plain.mp;
@@ -316,7 +315,7 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
     grid.degree[std::size_t(Axis::ep)] = plain.ep;
     grid.degree[std::size_t(Axis::edp)] = target_.devices / (etp * plain.ep);
   }
-  Cut result{lower_graph({job, plain, target_.framework()}, {}, Proof::none), {}, {}};
+  Cut result{lower_graph({job, plain, framework}, {}, Proof::none), {}, {}};
   result.cut = cut_blocks(result.graph, arena_alignment(job, plain), {backward_cut(plain)});
   result.all = micro_batch_program(result.graph, result.cut, grid);
   return result;
@@ -325,9 +324,9 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
 MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const {
   if (extent == Extent::ring) return find_ring(plain, kind);
   // Programs of long rings are too large to be kept.
-  if (extent == Extent::work && !is_long_ring(plain))
-    return facts_of(sequences_of(plain), costs_.of(plain, kind));
-  const Cut found = cut(plain);
+  if (extent == Extent::work && !is_long_ring(target_.framework(), plain))
+    return facts_of(sequences_of(plain, target_.framework()), costs_.of(plain, kind));
+  const Cut found = cut(plain, target_.framework());
   MicroBatchFacts facts = facts_of(found.all, costs_.of(plain, kind));
   if (extent == Extent::transfers) {
     const Job job = fewest_micro_batches(target_.job, plain);
@@ -339,7 +338,7 @@ MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent, DeviceKin
 MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kind) const {
   Strategy gathers = plain;
   gathers.context_exchange = ContextExchange::all_gather;
-  const MicroBatchProgram all = sequences_of(gathers);
+  const MicroBatchProgram all = sequences_of(gathers, in_one_part_);
   const LeastCosts& costs = costs_.of(plain, kind);
   MicroBatchFacts facts = facts_of(all, costs);
   for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
@@ -352,11 +351,12 @@ MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kin
   return facts;
 }
 
-std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plain,
-                                                                   std::int64_t sequences) const {
+std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(
+    Strategy plain, std::int64_t sequences, const Framework& framework) const {
   plain.micro_batch = sequences;
+  const std::tuple key(plain.mp, plain.micro_batch, framework.sums_parts_in_f32);
   const auto known = [&]() -> std::shared_ptr<const MicroBatchProgram> {
-    for (const auto& [of, program] : programs_[{plain.mp, plain.micro_batch}]) {
+    for (const auto& [of, program] : programs_[key]) {
       if (of == plain) return program;
     }
     return nullptr;
@@ -365,20 +365,21 @@ std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plai
     const std::lock_guard lock(mutex_);
     if (auto program = known()) return program;
   }
-  auto program = std::make_shared<const MicroBatchProgram>(cut(plain).all);
+  auto program = std::make_shared<const MicroBatchProgram>(cut(plain, framework).all);
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
-  programs_[{plain.mp, plain.micro_batch}].emplace_back(plain, program);
+  programs_[key].emplace_back(plain, program);
   return program;
 }
 
-MicroBatchProgram FactsCache::sequences_of(const Strategy& plain) const {
-  const auto one = few_sequences(plain, 1);
+MicroBatchProgram FactsCache::sequences_of(const Strategy& plain,
+                                           const Framework& framework) const {
+  const auto one = few_sequences(plain, 1, framework);
   if (plain.micro_batch == 1) return *one;
-  const auto two = few_sequences(plain, 2);
+  const auto two = few_sequences(plain, 2, framework);
   if (plain.micro_batch == 2) return *two;
   auto all = extended(*one, *two, plain.micro_batch);
-  return all ? *std::move(all) : cut(plain).all;
+  return all ? *std::move(all) : cut(plain, framework).all;
 }
 
 }  // namespace plimsoll

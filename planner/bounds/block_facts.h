@@ -78,7 +78,10 @@ struct MicroBatchFacts {
 /// Finds block facts once for all strategies that share them. Safe to share between threads.
 class FactsCache {
  public:
-  FactsCache(const Target& target, const ShapeCosts& costs) : target_(target), costs_(costs) {}
+  FactsCache(const Target& target, const ShapeCosts& costs)
+      : target_(target), in_one_part_(target.framework()), costs_(costs) {
+    in_one_part_.sums_parts_in_f32 = false;
+  }
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, Extent::transfers);
   }
@@ -109,15 +112,16 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, Extent extent,
                                                  DeviceKindIndex kind = {}) const;
   Strategy alike(const Strategy& strategy) const;
-  Cut cut(const Strategy& plain) const;
+  Cut cut(const Strategy& plain, const Framework& framework) const;
   MicroBatchFacts find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const;
   MicroBatchFacts find_ring(const Strategy& plain, DeviceKindIndex kind) const;
   /// Returns the program of plain.micro_batch sequences, lowered or extended.
-  MicroBatchProgram sequences_of(const Strategy& plain) const;
-  std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain,
-                                                         std::int64_t sequences) const;
+  MicroBatchProgram sequences_of(const Strategy& plain, const Framework& framework) const;
+  std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain, std::int64_t sequences,
+                                                         const Framework& framework) const;
 
   const Target target_;
+  Framework in_one_part_;  ///< the framework, but gathered keys and values are read at once
   const ShapeCosts& costs_;
   /// mp, micro-batch, extent, kind of device
   using Key = std::tuple<std::int64_t, std::int64_t, Extent, DeviceKindIndex>;
@@ -125,18 +129,16 @@ class FactsCache {
   /// Facts by key, then by the strategy.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
       known_;
-  /// Programs of one and two sequences, by mp and micro-batch, then by the strategy.
-  mutable std::map<std::pair<std::int64_t, std::int64_t>,
+  /// Programs of one and two sequences, by mp, micro-batch and whether gathered keys and values are
+  /// read in parts, then by the strategy.
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, bool>,
                    std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchProgram>>>>
       programs_;
 };
 
 /// Whether attention exchanges keys and values in so many rounds that these are most of a
-/// Program.
-bool is_long_ring(const Strategy& strategy);
-/// Returns whether FactsCache::ring bounds the strategy: a long ring whose time is that of its
-/// attention and its shifts alone. With other exchanges the whole Program is lowered.
-bool has_ring_work(const Framework& framework, const Strategy& strategy);
+/// Program. FactsCache::ring bounds such a strategy.
+bool is_long_ring(const Framework& framework, const Strategy& strategy);
 /// Returns the strategy in plain 1F1B with sends freed by events, and as many layers on every stage
 /// as before. The bytes that live between steps are the same if all layers are of one block.
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);

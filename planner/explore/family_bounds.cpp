@@ -484,7 +484,7 @@ FamilyBound FamilyBounds::bound(const StrategyFamily& family, Bytes room, Extent
 }
 
 bool FamilyBounds::takes_long(const StrategyFamily& family) const {
-  return has_ring_work(target_.framework(), family.base) && has_lines(family.base);
+  return is_long_ring(target_.framework(), family.base) && has_lines(family.base);
 }
 
 }  // namespace plimsoll

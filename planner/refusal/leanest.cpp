@@ -84,7 +84,9 @@ class Visitor {
       const Strategy& base = legal_.families()[f].base;
       const bool usual = !repeats || base.recompute == Recompute::full;
       // Long rings take long to lower.
-      if (base.micro_batch == micro_batch && usual && !is_long_ring(base)) lean.push_back(f);
+      if (base.micro_batch == micro_batch && usual &&
+          !is_long_ring(request_.target.framework(), base))
+        lean.push_back(f);
     }
     struct First {
       bool across_nodes = false;  ///< split tensors cost most there

@@ -115,11 +115,6 @@ CostModel CostModel::with_token_rows(const TokenRows& rows) const {
   return changed;
 }
 
-bool CostModel::host_counts_rows() const {
-  const bool counts = framework_.host_counts_for_exchange || framework_.host_counts_for_products;
-  return counts && token_rows_ && framework_.graphs != Graphs::step;
-}
-
 CostModel CostModel::with_layer_factor(double factor) const {
   CostModel scaled = *this;
   scaled.layer_factor_ = factor;

@@ -38,8 +38,6 @@ class CostModel {
   CostModel with_layer_factor(double factor) const;
   /// Returns this model for jobs with experts, whose rows travel like this.
   CostModel with_token_rows(const TokenRows& rows) const;
-  /// Whether the framework's host waits for rows of experts, of which the job has some.
-  bool host_counts_rows() const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
   const std::optional<Calibration>& calibration() const { return calibration_; }
 
