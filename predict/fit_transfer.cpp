@@ -236,7 +236,7 @@ void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& 
   const double weight = double(documents.size()) / double(documents.size() + 1);
   for (const FitParameter& parameter : fit_parameters(cluster)) {
     const auto value = std::ranges::find(fitted.values, parameter.name, &FittedValue::name);
-    if (value == fitted.values.end()) continue;
+    if (value == fitted.values.end() || of_level(parameter.name)) continue;
     const FittedValue* known = value_of(*typical, parameter.name);
     const double towards =
         known != nullptr ? known->value : parameter.get(cluster, framework, parameter.level);

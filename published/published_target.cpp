@@ -154,14 +154,12 @@ std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
                                              std::int64_t devices_per_node) {
   static const std::regex rate(R"((?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?)"
                                R"((?:[A-Za-z][A-Za-z0-9-]* |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?)"
-                               R"(([GT])b(?:/s|ps|(?= ))(?:, (\d+) (?:links|ports|NICs))?)");
+                               R"(([GT])b(?:/s|ps|(?= )))");
   std::match_results<std::string_view::const_iterator> found;
   if (!std::regex_search(interconnect.begin(), interconnect.end(), found, rate))
     return std::nullopt;
   double gigabits = std::stod(found[2].str()) * (found[3] == "T" ? 1000 : 1);
-  for (const auto& links : {found[1], found[4]}) {
-    if (links.matched) gigabits *= std::stod(links.str());
-  }
+  if (found[1].matched) gigabits *= std::stod(found[1].str());
   const bool per_device = interconnect.find("per GPU") != interconnect.npos;
   return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
 }
