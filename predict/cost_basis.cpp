@@ -76,18 +76,23 @@ void use_fitted(FittedCalibration fitted, CostBasis& basis) {
   basis.fitted = std::move(fitted);
 }
 
-bool is_built_in(const std::string& name) {
-  return find_preset(calibration_presets(), name) || find_preset(fold_presets(), name);
+/// Whether a fit is built in, by its name, or as it lies in a file with measurements over it.
+bool is_built_in(const std::string& name, const FittedCalibration& fitted) {
+  if (find_preset(calibration_presets(), name) || find_preset(fold_presets(), name)) return true;
+  return std::ranges::any_of(calibration_presets(), [&](const Preset& preset) {
+    return parse_fitted_calibration(preset.text, std::string(preset.name)).sources ==
+           fitted.sources;
+  });
 }
 
 void use_transferred(TransferredFit transferred, const std::string& name, std::string_view text,
                      const Steps& steps, CostBasis& basis) {
   basis.source.name = name;
   basis.source.digest = digest(text);
-  const bool built_in = is_built_in(name);
+  const bool built_in = is_built_in(name, transferred.fitted);
   basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
                                    digest_words(basis.source.digest));
-  // A fit that is given as a file is of the user's own runs.
+  // Another fit that is given as a file is of the user's own runs.
   FittedCalibration& fitted = transferred.fitted;
   fitted.of_same_people = steps.document.empty() ? !built_in : has_runs_of(fitted, steps.document);
   if (!fitted.of_same_people) shrink(fitted, basis.cluster, basis.framework, steps.left_out);

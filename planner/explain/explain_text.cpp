@@ -59,7 +59,8 @@ std::string shares_text(std::vector<Share> shares, Picoseconds step) {
   return text;
 }
 
-/// Returns the collectives that are exposed longest: "all_gather over mp on nvlink 2.1 %".
+/// Returns the collectives that are exposed longest: "all_gather over mp on nvlink 2.1 %". Those
+/// that take less than a tenth of the longest one's time are left out.
 std::string collectives_text(const ExplainedStep& step) {
   std::vector<Share> shares;
   for (std::size_t c = 0; c < step.links.size(); ++c) {
@@ -68,9 +69,11 @@ std::string collectives_text(const ExplainedStep& step) {
                       time.wait + time.transfer});
   }
   std::ranges::stable_sort(shares, std::greater(), &Share::time);
-  std::erase_if(shares, [&](const Share& share) {
-    return share.time.seconds() < kLeastShare * step.parts.step.seconds();
-  });
+  std::erase_if(
+      shares, [&, longest = shares.empty() ? Picoseconds(0) : shares[0].time](const Share& share) {
+        return share.time.seconds() < kLeastShare * step.parts.step.seconds() ||
+               10 * share.time.count() < longest.count();
+      });
   if (shares.empty()) return "no communication";
   if (shares.size() > 3) shares.resize(3);
   return shares_text(std::move(shares), step.parts.step);

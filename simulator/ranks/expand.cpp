@@ -103,9 +103,8 @@ bool host_waits_for(const Routine& routine, const Op& op, const Framework& frame
 /// Returns what transfers hold. Stages of several chunks can receive ahead, and then they hold
 /// nothing.
 TransfersHold transfers_hold(const Framework& framework, bool chunks) {
-  // A host that waited for what it receives ahead would never issue what the sender waits for.
-  if (chunks && framework.receives_ahead) return TransfersHold::nothing;
   if (framework.launches_wait) return TransfersHold::host;
+  if (chunks && framework.receives_ahead) return TransfersHold::nothing;
   return framework.transfers_hold;
 }
 

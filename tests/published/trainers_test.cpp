@@ -61,7 +61,7 @@ TEST(Trainers, RowsHaveTheAttentionKernelOfTheirRelease) {
 TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   Json row = plain_row();
   row["framework"] = "deepspeed (pipeline)";
-  EXPECT_FALSE(target_of(row).framework.elementwise_by_op);
+  EXPECT_FALSE(target_of(row).framework.repeats_keys);
   set_source(row, "github:Jack31098/llm_training_demo@1");
   const Framework framework = target_of(row).framework;
   EXPECT_TRUE(framework.elementwise_by_op && framework.repeats_keys);

@@ -48,12 +48,13 @@ def hold_precision(folder):
         assert done.returncode == OK, done.stderr
         assert ("held as in the script: gradient_type=computed" in done.stderr) == (not fixed), done.stderr
         assert json.loads(better.read_text())["strategy"]["gradient_type"] == value
-    for graphs in ("--cuda-graph-impl full_iteration", "--cuda-graph-impl transformer_engine"):
+    for graphs, stated in (("--cuda-graph-impl full_iteration", True), ("--cuda-graph-impl transformer_engine", False)):
         script.write_text(text.replace("--accumulate-allreduce-grads-in-fp32", graphs))
         done = planner("plan", "--from", script, "--cluster", A100, "-o", better)
         assert done.returncode == OK, done.stderr
         done = planner("export", better, "--to", "megatron")
-        assert done.returncode == OK and graphs in done.stdout, done.stdout + done.stderr
+        assert (done.returncode == OK and graphs in done.stdout) == stated, done.stdout + done.stderr
+        assert ("framework.graphs" in done.stdout + done.stderr) != stated, done.stdout + done.stderr
 
 
 def states_searched_choices(folder):

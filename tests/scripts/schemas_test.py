@@ -39,7 +39,7 @@ BEYOND = [
     ("job", r"found \".*\"; known: "),
     ("job", r"at most 2\^\d+ are supported|to the sequence length is required"),
     ("cluster framework job strategy calibration plan measured goals published-runs", r"found -?\d+(\.0)?e?\+?\d*; an integer from"),
-    ("cluster", r"from .* to .* is required|at most .* is allowed|more than 0 is required|more than 2\^53 bytes"),
+    ("cluster", r"from .* to .* is required|at most .* is allowed|more than 0 is required|more than 2\^53 bytes|it is more than the peak"),
     ("cluster", r"a larger multiple of the level inside|the outermost level|only the (inner|outer)most level"),
     ("cluster", r"one for each of the \d+ levels|than the bandwidth to all others|at least what `from` says"),
     ("cluster", r"a source of .* is required|this file has no number there"),
