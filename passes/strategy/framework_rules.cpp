@@ -224,7 +224,7 @@ Verdict schedule_is_possible(const Framework& framework, const Strategy& strateg
   }
   // A stage that waits until its tensor is received would wait for one that waits for it, too.
   const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
-  if (deep && framework.transfers_hold != TransfersHold::nothing)
+  if (deep && (framework.launches_wait || framework.transfers_hold != TransfersHold::nothing))
     return refuse(field_is(strategy, "schedule"), framework, "waits for each transfer", "");
   return Verdict::yes();
 }
@@ -236,6 +236,11 @@ Verdict pipeline_is_possible(const Framework& framework, const Strategy& strateg
   if (strategy.virtual_stages > 1 && !can.virtual_stages.value) {
     return refuse(field_is(strategy, "virtual_stages"), framework, "has one part on each stage",
                   can.virtual_stages.source);
+  }
+  // The simulator has no order of these transfers in which nobody waits forever.
+  if (strategy.virtual_stages > 1 && framework.launches_wait) {
+    return refuse(field_is(strategy, "virtual_stages"), framework,
+                  "waits for each launch (CUDA_LAUNCH_BLOCKING=1)", "");
   }
   if (strategy.split_boundary && !can.split_boundary.value) {
     return refuse("split_boundary", framework, "sends whole tensors between stages",

@@ -301,7 +301,7 @@ std::int64_t stage_of_head(const Strategy& strategy) {
 }
 
 bool receives_ahead(const Framework& framework, const Strategy& strategy) {
-  return framework.receives_ahead && !framework.launches_wait && strategy.virtual_stages > 1;
+  return framework.receives_ahead && strategy.virtual_stages > 1;
 }
 
 }  // namespace plimsoll

@@ -40,6 +40,13 @@ Calibration imported() {
   return calibration;
 }
 
+/// The built-in fit with a run of the user's.
+FittedCalibration own_fit() {
+  FittedCalibration fit = parse_fitted_calibration(*find_preset(calibration_presets(), kFit), kFit);
+  fit.sources.push_back("ours, run 1");
+  return fit;
+}
+
 class CostBasisTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -48,10 +55,8 @@ class CostBasisTest : public testing::Test {
                std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::create_directories(folder_);
     points_ = write("points.json", calibration_text(imported()));
-    const std::string fit(*find_preset(calibration_presets(), kFit));
-    fit_ = write("fit.json", fit);
-    both_ = write("both.json",
-                  calibration_file_text({imported(), parse_fitted_calibration(fit, "fit.json")}));
+    fit_ = write("fit.json", calibration_file_text({std::nullopt, own_fit()}));
+    both_ = write("both.json", calibration_file_text({imported(), own_fit()}));
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -142,7 +147,7 @@ TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
 TEST_F(CostBasisTest, AFitInTheMeasuredFileCountsUnlessAnotherIsNamed) {
   const CostBasis both = basis({both_});
   EXPECT_EQ(both.measured, imported());
-  FittedCalibration own = parse_fitted_calibration(*find_preset(calibration_presets(), kFit), kFit);
+  FittedCalibration own = own_fit();
   own.of_same_people = true;  // a file has the user's runs
   EXPECT_EQ(both.fitted, own);
   EXPECT_FALSE(basis({}).fitted->of_same_people);
