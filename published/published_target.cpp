@@ -153,7 +153,7 @@ void put_on(const Cluster& cluster, PublishedRun& run) {
 std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
                                              std::int64_t devices_per_node) {
   static const std::regex rate(R"((?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?)"
-                               R"((?:[A-Za-z][A-Za-z0-9-]* |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?)"
+                               R"((?:[A-Za-z]+(?:-[0-9]+)? |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?)"
                                R"(([GT])b(?:/s|ps|(?= )))");
   std::match_results<std::string_view::const_iterator> found;
   if (!std::regex_search(interconnect.begin(), interconnect.end(), found, rate))

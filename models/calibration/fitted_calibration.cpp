@@ -29,7 +29,7 @@ using ConstF = const Framework&;
 // Spreads: a rate that a datasheet or another card of the kind tells is good to 10 or 15 %;
 // latencies and host times, to a factor of two or more. A product without work takes less than
 // whole small products: 8 us on V100 (512 x 16 x 512, DeepBench), 14 us on B200 (SimuMax). More
-// than the bound would stand for something else that a layer does, and not hold for other layers.
+// than about twice that would stand for something else that a layer does, and not hold for others.
 std::vector<FitParameter> kernel_parameters() {
   return {
       {"matmul.peak_fraction", 0.1, 0.1, 1, EFFICIENCY(matmul.peak_fraction)},

@@ -131,8 +131,7 @@ struct FrameworkFacts {
 };
 
 /// Every framework here runs layer norm and the masked softmax of 16 bits as one kernel each (the
-/// score matmul has the scale). In every framework matmuls accumulate weight gradients. So there is
-/// no field for these.
+/// score matmul has the scale). So there is no field for these.
 struct Framework {
   std::string name;
   /// The strategies that the framework can run.
@@ -279,7 +278,7 @@ struct Framework {
   /// The first update makes the optimizer state, in memory that activations have left.
   bool lazy_optimizer_state = false;
   /// A matmul adds to the gradient of its weight (apex fused_weight_gradient_mlp_cuda). Without it,
-  /// each gradient of a micro-batch is a tensor until it has been added.
+  /// each gradient of a micro-batch is a tensor until another kernel has added it.
   bool adds_gradients_in_matmul = true;
   /// Autograd gets a placeholder tensor of the weight's shape for each gradient that a matmul has
   /// added itself. Layers share one placeholder for each shape, which stays; other weights have one
@@ -295,8 +294,9 @@ struct Framework {
   /// A linear layer that mp splits by columns copies its input, as does Paddle's c_identity. Query,
   /// key and value are such a layer each, and so are gate and up.
   bool copies_split_inputs = false;
-  /// GELU, SwiGLU and norms are formulas of several ops, and norms and softmax compute in f32. Each
-  /// op keeps the values that its backward reads. Rotary embeddings are several ops, too.
+  /// GELU without a fused bias, SwiGLU and norms are formulas of several ops, and norms and softmax
+  /// compute in f32. Each op keeps the values that its backward reads. Rotary embeddings are
+  /// several ops, too.
   bool elementwise_by_op = false;
   /// With elementwise_by_op, a norm is still one kernel (apex, flash_attn's rms_norm).
   bool fused_norms = false;

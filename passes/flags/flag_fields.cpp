@@ -365,7 +365,9 @@ Framework framework_of(const FlagFields& fields, const std::string& file) {
   if (base == nullptr) throw InputError(file, "", "the flags state no built-in framework");
   Framework framework = with_fields(*base, fields, file);
   for (const Framework& other : all_frameworks()) {
-    const bool same_program = calibrated_as(other) == base->name && other.name != base->name;
+    // A program without pipelines has a flag that names it.
+    const bool same_program = calibrated_as(other) == base->name && other.name != base->name &&
+                              other.can.pipeline.value == base->can.pipeline.value;
     if (same_program && is_variant(other, *base, framework))
       return with_fields(other, fields, file);
   }

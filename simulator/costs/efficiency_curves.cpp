@@ -53,9 +53,9 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
                                  efficiency.memory.bandwidth_fraction);
   // From 1 for eight 16-bit elements, the widest load, down to unaligned_rate for one.
   const double unaligned = dtype == DType::f32 ? 0 : 1 - std::log2(double(alignment)) / 3;
-  const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units) *
-                                 std::pow(matmul.unaligned_rate, unaligned) *
-                                 (is_fp8(dtype) ? matmul.fp8_rate : 1));
+  const double fraction = matmul.peak_fraction * (is_fp8(dtype) ? matmul.fp8_rate : 1);
+  const FlopsPerSecond unit_rate(peak.value() * std::min(1.0, fraction) / double(matmul.units) *
+                                 std::pow(matmul.unaligned_rate, unaligned));
   Seconds compute(std::numeric_limits<double>::infinity());
   for (const Tile& tile : kTiles) {
     const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));

@@ -128,7 +128,8 @@ class RoutineReader {
     });
     for (const Op& op : routine_.ops) {
       const bool ahead = op.phase == Phase::forward || op.phase == Phase::recompute;
-      if (!splits || !ahead || op.kind != OpKind::matmul) continue;
+      if (!splits || !ahead || op.kind != OpKind::matmul || matmul_params(op).batch_dims > 0)
+        continue;
       const Shape& shape = routine_.tensors[op.outputs[0].index()].shape;
       if (shape.size() > 2) copies[op.inputs[0].index()] += std::size_t(shape[1]);
     }

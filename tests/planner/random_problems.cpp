@@ -195,6 +195,7 @@ Cluster random_cluster(std::mt19937_64& random) {
   if (levels > 1) {  // drawn with them
     const BytesPerSecond outer = cluster.levels.back().bandwidth;
     cluster.host = Host{outer, 2 * outer, 0.1 * cluster.device.memory_bandwidth};
+    cluster.host->core_speed = levels == 2 ? 2 : 0.5;
   }
   cluster.source = "drawn at random";
   return cluster;

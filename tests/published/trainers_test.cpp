@@ -107,16 +107,6 @@ TEST(Trainers, ZeroKeepsGradientsOfSixteenBits) {
   EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::as_computed);
 }
 
-TEST(Trainers, FlagScaleRunsFormulasOpByOp) {
-  Json row = plain_row();
-  row["framework"] = "flagscale (megatron-lm)";
-  row["attention"] = "flash";
-  EXPECT_FALSE(target_of(row).framework.elementwise_by_op);
-  set_source(row, "github:FlagOpen/FlagPerf@1");
-  EXPECT_TRUE(target_of(row).framework.elementwise_by_op);
-  EXPECT_TRUE(target_of(row).framework.fused_norms);
-}
-
 TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
   Json row = plain_row();
   row["framework"] = "megatron-core";
