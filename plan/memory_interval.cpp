@@ -122,7 +122,7 @@ MemoryInterval memory_interval(const Plan& plan) {
 }
 
 double least_overflow(Bytes peak, Bytes capacity, const Framework& framework, Bytes outside) {
-  // Nothing is kept beside live bytes: the least memory there can be.
+  // An allocator that holds live bytes alone: the least memory there can be.
   const PredictedMemory least{peak, peak, outside};
   const double half = memory_half_width(MemoryKind::device, framework, least);
   if (times(1 + half, peak + outside) <= capacity) return 0;

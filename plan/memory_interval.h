@@ -22,7 +22,7 @@ std::string_view to_text(MemoryKind kind);
 struct PredictedMemory {
   Bytes allocated;  ///< bytes of tensors
   Bytes reserved;   ///< bytes that the allocator takes from the driver for tensors
-  Bytes outside;    ///< bytes beside tensors: context and communicators
+  Bytes outside;    ///< bytes of the context and of communicators
 };
 
 /// Returns the relative half width of the 90 % interval of one kind of memory. It is 0 for an

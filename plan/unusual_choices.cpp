@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
 // Published tables hardly have these choices beside others (docs/results/recommended.md): they
 // bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
 // one in a hundred published layouts has, and 3 % of what one in ten has. A failed start costs a
-// whole run: three quarters of that have the same regret, and less have more or more failed starts.
+// whole run: three quarters of one give the same regret, less give more of it or more failures.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"context_split", "context split of sequences under 8,192 tokens", kContext, 0.05},
     {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.05},

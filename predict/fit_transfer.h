@@ -56,8 +56,8 @@ TransferredFit transfer(const FittedCalibration& fitted, const Cluster& cluster,
 /// fit of one document moves half the way, one of three a quarter. Machines and programs of two
 /// documents differ by about as much as those of two fits. Over 30 groups of published runs that
 /// fits of other documents predict, the mean error of dense models fell from 14.0 to 10.7 %, of
-/// experts from 24.5 to 22.4 %. Least squares ask for three documents or more, but mostly because
-/// of one group, so one is taken. Without typical rates the fit stays as it is.
+/// experts from 24.5 to 22.4 %. Least squares over these groups ask for three documents or more.
+/// One is taken, which follows the fit more closely. Without typical rates the fit stays as it is.
 void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& framework,
             std::string_view left_out = "");
 

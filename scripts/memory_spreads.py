@@ -4,8 +4,8 @@
 CASES is a folder of published runs (docs/reference/published-runs.md). Each peak of memory is predicted, and the script finds the
 relative half widths that nine in ten runs need, each document once (plan/memory_interval.h): of allocated bytes; then what
 reserved bytes need in addition; then what bytes of the device need in addition. Runs whose micro-batch is not stated are left
-out, since their layout is a guess. --output writes models/presets/spreads/memory.json. Without it the numbers are printed, and how often
-intervals hold for a document whose runs were left out.
+out, since their layout is a guess. The numbers are printed, and how often intervals hold for a document whose runs were left out.
+--output also writes them, as models/presets/spreads/memory.json has them.
 """
 
 import argparse

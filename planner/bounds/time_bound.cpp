@@ -16,7 +16,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Adds so many calls of a block behind the calls of an action.
+/// Appends `count` calls of a block to the calls of an action.
 void add_host(const CallFacts& call, std::int64_t count, ActionSpans& action) {
   if (!call.host || count == 0) return;
   action.until_last = then(action.host.value_or(no_call()), *call.host, count - 1);
