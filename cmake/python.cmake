@@ -1,4 +1,4 @@
-# Python is optional: without pybind11 everything else builds (docs/adr/0047-packages.md).
+# Python is optional: without pybind11 everything else builds (docs/adr/0046-one-tree-of-commands.md).
 find_package(Python3 COMPONENTS Interpreter Development.Module)
 if(Python3_Development.Module_FOUND AND NOT PLIMSOLL_SANITIZER)
   find_package(pybind11 2.10 CONFIG QUIET)

@@ -1,4 +1,4 @@
-// Reads TOML by toml++ (docs/adr/0042-documents.md).
+// Reads TOML by toml++ (docs/adr/0041-files-of-other-tools.md).
 #include <fmt/format.h>
 
 #include <stdexcept>

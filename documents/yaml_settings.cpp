@@ -1,4 +1,4 @@
-// Reads YAML by yaml-cpp (docs/adr/0042-documents.md).
+// Reads YAML by yaml-cpp (docs/adr/0041-files-of-other-tools.md).
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>

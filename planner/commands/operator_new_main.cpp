@@ -1,6 +1,6 @@
 // operator new of a planner that links mimalloc. Debian builds mimalloc as C, and its operator new
 // ends the process where it finds no memory. This one throws, as the standard says; malloc is still
-// mimalloc's (docs/adr/0034-mimalloc.md).
+// mimalloc's (docs/adr/0002-libraries.md).
 #include <algorithm>
 #include <cstdlib>
 #include <new>

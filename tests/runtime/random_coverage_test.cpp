@@ -77,7 +77,7 @@ Values drawn_values() {
   return values;
 }
 
-/// The bundled runtime refuses these ops (docs/adr/0020-simulated-only.md), so no draw can run
+/// The bundled runtime refuses these ops (docs/adr/0020-context-parallelism.md), so no draw can run
 /// them.
 const std::set<std::string> kSimulatedOnly = {"fp8",
                                               "fp8_parameters",
