@@ -17,6 +17,7 @@
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
+#include "passes/strategy/constraints.h"
 #include "passes/strategy/strategy.h"
 #include "plan/timeline_detail.h"
 #include "plan/training/training.h"
@@ -207,6 +208,7 @@ struct PlanOrigin {
 
 struct Plan {
   PlanOrigin origin;
+  Constraints constraints;  ///< of the search
   Job job;
   /// vocabulary before the framework padded it; `job` has the padded one
   std::int64_t stated_vocabulary = 0;

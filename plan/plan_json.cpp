@@ -82,6 +82,7 @@ void check_rows_room(JsonObject object, const Plan& plan) {
 Json plan_json(const Plan& plan) {
   Json json = {{"version", kPlanVersion},
                {"origin", origin_json(plan.origin)},
+               {"constraints", constraints_json(plan.constraints)},
                {"devices", plan.devices},
                {"devices_per_node", plan.devices_per_node},
                {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
@@ -174,6 +175,7 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   }
   Plan plan;
   plan.origin = origin_from(object.object("origin"));
+  plan.constraints = constraints_from(object.object("constraints"));
   plan.devices = object.integer("devices", 1, kMostJsonInteger);
   plan.devices_per_node = object.integer("devices_per_node", 1, kMostJsonInteger);
   plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "planner/cli/brief.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/limits.h"
 #include "planner/search/search.h"
 #include "python/python_answers.h"
@@ -120,11 +121,11 @@ auto unlocked(const Work& work) {
   return answer;
 }
 
-HeldOptions held_of(const py::dict& arguments) {
+Constraints held_of(const py::dict& arguments) {
   const auto pairs = [&](const char* name) {
     return arguments[name].cast<std::vector<std::string>>();
   };
-  return {pairs("fix"), pairs("max"), pairs("min"), pairs("exclude"), pairs("try")};
+  return parse_held({pairs("fix"), pairs("max"), pairs("min"), pairs("exclude"), pairs("try")});
 }
 
 TrainingQuestion training_question(const py::dict& arguments) {
@@ -141,7 +142,7 @@ ShownAnswer plan(const py::dict& target, const py::dict& held, const std::string
   PlanQuestion question;
   question.target = target_of(target, notes);
   question.training = training_question(target);
-  question.held = held_of(held);
+  question.constraints = held_of(held);
   if (!reserve.empty()) question.reserve = reserve;
   question.time_limit = time_limit;
   check_range("threads", threads, 1, kMostThreads);
@@ -169,7 +170,7 @@ Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held
   question.sequences = list("sequence");
   question.networks = list("network");
   question.prices = list("price");
-  question.held = held_of(held);
+  question.constraints = held_of(held);
   const auto text = [&](const char* name) { return texts[name].cast<std::string>(); };
   question.tokens = text("tokens");
   question.deadline = text("deadline");

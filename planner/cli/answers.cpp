@@ -17,38 +17,28 @@
 namespace plimsoll {
 namespace {
 
-/// Adds a value to those that are tried of its key.
-void try_too(const std::string& key, const std::string& value, PlanQuestion& question,
-             Tried& tried) {
-  TriedKey& one = *std::ranges::find(tried, key, &TriedKey::key);
-  if (std::ranges::find(one.values, value) != one.values.end()) return;
-  one.values.push_back(value);
-  for (std::string& text : question.held.tried) {
-    if (text.starts_with(key + "=")) text += "," + value;
-  }
-}
-
 /// Holds what a script states and a search does not vary, precision and offload, unless --fix says
 /// otherwise. If --try names other values, the script's is tried in addition to them.
-void hold_stated(const Strategy& script, PlanQuestion& question, Held& choices) {
+void hold_stated(const Strategy& script, PlanQuestion& question) {
   std::vector<std::string> held;
-  Fixed& fixed = choices.fixed;
+  Constraints& constraints = question.constraints;
   for (const char* key :
        {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type", "main_parameter_type",
         "moment_type", "offload_optimizer_percent", "overlap_offload"}) {
     const std::string value = field_text(script, key);
-    if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
-    if (is_tried(choices.tried, key)) {
-      try_too(key, value, question, choices.tried);
+    if (is_fixed(constraints.fixed, key) || value == field_text(Strategy(), key)) continue;
+    const auto tried = std::ranges::find(constraints.tried, key, &TriedKey::key);
+    if (tried != constraints.tried.end()) {
+      if (std::ranges::find(tried->values, value) == tried->values.end())
+        tried->values.push_back(value);
       continue;
     }
-    fixed.emplace_back(key, value);
+    constraints.fixed.emplace_back(key, value);
     held.push_back(fmt::format("{}={}", key, value));
   }
   if (held.empty()) return;
   question.target.note(
       fmt::format("{}: held as in the script: {}\n", question.target.from, fmt::join(held, ", ")));
-  question.held.fix.insert(question.held.fix.end(), held.begin(), held.end());
 }
 
 /// Returns the strategy that is named, else the one of the script.
@@ -100,9 +90,10 @@ void check_same_job(const Job& plan, const Job& script, const std::string& file)
 }
 
 /// Notes that dp has no sharding, which results print as one DP with dp.
-void note_replicas(const PlanQuestion& question, const Held& choices) {
-  for (const auto& [key, value] : choices.fixed) {
-    if (key != "dp" || value == "1" || is_fixed(choices.fixed, "sharding_degree")) continue;
+void note_replicas(const PlanQuestion& question) {
+  const Fixed& fixed = question.constraints.fixed;
+  for (const auto& [key, value] : fixed) {
+    if (key != "dp" || value == "1" || is_fixed(fixed, "sharding_degree")) continue;
     question.target.note(
         fmt::format("--fix dp={}: ranks that share no states (no ZeRO); --fix DP={} allows both\n",
                     value, value));
@@ -124,20 +115,16 @@ std::optional<Prediction> script_step(const TargetOptions& asked, const Target& 
 }  // namespace
 
 PlanAnswer plan_job(PlanQuestion question) {
-  Held choices = parse_held(question.held);
   const Bytes reserve = parse_reserve(question.reserve);
   std::optional<Seconds> time_limit;
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
   check_training(question.training);
-  note_replicas(question, choices);
+  note_replicas(question);
   read_from(question.target);
-  if (question.target.imported) hold_stated(*question.target.imported->strategy, question, choices);
+  if (question.target.imported) hold_stated(*question.target.imported->strategy, question);
   LoadedTarget loaded = load_target(question.target, reserve);
 
-  SearchRequest request{loaded.target};
-  request.fixed = std::move(choices.fixed);
-  request.limits = std::move(choices.limits);
-  request.tried = std::move(choices.tried);
+  SearchRequest request{loaded.target, question.constraints};
   if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
   request.fastest = question.fastest;
   request.cluster_digest = loaded.cluster_digest;
@@ -177,9 +164,7 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
 
 ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
   LoadedTarget loaded = target_of_plan(plan, question.files);
-  Held held = parse_held(held_choices(plan.origin));
-  ExplainRequest request{loaded.target, plan.strategy, std::move(held.fixed),
-                         std::move(held.limits), std::move(held.tried)};
+  ExplainRequest request{loaded.target, plan.strategy, plan.constraints};
   request.overflow = plan.prediction.memory.overflow;
   request.threads = question.threads;
   if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);

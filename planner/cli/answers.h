@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "passes/strategy/constraints.h"
 #include "plan/plan.h"
-#include "planner/cli/held_choices.h"
 #include "planner/cli/plan_target.h"
 #include "planner/cli/target.h"
 #include "planner/cli/training_question.h"
@@ -22,7 +22,7 @@ namespace plimsoll {
 /// Asks for the best strategy of a job.
 struct PlanQuestion {
   TargetOptions target;
-  HeldOptions held;
+  Constraints constraints;
   TrainingQuestion training;
   std::string reserve = kDefaultReserve;
   std::string time_limit;        ///< empty: none

@@ -13,7 +13,6 @@
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
-#include "planner/cli/plan_origin.h"
 #include "planner/space/expert_splits.h"
 #include "planner/space/space.h"
 #include "reports/numbers.h"
@@ -203,8 +202,7 @@ void describe_counts(Out out, std::span<const Pruned> counts) {
 /// Returns the keys that the plan's search did not vary.
 std::vector<std::string_view> left_out(const Plan& plan) {
   std::vector<std::string_view> keys = not_searched();
-  for (const std::string& tried : held_choices(plan.origin).tried)
-    std::erase(keys, std::string_view(tried).substr(0, tried.find('=')));
+  std::erase_if(keys, [&](std::string_view key) { return is_tried(plan.constraints.tried, key); });
   if (plan.strategy.overlap_expert_exchange) std::erase(keys, "overlap_expert_exchange");
   return keys;
 }
@@ -212,12 +210,9 @@ std::vector<std::string_view> left_out(const Plan& plan) {
 /// Returns the keys whose values in the plan are not in the space
 /// (planner/search/exchange_choices.h).
 std::vector<std::string_view> changed_at_last(const Plan& plan) {
-  const HeldOptions held = held_choices(plan.origin);
+  const Constraints& held = plan.constraints;
   const auto is_free = [&](std::string_view key) {
-    const auto names = [&](const std::string& text) {
-      return text.starts_with(key) && text.substr(key.size()).starts_with('=');
-    };
-    return std::ranges::none_of(held.fix, names) && std::ranges::none_of(held.tried, names);
+    return !is_fixed(held.fixed, key) && !is_tried(held.tried, key);
   };
   std::vector<std::string_view> keys;
   if (plan.strategy.overlap_expert_exchange && is_free("overlap_expert_exchange"))

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/error.h"
 #include "passes/strategy/strategy_fields.h"
+#include "planner/space/tried.h"
 
 namespace plimsoll {
 namespace {
@@ -16,6 +18,21 @@ std::pair<std::string, std::string> pair_of(std::string_view flag, const std::st
   if (equals == std::string::npos || equals == 0)
     throw UsageError(fmt::format("{} {}: expected KEY=VALUE", flag, text));
   return {std::string(strategy_key(text.substr(0, equals))), text.substr(equals + 1)};
+}
+
+/// Returns the choices of texts such as "PP=2" or "PP=2,VPP=2", one each.
+std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
+  std::vector<std::string> single;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
+      if (text.find('=', comma) == std::string::npos) break;
+      single.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+    single.push_back(text.substr(begin));
+  }
+  return single;
 }
 
 /// Throws the error with its flag before it, unless the error names the flag.
@@ -40,20 +57,6 @@ void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::st
 
 }  // namespace
 
-std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
-  std::vector<std::string> single;
-  for (const std::string& text : texts) {
-    std::size_t begin = 0;
-    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
-      if (text.find('=', comma) == std::string::npos) break;
-      single.push_back(text.substr(begin, comma - begin));
-      begin = comma + 1;
-    }
-    single.push_back(text.substr(begin));
-  }
-  return single;
-}
-
 void add_held(CLI::App& command, HeldOptions& held) {
   const auto add = [&](const char* flag, std::vector<std::string>& values, const char* help) {
     command.add_option(flag, values, help)->allow_extra_args(false);
@@ -67,8 +70,8 @@ void add_held(CLI::App& command, HeldOptions& held) {
       "repeatable");
 }
 
-Held parse_held(const HeldOptions& options) {
-  Held held;
+Constraints parse_held(const HeldOptions& options) {
+  Constraints held;
   for (const std::string& text : single_choices(options.fix)) {
     auto pair = pair_of("--fix", text);
     if (pair.first == kAllReplicas) {
@@ -78,11 +81,13 @@ Held parse_held(const HeldOptions& options) {
     }
     if (is_fixed(held.fixed, pair.first))
       throw UsageError(fmt::format("--fix {} is given twice", pair.first));
+    pair.second = read_choice(pair.first, pair.second);
     held.fixed.push_back(std::move(pair));
   }
   add_limits(LimitKind::most, "--max", options.max, held.limits);
   add_limits(LimitKind::least, "--min", options.min, held.limits);
   add_limits(LimitKind::excluded, "--exclude", options.exclude, held.limits);
+  std::ranges::stable_sort(held.limits, {}, &Limit::kind);  // as a plan file has them
   if (const auto wrong = contradiction(held.fixed, held.limits)) throw UsageError(*wrong);
   for (const std::string& text : options.tried) {
     const auto [key, values] = pair_of("--try", text);

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/shortened.h"
-#include "imports/shell/shell_words.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "passes/flags/flag_table.h"
@@ -77,18 +76,6 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question) {
   if (built_in(loaded.source.name)) origin.calibration_name = loaded.source.name;
   origin.calibration_provenance = loaded.source.words;
   return origin;
-}
-
-HeldOptions held_choices(const PlanOrigin& origin) {
-  HeldOptions held;
-  for (const ShellWords& words : read_shell(origin.command, "the plan's command").commands) {
-    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-      for (const auto& [name, values] : kHeldFlags) {
-        if (words[i].text == name) (held.*values).push_back(words[i + 1].text);
-      }
-    }
-  }
-  return held;
 }
 
 }  // namespace plimsoll

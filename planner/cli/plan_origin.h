@@ -9,8 +9,4 @@ namespace plimsoll {
 /// Says in words how `planner plan` made a plan, by its question and what its names stand for.
 PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question);
 
-/// Returns the values of --fix, --max, --min, --exclude and --try in a command that origin_of()
-/// wrote.
-HeldOptions held_choices(const PlanOrigin& origin);
-
 }  // namespace plimsoll

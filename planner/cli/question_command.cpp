@@ -16,7 +16,7 @@ class CommandLine {
   void word(const std::string& value) {
     if (!value.empty()) text_ += " " + shell_word(value);
   }
-  void flag(const char* name, const std::string& value) {
+  void flag(std::string_view name, const std::string& value) {
     if (!value.empty()) text_ += fmt::format(" {} {}", name, shell_word(value));
   }
   void flag(const char* name, std::optional<std::int64_t> value) {
@@ -56,9 +56,7 @@ std::string command_of(const PlanQuestion& question) {
   CommandLine line("planner plan");
   line.word(question.target.job);
   add_target(line, question.target);
-  for (const auto& [flag, values] : kHeldFlags) {
-    for (const std::string& value : question.held.*values) line.flag(flag, value);
-  }
+  for (const auto& [flag, value] : flags_of(question.constraints)) line.flag(flag, value);
   if (question.top > 0) line.flag("--top", question.top);
   line.toggle("--fastest", question.fastest);
   add_training(line, question.training, question.reserve);

@@ -30,7 +30,7 @@ std::string word_of(const std::string& name_or_path) {
 /// Returns the command line that makes the sweep again, without paths and outputs.
 std::string command_of(const SweepQuestion& question) {
   std::string text = "planner sweep " + shell_word(word_of(question.target.job));
-  const auto add = [&](const char* flag, const std::string& value) {
+  const auto add = [&](std::string_view flag, const std::string& value) {
     if (!value.empty()) text += fmt::format(" {} {}", flag, shell_word(value));
   };
   const auto add_all = [&](const char* flag, const std::vector<std::string>& values) {
@@ -46,11 +46,7 @@ std::string command_of(const SweepQuestion& question) {
   add("--tokens", question.tokens);
   add_all("--price", question.prices);
   add("--deadline", question.deadline);
-  add_all("--fix", question.held.fix);
-  add_all("--max", question.held.max);
-  add_all("--min", question.held.min);
-  add_all("--exclude", question.held.exclude);
-  add_all("--try", question.held.tried);
+  for (const auto& [flag, value] : flags_of(question.constraints)) add(flag, value);
   if (question.reserve != kDefaultReserve) add("--reserve", question.reserve);
   add("--time-limit", question.time_limit);
   add("--point-time-limit", question.point_time_limit);
@@ -62,7 +58,6 @@ class Inputs {
  public:
   explicit Inputs(const SweepQuestion& question)
       : question_(question),
-        held_(parse_held(question.held)),
         reserve_(parse_reserve(question.reserve)),
         job_(read_stated_job(question.target)) {
     if (!question.tokens.empty()) goal_.tokens = parse_tokens(question.tokens);
@@ -82,7 +77,7 @@ class Inputs {
   LoadedPoint load(std::size_t index) const {
     const AskedPoint& asked = points_[index];
     LoadedTarget loaded = load_target(target_of(asked), job_of(asked), reserve_);
-    LoadedPoint point{SearchRequest{loaded.target, held_.fixed, held_.limits, held_.tried},
+    LoadedPoint point{SearchRequest{loaded.target, question_.constraints},
                       {loaded.target.cluster().name, loaded.target.framework().name,
                        loaded.target.devices, asked.global_batch, asked.sequence, asked.network},
                       loaded.source.words,
@@ -196,7 +191,6 @@ class Inputs {
   }
 
   const SweepQuestion& question_;
-  const Held held_;
   const Bytes reserve_;
   const Job job_;
   SweepGoal goal_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/cli/held_choices.h"
+#include "passes/strategy/constraints.h"
 #include "planner/cli/target.h"
 #include "planner/sweep/sweep.h"
 
@@ -22,7 +22,7 @@ struct SweepQuestion {
   std::vector<std::string> networks;                     ///< as parse_networks() takes them
   std::string tokens, deadline;                          ///< empty: none
   std::vector<std::string> prices;                       ///< as parse_price() takes them
-  HeldOptions held;
+  Constraints constraints;
   std::string reserve = kDefaultReserve;
   std::string time_limit, point_time_limit;  ///< empty: none
   std::int64_t threads = 0;

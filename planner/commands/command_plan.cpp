@@ -12,6 +12,7 @@
 #include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/limits.h"
 #include "planner/cli/question_command.h"
 #include "planner/cli/summary_json.h"
@@ -25,6 +26,7 @@ namespace {
 
 struct PlanOptions {
   PlanQuestion question;
+  HeldOptions held;
   std::string output;  ///< file; empty: none is written
   bool json = false, verbose = false;
 };
@@ -71,6 +73,7 @@ std::string command_after(const NothingFits& refused, const PlanOptions& options
 }
 
 ExitCode run_plan(PlanOptions options) {
+  options.question.constraints = parse_held(options.held);
   const TargetOptions& files = options.question.target;
   std::vector<std::string> inputs = files.calibration;
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
@@ -118,7 +121,7 @@ void add_plan(CLI::App& app, Action& action) {
   add_job(command, question.target, false);
   add_from(command, question.target);
   add_machine(command, question.target);
-  add_held(command, question.held);
+  add_held(command, options->held);
   add_training(command, question.training);
   add_reserve(command, question.reserve);
   command.add_option("-o,--output", options->output, "write the plan file here");

@@ -29,7 +29,7 @@ struct SpaceOptions {
 };
 
 ExitCode run_space(const SpaceOptions& options) {
-  const Held held = parse_held(options.held);
+  const Constraints held = parse_held(options.held);
   const Bytes reserve = parse_reserve(options.reserve);
   std::optional<TimeLimit> limit(std::in_place, optional_time_limit(options.time_limit));
   std::int64_t devices = options.target.devices;
@@ -48,7 +48,7 @@ ExitCode run_space(const SpaceOptions& options) {
         enumerate(job, framework, devices, held.fixed, unknown, held.limits, held.tried);
   } else {
     const LoadedTarget loaded = load_target(options.target, reserve);
-    const SearchRequest request{loaded.target, held.fixed, held.limits, held.tried};
+    const SearchRequest request{loaded.target, held};
     job = loaded.target.job;
     stated = stated_job(loaded);
     devices = loaded.target.devices;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "command_line/interrupt.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/sweep_question.h"
 #include "planner/commands/commands.h"
 #include "planner/sweep/sweep_output.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct SweepOptions {
   SweepQuestion question;
+  HeldOptions held;
   std::string csv, html;  ///< files
   bool json = false, verbose = false;
 };
@@ -62,6 +64,7 @@ ExitCode verdict_of(const Sweep& sweep, bool interrupted) {
 
 ExitCode run_sweep_command(SweepOptions options) {
   SweepQuestion& question = options.question;
+  question.constraints = parse_held(options.held);
   std::vector<std::string> files = question.clusters;
   files.push_back(question.target.job);
   check_output("--csv", options.csv, files);
@@ -111,7 +114,7 @@ void add_sweep(CLI::App& app, Action& action) {
   add_list(command, "--price", question.prices,
            "2.5/h for each device, or CLUSTER=2.5/h; repeatable");
   command.add_option("--deadline", question.deadline, "30d, 12h: the cheapest within this time");
-  add_held(command, question.held);
+  add_held(command, options->held);
   add_reserve(command, question.reserve);
   command.add_option("--time-limit", question.time_limit,
                      "end the sweep after this time (\"10 s\") with the rows so far, exit 5");

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/cli/held_choices.h"
 #include "planner/cli/question_command.h"
 #include "planner/export/report_flags.h"
 #include "reports/text_lines.h"
@@ -125,17 +124,9 @@ PlanQuestion with_change(PlanQuestion asked, const FittingChange& change) {
     asked.target.devices = *change.devices;
   }
   if (change.global_batch) asked.target.global_batch = change.global_batch;
-  for (const auto& [key, value] : change.fix)
-    asked.held.fix.push_back(fmt::format("{}={}", key, value));
-  if (change.freed.empty()) return asked;
-  const auto is_freed = [&](const std::string& text) {
-    return strategy_key(std::string_view(text).substr(0, text.find('='))) == change.freed;
-  };
-  for (const auto& [flag, values] : kHeldFlags) {
-    std::vector<std::string>& typed = asked.held.*values;
-    typed = single_choices(typed);
-    std::erase_if(typed, is_freed);
-  }
+  if (!change.freed.empty()) free_key(asked.constraints, change.freed);
+  Fixed& fixed = asked.constraints.fixed;
+  fixed.insert(fixed.end(), change.fix.begin(), change.fix.end());
   return asked;
 }
 

@@ -18,7 +18,7 @@ namespace {
 /// Returns the unusual choices of a candidate without those of the strategy before.
 std::vector<Unusual> new_unusual(const ExplainRequest& request, const Strategy& before,
                                  Candidate& candidate) {
-  const SearchRequest held{request.target, request.held};
+  const SearchRequest held{request.target, request.constraints};
   const Handicaps handicaps(held);
   handicaps.weigh(candidate);
   std::vector<Unusual> known = handicaps.of(before, Bytes());

@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "passes/strategy/constraints.h"
 #include "passes/strategy/strategy.h"
-#include "planner/space/tried.h"
 #include "predict/target.h"
 
 namespace plimsoll {
@@ -15,9 +15,7 @@ namespace plimsoll {
 struct ExplainRequest {
   Target target;
   Strategy strategy;                    ///< the plan's
-  Fixed held{};                         ///< choices that its search held
-  Limits limits{};                      ///< limits that its search kept
-  Tried tried{};                        ///< values that its search tried
+  Constraints constraints{};            ///< of its search
   double overflow = 0;                  ///< the plan's own MemoryInterval::overflow
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit

@@ -65,7 +65,7 @@ MemoryEffect memory_effect(const ExplainRequest& request, const PlanTime& plan) 
 }  // namespace
 
 Plan best_plan(const ExplainRequest& request, const Target& target, std::int64_t most_rounds) {
-  SearchRequest search_request{target, request.held, request.limits, request.tried};
+  SearchRequest search_request{target, request.constraints};
   search_request.threads = request.threads;
   search_request.time_limit = request.time_limit;
   search_request.tolerance = kNoRunnersUp;

@@ -25,10 +25,9 @@ AskedStep beside(const Target& target, ExplainedStep step, const PlanTime& plan)
 /// tried.
 ExplainRequest with_asked(const ExplainRequest& request, const Fixed& asked) {
   ExplainRequest changed = request;
-  std::erase_if(changed.held, [&](const auto& held) { return is_fixed(asked, held.first); });
-  std::erase_if(changed.limits, [&](const Limit& limit) { return is_fixed(asked, limit.key); });
-  std::erase_if(changed.tried, [&](const TriedKey& tried) { return is_fixed(asked, tried.key); });
-  changed.held.insert(changed.held.begin(), asked.begin(), asked.end());
+  for (const auto& [key, value] : asked) free_key(changed.constraints, key);
+  Fixed& fixed = changed.constraints.fixed;
+  fixed.insert(fixed.begin(), asked.begin(), asked.end());
   return changed;
 }
 

@@ -14,7 +14,7 @@ Handicaps::Handicaps(const SearchRequest& request)
   for (std::size_t i = 0; i < kUnusualChoices; ++i) {
     counts_[i] = !request.fastest &&
                  std::ranges::none_of(rule_of(UnusualChoice(i)).fields, [&](std::string_view key) {
-                   return is_fixed(request.fixed, key);
+                   return is_fixed(request.constraints.fixed, key);
                  });
   }
 }

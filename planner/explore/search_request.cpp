@@ -9,8 +9,9 @@ namespace plimsoll {
 
 Space enumerate(const SearchRequest& request) {
   const Target& target = request.target;
-  return enumerate(target.job, target.framework(), target.devices, request.fixed,
-                   units_of(target.cluster()), request.limits, request.tried);
+  const Constraints& held = request.constraints;
+  return enumerate(target.job, target.framework(), target.devices, held.fixed,
+                   units_of(target.cluster()), held.limits, held.tried);
 }
 
 std::string devices_text(std::int64_t devices) {

@@ -26,9 +26,7 @@ inline constexpr double kNoRunnersUp = 1e9;
 
 struct SearchRequest {
   Target target;
-  Fixed fixed{};
-  Limits limits{};
-  Tried tried{};
+  Constraints constraints{};
   std::string cluster_digest{}, calibration_digest{};
   SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.

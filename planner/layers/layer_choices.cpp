@@ -161,7 +161,8 @@ class Cutter {
     Strategy none = even_;
     none.recompute = Recompute::none;
     none.recompute_modules = {};
-    return !is_fixed(request_.fixed, "recompute") && is_within(request_.limits, none, "recompute");
+    return !is_fixed(request_.constraints.fixed, "recompute") &&
+           is_within(request_.constraints.limits, none, "recompute");
   }
 
   bool may_have(std::int64_t stage, std::int64_t layers) const {
@@ -258,7 +259,8 @@ class LayerSearch {
         target_(request.target),
         space_(space),
         bounds_(bounds),
-        freedom_(layer_freedom(target_.framework(), request.fixed, request.limits)),
+        freedom_(layer_freedom(target_.framework(), request.constraints.fixed,
+                               request.constraints.limits)),
         shape_costs_(target_),
         handicaps_(request),
         lasting_(target_),

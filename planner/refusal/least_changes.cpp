@@ -90,20 +90,22 @@ class Changes {
   /// saves is there at once.
   static SearchRequest leanest(SearchRequest changed) {
     const auto is_free = [&](std::string_view key) {
-      return !is_fixed(changed.fixed, key) && !is_limited(changed.limits, key);
+      return !is_fixed(changed.constraints.fixed, key) &&
+             !is_limited(changed.constraints.limits, key);
     };
-    if (is_free("micro_batch")) changed.fixed.emplace_back("micro_batch", "1");
+    if (is_free("micro_batch")) changed.constraints.fixed.emplace_back("micro_batch", "1");
     const SetOf<Recompute> forms = changed.target.framework().can.recompute.value;
     const bool may_repeat_all = is_free("recompute") && is_free("recompute_list") &&
                                 is_free("recompute_modules") &&
-                                !is_limited(changed.limits, "recompute_layers");
+                                !is_limited(changed.constraints.limits, "recompute_layers");
     if (!forms.has(Recompute::full) || !may_repeat_all) return changed;
     if (!forms.has(Recompute::modules)) {
-      changed.fixed.emplace_back("recompute", "full");
+      changed.constraints.fixed.emplace_back("recompute", "full");
       return changed;
     }
     for (const Recompute form : {Recompute::none, Recompute::selective, Recompute::per_op})
-      changed.limits.push_back(make_limit(LimitKind::excluded, "recompute", to_text(form)));
+      changed.constraints.limits.push_back(
+          make_limit(LimitKind::excluded, "recompute", to_text(form)));
     return changed;
   }
 
@@ -113,15 +115,18 @@ class Changes {
     for (const Fixed& layout : plain_layouts()) {
       SearchRequest plain = changed;
       for (const auto& choice : layout) {
-        if (!is_fixed(changed.fixed, choice.first) && !is_limited(changed.limits, choice.first))
-          plain.fixed.push_back(choice);
+        if (!is_fixed(changed.constraints.fixed, choice.first) &&
+            !is_limited(changed.constraints.limits, choice.first))
+          plain.constraints.fixed.push_back(choice);
       }
       if (auto found = find_in(plain)) {
-        if (!is_fixed(changed.fixed, "micro_batch") && !is_limited(changed.limits, "micro_batch"))
+        if (!is_fixed(changed.constraints.fixed, "micro_batch") &&
+            !is_limited(changed.constraints.limits, "micro_batch"))
           enlarge_micro_batch(plain, *found);
         return found;
       }
-      if (plain.fixed.size() == changed.fixed.size()) break;  // the rest is the same space
+      if (plain.constraints.fixed.size() == changed.constraints.fixed.size())
+        break;  // the rest is the same space
     }
     return std::nullopt;
   }
@@ -179,24 +184,27 @@ class Changes {
   }
 
   void without_held_choices() {
-    for (std::size_t i = 0; i < request_.fixed.size(); ++i) {
+    for (std::size_t i = 0; i < request_.constraints.fixed.size(); ++i) {
       SearchRequest changed = request_;
-      changed.fixed.erase(changed.fixed.begin() + std::ptrdiff_t(i));
-      if (!without(request_.fixed[i].first, fix_text({request_.fixed[i]}), changed)) return;
+      changed.constraints.fixed.erase(changed.constraints.fixed.begin() + std::ptrdiff_t(i));
+      if (!without(request_.constraints.fixed[i].first, fix_text({request_.constraints.fixed[i]}),
+                   changed))
+        return;
     }
     std::set<std::string> freed;
-    for (const Limit& limit : request_.limits) {
+    for (const Limit& limit : request_.constraints.limits) {
       if (!freed.insert(limit.key).second) continue;
       SearchRequest changed = request_;
       std::string words;
-      std::erase_if(changed.limits, [&](const Limit& other) {
+      std::erase_if(changed.constraints.limits, [&](const Limit& other) {
         if (other.key != limit.key) return false;
         words += (words.empty() ? "" : " ") + limit_text(other);
         return true;
       });
       const bool is_fix =  // --fix is both limits
-          limit.key == kAllReplicas && request_.limits.size() - changed.limits.size() > 1 &&
-          std::ranges::all_of(request_.limits, [&](const Limit& other) {
+          limit.key == kAllReplicas &&
+          request_.constraints.limits.size() - changed.constraints.limits.size() > 1 &&
+          std::ranges::all_of(request_.constraints.limits, [&](const Limit& other) {
             return other.key != limit.key || other.value == limit.value;
           });
       if (is_fix) words = fix_text({{limit.key, limit.value}});
@@ -216,10 +224,10 @@ class Changes {
   std::optional<SearchRequest> with(const Fixed& choices) const {
     SearchRequest changed = request_;
     for (const auto& choice : choices) {
-      if (is_fixed(request_.fixed, choice.first)) return std::nullopt;
-      std::erase_if(changed.tried,
+      if (is_fixed(request_.constraints.fixed, choice.first)) return std::nullopt;
+      std::erase_if(changed.constraints.tried,
                     [&](const TriedKey& tried) { return tried.key == choice.first; });
-      changed.fixed.push_back(choice);
+      changed.constraints.fixed.push_back(choice);
     }
     return changed;
   }

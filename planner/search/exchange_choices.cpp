@@ -23,7 +23,7 @@ struct Change {
 };
 
 bool is_free(const SearchRequest& request, std::string_view key) {
-  return !is_fixed(request.fixed, key) && !is_tried(request.tried, key);
+  return !is_fixed(request.constraints.fixed, key) && !is_tried(request.constraints.tried, key);
 }
 
 bool is_legal(const Target& target, const Strategy& strategy) {
@@ -36,7 +36,8 @@ bool may_change_shared(const SearchRequest& request, const Strategy& before,
                        const Strategy& changed) {
   constexpr std::string_view kKey = "overlap_shared_experts";
   if (before.overlap_shared_experts == changed.overlap_shared_experts) return true;
-  return !is_fixed(request.fixed, kKey) && is_within(request.limits, changed, kKey);
+  return !is_fixed(request.constraints.fixed, kKey) &&
+         is_within(request.constraints.limits, changed, kKey);
 }
 
 /// Returns the strategy with a forward and a backward in turns, and without the overlap of shared
@@ -45,7 +46,8 @@ std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& s
   if (!is_free(request, "overlap_expert_exchange")) return std::nullopt;
   Strategy changed = strategy;
   changed.overlap_expert_exchange = true;
-  if (!is_within(request.limits, changed, "overlap_expert_exchange")) return std::nullopt;
+  if (!is_within(request.constraints.limits, changed, "overlap_expert_exchange"))
+    return std::nullopt;
   for (const bool shared : {strategy.overlap_shared_experts, false}) {
     changed.overlap_shared_experts = shared;
     if (may_change_shared(request, strategy, changed) && is_legal(request.target, changed))
@@ -61,7 +63,7 @@ std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& s
   Strategy changed = strategy;
   changed.expert_dispatch = ExpertDispatch::all_gather;
   changed.overlap_shared_experts = false;  // gains nothing there
-  if (!is_within(request.limits, changed, "expert_dispatch")) return std::nullopt;
+  if (!is_within(request.constraints.limits, changed, "expert_dispatch")) return std::nullopt;
   if (!may_change_shared(request, strategy, changed)) return std::nullopt;
   return is_legal(request.target, changed) ? std::optional(changed) : std::nullopt;
 }

@@ -25,14 +25,14 @@ namespace {
 std::optional<std::string> rule_of_held(const SearchRequest& request) {
   const std::vector<std::string_view> unvaried = not_searched();
   SearchRequest without = request;
-  std::erase_if(without.fixed, [&](const auto& held) {
+  std::erase_if(without.constraints.fixed, [&](const auto& held) {
     return std::ranges::find(unvaried, held.first) != unvaried.end();
   });
-  if (without.fixed.size() == request.fixed.size()) return std::nullopt;
+  if (without.constraints.fixed.size() == request.constraints.fixed.size()) return std::nullopt;
   const Space space = enumerate(without);
   if (space.legal.empty()) return std::nullopt;
   Strategy strategy = space.legal[0];
-  for (const auto& [key, value] : request.fixed) set_field(strategy, key, value);
+  for (const auto& [key, value] : request.constraints.fixed) set_field(strategy, key, value);
   const Target& target = request.target;
   Verdict verdict = legal(target.job, strategy, target.devices);
   if (verdict) verdict = legal(target.framework(), target.job, strategy);
@@ -66,6 +66,7 @@ Plan make_plan(const SearchRequest& request, const Strategy& strategy) {
                                       to_text(evaluation.prediction.step_time)));
   }
   Plan plan;
+  plan.constraints = request.constraints;
   plan.job = target.job;
   plan.framework = target.framework();
   plan.strategy = strategy;

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::int64_t kAllLayers = std::numeric_limits<std::int64_t>::max();
 
-std::string_view flag_of(LimitKind kind) {
-  if (kind == LimitKind::excluded) return "--exclude";
-  return kind == LimitKind::most ? "--max" : "--min";
-}
-
 bool has_key(std::span<const std::string_view> keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
@@ -47,7 +42,8 @@ bool keeps(const Limit& limit, const Strategy& strategy) {
 std::optional<std::string> contradiction(const Limit& a, const Limit& b) {
   if (a.key != b.key) return std::nullopt;
   if (a.kind == b.kind && a.kind != LimitKind::excluded)
-    return fmt::format("{} {} is given twice", flag_of(a.kind), a.key);
+    return fmt::format("{} {} is given twice", a.kind == LimitKind::most ? "--max" : "--min",
+                       a.key);
   const Limit& least = a.kind == LimitKind::least ? a : b;
   const Limit& most = a.kind == LimitKind::most ? a : b;
   const bool bounds = least.kind == LimitKind::least && most.kind == LimitKind::most;
@@ -81,19 +77,8 @@ bool has_effect(const Strategy& strategy, std::string_view key) {
   return true;
 }
 
-bool is_fixed(const Fixed& fixed, std::string_view key) {
-  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
-}
-
-std::string limit_text(const Limit& limit) {
-  return fmt::format("{} {}={}", flag_of(limit.kind), limit.key, limit.value);
-}
-
 Limit make_limit(LimitKind kind, std::string_view key, std::string_view value) {
-  Strategy strategy;
-  const std::string_view field = key == kAllReplicas ? "dp" : key;
-  set_field(strategy, field, value);
-  Limit limit{kind, std::string(key), field_text(strategy, field), field_number(strategy, field)};
+  Limit limit = read_limit(kind, key, value);
   if (kind == LimitKind::excluded && key == kAllReplicas)
     throw UsageError(fmt::format("{}: --fix, --max and --min hold it", limit_text(limit)));
   if (has_key(not_searched(), key) || has_key(chosen_by_stage(), key)) {
@@ -107,10 +92,6 @@ Limit make_limit(LimitKind kind, std::string_view key, std::string_view value) {
                                  limit_text(limit), key));
   }
   return limit;
-}
-
-bool is_limited(const Limits& limits, std::string_view key) {
-  return std::ranges::any_of(limits, [&](const Limit& limit) { return limit.key == key; });
 }
 
 std::optional<std::string> contradiction(const Fixed& fixed, const Limits& limits) {

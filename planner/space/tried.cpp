@@ -54,14 +54,6 @@ TriedKey make_tried(std::string_view key, std::string_view list) {
   return tried;
 }
 
-std::string tried_text(const TriedKey& tried) {
-  return fmt::format("--try {}={}", tried.key, fmt::join(tried.values, ","));
-}
-
-bool is_tried(const Tried& tried, std::string_view key) {
-  return std::ranges::find(tried, key, &TriedKey::key) != tried.end();
-}
-
 std::optional<std::string> contradiction(const Fixed& fixed, const Limits& limits,
                                          const Tried& tried) {
   std::size_t count = 1;

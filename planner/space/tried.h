@@ -11,13 +11,6 @@
 
 namespace plimsoll {
 
-/// One --try: values of a key, beside those that every search takes.
-struct TriedKey {
-  std::string key;
-  std::vector<std::string> values;  ///< as field_text() writes them; none is the usual one
-};
-using Tried = std::vector<TriedKey>;
-
 /// The most combinations of tried values in one search, since each has a space of its own.
 inline constexpr std::size_t kMostCombinations = 256;
 
@@ -25,9 +18,6 @@ inline constexpr std::size_t kMostCombinations = 256;
 /// those that no search varies, and `schedule`. Throws UsageError for an unknown key (naming the
 /// nearest), a bad value, another key, and a list without such a value.
 TriedKey make_tried(std::string_view key, std::string_view list);
-/// Returns the values as they stand on a command line: "--try fp8=delayed,current".
-std::string tried_text(const TriedKey& tried);
-bool is_tried(const Tried& tried, std::string_view key);
 
 /// Returns why a search cannot try these values: a key is fixed or given twice, a limit excludes a
 /// value, or there are too many combinations.

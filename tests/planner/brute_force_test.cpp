@@ -53,7 +53,7 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = 2 + 2 * (i % 2);
     SearchRequest request = request_of(problem);
-    request.fixed = others[std::size_t(i) % std::size(others)];
+    request.constraints.fixed = others[std::size_t(i) % std::size(others)];
     const std::string expected = outcome(request, SearchMethod::brute_force);
     ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
                                                                           << describe(problem);

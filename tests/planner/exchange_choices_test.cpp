@@ -74,7 +74,7 @@ TEST(ExchangeChoices, KeepWhatTheUserHolds) {
   const Plan held = search(request("megatron-lm", {{"overlap_shared_experts", "true"}}));
   EXPECT_TRUE(held.strategy.overlap_shared_experts);
   SearchRequest limited = request("megatron-lm", {});
-  limited.limits = {make_limit(LimitKind::excluded, "overlap_shared_experts", "false")};
+  limited.constraints.limits = {make_limit(LimitKind::excluded, "overlap_shared_experts", "false")};
   EXPECT_TRUE(search(limited).strategy.overlap_shared_experts);
 }
 

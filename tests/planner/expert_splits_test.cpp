@@ -88,14 +88,14 @@ TEST(ExpertSplits, OfDeepSpeedAreSearchedForAndSimulated) {
   const Job job = read_job("mixtral-8x7b");
   const Target target(job, costs, 64);
   SearchRequest request{target};
-  request.fixed = {{"ep", "8"}};
+  request.constraints.fixed = {{"ep", "8"}};
   request.threads = 1;
   const Plan plan = search(request);
   EXPECT_EQ(plan.strategy.ep, 8);
   EXPECT_EQ(plan.strategy.expert_dispatch, ExpertDispatch::all_to_all);
   EXPECT_TRUE(legal(framework, job, plan.strategy)) << strategy_summary(plan.strategy);
   bool shared = false;
-  for (const Strategy& s : enumerate(job, framework, 64, request.fixed).legal) {
+  for (const Strategy& s : enumerate(job, framework, 64, request.constraints.fixed).legal) {
     shared |= s.cp > 1;
     EXPECT_TRUE(s.cp == 1 || s.sharding_stage < 3) << strategy_summary(s);
     EXPECT_TRUE(s.cp == 1 || s.context_exchange == ContextExchange::all_to_all);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
@@ -219,27 +220,30 @@ void expect_golden(const std::string& name, const std::string& text) {
 
 TEST(Explain, WritesWhatTheGoldenTextsSay) {
   SearchRequest search_request{nano_target(4)};
-  search_request.fixed = {{"cp", "1"}};
+  search_request.constraints.fixed = {{"cp", "1"}};
   const Plan plan = search(search_request);
-  const ExplainRequest request{search_request.target, plan.strategy, search_request.fixed};
+  const ExplainRequest request{search_request.target, plan.strategy,
+                               search_request.constraints.fixed};
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   expect_golden("plan.txt", explain_text(plan, step, sensitivity(request, step)));
   expect_golden("slower.txt", why_not_text(request.target, why_not(request, {{"mp", "4"}})));
   expect_golden("illegal.txt", why_not_text(request.target, why_not(request, {{"mp", "3"}})));
 }
 
-TEST(Explain, FindsTheChoicesAgainThatAPlanHeld) {
+TEST(Explain, APlanSaysInItsCommandWhatItsSearchHeld) {
   PlanQuestion question;
   question.target.job = "llama3-8b";
   question.target.cluster = "dgx-h100-80gb";
   question.target.devices = 8;
-  const HeldOptions& held = question.held = {{"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"},
-                                             {"mp=4"},
-                                             {"cp=1", "dp=2"},
-                                             {"recompute=full", "schedule=zb_h1"}};
+  question.constraints = parse_held({{"pp=2", "grad_bucket_bytes=4 MiB", "DP=2"},
+                                     {"mp=4"},
+                                     {"cp=1"},
+                                     {"recompute=full", "schedule=zb_h1"}});
   const PlanOrigin origin = origin_of(load_target(question.target, Bytes()), question);
-  EXPECT_EQ(held_choices(origin), held);
-  EXPECT_EQ(held_choices(PlanOrigin{}), HeldOptions());
+  EXPECT_NE(origin.command.find(" --fix pp=2 --fix grad_bucket_bytes=4MiB --fix DP=2 --max mp=4 "
+                                "--min cp=1 --exclude recompute=full --exclude schedule=zb_h1"),
+            std::string::npos)
+      << origin.command;
 }
 
 }  // namespace

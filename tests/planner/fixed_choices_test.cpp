@@ -46,7 +46,7 @@ TEST(FixedChoices, NeverGiveAFasterPlan) {
     const Fixed fixed = random_choices(drawn, random);
     try {
       const Plan free = search(request);
-      request.fixed = fixed;
+      request.constraints.fixed = fixed;
       const Plan held = search(request);
       ++compared;
       EXPECT_GE(held.prediction.step_time, free.prediction.step_time)

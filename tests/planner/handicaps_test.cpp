@@ -20,7 +20,7 @@ SearchRequest request() {
       parse_cluster(*find_preset(cluster_presets(), "dgx-a100-80gb"), "cluster");
   SearchRequest request{
       Target(job, CostModel(cluster, std::nullopt, framework_by_name("megatron-lm")), 8)};
-  request.fixed = {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}, {"recompute", "none"}};
+  request.constraints.fixed = {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}, {"recompute", "none"}};
   request.cluster_digest = std::string(64, '0');
   return request;
 }
@@ -29,7 +29,7 @@ TEST(Handicaps, AChoiceThatTheUserMadeDoesNotCount) {
   SearchRequest asked = request();
   const Strategy odd = parse_strategy("micro_batch=3,dp=8");
   EXPECT_EQ(Handicaps(asked).of(odd, Bytes()), Choices{UnusualChoice::odd_micro_batch});
-  asked.fixed.emplace_back("micro_batch", "3");
+  asked.constraints.fixed.emplace_back("micro_batch", "3");
   EXPECT_EQ(Handicaps(asked).of(odd, Bytes()), Choices{});
   asked = request();
   asked.fastest = true;
@@ -72,7 +72,7 @@ TEST(Handicaps, TheRecommendedPlanIsUsualAndTheFastestIsNamed) {
   EXPECT_EQ(fastest.strategy, plan.fastest->strategy);
   EXPECT_FALSE(fastest.fastest);
   asked.fastest = false;  // holding its choices makes them usual
-  asked.fixed.emplace_back("micro_batch", std::to_string(fastest.strategy.micro_batch));
+  asked.constraints.fixed.emplace_back("micro_batch", std::to_string(fastest.strategy.micro_batch));
   EXPECT_EQ(search(asked).strategy.micro_batch, fastest.strategy.micro_batch);
 }
 

@@ -23,7 +23,7 @@ SearchRequest fastest_request_of(Target target) {
 
 /// The best plan of the space alone.
 Plan without_choices(SearchRequest request) {
-  request.fixed.emplace_back("layer_split", "even");
+  request.constraints.fixed.emplace_back("layer_split", "even");
   return search(request);
 }
 
@@ -38,7 +38,7 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
     SearchRequest request = fastest_request_of(problem.target());
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
     // Interleaved pipelines are cut evenly, and beat others; of others there are more then.
-    request.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}, {"pp", "2"}};
+    request.constraints.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}, {"pp", "2"}};
     try {
       const Plan plan = search(request);
       const Plan even = without_choices(request);
@@ -66,12 +66,12 @@ SearchRequest fastest_request_of(const PresetCase& of) {
   job.global_batch = of.global_batch;
   const CostModel costs(read_cluster(of.cluster), std::nullopt, framework_by_name(of.framework));
   SearchRequest request = fastest_request_of(Target(job, costs, of.devices, of.reserve));
-  request.fixed = {{"virtual_stages", "1"},
-                   {"schedule", "1f1b"},
-                   {"sharding_stage", "1"},
-                   {"cp", "1"},
-                   {"pp", "4"},
-                   {"micro_batch", "1"}};
+  request.constraints.fixed = {{"virtual_stages", "1"},
+                               {"schedule", "1f1b"},
+                               {"sharding_stage", "1"},
+                               {"cp", "1"},
+                               {"pp", "4"},
+                               {"micro_batch", "1"}};
   return request;
 }
 
@@ -91,8 +91,8 @@ TEST(LayerChoices, AFullStageRecomputesMore) {
 TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
   SearchRequest seventy =
       fastest_request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
-  seventy.fixed.emplace_back("mp", "4");
-  seventy.fixed.emplace_back("sequence_parallel", "true");
+  seventy.constraints.fixed.emplace_back("mp", "4");
+  seventy.constraints.fixed.emplace_back("sequence_parallel", "true");
   const Plan plan = search(seventy);
   const std::vector<std::int64_t>& split = plan.strategy.layer_split;
   ASSERT_EQ(split.size(), 4u) << strategy_summary(plan.strategy);
@@ -102,11 +102,13 @@ TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
 
 TEST(LayerChoices, AnUnevenCutMayFitWithoutRecompute) {
   SearchRequest free = fastest_request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
-  free.fixed.emplace_back("mp", "4");
+  free.constraints.fixed.emplace_back("mp", "4");
   SearchRequest even = free, uneven = free;
-  even.fixed.insert(even.fixed.end(), {{"recompute", "none"}, {"layer_split", "even"}});
+  even.constraints.fixed.insert(even.constraints.fixed.end(),
+                                {{"recompute", "none"}, {"layer_split", "even"}});
   EXPECT_THROW(search(even), InfeasibleError);
-  uneven.fixed.insert(uneven.fixed.end(), {{"recompute", "none"}, {"layer_split", "18+21+21+20"}});
+  uneven.constraints.fixed.insert(uneven.constraints.fixed.end(),
+                                  {{"recompute", "none"}, {"layer_split", "18+21+21+20"}});
   EXPECT_LE(search(free).prediction.step_time, search(uneven).prediction.step_time);
 }
 

@@ -51,7 +51,8 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 /// Returns the memory that the strategy of least need takes.
 Bytes least_need(const SearchRequest& request) {
   const Target& target = request.target;
-  const Space space = enumerate(target.job, target.framework(), target.devices, request.fixed);
+  const Space space =
+      enumerate(target.job, target.framework(), target.devices, request.constraints.fixed);
   Bytes least(std::numeric_limits<std::int64_t>::max());
   for (const Strategy& strategy : space.legal) {
     const Footprint footprint = lay_out(target, strategy, Proof::none);
@@ -133,13 +134,13 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
   const auto request = [&] {
     const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
     SearchRequest on_cluster{Target(job, costs, 4)};
-    on_cluster.fixed = {{"mp", "1"},
-                        {"pp", "1"},
-                        {"cp", "1"},
-                        {"dp", "1"},
-                        {"sharding_stage", "1"},
-                        {"micro_batch", "1"},
-                        {"recompute", "full"}};
+    on_cluster.constraints.fixed = {{"mp", "1"},
+                                    {"pp", "1"},
+                                    {"cp", "1"},
+                                    {"dp", "1"},
+                                    {"sharding_stage", "1"},
+                                    {"micro_batch", "1"},
+                                    {"recompute", "full"}};
     on_cluster.time_limit = Seconds(600);
     return on_cluster;
   };
@@ -157,7 +158,7 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
     at += 6;
     const std::string choice = choices.substr(at, choices.find(' ', at) - at);
     const std::size_t equals = choice.find('=');
-    changed.fixed.emplace_back(choice.substr(0, equals), choice.substr(equals + 1));
+    changed.constraints.fixed.emplace_back(choice.substr(0, equals), choice.substr(equals + 1));
   }
   EXPECT_TRUE(changes_of(changed).empty()) << line;
 }

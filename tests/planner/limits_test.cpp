@@ -90,15 +90,16 @@ TEST(Limits, LeaveOutOfTheSpaceWhatTheyExclude) {
     SearchRequest request{problem.target()};
     const Space all = enumerate(request);
     if (all.legal.empty()) continue;
-    request.limits = random_limits(all.legal, random);
+    request.constraints.limits = random_limits(all.legal, random);
     std::vector<std::string> expected, found;
     for (const Strategy& strategy : all.legal) {
-      if (keeps_all(strategy, request.limits)) expected.push_back(strategy_summary(strategy));
+      if (keeps_all(strategy, request.constraints.limits))
+        expected.push_back(strategy_summary(strategy));
     }
     const Space limited = enumerate(request);
     for (const Strategy& strategy : limited.legal) found.push_back(strategy_summary(strategy));
     std::string limits;
-    for (const Limit& limit : request.limits) limits += limit_text(limit) + " ";
+    for (const Limit& limit : request.constraints.limits) limits += limit_text(limit) + " ";
     ASSERT_EQ(found, expected) << limits << describe(problem);
     EXPECT_LE(limited.enumerated, all.enumerated);
     EXPECT_EQ(found.empty() && limited.reason.empty(), false) << limits;
@@ -136,7 +137,7 @@ TEST(Limits, TheBestWithinThemIsTheBestOfAllThatKeepThem) {
         explore_all(request, all, Bounds(request.target)).candidates;
     const std::optional<Candidate> free = best_of(candidates, {});
     const std::optional<Candidate> expected = best_of(candidates, limits);
-    request.limits = limits;
+    request.constraints.limits = limits;
     const Space space = enumerate(request);
     if (space.legal.empty()) {
       EXPECT_FALSE(expected) << describe(problem);
@@ -170,13 +171,16 @@ TEST(Limits, HoldForPlansThatAreCutByCost) {
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
     const Space all = enumerate(request);
     if (all.legal.empty()) continue;
-    request.limits = random_limits(all.legal, random);
-    if (i % 2 == 0) request.limits.push_back(make_limit(LimitKind::excluded, "recompute", "none"));
+    request.constraints.limits = random_limits(all.legal, random);
+    if (i % 2 == 0)
+      request.constraints.limits.push_back(make_limit(LimitKind::excluded, "recompute", "none"));
     try {
       const Plan plan = search(request);
-      EXPECT_TRUE(keeps_all(plan.strategy, request.limits)) << strategy_summary(plan.strategy);
+      EXPECT_TRUE(keeps_all(plan.strategy, request.constraints.limits))
+          << strategy_summary(plan.strategy);
       for (const RunnerUp& one : plan.runners_up)
-        EXPECT_TRUE(keeps_all(one.strategy, request.limits)) << strategy_summary(one.strategy);
+        EXPECT_TRUE(keeps_all(one.strategy, request.constraints.limits))
+            << strategy_summary(one.strategy);
       ++planned;
     } catch (const InfeasibleError&) {
     }

@@ -116,9 +116,9 @@ TEST(SimulatedOnly, ASearchSplitsSequencesOnlyWhereThatIsFixed) {
   const CostModel costs(dgx(), std::nullopt, framework_by_name("megatron-lm"));
   SearchRequest request{Target(long_job(), costs, 8)};
   request.cluster_digest = std::string(64, '0');
-  request.fixed = {{"micro_batch", "1"}, {"grad_bucket_bytes", "4MiB"}};
+  request.constraints.fixed = {{"micro_batch", "1"}, {"grad_bucket_bytes", "4MiB"}};
   EXPECT_EQ(search(request).strategy.cp, 1);
-  request.fixed.emplace_back("cp", "4");
+  request.constraints.fixed.emplace_back("cp", "4");
   const Plan plan = search(request);
   EXPECT_EQ(plan.strategy.cp, 4);
   EXPECT_EQ(grid_of(plan.strategy).world_size(), 8);

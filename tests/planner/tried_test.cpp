@@ -9,7 +9,6 @@
 #include <set>
 
 #include "planner/cli/held_choices.h"
-#include "planner/cli/plan_origin.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/family_bounds.h"
 #include "planner/search/search.h"
@@ -154,7 +153,8 @@ Target target_of(const Job& job, std::int64_t devices, Bytes memory) {
 TEST(Tried, TheSpaceIsThatOfEachCombinationWhereValuesHaveAnEffect) {
   const Target target = target_of(small_job(true), 4, Bytes(std::int64_t{1} << 30));
   SearchRequest request{target};
-  request.tried = {make_tried("send_slots", "1,3"), make_tried("expert_rows_percent", "100")};
+  request.constraints.tried = {make_tried("send_slots", "1,3"),
+                               make_tried("expert_rows_percent", "100")};
   std::vector<std::string> expected, found;
   for (const char* slots : {"2", "1", "3"}) {
     for (const char* rows : {"0", "100"}) {
@@ -245,10 +245,11 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
     const std::int64_t devices = i == 1 ? 4 : 2;
     Target target = target_of(job, devices, Bytes(std::int64_t{1} << 30));
     SearchRequest request{target};
-    request.tried = random_tried(random, experts);
+    request.constraints.tried = random_tried(random, experts);
     if (i == 0)
-      request.tried = {make_tried("fp8", "delayed,current"), make_tried("send_slots", "1"),
-                       make_tried("expert_rows_percent", "100")};
+      request.constraints.tried = {make_tried("fp8", "delayed,current"),
+                                   make_tried("send_slots", "1"),
+                                   make_tried("expert_rows_percent", "100")};
     if (i % 3 != 0) {  // memory decides
       const Space space = enumerate(request);
       const Strategy strategy = space.legal[random() % space.legal.size()];
@@ -259,13 +260,13 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
     }
     request.cluster_digest = std::string(64, '0');
     std::string tried;
-    for (const TriedKey& one : request.tried) tried += tried_text(one) + " ";
+    for (const TriedKey& one : request.constraints.tried) tried += tried_text(one) + " ";
     const std::string expected = outcome(request, SearchMethod::brute_force);
     ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << ": " << tried;
     if (expected[0] != '{') continue;
     ++planned;
     const Strategy best = parse_plan(expected, "FILE").strategy;
-    for (const TriedKey& one : request.tried) {
+    for (const TriedKey& one : request.constraints.tried) {
       if (field_text(best, one.key) != field_text(Strategy(), one.key)) chosen.insert(one.key);
     }
   }
@@ -282,12 +283,12 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
     if (experts) job.experts->ffn_hidden = job.experts->shared_ffn_hidden = 1024;
     const Target target = target_of(job, 4, Bytes(std::int64_t{80} << 30));
     SearchRequest request{target};
-    request.tried = {make_tried("moment_type", "fp8"),
-                     make_tried("fp8", "current"),
-                     make_tried("main_parameter_type", "remainder"),
-                     make_tried("offload_optimizer_percent", "30"),
-                     make_tried("expert_rows_percent", "100"),
-                     make_tried("gradient_type", "computed")};
+    request.constraints.tried = {make_tried("moment_type", "fp8"),
+                                 make_tried("fp8", "current"),
+                                 make_tried("main_parameter_type", "remainder"),
+                                 make_tried("offload_optimizer_percent", "30"),
+                                 make_tried("expert_rows_percent", "100"),
+                                 make_tried("gradient_type", "computed")};
     const Space space = enumerate(request);
     const Bounds shared(target);
     const FamilyBounds families(target, shared);
@@ -322,15 +323,22 @@ TEST(Tried, PlansThatDifferInATriedKeyAreListedBesideEachOther) {
   EXPECT_TRUE(same_but_switches(usual, switched));
 }
 
-TEST(Tried, APlanSaysWhatItsSearchTried) {
-  PlanOrigin origin;
-  origin.command =
-      "planner plan gpt-mini --cluster dgx-a100-80gb --devices 8 --exclude mp=2 --try "
-      "fp8=delayed,current --try send_slots=1";
-  const HeldOptions held = held_choices(origin);
-  EXPECT_EQ(held.tried, (std::vector<std::string>{"fp8=delayed,current", "send_slots=1"}));
-  EXPECT_EQ(held.exclude, std::vector<std::string>{"mp=2"});
-  EXPECT_EQ(parse_held(held).tried.size(), 2u);
+TEST(Tried, APlanFileHasTheConstraintsOfItsSearch) {
+  const Constraints held = parse_held({{"cp=1", "DP=4"},
+                                       {"mp=2"},
+                                       {"micro_batch=2"},
+                                       {"pp=2", "pp=4"},
+                                       {"fp8=delayed,current", "send_slots=1"}});
+  const Json json = constraints_json(held);
+  EXPECT_EQ(json["try"]["fp8"], Json({"delayed", "current"}));
+  EXPECT_EQ(json["exclude"]["pp"], Json({"2", "4"}));
+  EXPECT_EQ(constraints_from(JsonObject(json, "a file")), held);
+  Constraints freed = held;
+  for (const char* key : {"pp", "fp8", "cp", "DP"}) free_key(freed, key);
+  EXPECT_EQ(freed, parse_held({{}, {"mp=2"}, {"micro_batch=2"}, {}, {"send_slots=1"}}));
+  for (const char* wrong : {R"({"fix": {"mq": "2"}})", R"({"max": {"mp": "x"}})",
+                            R"({"try": {"fp8": ["dalayed"]}})", R"({"tries": {}})"})
+    EXPECT_THROW(constraints_from(JsonObject(Json::parse(wrong), "a file")), InputError) << wrong;
 }
 
 }  // namespace

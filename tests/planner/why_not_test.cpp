@@ -127,7 +127,7 @@ TEST(WhyNot, TheBestIsNeverSlowerThanThePlanWithTheChoice) {
   const Plan plan = plan_of(target);
   ASSERT_NE(plan.strategy.mp, 4);
   const std::string other = plan.strategy.micro_batch == 1 ? "2" : "1";
-  const WhyNot answer = why_not({target, plan.strategy, {{"mp", "4"}}}, {{"micro_batch", other}});
+  const WhyNot answer = why_not({target, plan.strategy, {{{"mp", "4"}}}}, {{"micro_batch", other}});
   ASSERT_TRUE(answer.as_asked);
   ASSERT_TRUE(answer.best);
   EXPECT_EQ(answer.best->step.strategy, answer.changed);

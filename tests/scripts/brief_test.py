@@ -231,7 +231,7 @@ def check_refusals(folder):
     text = ran(INFEASIBLE, "plan", *freed).stderr
     assert "without --fix sharding_stage=0 " in text, text
     command = shlex.split(text.replace(" \\\n", "").splitlines()[-1].split("run", 1)[1])
-    assert {"TP=1", "PP=1", "offload_optimizer_percent=0"} < set(command) and "ZeRO" not in " ".join(command), command
+    assert {"mp=1", "pp=1", "offload_optimizer_percent=0"} < set(command) and "sharding_stage" not in " ".join(command), command
     assert ran(OK, *command[1:], "--json").returncode == OK
     held = ("llama3-8b", "--cluster", "8xh100", "--fix", "recompute=none", "--reserve", "40 GiB", "--verbose")
     for limits, freed in ((("--fix", "DP=8"), "without --fix DP=8:"), (("--max", "DP=8", "--min", "DP=4"), "without --max DP=8 --min DP=4:")):
