@@ -241,7 +241,8 @@ void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& 
     const double towards =
         known != nullptr ? known->value : parameter.get(cluster, framework, parameter.level);
     if (towards <= 0 || value->value <= 0) continue;
-    const double moved = std::pow(towards / value->value, 1 - weight);
+    const bool of_host = parameter.name == "dispatch_op";
+    const double moved = std::pow(towards / value->value, of_host ? 1 : 1 - weight);
     value->value *= moved;
     value->low *= moved;
     value->high *= moved;

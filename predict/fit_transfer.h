@@ -51,13 +51,15 @@ TransferredFit transfer(const FittedCalibration& fitted, const Cluster& cluster,
                         const Framework& framework, std::string_view left_out = "");
 
 /// Moves the values of a fit of other people's runs, and its factors of layers, towards rates
-/// typical of training. Those of levels stay: they are of the network. Values without a typical
-/// rate move towards those of the cluster and the framework. These count as one more document: a
-/// fit of one document moves half the way, one of three a quarter. Machines and programs of two
-/// documents differ by about as much as those of two fits. Over 30 groups of published runs that
-/// fits of other documents predict, the mean error of dense models fell from 14.0 to 10.7 %, of
-/// experts from 24.5 to 22.4 %. Least squares over these groups ask for three documents or more.
-/// One is taken, which follows the fit more closely. Without typical rates the fit stays as it is.
+/// typical of training. Those of levels stay: they are of the network. The host's price of an op is
+/// that of the cluster and the framework: other people have other hosts for the same device. Values
+/// without a typical rate move towards those of the cluster and the framework. These count as one
+/// more document: a fit of one document moves half the way, one of three a quarter. Machines and
+/// programs of two documents differ by about as much as those of two fits. Over 30 groups of
+/// published runs that fits of other documents predict, the mean error of dense models fell
+/// from 14.0 to 10.7 %, of experts from 24.5 to 22.4 %. Least squares over these groups ask for
+/// three documents or more. One is taken, which follows the fit more closely. Without typical rates
+/// the fit stays as it is.
 void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& framework,
             std::string_view left_out = "");
 

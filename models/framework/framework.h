@@ -45,6 +45,7 @@ enum class TransfersHold : std::uint8_t {
 /// one replay of a whole step counts as none.
 enum class Graphs : std::uint8_t {
   nothing,
+  router,     ///< each router with its norm, up to where tokens are sent to experts
   attention,  ///< the forward and the backward of each layer's ops up to its attention or its
               ///< router
   layers,     ///< each block's forward, and each block's backward

@@ -26,7 +26,7 @@ inline constexpr std::string_view kGroups[] = {kKernels, kParallelism, kDispatch
 
 inline constexpr std::string_view kAttentionKernels[] = {"native", "flash_2", "flash_1", "triton"};
 inline constexpr std::string_view kTransfersHold[] = {"nothing", "compute", "host"};
-inline constexpr std::string_view kGraphs[] = {"nothing", "attention", "layers", "step"};
+inline constexpr std::string_view kGraphs[] = {"nothing", "router", "attention", "layers", "step"};
 inline constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
 inline constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed",
                                                          "bf16_also_in_f32"};

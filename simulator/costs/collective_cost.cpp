@@ -164,24 +164,32 @@ double crossing_share(double units, const TokenRows& token) {
 constexpr double kPeersAtOnce = 8 * 32;
 
 /// The bandwidth that an all-to-all between GPUs reaches, relative to a ring's, and at most as a
-/// share of what is stated, between two units and between more. Nothing is reduced, and no rank
-/// waits for the one before it. 8 B300 reach 676, 4 to 64 GB300 of a rack 625 to 680 of 900 GB/s,
-/// and 16 B300 of two nodes 96.5 of 100 (github:oracle-quickstart/oci-gpu-quickstarts@6a0abdc,
-/// README-B300.md and README-GB300.md); 4 H100 reach 335 of 450 GB/s
-/// (github.com/NVIDIA/nccl/issues/2169). Rings reach 0.63 in a node. Of their networks, 16, 32 and
-/// 64 B300 reach 0.96, 0.91 and 0.92, and 32 and 64 H100 0.83 and 0.91
+/// share of what is stated, inside of a unit, between two and between more. Nothing is reduced, and
+/// no rank waits for the one before it. 8 B300 reach 676, 4 to 64 GB300 of a rack 625 to 680 of 900
+/// GB/s, and 16 B300 of two nodes 96.5 of 100
+/// (github:oracle-quickstart/oci-gpu-quickstarts@6a0abdc, README-B300.md and README-GB300.md); 4
+/// H100 reach 335 of 450 GB/s (github.com/NVIDIA/nccl/issues/2169). Rings reach 0.63 in a node. Of
+/// their networks, 16, 32 and 64 B300 reach 0.96, 0.91 and 0.92, and 32 and 64 H100 0.83 and 0.91
 /// (github:awslabs/awsome-distributed-ai@95b939cd, micro-benchmarks/expert-parallelism,
 /// ep-backend-comparison/RESULTS.md and RESULTS-p5.md, alltoall_perf: largest bus bandwidths).
 constexpr double kExchangeOverRing = 0.75 / 0.63;
-constexpr double kMostOfExchange = 0.96, kMostOfMany = 0.89;
+constexpr double kMostInside = 0.75, kMostOfExchange = 0.96, kMostOfMany = 0.89;
+
+/// The share that kernels reach which send a token once to each rank. HybridEP's reach 0.73 to 0.66
+/// of 900 GB/s (dispatch) and 0.67 to 0.58 (combine) on 8 to 36 GB200, and 0.71 and 0.66 on 8 B200
+/// (github:deepseek-ai/DeepEP@07eea0c0, Hybrid-EP_Implementation.md, "Kernel Only", 16-bit, without
+/// a rank's tokens for itself); DeepEP's reach 0.66 of 450 on 8 H20 (its issue 16).
+constexpr double kOnceInside = 0.65;
 
 /// Returns the bandwidth of a level for an all-to-all between one device and `peers` others, whose
-/// ranks are in `units` units of the level inside.
-BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers, double units) {
+/// ranks are in `units` units of the level inside. `once`: a token is sent once to each rank.
+BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers, double units,
+                         bool once) {
   const BytesPerSecond ring = reached(cluster, l, peers);
   if (!cluster.efficiency || cluster.device.kind != DeviceKind::gpu) return ring;
   const double share = cluster.efficiency->levels[l].bandwidth_fraction;
-  const double most = l > 0 && units > 2 ? kMostOfMany : kMostOfExchange;
+  if (l == 0 && once) return ring * (kOnceInside / share);
+  const double most = l == 0 ? kMostInside : units > 2 ? kMostOfMany : kMostOfExchange;
   return ring * std::max(1.0, std::min(kExchangeOverRing, most / share));
 }
 
@@ -201,7 +209,8 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
   for (std::size_t l = 0; l <= spread.level; ++l) {
     const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
     if (inside >= n) continue;
-    const Seconds time = payload / exchanged(cluster, l, n - inside, n / inside) *
+    const bool once = spread.token_rows.count > 1;
+    const Seconds time = payload / exchanged(cluster, l, n - inside, n / inside, once) *
                          ((n - inside) / n) * crossing_share(n / inside, spread.token_rows);
     if (time > cost.bytes) cost.level = l;
     cost.bytes = std::max(cost.bytes, time);

@@ -333,6 +333,7 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
     GroupSpread own = spread;
     if (framework_.sends_tokens_once_per_node) own.token_rows = token_rows_.value_or(TokenRows());
     estimate = modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
+    estimate.time = with_work_of_tokens(op, tensors, own.token_rows.count, estimate.time);
   }
   if (sorts_rows(framework_, op, tensors)) {
     const Bytes copied = 2 * bytes_moved(op, tensors);

@@ -16,11 +16,20 @@ namespace plimsoll {
 /// kernel (Framework::multiplies_experts_apart). Other ops have none.
 Seconds other_experts(const Framework& framework, const Op& op, std::int64_t experts);
 
+/// Returns the host time to issue these kernels, on a core of speed 1.
+Seconds issue_of_other_experts(const Framework& framework, const Op& op,
+                               std::span<const Tensor> tensors);
+
 /// Returns the bytes that a grouped_bias_add or its backward moves if each expert has a kernel, as
 /// in Megatron-LM: core/transformer/moe/experts.py, TEGroupedMLP. Absent for other ops and
 /// frameworks.
 std::optional<Bytes> moved_by_bias_apart(const Framework& framework, const Op& op,
                                          std::span<const Tensor> tensors);
+
+/// Returns the time of an exchange of rows whose bytes take a time, by kernels that send a token
+/// once to each rank (Framework::sends_tokens_once_per_node). A token has a number of rows.
+Seconds with_work_of_tokens(const Op& op, std::span<const Tensor> tensors, std::int64_t rows,
+                            Seconds bytes);
 
 /// Returns whether the rows of an exchange are sorted by a kernel
 /// (Framework::sorts_exchanged_rows). With one expert on a rank nothing is left to sort

@@ -5,9 +5,11 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "graph/op_table.h"
 #include "models/framework/op_by_op.h"
+#include "simulator/costs/expert_kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -44,32 +46,62 @@ std::int64_t updated_tensors(const Program& program) {
   return (tensors + program.sharding_degree - 1) / program.sharding_degree;
 }
 
-/// Returns the op of a layer's routine that follows the graph of its attention in forward, and
-/// precedes it in backward. It is the copy of the rows that the router chose, else the attention.
-std::optional<std::size_t> end_of_attention(const Routine& routine, bool backward) {
-  const std::array<OpKind, 3> ends =
-      backward ? std::array{OpKind::dispatch_rows_backward, OpKind::flash_attention_backward,
-                            OpKind::softmax_backward}
-               : std::array{OpKind::dispatch_rows, OpKind::flash_attention, OpKind::softmax};
-  for (const OpKind kind : ends) {
-    const auto found = std::ranges::find(routine.ops, kind, &Op::kind);
+/// Returns the first op of the kinds, in the order of the kinds, at or after an index.
+std::optional<std::size_t> first_of(const Routine& routine, std::span<const OpKind> kinds,
+                                    std::size_t from = 0) {
+  for (const OpKind kind : kinds) {
+    const auto found = std::find_if(routine.ops.begin() + std::int64_t(from), routine.ops.end(),
+                                    [&](const Op& op) { return op.kind == kind; });
     if (found != routine.ops.end()) return std::size_t(found - routine.ops.begin());
   }
   return std::nullopt;
 }
 
+/// Ops [begin, end) of a routine.
+struct Part {
+  std::size_t begin = 0, end = 0;
+};
+
+/// Returns the ops of a layer's routine up to its router, or without one up to its attention, as
+/// they are in forward. Backward has them after the same point.
+Part up_to_router(const Routine& routine, bool backward) {
+  constexpr std::array kForward = {OpKind::dispatch_rows, OpKind::flash_attention, OpKind::softmax};
+  constexpr std::array kBackward = {OpKind::dispatch_rows_backward,
+                                    OpKind::flash_attention_backward, OpKind::softmax_backward};
+  const auto end = first_of(routine, backward ? kBackward : kForward);
+  if (!end) return {};
+  return backward ? Part{*end + 1, routine.ops.size()} : Part{0, *end};
+}
+
+/// Returns the router's ops of a layer with experts, with the norm before them.
+Part router(const Routine& routine, bool backward) {
+  constexpr std::array kSent = {OpKind::dispatch_rows, OpKind::dispatch_rows_backward};
+  constexpr std::array kNorms = {OpKind::rms_norm, OpKind::layer_norm};
+  constexpr std::array kNormsBackward = {OpKind::rms_norm_backward, OpKind::layer_norm_backward};
+  const auto sent = first_of(routine, std::span(kSent).subspan(backward ? 1 : 0, 1));
+  if (!sent) return {};
+  if (backward) {
+    const auto norm = first_of(routine, kNormsBackward, *sent);
+    return {*sent + 1, norm ? *norm + 1 : *sent + 1};
+  }
+  std::size_t begin = *sent;
+  for (auto norm = first_of(routine, kNorms); norm && *norm < *sent;
+       norm = first_of(routine, kNorms, *norm + 1)) {
+    begin = *norm;
+  }
+  return {begin, *sent};
+}
+
 /// Returns for each op whether a graph contains it.
 std::vector<bool> captured_ops(const Routine& routine, Graphs graphs) {
-  std::vector<bool> captured(routine.ops.size(), graphs >= Graphs::layers);
-  if (graphs == Graphs::attention) {
-    const bool backward = routine.phase != Phase::forward;
-    if (const auto end = end_of_attention(routine, backward)) {
-      for (std::size_t i = 0; i < captured.size(); ++i)
-        captured[i] = backward ? i > *end : i < *end;
-    }
-  }
-  for (std::size_t i = 0; i < captured.size(); ++i)
-    captured[i] = captured[i] && routine.ops[i].phase != Phase::optimizer;
+  std::vector<bool> captured(routine.ops.size());
+  Part part;
+  const bool backward = routine.phase != Phase::forward;
+  if (graphs == Graphs::layers || graphs == Graphs::step) part = {0, captured.size()};
+  if (graphs == Graphs::attention) part = up_to_router(routine, backward);
+  if (graphs == Graphs::router) part = router(routine, backward);
+  for (std::size_t i = part.begin; i < part.end; ++i)
+    captured[i] = routine.ops[i].phase != Phase::optimizer;
   return captured;
 }
 
@@ -114,6 +146,8 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
     if (!captured[i])
       time += to_picoseconds(
           costs.on_host(framework.dispatch_gradient * double(completed_gradients(routine, i))));
+    if (!captured[i])
+      time += to_picoseconds(costs.on_host(issue_of_other_experts(framework, op, routine.tensors)));
     times.push_back(std::max(Picoseconds(1), time));
   }
   return times;

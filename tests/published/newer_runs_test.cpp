@@ -225,7 +225,7 @@ TEST(NewerRuns, GraphsAndLaunchesThatWaitAreOfTheRow) {
   EXPECT_EQ(graphs(true), Graphs::layers);
   const Json attention = Json::array({"attn", "moe_router"}), router = Json::array({"moe_router"});
   EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", attention}}), Graphs::attention);
-  EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", router}}), Graphs::nothing);
+  EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", router}}), Graphs::router);
   EXPECT_FALSE(run_of(row).framework->launches_wait);
   row["notes"] = "CUDA_LAUNCH_BLOCKING=1 as in the script";
   EXPECT_TRUE(run_of(row).framework->launches_wait);

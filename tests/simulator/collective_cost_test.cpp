@@ -214,6 +214,38 @@ TEST(Collective, LargeExchangesOverManyNodesReachLessThanOverTwo) {
   }
 }
 
+/// Kernels that send a token once to each rank, as they are timed without the host.
+struct MeasuredDispatch {
+  const char* cluster;
+  std::int64_t ranks;
+  double dispatch,
+      combine;  ///< gigabytes per second that a rank receives, those of itself included
+};
+
+// Source: github:deepseek-ai/DeepEP@07eea0c0, Hybrid-EP_Implementation.md, "Kernel Only" with 16
+// multiprocessors: 4,096 tokens of 7,168 values in 16 bits, 8 rows for each.
+TEST(Collective, FollowsMeasuredKernelsThatSendATokenOnce) {
+  const MeasuredDispatch measured[] = {
+      {"hgx-b200", 8, 734.95, 673.84},     {"gb200-nvl72", 8, 750.15, 684.27},
+      {"gb200-nvl72", 16, 661.93, 600.75}, {"gb200-nvl72", 24, 637.80, 565.53},
+      {"gb200-nvl72", 32, 629.79, 547.25}, {"gb200-nvl72", 36, 612.85, 543.27}};
+  const double payload = 4096.0 * 8 * 7168 * 2;
+  for (const MeasuredDispatch& one : measured) {
+    SCOPED_TRACE(fmt::format("{} ranks of {}", one.ranks, one.cluster));
+    const Cluster cluster =
+        parse_cluster(*find_preset(cluster_presets(), one.cluster), one.cluster);
+    GroupSpread spread = spread_over(cluster.levels, strided(0, one.ranks, 1));
+    spread.token_rows = {8, 1, 1};
+    const double time =
+        modelled_communication(OpKind::exchange_rows, Bytes(std::int64_t(payload)), cluster, spread)
+            .time.value();
+    const double n = double(one.ranks);
+    const double received = payload * n / 8 * (1 - std::pow(1 - 1 / n, 8));
+    const double both = received / one.dispatch + received / one.combine;
+    EXPECT_NEAR(time / (both / 2 * 1e-9), 1, 0.12);
+  }
+}
+
 TEST(Collective, ATransferUsesOneDevicesLink) {
   const Cluster cluster = pods();
   EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 7}), 10 + 0.001, 1e-9);

@@ -170,6 +170,66 @@ TEST(HostDispatch, AGraphIsOneOpOfTheHost) {
   }
 }
 
+/// Returns the host time of each op of a layer with 128 experts on eight ranks of ep, by kind, in
+/// microseconds.
+std::map<OpKind, std::vector<std::int64_t>> of_experts(const Framework& framework,
+                                                       const std::string& name) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/qwen3-30b-a3b.json");
+  job.layers = 2;
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 8), std::nullopt, framework);
+  const Strategy strategy = parse_strategy("sharding_degree=8,ep=8,micro_batch=1");
+  const auto programs = lower({job, strategy, framework}, {}, Proof::structure);
+  const Routine& routine = routine_of(programs[0], name);
+  const std::vector<Picoseconds> times = host_dispatch(programs[0], routine, costs);
+  std::map<OpKind, std::vector<std::int64_t>> result;
+  for (std::size_t i = 0; i < times.size(); ++i)
+    result[routine.ops[i].kind].push_back(times[i].count() / kMicrosecond);
+  return result;
+}
+
+TEST(HostDispatch, EachMoreExpertsKernelIsIssued) {
+  Framework together = framework_by_name("megatron-lm"), apart = together;
+  together.multiplies_experts_apart = false;
+  apart.multiplies_experts_apart = true;
+  std::size_t products = 0;
+  for (const std::string routine : {"expert_layer.forward", "expert_layer.backward"}) {
+    const auto one = of_experts(together, routine);
+    for (const auto& [kind, times] : of_experts(apart, routine)) {
+      const bool multiplies = kind == OpKind::grouped_matmul ||
+                              kind == OpKind::grouped_matmul_backward ||
+                              kind == OpKind::grouped_weight_gradient;
+      products += multiplies ? times.size() : 0;
+      // 16 experts of a rank, 33 us for each but one.
+      for (std::size_t i = 0; i < times.size(); ++i)
+        EXPECT_EQ(times[i] - one.at(kind)[i], multiplies ? 15 * 33 : 0) << to_text(kind);
+    }
+  }
+  EXPECT_EQ(products, 6u);
+}
+
+TEST(HostDispatch, ARoutersGraphHasItsNormAndEndsWhereTokensAreSent) {
+  Framework framework = framework_by_name("megatron-lm");
+  const auto eager = of_experts(framework, "expert_layer.forward");
+  const auto eager_backward = of_experts(framework, "expert_layer.backward");
+  framework.graphs = Graphs::router;
+  const auto forward = of_experts(framework, "expert_layer.forward");
+  for (const OpKind kind : {OpKind::route, OpKind::place_choices, OpKind::balance_experts})
+    EXPECT_EQ(forward.at(kind), std::vector<std::int64_t>(1, 0)) << to_text(kind);
+  for (const OpKind kind : {OpKind::dispatch_rows, OpKind::flash_attention, OpKind::exchange_rows})
+    EXPECT_EQ(forward.at(kind), eager.at(kind)) << to_text(kind);
+  EXPECT_EQ(forward.at(OpKind::rms_norm), eager.at(OpKind::rms_norm)) << "the last replays it";
+  const auto backward = of_experts(framework, "expert_layer.backward");
+  EXPECT_EQ(backward.at(OpKind::route_backward), std::vector<std::int64_t>(1, 0));
+  EXPECT_EQ(backward.at(OpKind::flash_attention_backward),
+            eager_backward.at(OpKind::flash_attention_backward));
+  EXPECT_EQ(backward.at(OpKind::rms_norm_backward).front(), 0);
+  EXPECT_EQ(backward.at(OpKind::rms_norm_backward).back(),
+            eager_backward.at(OpKind::rms_norm_backward).back());
+  // A dense layer has no router.
+  EXPECT_EQ(of_layer("micro_batch=2", "layer.forward", Graphs::router),
+            of_layer("micro_batch=2", "layer.forward", Graphs::nothing));
+}
+
 TEST(HostDispatch, ASlowerCoreTakesLongerForAllThatTheFrameworkStates) {
   Cluster cluster = hand_cluster(DeviceKind::gpu, 4);
   cluster.host = Host{.core_speed = 0.5};
