@@ -50,6 +50,14 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
   return true;
 }
 
+/// Returns whether some run shows a parameter apart from others. If all runs have 8-bit products,
+/// what they lack may be of fp8_rate alone, and says nothing of products of 16 bits.
+bool is_shown(const FitParameter& parameter, std::span<const FitRun> runs) {
+  if (parameter.name != "matmul.peak_fraction") return true;
+  return std::ranges::any_of(
+      runs, [](const FitRun& run) { return run.target.strategies[0].fp8 == Fp8::none; });
+}
+
 /// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
 /// why).
 bool lay_out_run(FitRun& run) {
@@ -205,6 +213,7 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
     return std::isfinite(there) ? there - here[i] : 0;  // the edge of what can be predicted
   };
   for (std::size_t p = 0; p < parameters; ++p) {
+    if (!is_shown(parameters_[p], runs_)) continue;
     LogModel::Values moved = values;
     const bool up = values[p] * std::exp(kDerivativeStep) <= parameters_[p].most;
     const double step = up ? kDerivativeStep : -kDerivativeStep;
