@@ -50,12 +50,13 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
   return true;
 }
 
-/// Returns whether some run shows a parameter apart from others. If all runs have 8-bit products,
-/// what they lack may be of fp8_rate alone, and says nothing of products of 16 bits.
-bool is_shown(const FitParameter& parameter, std::span<const FitRun> runs) {
-  if (parameter.name != "matmul.peak_fraction") return true;
-  return std::ranges::any_of(
-      runs, [](const FitRun& run) { return run.target.strategies[0].fp8 == Fp8::none; });
+/// Returns the runs that show a parameter apart from others; empty if all do. What runs with 8-bit
+/// products lack may be of fp8_rate alone, and says nothing of products of 16 bits.
+std::vector<bool> shown_by(const FitParameter& parameter, std::span<const FitRun> runs) {
+  std::vector<bool> shown;
+  if (parameter.name != "matmul.peak_fraction") return shown;
+  for (const FitRun& run : runs) shown.push_back(run.target.strategies[0].fp8 == Fp8::none);
+  return shown;
 }
 
 /// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
@@ -178,6 +179,7 @@ LogModel FitModel::log_model() const {
     model.numbers.push_back({parameter.name,
                              parameter.get(first.cluster, first.framework, parameter.level),
                              parameter.spread, parameter.least, parameter.most});
+    model.numbers.back().shown_by = shown_by(parameter, runs_);
   }
   const double spread = std::hypot(kSharedDeviation, kOwnDeviation);
   for (std::size_t l = 0; l < shapes_.size(); ++l)
@@ -213,7 +215,6 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
     return std::isfinite(there) ? there - here[i] : 0;  // the edge of what can be predicted
   };
   for (std::size_t p = 0; p < parameters; ++p) {
-    if (!is_shown(parameters_[p], runs_)) continue;
     LogModel::Values moved = values;
     const bool up = values[p] * std::exp(kDerivativeStep) <= parameters_[p].most;
     const double step = up ? kDerivativeStep : -kDerivativeStep;

@@ -115,8 +115,19 @@ TEST(Fit, RunsInEightBitsSayNothingOfProductsInSixteen) {
   EXPECT_EQ(fraction.value, fraction.prior);
   EXPECT_FALSE(fraction.determined);
   EXPECT_NEAR(value(narrow, "matmul.fp8_rate").value, 0.6, 0.06);
-  for (const PublishedRun& run : runs_in("bf16")) runs.push_back(run);
-  EXPECT_TRUE(value(fit(runs, options), "matmul.peak_fraction").determined);
+  for (PublishedRun& run : runs) run.source = "github:a/narrow@1, page";
+  for (PublishedRun& run : runs_in("bf16")) {
+    run.source = "github:b/wide@1, page";
+    runs.push_back(run);
+  }
+  options.without = true;
+  const Fit both = fit(runs, options);
+  EXPECT_TRUE(value(both, "matmul.peak_fraction").determined);
+  ASSERT_EQ(both.without.size(), 2u);
+  const FittedCalibration& fold = both.without[1].fitted;
+  EXPECT_EQ(both.without[1].document, "github:b/wide");
+  EXPECT_FALSE(
+      std::ranges::find(fold.values, "matmul.peak_fraction", &FittedValue::name)->determined);
 }
 
 TEST(Fit, IsMadeAgainWithoutEachDocument) {
