@@ -50,6 +50,15 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
   return true;
 }
 
+/// Returns the runs that show a parameter apart from others; empty if all do. What runs with 8-bit
+/// products lack may be of fp8_rate alone, and says nothing of products of 16 bits.
+std::vector<bool> shown_by(const FitParameter& parameter, std::span<const FitRun> runs) {
+  std::vector<bool> shown;
+  if (parameter.name != "matmul.peak_fraction") return shown;
+  for (const FitRun& run : runs) shown.push_back(run.target.strategies[0].fp8 == Fp8::none);
+  return shown;
+}
+
 /// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
 /// why).
 bool lay_out_run(FitRun& run) {
@@ -170,6 +179,7 @@ LogModel FitModel::log_model() const {
     model.numbers.push_back({parameter.name,
                              parameter.get(first.cluster, first.framework, parameter.level),
                              parameter.spread, parameter.least, parameter.most});
+    model.numbers.back().shown_by = shown_by(parameter, runs_);
   }
   const double spread = std::hypot(kSharedDeviation, kOwnDeviation);
   for (std::size_t l = 0; l < shapes_.size(); ++l)

@@ -317,6 +317,17 @@ void use_kernels_of(Device& device, CostBasis& basis) {
   basis.source.words += "; " + basis.source.assumed;
 }
 
+/// Whether all devices multiply 8-bit operands as they lie.
+bool multiplies_untransposed_fp8(const Cluster& cluster) {
+  const auto does = [](const Device& device) {
+    const GpuGeneration* generation = generation_named(device.name);
+    return generation != nullptr && generation->untransposed_fp8;
+  };
+  return does(cluster.device) &&
+         std::ranges::all_of(cluster.other_devices,
+                             [&](const OtherDevices& others) { return does(others.device); });
+}
+
 }  // namespace
 
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
@@ -331,6 +342,7 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   if (choice.measured) add_measured(choice, basis);
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
+  if (multiplies_untransposed_fp8(basis.cluster)) basis.framework.untransposed_fp8 = true;
   return basis;
 }
 

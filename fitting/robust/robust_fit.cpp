@@ -300,11 +300,18 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
 
 RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use, Values start,
                                 const SearchLimits& limits) {
-  std::vector<bool> fixed(model.numbers.size(), false);
+  std::vector<bool> fixed;
+  for (const FitNumber& number : model.numbers) {
+    bool shown = number.shown_by.empty();
+    for (std::size_t i = 0; i < number.shown_by.size(); ++i)
+      shown = shown || (use[i] && number.shown_by[i]);
+    if (!shown) start[fixed.size()] = number.prior;
+    fixed.push_back(!shown);
+  }
   RobustSolution solution = solve(model, use, fixed, std::move(start), limits);
   for (std::size_t p = 0; p < fixed.size(); ++p) {
     const FitNumber& number = model.numbers[p];
-    fixed[p] = number.named && solution.deviations[p] > kNarrowed * number.spread;
+    fixed[p] = fixed[p] || (number.named && solution.deviations[p] > kNarrowed * number.spread);
     if (fixed[p]) solution.values[p] = number.prior;
   }
   return solve(model, use, fixed, solution.values, limits);

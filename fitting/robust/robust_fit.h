@@ -20,6 +20,9 @@ struct FitNumber {
   /// A named number stays at its prior where the measurements narrow its spread by less than a
   /// tenth. Other numbers follow their neighbours in `precision`.
   bool named = true;
+  /// The measurements that show the number apart from others; empty: all do. It stays at its prior
+  /// if none of those that count shows it.
+  std::vector<bool> shown_by = {};
 };
 
 /// A LogModel gives measurements as a function of the numbers. Both are logarithms.
@@ -84,8 +87,9 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
                      const std::vector<bool>& fixed, LogModel::Values start,
                      const SearchLimits& limits);
 
-/// Solves for all numbers first. Named numbers that the measurements narrow by less than a tenth of
-/// the prior's spread then stay at their priors, and the others are solved for again.
+/// Solves for all numbers that are shown first. Named numbers that the measurements narrow by less
+/// than a tenth of the prior's spread then stay at their priors, and the others are solved for
+/// again.
 RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use,
                                 LogModel::Values start, const SearchLimits& limits);
 

@@ -58,6 +58,12 @@ GpuGeneration generation_from(const Preset& preset) {
     rates.text("document");
     rates.finish();
   }
+  if (object.has("untransposed_fp8")) {
+    JsonObject fp8 = object.object("untransposed_fp8");
+    fp8.text("document");
+    fp8.finish();
+    generation.untransposed_fp8 = true;
+  }
   if (object.has("lacks")) {
     JsonObject lacks = object.object("lacks");
     generation.without_flash_attention = lacks.text("flash_attention");

@@ -41,6 +41,8 @@ struct GpuGeneration {
   std::optional<double> tf32_of_16_bits;
   /// FlashAttention-2 relative to kernels that use all that these GPUs have.
   AttentionRates flash_2;
+  /// Products of 8-bit operands with one scale for a tensor read them as they lie.
+  bool untransposed_fp8 = false;
   /// The document by which these GPUs have no flash attention. Absent: they have it.
   std::optional<std::string> without_flash_attention;
 };

@@ -117,6 +117,7 @@ bool lowers_alike(Framework a, const Framework& b) {
   a.host_wait = b.host_wait;
   a.backward_dispatch = b.backward_dispatch;
   a.ops_per_expert_op = b.ops_per_expert_op;
+  a.ops_per_part = b.ops_per_part;
   a.ops_per_tensor = b.ops_per_tensor;
   a.graphs = b.graphs;
   a.context_memory = b.context_memory;

@@ -164,6 +164,11 @@ struct Framework {
   /// blocks, which both have; the other recipes are of one of them.
   bool casts_inputs_again = false;
 
+  /// Products read 8-bit operands with one scale for a tensor as they lie. Without it they need the
+  /// inner dimension of both to be contiguous, so that copies are transposed. Devices that multiply
+  /// so set it (GpuGeneration::untransposed_fp8).
+  bool untransposed_fp8 = false;
+
   /// The rows of each expert are multiplied by a kernel for this expert. Without it one kernel
   /// multiplies the rows of all experts.
   bool multiplies_experts_apart = false;
@@ -229,6 +234,9 @@ struct Framework {
   /// The number of ops for one op of a mixture of experts: the router's choice, the placement, and
   /// exchanges, copies and products of rows.
   double ops_per_expert_op = 1;
+  /// The number of ops for attention over one part of a sequence that ranks share (Strategy::cp),
+  /// in a ring. It is the same in backward, which is no less in Python than forward.
+  double ops_per_part = 1;
   /// The host time of an op of backward relative to another op. Communications are excluded:
   /// autograd's engine calls backward from C++, but communications from Python.
   double backward_dispatch = 1;

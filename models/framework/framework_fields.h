@@ -56,6 +56,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "flash_attention"}, framework.flash_attention);
   visit(FieldPlace{kKernels, "attention_by_parts"}, framework.attention_by_parts);
   visit(FieldPlace{kKernels, "casts_inputs_again"}, framework.casts_inputs_again);
+  visit(FieldPlace{kKernels, "untransposed_fp8"}, framework.untransposed_fp8);
   visit(FieldPlace{kParallelism, "sums_parts_in_f32"}, framework.sums_parts_in_f32);
   visit(FieldPlace{kParallelism, "awaits_exchanges"}, framework.awaits_exchanges);
   visit(FieldPlace{kKernels, "multiplies_experts_apart"}, framework.multiplies_experts_apart);
@@ -97,6 +98,7 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "attention_kernel"}, framework.attention_kernel);
   visit(FieldPlace{kDispatch, "ops_per_kernel", false, 1, 1000}, framework.ops_per_kernel);
   visit(FieldPlace{kDispatch, "ops_per_expert_op", false, 1, 1000}, framework.ops_per_expert_op);
+  visit(FieldPlace{kDispatch, "ops_per_part", false, 1, 1000}, framework.ops_per_part);
   visit(FieldPlace{kDispatch, "backward_dispatch", false, 0.01, 10}, framework.backward_dispatch);
   visit(FieldPlace{kDispatch, "ops_per_tensor", false, 0, 1000}, framework.ops_per_tensor);
   visit(FieldPlace{kDispatch, "graphs"}, framework.graphs);

@@ -5,12 +5,13 @@
 // e4m3, gradients e5m2 (Format.HYBRID). Hopper multiplies 8-bit operands only where the inner
 // dimension of both is contiguous, so the product for the weight's gradient needs transposed
 // copies: cast and transpose are one kernel, what is saved is the transposed input, 1 byte per
-// element. With sequence parallelism the rank's own part is cast, gathered in 8 bits, saved, and in
-// backward gathered again and transposed. A norm before the layer writes 8 bits itself (delayed
-// scaling; current scaling has to know the maximum first). Weights are cast and transposed in the
-// first micro-batch of a step (is_first_microbatch, which Megatron-LM passes) into buffers of their
-// own. With --fp8-param-gather (Megatron-LM; Transformer Engine fp8_model_init) the weight is the
-// 8-bit copy, which the update writes, and only its transposed one is made anew.
+// element. Blackwell needs none (Framework::untransposed_fp8). With sequence parallelism the rank's
+// own part is cast, gathered in 8 bits, saved, and in backward gathered again and transposed. A
+// norm before the layer writes 8 bits itself (delayed scaling; current scaling has to know the
+// maximum first). Weights are cast and transposed in the first micro-batch of a step
+// (is_first_microbatch, which Megatron-LM passes) into buffers of their own. With
+// --fp8-param-gather (Megatron-LM; Transformer Engine fp8_model_init) the weight is the 8-bit copy,
+// which the update writes, and only its transposed one is made anew.
 //
 // torchao (pytorch/ao torchao/float8/float8_linear.py): inputs are saved as they were and cast
 // again in backward, and so are weights. Tensorwise scaling reads a tensor once more for its
@@ -61,7 +62,9 @@ class Fp8Rewriter {
     const bool recasts = scales_blocks(recipe_) && framework.casts_inputs_again;
     keeps_ = casts_weights_once(recipe_) && !recasts;
     one_type_ = recipe_ == Fp8::rowwise || scales_blocks(recipe_);
-    casts_both_ = recipe_ != Fp8::rowwise && !recasts;
+    const bool one_scale = recipe_ == Fp8::delayed || recipe_ == Fp8::current;
+    as_it_lies_ = one_scale && framework.untransposed_fp8;
+    casts_both_ = recipe_ != Fp8::rowwise && !recasts && !as_it_lies_;
     // Weights that are gathered for each use, or cast by each, have no copy that lasts.
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
                      strategy.cast_placement != CastPlacement::every_use;
@@ -239,6 +242,7 @@ class Fp8Rewriter {
 
   /// The transposed copy: of the product that gives the weight's gradient.
   TensorId column_of(const Op& near, TensorId x, bool of_gradient) {
+    if (as_it_lies_) return row_of(near, x);
     if (of_gradient && casts_both_) row_of(near, x);
     Copies& copies = copies_[x];
     if (copies.column) return *copies.column;
@@ -272,24 +276,26 @@ class Fp8Rewriter {
   /// [k,n] for the gradient of the input, [n,k] for the output.
   TensorId weight_of(const Op& near, TensorId w, bool for_output) {
     Copies& copies = copies_[w];
-    auto& wanted = for_output ? copies.column : copies.row;
+    auto& wanted = for_output && !as_it_lies_ ? copies.column : copies.row;
     if (wanted) return *wanted;
     if (narrow_parameters_ && only_products_read(w)) {
       graph_.at(*(copies.row = w)).dtype = DType::e4m3;
+      if (as_it_lies_) return w;
       push(near, OpKind::transpose, {w}, {*(copies.column = column_copy(w, DType::e4m3))});
       graph_.at(*copies.column).role = TensorRole::workspace;
       return *wanted;
     }
     if (!once_per_step_) {
-      wanted = for_output ? column_copy(w, DType::e4m3) : row_copy(w, DType::e4m3);
+      wanted = for_output && !as_it_lies_ ? column_copy(w, DType::e4m3) : row_copy(w, DType::e4m3);
       const bool measured = recipe_ == Fp8::current;  // torchao: once per step for all weights
       push(near, OpKind::quantize, measured ? scaled(near, w, false) : std::vector{w}, {*wanted});
       return *wanted;
     }
-    copies.column = column_copy(w, DType::e4m3);
-    copies.row = row_copy(w, DType::e4m3);
-    push(near, OpKind::quantize, scaled(near, w, false), {*copies.column, *copies.row});
-    for (TensorId id : {*copies.column, *copies.row}) graph_.at(id).role = TensorRole::workspace;
+    std::vector<TensorId> outputs;
+    if (!as_it_lies_) outputs.push_back(*(copies.column = column_copy(w, DType::e4m3)));
+    outputs.push_back(*(copies.row = row_copy(w, DType::e4m3)));
+    for (TensorId id : outputs) graph_.at(id).role = TensorRole::workspace;
+    push(near, OpKind::quantize, scaled(near, w, false), std::move(outputs));
     if (const auto maximum = maxima_.find({near.phase, w}); maximum != maxima_.end())
       graph_.at(maximum->second).role = TensorRole::workspace;
     return *wanted;
@@ -345,8 +351,10 @@ class Fp8Rewriter {
       op.inputs[0] = row_of(op, a);
       op.inputs[1] = weight_of(op, b, product == Product::output);
     }
-    params.transpose_a = false;
-    params.transpose_b = true;
+    if (!as_it_lies_) {
+      params.transpose_a = false;
+      params.transpose_b = true;
+    }
     params.scaled_by_rows = recipe_ == Fp8::rowwise;
     out_.push_back(std::move(op));
   }
@@ -357,6 +365,7 @@ class Fp8Rewriter {
   bool keeps_ = false;            // inputs are saved in 8 bits
   bool one_type_ = false;         // gradients have the type of values
   bool casts_both_ = false;       // one kernel casts rows and columns
+  bool as_it_lies_ = false;       // products read both operands without transposed copies
   bool once_per_step_ = false;    // weights have copies that last
   std::vector<bool> weights_;     // by tensor: a parameter or its cast
   std::map<TensorId, std::vector<const Op*>> readers_;

@@ -92,6 +92,12 @@ Part router(const Routine& routine, bool backward) {
   return {begin, *sent};
 }
 
+/// Whether attention in this routine goes over parts of sequences that pass round a ring.
+bool attends_to_parts(const Routine& routine) {
+  return std::ranges::any_of(routine.ops,
+                             [](const Op& op) { return op.kind == OpKind::ring_shift; });
+}
+
 /// Returns for each op whether a graph contains it.
 std::vector<bool> captured_ops(const Routine& routine, Graphs graphs) {
   std::vector<bool> captured(routine.ops.size());
@@ -122,6 +128,7 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
                                        const CostModel& costs) {
   const Framework& framework = costs.framework();
   const std::vector<bool> captured = captured_ops(routine, framework.graphs);
+  const bool parts = attends_to_parts(routine);
   std::vector<Picoseconds> times;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     const Op& op = routine.ops[i];
@@ -137,7 +144,13 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
     if (!captured[i] && softmax_by_parts(framework, op, routine.tensors)) ops *= kPartsOfSoftmax;
     if (row(op.kind).of_experts && !captured[i]) ops *= framework.ops_per_expert_op;
     const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
-    if (backward && !communicates(op.kind)) ops *= framework.backward_dispatch;
+    const bool part = parts && (op.kind == OpKind::flash_attention ||
+                                op.kind == OpKind::flash_attention_backward);
+    if (part && framework.ops_per_part > 1) {
+      if (!captured[i]) ops *= framework.ops_per_part;
+    } else if (backward && !communicates(op.kind)) {
+      ops *= framework.backward_dispatch;
+    }
     if (op.kind == OpKind::begin_step)
       ops += framework.ops_per_tensor * double(updated_tensors(program));
     Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));

@@ -13,9 +13,10 @@ namespace plimsoll {
 /// Returns the host time of each op of one of the Program's routines, at least 1 ps. It is the
 /// framework's time for an op, times ops_per_kernel for a kernel of a block, and times
 /// backward_dispatch in backward. Gathers of parameters in the middle of a step, and completed
-/// gradients of parameters, cost extra. An op of experts is ops_per_expert_op ops, and the begin of
-/// a step has the ops of the update. The ops of a CUDA graph cost one op together, those of a whole
-/// step's graph nothing. A calibrated time is the mean over all ops, to which nothing is added.
+/// gradients of parameters, cost extra. An op of experts is ops_per_expert_op ops, attention over a
+/// part of a sequence is ops_per_part ops, and the begin of a step has the ops of the update. The
+/// ops of a CUDA graph cost one op together, those of a whole step's graph nothing. A calibrated
+/// time is the mean over all ops, to which nothing is added.
 std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& routine,
                                        const CostModel& costs);
 

@@ -86,6 +86,50 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
   EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test, page"});
 }
 
+TEST(Fit, RunsInEightBitsSayNothingOfProductsInSixteen) {
+  FittedCalibration truth;
+  truth.values = {{"matmul.fp8_rate", 0.6, 1, 0, 0, true}};
+  const auto runs_in = [&](const char* precision) {
+    std::vector<PublishedRun> runs;
+    for (const std::int64_t hidden : {2048, 4096, 8192}) {
+      for (const std::int64_t dp : {1, 2, 4}) {
+        Json run = layout(hidden, 1, dp, 4);
+        run["hardware"]["gpu"] = "H100-80GB SXM";
+        run["framework"] = "megatron-core";
+        run["attention"] = "flash";
+        run["precision"] = precision;
+        PublishedTarget target = target_of(run, own_numbers());
+        EXPECT_EQ(target.missing, "");
+        apply(truth, target.cluster, target.framework);
+        run["measured"]["step_time_s"] = predict_published(target).step_time.value();
+        runs.push_back(run_of(run));
+      }
+    }
+    return runs;
+  };
+  FitOptions options{.cluster = "dgx-h100-80gb", .framework = "megatron-lm"};
+  options.layers = false;
+  std::vector<PublishedRun> runs = runs_in("fp8");
+  const Fit narrow = fit(runs, options);
+  const FittedValue& fraction = value(narrow, "matmul.peak_fraction");
+  EXPECT_EQ(fraction.value, fraction.prior);
+  EXPECT_FALSE(fraction.determined);
+  EXPECT_NEAR(value(narrow, "matmul.fp8_rate").value, 0.6, 0.06);
+  for (PublishedRun& run : runs) run.source = "github:a/narrow@1, page";
+  for (PublishedRun& run : runs_in("bf16")) {
+    run.source = "github:b/wide@1, page";
+    runs.push_back(run);
+  }
+  options.without = true;
+  const Fit both = fit(runs, options);
+  EXPECT_TRUE(value(both, "matmul.peak_fraction").determined);
+  ASSERT_EQ(both.without.size(), 2u);
+  const FittedCalibration& fold = both.without[1].fitted;
+  EXPECT_EQ(both.without[1].document, "github:b/wide");
+  EXPECT_FALSE(
+      std::ranges::find(fold.values, "matmul.peak_fraction", &FittedValue::name)->determined);
+}
+
 TEST(Fit, IsMadeAgainWithoutEachDocument) {
   FitOptions options = kOptions;
   options.layers = false;

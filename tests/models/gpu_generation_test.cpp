@@ -42,6 +42,9 @@ TEST(GpuGeneration, SaysWhichKernelsExist) {
   }
   EXPECT_EQ(generation_named("NVIDIA A800 SXM4 80GB")->flash_2.forward, 1);
   EXPECT_LT(generation_named("NVIDIA H200 SXM5 141GB")->flash_2.forward, 1);
+  for (const char* blackwell : {"NVIDIA B200 SXM 180GB", "NVIDIA GB300 SXM 288GB"})
+    EXPECT_TRUE(generation_named(blackwell)->untransposed_fp8) << blackwell;
+  EXPECT_FALSE(generation_named("NVIDIA H200 SXM5 141GB")->untransposed_fp8);
 }
 
 }  // namespace

@@ -55,10 +55,14 @@ std::int64_t kept(const std::string& text) {
   return total;
 }
 
-Program program(const std::string& text, const char* framework = "megatron-lm") {
+Program program(const std::string& text, const Framework& framework) {
   const Job job = llama();
   const Strategy strategy = fields(text);
-  return lower({job, strategy, framework_by_name(framework)}).front();
+  return lower({job, strategy, framework}).front();
+}
+
+Program program(const std::string& text, const char* framework = "megatron-lm") {
+  return program(text, framework_by_name(framework));
 }
 
 /// Both norms have f32 values per token, and attention has them per token and head.
@@ -107,15 +111,48 @@ TEST(Fp8Linears, WeightsHaveTwoCopiesThatAreMadeOncePerStep) {
             Bytes(0));
 }
 
+std::int64_t count(const Program& of, OpKind kind) {
+  std::int64_t ops = 0;
+  for (const Routine& routine : of.routines) {
+    for (const Op& op : routine.ops) ops += op.kind == kind;
+  }
+  return ops;
+}
+
+// With one scale for a tensor, a device that multiplies operands as they lie needs one copy of
+// each.
+TEST(Fp8Linears, OperandsThatAreReadAsTheyLieAreNotTransposed) {
+  Framework blackwell = framework_by_name("megatron-lm");
+  blackwell.untransposed_fp8 = true;
+  const std::int64_t weights = kLayers * (4 * h * h + 3 * h * f);
+  for (const char* recipe :
+       {"fp8=delayed", "fp8=current", "mp=2,sequence_parallel=true,fp8=delayed"}) {
+    const Program lies = program(recipe, blackwell), hopper = program(recipe);
+    EXPECT_EQ(count(lies, OpKind::transpose), 0) << recipe;
+    EXPECT_EQ(count(lies, OpKind::matmul), count(hopper, OpKind::matmul)) << recipe;
+    // Current scaling also has an aligned maximum for each weight.
+    EXPECT_NEAR(double(buffer_bytes(lies, "weight_copies").count()),
+                double(buffer_bytes(hopper, "weight_copies").count()) / 2, 1024)
+        << recipe;
+    for (const Routine& routine : lies.routines) {
+      for (const Op& op : routine.ops)
+        EXPECT_TRUE(op.kind != OpKind::quantize || op.outputs.size() == 1) << recipe;
+    }
+  }
+  EXPECT_EQ(buffer_bytes(program("fp8=delayed,fp8_parameters=true", blackwell), "weight_copies"),
+            Bytes(0));
+  EXPECT_EQ(buffer_bytes(program("fp8=delayed", blackwell), "weight_copies"), Bytes(weights));
+  // Blocks have other scales in the other direction, and torchao transposes on all devices.
+  for (const char* recipe : {"fp8=mxfp8", "fp8=blockwise"})
+    EXPECT_EQ(program(recipe, blackwell).routines, program(recipe).routines) << recipe;
+  Framework torchao = framework_by_name("torchtitan");
+  torchao.untransposed_fp8 = true;
+  EXPECT_EQ(program("fp8=tensorwise", torchao).routines,
+            program("fp8=tensorwise", "torchtitan").routines);
+}
+
 /// Rows and columns of blocks are two casts of the same values, by a kernel that reads them once.
 TEST(Fp8Linears, BlocksAreCastFromSixteenBitsBothWays) {
-  const auto count = [](const Program& of, OpKind kind) {
-    std::int64_t ops = 0;
-    for (const Routine& routine : of.routines) {
-      for (const Op& op : routine.ops) ops += op.kind == kind;
-    }
-    return ops;
-  };
   const auto types = [](const Program& of) {
     std::set<DType> found;
     for (const Routine& routine : of.routines) {

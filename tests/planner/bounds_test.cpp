@@ -265,6 +265,7 @@ Problem waiting_problem(std::mt19937_64& random) {
       std::array{Graphs::nothing, Graphs::nothing, Graphs::layers, Graphs::step}[random() % 4];
   framework.ops_per_tensor = coin() ? 1 : 0;
   framework.ops_per_expert_op = coin() ? 2.2 : 1;
+  framework.ops_per_part = coin() ? 3.2 : 1;
   framework.host_wait = Seconds(coin() ? 1e-6 : 1e-4);
   return problem;
 }

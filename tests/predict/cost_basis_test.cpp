@@ -219,6 +219,12 @@ TEST_F(CostBasisTest, ADeviceWithoutFlashAttentionKeepsScores) {
   EXPECT_EQ(newer.source.words.find("flash"), std::string::npos);
 }
 
+TEST_F(CostBasisTest, ADeviceDecidesWhetherEightBitsAreTransposed) {
+  for (const char* cluster : {"gb200-nvl72", "hgx-b300"})
+    EXPECT_TRUE(basis({}, "megatron-lm", cluster).framework.untransposed_fp8) << cluster;
+  EXPECT_FALSE(basis({}, "megatron-lm", "dgx-h100-80gb").framework.untransposed_fp8);
+}
+
 TEST_F(CostBasisTest, ProductsInTf32HaveTheirRateWhereTheDeviceCan) {
   const auto rate = [](const char* cluster, bool tf32) {
     Framework framework = framework_by_name("megatron-lm-2021");

@@ -146,6 +146,9 @@ TEST(ExpertRuns, MegatronFsdpIsAFrameworkOfItsOwn) {
   const PublishedTarget target = target_of(row);
   EXPECT_EQ(target.framework.name, "megatron-fsdp");
   EXPECT_EQ(target.strategies.at(0).sharding_stage, 3);
+  EXPECT_EQ(target.strategies.at(0).gradient_type, GradientType::computed) << "NVIDIA's guide";
+  row["reduce_dtype"] = "fp32";
+  EXPECT_EQ(target_of(row).strategies.at(0).gradient_type, GradientType::f32);
 }
 
 TEST(ExpertRuns, NetworksOfAwsHaveTheLatencyOfTheirGeneration) {

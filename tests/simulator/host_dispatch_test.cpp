@@ -99,6 +99,33 @@ TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
   EXPECT_LT(repeated, times.size() / 2);
 }
 
+// Attention over parts of a sequence is several ops, as many in backward as in forward.
+TEST(HostDispatch, AttentionOverPartsIsSeveralOps) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  job.precision = DType::bf16;
+  Framework megatron = framework_by_name("megatron-lm");
+  megatron.dispatch_op = Seconds(10e-6);
+  megatron.ops_per_part = 3;
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, megatron);
+  const auto attention = [&](const char* strategy, const char* routine, OpKind kind) {
+    const auto programs = lower({job, parse_strategy(strategy), megatron}, {}, Proof::structure);
+    std::vector<std::int64_t> found;
+    for (const auto& [time, kinds] :
+         by_time(programs[0], routine_of(programs[0], routine), costs)) {
+      found.insert(found.end(), std::size_t(std::ranges::count(kinds, kind)), time);
+    }
+    return found;
+  };
+  using Times = std::vector<std::int64_t>;
+  EXPECT_EQ(attention("cp=2", "layer.forward", OpKind::flash_attention), (Times{30, 30}));
+  EXPECT_EQ(attention("cp=2", "layer.backward", OpKind::flash_attention_backward), (Times{30, 30}));
+  EXPECT_EQ(attention("mp=1", "layer.forward", OpKind::flash_attention), Times{10});
+  EXPECT_EQ(attention("mp=1", "layer.backward", OpKind::flash_attention_backward), Times{5});
+  EXPECT_EQ(attention("cp=2,context_exchange=all_gather", "layer.forward", OpKind::flash_attention),
+            Times{10})
+      << "one op reads all keys";
+}
+
 TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
   for (const std::string merge : {"direct", "tensor"}) {
     const auto programs = lowered_by("dp=2,micro_batch=2,gradient_merge=" + merge);
