@@ -259,9 +259,12 @@ class Replay {
       }
     } else if (updates) {
       if (held_[b].empty() || !flat_.empty() || program_.segments.empty()) return;
-      for (const DType type : {program_.segments.front().dtype, DType::f32}) {
+      const DType type = program_.segments.front().dtype;
+      // Gradients in f32 need no cast. The optimizer reads their tensors, if it owns all of them.
+      if (type != DType::f32 || owned_elements(program_) < elements_)
         flat_.push_back(blocks_.take(owned(type), flat_name_, TensorRole::gradient, 0));
-      }
+      if (type != DType::f32)
+        flat_.push_back(blocks_.take(owned(DType::f32), flat_name_, TensorRole::gradient, 0));
     } else if (held_[b].empty()) {
       for (const Segment& segment : program_.segments) {
         hold(b, Bytes(segment.offset),

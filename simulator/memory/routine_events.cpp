@@ -287,6 +287,15 @@ class RoutineReader {
     copies_.emplace_back(last[place], made);
   }
 
+  /// Returns the type of the logits that the model computes. The loss reads them in f32.
+  DType logits_type(const Op& op) const {
+    for (const Op* cast : loss_casts(routine_)) {
+      if (cast->outputs[0] == op.inputs[0]) return routine_.tensors[cast->inputs[0].index()].dtype;
+      if (cast->inputs[0] == op.outputs[0]) return routine_.tensors[cast->outputs[0].index()].dtype;
+    }
+    return DType::f32;
+  }
+
   /// A tensor of the loss in addition to those of the Program.
   struct LossCopy {
     Bytes bytes;
@@ -309,11 +318,12 @@ class RoutineReader {
         return {};
       case LossMemory::by_op: {
         std::vector<LossCopy> copies(degree > 1 ? 2 : 1, {of(part, DType::f32)});
-        if (forward) copies.insert(copies.begin(), {of(part, DType::bf16), true});
+        if (forward) copies.insert(copies.begin(), {of(part, logits_type(op)), true});
         return copies;
       }
       case LossMemory::gathered_by_op: {
-        const Bytes narrow = of(part * degree, DType::bf16), wide = of(part * degree, DType::f32);
+        const Bytes narrow = of(part * degree, logits_type(op)),
+                    wide = of(part * degree, DType::f32);
         if (!forward) return {{wide}, {narrow}};
         std::vector<LossCopy> copies = {
             {narrow, false, true}, {narrow, false, false, true}, {narrow, true}, {wide}};

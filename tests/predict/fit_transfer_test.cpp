@@ -38,7 +38,14 @@ TEST(FitTransfer, ADeviceIsItsModelAndItsNumbers) {
   same.memory = parse_bytes("80 GiB");
   same.peak_fp8.reset();
   EXPECT_EQ(device_difference(h100, same), "");
+  for (const char* memory : {"80 GB", "81559 MiB"}) {
+    same.memory = parse_bytes(memory);
+    EXPECT_EQ(device_difference(h100, same), "") << memory;
+  }
   Device other = h100;
+  other.memory = parse_bytes("94 GB");
+  EXPECT_EQ(device_difference(h100, other).rfind("memory 87.5 GiB", 0), 0u);
+  other = h100;
   other.name = "NVIDIA H200";
   EXPECT_EQ(device_difference(h100, other).rfind("name \"NVIDIA H200\"", 0), 0u);
   other = h100;

@@ -345,6 +345,42 @@ TEST(AllocationReplay, GradientsOfBf16AreAlsoSummedInF32) {
   }
 }
 
+// An optimizer that owns all f32 gradients reads the tensors that backward made.
+TEST(AllocationReplay, GradientsInF32AreNotCopiedForAnUpdateOfAll) {
+  const Framework framework = framework_by_name("megatron-deepspeed");
+  for (const char* text : {"dp=1", "dp=2"}) {
+    const auto programs = lower({nano(), parse_strategy(text), framework});
+    std::int64_t elements = 0;
+    for (const Segment& segment : programs[0].segments) elements += segment.elements;
+    const AllocatorUse use =
+        replay_allocations(programs[0], framework, kNoLimit, AliveAtPeak::list);
+    EXPECT_EQ(std::ranges::count(use.alive, "flat_gradients", &AliveTensors::name), 0) << text;
+    EXPECT_NEAR(double(use.by_role[std::size_t(TensorRole::gradient)].count()),
+                4.0 * double(elements), 512.0 * double(programs[0].segments.size()))
+        << text;
+  }
+}
+
+// A loss that is several ops keeps logits in the model's type, whatever that is.
+TEST(AllocationReplay, KeptLogitsHaveTheTypeOfTheModel) {
+  Framework framework = framework_by_name("megatron-deepspeed");
+  framework.loss_memory = LossMemory::gathered_by_op;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Job job = nano();
+    job.precision = type;
+    const auto programs = lower({job, parse_strategy("dp=1"), framework});
+    const Bytes logits = job.sequence * job.vocab * bytes_of(type);
+    std::vector<Bytes> kept;
+    for (const Routine& routine : programs[0].routines) {
+      TensorNames names;
+      for (const TensorStorage& storage : read_events(routine, framework, names).storages) {
+        if (names[storage.name].ends_with(".of_last")) kept.push_back(storage.bytes);
+      }
+    }
+    EXPECT_EQ(kept, std::vector{logits}) << to_text(type);
+  }
+}
+
 // As DeepSpeed's ZeRO-2 and 3 have it: shards of two bytes for good, and four in the update.
 TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
   Job job = nano();
