@@ -106,50 +106,56 @@ void run_allocators(const Target& target, Footprint& footprint, Candidate& candi
   footprint = std::move(replay.footprint);
 }
 
-/// Finds the memory of a candidate that was laid out. Runs its allocators where they decide
-/// whether it fits.
-void find_memory(const Target& target, Footprint& footprint, Candidate& candidate) {
+/// Finds the memory of a candidate that was laid out. Returns whether its allocators decide whether
+/// it fits.
+bool find_memory(const Target& target, const Footprint& footprint, Candidate& candidate) {
   candidate.prediction.stages = footprint.stages;
   candidate.fits = fits_host(target, candidate.strategy, footprint.stages);
-  if (!candidate.fits) return;
+  if (!candidate.fits) return false;
   if (has_arena(target.framework())) {
     candidate.fits = fits_devices(target, candidate.strategy, footprint.stages);
-    return;
+    return false;
   }
   const Bytes unavailable = unavailable_to_allocator(target, candidate.strategy);
-  const bool tight = std::ranges::any_of(
+  return std::ranges::any_of(
       footprint.stages, [&](const StagePrediction& stage) { return is_tight(stage, unavailable); });
-  if (tight) run_allocators(target, footprint, candidate);
 }
 
 /// Finds memory and step time. Both are those of a shorter step where one stands for all.
-void find(const Target& target, Candidate& candidate) {
+void find(const Target& target, const IsWorthReplay& is_worth, Candidate& candidate) {
   const Strategy& strategy = candidate.strategy;
   const CostModel costs = costs_of(target, strategy);
   const auto shorter = with_fewer_micro_batches(target, strategy);
-  if (shorter) {
-    Footprint footprint = footprint_of(shorter->target, strategy);
-    find_memory(target, footprint, candidate);
-    if (!candidate.fits) return;
-    if (const auto step = step_time(footprint.programs, shorter->stand_for, costs)) {
-      set_time(*step, candidate);
-      return;
-    }
-  }
-  Footprint footprint = footprint_of(target, strategy);
-  if (!shorter) find_memory(target, footprint, candidate);
+  Footprint footprint = footprint_of(shorter ? shorter->target : target, strategy);
+  bool open = find_memory(target, footprint, candidate);
+  const auto settle = [&] {
+    if (std::exchange(open, false)) run_allocators(target, footprint, candidate);
+  };
+  if (!is_worth) settle();
   if (!candidate.fits) return;
-  set_time(simulate(footprint.programs, costs, Folding::folded, Detail::none).step_time, candidate);
+  const auto whole_step = [&](const Footprint& whole) {
+    return simulate(whole.programs, costs, Folding::folded, Detail::none).step_time;
+  };
+  const auto step = shorter ? step_time(footprint.programs, shorter->stand_for, costs)
+                            : std::optional(whole_step(footprint));
+  if (step) {
+    set_time(*step, candidate);
+    if (open && feasible(candidate) && is_worth(candidate)) settle();
+    return;
+  }
+  settle();
+  if (candidate.fits) set_time(whole_step(footprint_of(target, strategy)), candidate);
 }
 
 }  // namespace
 
-Candidate assess(const Target& target, const Strategy& strategy, std::size_t index) {
+Candidate assess(const Target& target, const Strategy& strategy, std::size_t index,
+                 const IsWorthReplay& is_worth) {
   Candidate candidate;
   candidate.index = index;
   candidate.strategy = strategy;
   try {
-    find(target, candidate);
+    find(target, is_worth, candidate);
   } catch (const InfeasibleError&) {
     candidate.too_long = true;
   }

@@ -220,6 +220,15 @@ class Explorer {
             handicap_of(legal_.of(family, group.first, 0), group.peak)};
   }
 
+  /// Returns a leaf with the step and the live bytes of its candidate, whose allocator was not
+  /// replayed.
+  SearchNode node_of(SearchNode leaf, const Candidate& candidate) const {
+    leaf.bound = std::max(leaf.bound, to_picoseconds(candidate.prediction.step_time));
+    leaf.peak = largest(candidate.prediction.stages, &StagePrediction::peak);
+    leaf.handicap = handicap_of(candidate.strategy, leaf.peak);
+    return leaf;
+  }
+
   std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
     const StrategyFamily& family = legal_.families()[node.family];
     std::vector<Strategy> strategies;
@@ -403,7 +412,9 @@ class Explorer {
     std::vector<std::optional<Candidate>> found(leaves_.size());
     for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
-      found[i] = assess(target_, strategy_of(leaves_[i]), leaves_[i].first);
+      found[i] = assess(
+          target_, strategy_of(leaves_[i]), leaves_[i].first,
+          [&](const Candidate& candidate) { return !why_cut(node_of(leaves_[i], candidate)); });
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < found.size(); ++i) {

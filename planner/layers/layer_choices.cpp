@@ -367,9 +367,13 @@ class LayerSearch {
                      [&](std::size_t a, std::size_t b) { return *bounds[a] < *bounds[b]; });
     for (const std::size_t b : order) {
       if (bounds[b]->seconds() >= limit_of(cut) || stopped()) break;
-      Candidate candidate = assess(target_, strategies[b], space_.legal.size() + found_.size());
+      const auto is_fast = [&](const Candidate& candidate) {
+        return candidate.prediction.step_time < limit_of(cut);
+      };
+      Candidate candidate =
+          assess(target_, strategies[b], space_.legal.size() + found_.size(), is_fast);
+      if (!feasible(candidate) || !is_fast(candidate)) continue;
       const Seconds step = candidate.prediction.step_time;
-      if (!feasible(candidate) || step >= limit_of(cut)) continue;
       confirm_memory(target_, {&candidate, 1}, request_.threads);
       handicaps_.weigh(candidate);
       if (!feasible(candidate)) continue;

@@ -111,15 +111,16 @@ std::vector<Candidate> exchange_choices(const SearchRequest& request,
   std::vector<Candidate> tried(changes.size());
   for_each_index(changes.size(), request.threads, [&](std::size_t i) {
     if (request.stop && request.stop()) return;
-    tried[i] = assess(target, changes[i].strategy, first_index + i);
-    confirm_memory(target, {&tried[i], 1}, 1);
+    const auto gains = [&](const Candidate& candidate) {
+      return candidate.prediction.step_time < changes[i].from->prediction.step_time;
+    };
+    Candidate candidate = assess(target, changes[i].strategy, first_index + i, gains);
+    if (!feasible(candidate) || !gains(candidate)) return;
+    confirm_memory(target, {&candidate, 1}, 1);
+    tried[i] = std::move(candidate);
   });
-  std::vector<Candidate> found;
-  for (std::size_t i = 0; i < tried.size(); ++i) {
-    if (feasible(tried[i]) && tried[i].prediction.step_time < changes[i].from->prediction.step_time)
-      found.push_back(std::move(tried[i]));
-  }
-  return found;
+  std::erase_if(tried, [](const Candidate& candidate) { return !feasible(candidate); });
+  return tried;
 }
 
 }  // namespace plimsoll

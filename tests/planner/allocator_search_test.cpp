@@ -7,6 +7,7 @@
 
 #include "passes/pipeline.h"
 #include "plan/check.h"
+#include "planner/explore/assess.h"
 #include "planner/search/search.h"
 #include "predict/evaluate.h"
 #include "simulator/memory/allocation_replay.h"
@@ -91,6 +92,36 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
   }
   EXPECT_GT(planned, 3);
   EXPECT_EQ(spared, planned);
+}
+
+TEST(AllocatorSearch, ACandidateThatIsNotWorthItIsNotReplayed) {
+  const Strategy strategy = parse_strategy("pp=2,dp=2,micro_batch=2");
+  const Target roomy = request_for("megatron-lm").target;
+  const Footprint footprint = lay_out(roomy, strategy, Proof::none);
+  const Bytes needs =
+      largest(footprint.stages, &StagePrediction::reserved) + outside_program(roomy, strategy);
+  for (const Bytes memory : {needs, needs - Bytes(1)}) {
+    const SearchRequest request = request_for("megatron-lm", gpus(memory));
+    const Candidate replayed = assess(request.target, strategy, 0);
+    EXPECT_TRUE(replayed.replayed);
+    std::vector<Seconds> steps;
+    const auto judged = [&](bool is_worth) {
+      return assess(request.target, strategy, 0, [&, is_worth](const Candidate& candidate) {
+        steps.push_back(candidate.prediction.step_time);
+        return is_worth;
+      });
+    };
+    const Candidate worth = judged(true), not_worth = judged(false);
+    EXPECT_TRUE(worth.replayed);
+    EXPECT_EQ(worth.fits, replayed.fits);
+    EXPECT_EQ(worth.prediction.step_time, replayed.prediction.step_time);
+    EXPECT_FALSE(not_worth.replayed);
+    EXPECT_TRUE(not_worth.fits);
+    EXPECT_EQ(steps, std::vector(2, not_worth.prediction.step_time));
+    if (replayed.fits) {
+      EXPECT_EQ(steps.front(), replayed.prediction.step_time);
+    }
+  }
 }
 
 /// A simulated strategy whose turn to be replayed has not come is no plan: the fastest must not
