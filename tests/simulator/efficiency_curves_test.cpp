@@ -110,6 +110,23 @@ TEST(EfficientMatmul, RowsThatAreNotAlignedLoseRate) {
   EXPECT_EQ(matmul_alignment({1, 50257, 64, 64}, false, false), 8);  // rows of a are k long
 }
 
+TEST(EfficientMatmul, UnalignedBatchesRunAtTheRateOfF32) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.unaligned_rate = 0.125;
+  Device with_tensor_cores = device();
+  with_tensor_cores.peak_fp32 = FlopsPerSecond(kPeak.value() / 16);
+  const auto time = [&](std::int64_t batch, std::int64_t alignment) {
+    return 1e6 * efficient_matmul({batch, 256, 256, 1000}, alignment, Bytes(0), DType::f16, kPeak,
+                                  with_tensor_cores, efficiency)
+                     .time.value();
+  };
+  const double whole = ideal({4, 256, 256, 1000});
+  EXPECT_NEAR(time(4, 8), whole, 1e-6);
+  EXPECT_NEAR(time(4, 4), 16 * whole, 1e-6);
+  EXPECT_NEAR(time(4, 1), 16 * whole, 1e-6);
+  EXPECT_NEAR(time(1, 4), 2 * time(1, 8), 1e-6);  // a single product has kernels for narrow loads
+}
+
 TEST(EfficientMatmul, SaysHowItIsKnown) {
   Efficiency efficiency = four_units();
   const MatmulShape shape{1, 512, 256, 1000};
