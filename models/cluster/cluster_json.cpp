@@ -79,6 +79,7 @@ Level level_from(JsonObject& object) {
       object.fail("peer_bandwidth", "it can be no more than the bandwidth to all others");
     }
   }
+  if (object.has("group_bandwidth")) level.group_bandwidth = bandwidth(object, "group_bandwidth");
   level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
   if (object.has("reduces_in_switch"))
     level.reduces_in_switch = object.boolean("reduces_in_switch");
@@ -222,6 +223,7 @@ Json level_json(const Level& level) {
                {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
                {"bandwidth", exact_text(level.bandwidth)}};
   if (level.peer_bandwidth) json["peer_bandwidth"] = exact_text(*level.peer_bandwidth);
+  if (level.group_bandwidth) json["group_bandwidth"] = exact_text(*level.group_bandwidth);
   json["latency"] = exact_text(level.latency);
   if (level.reduces_in_switch) json["reduces_in_switch"] = true;
   if (!level.network.empty()) json["network"] = level.network;

@@ -66,7 +66,9 @@ bool scale_links(Parts& parts, bool within_node, double factor) {
     any = true;
     Level& level = parts.cluster.levels[l];
     level.bandwidth = level.bandwidth * factor;
-    if (level.peer_bandwidth) level.peer_bandwidth = *level.peer_bandwidth * factor;
+    for (std::optional<BytesPerSecond>* rate : {&level.peer_bandwidth, &level.group_bandwidth}) {
+      if (*rate) *rate = **rate * factor;
+    }
   }
   if (!parts.calibration) return any;
   for (CollectivePoint& point : parts.calibration->collectives) {

@@ -96,13 +96,15 @@ Crossings crossings(const Cluster& cluster, const GroupSpread& spread) {
     if (inner == outer) continue;  // each unit of this level holds one: nothing to join
     const std::int64_t senders = l == 0 ? 1 : spread.fewest[l - 1];
     const double joined = double(inner) / double(outer);
-    const BytesPerSecond rate = reached(cluster, l, std::max(1.0, joined - 1));
     const Level& level = cluster.levels[l];
+    const BytesPerSecond of_one = reached(cluster, l, std::max(1.0, joined - 1));
+    BytesPerSecond rate(of_one.value() * double(senders));
+    if (level.group_bandwidth) rate = std::min(rate, *level.group_bandwidth);
     result.at[result.count++] = {&level,
                                  l,
                                  is_in_node(level, cluster),
                                  BytesPerSecond(level.bandwidth.value() * double(senders)),
-                                 BytesPerSecond(rate.value() * double(senders)),
+                                 rate,
                                  double(inner - outer + 1),
                                  joined};
   }

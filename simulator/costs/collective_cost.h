@@ -45,6 +45,8 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 /// the steps. Chunks are pipelined, so all levels work at once. Protocols with short steps and less
 /// bandwidth are considered only where the cluster has efficiency parameters.
 ///
+/// A group sends at most the level's group_bandwidth out of a unit.
+///
 /// S is `payload`, the full buffer on one rank, and n the number of ranks.
 ///  - Ring: each rank sends S (n-1)/n bytes per round; an all-reduce has two rounds. To or from one
 ///    root the ring is a chain, and each rank sends S. Each unit sends as much, over the links of

@@ -48,10 +48,6 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
   return {time, time * relative, worst};
 }
 
-/// Scale, mask and softmax one by one in f32 move 36 bytes for a 16-bit score, and 40 backward. One
-/// kernel of all three moves 4, and 6.
-constexpr double kSoftmaxByParts = 36.0 / 4, kSoftmaxBackwardByParts = 40.0 / 6;
-
 /// An update by the host reaches this share of its memory bandwidth. 10^10 parameters took 2.57 s,
 /// at 28 bytes each, on 256 GB/s: a DGX-2 with twelve channels of DDR4-2666 (Ren et al. 2021, arXiv
 /// 2101.06840, table 4, CPU-Adam; from memory).
@@ -285,12 +281,10 @@ Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors) const
 Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
   if (const std::optional<Bytes> bias = moved_by_bias_apart(framework_, op, tensors)) return *bias;
+  const double of_kernels = moved_by_kernels(framework_, op, tensors);
+  if (of_kernels != 1) return Bytes(std::llround(double(moved.count()) * of_kernels));
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
-  if (softmax_by_parts(framework_, op, tensors)) {
-    const double times = op.kind == OpKind::softmax ? kSoftmaxByParts : kSoftmaxBackwardByParts;
-    return Bytes(std::llround(double(moved.count()) * times));
-  }
   if (!runs_by_op(framework_, op.kind)) return moved;
   return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_op_by_op));
 }

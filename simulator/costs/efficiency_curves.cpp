@@ -17,6 +17,7 @@ constexpr std::array<Tile, 6> kTiles = {
     {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<std::int64_t, 4> kSplits = {1, 2, 4, 8};
 constexpr double kLeastSplitDepth = 256;  // a part of k shorter than this gains nothing
+constexpr std::int64_t kWidestLoad = 8;   // 16-bit elements in a load of 16 bytes
 
 double reuse(Tile tile) { return double(tile.m * tile.n) / double(tile.m + tile.n); }
 
@@ -37,7 +38,7 @@ Bytes split_traffic(const MatmulShape& shape, std::int64_t parts) {
 }  // namespace
 
 std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool transpose_b) {
-  std::int64_t rows = 8;
+  std::int64_t rows = kWidestLoad;
   for (const std::int64_t length :
        {transpose_a ? shape.m : shape.k, transpose_b ? shape.k : shape.n, shape.n}) {
     while (length % rows != 0) rows /= 2;
@@ -51,21 +52,28 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   const MatmulEfficiency& matmul = efficiency.matmul;
   const BytesPerSecond bandwidth(device.memory_bandwidth.value() *
                                  efficiency.memory.bandwidth_fraction);
+  const bool in_vector_units =
+      shape.batch > 1 && alignment < kWidestLoad && bytes_of(dtype) == Bytes(2) && device.peak_fp32;
+  // A tile's start and its loads take time of memory, which counts less at a lower rate.
+  const double slower =
+      in_vector_units ? std::min(1.0, device.peak_fp32->value() / peak.value()) : 1;
   // From 1 for eight 16-bit elements, the widest load, down to unaligned_rate for one.
-  const double unaligned = dtype == DType::f32 ? 0 : 1 - std::log2(double(alignment)) / 3;
+  const double unaligned =
+      dtype == DType::f32 || in_vector_units ? 0 : 1 - std::log2(double(alignment)) / 3;
   const double fraction = matmul.peak_fraction * (is_fp8(dtype) ? matmul.fp8_rate : 1);
-  const FlopsPerSecond unit_rate(peak.value() * std::min(1.0, fraction) / double(matmul.units) *
-                                 std::pow(matmul.unaligned_rate, unaligned));
+  const FlopsPerSecond unit_rate(slower * peak.value() * std::min(1.0, fraction) /
+                                 double(matmul.units) * std::pow(matmul.unaligned_rate, unaligned));
   Seconds compute(std::numeric_limits<double>::infinity());
   for (const Tile& tile : kTiles) {
-    const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));
+    const FlopsPerSecond rate(unit_rate.value() *
+                              relative_rate(tile, slower * matmul.half_rate_reuse));
     const std::int64_t tiles =
         shape.batch * divide_up(shape.m, tile.m) * divide_up(shape.n, tile.n);
     for (const std::int64_t parts : kSplits) {
       const double depth = double(shape.k) / double(parts);
       if (parts > 1 && depth < kLeastSplitDepth) break;
       const std::int64_t waves = divide_up(tiles * parts, matmul.units);
-      const Flops of_tile(2.0 * double(tile.m * tile.n) * (depth + matmul.added_depth));
+      const Flops of_tile(2.0 * double(tile.m * tile.n) * (depth + slower * matmul.added_depth));
       const Seconds time =
           double(waves) * (of_tile / rate) + split_traffic(shape, parts) / bandwidth;
       compute = std::min(compute, time);
@@ -76,7 +84,7 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
   Estimate estimate = fitted_estimate(time, work, matmul);
   // The fit is of 16-bit operands.
-  if ((dtype == DType::f32 || is_fp8(dtype)) && is_found(matmul))
+  if ((dtype == DType::f32 || is_fp8(dtype) || in_vector_units) && is_found(matmul))
     estimate.provenance = Provenance::extrapolated;
   if (is_fp8(dtype)) estimate.provenance = provenance_of(matmul.fp8_rests_on, estimate.provenance);
   return estimate;

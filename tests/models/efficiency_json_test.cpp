@@ -23,7 +23,8 @@ constexpr const char* kEfficiencyText = R"({
   "levels": [
     {"name": "NVLink", "devices": 8, "bandwidth": "450 GB/s", "latency": "3 us",
      "peer_bandwidth": "50 GB/s", "reduces_in_switch": true},
-    {"name": "network", "devices": null, "bandwidth": "50 GB/s", "latency": "10 us"}
+    {"name": "network", "devices": null, "bandwidth": "50 GB/s", "group_bandwidth": "25 GB/s",
+     "latency": "10 us"}
   ],
   "efficiency": {
     "matmul": {"peak_fraction": 0.75, "units": 108, "added_depth": 130, "half_rate_reuse": 64,
@@ -68,6 +69,7 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(cluster.efficiency->overlap.communication_slowdown, 1.1);
   EXPECT_EQ(cluster.efficiency->levels[0].fitted->from, Bytes(1 << 20));
   EXPECT_EQ(cluster.levels[0].peer_bandwidth->value(), 50e9);
+  EXPECT_EQ(cluster.levels[1].group_bandwidth->value(), 25e9);
   EXPECT_TRUE(cluster.levels[0].reduces_in_switch);
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
 }

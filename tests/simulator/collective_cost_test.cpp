@@ -261,6 +261,16 @@ TEST(Collective, WithoutASwitchPeersLimitTheRate) {
   EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 8, 1)), 8.757, 1e-9);
 }
 
+TEST(Collective, AGroupMayNotUseAllLinksOfItsNode) {
+  Cluster cluster = pods();
+  const std::vector<std::int64_t> two_of_each = {0, 1, 8, 9}, one_of_each = {0, 8};
+  const double whole = milliseconds(cluster, OpKind::all_gather, two_of_each);
+  const double one = milliseconds(cluster, OpKind::all_gather, one_of_each);
+  cluster.levels[1].group_bandwidth = cluster.levels[1].bandwidth;  // the links of one device
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, one_of_each), one, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, two_of_each), 2 * whole, 0.05);
+}
+
 TEST(Collective, ASwitchThatReducesMovesThePayloadOnce) {
   Cluster cluster = pods();
   cluster.levels[0].reduces_in_switch = true;

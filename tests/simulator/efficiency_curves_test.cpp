@@ -110,6 +110,41 @@ TEST(EfficientMatmul, RowsThatAreNotAlignedLoseRate) {
   EXPECT_EQ(matmul_alignment({1, 50257, 64, 64}, false, false), 8);  // rows of a are k long
 }
 
+// An MLP's first product of hidden size 4096 with 8192 rows, forward and backward: 12.9 and 21.0 ms
+// (github.com/microsoft/SuperScaler branch EuroSys24AE, gpt_6.7B, enc-MLP-GEMM-1).
+TEST(EfficientMatmul, AVHundredTakesWhatWasMeasured) {
+  const Cluster v100 = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                                    "/models/presets/clusters/dgx1-v100-32gb.json");
+  constexpr std::int64_t kRows = 8192, kHidden = 4096, kWide = 4 * kHidden;
+  Seconds time(0);
+  for (const MatmulShape& shape : {MatmulShape{1, kRows, kWide, kHidden},
+                                   {1, kRows, kHidden, kWide},
+                                   {1, kHidden, kWide, kRows}}) {
+    const Bytes moved(2 * (kRows * kHidden + kHidden * kWide + kRows * kWide));
+    time += efficient_matmul(shape, 8, moved, DType::f16, *v100.device.peak_fp16, v100.device,
+                             *v100.efficiency)
+                .time;
+  }
+  EXPECT_NEAR(time.value(), 33.9e-3, 1e-3);
+}
+
+TEST(EfficientMatmul, UnalignedBatchesRunAtTheRateOfF32) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.unaligned_rate = 0.125;
+  Device with_tensor_cores = device();
+  with_tensor_cores.peak_fp32 = FlopsPerSecond(kPeak.value() / 16);
+  const auto time = [&](std::int64_t batch, std::int64_t alignment) {
+    return 1e6 * efficient_matmul({batch, 256, 256, 1000}, alignment, Bytes(0), DType::f16, kPeak,
+                                  with_tensor_cores, efficiency)
+                     .time.value();
+  };
+  const double whole = ideal({4, 256, 256, 1000});
+  EXPECT_NEAR(time(4, 8), whole, 1e-6);
+  EXPECT_NEAR(time(4, 4), 16 * whole, 1e-6);
+  EXPECT_NEAR(time(4, 1), 16 * whole, 1e-6);
+  EXPECT_NEAR(time(1, 4), 2 * time(1, 8), 1e-6);  // a single product has kernels for narrow loads
+}
+
 TEST(EfficientMatmul, SaysHowItIsKnown) {
   Efficiency efficiency = four_units();
   const MatmulShape shape{1, 512, 256, 1000};
