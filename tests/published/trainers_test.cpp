@@ -148,7 +148,11 @@ TEST(Trainers, ATestOfMegatronWithAFusedLossIsNotDeterministic) {
   const Framework framework = target_of(row).framework;
   EXPECT_EQ(framework.name, "megatron-lm");
   EXPECT_EQ(framework.loss_memory, LossMemory::fused);
+  EXPECT_EQ(framework.transfers_hold, TransfersHold::host);
+  EXPECT_EQ(framework.ops_per_kernel, 1);
   EXPECT_FALSE(framework.adds_gradients_in_matmul);
+  row["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2";
+  EXPECT_EQ(target_of(row).framework.ops_per_kernel, 1.3) << "fills of four tensors of a module";
 }
 
 TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
