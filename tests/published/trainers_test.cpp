@@ -68,6 +68,22 @@ TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   EXPECT_EQ(framework.ops_per_kernel, 2);
 }
 
+TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
+  Json row = plain_row();
+  row["framework"] = "colossalai";
+  row["attention"] = "flash";
+  row["recompute"] = "unknown";
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 2}};
+  row["batch"] = {{"micro", nullptr}, {"global", 64}};
+  set_source(row, "github:hpcaitech/ColossalAI@1");
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  ASSERT_EQ(target.strategies.size(), 1);
+  EXPECT_EQ(target.strategies[0].micro_batch, 4);
+  EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
+  EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+}
+
 // An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
 TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   Json row = aleph_alpha_row();
