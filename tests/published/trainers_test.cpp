@@ -68,6 +68,22 @@ TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   EXPECT_EQ(framework.ops_per_kernel, 2);
 }
 
+TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
+  Json row = plain_row();
+  row["framework"] = "colossalai";
+  row["attention"] = "flash";
+  row["recompute"] = "unknown";
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 2}};
+  row["batch"] = {{"micro", nullptr}, {"global", 64}};
+  set_source(row, "github:hpcaitech/ColossalAI@1");
+  const PublishedTarget target = target_of(row);
+  ASSERT_EQ(target.missing, "");
+  ASSERT_EQ(target.strategies.size(), 1);
+  EXPECT_EQ(target.strategies[0].micro_batch, 4);
+  EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
+  EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+}
+
 // An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
 TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   Json row = aleph_alpha_row();
@@ -105,6 +121,54 @@ TEST(Trainers, ZeroKeepsGradientsOfSixteenBits) {
   EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::bf16_also_in_f32);
   row["zero_stage_printed"] = 1;
   EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::as_computed);
+}
+
+// Programs of 2023 have the kernels and the overlap of their time.
+TEST(Trainers, RowsOfNemoHaveWhatTheirReleaseHad) {
+  Json row = plain_row();
+  row["framework"] = "nemo (MLPerf)";
+  row["framework_version"] = "dgxh100_n64_nemo";
+  row["attention"] = "flash";
+  row["precision"] = "fp8";
+  row["parallel"]["zero_stage"] = 1;
+  set_source(row, "github:mlcommons/training_results_v4.0@1");
+  const PublishedTarget later = target_of(row);
+  EXPECT_EQ(later.framework.attention_kernel, AttentionKernel::native);
+  EXPECT_TRUE(later.strategies.at(0).fp8_parameters);
+  set_source(row, "github:mlcommons/training_results_v3.0@1");
+  const PublishedTarget first = target_of(row);
+  EXPECT_EQ(first.framework.attention_kernel, AttentionKernel::flash_1);
+  EXPECT_FALSE(first.strategies.at(0).fp8_parameters);
+  row["framework_version"] = "23.03";
+  set_source(row, "github:NVIDIA/NeMo-Framework-Launcher@1");
+  EXPECT_FALSE(target_of(row).framework.receives_ahead);
+  row["framework_version"] = "24.07";
+  EXPECT_TRUE(target_of(row).framework.receives_ahead);
+}
+
+TEST(Trainers, FlagPerfsMegatronHasTheKernelThatItsReadmeStates) {
+  Json row = plain_row();
+  row["framework"] = "megatron-core";
+  row["model"]["name"] = "llama3-8b";
+  row["attention"] = "flash";
+  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::native);
+  set_source(row, "github:FlagOpen/FlagPerf@1");
+  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+}
+
+TEST(Trainers, ATestOfMegatronWithAFusedLossIsNotDeterministic) {
+  Json row = plain_row();
+  row["framework"] = "megatron-core";
+  set_source(row, "github:NVIDIA/Megatron-LM@1", "tests/functional_tests/test_cases/gpt");
+  row["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2_cross_entropy_loss_fusion";
+  const Framework framework = target_of(row).framework;
+  EXPECT_EQ(framework.name, "megatron-lm");
+  EXPECT_EQ(framework.loss_memory, LossMemory::fused);
+  EXPECT_EQ(framework.transfers_hold, TransfersHold::host);
+  EXPECT_EQ(framework.ops_per_kernel, 1);
+  EXPECT_FALSE(framework.adds_gradients_in_matmul);
+  row["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2";
+  EXPECT_EQ(target_of(row).framework.ops_per_kernel, 1.3) << "fills of four tensors of a module";
 }
 
 TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
