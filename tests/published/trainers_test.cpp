@@ -68,6 +68,16 @@ TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   EXPECT_EQ(framework.ops_per_kernel, 2);
 }
 
+TEST(Trainers, KwaisScriptOfMegatronOverlapsNoReplicas) {
+  Json row = plain_row();
+  row["framework"] = "megatron-lm";
+  row["attention"] = "flash";
+  EXPECT_TRUE(target_of(row).framework.overlap_grad_reduce);
+  set_source(row, "github:kwai/Megatron-Kwai@1");
+  const Framework framework = target_of(row).framework;
+  EXPECT_FALSE(framework.overlap_grad_reduce || framework.overlap_param_gather);
+}
+
 TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   Json row = plain_row();
   row["framework"] = "colossalai";
