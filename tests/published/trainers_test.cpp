@@ -164,6 +164,12 @@ TEST(Trainers, FlagPerfsMegatronHasTheKernelThatItsReadmeStates) {
   EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::native);
   set_source(row, "github:FlagOpen/FlagPerf@1");
   EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  row["framework"] = "flagscale (megatron-lm)";
+  row["recompute"] = "selective";
+  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  row["precision"] = "fp32";
+  EXPECT_FALSE(target_of(row).framework.flash_attention) << "its operands have 16 bits";
+  EXPECT_EQ(target_of(row).strategies.at(0).recompute, Recompute::selective);
 }
 
 TEST(Trainers, ATestOfMegatronWithAFusedLossIsNotDeterministic) {
