@@ -68,6 +68,16 @@ TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   EXPECT_EQ(framework.ops_per_kernel, 2);
 }
 
+TEST(Trainers, KwaisScriptOfMegatronOverlapsNoReplicas) {
+  Json row = plain_row();
+  row["framework"] = "megatron-lm";
+  row["attention"] = "flash";
+  EXPECT_TRUE(target_of(row).framework.overlap_grad_reduce);
+  set_source(row, "github:kwai/Megatron-Kwai@1");
+  const Framework framework = target_of(row).framework;
+  EXPECT_FALSE(framework.overlap_grad_reduce || framework.overlap_param_gather);
+}
+
 TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   Json row = plain_row();
   row["framework"] = "colossalai";
@@ -154,6 +164,12 @@ TEST(Trainers, FlagPerfsMegatronHasTheKernelThatItsReadmeStates) {
   EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::native);
   set_source(row, "github:FlagOpen/FlagPerf@1");
   EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  row["framework"] = "flagscale (megatron-lm)";
+  row["recompute"] = "selective";
+  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  row["precision"] = "fp32";
+  EXPECT_FALSE(target_of(row).framework.flash_attention) << "its operands have 16 bits";
+  EXPECT_EQ(target_of(row).strategies.at(0).recompute, Recompute::selective);
 }
 
 TEST(Trainers, ATestOfMegatronWithAFusedLossIsNotDeterministic) {
