@@ -44,8 +44,13 @@ Finding framework_known(const CheckContext& context) {
   const Framework& stated = context.plan.framework;
   const Framework* preset = find_framework(stated.name);
   if (preset == nullptr) return std::nullopt;  // a file's, which the plan holds whole
+  // Devices decide whether flash attention exists, and how 8-bit operands are read.
+  Framework known = *preset;
+  if (!stated.flash_attention && preset->flash_attention)
+    known.flash_attention = known.attention_by_parts = false;
+  known.untransposed_fp8 = stated.untransposed_fp8;
   const bool calibrated = !context.plan.calibration_digest.empty();
-  if (stated == *preset || (calibrated && lowers_alike(stated, *preset))) return std::nullopt;
+  if (stated == known || (calibrated && lowers_alike(stated, known))) return std::nullopt;
   return fmt::format("framework {} differs from the preset of that name in a field or a source",
                      stated.name);
 }
@@ -209,7 +214,7 @@ constexpr CheckRule kProgramRules[] = {
     {{"input-digests", "Cluster and, if given, calibration are named by their SHA-256."},
      input_digests},
     {{"framework-known",
-      "The framework is the preset of its name, but for "
+      "The framework is the preset of its name, but for what devices decide, and for "
       "host time and memory outside tensors that a calibration measured."},
      framework_known},
     {{"framework-on-device", "The bundled runtime is planned for CPU cores only."},

@@ -342,7 +342,9 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   if (choice.measured) add_measured(choice, basis);
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
-  if (multiplies_untransposed_fp8(basis.cluster)) basis.framework.untransposed_fp8 = true;
+  const bool scales_tensors = basis.framework.can.fp8.value.has(Fp8::delayed);
+  if (scales_tensors && multiplies_untransposed_fp8(basis.cluster))
+    basis.framework.untransposed_fp8 = true;
   return basis;
 }
 

@@ -124,6 +124,18 @@ TEST(CheckBorders, ACalibrationMayMeasureWhatAPresetStates) {
   }));
 }
 
+TEST(CheckBorders, DevicesDecideWhichKernelsExist) {
+  EXPECT_FALSE(breaks("framework-known", [](Plan& p) {
+    p.framework = framework_by_name("megatron-lm");
+    p.framework.flash_attention = p.framework.attention_by_parts = false;
+    p.framework.untransposed_fp8 = true;
+  }));
+  EXPECT_TRUE(breaks("framework-known", [](Plan& p) {
+    p.framework = framework_by_name("megatron-lm-2021");
+    p.framework.flash_attention = true;
+  }));
+}
+
 TEST(CheckBorders, FrameworksSayOnWhatTheyRun) {
   const auto wrong = [](RunsOn runs_on, DeviceKind kind) {
     return breaks("framework-on-device", [&](Plan& p) {

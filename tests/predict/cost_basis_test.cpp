@@ -223,6 +223,7 @@ TEST_F(CostBasisTest, ADeviceDecidesWhetherEightBitsAreTransposed) {
   for (const char* cluster : {"gb200-nvl72", "hgx-b300"})
     EXPECT_TRUE(basis({}, "megatron-lm", cluster).framework.untransposed_fp8) << cluster;
   EXPECT_FALSE(basis({}, "megatron-lm", "dgx-h100-80gb").framework.untransposed_fp8);
+  EXPECT_FALSE(basis({}, "bundled-cuda", "hgx-b300").framework.untransposed_fp8) << "no 8 bits";
 }
 
 TEST_F(CostBasisTest, ProductsInTf32HaveTheirRateWhereTheDeviceCan) {

@@ -125,6 +125,18 @@ TEST(ExpertRuns, TokenDropPadsRowsSoThatNoHostWaits) {
   EXPECT_EQ(target.job.experts->load, 1);
 }
 
+TEST(ExpertRuns, RecipesOfDgxcHaveGraphsOnSomeDevices) {
+  Json row = expert_row();
+  set_source(row, "github:NVIDIA/dgxc-benchmarking@68eaf7e");
+  row["framework"] = "nemo";
+  row["framework_version"] = "recipe v25.05";
+  row["model"]["name"] = "grok1-314b";
+  row["moe"] = nullptr;
+  EXPECT_EQ(target_of(row).framework.graphs, Graphs::nothing);
+  row["hardware"]["gpu"] = "GB200 (NVL72)";
+  EXPECT_EQ(target_of(row).framework.graphs, Graphs::layers);
+}
+
 TEST(ExpertRuns, NaturalRoutingIsLessEven) {
   Json row = expert_row();
   row["moe"] = {{"balanced", false}};
