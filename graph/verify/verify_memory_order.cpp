@@ -47,7 +47,9 @@ class Addresses {
     }
     if (written == nullptr || at == first) return;
     first->second = {end, *written};
-    ranges_.erase(std::next(first), at);
+    for (auto part = std::next(first); part != at; part = ranges_.erase(part)) {
+      if (Found& found = found_at(part->first); found.begin == part->first) found = {};
+    }
   }
 
   void add(std::int64_t begin, std::int64_t end) {
@@ -70,14 +72,36 @@ class Addresses {
 
   /// The first range at or behind `at`, where the one around it is cut.
   Ranges::iterator cut(std::int64_t at) {
-    const auto next = ranges_.upper_bound(at);
-    if (next == ranges_.begin()) return next;
-    const auto found = std::prev(next);
-    if (found->first == at) return found;
-    return found->second.end > at ? cut(found, at) : next;
+    Found& found = found_at(at);
+    if (found.begin == at) return found.range;
+    const auto range = look_up(at);
+    if (range != ranges_.end() && range->first == at) found = {at, range};
+    return range;
   }
 
+  Ranges::iterator look_up(std::int64_t at) {
+    const auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return next;
+    const auto before = std::prev(next);
+    if (before->first == at) return before;
+    return before->second.end > at ? cut(before, at) : next;
+  }
+
+  /// A range that was looked up. Steps come back to the same addresses, and a walk through the tree
+  /// would take most of the time.
+  struct Found {
+    std::int64_t begin = -1;
+    Ranges::iterator range;
+  };
+  /// Returns the only place for a range that begins at `at`.
+  Found& found_at(std::int64_t at) {
+    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    return found_[(std::uint64_t(at) * kSpread) >> (64 - kFoundBits)];
+  }
+
+  static constexpr int kFoundBits = 12;
   Ranges ranges_;
+  std::vector<Found> found_{std::size_t{1} << kFoundBits};
 };
 
 /// Walks the ops in issue order with a vector clock per stream.
