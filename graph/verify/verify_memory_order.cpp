@@ -150,12 +150,17 @@ class MemoryOrder {
 
   Verdict visit_operands(std::size_t call, const Op& op, const Clock& known,
                          std::uint32_t sequence) {
+    const auto own = std::size_t(op.stream);
+    Clock finished = known;
+    finished[own] = sequence;  // a stream runs its ops in order
     for (TensorId id : op.inputs) {
-      if (Verdict verdict = visit(call, op, id, known, sequence, false); !verdict) return verdict;
+      if (Verdict verdict = visit(call, op, id, finished, nullptr); !verdict) return verdict;
     }
+    if (is_root(op)) return Verdict::yes();
+    Uses written;
+    written.written[own] = written.touched[own] = sequence;
     for (TensorId id : op.outputs) {
-      if (is_root(op)) break;
-      if (Verdict verdict = visit(call, op, id, known, sequence, true); !verdict) return verdict;
+      if (Verdict verdict = visit(call, op, id, finished, &written); !verdict) return verdict;
     }
     return Verdict::yes();
   }
@@ -168,26 +173,23 @@ class MemoryOrder {
     return params.group == sharding && params.root == *program_.owner && op.inputs == op.outputs;
   }
 
-  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& known,
-                std::uint32_t sequence, bool writes) {
+  /// Visits an operand that the op reads, or writes with the uses that the memory then has.
+  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& finished,
+                const Uses* written) {
     const auto [begin, end] = range(program_.calls[call_index], id);
     const auto own = std::size_t(op.stream);
-    Clock finished = known;
-    finished[own] = sequence;  // a stream runs its ops in order
     std::optional<std::size_t> racing;
-    Uses last;
-    last.written[own] = last.touched[own] = sequence;
-    addresses_.for_each(begin, end, writes ? &last : nullptr, [&](Uses& uses) {
-      const Clock& before = writes ? uses.touched : uses.written;
+    addresses_.for_each(begin, end, written, [&](Uses& uses) {
+      const Clock& before = written != nullptr ? uses.touched : uses.written;
       if (!covers(finished, before)) racing = last_racing(finished, before);
-      uses.touched[own] = sequence;
+      uses.touched[own] = finished[own];
     });
     if (racing) {
       const Routine& routine = program_.at(program_.calls[call_index].routine);
-      return Verdict::no(
-          fmt::format("call {} ({}): {} {} {} before stream {} is done with that memory",
-                      call_index, routine.name, to_text(op.kind), writes ? "writes" : "reads",
-                      routine.tensors[id.index()].name, to_text(Stream(*racing))));
+      return Verdict::no(fmt::format(
+          "call {} ({}): {} {} {} before stream {} is done with that memory", call_index,
+          routine.name, to_text(op.kind), written != nullptr ? "writes" : "reads",
+          routine.tensors[id.index()].name, to_text(Stream(*racing))));
     }
     return Verdict::yes();
   }
