@@ -272,18 +272,22 @@ Verdict check_layout(const Program& program) {
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return program.buffers[a].begin < program.buffers[b].begin;
   });
-  std::vector<std::size_t> live;  // ascending begin; sweep
+  struct Live {
+    std::size_t buffer, end;  // the first call without it
+    Bytes from, to;
+  };
+  std::vector<Live> live;  // ascending begin; sweep
   for (std::size_t i : order) {
     const Buffer& buffer = program.buffers[i];
-    std::erase_if(live, [&](std::size_t j) { return program.buffers[j].end <= buffer.begin; });
-    for (std::size_t j : live) {
-      const Buffer& other = program.buffers[j];
-      if (buffer.offset < other.offset + other.bytes &&
-          other.offset < buffer.offset + buffer.bytes) {
-        return Verdict::no("buffers " + buffer.name + " and " + other.name + " overlap");
-      }
+    const Bytes from = buffer.offset, to = from + buffer.bytes;
+    std::erase_if(live, [&](const Live& other) { return other.end <= buffer.begin; });
+    const auto other = std::ranges::find_if(
+        live, [&](const Live& one) { return std::max(from, one.from) < std::min(to, one.to); });
+    if (other != live.end()) {
+      return Verdict::no("buffers " + buffer.name + " and " + program.buffers[other->buffer].name +
+                         " overlap");
     }
-    live.push_back(i);
+    live.push_back({i, buffer.end, from, to});
   }
   return Verdict::yes();
 }

@@ -47,7 +47,9 @@ class Addresses {
     }
     if (written == nullptr || at == first) return;
     first->second = {end, *written};
-    ranges_.erase(std::next(first), at);
+    for (auto part = std::next(first); part != at; part = ranges_.erase(part)) {
+      if (Found& found = found_at(part->first); found.begin == part->first) found = {};
+    }
   }
 
   void add(std::int64_t begin, std::int64_t end) {
@@ -70,14 +72,36 @@ class Addresses {
 
   /// The first range at or behind `at`, where the one around it is cut.
   Ranges::iterator cut(std::int64_t at) {
-    const auto next = ranges_.upper_bound(at);
-    if (next == ranges_.begin()) return next;
-    const auto found = std::prev(next);
-    if (found->first == at) return found;
-    return found->second.end > at ? cut(found, at) : next;
+    Found& found = found_at(at);
+    if (found.begin == at) return found.range;
+    const auto range = look_up(at);
+    if (range != ranges_.end() && range->first == at) found = {at, range};
+    return range;
   }
 
+  Ranges::iterator look_up(std::int64_t at) {
+    const auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return next;
+    const auto before = std::prev(next);
+    if (before->first == at) return before;
+    return before->second.end > at ? cut(before, at) : next;
+  }
+
+  /// A range that was looked up. Steps come back to the same addresses, and a walk through the tree
+  /// would take most of the time.
+  struct Found {
+    std::int64_t begin = -1;
+    Ranges::iterator range;
+  };
+  /// Returns the only place for a range that begins at `at`.
+  Found& found_at(std::int64_t at) {
+    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    return found_[(std::uint64_t(at) * kSpread) >> (64 - kFoundBits)];
+  }
+
+  static constexpr int kFoundBits = 12;
   Ranges ranges_;
+  std::vector<Found> found_{std::size_t{1} << kFoundBits};
 };
 
 /// Walks the ops in issue order with a vector clock per stream.
@@ -126,12 +150,17 @@ class MemoryOrder {
 
   Verdict visit_operands(std::size_t call, const Op& op, const Clock& known,
                          std::uint32_t sequence) {
+    const auto own = std::size_t(op.stream);
+    Clock finished = known;
+    finished[own] = sequence;  // a stream runs its ops in order
     for (TensorId id : op.inputs) {
-      if (Verdict verdict = visit(call, op, id, known, sequence, false); !verdict) return verdict;
+      if (Verdict verdict = visit(call, op, id, finished, nullptr); !verdict) return verdict;
     }
+    if (is_root(op)) return Verdict::yes();
+    Uses written;
+    written.written[own] = written.touched[own] = sequence;
     for (TensorId id : op.outputs) {
-      if (is_root(op)) break;
-      if (Verdict verdict = visit(call, op, id, known, sequence, true); !verdict) return verdict;
+      if (Verdict verdict = visit(call, op, id, finished, &written); !verdict) return verdict;
     }
     return Verdict::yes();
   }
@@ -144,26 +173,23 @@ class MemoryOrder {
     return params.group == sharding && params.root == *program_.owner && op.inputs == op.outputs;
   }
 
-  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& known,
-                std::uint32_t sequence, bool writes) {
+  /// Visits an operand that the op reads, or writes with the uses that the memory then has.
+  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& finished,
+                const Uses* written) {
     const auto [begin, end] = range(program_.calls[call_index], id);
     const auto own = std::size_t(op.stream);
-    Clock finished = known;
-    finished[own] = sequence;  // a stream runs its ops in order
     std::optional<std::size_t> racing;
-    Uses last;
-    last.written[own] = last.touched[own] = sequence;
-    addresses_.for_each(begin, end, writes ? &last : nullptr, [&](Uses& uses) {
-      const Clock& before = writes ? uses.touched : uses.written;
+    addresses_.for_each(begin, end, written, [&](Uses& uses) {
+      const Clock& before = written != nullptr ? uses.touched : uses.written;
       if (!covers(finished, before)) racing = last_racing(finished, before);
-      uses.touched[own] = sequence;
+      uses.touched[own] = finished[own];
     });
     if (racing) {
       const Routine& routine = program_.at(program_.calls[call_index].routine);
-      return Verdict::no(
-          fmt::format("call {} ({}): {} {} {} before stream {} is done with that memory",
-                      call_index, routine.name, to_text(op.kind), writes ? "writes" : "reads",
-                      routine.tensors[id.index()].name, to_text(Stream(*racing))));
+      return Verdict::no(fmt::format(
+          "call {} ({}): {} {} {} before stream {} is done with that memory", call_index,
+          routine.name, to_text(op.kind), written != nullptr ? "writes" : "reads",
+          routine.tensors[id.index()].name, to_text(Stream(*racing))));
     }
     return Verdict::yes();
   }
