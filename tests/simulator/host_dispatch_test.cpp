@@ -207,6 +207,17 @@ TEST(HostDispatch, EachMoreExpertsKernelIsIssued) {
   EXPECT_EQ(products, 6u);
 }
 
+TEST(HostDispatch, EachExpertsWeightsAreTensorsOfTheUpdate) {
+  Framework framework = framework_by_name("megatron-lm");
+  framework.ops_per_tensor = 1;
+  const auto of_update = [&](bool apart) {
+    framework.multiplies_experts_apart = apart;
+    return of_experts(framework, "begin_step").at(OpKind::begin_step).at(0);
+  };
+  // Two layers with two weights for 16 experts; with ep=8 no other rank has them.
+  EXPECT_EQ(of_update(true) - of_update(false), 2 * 2 * 15 * 100);
+}
+
 TEST(HostDispatch, ARoutersGraphHasItsNormAndEndsWhereTokensAreSent) {
   Framework framework = framework_by_name("megatron-lm");
   const auto eager = of_experts(framework, "expert_layer.forward");
