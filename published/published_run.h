@@ -55,6 +55,7 @@ struct PublishedRun {
   std::optional<Cluster> own_cluster;  ///< instead of the preset: a user's file (put_on())
   bool network_as_stated = false;  ///< the rate that `interconnect` states replaces the preset's
   std::string network;             ///< kind of the network between nodes; empty: the preset's
+  std::optional<double> core_speed;  ///< of the hosts (Host::core_speed); absent: the preset's
   std::optional<Rack> rack;
   std::int64_t gpus = 0;
   std::optional<std::int64_t> gpus_per_node;
