@@ -53,8 +53,9 @@ struct PublishedRun {
   std::string gpu, interconnect;       ///< free text: "A100-80GB SXM", "8x100 Gb/s between nodes"
   std::string cluster;                 ///< name of the preset; empty: none is of that GPU
   std::optional<Cluster> own_cluster;  ///< instead of the preset: a user's file (put_on())
-  bool network_as_stated = false;  ///< the rate that `interconnect` states replaces the preset's
-  std::string network;             ///< kind of the network between nodes; empty: the preset's
+  bool network_as_stated = false;    ///< the rate that `interconnect` states replaces the preset's
+  std::string network;               ///< kind of the network between nodes; empty: the preset's
+  std::optional<double> core_speed;  ///< of the hosts (Host::core_speed); absent: the preset's
   std::optional<Rack> rack;
   std::int64_t gpus = 0;
   std::optional<std::int64_t> gpus_per_node;

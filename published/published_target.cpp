@@ -45,6 +45,10 @@ Cluster cluster_of(const PublishedRun& run) {
       network && run.network_as_stated)
     cluster.levels.back().bandwidth = *network;
   if (!run.network.empty()) set_network_kind(*find_network_kind(run.network), cluster);
+  if (run.core_speed) {
+    if (!cluster.host) cluster.host.emplace();
+    cluster.host->core_speed = *run.core_speed;
+  }
   return cluster;
 }
 

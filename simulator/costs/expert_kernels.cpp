@@ -22,6 +22,12 @@ constexpr Seconds kEachExpert(3e-6);
 /// 128", pure). It is C++ in forward and in backward.
 constexpr Seconds kIssueEachExpert(33e-6);
 
+/// The time of the host to add an expert's bias times the weights of its rows: two parts of
+/// splits, a product and a sum (Megatron-LM core/transformer/moe/experts.py, _apply_bias), which
+/// are ops of PyTorch's eager mode (13.5 us each, docs/how-it-works/costs.md), and half of it in
+/// backward.
+constexpr Seconds kIssueBias(4 * 13.5e-6), kIssueBiasBackward = kIssueBias / 2;
+
 /// The time of a token, whatever its width, in kernels that send it once to each rank. The kernel
 /// that sums its rows waits for each of them: 581 to 626 us for 8,192 tokens of 512 values. Others
 /// look through the experts of a rank to place rows: 154 us, of which bytes take 16, and 104 us on
@@ -57,6 +63,12 @@ Seconds other_experts(const Framework& framework, const Op& op, std::int64_t exp
 
 Seconds issue_of_other_experts(const Framework& framework, const Op& op,
                                std::span<const Tensor> tensors) {
+  const bool adds = op.kind == OpKind::grouped_bias_add;
+  if (adds || op.kind == OpKind::grouped_bias_backward) {
+    if (!framework.multiplies_experts_apart || op.inputs.size() <= 3) return Seconds(0);
+    const std::int64_t others = tensors[op.inputs[1].index()].shape[0] - 1;
+    return (adds ? kIssueBias : kIssueBiasBackward) * double(others);
+  }
   if (!row(op.kind).of_experts || row(op.kind).op_class != OpClass::matmul) return Seconds(0);
   const std::int64_t experts = matmul_shape(op, tensors).batch;
   return kIssueEachExpert * double(other_kernels(framework, op, experts));

@@ -16,7 +16,8 @@ namespace plimsoll {
 /// kernel (Framework::multiplies_experts_apart). Other ops have none.
 Seconds other_experts(const Framework& framework, const Op& op, std::int64_t experts);
 
-/// Returns the host time to issue these kernels, on a core of speed 1.
+/// Returns the host time to issue these kernels, or to add biases for all experts but one, on a
+/// core of speed 1.
 Seconds issue_of_other_experts(const Framework& framework, const Op& op,
                                std::span<const Tensor> tensors);
 

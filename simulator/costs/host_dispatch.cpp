@@ -36,14 +36,21 @@ std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
 }
 
 /// Returns the number of parameter tensors that a rank updates. Shards are ranges of all elements,
-/// so that each rank has about its share of the tensors.
-std::int64_t updated_tensors(const Program& program) {
-  std::int64_t tensors = 0;
+/// so that each rank has about its share of the tensors. A weight of all experts of a rank is one
+/// tensor for each if the framework multiplies them apart.
+std::int64_t updated_tensors(const Program& program, bool experts_apart) {
+  std::int64_t dense = 0, of_experts = 0;
   for (const Segment& segment : program.segments) {
-    if (!segment.owner || segment.owner == program.owner) ++tensors;
+    if (segment.owner && segment.owner != program.owner) continue;
+    const auto& split = segment.split;
+    const bool expert = split && (split->axis == Axis::ep || split->axis == Axis::etp);
+    (expert ? of_experts : dense) += expert && experts_apart ? segment.shape[0] : 1;
   }
-  if (program.owner) return tensors;
-  return (tensors + program.sharding_degree - 1) / program.sharding_degree;
+  if (program.owner || program.sharding_degree == 1) return dense + of_experts;
+  const auto share = [](std::int64_t tensors, std::int64_t ranks) {
+    return (tensors + ranks - 1) / ranks;
+  };
+  return share(dense, program.sharding_degree) + share(of_experts, program.grid[Axis::edp]);
 }
 
 /// Returns the first op of the kinds, in the order of the kinds, at or after an index.
@@ -152,7 +159,8 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
       ops *= framework.backward_dispatch;
     }
     if (op.kind == OpKind::begin_step)
-      ops += framework.ops_per_tensor * double(updated_tensors(program));
+      ops += framework.ops_per_tensor *
+             double(updated_tensors(program, framework.multiplies_experts_apart));
     Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));
     if (!captured[i] && op.phase != Phase::optimizer && gathers_parameters(op))
       time += to_picoseconds(costs.on_host(framework.dispatch_gather));

@@ -163,6 +163,14 @@ TEST(ExpertRuns, MegatronFsdpIsAFrameworkOfItsOwn) {
   EXPECT_EQ(target_of(row).strategies.at(0).gradient_type, GradientType::f32);
 }
 
+TEST(ExpertRuns, HostsOfAnInstanceHaveItsCores) {
+  Json row = expert_row();
+  const double preset = target_of(row).cluster.host->core_speed;
+  row["hardware"]["interconnect"] = "p5.48xlarge: NVLink + 32 EFA per node";
+  EXPECT_NEAR(target_of(row).cluster.host->core_speed, 3.6 / 3.8 / 1.12, 0.005);
+  EXPECT_GT(preset, 0.95) << "of a DGX H100";
+}
+
 TEST(ExpertRuns, NetworksOfAwsHaveTheLatencyOfTheirGeneration) {
   Json row = expert_row();
   const Level other = target_of(row).cluster.levels.back();

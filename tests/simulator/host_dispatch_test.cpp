@@ -234,6 +234,41 @@ TEST(HostDispatch, EachMoreExpertsKernelIsIssued) {
   EXPECT_EQ(products, 6u);
 }
 
+// The second product's bias of GPT-OSS is added by Megatron-LM for one expert after the other.
+TEST(HostDispatch, EachMoreExpertsBiasIsAdded) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/gpt-oss-120b.json");
+  job.layers = 2;
+  const Strategy strategy = parse_strategy("sharding_degree=8,ep=8,micro_batch=1");
+  std::map<OpKind, std::int64_t> more;
+  for (const bool apart : {false, true}) {
+    Framework framework = framework_by_name("megatron-lm");
+    framework.multiplies_experts_apart = apart;
+    const CostModel costs(hand_cluster(DeviceKind::gpu, 8), std::nullopt, framework);
+    const auto programs = lower({job, strategy, framework}, {}, Proof::structure);
+    for (const Routine& routine : programs[0].routines) {
+      const std::vector<Picoseconds> times = host_dispatch(programs[0], routine, costs);
+      for (std::size_t i = 0; i < times.size(); ++i)
+        more[routine.ops[i].kind] += (apart ? 1 : -1) * times[i].count() / kMicrosecond;
+    }
+  }
+  const std::int64_t added = more[OpKind::grouped_bias_add];
+  EXPECT_GT(added, 0);
+  EXPECT_EQ(added % (15 * 54), 0) << "16 experts of a rank; four ops of 13.5 us for each but one";
+  EXPECT_EQ(more[OpKind::grouped_bias_backward], added / 2);
+  EXPECT_EQ(more[OpKind::flash_attention], 0);
+}
+
+TEST(HostDispatch, EachExpertsWeightsAreTensorsOfTheUpdate) {
+  Framework framework = framework_by_name("megatron-lm");
+  framework.ops_per_tensor = 1;
+  const auto of_update = [&](bool apart) {
+    framework.multiplies_experts_apart = apart;
+    return of_experts(framework, "begin_step").at(OpKind::begin_step).at(0);
+  };
+  // Two layers with two weights for 16 experts; with ep=8 no other rank has them.
+  EXPECT_EQ(of_update(true) - of_update(false), 2 * 2 * 15 * 100);
+}
+
 TEST(HostDispatch, ARoutersGraphHasItsNormAndEndsWhereTokensAreSent) {
   Framework framework = framework_by_name("megatron-lm");
   const auto eager = of_experts(framework, "expert_layer.forward");
