@@ -3,9 +3,8 @@
 
 CASES is a folder of published runs (docs/reference/published-runs.md). Each peak of memory is predicted, and the script finds the
 relative half widths that nine in ten runs need, each document once (plan/memory_interval.h): of allocated bytes; then what
-reserved bytes need in addition; then what bytes of the device need in addition. A kind whose intervals hold for fewer than nine
-in ten runs of documents that were left out has the half width that more of its runs need. Runs whose micro-batch is not stated
-are left out, since their layout is a guess. The numbers are printed, and how often intervals hold for a document whose runs were left out.
+reserved bytes need in addition; then what bytes of the device need in addition. Runs whose micro-batch is not stated are left
+out, since their layout is a guess. The numbers are printed, and how often intervals hold for a document whose runs were left out.
 --output also writes them, as models/presets/spreads/memory.json has them.
 """
 
@@ -18,7 +17,7 @@ import statistics
 import subprocess
 import sys
 
-from spread_model import quantile
+from spread_model import quantile90
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PRESET = SOURCE / "models/presets/spreads/memory.json"
@@ -60,42 +59,26 @@ def half_width(parts, kind):
     return math.hypot(*parts[:KINDS.index(kind) + 1])
 
 
-def parts_of(peaks, shares=None):
-    """The half widths of PARTS that these shares of the peaks need, by kind, each document once: nine tenths if not stated."""
+def parts_of(peaks):
+    """The half widths of PARTS that nine tenths of the peaks need, each document once."""
     parts = []
     for kind in KINDS:
         known = math.hypot(*parts)
         documents = by_document(peak for peak in peaks if peak.kind == kind)
         needs = [(math.sqrt(max(0.0, peak.error ** 2 - known ** 2)), 1 / len(own)) for own in documents.values() for peak in own]
-        parts.append(quantile(needs, (shares or {}).get(kind, 0.9)) if needs else 0.0)
+        parts.append(quantile90(needs) if needs else 0.0)
     return parts
 
 
-def held(peaks, shares=None):
+def held(peaks):
     """How often the intervals hold, by kind and document, each with the half widths that the other documents need."""
     for document, own in sorted(by_document(peaks).items()):
-        parts = parts_of([peak for peak in peaks if peak.document != document], shares)
+        parts = parts_of([peak for peak in peaks if peak.document != document])
         for kind in KINDS:
             of = [peak for peak in own if peak.kind == kind]
             if of:
                 half = half_width(parts, kind)
                 yield kind, document, len(of), half, statistics.mean(peak.error <= half for peak in of)
-
-
-def coverage_of(rows):
-    return {kind: statistics.mean(share for of, *_, share in rows if of == kind)
-            for kind in KINDS if any(of == kind for of, *_ in rows)}
-
-
-def shares_that_hold(peaks):
-    """By kind, the least share of the peaks, from nine tenths on, whose half width holds nine tenths of peaks left out."""
-    shares = {}
-    for kind in KINDS:
-        for percent in range(90, 100):
-            shares[kind] = percent / 100
-            if coverage_of(list(held(peaks, shares))).get(kind, 1) >= 0.9:
-                break
-    return shares
 
 
 def main():
@@ -105,15 +88,15 @@ def main():
     parser.add_argument("--output", type=pathlib.Path)
     options = parser.parse_args()
     peaks = list(peaks_of(options.bin / "planner", options.cases))
-    shares = shares_that_hold(peaks)
-    rows = list(held(peaks, shares))
-    coverage = coverage_of(rows)
+    shares = list(held(peaks))
+    coverage = {kind: statistics.mean(share for of, *_, share in shares if of == kind)
+                for kind in KINDS if any(of == kind for of, *_ in shares)}
     result = {"source": f"scripts/memory_spreads.py, of {len(peaks)} peaks in {len(by_document(peaks))} documents; documents that were "
               "left out are held by " + ", ".join(f"{100 * share:.0f} % ({kind})" for kind, share in coverage.items()),
-              **{part: round(half, 4) for part, half in zip(PARTS, parts_of(peaks, shares))},
+              **{part: round(half, 4) for part, half in zip(PARTS, parts_of(peaks))},
               "outside": json.loads(PRESET.read_text())["outside"]}
     print(json.dumps(result, indent=2))
-    for kind, document, count, half, share in rows:
+    for kind, document, count, half, share in shares:
         print(f"{kind:10}{document[:60]:62}{count:4} runs  +-{100 * half:5.1f} %  holds {100 * share:3.0f} %")
     if options.output:
         options.output.write_text(json.dumps(result, indent=2) + "\n")

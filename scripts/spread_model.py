@@ -27,10 +27,10 @@ def of_another(count):
     return student(count - 1) / STUDENT_OF_MANY * math.sqrt(1 + 1 / count)
 
 
-def quantile(weighted, share=0.9):
-    """The least of the values that this share of the weights is not above: nine tenths if not stated."""
+def quantile90(weighted):
+    """The least of the values that nine tenths of the weights are not above."""
     weighted.sort()
-    least = share * sum(weight for _, weight in weighted) - 1e-9
+    least = 0.9 * sum(weight for _, weight in weighted) - 1e-9
     sums = itertools.accumulate(weight for _, weight in weighted)
     return next(value for (value, _), held in zip(weighted, sums) if held >= least)
 
@@ -98,7 +98,7 @@ class Search:
         for basis, samples in self.samples.items():
             known = [(error, own + sum(map(float.__mul__, squares, causes)), weight)
                      for error, own, causes, weight in samples]
-            base = bases[basis] = max(0.0, quantile([(error - open_, weight) for error, open_, weight in known]))
+            base = bases[basis] = max(0.0, quantile90([(error - open_, weight) for error, open_, weight in known]))
             for error, open_, weight in known:
                 outside = math.sqrt(error) - math.sqrt(open_ + base)
                 loss += weight * (0.9 * outside if outside > 0 else -0.1 * outside)
