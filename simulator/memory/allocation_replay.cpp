@@ -259,12 +259,12 @@ class Replay {
       }
     } else if (updates) {
       if (held_[b].empty() || !flat_.empty() || program_.segments.empty()) return;
-      const DType type = program_.segments.front().dtype;
-      // Gradients in f32 need no cast. The optimizer reads their tensors, if it owns all of them.
-      if (type != DType::f32 || owned_elements(program_) < elements_)
+      // Gradients in f32 are copied once, for their reduction (DeepSpeed runtime/engine.py,
+      // allreduce_bucket), and not cast.
+      std::vector<DType> copies = {program_.segments.front().dtype};
+      if (copies.front() != DType::f32) copies.push_back(DType::f32);
+      for (const DType type : copies)
         flat_.push_back(blocks_.take(owned(type), flat_name_, TensorRole::gradient, 0));
-      if (type != DType::f32)
-        flat_.push_back(blocks_.take(owned(DType::f32), flat_name_, TensorRole::gradient, 0));
     } else if (held_[b].empty()) {
       for (const Segment& segment : program_.segments) {
         hold(b, Bytes(segment.offset),

@@ -238,7 +238,7 @@ TEST(ClusterPresets, RatesAreDense) {
   EXPECT_EQ(read("dgx1-v100-32gb").peak_fp16->value(), 125e12);
   EXPECT_EQ(read("dgx-a100-80gb").peak_bf16->value(), 312e12);
   EXPECT_EQ(read("dgx-h100-80gb").peak_bf16->value(), 989.5e12);
-  EXPECT_EQ(read("hgx-h200").memory, Bytes(std::int64_t{143771} << 20));
+  EXPECT_EQ(read("hgx-h200").memory, Bytes(std::int64_t{143156} << 20));
 }
 
 }  // namespace
