@@ -115,6 +115,7 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
   EXPECT_EQ(own.zero_stage, 3);
   EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
   EXPECT_EQ(own.offload_optimizer_percent, 0);
+  EXPECT_TRUE(own.framework->host_waits_for_gathers);
   EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
@@ -126,8 +127,10 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
   EXPECT_EQ(half.offload_optimizer_percent, 100);
   EXPECT_FALSE(half.framework->host_parameters);
+  EXPECT_EQ(half.framework->name, "deepspeed");
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);
+  EXPECT_FALSE(other.framework->host_waits_for_gathers);
   EXPECT_EQ(checkpoints(other), CheckpointMemory::on_device);
 }
 

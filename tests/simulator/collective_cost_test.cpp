@@ -271,6 +271,15 @@ TEST(Collective, AGroupMayNotUseAllLinksOfItsNode) {
   EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, two_of_each), 2 * whole, 0.05);
 }
 
+// 4 GB over the 64 GPUs of 16 nodes: 1.16 s (bigscience-workshop/bigscience
+// experiments/bandwidth/n16_32gb_all_reduce_bench.txt).
+TEST(Collective, JeanZaysVHundredTakeWhatWasMeasured) {
+  const Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                                       "/models/presets/clusters/jean-zay-v100-32gb.json");
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 64, 1), 4 * kGigabyte), 1160,
+              60);
+}
+
 TEST(Collective, ASwitchThatReducesMovesThePayloadOnce) {
   Cluster cluster = pods();
   cluster.levels[0].reduces_in_switch = true;

@@ -128,6 +128,17 @@ TEST(EfficientMatmul, AVHundredTakesWhatWasMeasured) {
   EXPECT_NEAR(time.value(), 33.9e-3, 1e-3);
 }
 
+// At an eighth of the rate, elements of twice the length take a quarter as long to load.
+TEST(EfficientMatmul, LoadsOfF32CountLessAtItsLowerRate) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.added_depth = 400;
+  const MatmulShape whole{1, 512, 256, 1000};
+  const FlopsPerSecond rate(kPeak.value() / 8);
+  const Estimate estimate =
+      efficient_matmul(whole, 8, Bytes(0), DType::f32, rate, device(), efficiency);
+  EXPECT_NEAR(1e6 * estimate.time.value(), 8 * ideal(whole) * 1.1, 1e-6);
+}
+
 TEST(EfficientMatmul, UnalignedBatchesRunAtTheRateOfF32) {
   Efficiency efficiency = four_units();
   efficiency.matmul.unaligned_rate = 0.125;
