@@ -25,6 +25,7 @@ TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
   EXPECT_TRUE(target.framework.flash_attention);
   EXPECT_TRUE(target.framework.elementwise_by_op);
   EXPECT_FALSE(target.framework.fused_norms);
+  EXPECT_EQ(target.job.dropout, 0.1);
   row["kernels"] = "flash_attention2 + RMS kernel";
   EXPECT_TRUE(target_of(row).framework.fused_norms);
   row["attention"] = "unfused";
@@ -66,6 +67,20 @@ TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   const Framework framework = target_of(row).framework;
   EXPECT_TRUE(framework.elementwise_by_op && framework.repeats_keys);
   EXPECT_EQ(framework.ops_per_kernel, 2);
+  EXPECT_NE(framework.loss_memory, LossMemory::by_op);
+  row["precision"] = "fp32";
+  EXPECT_EQ(target_of(row).framework.loss_memory, LossMemory::by_op);
+}
+
+TEST(Trainers, LightningsMinGptRunsOpByOp) {
+  Json row = plain_row();
+  row["framework"] = "pytorch fsdp (Lightning)";
+  row["model"]["name"] = "gpt2-xl";
+  row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 3}};
+  set_source(row, "Lightning minGPT FSDP benchmark README (stored public file)");
+  const PublishedTarget target = target_of(row);
+  EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+  EXPECT_EQ(target.job.dropout, 0.1);
 }
 
 TEST(Trainers, KwaisScriptOfMegatronOverlapsNoReplicas) {
