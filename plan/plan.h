@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kPlanVersion = 2;
+inline constexpr std::int64_t kPlanVersion = 3;
 /// This is the version of the product: project(VERSION) in CMakeLists.txt.
 extern const std::string_view kProductVersion;
 /// Up to this many devices a plan's timeline shows every op; beyond, it shows whole calls.

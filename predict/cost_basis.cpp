@@ -342,7 +342,8 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   if (choice.measured) add_measured(choice, basis);
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
-  const bool scales_tensors = basis.framework.can.fp8.value.has(Fp8::delayed);
+  const SetOf<Fp8>& recipes = basis.framework.can.fp8.value;
+  const bool scales_tensors = recipes.has(Fp8::delayed) || recipes.has(Fp8::current);
   if (scales_tensors && multiplies_untransposed_fp8(basis.cluster))
     basis.framework.untransposed_fp8 = true;
   return basis;

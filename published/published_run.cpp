@@ -228,7 +228,7 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.network = maybe_text(stated, "network");
   if (!run.network.empty() && find_network_kind(run.network) == nullptr)
     stated.fail("network", "known: " + known_network_kinds());
-  run.core_speed = maybe_number(stated, "core_speed");
+  if (stated.has("core_speed")) run.core_speed = stated.number("core_speed", 0.1, 10);
   if (stated.has("rack")) {
     JsonObject rack = stated.object("rack");
     run.rack = {rack.integer("devices", 1, kMostInteger),

@@ -276,7 +276,8 @@ std::string host_bound_text(const Prediction& prediction, const Job& job,
   std::vector<std::string> helps;
   if (micro_batches(job, strategy) > 1) helps.emplace_back("larger micro-batches");
   if (strategy.mp > 1) helps.emplace_back("less tensor parallelism");
-  if (framework.graphs == Graphs::nothing) helps.emplace_back("CUDA graphs");
+  if (framework.graphs != Graphs::layers && framework.graphs != Graphs::step)
+    helps.emplace_back("CUDA graphs");
   const std::string limits = framework.launches_wait ? "each launch waits for its kernel"
                                                      : "kernels take less time than their launches";
   if (helps.empty()) return limits;

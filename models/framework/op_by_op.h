@@ -44,8 +44,8 @@ inline bool softmax_by_parts(const Framework& framework, const Op& op,
 
 /// Returns the bytes that the kernels of a softmax or of the loss move, relative to the op's.
 /// - Scale, mask and softmax one by one in f32 move 36 bytes for a 16-bit score instead of 4, and
-/// 40
-///   instead of 6 backward.
+/// in
+///   backward 40 instead of 6.
 /// - Megatron-LM's causal kernel reads the scores at and below the diagonal alone, and writes all
 ///   (fused_kernels/scaled_upper_triang_masked_softmax.h). On a V100 whole passes would take 890
 ///   and 970 of its 900 GB/s (github.com/microsoft/SuperScaler branch EuroSys24AE,

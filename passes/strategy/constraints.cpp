@@ -41,6 +41,11 @@ auto read_at(const JsonObject& object, const std::string& key, const Read& read)
   }
 }
 
+void check_some(const JsonObject& object, const std::string& key,
+                const std::vector<std::string>& values) {
+  if (values.empty()) object.fail(key, "at least one value is required");
+}
+
 }  // namespace
 
 std::string read_choice(std::string_view key, std::string_view value) {
@@ -129,14 +134,20 @@ Constraints constraints_from(JsonObject object) {
     of_flag(kLimitWords[std::size_t(kind)], [&](JsonObject& keys, const std::string& key) {
       const std::vector<std::string> values =
           kind == LimitKind::excluded ? keys.texts(key) : std::vector<std::string>{keys.text(key)};
-      for (const std::string& value : values)
+      check_some(keys, key, values);
+      for (const std::string& value : values) {
         constraints.limits.push_back(read_limit(kind, key, value));
+        const bool bounds = kind != LimitKind::excluded;
+        if (bounds ? !constraints.limits.back().number : key == kAllReplicas)
+          keys.fail(key, fmt::format("{} has no such limit", key));
+      }
     });
   }
   of_flag("try", [&](JsonObject& keys, const std::string& key) {
     TriedKey tried{key, {}};
-    for (const std::string& value : keys.texts(key))
-      tried.values.push_back(read_choice(key, value));
+    const std::vector<std::string> values = keys.texts(key);
+    check_some(keys, key, values);
+    for (const std::string& value : values) tried.values.push_back(read_choice(key, value));
     constraints.tried.push_back(std::move(tried));
   });
   object.finish();

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-/// Choices as key and value. Of a search: those of --fix, which every candidate has.
+/// Choices as key and value. Every candidate of a search has those of --fix.
 using Fixed = std::vector<std::pair<std::string, std::string>>;
 bool is_fixed(const Fixed& fixed, std::string_view key);
 /// Returns a value of a key as field_text() writes it. Throws UsageError as set_field() does.

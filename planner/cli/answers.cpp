@@ -163,6 +163,9 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
 }
 
 ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
+  const Constraints& held = plan.constraints;
+  if (const auto wrong = contradiction(held.fixed, held.limits, held.tried))
+    throw InputError(question.files.plan, "/constraints", *wrong);
   LoadedTarget loaded = target_of_plan(plan, question.files);
   ExplainRequest request{loaded.target, plan.strategy, plan.constraints};
   request.overflow = plan.prediction.memory.overflow;

@@ -87,7 +87,10 @@ Constraints parse_held(const HeldOptions& options) {
   add_limits(LimitKind::most, "--max", options.max, held.limits);
   add_limits(LimitKind::least, "--min", options.min, held.limits);
   add_limits(LimitKind::excluded, "--exclude", options.exclude, held.limits);
-  std::ranges::stable_sort(held.limits, {}, &Limit::kind);  // as a plan file has them
+  // As a plan file has them, by kind, and excluded values by key.
+  std::ranges::stable_sort(held.limits, {}, [](const Limit& limit) {
+    return std::pair(limit.kind, limit.kind == LimitKind::excluded ? limit.key : std::string());
+  });
   if (const auto wrong = contradiction(held.fixed, held.limits)) throw UsageError(*wrong);
   for (const std::string& text : options.tried) {
     const auto [key, values] = pair_of("--try", text);

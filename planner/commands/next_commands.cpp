@@ -124,8 +124,16 @@ PlanQuestion with_change(PlanQuestion asked, const FittingChange& change) {
     asked.target.devices = *change.devices;
   }
   if (change.global_batch) asked.target.global_batch = change.global_batch;
-  if (!change.freed.empty()) free_key(asked.constraints, change.freed);
-  Fixed& fixed = asked.constraints.fixed;
+  Constraints& constraints = asked.constraints;
+  Fixed& fixed = constraints.fixed;
+  if (!change.freed.empty()) {
+    const Constraints before = constraints;
+    free_key(constraints, change.freed);
+    // What a script states would be held again.
+    if (constraints == before)
+      fixed.emplace_back(change.freed, field_text(Strategy(), change.freed));
+  }
+  for (const auto& [key, value] : change.fix) free_key(constraints, key);
   fixed.insert(fixed.end(), change.fix.begin(), change.fix.end());
   return asked;
 }

@@ -190,8 +190,9 @@ BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers, do
   const BytesPerSecond ring = reached(cluster, l, peers);
   if (!cluster.efficiency || cluster.device.kind != DeviceKind::gpu) return ring;
   const double share = cluster.efficiency->levels[l].bandwidth_fraction;
-  if (l == 0 && once) return ring * (kOnceInside / share);
-  const double most = l == 0 ? kMostInside : units > 2 ? kMostOfMany : kMostOfExchange;
+  const bool inside = is_in_node(cluster.levels[l], cluster);
+  if (inside && once) return ring * std::min(kExchangeOverRing, kOnceInside / share);
+  const double most = inside ? kMostInside : units > 2 ? kMostOfMany : kMostOfExchange;
   return ring * std::max(1.0, std::min(kExchangeOverRing, most / share));
 }
 

@@ -316,6 +316,13 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
   return combine(low_curve.at(moved), above->second.at(moved), part);
 }
 
+GroupSpread CostModel::with_rows_of_tokens(const Op& op, GroupSpread spread) const {
+  const bool moves_rows = op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows;
+  if (moves_rows && framework_.sends_tokens_once_per_node)
+    spread.token_rows = token_rows_.value_or(TokenRows());
+  return spread;
+}
+
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
@@ -324,8 +331,7 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
     estimate = measured->whole;
     estimate.of_calibration = true;
   } else {
-    GroupSpread own = spread;
-    if (framework_.sends_tokens_once_per_node) own.token_rows = token_rows_.value_or(TokenRows());
+    const GroupSpread own = with_rows_of_tokens(op, spread);
     estimate = modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, own);
     estimate.time = with_work_of_tokens(op, tensors, own.token_rows.count, estimate.time);
   }
@@ -402,9 +408,9 @@ LinkUse CostModel::link_use(const Op& op, std::span<const Tensor> tensors,
                             const GroupSpread& spread) const {
   if (spread.ranks <= 1 || cluster_.levels.empty()) return {};
   const std::optional<TimeParts> measured = measured_communication(op, tensors, spread);
-  const LinkTime time =
-      measured ? LinkTime{measured->latency, spread.level}
-               : modelled_link_time(op.kind, bytes_moved(op, tensors), cluster_, spread);
+  const LinkTime time = measured ? LinkTime{measured->latency, spread.level}
+                                 : modelled_link_time(op.kind, bytes_moved(op, tensors), cluster_,
+                                                      with_rows_of_tokens(op, spread));
   const std::uint32_t out = op.kind != OpKind::recv, in = op.kind != OpKind::send;
   return {(out | in << 1) << 2 * time.level, to_picoseconds(time.latency)};
 }

@@ -134,6 +134,10 @@ class CostModel {
 
   Cluster cluster_;
   std::optional<FittedCalibration> fitted_;
+  /// Returns the spread with the rows of a token, if the op's kernels send a token once to each
+  /// rank.
+  GroupSpread with_rows_of_tokens(const Op& op, GroupSpread spread) const;
+
   std::optional<TokenRows> token_rows_;  ///< of jobs with experts
   double layer_factor_ = 1;
   std::optional<Calibration> calibration_;

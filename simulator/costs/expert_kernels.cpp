@@ -19,8 +19,9 @@ constexpr Seconds kEachExpert(3e-6);
 /// The time of the host to issue each more kernel. The path of Transformer Engine with a product of
 /// cuBLASLt for each expert takes 0.267 ms for 8 products that a B200 or GB200 computes faster than
 /// that, where one launch for all takes 0.069 (github.com/NVIDIA/TransformerEngine/pull/3134, "8e x
-/// 128", pure). It is C++ in forward and in backward.
-constexpr Seconds kIssueEachExpert(33e-6);
+/// 128", pure). It is C++ in forward and in backward. The page does not name the host; its core is
+/// taken for one of speed 1.
+constexpr Seconds kIssueEachExpert((0.267e-3 - 0.069e-3) / 7);
 
 /// The time of the host to add an expert's bias times the weights of its rows: two parts of
 /// splits, a product and a sum (Megatron-LM core/transformer/moe/experts.py, _apply_bias), which

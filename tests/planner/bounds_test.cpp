@@ -261,8 +261,8 @@ Problem waiting_problem(std::mt19937_64& random) {
   framework.host_counts_for_products = coin();
   framework.host_reads_norm = coin();
   framework.launches_wait = random() % 4 == 0;
-  framework.graphs =
-      std::array{Graphs::nothing, Graphs::nothing, Graphs::layers, Graphs::step}[random() % 4];
+  framework.graphs = std::array{Graphs::nothing, Graphs::router, Graphs::attention, Graphs::layers,
+                                Graphs::step}[random() % 5];
   framework.ops_per_tensor = coin() ? 1 : 0;
   framework.ops_per_expert_op = coin() ? 2.2 : 1;
   framework.ops_per_part = coin() ? 3.2 : 1;

@@ -222,8 +222,7 @@ TEST(Explain, WritesWhatTheGoldenTextsSay) {
   SearchRequest search_request{nano_target(4)};
   search_request.constraints.fixed = {{"cp", "1"}};
   const Plan plan = search(search_request);
-  const ExplainRequest request{search_request.target, plan.strategy,
-                               search_request.constraints.fixed};
+  const ExplainRequest request{search_request.target, plan.strategy, plan.constraints};
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   expect_golden("plan.txt", explain_text(plan, step, sensitivity(request, step)));
   expect_golden("slower.txt", why_not_text(request.target, why_not(request, {{"mp", "4"}})));

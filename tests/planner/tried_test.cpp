@@ -327,7 +327,7 @@ TEST(Tried, APlanFileHasTheConstraintsOfItsSearch) {
   const Constraints held = parse_held({{"cp=1", "DP=4"},
                                        {"mp=2"},
                                        {"micro_batch=2"},
-                                       {"pp=2", "pp=4"},
+                                       {"pp=2", "mp=4", "pp=4"},
                                        {"fp8=delayed,current", "send_slots=1"}});
   const Json json = constraints_json(held);
   EXPECT_EQ(json["try"]["fp8"], Json({"delayed", "current"}));
@@ -336,8 +336,10 @@ TEST(Tried, APlanFileHasTheConstraintsOfItsSearch) {
   Constraints freed = held;
   for (const char* key : {"pp", "fp8", "cp", "DP"}) free_key(freed, key);
   EXPECT_EQ(freed, parse_held({{}, {"mp=2"}, {"micro_batch=2"}, {}, {"send_slots=1"}}));
-  for (const char* wrong : {R"({"fix": {"mq": "2"}})", R"({"max": {"mp": "x"}})",
-                            R"({"try": {"fp8": ["dalayed"]}})", R"({"tries": {}})"})
+  for (const char* wrong :
+       {R"({"fix": {"mq": "2"}})", R"({"max": {"mp": "x"}})", R"({"try": {"fp8": ["dalayed"]}})",
+        R"({"tries": {}})", R"({"max": {"schedule": "zb_h1"}})", R"({"exclude": {"DP": ["4"]}})",
+        R"({"try": {"fp8": []}})"})
     EXPECT_THROW(constraints_from(JsonObject(Json::parse(wrong), "a file")), InputError) << wrong;
 }
 
