@@ -129,7 +129,7 @@ PlanQuestion with_change(PlanQuestion asked, const FittingChange& change) {
   if (!change.freed.empty()) {
     const Constraints before = constraints;
     free_key(constraints, change.freed);
-    // What a script states would be held again.
+    // The search would hold the value of the script again.
     if (constraints == before)
       fixed.emplace_back(change.freed, field_text(Strategy(), change.freed));
   }
