@@ -107,7 +107,7 @@ TEST(PlanFile, SharesOfLabelsThatPlansDidNotHaveAreNothing) {
 }
 
 TEST(PlanFile, BeginsWithItsVersion) {
-  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 2,");
+  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 3,");
 }
 
 TEST(PlanFile, WritesOneIntervalPerLine) {
@@ -159,7 +159,7 @@ TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {
 }
 
 TEST(PlanFile, RefusesWrongTypes) {
-  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 3; }), "/version");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 2; }), "/version");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["devices"] = 2.5; }), "/devices");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["device_kind"] = "abacus"; }), "/device_kind");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["mfu"] = "high"; }),

@@ -335,7 +335,7 @@ TEST(Tried, APlanFileHasTheConstraintsOfItsSearch) {
   EXPECT_EQ(constraints_from(JsonObject(json, "a file")), held);
   Constraints freed = held;
   for (const char* key : {"pp", "fp8", "cp", "DP"}) free_key(freed, key);
-  EXPECT_EQ(freed, parse_held({{}, {"mp=2"}, {"micro_batch=2"}, {}, {"send_slots=1"}}));
+  EXPECT_EQ(freed, parse_held({{}, {"mp=2"}, {"micro_batch=2"}, {"mp=4"}, {"send_slots=1"}}));
   for (const char* wrong :
        {R"({"fix": {"mq": "2"}})", R"({"max": {"mp": "x"}})", R"({"try": {"fp8": ["dalayed"]}})",
         R"({"tries": {}})", R"({"max": {"schedule": "zb_h1"}})", R"({"exclude": {"DP": ["4"]}})",

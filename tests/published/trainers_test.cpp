@@ -98,12 +98,12 @@ TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   row["attention"] = "flash";
   row["recompute"] = "unknown";
   row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 2}};
-  row["batch"] = {{"micro", nullptr}, {"global", 64}};
+  row["batch"] = {{"micro", nullptr}, {"global", 128}};
   set_source(row, "github:hpcaitech/ColossalAI@1");
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
   ASSERT_EQ(target.strategies.size(), 1);
-  EXPECT_EQ(target.strategies[0].micro_batch, 4);
+  EXPECT_EQ(target.strategies[0].micro_batch, 8);
   EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
   EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
 }
