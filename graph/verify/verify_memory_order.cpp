@@ -90,7 +90,7 @@ class Addresses {
   /// A range that was looked up. Steps come back to the same addresses, and a walk through the tree
   /// would take most of the time.
   struct Found {
-    std::int64_t begin = -1;
+    std::optional<std::int64_t> begin;
     Ranges::iterator range;
   };
   /// Returns the only place for a range that begins at `at`.

@@ -41,8 +41,9 @@ struct Level {
   /// The bandwidth from one device to one other, where devices are wired to each other without a
   /// switch (the mean over pairs). A group of n uses at most n - 1 times this.
   std::optional<BytesPerSecond> peer_bandwidth = std::nullopt;
-  /// The most that one group of ranks sends out of a node, however many of its ranks are there. Its
-  /// communicator does not use all links of the node; other groups use the others.
+  /// The most that one group of ranks sends out of a node by rings and trees, whatever its number
+  /// of ranks there. Its communicator does not use all links of the node; other groups use the
+  /// others.
   std::optional<BytesPerSecond> group_bandwidth = std::nullopt;
   /// The switch adds up what the devices send (NVLink SHARP), so an all-reduce moves its payload
   /// once, not twice. Only the innermost level may have this.

@@ -9,7 +9,7 @@
 // own part is cast, gathered in 8 bits, saved, and in backward gathered again and transposed. A
 // norm before the layer writes 8 bits itself (delayed scaling; current scaling has to know the
 // maximum first). Weights are cast and transposed in the first micro-batch of a step
-// (is_first_microbatch, which Megatron-LM passes) into buffers of their own. With
+// (is_first_microbatch, which Megatron-LM passes) into separate buffers. With
 // --fp8-param-gather (Megatron-LM; Transformer Engine fp8_model_init) the weight is the 8-bit copy,
 // which the update writes, and only its transposed one is made anew.
 //

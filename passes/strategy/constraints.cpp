@@ -20,9 +20,19 @@ std::string_view flag_of(LimitKind kind) {
   return flags[std::size_t(kind)];
 }
 
-std::string pair_text(const std::string& key, const std::string& value) {
-  return fmt::format("{}={}", key, value);
+using Flag = std::pair<std::string_view, std::string>;
+
+Flag flag_with(std::string_view flag, const std::string& key, const std::string& value) {
+  return {flag, fmt::format("{}={}", key, value)};
 }
+
+Flag flag_for(const Limit& limit) { return flag_with(flag_of(limit.kind), limit.key, limit.value); }
+
+Flag flag_for(const TriedKey& tried) {
+  return flag_with("--try", tried.key, fmt::format("{}", fmt::join(tried.values, ",")));
+}
+
+std::string text_of(const Flag& flag) { return fmt::format("{} {}", flag.first, flag.second); }
 
 /// Whether another limit bounds the replicas to the same number from the other side: --fix DP.
 bool is_half_of_fix(const Limits& limits, const Limit& limit) {
@@ -69,17 +79,13 @@ bool is_limited(const Limits& limits, std::string_view key) {
   return std::ranges::find(limits, key, &Limit::key) != limits.end();
 }
 
-std::string limit_text(const Limit& limit) {
-  return fmt::format("{} {}={}", flag_of(limit.kind), limit.key, limit.value);
-}
+std::string limit_text(const Limit& limit) { return text_of(flag_for(limit)); }
 
 bool is_tried(const Tried& tried, std::string_view key) {
   return std::ranges::find(tried, key, &TriedKey::key) != tried.end();
 }
 
-std::string tried_text(const TriedKey& tried) {
-  return fmt::format("--try {}={}", tried.key, fmt::join(tried.values, ","));
-}
+std::string tried_text(const TriedKey& tried) { return text_of(flag_for(tried)); }
 
 void free_key(Constraints& constraints, std::string_view key) {
   std::erase_if(constraints.fixed, [&](const auto& choice) { return choice.first == key; });
@@ -88,19 +94,17 @@ void free_key(Constraints& constraints, std::string_view key) {
 }
 
 std::vector<std::pair<std::string_view, std::string>> flags_of(const Constraints& constraints) {
-  std::vector<std::pair<std::string_view, std::string>> flags;
+  std::vector<Flag> flags;
   for (const auto& [key, value] : constraints.fixed)
-    flags.emplace_back("--fix", pair_text(key, value));
+    flags.push_back(flag_with("--fix", key, value));
   for (const Limit& limit : constraints.limits) {
     if (!is_half_of_fix(constraints.limits, limit)) {
-      flags.emplace_back(flag_of(limit.kind), pair_text(limit.key, limit.value));
+      flags.push_back(flag_for(limit));
     } else if (limit.kind == LimitKind::most) {
-      flags.emplace_back("--fix", pair_text(limit.key, limit.value));
+      flags.push_back(flag_with("--fix", limit.key, limit.value));
     }
   }
-  for (const TriedKey& tried : constraints.tried) {
-    flags.emplace_back("--try", fmt::format("{}={}", tried.key, fmt::join(tried.values, ",")));
-  }
+  for (const TriedKey& tried : constraints.tried) flags.push_back(flag_for(tried));
   return flags;
 }
 

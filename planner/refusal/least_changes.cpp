@@ -195,19 +195,15 @@ class Changes {
     for (const Limit& limit : request_.constraints.limits) {
       if (!freed.insert(limit.key).second) continue;
       SearchRequest changed = request_;
-      std::string words;
+      Constraints of_key;
       std::erase_if(changed.constraints.limits, [&](const Limit& other) {
         if (other.key != limit.key) return false;
-        words += (words.empty() ? "" : " ") + limit_text(other);
+        of_key.limits.push_back(other);
         return true;
       });
-      const bool is_fix =  // --fix is both limits
-          limit.key == kAllReplicas &&
-          request_.constraints.limits.size() - changed.constraints.limits.size() > 1 &&
-          std::ranges::all_of(request_.constraints.limits, [&](const Limit& other) {
-            return other.key != limit.key || other.value == limit.value;
-          });
-      if (is_fix) words = fix_text({{limit.key, limit.value}});
+      std::string words;
+      for (const auto& [flag, value] : flags_of(of_key))
+        words += fmt::format("{}{} {}", words.empty() ? "" : " ", flag, value);
       if (!without(limit.key, words, changed)) return;
     }
   }

@@ -27,8 +27,9 @@ Seconds issue_of_other_experts(const Framework& framework, const Op& op,
 std::optional<Bytes> moved_by_bias_apart(const Framework& framework, const Op& op,
                                          std::span<const Tensor> tensors);
 
-/// Returns the time of an exchange of rows whose bytes take a time, by kernels that send a token
-/// once to each rank (Framework::sends_tokens_once_per_node). A token has a number of rows.
+/// Returns the time of an exchange of rows by kernels that send a token once to each rank
+/// (Framework::sends_tokens_once_per_node). `bytes` is the time of the bytes, `rows` the number of
+/// rows of a token.
 Seconds with_work_of_tokens(const Op& op, std::span<const Tensor> tensors, std::int64_t rows,
                             Seconds bytes);
 

@@ -38,6 +38,15 @@ Json layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::int64_t 
   return run;
 }
 
+/// Returns the row as a run that took as long as the values predict.
+PublishedRun measured_with(const FittedCalibration& truth, Json run) {
+  PublishedTarget target = target_of(run, own_numbers());
+  EXPECT_EQ(target.missing, "");
+  apply(truth, target.cluster, target.framework);
+  run["measured"]["step_time_s"] = predict_published(target).step_time.value();
+  return run_of(run);
+}
+
 /// Runs whose step times are those of a device that reaches `fraction` of its peak and a host that
 /// needs `dispatch` seconds for an op, and `more`.
 std::vector<PublishedRun> made_with(double fraction, double dispatch,
@@ -56,11 +65,7 @@ std::vector<PublishedRun> made_with(double fraction, double dispatch,
           Json run = layout(hidden, tp, dp, micro);
           run["model"]["layers"] = layers;
           run["recompute"] = recompute;
-          PublishedTarget target = target_of(run, own_numbers());
-          EXPECT_EQ(target.missing, "");
-          apply(truth, target.cluster, target.framework);
-          run["measured"]["step_time_s"] = predict_published(target).step_time.value();
-          runs.push_back(run_of(run));
+          runs.push_back(measured_with(truth, run));
         }
       }
     }
@@ -98,11 +103,7 @@ TEST(Fit, RunsInEightBitsSayNothingOfProductsInSixteen) {
         run["framework"] = "megatron-core";
         run["attention"] = "flash";
         run["precision"] = precision;
-        PublishedTarget target = target_of(run, own_numbers());
-        EXPECT_EQ(target.missing, "");
-        apply(truth, target.cluster, target.framework);
-        run["measured"]["step_time_s"] = predict_published(target).step_time.value();
-        runs.push_back(run_of(run));
+        runs.push_back(measured_with(truth, run));
       }
     }
     return runs;
@@ -207,11 +208,7 @@ TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
         run["precision"] = "bf16";
         run["recompute"] = "none";
         run["attention"] = "flash";
-        PublishedTarget target = target_of(run, own_numbers());
-        EXPECT_EQ(target.missing, "");
-        apply(truth, target.cluster, target.framework);
-        run["measured"]["step_time_s"] = predict_published(target).step_time.value();
-        runs.push_back(run_of(run));
+        runs.push_back(measured_with(truth, run));
       }
     }
   }

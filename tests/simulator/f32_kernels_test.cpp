@@ -90,7 +90,7 @@ TEST(F32Kernels, ScoresOfAnOddNumberOfHeadsAreMaskedAndNormalisedByParts) {
   }
 }
 
-// Megatron-LM's loss subtracts, exponentiates, adds up and divides in kernels of their own.
+// Megatron-LM's loss subtracts, exponentiates, adds up and divides in separate kernels.
 TEST(F32Kernels, ALossInPlaceMovesItsLogitsSevenTimes) {
   Cluster cluster = h100();
   cluster.efficiency.reset();
