@@ -1,6 +1,8 @@
 // All passes are listed in order, run, verified and printed.
 #include "passes/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "base/error.h"
@@ -67,13 +69,22 @@ constexpr std::array<GraphPass, 21> kPasses = {{
      broadcast_parameters},
 }};
 
-void observe(const StageObserver& observer, std::string_view stage, const Graph& graph,
-             Proof proof) {
-  if (proof != Proof::none) {
-    const Verdict verdict = verify(graph);
-    INVARIANT(bool(verdict), "after " + std::string(stage) + ": " + verdict.reason());
-  }
+void prove_structure(std::string_view stage, const Graph& graph) {
+  const Verdict verdict = verify(graph);
+  INVARIANT(bool(verdict), "after " + std::string(stage) + ": " + verdict.reason());
+}
+
+void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {
   if (observer) observer(stage, [&](std::optional<std::int64_t>) { return print(graph); });
+}
+
+/// Runs a pass. What it returns is checked, so that a graph is verified only after a change.
+void run_proven(const GraphPass& pass, Graph& graph, const PassContext& context) {
+  const Graph before = graph;
+  const bool changed = pass.run(graph, context);
+  INVARIANT(changed == (graph != before), fmt::format("{} returned that it {} the graph", pass.name,
+                                                      changed ? "changed" : "did not change"));
+  if (changed) prove_structure(pass.name, graph);
 }
 
 void observe(const StageObserver& observer, std::string_view stage,
@@ -124,10 +135,15 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer, Pro
   Graph graph = build_forward(context.job, context.strategy.micro_batch);
   graph.grid.order = axes_of(context.strategy.rank_order);
   apply_parameter_groups(graph, context.job);
-  observe(observer, "forward", graph, proof);
+  if (proof != Proof::none) prove_structure("forward", graph);
+  observe(observer, "forward", graph);
   for (const GraphPass& pass : kPasses) {
-    pass.run(graph, context);
-    observe(observer, pass.name, graph, proof);
+    if (proof == Proof::none) {
+      pass.run(graph, context);
+    } else {
+      run_proven(pass, graph, context);
+    }
+    observe(observer, pass.name, graph);
   }
   return graph;
 }

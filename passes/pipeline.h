@@ -45,9 +45,9 @@ enum class Proof : std::uint8_t {
 /// allocators of other frameworks do not depend on these places.
 enum class Addresses : std::uint8_t { planned, left_out };
 
-/// Runs all passes and, with proof, verifies after each. programs[i] is for the class of ranks i.
-/// The strategy must be legal. A broken invariant aborts and names the pass. A proof of order needs
-/// planned addresses.
+/// Runs all passes and, with proof, verifies after each that changed the graph. programs[i] is for
+/// the class of ranks i. The strategy must be legal. A broken invariant aborts and names the pass.
+/// A proof of order needs planned addresses.
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
                            Proof proof = Proof::order, Addresses addresses = Addresses::planned);
 

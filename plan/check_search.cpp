@@ -59,12 +59,8 @@ Finding search_counts(const CheckContext& context) {
 
 Finding search_proven(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
-  const bool brute_force = search.method == "brute force";
-  if (!brute_force && search.method != "branch and bound") {
-    return fmt::format("method \"{}\" is neither \"branch and bound\" nor \"brute force\"",
-                       search.method);
-  }
-  if (brute_force && (search.bounded != 0 || search.unexplored != 0)) {
+  if (search.method == SearchMethod::brute_force &&
+      (search.bounded != 0 || search.unexplored != 0)) {
     return "brute force bounds nothing and leaves nothing";
   }
   if (search.proven != (search.unexplored == 0)) {
@@ -265,20 +261,16 @@ Finding runners_up_ordered(const CheckContext& context) {
 }
 
 Finding runners_up_terms(const CheckContext& context) {
-  constexpr std::array<std::string_view, 9> kTerms = {
-      "compute",  "recompute", "optimizer", "exposed communication", "bubble",
-      "dispatch", "memory",    "tie",       "unusual choice"};
   for (const RunnerUp& runner_up : context.plan.runners_up) {
-    const std::string who = strategy_summary(runner_up.strategy);
-    if (std::find(kTerms.begin(), kTerms.end(), runner_up.term) == kTerms.end()) {
-      return fmt::format("{} loses by \"{}\", which is no term of a step", who, runner_up.term);
-    }
-    const bool by_bytes = runner_up.term == "memory";
+    const bool by_bytes = runner_up.term == LossTerm::memory;
     const bool says_how_much =
         by_bytes ? runner_up.term_bytes > Bytes()
-                 : runner_up.term == "tie" || runner_up.term_time > Seconds() ||
-                       (runner_up.term == "unusual choice" && !runner_up.unusual.empty());
-    if (!says_how_much) return fmt::format("{} loses by {}, but by nothing", who, runner_up.term);
+                 : runner_up.term == LossTerm::tie || runner_up.term_time > Seconds() ||
+                       (runner_up.term == LossTerm::unusual_choice && !runner_up.unusual.empty());
+    if (!says_how_much) {
+      return fmt::format("{} loses by {}, but by nothing", strategy_summary(runner_up.strategy),
+                         to_text(runner_up.term));
+    }
   }
   return std::nullopt;
 }

@@ -136,6 +136,24 @@ struct FastestPlan {
   std::vector<Unusual> reasons;
 };
 
+/// By what a runner-up loses: a time term of its step, bytes at equal time, an unusual choice of a
+/// plan that is faster than the chosen one, or only its place in the canonical order (`tie`).
+enum class LossTerm : std::uint8_t {
+  compute,
+  recompute,
+  optimizer,
+  exposed_communication,
+  bubble,
+  dispatch,
+  memory,
+  unusual_choice,
+  tie
+};
+inline constexpr std::array<std::string_view, 9> kLossTerms = {
+    "compute", "recompute",      "optimizer", "exposed communication", "bubble", "dispatch",
+    "memory",  "unusual choice", "tie"};
+inline std::string_view to_text(LossTerm term) { return kLossTerms[std::size_t(term)]; }
+
 /// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
 struct RunnerUp {
   Strategy strategy;
@@ -144,12 +162,9 @@ struct RunnerUp {
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
   std::vector<Unusual> unusual;  ///< that count against it
-  /// The term: "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch"
-  /// or "memory". It is "unusual choice" if the plan is faster than the chosen one, and "tie"
-  /// where only the canonical order decides.
-  std::string term;
+  LossTerm term = LossTerm::tie;
   Seconds term_time;  ///< how much longer that term is than in the chosen plan (time terms)
-  Bytes term_bytes;   ///< term "memory": the additional bytes at equal time
+  Bytes term_bytes;   ///< LossTerm::memory: the additional bytes at equal time
 };
 
 struct Pruned {
@@ -175,8 +190,16 @@ struct ParetoPlan {
   std::vector<Unusual> unusual;  ///< that count against it
 };
 
+enum class SearchMethod : std::uint8_t {
+  branch_and_bound,
+  brute_force,  ///< evaluates all that is legal; the same answer, for tests
+};
+inline constexpr std::array<std::string_view, 2> kSearchMethods = {"branch and bound",
+                                                                   "brute force"};
+inline std::string_view to_text(SearchMethod method) { return kSearchMethods[std::size_t(method)]; }
+
 struct SearchSummary {
-  std::string method;  ///< "branch and bound", or "brute force"
+  SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates; of simulated candidates; and of simulated candidates that did not
   /// fit or whose step is too long.
   std::int64_t space = 0, evaluated = 0, infeasible = 0;

@@ -191,7 +191,7 @@ std::vector<Pruned> pruned_from(JsonObject& parent, std::string_view key) {
 }  // namespace
 
 Json search_json(const SearchSummary& search) {
-  return {{"method", search.method},
+  return {{"method", to_text(search.method)},
           {"space", search.space},
           {"evaluated", search.evaluated},
           {"infeasible", search.infeasible},
@@ -205,7 +205,7 @@ Json search_json(const SearchSummary& search) {
 
 SearchSummary search_from(JsonObject object) {
   SearchSummary search;
-  search.method = object.text("method");
+  search.method = SearchMethod(object.choice("method", kSearchMethods));
   search.space = count(object, "space");
   search.evaluated = count(object, "evaluated");
   search.infeasible = count(object, "infeasible");
@@ -309,7 +309,7 @@ ParetoPlan pareto_from(JsonObject object) {
 Json runner_up_json(const RunnerUp& runner_up) {
   Json json = other_plan_json(runner_up);
   json["unusual"] = unusual_json(runner_up.unusual);
-  json["term"] = runner_up.term;
+  json["term"] = to_text(runner_up.term);
   json["term_time_s"] = runner_up.term_time.value();
   json["term_bytes"] = runner_up.term_bytes.count();
   return json;
@@ -319,7 +319,7 @@ RunnerUp runner_up_from(JsonObject object) {
   RunnerUp runner_up;
   read_other_plan(object, runner_up);
   runner_up.unusual = unusual_from(object, "unusual");
-  runner_up.term = object.text("term");
+  runner_up.term = LossTerm(object.choice("term", kLossTerms));
   runner_up.term_time = difference(object, "term_time_s");
   runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));
   object.finish();

@@ -30,8 +30,6 @@ struct Steps {
   std::string_view left_out;  ///< `document`, if its runs do not count
 };
 
-const std::string kOwnNumbers = "no calibration, ";
-
 std::string digest_words(const std::string& digest) { return "digest " + digest.substr(0, 12); }
 
 std::string own_numbers_words(const Cluster& cluster) {
@@ -199,7 +197,7 @@ bool is_of_one_gpu(const Cluster& cluster) {
 
 void use_built_in(CostBasis& basis, const Steps& steps) {
   if (!is_of_one_gpu(basis.cluster)) {
-    basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
+    basis.source.words = own_numbers_words(basis.cluster);
     return;
   }
   const std::vector<BuiltInFit> known = fits_of_device(basis.cluster.device, steps.left_out);
@@ -208,8 +206,7 @@ void use_built_in(CostBasis& basis, const Steps& steps) {
   const std::string nothing = nothing_fitted_words(basis, known);
   if (use_typical(basis, open, steps.left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
-  basis.source.words =
-      fmt::format("{}{} ({})", kOwnNumbers, own_numbers_words(basis.cluster), nothing);
+  basis.source.words = fmt::format("{} ({})", own_numbers_words(basis.cluster), nothing);
 }
 
 void use_typical_alone(CostBasis& basis, std::string_view left_out) {
@@ -274,7 +271,7 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file, 
       use_typical_alone(basis, steps.left_out);
       break;
     case Rest::none:
-      basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
+      basis.source.words = own_numbers_words(basis.cluster);
       break;
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
@@ -295,8 +292,7 @@ void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   basis.source.words =
       fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.source.digest));
   if (!is_of_one_gpu(basis.cluster)) return;  // all that its ops and transfers are was measured
-  const bool own = rest.source.words.starts_with(kOwnNumbers);
-  basis.source.words += "; for the rest " + rest.source.words.substr(own ? kOwnNumbers.size() : 0);
+  basis.source.words += "; for the rest " + rest.source.words;
   if (rest.source.name.empty() || rest.source.digest == basis.source.digest)
     return;  // nothing, or of the same file
   basis.source.name += ", else " + rest.source.name;
@@ -340,6 +336,7 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   const Steps steps{document, choice.leave_out_source ? document : std::string_view()};
   use_rest(choice, cluster_file, steps, basis);
   if (choice.measured) add_measured(choice, basis);
+  if (basis.source.name.empty()) basis.source.words = "no calibration, " + basis.source.words;
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
   const SetOf<Fp8>& recipes = basis.framework.can.fp8.value;

@@ -131,18 +131,20 @@ MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
 
 }  // namespace
 
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
-                         const std::string& file) {
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices) {
   const auto by_kind = devices_by_kind(cluster, devices);
+  if (by_kind.size() == 1) return *peak(device_of(cluster, by_kind.begin()->first), dtype);
   FlopsPerSecond sum;
-  for (const auto& [kind, count] : by_kind) {
+  for (const auto& [kind, count] : by_kind)
+    sum += *peak(device_of(cluster, kind), dtype) * double(count);
+  return sum / double(devices);
+}
+
+void check_peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
+                     const std::string& file) {
+  for (const auto& [kind, count] : devices_by_kind(cluster, devices)) {
     const Device& device = device_of(cluster, kind);
-    const std::optional<FlopsPerSecond> rate = peak(device, dtype);
-    if (rate && by_kind.size() == 1) return *rate;
-    if (rate) {
-      sum += *rate * double(count);
-      continue;
-    }
+    if (peak(device, dtype)) continue;
     std::string stated;
     for (const DType other : {DType::f32, DType::bf16, DType::f16, DType::e4m3}) {
       if (!peak(device, other)) continue;
@@ -152,7 +154,6 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
                      pointer_of_device(kind) + "/peak",
                      fmt::format("found {}; the job needs {}", stated, precision_of(dtype)));
   }
-  return sum / double(devices);
 }
 
 Footprint lay_out(const Target& target, const Strategy& strategy, Proof proof,
@@ -194,8 +195,8 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
                    Folding folding, Detail detail) {
   const CostModel& costs = *target.costs;
   // First: the cost model takes it for granted that the device can compute in this dtype.
-  peak_rate(costs.cluster(), target.job.precision, target.devices);
-  if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, target.devices);
+  check_peak_rate(costs.cluster(), target.job.precision, target.devices);
+  if (strategy.fp8 != Fp8::none) check_peak_rate(costs.cluster(), DType::e4m3, target.devices);
   Simulation simulation = simulate(footprint.programs, costs_of(target, strategy), folding, detail);
   Evaluation evaluation;
   Prediction& prediction = evaluation.prediction;

@@ -33,10 +33,12 @@ struct Evaluation {
 };
 
 /// Returns the dense peak rate that MFU is relative to, per device. Where devices are of several
-/// kinds, it is the mean over the first `devices`. Throws InputError where the cluster states no
-/// such rate for one of these; `file` is named in the error where it is known.
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
-                         const std::string& file = "");
+/// kinds, it is the mean over the first `devices`. The cluster states a rate for each of these.
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices);
+/// Throws InputError where the cluster states no such rate for one of the first `devices`. The
+/// error names `file`, or the cluster.
+void check_peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
+                     const std::string& file = "");
 
 /// Whether to replay the allocator of a framework that has no arena. A replay costs several times
 /// as much as a simulation. Where it is left out, `allocated` and `reserved` of stages mean

@@ -1,12 +1,38 @@
 // Rules, costs and memory of strategies on a target.
 #include "predict/target.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/error.h"
 #include "plan/filling.h"
 #include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
+
+namespace {
+
+/// Returns how many devices the cluster has; nothing where it has any number.
+std::optional<std::int64_t> devices_of(const Cluster& cluster) {
+  if (!cluster.nodes) return std::nullopt;
+  return *cluster.nodes * cluster.devices_per_node;
+}
+
+}  // namespace
+
+bool is_oversubscribed(const Target& target) {
+  const std::optional<std::int64_t> available = devices_of(target.cluster());
+  return available && target.devices > *available;
+}
+
+void check_devices(const Target& target) {
+  const Cluster& cluster = target.cluster();
+  if (!is_oversubscribed(target) || cluster.device.kind == DeviceKind::cpu_core) return;
+  throw InfeasibleError(fmt::format("cluster {} has {} devices ({} nodes of {}), {} were asked for",
+                                    cluster.name, *devices_of(cluster), *cluster.nodes,
+                                    cluster.devices_per_node, target.devices));
+}
 
 bool has_arena(const Framework& framework) {
   return framework.allocator.kind == AllocatorKind::arena;

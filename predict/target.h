@@ -34,6 +34,10 @@ struct Target {
   const Framework& framework() const { return costs->framework(); }
 };
 
+/// Whether a target has more devices than its cluster. CPU cores may have several ranks each.
+bool is_oversubscribed(const Target& target);
+/// Throws InfeasibleError where a target has more GPUs than its cluster.
+void check_devices(const Target& target);
 /// Whether the framework plans its memory in an arena, rather than asking an allocator.
 bool has_arena(const Framework& framework);
 /// Returns what lowering a strategy takes. The result refers to both arguments.

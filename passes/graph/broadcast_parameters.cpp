@@ -165,6 +165,7 @@ bool broadcast_parameters(Graph& graph, const PassContext& context) {
     op.params = CollectiveParams{Group{{Axis::sharding}, false}, Reduction::sum};
     before[use.first].push_back(std::move(op));
   }
+  if (before.empty()) return false;  // all parameters are small enough to stay whole
   std::vector<Op> ops;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     // All of them at once only where some stay whole.

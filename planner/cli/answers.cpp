@@ -151,7 +151,6 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
   read_from(question.target);
   LoadedTarget loaded = load_target(question.target, parse_reserve(question.reserve));
   const Target& target = loaded.target;
-  is_oversubscribed(target);  // refuses more GPUs than there are
   const Strategy strategy = strategy_of(question, target);
   Evaluation evaluation = evaluate(target, strategy, question.folding);
   std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);

@@ -113,10 +113,10 @@ void describe_memory(Out out, const Plan& plan) {
 
 /// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
 std::string loss_of(const RunnerUp& loser) {
-  if (loser.term == "unusual choice") return words_of(loser.unusual);
-  if (loser.term == "memory") return fmt::format("+{} live", to_text(loser.term_bytes));
-  if (loser.term == "tie") return "as good; comes later in the space";
-  return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
+  if (loser.term == LossTerm::unusual_choice) return words_of(loser.unusual);
+  if (loser.term == LossTerm::memory) return fmt::format("+{} live", to_text(loser.term_bytes));
+  if (loser.term == LossTerm::tie) return "as good; comes later in the space";
+  return fmt::format("+{} {}", to_text(loser.term_time), to_text(loser.term));
 }
 
 /// Returns the fields in which `strategy` differs from `chosen`: "pp=2 micro_batch=4".
@@ -225,7 +225,7 @@ std::vector<std::string_view> changed_at_last(const Plan& plan) {
 
 void describe_search(Out out, const Plan& plan) {
   const SearchSummary& search = plan.search;
-  fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
+  fmt::format_to(out, "search: {}, {} candidates; {}\n", to_text(search.method), search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
     fmt::format_to(out, "  {:>8}  left when the search ended; {}\n", search.unexplored,

@@ -252,11 +252,12 @@ LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   job.vocab = padded_vocabulary(job.vocab, basis.framework, padded_for(options));
   const std::int64_t devices =
       asked_devices > 0 ? asked_devices : all_devices(basis.cluster, options);
-  peak_rate(basis.cluster, job.precision, devices, name);
+  check_peak_rate(basis.cluster, job.precision, devices, name);
   CostModel costs(std::move(basis.cluster), std::move(basis.measured), std::move(basis.framework),
                   std::move(basis.fitted));
-  return {Target(std::move(job), std::move(costs), devices, reserve), std::move(basis.source),
-          stated_vocabulary, digest(text)};
+  Target target(std::move(job), std::move(costs), devices, reserve);
+  check_devices(target);
+  return {std::move(target), std::move(basis.source), stated_vocabulary, digest(text)};
 }
 
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,

@@ -91,8 +91,8 @@ std::string alive_text(const ExplainedStep& step) {
 
 /// Counts the terms by which runners-up lose: "compute 4, exposed communication 1".
 std::string losses_text(const Plan& plan) {
-  std::map<std::string, std::int64_t> counts;
-  for (const RunnerUp& loser : plan.runners_up) ++counts[loser.term];
+  std::map<std::string_view, std::int64_t> counts;
+  for (const RunnerUp& loser : plan.runners_up) ++counts[to_text(loser.term)];
   std::string text;
   for (const auto& [term, count] : counts)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", term, count);

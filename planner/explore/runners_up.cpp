@@ -10,18 +10,10 @@
 namespace plimsoll {
 namespace {
 
-struct Term {
-  std::string_view name;
-  Seconds time;
-};
-
-std::array<Term, 6> terms(const Breakdown& b) {
-  return {{{"compute", b.forward + b.backward},
-           {"recompute", b.recompute},
-           {"optimizer", b.optimizer},
-           {"exposed communication", b.exposed_communication},
-           {"bubble", b.bubble},
-           {"dispatch", b.dispatch}}};
+/// Returns the time of each LossTerm that is one.
+std::array<Seconds, 6> times_of_terms(const Breakdown& b) {
+  return {b.forward + b.backward,  b.recompute, b.optimizer,
+          b.exposed_communication, b.bubble,    b.dispatch};
 }
 
 }  // namespace
@@ -136,23 +128,23 @@ RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Pr
   result.unusual = candidate.unusual;
   result.step_time = loser.step_time;
   result.peak = largest(loser.stages, &StagePrediction::peak);
-  const auto mine = terms(loser.breakdown);
-  const auto theirs = terms(best.breakdown);
+  const auto mine = times_of_terms(loser.breakdown);
+  const auto theirs = times_of_terms(best.breakdown);
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    const Seconds more = mine[i].time - theirs[i].time;
+    const Seconds more = mine[i] - theirs[i];
     if (more > result.term_time) {
-      result.term = mine[i].name;
+      result.term = LossTerm(i);
       result.term_time = more;
     }
   }
   if (result.step_time <= best.step_time && !result.unusual.empty()) {
     result.term_time = Seconds();
-    result.term = "unusual choice";
-  } else if (result.step_time == best.step_time || result.term.empty()) {
+    result.term = LossTerm::unusual_choice;
+  } else if (result.step_time == best.step_time || result.term == LossTerm::tie) {
     result.term_time = Seconds();
     result.term_bytes =
         std::max(Bytes(), result.peak - largest(best.stages, &StagePrediction::peak));
-    result.term = result.term_bytes > Bytes() ? "memory" : "tie";
+    result.term = result.term_bytes > Bytes() ? LossTerm::memory : LossTerm::tie;
   }
   return result;
 }

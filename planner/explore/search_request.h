@@ -12,11 +12,6 @@
 
 namespace plimsoll {
 
-enum class SearchMethod : std::uint8_t {
-  branch_and_bound,
-  brute_force,  ///< evaluates all that is legal; the same answer, for tests
-};
-
 /// The longest time limit. The clock holds far more; nobody waits that long.
 inline constexpr Seconds kLongestTimeLimit{1e6};
 
@@ -55,9 +50,5 @@ Space enumerate(const SearchRequest& request);
 
 /// Returns "1 device", "8 devices".
 std::string devices_text(std::int64_t devices);
-
-/// Whether a target has more devices than its cluster. CPU cores may have several ranks each, and
-/// such a plan says so. Throws InfeasibleError where the devices are GPUs.
-bool is_oversubscribed(const Target& target);
 
 }  // namespace plimsoll

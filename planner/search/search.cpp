@@ -99,7 +99,7 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
       space.legal.families(), [](const StrategyFamily& f) { return f.base.fp8 != Fp8::none; });
   const Seconds ideal = best * (prediction.mfu * counts / (is_8_bit ? 2 : 1));
   SearchSummary summary;
-  summary.method = request.method == SearchMethod::brute_force ? "brute force" : "branch and bound";
+  summary.method = request.method;
   summary.space = space.enumerated;
   summary.evaluated = std::int64_t(explored.candidates.size());
   summary.infeasible = std::count_if(explored.candidates.begin(), explored.candidates.end(),
@@ -320,8 +320,8 @@ Plan search(const SearchRequest& asked) {
   }
   const Target& target = request.target;
   check_framework(target.framework(), target.cluster());
-  peak_rate(target.cluster(), target.job.precision, target.devices);
-  const bool oversubscribed = is_oversubscribed(target);
+  check_peak_rate(target.cluster(), target.job.precision, target.devices);
+  check_devices(target);
   const Space space = enumerate(request);
   if (space.legal.empty()) nothing_legal(request, space);
 
@@ -337,7 +337,7 @@ Plan search(const SearchRequest& asked) {
   if (fastest_unfit) take_back_time_cuts(explored, *fastest_unfit);
   if (!plan) nothing_found(request, space, explored, begin);
   check_mfu(*plan, target.cluster());
-  plan->oversubscribed = oversubscribed;
+  plan->oversubscribed = is_oversubscribed(target);
   plan->search = summarize(request, space, explored, plan->prediction);
   return *std::move(plan);
 }

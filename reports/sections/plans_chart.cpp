@@ -20,10 +20,10 @@ std::string against(const StepRatio& ratio) {
 }
 
 std::string losing_words(const RunnerUp& loser) {
-  if (loser.term == "tie") return "equal; the canonical order decides";
-  if (loser.term == "memory")
+  if (loser.term == LossTerm::tie) return "equal; the canonical order decides";
+  if (loser.term == LossTerm::memory)
     return fmt::format("loses by memory, {} more at equal time", to_text(loser.term_bytes));
-  return fmt::format("loses by {}, {} more", loser.term, to_text(loser.term_time));
+  return fmt::format("loses by {}, {} more", to_text(loser.term), to_text(loser.term_time));
 }
 
 /// The points of a plot, one for each strategy.

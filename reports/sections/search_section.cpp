@@ -22,10 +22,10 @@ Cell differences_cell(const Strategy& strategy, const Plan& plan) {
 }
 
 std::string loses_by(const RunnerUp& runner_up) {
-  if (runner_up.term == "tie") return "nothing: the canonical order decides";
-  if (runner_up.term == "unusual choice") return words_of(runner_up.unusual);
-  if (runner_up.term != "memory") {
-    return fmt::format("{}, {} more", runner_up.term, to_text(runner_up.term_time));
+  if (runner_up.term == LossTerm::tie) return "nothing: the canonical order decides";
+  if (runner_up.term == LossTerm::unusual_choice) return words_of(runner_up.unusual);
+  if (runner_up.term != LossTerm::memory) {
+    return fmt::format("{}, {} more", to_text(runner_up.term), to_text(runner_up.term_time));
   }
   return fmt::format("memory, {} more at equal time", to_text(runner_up.term_bytes));
 }
@@ -90,7 +90,7 @@ std::string search_words(const SearchSummary& search) {
   return fmt::format(
       "<p>Searched by {}: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
       "not fit. {}</p>\n",
-      escaped(search.method), grouped(search.space), grouped(search.bounded),
+      to_text(search.method), grouped(search.space), grouped(search.bounded),
       grouped(search.evaluated), grouped(search.infeasible), proof);
 }
 

@@ -55,7 +55,7 @@ TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
   EXPECT_TRUE(ended(true, 0, 0.1));
   const auto brute_force = [](std::int64_t bounded, std::int64_t unexplored) {
     return breaks("search-proven", [&](Plan& p) {
-      p.search.method = "brute force";
+      p.search.method = SearchMethod::brute_force;
       p.search.bounded = bounded;
       p.search.unexplored = unexplored;
       p.search.proven = unexplored == 0;
@@ -152,19 +152,19 @@ TEST(CheckLists, RunnersUpFollowByStepTimeWithTheirUnusualChoices) {
 }
 
 TEST(CheckLists, RunnersUpLoseBySomething) {
-  const auto term = [](const std::string& name, double seconds, std::int64_t bytes) {
+  const auto term = [](LossTerm name, double seconds, std::int64_t bytes) {
     return breaks("runners-up-terms", [&](Plan& p) {
       p.runners_up[0].term = name;
       p.runners_up[0].term_time = Seconds(seconds);
       p.runners_up[0].term_bytes = Bytes(bytes);
     });
   };
-  EXPECT_FALSE(term("bubble", 1e-6, 0));
-  EXPECT_TRUE(term("bubble", 0, 64));
-  EXPECT_FALSE(term("memory", 0, 64));
-  EXPECT_TRUE(term("memory", 1e-6, 0));
-  EXPECT_FALSE(term("tie", 0, 0));
-  EXPECT_TRUE(term("unusual choice", 0, 0));
+  EXPECT_FALSE(term(LossTerm::bubble, 1e-6, 0));
+  EXPECT_TRUE(term(LossTerm::bubble, 0, 64));
+  EXPECT_FALSE(term(LossTerm::memory, 0, 64));
+  EXPECT_TRUE(term(LossTerm::memory, 1e-6, 0));
+  EXPECT_FALSE(term(LossTerm::tie, 0, 0));
+  EXPECT_TRUE(term(LossTerm::unusual_choice, 0, 0));
 }
 
 TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {

@@ -63,7 +63,7 @@ inline Interval& compute(Plan& plan, std::int64_t rank, std::size_t index) {
 
 inline RunnerUp loser(const Plan& plan, std::size_t at = 0) {
   RunnerUp runner_up = plan.runners_up.at(at);
-  runner_up.term = "bubble";
+  runner_up.term = LossTerm::bubble;
   runner_up.term_time = plan.prediction.step_time;
   return runner_up;
 }

@@ -115,7 +115,7 @@ inline RunnerUp example_runner_up() {
   runner_up.ratio = {1.1, 1.25, false};
   runner_up.peak = Bytes(3'000'000);
   runner_up.taken = Bytes(3'100'000);
-  runner_up.term = "optimizer";
+  runner_up.term = LossTerm::optimizer;
   runner_up.term_time = Seconds(0.0021);
   return runner_up;
 }
@@ -168,7 +168,7 @@ inline Plan example_plan() {
   plan.origin.interval_basis = "what the costs of its ops leave open";
   plan.prediction = example_prediction();
   plan.program_digests = {digest("stage 0"), digest("stage 1")};
-  plan.search.method = "branch and bound";
+  plan.search.method = SearchMethod::branch_and_bound;
   plan.search.space = 12;
   plan.search.evaluated = 4;
   plan.search.infeasible = 1;

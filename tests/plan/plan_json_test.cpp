@@ -56,7 +56,7 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.prediction.stages[1].by_role, plan.prediction.stages[1].by_role);
   EXPECT_EQ(read.prediction.share_by_provenance, plan.prediction.share_by_provenance);
   EXPECT_EQ(read.prediction.breakdown.bubble, Seconds(0.0065));
-  EXPECT_EQ(read.runners_up[0].term, "optimizer");
+  EXPECT_EQ(read.runners_up[0].term, LossTerm::optimizer);
   EXPECT_EQ(read.runners_up[0].ratio.low, 1.1);
   EXPECT_EQ(read.runners_up[0].ratio.high, 1.25);
   EXPECT_FALSE(read.runners_up[0].ratio.tied);
@@ -156,6 +156,10 @@ TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {
   plan.communicator = CommunicatorKind::mpi;
   EXPECT_EQ(parse_plan(plan_text(plan), "test").communicator, CommunicatorKind::mpi);
   EXPECT_EQ(plan_refused_at([](Json& json) { json["communicator"] = "tcp"; }), "/communicator");
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["search"]["method"] = "oracle"; }),
+            "/search/method");
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["runners_up"][0]["term"] = "bad luck"; }),
+            "/runners_up/0/term");
 }
 
 TEST(PlanFile, RefusesWrongTypes) {

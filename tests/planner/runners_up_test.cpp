@@ -67,7 +67,7 @@ TEST(RunnersUp, NamesTheTermThatGrowsMost) {
   loser.prediction.breakdown.bubble = Seconds(0.4);
   loser.prediction.breakdown.exposed_communication = Seconds(0.2);
   const RunnerUp result = runner_up(loser, loser.prediction, best.prediction);
-  EXPECT_EQ(result.term, "bubble");
+  EXPECT_EQ(result.term, LossTerm::bubble);
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
 
@@ -82,8 +82,8 @@ TEST(RunnersUp, UnusualChoicesCountAgainstPlans) {
   const std::vector<Candidate> candidates = {odd, slower, slowest};
   EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{1, 0, 2}));
   EXPECT_EQ(fastest_plan(candidates), 0u);
-  EXPECT_EQ(runner_up(odd, odd.prediction, slower.prediction).term, "unusual choice");
-  EXPECT_EQ(runner_up(slowest, slowest.prediction, slower.prediction).term, "compute");
+  EXPECT_EQ(runner_up(odd, odd.prediction, slower.prediction).term, LossTerm::unusual_choice);
+  EXPECT_EQ(runner_up(slowest, slowest.prediction, slower.prediction).term, LossTerm::compute);
   EXPECT_FALSE(fastest_plan({}));
 }
 
@@ -91,9 +91,9 @@ TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
   const Candidate best = candidate(0, 1, 100);
   const RunnerUp heavier =
       runner_up(candidate(0, 1, 164), candidate(0, 1, 164).prediction, best.prediction);
-  EXPECT_EQ(heavier.term, "memory");
+  EXPECT_EQ(heavier.term, LossTerm::memory);
   EXPECT_EQ(heavier.term_bytes, Bytes(64));
-  EXPECT_EQ(runner_up(best, best.prediction, best.prediction).term, "tie");
+  EXPECT_EQ(runner_up(best, best.prediction, best.prediction).term, LossTerm::tie);
 }
 
 }  // namespace
