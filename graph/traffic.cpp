@@ -41,7 +41,7 @@ Traffic traffic_of(const Grid& grid, std::int64_t rank, const Op& op, std::int64
   const auto* collective = std::get_if<CollectiveParams>(&op.params);
   if (collective == nullptr) {
     const bool sends = op.kind == OpKind::send;
-    return {op.kind, Group{{Axis::pp}, false}, 1, sends ? elements * element : Bytes()};
+    return {op.kind, Group{{Axis::pp}}, 1, sends ? elements * element : Bytes()};
   }
   const Group& group = collective->group;
   return {op.kind, group, 1,

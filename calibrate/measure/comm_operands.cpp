@@ -150,7 +150,7 @@ Communicator::Ticket post_bench(Communicator& communicator, OpKind kind, std::in
     return index == 0 ? communicator.post_send(1, size, data, label)
                       : communicator.post_recv(-1, size, data, label);
   }
-  const CollectiveParams params{Group{{Axis::dp}, false}};
+  const CollectiveParams params{Group{{Axis::dp}}};
   return communicator.post_collective(kind, params,
                                       {DType::f32, std::int64_t(operand.size()), data}, label);
 }

@@ -36,7 +36,7 @@ struct GroupLayout {
   }
   /// The ranks of the group of a rank that takes part, ascending.
   std::vector<std::int64_t> group_of(std::int64_t rank) const {
-    if (!transfer) return members(grid, Group{{Axis::dp}, false}, rank);
+    if (!transfer) return members(grid, Group{{Axis::dp}}, rank);
     const bool first = *index(rank) == 0;
     const std::int64_t peer = pipeline_peer(grid, rank, first ? 1 : -1);
     return {std::min(rank, peer), std::max(rank, peer)};
@@ -93,7 +93,7 @@ std::vector<Program> programs_of(const GroupLayout& layout, std::int64_t streams
       if (layout.transfer) {
         op.params = TransferParams{1};
       } else {
-        op.params = CollectiveParams{Group{{Axis::dp}, false}};
+        op.params = CollectiveParams{Group{{Axis::dp}}};
       }
     }
   }

@@ -162,7 +162,7 @@ bool broadcast_parameters(Graph& graph, const PassContext& context) {
     op.block = reader.block;
     op.inputs = {*read};
     op.outputs = {*copy};
-    op.params = CollectiveParams{Group{{Axis::sharding}, false}, Reduction::sum};
+    op.params = CollectiveParams{Group{{Axis::sharding}}, Reduction::sum};
     before[use.first].push_back(std::move(op));
   }
   if (before.empty()) return false;  // all parameters are small enough to stay whole

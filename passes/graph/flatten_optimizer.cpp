@@ -181,7 +181,7 @@ class Flattener {
          {first_, *second_, norms}, params);
     if (context_.strategy.mp > 1) {
       push(OpKind::all_reduce, {norms}, {norms},
-           CollectiveParams{Group{{Axis::mp}, false}, Reduction::sum});
+           CollectiveParams{Group{{Axis::mp}}, Reduction::sum});
       graph_.ops.back().stream = Stream::world;
     }
     push(OpKind::lamb, {updated_, first_, *second_, norms, scalars_}, {updated_}, params);

@@ -174,7 +174,7 @@ class StepBuilder {
 
   TensorId reduce(TensorId value, const std::string& name, Axis axis, Reduction reduction) {
     const TensorId whole = add_value(name + "." + std::string(to_text(axis)), DType::f32);
-    push(OpKind::all_reduce, {value}, {whole}, CollectiveParams{Group{{axis}, false}, reduction});
+    push(OpKind::all_reduce, {value}, {whole}, CollectiveParams{Group{{axis}}, reduction});
     graph_.ops.back().stream = Stream::world;
     return whole;
   }
@@ -185,7 +185,7 @@ class StepBuilder {
     pair.name += ".mp";
     const TensorId whole = graph_.add(std::move(pair));
     push(OpKind::all_reduce, {norms}, {whole},
-         CollectiveParams{Group{{Axis::mp}, false}, Reduction::sum}, tensor.block);
+         CollectiveParams{Group{{Axis::mp}}, Reduction::sum}, tensor.block);
     graph_.ops.back().stream = Stream::world;
     return whole;
   }

@@ -23,7 +23,7 @@ Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
   op.phase = Phase::optimizer;
   op.stream = Stream::data;
   op.inputs = op.outputs = {arena};
-  op.params = CollectiveParams{Group{axes, false}, Reduction::sum};
+  op.params = CollectiveParams{Group{axes}, Reduction::sum};
   return op;
 }
 

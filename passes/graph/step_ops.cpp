@@ -83,7 +83,7 @@ void reduce_before(Graph& graph, std::size_t reader, Axis axis, Reduction reduct
   Tensor reduced = graph.at(value);
   reduced.name += "." + std::string(to_text(axis));
   Op reduce = step_op(OpKind::all_reduce, {value}, {graph.add(std::move(reduced))},
-                      CollectiveParams{Group{{axis}, false}, reduction});
+                      CollectiveParams{Group{{axis}}, reduction});
   reduce.stream = Stream::world;
   graph.ops[reader].inputs[0] = reduce.outputs[0];
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(reader), std::move(reduce));
@@ -123,7 +123,7 @@ void reduce_tensor_norms_over(Graph& graph, Axis axis) {
     return;
   }
   Op reduce = step_op(OpKind::all_reduce, {before.outputs[2]}, {before.outputs[2]},
-                      CollectiveParams{Group{{axis}, false}, Reduction::sum});
+                      CollectiveParams{Group{{axis}}, Reduction::sum});
   reduce.stream = Stream::world;
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(*reader), std::move(reduce));
 }

@@ -100,7 +100,7 @@ class Splitter {
     op.stream = Stream::mp;
     op.inputs = {input};
     op.outputs = {output};
-    op.params = CollectiveParams{Group{{Axis::mp}, false}, reduction};
+    op.params = CollectiveParams{Group{{Axis::mp}}, reduction};
     return op;
   }
 

@@ -301,7 +301,7 @@ TEST_F(Nccl, TransfersBothWaysBetweenStages) {
   const Grid grid = grid_of(1, 2, 2);
   on_gpus(4, [&](Processes& processes, RankDevice& device) {
     const auto communicator =
-        processes.make_communicator(programs_of(grid, Group{{Axis::dp}, false}), kPatient, &device);
+        processes.make_communicator(programs_of(grid, Group{{Axis::dp}}), kPatient, &device);
     const std::int64_t rank = processes.index();
     const std::int64_t stage = grid.coordinates(rank)[std::size_t(Axis::pp)];
     const std::int64_t other = pipeline_peer(grid, rank, stage == 0 ? 1 : -1);
@@ -357,7 +357,7 @@ TEST_F(Nccl, TwoRanksOnOneGpuAreRefused) {
   std::string said;
   try {
     on_gpus(2, [&](Processes& processes, RankDevice& device) {
-      processes.make_communicator(programs_of(grid_of(1, 2, 1), Group{{Axis::dp}, false}), kPatient,
+      processes.make_communicator(programs_of(grid_of(1, 2, 1), Group{{Axis::dp}}), kPatient,
                                   &device);
     });
   } catch (const EnvironmentError& error) {

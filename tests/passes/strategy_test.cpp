@@ -254,7 +254,7 @@ std::set<std::vector<std::int64_t>> rank_sets(const std::vector<Program>& progra
       if (const auto* collective = std::get_if<CollectiveParams>(&op.params)) {
         sets.insert(members(grid, collective->group, rank));
       } else if (std::holds_alternative<TransferParams>(op.params)) {
-        sets.insert(members(grid, Group{{Axis::pp}, false}, rank));
+        sets.insert(members(grid, Group{{Axis::pp}}, rank));
       }
     }
   }

@@ -58,7 +58,7 @@ struct Counted {
     return count(rank, [&](const Interval& interval) { return interval.kind == kind; });
   }
   Traffic sent(std::int64_t rank, OpKind kind, Axis axis) const {
-    Traffic sum{kind, Group{{axis}, false}, 0, {}};
+    Traffic sum{kind, Group{{axis}}, 0, {}};
     for (const Traffic& one : result.traffic[std::size_t(rank)]) {
       if (one.kind == kind && one.group.axes == sum.group.axes) {
         sum.count += one.count;

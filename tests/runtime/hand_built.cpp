@@ -114,7 +114,7 @@ RoutineId HandBuilder::add(std::int64_t n, std::int64_t frame) {
 
 RoutineId HandBuilder::collective(OpKind kind, Axis axis, std::int64_t n) {
   Routine& made = routine(std::string(to_text(kind)), 1, n);
-  made.ops.push_back(make_op(kind, {0}, {0}, CollectiveParams{Group{{axis}, false}}));
+  made.ops.push_back(make_op(kind, {0}, {0}, CollectiveParams{Group{{axis}}}));
   made.ops.back().stream = Stream::data;
   made.ports.push_back({TensorId(0), 0});
   return RoutineId(program_.routines.size() - 1);
@@ -125,7 +125,7 @@ RoutineId HandBuilder::collective(OpKind kind, Axis axis, std::int64_t inputs,
   Routine& made = routine(std::string(to_text(kind)), 2, inputs);
   made.tensors[1].shape = {outputs};
   made.slots[1].bytes = bytes_of(made.tensors[1]);
-  Op op = make_op(kind, {0}, {1}, CollectiveParams{Group{{axis}, false}});
+  Op op = make_op(kind, {0}, {1}, CollectiveParams{Group{{axis}}});
   op.stream = Stream::data;
   made.ops.push_back(std::move(op));
   made.ports.push_back({TensorId(1), 0});
