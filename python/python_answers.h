@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "imports/imported.h"
+#include "interop/imports/imported.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/sweep_question.h"
 

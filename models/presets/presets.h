@@ -28,7 +28,7 @@ const std::vector<Preset>& fold_presets();
 const std::vector<Preset>& framework_presets();
 
 /// Returns models/presets/flags: how frameworks spell choices of a strategy
-/// (passes/flags/framework_flags.h).
+/// (interop/flags/framework_flags.h).
 const std::vector<Preset>& flag_presets();
 
 /// Returns models/presets/gpus: datasheets of generations of GPUs
@@ -48,13 +48,13 @@ const std::vector<Preset>& document_presets();
 /// (published/row_rules.h).
 const std::vector<Preset>& word_presets();
 
-/// Returns models/presets/readers: marks of files that are not read (imports/foreign_file.h),
-/// options of launchers (imports/framework_script.h) and vocabularies of tokenizers
-/// (passes/flags/tokenizers.h).
+/// Returns models/presets/readers: marks of files that are not read
+/// (interop/imports/foreign_file.h), options of launchers (interop/imports/framework_script.h) and
+/// vocabularies of tokenizers (interop/flags/tokenizers.h).
 const std::vector<Preset>& reader_presets();
 
 /// Returns models/presets/architectures: the models that a Hugging Face config.json may describe,
-/// each named as its model_type (imports/architecture.h).
+/// each named as its model_type (interop/imports/architecture.h).
 const std::vector<Preset>& architecture_presets();
 
 /// Returns models/presets/networks: what networks between nodes reach

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "imports/imported.h"
+#include "interop/imports/imported.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/search/search.h"
 #include "predict/plan_difference.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "passes/flags/framework_flags.h"
+#include "interop/flags/framework_flags.h"
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"

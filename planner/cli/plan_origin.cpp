@@ -7,9 +7,9 @@
 
 #include "base/file.h"
 #include "base/shortened.h"
+#include "interop/flags/flag_table.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
-#include "passes/flags/flag_table.h"
 #include "planner/cli/question_command.h"
 #include "predict/calibration_choice.h"
 

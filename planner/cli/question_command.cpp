@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "passes/flags/flag_table.h"
+#include "interop/flags/flag_table.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "interop/flags/flag_table.h"
 #include "models/presets/presets.h"
-#include "passes/flags/flag_table.h"
 #include "planner/cli/limits.h"
 #include "planner/sweep/sweep_inputs.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/columns.h"
 #include "base/file.h"
-#include "imports/imported.h"
+#include "interop/imports/imported.h"
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"

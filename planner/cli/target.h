@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "imports/imported.h"
+#include "interop/imports/imported.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "models/presets/presets.h"
@@ -72,8 +72,8 @@ NamedCluster named_cluster(const TargetOptions& options);
 std::string cluster_file(const std::string& word, std::int64_t devices = 0,
                          const GivenTexts& texts = {});
 
-/// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
-/// whose notes `options.note` takes.
+/// Reads the job as its file has it, or as a file of another tool has it
+/// (interop/imports/imported.h), whose notes `options.note` takes.
 Job read_stated_job(const TargetOptions& options);
 /// Reads the script that `from` names, if one is named, and notes what was assumed and what was
 /// not read. Throws UsageError unless either a job or a script is named.

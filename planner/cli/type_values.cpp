@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "models/calibration/nccl_rows.h"
+#include "interop/hardware/nccl_rows.h"
 #include "models/job/job_words.h"
 #include "models/presets/command_presets.h"
 #include "models/presets/preset_names.h"

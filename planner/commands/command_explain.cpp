@@ -6,7 +6,7 @@
 
 #include "base/command_line.h"
 #include "command_line/interrupt.h"
-#include "passes/flags/flag_table.h"
+#include "interop/flags/flag_table.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/flags.h"

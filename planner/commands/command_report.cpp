@@ -8,12 +8,12 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "interop/exports/report_flags.h"
 #include "plan/measured.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/report_answer.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
-#include "planner/export/report_flags.h"
 #include "planner/terminal/progress.h"
 #include "reports/compare.h"
 #include "reports/sections/html.h"

@@ -8,10 +8,10 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "interop/exports/report_flags.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy_fields.h"
 #include "planner/cli/question_command.h"
-#include "planner/export/report_flags.h"
 #include "reports/text_lines.h"
 
 namespace plimsoll {

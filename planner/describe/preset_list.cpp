@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "interop/flags/flag_table.h"
 #include "models/calibration/calibration_file.h"
 #include "models/framework/framework.h"
-#include "passes/flags/flag_table.h"
 #include "passes/pipeline.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "passes/flags/framework_flags.h"
+#include "interop/flags/framework_flags.h"
 #include "planner/explain/likely_changes.h"
 #include "planner/search/search.h"
 

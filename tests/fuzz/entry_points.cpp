@@ -15,11 +15,11 @@
 #include "fitting/collective_measurement.h"
 #include "fitting/op_measurement.h"
 #include "graph/text.h"
-#include "imports/imported.h"
+#include "interop/hardware/nccl_tests.h"
+#include "interop/hardware/topology.h"
+#include "interop/imports/imported.h"
 #include "models/calibration/calibration_file.h"
-#include "models/calibration/nccl_tests.h"
 #include "models/cluster/cluster.h"
-#include "models/cluster/topology.h"
 #include "models/framework/allocator_trace.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job.h"
@@ -183,8 +183,8 @@ std::span<const EntryPoint> entry_points() {
       {"choices", read_of_choices, {"tests/fuzz/examples/choices"}},
       {"graph", read_of_graph, {"tests/fuzz/examples/graph"}},
       {"program", read_of_program, {"tests/fuzz/examples/program"}},
-      {"nccl_tests", read_of_nccl_tests, {"tests/models/nccl-tests"}},
-      {"topology", read_of_topology, {"tests/models/topology"}},
+      {"nccl_tests", read_of_nccl_tests, {"tests/interop/nccl-tests"}},
+      {"topology", read_of_topology, {"tests/interop/topology"}},
       {"published_runs", read_of_published_runs, {"tests/fuzz/examples/published_runs"}},
       {"goals", read_of_goals, {"docs/results/goals.json"}},
       {"rules", read_of_rules, {"models/presets/documents", "models/presets/words"}},
@@ -192,8 +192,8 @@ std::span<const EntryPoint> entry_points() {
       {"allocator_traces", read_of_allocator_traces, {"tests/fuzz/examples/allocator_traces"}},
       {"import",
        read_of_import,
-       {"tests/fuzz/examples/import", "tests/imports/gpt3-175b.sh",
-        "tests/imports/data/deepseek-v3.json"}},
+       {"tests/fuzz/examples/import", "tests/interop/gpt3-175b.sh",
+        "tests/interop/data/deepseek-v3.json"}},
       {"units", read_of_units, {"tests/fuzz/examples/units"}},
       {"command_line", read_of_command_line, {"tests/fuzz/examples/command_line"}},
       {"checkpoint", read_of_checkpoint, {"tests/fuzz/examples/checkpoint"}},

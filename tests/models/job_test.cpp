@@ -111,7 +111,7 @@ std::string refusal(const Job& job) {
 /// are held to the others, and a script to the formula (tests/scripts/public_configs_test.py).
 Json published_counts() {
   Json rows = Json::array();
-  const std::filesystem::path file = "tests/imports/data/parameters.json";
+  const std::filesystem::path file = "tests/interop/data/parameters.json";
   for (Json& row : read_json(PLIMSOLL_SOURCE_DIR / file)) {
     if (row.contains("preset")) rows.push_back(std::move(row));
   }

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "passes/flags/flag_parts.h"
+#include "interop/flags/flag_parts.h"
 
 namespace plimsoll {
 namespace {

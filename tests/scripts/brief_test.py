@@ -134,7 +134,7 @@ def check_flags(folder):
     again = typed(command, folder)
     assert labelled(again)["step"] == labelled(text)["step"] and "--fastest" in words, (text, again)
     script = folder / "train.sh"
-    script.write_text((SOURCE / "tests/imports/llama3-70b.sh").read_text().replace("--bf16", "--bf16 --novel-flag 3"))
+    script.write_text((SOURCE / "tests/interop/llama3-70b.sh").read_text().replace("--bf16", "--bf16 --novel-flag 3"))
     asked = ("--from", "train.sh", "--ignore-unknown", "--vocab", 128256, *H100, "--sequence", 4096, "--reserve", "2 GiB")
     command, = next_commands(ran(OK, "simulate", *asked, folder=folder).stdout)
     for word in map(str, asked):
@@ -251,10 +251,10 @@ def check_refusals(folder):
 
 def check_widths(folder):
     """Results and notes about files have a hundred columns, too. A fit lists on one line what its runs do not determine."""
-    config = SOURCE / "tests/imports/data/llama-3-8b.json"
+    config = SOURCE / "tests/interop/data/llama-3-8b.json"
     done = ran(OK, "import", config, "--sequence", 8192, "--global-batch", 64, "-o", folder / "imported.json")
     check_columns(done.stdout, 30)
-    done = ran(OK, "simulate", "--from", SOURCE / "tests/imports/llama3-70b.sh", *H100)
+    done = ran(OK, "simulate", "--from", SOURCE / "tests/interop/llama3-70b.sh", *H100)
     check_columns(done.stdout + done.stderr.replace(str(SOURCE), "."), 40)
     runs = made_up_runs(folder / "made-up.json", "fsdp", "A100-80GB", 80)
     check_columns(ran(OK, "validate", runs, "--rows").stdout, 80)

@@ -53,11 +53,11 @@ def make_samples(folder):
     tests = SOURCE / "tests"
     shutil.copy(NANO, folder / "job.json")
     write_json(folder / "cluster.json", CLUSTER)
-    shutil.copy(tests / "imports" / "data" / "llama-3-8b.json", folder / "config.json")
-    shutil.copy(tests / "imports" / "llama3-70b.sh", folder / "train.sh")
-    shutil.copy(tests / "imports" / "system.json", folder)
-    shutil.copy(tests / "models" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
-    shutil.copy(tests / "models" / "topology" / "hgx-h100.txt", folder / "topo.txt")
+    shutil.copy(tests / "interop" / "data" / "llama-3-8b.json", folder / "config.json")
+    shutil.copy(tests / "interop" / "llama3-70b.sh", folder / "train.sh")
+    shutil.copy(tests / "interop" / "system.json", folder)
+    shutil.copy(tests / "interop" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
+    shutil.copy(tests / "interop" / "topology" / "hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "data" / "training-text.txt", folder / "text.txt")
     write_json(folder / "runs.json", [run_of(1, 1, 32, 24, 2304, 24, 3.528), run_of(2, 4, 32, 36, 4096, 32, 3.6963)])
     for arguments in (("gpt2-small", "--cluster", "dgx-a100-80gb", "--devices", 4, "-o", "plan.json"),

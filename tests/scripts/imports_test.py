@@ -7,7 +7,7 @@ import tempfile
 
 from programs import BAD_INPUT, ENVIRONMENT, OK, SOURCE, USAGE, planner
 
-SAMPLES = SOURCE / "tests" / "models" / "nccl-tests"
+SAMPLES = SOURCE / "tests" / "interop" / "nccl-tests"
 H100 = SOURCE / "models" / "presets" / "clusters" / "dgx-h100-80gb.json"
 JOB = SOURCE / "models" / "presets" / "jobs" / "gpt3-1.3b.json"
 
@@ -149,7 +149,7 @@ def nccl_refusals(folder):
 
 def topology(folder):
     """A node's wiring becomes a cluster that planner plans for; what is missing is named."""
-    dump = SOURCE / "tests" / "models" / "topology" / "hgx-h100.xml"
+    dump = SOURCE / "tests" / "interop" / "topology" / "hgx-h100.xml"
     matrix = dump.with_suffix(".txt")
     rest = ("--device", H100, "--date", "2026-11-20")
     done = planner("import", "topology", dump, *rest)
@@ -178,7 +178,7 @@ def topology(folder):
 
 def models(folder):
     """A config.json becomes a job that commands take; they take the config.json itself just so."""
-    config = SOURCE / "tests" / "imports" / "data" / "llama-3.2-1b.json"
+    config = SOURCE / "tests" / "interop" / "data" / "llama-3.2-1b.json"
     output = folder / "job.json"
     rest = ("--sequence", 2048, "--global-batch", 64, "--precision", "fp32", "--name", "small")
     done = planner("import", config, "-o", output, "--json", *rest)
@@ -223,7 +223,7 @@ def models(folder):
 
 def systems(folder):
     """A system of another planner becomes a cluster that commands take."""
-    system, output = SOURCE / "tests" / "imports" / "system.json", folder / "cluster.json"
+    system, output = SOURCE / "tests" / "interop" / "system.json", folder / "cluster.json"
     done = planner("import", system, "-o", output, "--name", "ours", "--json")
     assert done.returncode == OK, done.stderr
     said, cluster = json.loads(done.stdout), json.loads(output.read_text())

@@ -253,7 +253,7 @@ SCRIPT = """torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 4 --hidden-
 def in_imports(name, text, folder):
     """Payloads in files of other trainers: as values, as keys, and as words of a shell, quoted and not."""
     quoted = "'" + text.replace("'", "'\\''") + "'"
-    config = json.loads((SOURCE / "tests" / "imports" / "data" / "gpt2.json").read_text())
+    config = json.loads((SOURCE / "tests" / "interop" / "data" / "gpt2.json").read_text())
     hostile = put(config, places(config) - {("model_type",)}, text)
     hostile[text] = text
     hostile["_name_or_path"] = text

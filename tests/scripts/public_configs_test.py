@@ -1,6 +1,6 @@
 """Public models have the published parameters, and the forward FLOPs of a formula over their config.json.
 
-tests/imports/data/parameters.json has the counts and their sources; published_shapes.py has the formula, which shares
+tests/interop/data/parameters.json has the counts and their sources; published_shapes.py has the formula, which shares
 nothing with the product.
 """
 
@@ -11,7 +11,7 @@ import tempfile
 from programs import OK, SOURCE, planner
 from published_shapes import published
 
-DATA = SOURCE / "tests" / "imports" / "data"
+DATA = SOURCE / "tests" / "interop" / "data"
 SEQUENCE = 4096  # beyond the windows of some models, within those of others
 
 

@@ -158,7 +158,7 @@ def outputs(schemas, folder):
     failures += schemas.faults("cluster", json.loads((folder / "machine.json").read_text()), "of planner calibrate")
     for kind in ("job", "strategy", "framework"):
         flags = {"job": "-o", "strategy": "--strategy-out", "framework": "--framework-out"}
-        assert planner("import", SOURCE / "tests/imports/llama3-70b.sh", flags[kind], folder / "imported.json").returncode == OK
+        assert planner("import", SOURCE / "tests/interop/llama3-70b.sh", flags[kind], folder / "imported.json").returncode == OK
         failures += schemas.faults(kind, json.loads((folder / "imported.json").read_text()), "of planner import")
     return found, failures
 
@@ -166,7 +166,7 @@ def outputs(schemas, folder):
 def more_outputs(folder, cluster, plan, measured):
     """Yields kinds of --json with an output each, and often several: the first is the one that is changed later."""
     target = ("--cluster", cluster, "--devices", 2)
-    script = SOURCE / "tests/imports/llama3-70b.sh"
+    script = SOURCE / "tests/interop/llama3-70b.sh"
     yield "space", printed("space", NANO, *target, "--list", "--fix", "mp=2", "--fix", "micro_batch=1", "--json")
     yield "space", printed("space", NANO, "--devices", 2, "--json")
     broken = json.loads(plan.read_text())
@@ -185,8 +185,8 @@ def more_outputs(folder, cluster, plan, measured):
                             "--json")
     yield "import", printed("import", script, "--json")
     for file in ("data/llama-3-8b.json", "system.json"):
-        yield "import", printed("import", SOURCE / "tests/imports" / file, "--json")
-    yield "nccl-import", printed("import", "nccl-tests", SOURCE / "tests/models/nccl-tests/two-runs.txt", "--cluster", "dgx-h100-80gb",
+        yield "import", printed("import", SOURCE / "tests/interop" / file, "--json")
+    yield "nccl-import", printed("import", "nccl-tests", SOURCE / "tests/interop/nccl-tests/two-runs.txt", "--cluster", "dgx-h100-80gb",
                                  "--json")
     swept = ("sweep", NANO, "--cluster", cluster)
     yield "sweep", printed(*swept, "--devices", "2,7", "--tokens", "1B", "--price", "1/h", "--deadline", "30d", "--json")

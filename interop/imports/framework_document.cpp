@@ -1,0 +1,89 @@
+// Gives a configuration file to the table that recognizes it.
+#include "interop/imports/framework_document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "interop/flags/flag_document.h"
+#include "interop/flags/flag_table.h"
+#include "interop/imports/flag_import.h"
+#include "interop/imports/system_file.h"
+
+namespace plimsoll {
+namespace {
+
+/// Returns the path of a file that a document names: beside the document, else from where the
+/// program runs.
+std::filesystem::path path_beside(const std::string& document, const std::string& named) {
+  const std::filesystem::path beside = std::filesystem::path(document).parent_path() / named;
+  return std::filesystem::is_regular_file(beside) ? beside : std::filesystem::path(named);
+}
+
+/// Takes the flag that names another file out of the flags.
+std::optional<GivenFlag> take(std::vector<GivenFlag>& flags, const std::string& key) {
+  const auto found = std::ranges::find(flags, key, &GivenFlag::option);
+  if (found == flags.end()) return std::nullopt;
+  GivenFlag flag = std::move(*found);
+  flags.erase(found);
+  return flag;
+}
+
+/// Reads what the document states, and the rest by the next table.
+void import_in_turn(Imported& imported, const FlagTable& table, std::vector<GivenFlag> flags,
+                    const FlagFields& known, const std::string& file, const ImportGiven& given) {
+  const FlagTable& next = *flag_table_for(table.next->target);
+  const std::optional<GivenFlag> named = take(flags, table.next->file_key);
+  const FlagReading first = read_flags(table, flags, known, file);
+  imported.notes = first.notes;
+  imported.unread = first.unread;
+  imported.unknown = first.unknown;
+  if (!named) {
+    import_flags(imported, next, {}, known, file, given, first.fields);
+    return;
+  }
+  const std::string name = named->words.empty() ? "" : named->words[0].text;
+  const std::filesystem::path path = path_beside(file, name);
+  if (name.empty() || !std::filesystem::is_regular_file(path)) {
+    throw InputError(file, fmt::format("line {}", named->line),
+                     fmt::format("{} {}: no such file next to this one or in the current folder",
+                                 named->option, printable(name)));
+  }
+  imported.notes.push_back(fmt::format("{} is read, too", printable(path.string(), 240)));
+  import_flags(imported, next, flags_in_document(next, read_file(path), path.string()), known,
+               path.string(), given, first.fields);
+}
+
+}  // namespace
+
+bool looks_like_framework_document(std::string_view text) {
+  return document_table_of(text) != nullptr;
+}
+
+Imported read_framework_document(std::string_view text, const std::string& file,
+                                 const ImportGiven& given) {
+  if (!given.family.empty())
+    throw UsageError("--family is of a model's config; a framework's file names its own model");
+  const FlagTable& table = *document_table_of(text);
+  Imported imported;
+  imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
+  if (table.of_cluster) {
+    read_system_file(imported, text, file, given);
+    return imported;
+  }
+  FlagFields known = {{"name", job_name_of(file)}};
+  if (given.devices) known["devices"] = fmt::format("{}", *given.devices);
+  std::vector<GivenFlag> flags = flags_in_document(table, text, file);
+  if (table.next) {
+    import_in_turn(imported, table, std::move(flags), known, file, given);
+  } else {
+    import_flags(imported, table, flags, std::move(known), file, given);
+  }
+  if (imported.job) set_given(*imported.job, given, file);
+  return imported;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,100 @@
+// The kinds of files that can be imported are listed here, and a file is given to its reader.
+#include "interop/imports/imported.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "interop/imports/flag_import.h"
+#include "interop/imports/foreign_file.h"
+#include "interop/imports/framework_document.h"
+#include "interop/imports/framework_script.h"
+#include "interop/imports/hugging_face.h"
+#include "interop/imports/reader.h"
+
+namespace plimsoll {
+namespace {
+
+/// Reads a script, and sets in its job what the user states instead.
+Imported read_script(std::string_view text, const std::string& file, const ImportGiven& given) {
+  if (!given.family.empty())
+    throw UsageError("--family is of a model's config; a script has the flags of the model itself");
+  if (given.job) throw UsageError("found JOB and --from; the script that --from names has the job");
+  Imported imported = read_framework_script(text, file, given);
+  set_given(*imported.job, given, file);
+  return imported;
+}
+
+// A new kind is a new row. The first row that fits reads the file.
+constexpr std::array kReaders = {
+    Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
+    Reader{"script or flags of a framework", looks_like_framework_script, read_script},
+    Reader{"configuration file of a framework", looks_like_framework_document,
+           read_framework_document},
+};
+
+const Reader* reader_of(std::string_view text) {
+  const auto found =
+      std::ranges::find_if(kReaders, [&](const Reader& reader) { return reader.looks_like(text); });
+  return found == kReaders.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Imported import_text(std::string_view text, const std::string& file, const ImportGiven& given) {
+  const Reader* reader = reader_of(text);
+  const bool of_model = reader != nullptr && reader->read == read_hugging_face;
+  if (const std::string foreign = of_model ? "" : foreign_file(text); !foreign.empty())
+    throw InputError(file, "", foreign);
+  if (reader == nullptr) {
+    std::vector<std::string_view> kinds;
+    for (const Reader& known : kReaders) kinds.push_back(known.kind);
+    throw InputError(file, "",
+                     fmt::format("its content fits no kind of file that is imported; known: {}",
+                                 fmt::join(kinds, ", ")));
+  }
+  Imported imported = reader->read(text, file, given);
+  if (imported.kind.empty()) imported.kind = reader->kind;
+  if (given.vocab && (!imported.job || imported.job->vocab != *given.vocab)) {
+    throw UsageError(
+        fmt::format("--vocab is for files that do not state the vocabulary; {} {}", file,
+                    imported.job ? fmt::format("states {}", imported.job->vocab) : "has no model"));
+  }
+  return imported;
+}
+
+Imported import_file(const std::filesystem::path& path, const ImportGiven& given) {
+  return import_text(read_file(path), path.string(), given);
+}
+
+bool takes_job(std::string_view text) {
+  const Reader* reader = reader_of(text);
+  return reader != nullptr && reader->read == read_framework_document;
+}
+
+std::string text_of(const UnknownFlag& unknown) {
+  if (unknown.line <= 0) return unknown.option;
+  return unknown.why.empty()
+             ? fmt::format("{} (line {})", unknown.option, unknown.line)
+             : fmt::format("flags in {} (line {}: {})", unknown.option, unknown.line, unknown.why);
+}
+
+void refuse_unknown(const Imported& imported, const std::string& file) {
+  if (imported.unknown.empty()) return;
+  std::vector<std::string> names;
+  for (const UnknownFlag& unknown : imported.unknown) names.push_back(text_of(unknown));
+  throw InputError(file, "",
+                   fmt::format("not known to {}: {}; each may change model, memory and time. "
+                               "--ignore-unknown goes on without them",
+                               imported.kind, fmt::join(names, ", ")));
+}
+
+bool is_importable(std::string_view text) {
+  return reader_of(text) != nullptr || !foreign_file(text).empty();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+// A model's sizes, activations, dropouts, rotary embeddings and windows are read from a
+// config.json. It is internal to imports/. All functions throw InputError at the key that no Job
+// states.
+#pragma once
+
+#include "interop/imports/architecture.h"
+#include "interop/imports/config_fields.h"
+#include "interop/imports/imported.h"
+
+namespace plimsoll {
+
+/// Returns the architecture with its keys as this file spells them: the library takes some sizes by
+/// two names. Both may be there where they are equal.
+Architecture with_aliases(ConfigFields& fields, const Architecture& model);
+/// Sets the family, the sizes and the choices of a layer.
+void read_shape(ConfigFields& fields, const Architecture& known, Job& job);
+/// Sets the dropout. Embeddings, attention and residual branches of a job drop out alike.
+void read_dropout(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
+                  Job& job);
+/// Sets the rotary base, and notes what changes angles.
+void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported);
+/// Refuses windows that are shorter than the job's sequence, over which its attention is.
+void read_windows(ConfigFields& fields, const Architecture& known, Job& job);
+
+}  // namespace plimsoll

@@ -1,0 +1,208 @@
+// Types of models: unknown ones are named with the nearest known, and structure that no job has is
+// refused whatever the type is.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/interop/small_configs.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(ModelTypes, UnknownTypesAreNamedFirstWithTheNearestAndTheKnown) {
+  const std::string message = fault(config("{}", "rwkv"));
+  EXPECT_TRUE(message.starts_with("/model_type: found \"rwkv\", an unknown type; ")) << message;
+  EXPECT_NE(message.find("which has all of its keys"), message.npos) << message;
+  for (const std::string& name : supported_architectures()) {
+    EXPECT_NE(message.find(name), message.npos) << name;
+  }
+  EXPECT_EQ(message.find("olmo,"), message.npos);
+  const std::string none = fault(config(R"({"model_type": "LEFT OUT"})"));
+  EXPECT_TRUE(none.starts_with("/architectures: found neither model_type nor architectures"))
+      << none;
+}
+
+/// A key that only one family has does not hide that the type is unknown.
+TEST(ModelTypes, TheNearestFamilySaysWhichKeysItMisses) {
+  const auto nearest = [](const char* changes) { return fault(config(changes, "new")); };
+  const std::string known = "/model_type: found \"new\", an unknown type; ";
+  const std::string experts = R"("num_experts": 64, "num_experts_per_tok": 8,
+                                 "moe_intermediate_size": 32)";
+  EXPECT_TRUE(
+      nearest(("{" + experts + "}").c_str())
+          .starts_with(known +
+                       "--family qwen3_moe reads it as the nearest known type, which has all"))
+      << nearest(("{" + experts + "}").c_str());
+  EXPECT_TRUE(
+      nearest(("{" + experts + R"(, "strange": 1})").c_str())
+          .starts_with(known +
+                       "--family qwen3_moe reads it as the nearest known type, without strange;"))
+      << nearest(("{" + experts + R"(, "strange": 1})").c_str());
+  const std::string activation = nearest(R"({"qk_norm": true, "hidden_act": "xielu"})");
+  EXPECT_TRUE(activation.starts_with(known + "with --family ")) << activation;
+  EXPECT_NE(activation.find("/hidden_act: found \"xielu\"; a job with rotary"), activation.npos)
+      << activation;
+  const std::string states = nearest(R"({"linear_key_head_dim": 8, "linear_num_key_heads": 4,
+                                         "mtp_num_hidden_layers": 1})");
+  EXPECT_NE(states.find("linear_key_head_dim, linear_num_key_heads (every layer of a job has "
+                        "attention, no state space and no linear attention)"),
+            states.npos)
+      << states;
+  EXPECT_NE(states.find("mtp_num_hidden_layers (it is not known what the MTP"), states.npos)
+      << states;
+  // Constants that scale tensors are nearest to a file that states some.
+  const std::string plain = nearest(R"({"max_position_embeddings": 64})");
+  EXPECT_TRUE(plain.starts_with(known + "--family llama reads it")) << plain;
+  // Sizes are no structure: those that are usual elsewhere change nothing.
+  const std::string sized = nearest(R"({"max_position_embeddings": 4096})");
+  EXPECT_TRUE(sized.starts_with(known + "--family llama reads it")) << sized;
+  const std::string scaled = nearest(R"({"logits_scaling": 8, "residual_multiplier": 0.22})");
+  EXPECT_TRUE(scaled.starts_with(known + "--family granite reads it")) << scaled;
+  // A family with experts is not near to a file without any.
+  const std::string dense = nearest(R"({"num_nextn_predict_layers": 1})");
+  EXPECT_EQ(dense.find("--family glm4_moe reads"), dense.npos) << dense;
+}
+
+/// Structure that no job has is refused whatever --family says.
+TEST(ModelTypes, NoFamilyDropsStructure) {
+  for (const char* key : {"index_topk",
+                          "index_n_heads",
+                          "compress_ratios",
+                          "linear_attn_config",
+                          "mamba_head_dim",
+                          "ssm_state_size",
+                          "state_size",
+                          "attn_output_gate",
+                          "hc_mult",
+                          "block_configs",
+                          "zero_expert_num",
+                          "n_shared_experts",
+                          "shared_expert_intermediate_size",
+                          "mtp_num_hidden_layers",
+                          "num_kv_shared_layers",
+                          "full_attention_interval",
+                          "mlp_layer_types",
+                          "hybrid_layer_ids",
+                          "conv_L_cache",
+                          "block_types",
+                          "swa_head_dim",
+                          "v_head_dim",
+                          "ngram_vocab_size",
+                          "sparse_config"}) {
+    ImportGiven given;
+    given.family = "llama";
+    const std::string changes = fmt::format(R"({{"{}": 4}})", key);
+    const std::string message = fault(config(changes, "new"), given);
+    EXPECT_TRUE(message.starts_with(fmt::format("/{}: found 4; ", key))) << key << ": " << message;
+    EXPECT_EQ(fault(config(fmt::format(R"({{"{}": null}})", key), "new"), given), "") << key;
+  }
+}
+
+TEST(ModelTypes, AKeyMayStateWhatATypeAlwaysHas) {
+  const std::string experts = R"({"num_experts": 4, "num_experts_per_tok": 2,
+                                  "moe_intermediate_size": 32, "use_qk_norm": )";
+  const Imported stated = read_config(experts + "true}", "qwen3_moe");
+  EXPECT_EQ(parameters(stated), parameters(read_config(experts + "null}", "qwen3_moe")));
+  EXPECT_TRUE(stated.job->qk_norm);
+  EXPECT_TRUE(stated.unread.empty());
+  EXPECT_NE(fault(config(R"({"use_qk_norm": true})", "llama")), "");
+}
+
+/// Python's json writes numbers that JSON does not have.
+TEST(ModelTypes, InfinityAndNaNAreReadAsPythonWritesThem) {
+  const auto with = [](const std::string& value) {
+    std::string text = config(R"({"time_step_limit": "HERE"})");
+    return text.replace(text.find("\"HERE\""), 6, value);
+  };
+  for (const char* value : {"[0.0, Infinity]", "-Infinity", "NaN", "\"a \\\" Infinity\""}) {
+    EXPECT_EQ(fault(with(value)), "") << value;
+    EXPECT_EQ(import_text(with(value), "config.json").unread,
+              std::vector<std::string>{"time_step_limit"})
+        << value;
+  }
+  EXPECT_EQ(fault("{\"model_type\": \"llama\", \"vocab_size\": Infinity}"),
+            "/vocab_size: found \"Infinity\"; an integer from 1 to 1073741824 is required");
+}
+
+TEST(ModelTypes, TheTypeOfWeightsIsNoAssumption) {
+  const auto notes = [](const std::string& changes) { return read_config(changes).notes; };
+  EXPECT_TRUE(has(notes("{}"), "precision bf16 is assumed"));
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    EXPECT_FALSE(has(notes(fmt::format(R"({{"{}": "bfloat16"}})", key)), "precision")) << key;
+    const auto other = notes(fmt::format(R"({{"{}": "float16"}})", key));
+    EXPECT_FALSE(has(other, "is assumed; --precision")) << key;
+    EXPECT_TRUE(has(other, fmt::format("{} float16 is the type of the file's weights", key)));
+  }
+}
+
+TEST(ModelTypes, NamesWhatAModelComputesAndAJobLeavesOut) {
+  const auto notes = [](const std::string& changes, const char* type) {
+    return read_config(changes, type).notes;
+  };
+  EXPECT_TRUE(has(notes(R"({"hidden_activation": "gelu"})", "gemma3"),
+                  "a job leaves out: the embedding times the root of hidden_size"));
+  EXPECT_TRUE(has(notes(R"({"hidden_act": "gelu"})", "starcoder2"),
+                  "hidden_act gelu: a job has the tanh approximation"));
+  EXPECT_FALSE(has(notes(R"({"hidden_act": "gelu_pytorch_tanh"})", "starcoder2"), "approximation"));
+  EXPECT_TRUE(has(notes(R"({"rms_norm_eps": 1e-06})", "llama"),
+                  "rms_norm_eps 1e-06: norms of a job have an epsilon of 1e-05"));
+  EXPECT_FALSE(has(notes(R"({"rms_norm_eps": 1e-05})", "llama"), "epsilon"));
+  const std::string falcon = R"({"multi_query": false, "alibi": )";
+  EXPECT_TRUE(has(notes(falcon + "true}", "falcon"), "divided by the root of the head size"));
+  EXPECT_FALSE(has(notes(falcon + "false}", "falcon"), "divided by the root of the head size"));
+  EXPECT_TRUE(has(notes(R"({"router_aux_loss_coef": 0.01})", "mixtral"), "router_aux_loss_coef"));
+}
+
+TEST(ModelTypes, RotaryEmbeddingsOfAnyPairsAreRotary) {
+  const auto stated = [](const char* word) {
+    return fault(config(fmt::format(R"({{"position_embedding_type": "{}"}})", word), "cohere2"));
+  };
+  EXPECT_EQ(stated("rope"), "");
+  EXPECT_EQ(stated("rope_gptj"), "");
+  EXPECT_EQ(stated("absolute"),
+            "/position_embedding_type: found \"absolute\"; \"rope\" is required here");
+}
+
+TEST(ModelTypes, ListsOfLayersCountWhereAllLayersAreAlike) {
+  const std::string hunyuan = R"({"num_experts": 4, "moe_topk": [2, 2], "num_shared_expert": [1, 1],
+                                  "moe_intermediate_size": )";
+  const Job job = *read_config(hunyuan + "[32, 32]}", "hunyuan_v1_moe").job;
+  EXPECT_EQ(job.experts->chosen, 2);
+  EXPECT_EQ(job.experts->ffn_hidden, 32);
+  EXPECT_EQ(job.experts->shared_ffn_hidden, 32);
+  for (const char* list : {"[32, 48]", "[32]", "[]", "[\"a\", \"a\"]"}) {
+    EXPECT_EQ(fault(config(hunyuan + list + "}", "hunyuan_v1_moe"))
+                  .rfind("/moe_intermediate_size: found ", 0),
+              0u)
+        << list;
+  }
+}
+
+TEST(ModelTypes, TypesOfLayersSayWhichHaveExpertsAndWhichAWindow) {
+  const std::string lite = R"({"first_k_dense_replace": 0, "n_routed_experts": 4,
+                               "num_key_value_heads": 4, "mlp_layer_types": )";
+  const auto pattern = [&](const std::string& types) {
+    return read_config(lite + types + "}", "glm4_moe_lite").job->experts->pattern;
+  };
+  EXPECT_EQ(pattern(R"(["dense", "sparse"])"), (std::vector{false, true}));
+  EXPECT_TRUE(pattern(R"(["sparse", "sparse"])").empty());
+  EXPECT_NE(fault(config(lite + R"(["sparse"]})", "glm4_moe_lite")), "");
+  EXPECT_NE(fault(config(lite + R"(["sparse", "other"]})", "glm4_moe_lite")), "");
+  const auto windows = [](const std::string& letters) {
+    return read_config(R"({"num_hidden_layers": 4, "sliding_window": 16,
+                           "sliding_window_pattern": )" +
+                           letters + "}",
+                       "exaone4")
+        .job->window_pattern;
+  };
+  EXPECT_EQ(windows("\"LLLG\""), (std::vector{true, true, true, false}));
+  EXPECT_EQ(windows("\"L\""), (std::vector{true, true, true, false}));  // the last is global
+  EXPECT_EQ(windows("2"), (std::vector{true, false}));
+  EXPECT_NE(fault(config(R"({"sliding_window": 16, "sliding_window_pattern": "LX"})", "exaone4")),
+            "");
+}
+
+}  // namespace
+}  // namespace plimsoll
