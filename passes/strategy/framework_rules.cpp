@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
-#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "passes/strategy/pipeline_order.h"
@@ -13,240 +14,99 @@
 namespace plimsoll {
 namespace {
 
-/// Says what is asked for, why the framework does not have it, and where that is stated.
-Verdict refuse(const std::string& asked, const Framework& framework, std::string_view limit,
-               const std::string& source) {
-  return Verdict::no(source.empty()
-                         ? fmt::format("{}; {} {}", asked, framework.name, limit)
-                         : fmt::format("{}; {} {} ({})", asked, framework.name, limit, source));
+/// A rule refuses a strategy that asks for what the framework does not have.
+struct Rule {
+  std::string_view key;  ///< of the field that asks
+  bool (*is_broken)(const Framework&, const Strategy&);
+  std::string_view limit;  ///< stands behind the framework's name
+  /// Null: the limit follows from how the framework runs ops.
+  const std::string& (*source)(const Capabilities&) = nullptr;
+  std::string_view beside = {};                ///< another field that the reason names
+  bool (*applies)(const Strategy&) = nullptr;  ///< null: to every strategy
+};
+
+template <auto Capability>
+const std::string& source_of(const Capabilities& can) {
+  return (can.*Capability).source;
 }
 
-std::string field_is(const Strategy& strategy, std::string_view key) {
-  return fmt::format("{} is {}", key, field_text(strategy, key));
+template <auto Field>
+bool asks(const Strategy& strategy) {
+  static const Strategy usual;
+  return strategy.*Field != usual.*Field;
 }
 
-Verdict degrees_are_possible(const Framework& framework, const Strategy& strategy) {
-  const Capabilities& can = framework.can;
-  if (strategy.pp > 1 && !can.pipeline.value) {
-    return refuse(field_is(strategy, "pp"), framework, "has no pipeline stages",
-                  can.pipeline.source);
-  }
-  if (strategy.mp > 1 && !can.tensor_parallel.value) {
-    return refuse(field_is(strategy, "mp"), framework, "does not split tensors",
-                  can.tensor_parallel.source);
-  }
-  if (strategy.sequence_parallel && !framework.sequence_parallel) {
-    return refuse("sequence_parallel", framework, "does not split tokens", "");
-  }
-  if (strategy.dp == 1 || strategy.sharding_degree > 1) return Verdict::yes();
-  if (!can.replicas.value) {
-    return refuse(field_is(strategy, "dp"), framework, "has no whole replicas",
-                  can.replicas.source);
-  }
-  if (strategy.mp * strategy.pp * strategy.cp > 1 && !can.replicas_beside_others.value) {
-    return refuse(fmt::format("dp is {} without sharding", strategy.dp), framework,
-                  "has whole replicas only if nothing is split", can.replicas_beside_others.source);
-  }
-  return Verdict::yes();
+/// A field other than the default requires a switch, or a set of choices that is not empty.
+template <auto Capability, auto Field>
+constexpr Rule has(std::string_view key, std::string_view limit,
+                   bool (*applies)(const Strategy&) = nullptr, std::string_view beside = {}) {
+  const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
+    const auto& value = (framework.can.*Capability).value;
+    if constexpr (std::is_same_v<decltype(value), const bool&>) {
+      return !value && asks<Field>(strategy);
+    } else {
+      return value.empty() && asks<Field>(strategy);
+    }
+  };
+  return {key, is_broken, limit, source_of<Capability>, beside, applies};
+}
+
+/// The value of a field has to be one of a set of choices.
+template <auto Capability, auto Field>
+constexpr Rule has_own(std::string_view key, std::string_view limit,
+                       bool (*applies)(const Strategy&) = nullptr, std::string_view beside = {}) {
+  const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
+    return !(framework.can.*Capability).value.has(strategy.*Field);
+  };
+  return {key, is_broken, limit, source_of<Capability>, beside, applies};
+}
+
+/// A forward and a backward in turns go with some choices alone.
+template <ExpertOverlap Choice>
+constexpr Rule overlaps(std::string_view limit, bool (*applies)(const Strategy&) = nullptr) {
+  const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
+    return strategy.overlap_expert_exchange &&
+           !framework.can.overlap_expert_exchange.value.has(Choice);
+  };
+  constexpr auto source = source_of<&Capabilities::overlap_expert_exchange>;
+  return {"overlap_expert_exchange", is_broken, limit, source, {}, applies};
+}
+
+bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
+bool has_whole_states(const Strategy& strategy) { return !shards(strategy); }
+bool shares_sequences(const Strategy& strategy) { return strategy.cp > 1; }
+bool has_whole_replicas(const Strategy& strategy) { return strategy.sharding_degree == 1; }
+bool shares_experts(const Strategy& strategy) { return strategy.ep > 1; }
+bool is_reordered(const Strategy& strategy) { return asks<&Strategy::schedule>(strategy); }
+bool recomputes_some(const Strategy& strategy) { return strategy.recompute != Recompute::none; }
+
+/// Experts are split otherwise than without a choice of etp.
+bool has_own_etp(const Strategy& strategy) {
+  return experts_tensor_parallel(strategy) != (strategy.ep > 1 ? 1 : strategy.mp);
 }
 
 /// The default order stands for any order that numbers the ranks alike.
-Verdict order_is_possible(const Framework& framework, const Strategy& strategy) {
-  const auto& orders = framework.can.rank_orders;
-  if (orders.value.has(strategy.rank_order)) return Verdict::yes();
+bool lacks_order(const Framework& framework, const Strategy& strategy) {
+  const SetOf<RankOrder>& orders = framework.can.rank_orders.value;
+  if (orders.has(strategy.rank_order)) return false;
   const RankOrder usual = Strategy().rank_order;
   for (std::size_t i = 0; i < std::size(kRankOrders) && strategy.rank_order == usual; ++i) {
-    if (orders.value.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual))
-      return Verdict::yes();
+    if (orders.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual)) return false;
   }
-  return refuse(field_is(strategy, "rank_order"), framework, "supports other rank orders only",
-                orders.source);
+  return true;
 }
 
-Verdict context_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.cp == 1) return Verdict::yes();
-  const auto& exchanges = framework.can.context_exchange;
-  if (exchanges.value.empty()) {
-    return refuse(field_is(strategy, "cp"), framework, "has whole sequences on each rank",
-                  exchanges.source);
-  }
-  if (keeps_scores(framework, strategy)) {
-    return refuse(field_is(strategy, "cp"), framework, "keeps attention scores, of whole sequences",
-                  "");
-  }
-  if (!exchanges.value.has(strategy.context_exchange)) {
-    return refuse(field_is(strategy, "context_exchange"), framework, "shares sequences otherwise",
-                  exchanges.source);
-  }
-  return Verdict::yes();
+/// Kernels that send a token once to each node take the place of the exchange.
+bool lacks_shared_overlap(const Framework& framework, const Strategy& strategy) {
+  return strategy.overlap_shared_experts &&
+         (framework.sends_tokens_once_per_node ||
+          !framework.can.overlap_shared_experts.value.has(strategy.expert_dispatch));
 }
 
-/// Returns the first choice beside which the framework issues no forward and backward in turns.
-Verdict pairs_are_possible(const Framework& framework, const Strategy& strategy) {
-  if (!strategy.overlap_expert_exchange) return Verdict::yes();
-  const auto& can = framework.can.overlap_expert_exchange;
-  const bool modules = strategy.recompute == Recompute::modules;
-  const std::tuple<ExpertOverlap, bool, std::string_view> needs[] = {
-      {ExpertOverlap::plain, true, "computes nothing while tokens travel to experts"},
-      {ExpertOverlap::one_chunk, strategy.pp > 1 && strategy.virtual_stages == 1,
-       "needs several virtual_stages with it"},
-      {ExpertOverlap::full_recompute,
-       strategy.recompute == Recompute::full || strategy.recompute == Recompute::per_op,
-       "recomputes no whole layers with it"},
-      {ExpertOverlap::expert_recompute,
-       modules && strategy.recompute_modules.has(RecomputedModule::experts),
-       "recomputes no experts with it"},
-      {ExpertOverlap::all_gather, strategy.expert_dispatch == ExpertDispatch::all_gather,
-       "needs expert_dispatch all_to_all with it"},
-      {ExpertOverlap::shared_experts, strategy.overlap_shared_experts,
-       "has no overlap_shared_experts with it"},
-  };
-  for (const auto& [overlap, needed, why] : needs) {
-    if (needed && !can.value.has(overlap))
-      return refuse("overlap_expert_exchange", framework, std::string(why), can.source);
-  }
-  return Verdict::yes();
-}
-
-Verdict experts_are_possible(const Framework& framework, const Strategy& strategy) {
-  const auto& dispatches = framework.can.expert_dispatch;
-  const auto& apart = framework.can.expert_tensor_parallel;
-  if (strategy.ep > 1 && dispatches.value.empty()) {
-    return refuse(field_is(strategy, "ep"), framework, "has all experts on each rank",
-                  dispatches.source);
-  }
-  if (strategy.ep > 1 && !dispatches.value.has(strategy.expert_dispatch)) {
-    return refuse(field_is(strategy, "expert_dispatch"), framework, "sends tokens otherwise",
-                  dispatches.source);
-  }
-  const std::int64_t usual = strategy.ep > 1 ? 1 : strategy.mp;
-  if (experts_tensor_parallel(strategy) != usual && !apart.value) {
-    return refuse(field_is(strategy, "etp"), framework,
-                  usual == 1 ? "has whole experts" : "splits experts as it splits other layers",
-                  apart.source);
-  }
-  const auto& stages = framework.can.expert_context_stages;
-  if (strategy.ep > 1 && strategy.cp > 1 && strategy.sharding_stage > 0 &&
-      !stages.value.has(strategy.sharding_stage)) {
-    return refuse(fmt::format("ep is {} with cp {}", strategy.ep, strategy.cp), framework,
-                  fmt::format("splits no sequences if experts have sharding_stage {}",
-                              strategy.sharding_stage),
-                  stages.source);
-  }
-  if (Verdict verdict = pairs_are_possible(framework, strategy); !verdict) return verdict;
-  if (!strategy.overlap_shared_experts) return Verdict::yes();
-  const auto& beside = framework.can.overlap_shared_experts;
-  // Kernels that send a token once to each node take the place of the exchange.
-  if (!beside.value.has(strategy.expert_dispatch) || framework.sends_tokens_once_per_node) {
-    return refuse("overlap_shared_experts", framework,
-                  "does not overlap shared experts with this dispatch", beside.source);
-  }
-  return Verdict::yes();
-}
-
-Verdict sharding_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.sharding_stage == 0) return Verdict::yes();
-  const Capabilities& can = framework.can;
-  if (can.sharding_stages.value.empty()) {
-    return refuse(field_is(strategy, "sharding_degree"), framework, "has no distributed optimizer",
-                  can.sharding_stages.source);
-  }
-  const auto& stages = strategy.pp > 1 ? can.pipeline_sharding_stages : can.sharding_stages;
-  if (!stages.value.has(strategy.sharding_stage)) {
-    return refuse(field_is(strategy, "sharding_stage"), framework,
-                  strategy.pp > 1 ? "has no such stage with a pipeline" : "has no such stage",
-                  stages.source);
-  }
-  if (strategy.dp > 1 && !can.replicated_shards.value) {
-    return refuse(
-        fmt::format("dp is {} with sharding_degree {}", strategy.dp, strategy.sharding_degree),
-        framework, "has no replicas of shards", can.replicated_shards.source);
-  }
-  if (strategy.sharding_owner != ShardingOwner::elements && !can.whole_owners.value) {
-    return refuse(field_is(strategy, "sharding_owner"), framework, "has no owners of tensors",
-                  can.whole_owners.source);
-  }
-  return Verdict::yes();
-}
-
-Verdict gathers_are_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.sharding_stage < 3) return Verdict::yes();
-  const Capabilities& can = framework.can;
-  if (strategy.prefetch_depth > can.most_prefetch_depth.value) {
-    return refuse(field_is(strategy, "prefetch_depth"), framework, "gathers fewer ahead",
-                  can.most_prefetch_depth.source);
-  }
-  if (strategy.keep_gathered && !can.keeps_gathered.value) {
-    return refuse("keep_gathered", framework, "gathers again in backward",
-                  can.keeps_gathered.source);
-  }
-  const std::string_view limit = strategy.max_live_bytes > Bytes()         ? "max_live_bytes"
-                                 : strategy.reuse_distance_bytes > Bytes() ? "reuse_distance_bytes"
-                                 : strategy.persistence_threshold > 0      ? "persistence_threshold"
-                                                                           : "";
-  if (limit.empty() || can.live_limits.value) return Verdict::yes();
-  return refuse(field_is(strategy, limit), framework, "has no such limit", can.live_limits.source);
-}
-
-Verdict split_is_possible(const Framework& framework, const Strategy& strategy) {
-  const auto& split = strategy.layer_split;
-  if (strategy.embedding_as_layers + strategy.loss_as_layers > 0 &&
-      !framework.can.uneven_split.value) {
-    return refuse("embedding_as_layers or loss_as_layers is above 0", framework,
-                  "has as many layers in each part", framework.can.uneven_split.source);
-  }
-  if (split.empty()) return Verdict::yes();
-  const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
-  const bool even = std::all_of(split.begin(), split.end(),
-                                [&](std::int64_t layers) { return layers == split[0]; });
-  if (!even && !uneven.value) {
-    return refuse(field_is(strategy, "layer_split"), framework, "has as many layers in each part",
-                  uneven.source);
-  }
-  if (!empty.value && std::find(split.begin(), split.end(), 0) != split.end()) {
-    return refuse(field_is(strategy, "layer_split"), framework, "has layers in each part",
-                  empty.source);
-  }
-  return Verdict::yes();
-}
-
-/// One stage has an order of its micro-batches, too.
-Verdict schedule_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.schedule == Schedule::one_f_one_b) return Verdict::yes();
-  const Capabilities& can = framework.can;
-  if (!can.pipeline.value) {
-    return refuse(field_is(strategy, "schedule"), framework, "has no pipelines that it would order",
-                  can.pipeline.source);
-  }
-  if (!can.schedules.value.has(strategy.schedule)) {
-    return refuse(field_is(strategy, "schedule"), framework, "has other schedules",
-                  can.schedules.source);
-  }
-  // A stage that waits until its tensor is received would wait for one that waits for it, too.
+/// A stage that waits until its tensor is received would wait for one that waits for it, too.
+bool waits_for_transfers(const Framework& framework, const Strategy& strategy) {
   const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
-  if (deep && (framework.launches_wait || framework.transfers_hold != TransfersHold::nothing))
-    return refuse(field_is(strategy, "schedule"), framework, "waits for each transfer", "");
-  return Verdict::yes();
-}
-
-Verdict pipeline_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (Verdict verdict = schedule_is_possible(framework, strategy); !verdict) return verdict;
-  if (strategy.pp == 1) return Verdict::yes();
-  const Capabilities& can = framework.can;
-  if (strategy.virtual_stages > 1 && !can.virtual_stages.value) {
-    return refuse(field_is(strategy, "virtual_stages"), framework, "has one part on each stage",
-                  can.virtual_stages.source);
-  }
-  // The simulator has no order of these transfers in which nobody waits forever.
-  if (strategy.virtual_stages > 1 && framework.launches_wait) {
-    return refuse(field_is(strategy, "virtual_stages"), framework,
-                  "waits for each launch (CUDA_LAUNCH_BLOCKING=1)", "");
-  }
-  if (strategy.split_boundary && !can.split_boundary.value) {
-    return refuse("split_boundary", framework, "sends whole tensors between stages",
-                  can.split_boundary.source);
-  }
-  return split_is_possible(framework, strategy);
+  return deep && (framework.launches_wait || framework.transfers_hold != TransfersHold::nothing);
 }
 
 /// Frameworks count from different layers, so the list may begin with any of the first n.
@@ -258,94 +118,240 @@ bool is_every_nth(const std::vector<std::int64_t>& list) {
   return list[0] < step;
 }
 
-RecomputedLayers recomputed_layers(const Strategy& strategy) {
-  if (strategy.recompute_layers > 0) return RecomputedLayers::first;
-  if (strategy.recompute_list.empty()) return RecomputedLayers::all;
-  return is_every_nth(strategy.recompute_list) ? RecomputedLayers::every_nth
-                                               : RecomputedLayers::listed;
+/// A framework that can list layers can also list those whose attention cores are repeated.
+template <auto Field>
+bool lacks_layers(const Framework& framework, const Strategy& strategy) {
+  if (!asks<Field>(strategy)) return false;
+  const SetOf<RecomputedLayers>& choices = framework.can.recomputed_layers.value;
+  const RecomputedLayers layers = strategy.recompute_layers > 0 ? RecomputedLayers::first
+                                  : is_every_nth(strategy.recompute_list)
+                                      ? RecomputedLayers::every_nth
+                                      : RecomputedLayers::listed;
+  const bool whole = strategy.recompute == Recompute::full;
+  return !choices.has(RecomputedLayers::listed) && !(whole && choices.has(layers));
+}
+
+bool lacks_scores(const Framework& framework, const Strategy& strategy) {
+  return !keeps_scores(framework, strategy);
+}
+
+using Can = Capabilities;
+using S = Strategy;
+constexpr std::string_view kNoType = "has no such type", kNoLimit = "has no such limit",
+                           kEvenParts = "has as many layers in each part",
+                           kNoScores = "has flash attention, which keeps no scores to drop",
+                           kNarrow = "has narrow states with a distributed optimizer alone";
+
+/// The rules that follow from a strategy and a framework alone. Of several that a strategy breaks,
+/// the first is the reason.
+constexpr Rule kRules[] = {
+    has<&Can::pipeline, &S::pp>("pp", "has no pipeline stages"),
+    has<&Can::tensor_parallel, &S::mp>("mp", "does not split tensors"),
+    {"sequence_parallel",
+     [](auto& framework, auto& s) { return s.sequence_parallel && !framework.sequence_parallel; },
+     "does not split tokens"},
+    has<&Can::replicas, &S::dp>("dp", "has no whole replicas", has_whole_replicas),
+    has<&Can::replicas_beside_others, &S::dp>(
+        "dp", "has whole replicas without shards only if nothing is split",
+        [](auto& s) { return s.sharding_degree == 1 && s.mp * s.pp * s.cp > 1; }),
+    {"rank_order", lacks_order, "supports other rank orders only", source_of<&Can::rank_orders>},
+
+    has<&Can::context_exchange, &S::cp>("cp", "has whole sequences on each rank"),
+    {"cp",
+     keeps_scores,
+     "keeps attention scores, of whole sequences",
+     nullptr,
+     {},
+     shares_sequences},
+    has_own<&Can::context_exchange, &S::context_exchange>(
+        "context_exchange", "shares sequences otherwise", shares_sequences),
+
+    has<&Can::expert_dispatch, &S::ep>("ep", "has all experts on each rank"),
+    has_own<&Can::expert_dispatch, &S::expert_dispatch>("expert_dispatch", "sends tokens otherwise",
+                                                        shares_experts),
+    has<&Can::expert_tensor_parallel, &S::etp>(
+        "etp", "has whole experts",
+        [](auto& s) { return has_own_etp(s) && (s.ep > 1 || s.mp == 1); }),
+    has<&Can::expert_tensor_parallel, &S::etp>("etp", "splits experts as it splits other layers",
+                                               has_own_etp),
+    has_own<&Can::expert_context_stages, &S::sharding_stage>(
+        "ep", "splits no sequences if experts have this stage",
+        [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, "sharding_stage"),
+    overlaps<ExpertOverlap::plain>("computes nothing while tokens travel to experts"),
+    overlaps<ExpertOverlap::one_chunk>("needs several virtual_stages with it",
+                                       [](auto& s) { return s.pp > 1 && s.virtual_stages == 1; }),
+    overlaps<ExpertOverlap::full_recompute>(
+        "recomputes no whole layers with it",
+        [](auto& s) { return s.recompute == Recompute::full || s.recompute == Recompute::per_op; }),
+    overlaps<ExpertOverlap::expert_recompute>(
+        "recomputes no experts with it",
+        [](auto& s) { return s.recompute_modules.has(RecomputedModule::experts); }),
+    overlaps<ExpertOverlap::all_gather>(
+        "needs expert_dispatch all_to_all with it",
+        [](auto& s) { return s.expert_dispatch == ExpertDispatch::all_gather; }),
+    overlaps<ExpertOverlap::shared_experts>("has no overlap_shared_experts with it",
+                                            asks<&S::overlap_shared_experts>),
+    {"overlap_shared_experts", lacks_shared_overlap,
+     "does not overlap shared experts with this dispatch", source_of<&Can::overlap_shared_experts>},
+
+    has<&Can::sharding_stages, &S::sharding_stage>("sharding_degree",
+                                                   "has no distributed optimizer"),
+    has_own<&Can::pipeline_sharding_stages, &S::sharding_stage>(
+        "sharding_stage", "has no such stage with a pipeline",
+        [](auto& s) { return shards(s) && s.pp > 1; }),
+    has_own<&Can::sharding_stages, &S::sharding_stage>(
+        "sharding_stage", "has no such stage", [](auto& s) { return shards(s) && s.pp == 1; }),
+    has<&Can::replicated_shards, &S::dp>("dp", "has no replicas of shards", shards,
+                                         "sharding_degree"),
+    has<&Can::whole_owners, &S::sharding_owner>("sharding_owner", "has no owners of tensors",
+                                                shards),
+    {"prefetch_depth",
+     [](auto& framework, auto& s) {
+       return s.prefetch_depth > framework.can.most_prefetch_depth.value;
+     },
+     "gathers fewer ahead",
+     source_of<&Can::most_prefetch_depth>,
+     {},
+     [](auto& s) { return s.sharding_stage == 3; }},
+    has<&Can::keeps_gathered, &S::keep_gathered>("keep_gathered", "gathers again in backward"),
+    has<&Can::live_limits, &S::max_live_bytes>("max_live_bytes", kNoLimit),
+    has<&Can::live_limits, &S::reuse_distance_bytes>("reuse_distance_bytes", kNoLimit),
+    has<&Can::live_limits, &S::persistence_threshold>("persistence_threshold", kNoLimit),
+
+    // One stage has an order of its micro-batches, too.
+    has<&Can::pipeline, &S::schedule>("schedule", "has no pipelines that it would order"),
+    has_own<&Can::schedules, &S::schedule>("schedule", "has other schedules", is_reordered),
+    {"schedule", waits_for_transfers, "waits for each transfer"},
+    has<&Can::virtual_stages, &S::virtual_stages>("virtual_stages", "has one part on each stage"),
+    // The simulator has no order of these transfers in which nobody waits forever.
+    {"virtual_stages",
+     [](auto& framework, auto& s) { return framework.launches_wait && s.virtual_stages > 1; },
+     "waits for each launch (CUDA_LAUNCH_BLOCKING=1)"},
+    has<&Can::split_boundary, &S::split_boundary>("split_boundary",
+                                                  "sends whole tensors between stages"),
+    has<&Can::uneven_split, &S::embedding_as_layers>("embedding_as_layers", kEvenParts),
+    has<&Can::uneven_split, &S::loss_as_layers>("loss_as_layers", kEvenParts),
+    has<&Can::uneven_split, &S::layer_split>("layer_split", kEvenParts,
+                                             [](auto& s) {
+                                               return std::ranges::adjacent_find(
+                                                          s.layer_split, std::not_equal_to()) !=
+                                                      s.layer_split.end();
+                                             }),
+    has<&Can::empty_parts, &S::layer_split>(
+        "layer_split", "has layers in each part",
+        [](auto& s) { return std::ranges::find(s.layer_split, 0) != s.layer_split.end(); }),
+
+    {"recompute",
+     lacks_scores,
+     kNoScores,
+     nullptr,
+     {},
+     [](auto& s) { return s.recompute == Recompute::selective; }},
+    has_own<&Can::recompute, &S::recompute>(
+        "recompute", "does not choose by op",
+        [](auto& s) { return s.recompute == Recompute::per_op; }),
+    has_own<&Can::recompute, &S::recompute>(
+        "recompute", "does not choose by module",
+        [](auto& s) { return s.recompute == Recompute::modules; }),
+    has_own<&Can::recompute, &S::recompute>("recompute", "recomputes whole layers only",
+                                            recomputes_some),
+    {"recompute_layers", lacks_layers<&S::recompute_layers>, "does not choose layers so",
+     source_of<&Can::recomputed_layers>, "recompute", recomputes_some},
+    {"recompute_list", lacks_layers<&S::recompute_list>, "does not choose layers so",
+     source_of<&Can::recomputed_layers>, "recompute", recomputes_some},
+
+    {"fp8",
+     [](auto& framework, auto&) { return framework.can.fp8.value == SetOf<Fp8>{Fp8::none}; },
+     "has no products of 8-bit operands",
+     source_of<&Can::fp8>,
+     {},
+     asks<&S::fp8>},
+    has_own<&Can::fp8, &S::fp8>("fp8", "scales otherwise"),
+    has_own<&Can::gradient_types, &S::gradient_type>("gradient_type", kNoType),
+    has_own<&Can::main_gradient_types, &S::main_gradient_type>("main_gradient_type", kNoType),
+    has_own<&Can::master_types, &S::main_parameter_type>("main_parameter_type", kNoType),
+    has_own<&Can::moment_types, &S::moment_type>("moment_type", kNoType),
+    has<&Can::fp8_parameters, &S::fp8_parameters>("fp8_parameters", "keeps them in the job's type"),
+    has<&Can::offload_optimizer, &S::offload_optimizer_percent>(
+        "offload_optimizer_percent", "updates all parameters on the device"),
+    has<&Can::overlap_offload, &S::overlap_offload>(
+        "overlap_offload", "copies all of them before and after the update"),
+    has<&Can::narrow_states_unsharded, &S::main_gradient_type>("main_gradient_type", kNarrow,
+                                                               has_whole_states, "sharding_stage"),
+    has<&Can::narrow_states_unsharded, &S::main_parameter_type>("main_parameter_type", kNarrow,
+                                                                has_whole_states, "sharding_stage"),
+    has<&Can::narrow_states_unsharded, &S::moment_type>("moment_type", kNarrow, has_whole_states,
+                                                        "sharding_stage"),
+    has<&Can::narrow_states_unsharded, &S::fp8_parameters>("fp8_parameters", kNarrow,
+                                                           has_whole_states, "sharding_stage"),
+};
+
+/// Says what is asked for, why the framework does not have it, and where that is stated.
+Verdict refuse(const std::string& asked, const Framework& framework, std::string_view limit,
+               const std::string& source) {
+  return Verdict::no(source.empty()
+                         ? fmt::format("{}; {} {}", asked, framework.name, limit)
+                         : fmt::format("{}; {} {} ({})", asked, framework.name, limit, source));
+}
+
+/// Returns "pp is 2", and the key alone of a switch that is on.
+std::string asked_text(const Strategy& strategy, std::string_view key, std::string_view beside) {
+  std::string text(key);
+  if (const std::string value = field_text(strategy, key); value != "true") text += " is " + value;
+  if (!beside.empty()) text += fmt::format(" with {} {}", beside, field_text(strategy, beside));
+  return text;
 }
 
 Verdict modules_are_possible(const Framework& framework, const Strategy& strategy) {
   const auto& modules = strategy.recompute_modules;
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
-    if (!modules.has(RecomputedModule(i)) ||
-        framework.can.recomputed_modules.value.has(RecomputedModule(i)))
-      continue;
-    return refuse(fmt::format("recompute_modules names {}", kRecomputedModules[i]), framework,
-                  "does not repeat it by itself", framework.can.recomputed_modules.source);
+    const auto& known = framework.can.recomputed_modules;
+    if (modules.has(RecomputedModule(i)) && !known.value.has(RecomputedModule(i)))
+      return refuse(fmt::format("recompute_modules names {}", kRecomputedModules[i]), framework,
+                    "does not repeat it by itself", known.source);
   }
-  if (modules.has(RecomputedModule::core_attention) && !keeps_scores(framework, strategy)) {
-    return refuse("recompute_modules names core_attention", framework,
-                  "has flash attention, which keeps no scores to drop", "");
+  if (modules.has(RecomputedModule::core_attention) && lacks_scores(framework, strategy))
+    return refuse("recompute_modules names core_attention", framework, kNoScores, "");
+  return Verdict::yes();
+}
+
+/// A part of attention that goes with some exchanges alone.
+struct AttentionPart {
+  std::string_view name;
+  bool (*is_in)(const Job&);
+  Sourced<SetOf<ContextExchange>> Capabilities::*exchanges;
+};
+constexpr AttentionPart kAttentionParts[] = {
+    {"latent attention", [](auto& job) { return job.latent.has_value(); }, &Can::latent_exchange},
+    {"sinks", [](auto& job) { return job.sinks; }, &Can::sink_exchange},
+    {"alibi", [](auto& job) { return job.alibi; }, &Can::alibi_exchange}};
+
+Verdict exchange_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
+  for (const AttentionPart& part : kAttentionParts) {
+    const auto& [exchanges, source] = framework.can.*part.exchanges;
+    if (strategy.cp == 1 || !part.is_in(job) || exchanges.has(strategy.context_exchange)) continue;
+    return exchanges.empty()
+               ? refuse(asked_text(strategy, "cp", {}), framework,
+                        fmt::format("has whole sequences of {} on each rank", part.name), source)
+               : refuse(asked_text(strategy, "context_exchange", {}), framework,
+                        fmt::format("shares sequences of {} otherwise", part.name), source);
   }
   return Verdict::yes();
 }
 
-Verdict recompute_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.recompute == Recompute::none) return Verdict::yes();
-  const Capabilities& can = framework.can;
-  if (strategy.recompute == Recompute::selective && !keeps_scores(framework, strategy)) {
-    return refuse(field_is(strategy, "recompute"), framework,
-                  "has flash attention, which keeps no scores to drop", "");
-  }
-  if (!can.recompute.value.has(strategy.recompute)) {
-    const std::string_view limit = strategy.recompute == Recompute::per_op ? "does not choose by op"
-                                   : strategy.recompute == Recompute::modules
-                                       ? "does not choose by module"
-                                       : "recomputes whole layers only";
-    return refuse(field_is(strategy, "recompute"), framework, limit, can.recompute.source);
-  }
-  if (Verdict verdict = modules_are_possible(framework, strategy); !verdict) return verdict;
-  const RecomputedLayers layers = recomputed_layers(strategy);
-  if (layers == RecomputedLayers::all) return Verdict::yes();
-  // A framework that can list layers can also list those whose attention cores are repeated.
-  const auto& choices = can.recomputed_layers;
-  const bool whole = strategy.recompute == Recompute::full;
-  if (choices.value.has(RecomputedLayers::listed) || (whole && choices.value.has(layers)))
-    return Verdict::yes();
-  const auto* key = layers == RecomputedLayers::first ? "recompute_layers" : "recompute_list";
-  return refuse(
-      fmt::format("{} with recompute {}", field_is(strategy, key), to_text(strategy.recompute)),
-      framework, "does not choose layers so", choices.source);
-}
-
-Verdict types_are_possible(const Framework& framework, const Strategy& strategy) {
-  const Capabilities& can = framework.can;
-  if (!can.fp8.value.has(strategy.fp8)) {
-    const bool any = !(can.fp8.value == SetOf<Fp8>{Fp8::none});
-    return refuse(any ? field_is(strategy, "fp8") : "fp8", framework,
-                  any ? "scales otherwise" : "has no products of 8-bit operands", can.fp8.source);
-  }
-  const auto has_not = [&](std::string_view key, const std::string& source) {
-    return refuse(field_is(strategy, key), framework, "has no such type", source);
+Verdict parts_are_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages, layers = dealt_layers(job);
+  const auto no = [&](std::string_view relation, std::string_view limit, const auto& capability) {
+    return refuse(fmt::format("pp {} x virtual_stages {} {} the {} layers", strategy.pp,
+                              strategy.virtual_stages, relation, layers),
+                  framework, limit, capability.source);
   };
-  if (!can.gradient_types.value.has(strategy.gradient_type))
-    return has_not("gradient_type", can.gradient_types.source);
-  if (!can.main_gradient_types.value.has(strategy.main_gradient_type))
-    return has_not("main_gradient_type", can.main_gradient_types.source);
-  if (!can.master_types.value.has(strategy.main_parameter_type))
-    return has_not("main_parameter_type", can.master_types.source);
-  if (!can.moment_types.value.has(strategy.moment_type))
-    return has_not("moment_type", can.moment_types.source);
-  if (strategy.fp8_parameters && !can.fp8_parameters.value) {
-    return refuse("fp8_parameters", framework, "keeps them in the job's type",
-                  can.fp8_parameters.source);
-  }
-  if (strategy.offload_optimizer_percent > 0 && !can.offload_optimizer.value) {
-    return refuse(field_is(strategy, "offload_optimizer_percent"), framework,
-                  "updates all parameters on the device", can.offload_optimizer.source);
-  }
-  if (strategy.overlap_offload && !can.overlap_offload.value) {
-    return refuse("overlap_offload", framework, "copies all of them before and after the update",
-                  can.overlap_offload.source);
-  }
-  const bool narrow = strategy.main_gradient_type != GradientType::f32 ||
-                      strategy.main_parameter_type != MasterType::f32 ||
-                      strategy.moment_type != MomentType::f32 || strategy.fp8_parameters;
-  if (!narrow || strategy.sharding_stage > 0 || can.narrow_states_unsharded.value)
-    return Verdict::yes();
-  return refuse("narrow states or fp8_parameters without sharding", framework,
-                "has them with a distributed optimizer alone", can.narrow_states_unsharded.source);
+  const Capabilities& can = framework.can;
+  if (layers < parts && !can.empty_parts.value)
+    return no("is more than", "has layers in each part", can.empty_parts);
+  if (layers % parts != 0 && !can.uneven_split.value)
+    return no("do not divide", kEvenParts, can.uneven_split);
+  return Verdict::yes();
 }
 
 }  // namespace
@@ -356,72 +362,31 @@ bool keeps_scores(const Framework& framework, const Strategy& strategy) {
 }
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
-  if (Verdict verdict = degrees_are_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = order_is_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = context_is_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = experts_are_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = sharding_is_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = gathers_are_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = pipeline_is_possible(framework, strategy); !verdict) return verdict;
-  if (Verdict verdict = recompute_is_possible(framework, strategy); !verdict) return verdict;
-  return types_are_possible(framework, strategy);
-}
-
-/// A part of attention that goes with some exchanges alone.
-struct AttentionExchange {
-  std::string_view has;  // of the job, in words
-  const Sourced<SetOf<ContextExchange>>* with;
-};
-
-std::vector<AttentionExchange> attention_exchanges(const Capabilities& can, const Job& job) {
-  std::vector<AttentionExchange> limits;
-  if (job.latent) limits.push_back({"latent attention", &can.latent_exchange});
-  if (job.sinks) limits.push_back({"sinks", &can.sink_exchange});
-  if (job.alibi) limits.push_back({"alibi", &can.alibi_exchange});
-  return limits;
+  for (const auto& [key, is_broken, limit, source, beside, applies] : kRules) {
+    if ((applies != nullptr && !applies(strategy)) || !is_broken(framework, strategy)) continue;
+    return refuse(asked_text(strategy, key, beside), framework, limit,
+                  source == nullptr ? "" : source(framework.can));
+  }
+  return modules_are_possible(framework, strategy);
 }
 
 SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& job) {
   SetOf<ContextExchange> all;
-  const auto limits = attention_exchanges(framework.can, job);
   for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
-    const auto exchange = ContextExchange(i);
-    if (!framework.can.context_exchange.value.has(exchange)) continue;
-    if (std::all_of(limits.begin(), limits.end(), [&](const AttentionExchange& limit) {
-          return limit.with->value.has(exchange);
-        }))
-      all.add(exchange);
+    const auto goes_with = [&](const AttentionPart& part) {
+      return !part.is_in(job) || (framework.can.*part.exchanges).value.has(ContextExchange(i));
+    };
+    if (framework.can.context_exchange.value.has(ContextExchange(i)) &&
+        std::ranges::all_of(kAttentionParts, goes_with))
+      all.add(ContextExchange(i));
   }
   return all;
-}
-
-Verdict exchange_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
-  if (strategy.cp == 1) return Verdict::yes();
-  for (const auto& [has, with] : attention_exchanges(framework.can, job)) {
-    if (with->value.has(strategy.context_exchange)) continue;
-    if (with->value.empty())
-      return refuse(field_is(strategy, "cp"), framework,
-                    fmt::format("has whole sequences of {} on each rank", has), with->source);
-    return refuse(field_is(strategy, "context_exchange"), framework,
-                  fmt::format("shares sequences of {} otherwise", has), with->source);
-  }
-  return Verdict::yes();
 }
 
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy) {
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = exchange_is_possible(framework, job, strategy); !verdict) return verdict;
-  const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  if (!empty.value && dealt_layers(job) < parts) {
-    return refuse(fmt::format("pp {} x virtual_stages {} is more than the {} layers", strategy.pp,
-                              strategy.virtual_stages, dealt_layers(job)),
-                  framework, "has layers in each part", empty.source);
-  }
-  if (uneven.value || dealt_layers(job) % parts == 0) return Verdict::yes();
-  return refuse(fmt::format("pp {} x virtual_stages {} do not divide the {} layers", strategy.pp,
-                            strategy.virtual_stages, dealt_layers(job)),
-                framework, "has as many layers in each part", uneven.source);
+  return parts_are_possible(framework, job, strategy);
 }
 
 GradientType usual_gradient_type(const Framework& framework, const Job& job) {

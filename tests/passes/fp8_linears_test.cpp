@@ -281,7 +281,7 @@ TEST(Fp8Linears, OnlyFrameworksThatHaveThemAndJobsThatFit) {
   EXPECT_TRUE(legal(job, strategy, 1));
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), strategy));
   EXPECT_EQ(legal(bundled_framework(), strategy).reason(),
-            "fp8; bundled has no products of 8-bit operands (runtime: no such kernels)");
+            "fp8 is delayed; bundled has no products of 8-bit operands (runtime: no such kernels)");
   job.ffn_hidden = 200;
   EXPECT_EQ(legal(job, strategy, 1).reason(),
             "fp8 needs products of multiples of 16; a rank has one of 200 in its layers");

@@ -75,7 +75,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
        "keep_gathered; torchtitan "},
       {"torchtitan", "dp=2", ""},
       {"torchtitan", "dp=2,mp=2",
-       "dp is 2 without sharding; torchtitan has whole replicas only if nothing is split"},
+       "dp is 2; torchtitan has whole replicas without shards only if nothing is split"},
       {"torchtitan", "recompute=full,recompute_list=0+2", ""},
       {"torchtitan", "recompute=full,recompute_list=0+1+3",
        "recompute_list is 0+1+3 with recompute full; torchtitan does not choose layers so ("},
@@ -151,7 +151,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-lm", "pp=3", ""},
       {"megatron-lm", "pp=3,embedding_as_layers=1,loss_as_layers=1", ""},
       {"megatron-lm-2022", "pp=3,embedding_as_layers=1,loss_as_layers=1",
-       "embedding_as_layers or loss_as_layers is above 0; megatron-lm-2022 has as many layers"},
+       "embedding_as_layers is 1; megatron-lm-2022 has as many layers in each part (Megatron-LM"},
       {"megatron-lm", "pp=2,layer_split=3+1", ""},
       {"megatron-lm", "dp=2,sharding_degree=2", ""},
       {"megatron-lm", "pp=2,schedule=zb_h1", "schedule is zb_h1; megatron-lm has other schedules"},
@@ -163,7 +163,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-lm", "sharding_degree=2,gradient_type=computed,main_gradient_type=computed", ""},
       {"megatron-lm", "sharding_degree=2,main_parameter_type=remainder,moment_type=fp8", ""},
       {"megatron-lm", "dp=2,moment_type=bf16",
-       "narrow states or fp8_parameters without sharding; megatron-lm has them with a distributed "
+       "moment_type is bf16 with sharding_stage 0; megatron-lm has narrow states with a distributed "
        "optimizer alone (Megatron-LM core/optimizer/optimizer_config.py"},
       {"megatron-lm", "sharding_degree=2,fp8=delayed,fp8_parameters=true", ""},
       {"deepspeed", "sharding_degree=2,sharding_stage=3,cp=2,context_exchange=all_to_all", ""},
@@ -172,7 +172,7 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"deepspeed", "sharding_degree=4,sharding_stage=3,ep=4", ""},
       {"deepspeed", "sharding_degree=2,ep=4,cp=2,context_exchange=all_to_all", ""},
       {"deepspeed", "sharding_degree=2,sharding_stage=3,ep=4,cp=2,context_exchange=all_to_all",
-       "ep is 4 with cp 2; deepspeed splits no sequences if experts have sharding_stage 3 "
+       "ep is 4 with sharding_stage 3; deepspeed splits no sequences if experts have this stage "
        "(DeepSpeed documentation, AutoEP"},
       {"deepspeed", "sharding_degree=4,ep=2,etp=2", "etp is 2; deepspeed has whole experts ("},
       {"deepspeed", "sharding_degree=2,ep=2,expert_dispatch=all_gather",
