@@ -1,5 +1,5 @@
 # The relocatable planner: one program that needs no shared library and no other file, so that it runs on any Linux of this
-# kind of processor (docs/adr/0063-relocatable-planner.md). scripts/packages builds it and writes it into an archive.
+# kind of processor (docs/adr/0040-a-fast-loop.md). scripts/packages builds it and writes it into an archive.
 set(static_libraries "")
 foreach(library yaml-cpp expat crypto)
   string(MAKE_C_IDENTIFIER STATIC_${library} variable)

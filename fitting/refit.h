@@ -56,7 +56,7 @@ Job with_measured_load(Job job, const Measured& measured);
 
 std::string refit_text(const Refit& refit);
 /// Returns `comparison` (planner compare --json) with the key `refit`
-/// (docs/reference/comparison.md).
+/// (docs/reference/other-results.md).
 std::string refit_json(const std::string& comparison, const Refit& refit,
                        const std::string& output);
 

@@ -93,7 +93,7 @@ const DifferenceSpread& difference_spread(TimeBasis basis);
 /// The error of a step whose ops were measured one by one, beside the errors of these ops, as a
 /// logarithm. It stands for caches that the op before left, and for the machine some minutes later.
 /// For CPU cores one run of scripts/own-accuracy chose it: ops left 4 % open, and nine of ten of 30
-/// strategies were within 6.6 % (docs/results/own-runs.md). For GPUs nothing was measured.
+/// strategies were within 6.6 % (docs/results/kernels.md). For GPUs nothing was measured.
 inline constexpr double kBesideOps = 0.055;
 
 /// Returns the interval for people, a program and a network that the basis has no run of. Every run

@@ -78,6 +78,6 @@ struct ComparedFiles {
 Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
                    const ComparedFiles& files = {});
 std::string comparison_text(const Comparison& comparison);  ///< tables for a terminal
-std::string comparison_json(const Comparison& comparison);  ///< docs/reference/comparison.md
+std::string comparison_json(const Comparison& comparison);  ///< docs/reference/other-results.md
 
 }  // namespace plimsoll

@@ -40,7 +40,7 @@ def main():
     options = parser.parse_args()
     results = [json.loads(path.read_text()) for path in options.results if path.stat().st_size]
     section = result_pages.section(rows_of(results), on=result_pages.machine())
-    result_pages.write(options.out, "speed", {"programs": section})
+    result_pages.put(options.out, "speed", {"programs": section})
 
 
 if __name__ == "__main__":

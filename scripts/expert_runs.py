@@ -33,25 +33,25 @@ def memory_errors(rows):
     return [100 * (predicted / measured - 1) for predicted, measured in pairs if measured]
 
 
-def table_row(document, model, rows):
+def table_row(document, models, rows):
     errors = [row["time_error_pct"] for row in rows]
     memory = memory_errors(rows)
-    return {"document": document, "model": model, "rows": len(rows), "signed": statistics.mean(errors),
+    return {"document": document, "models": ", ".join(sorted(models)), "rows": len(rows), "signed": statistics.mean(errors),
             "mean": statistics.mean(map(abs, errors)), "median": statistics.median(map(abs, errors)),
             "worst": max(errors, key=abs), "held": 100 * statistics.mean(map(holds, rows)),
             "memory": statistics.mean(map(abs, memory)) if memory else None}
 
 
 def expert_rows(files, rows):
-    """Step times by document and model, then of all."""
+    """Step times by document, then of all."""
     models = models_of(files)
     of = collections.defaultdict(list)
     for row in rows:
         if row["id"] in models and "time_error_pct" in row:
-            of[row["source"].split("@")[0].split(" ")[0].removeprefix("github:"), models[row["id"]]].append(row)
-    found = [table_row(document, model, runs) for (document, model), runs in sorted(of.items())]
+            of[row["source"].split("@")[0].split(" ")[0].removeprefix("github:")].append(row)
+    found = [table_row(document, {models[run["id"]] for run in runs}, runs) for document, runs in sorted(of.items())]
     everything = [run for runs in of.values() for run in runs]
-    return [*found, table_row("all", "", everything)] if everything else []
+    return [*found, table_row("all", [], everything)] if everything else []
 
 
 def with_mean(fits):

@@ -79,7 +79,7 @@ def parse_arguments(arguments):
     add("--bin", default=ROOT / "build/bin", help="folder of the programs")
     add("-o", "--out", default=ROOT / "out/own-accuracy", help="folder for plans and measurements")
     add("--json", action="store_true", help="the result as JSON")
-    add("--page", metavar="FOLDER", help="write it into the page own-runs, docs/results")
+    add("--page", metavar="FOLDER", help="write it into the page kernels, docs/results")
     options = parser.parse_args(arguments)
     if (options.calibration is None) != (options.cluster is None):
         parser.error("--calibration and --cluster belong together: both or neither")
@@ -204,7 +204,7 @@ def run(options):
                **{key: 100 * result[name] for key, name in (
                    ("median", "median_error"), ("mean", "mean_error"), ("signed", "signed_median"),
                    ("width", "mean_half_width"), ("held", "interval90_coverage"))}}
-        result_pages.write(options.page, "own-runs", {"strategies": result_pages.section([row], on=result_pages.machine())})
+        result_pages.put(options.page, "kernels", {"strategies": result_pages.section([row], on=result_pages.machine())})
     return OK if result["met"] else OUTSIDE_TOLERANCE
 
 

@@ -73,7 +73,7 @@ def parse_arguments(arguments):
     add("--bin", default=ROOT / "build/bin", help="folder of the programs")
     add("-o", "--out", default=ROOT / "out/rank", help="folder for plans and measurements")
     add("--json", action="store_true", help="the result as JSON")
-    add("--page", metavar="FOLDER", help="write it into the page own-runs, docs/results")
+    add("--page", metavar="FOLDER", help="write it into the page kernels, docs/results")
     options = parser.parse_args(arguments)
     if (options.calibration is None) != (options.cluster is None):
         parser.error("--calibration and --cluster belong together: both or neither")
@@ -385,7 +385,7 @@ def run(options):
         rows = [{"what": goal["goal"], "found": "" if goal["value"] is None else f"{goal['value']:.3g}",
                  "goal": f"{goal['limit']:g}"} for goal in result["goals"]]
         on = f"{result_pages.machine()}; {len(result['plans'])} plans"
-        result_pages.write(options.page, "own-runs", {"ranking": result_pages.section(rows, on=on)})
+        result_pages.put(options.page, "kernels", {"ranking": result_pages.section(rows, on=on)})
     return OK if all(goal["met"] for goal in result["goals"]) else OUTSIDE_TOLERANCE
 
 

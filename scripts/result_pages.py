@@ -3,7 +3,7 @@
 docs/results/NAME.json has the data of a page, by section: `date`, `machine` where it matters, `rows`, and numbers that the
 text names (`facts`). scripts/pages/NAME.md.in is its text. In it $SECTION is the table of a section, ${SECTION_when} the
 date and the machine, ${SECTION_FACT} a fact, and ${claim_...} a number that follows from the tables (CLAIMS). TABLES says what
-the columns of a table are.
+the columns of a table are, PRINTED those of tables that scripts only print.
 """
 
 import datetime
@@ -20,11 +20,7 @@ RESULTS = ROOT / "docs" / "results"
 SEARCH_COLUMNS = [("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("proven", "{proven}"),
                   ("CPU", "{cpu_s:.1f} s"), ("wall", "{wall_s:.1f} s"), ("memory", "{memory_mib:,.0f} MiB"),
                   ("step", "{step_s:.4g} s")]
-COVERAGE_COLUMNS = [("runs", "{runs}"), ("document left out", "{document}"), ("rows", "{rows}"),
-                    ("bias", "{bias:+.1f} %"), ("mean error", "{error:.1f} %"),
-                    ("interval", "×{centre:.2f} ±{width:.0f} %"), ("holds", "{held:.0f} %")]
-RATIO_COLUMNS = [("document left out", "{document}"), ("pairs", "{pairs}"), ("mean error of the ratio", "{error:.1f} %"),
-                 ("interval", "±{width:.0f} %"), ("holds", "{held:.0f} %")]
+MOST_REASONS = 6  # that the text of the page accuracy names
 
 # By page and section: (head, how a cell follows from its row). A cell is empty where the row has null for one of its keys.
 TABLES = {
@@ -37,31 +33,13 @@ TABLES = {
         "families": [("runs", "{runs}"), ("rows", "{rows}"), ("not predicted", "{skipped}"), ("mean error", "{mean:.1f} %"),
                      ("median", "{median:.1f} %"), ("worst", "{worst:.1f} %"), ("Spearman", "{spearman:.3f}"),
                      ("90 % interval", "±{width:.0f} %"), ("holds", "{held:.0f} %")],
-        "typical": [("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
-                    ("own numbers", "{own:.1f} %"), ("typical, without its fit", "{typical:.1f} %")],
-        "planners": [("OPT-350M on GH200", "{what}"), ("Plimsoll, nothing seen", "{unseen:.1f} %"),
-                     ("Plimsoll, layers seen", "{layers_seen:.1f} %"), ("Sailor", "{sailor:.1f} %"),
-                     ("Varuna", "{varuna:.1f} %"), ("Metis", "{metis:.1f} %"), ("FlashFlex", "{flashflex:.1f} %")],
-        "goals": [("judged by", "{judged_by}"), ("runs", "{runs}"), ("of", "{of}"), ("found", "{found:.3g}"),
-                  ("goal", "{goal:.3g}")],
-    },
-    "skipped": {
-        "rows": [("reason", "{why}"), ("rows", "{rows}"), ("of them with experts", "{experts}")],
-    },
-    "experts": {
-        "runs": [("document", "{document}"), ("model", "{model}"), ("rows", "{rows}"), ("bias", "{signed:+.1f} %"),
-                 ("mean error", "{mean:.1f} %"), ("median", "{median:.1f} %"), ("worst", "{worst:+.1f} %"),
-                 ("90 % interval holds", "{held:.0f} %"), ("allocated memory, mean error", "{memory:.1f} %")],
-        "fits": [("runs", "{runs}"), ("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
-                 ("layouts left out", "{layout:.1f} %"), ("90 % interval holds", "{held:.0f} %")],
-    },
-    "expert-plans": {
-        "plans": [("job", "{job}"), ("sequences", "{batch:,}"), ("fixed", "{held}"), ("plan", "{words}"),
-                  ("step", "{step_s:.4g} s ({low_s:.3g} to {high_s:.3g} s)"), ("MFU", "{mfu:.1f} %"),
-                  ("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("search", "{search}"),
-                  ("CPU", "{cpu_s:.0f} s"), ("wall", "{wall_s:.0f} s")],
-        "splits": [("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("split", "`{split}`"), ("as asked", "{asked}"),
-                   ("best with", "{best}"), ("source", "{source}. {note}")],
+        "experts": [("document", "{document}"), ("models", "{models}"), ("rows", "{rows}"), ("bias", "{signed:+.1f} %"),
+                    ("mean error", "{mean:.1f} %"), ("median", "{median:.1f} %"), ("worst", "{worst:+.1f} %"),
+                    ("90 % interval holds", "{held:.0f} %"), ("allocated memory, mean error", "{memory:.1f} %")],
+        "intervals": [("basis", "`{basis}`"), ("documents", "{documents}"), ("rows", "{rows:,}"), ("mean error", "{error:.1f} %"),
+                      ("interval holds", "{held:.0f} %"), ("documents with pairs", "{ratio_documents}"),
+                      ("mean error of ratios", "{ratio_error:.1f} %"), ("interval of ratios holds", "{ratio_held:.0f} %")],
+        "goals": [("judged by", "{judged_by}"), ("of", "{of}"), ("goal", "{goal:.3g}"), ("found", "{found}")],
     },
     "memory": {
         "families": [("runs", "{runs}"), ("quantity", "{what}"), ("rows", "{rows}"), ("mean error", "{mean:.2f} %"),
@@ -72,8 +50,6 @@ TABLES = {
                    ("segments", "{segments:,}"), ("equal", "{equal_segments:,}"),
                    ("reserved peak, predicted", "{predicted_bytes:,}"), ("measured", "{measured_bytes:,}")],
     },
-    "intervals": {section: columns for basis in ("kernels", "typical", "fit", "fit_of_model")
-                  for section, columns in ((basis, COVERAGE_COLUMNS), (f"{basis}_ratios", RATIO_COLUMNS))},
     "recommended": {
         "choices": [("unusual choice", "`{choice}`"), ("has to gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),
                     ("groups that have it and do not", "{groups}"), ("published runs that have it", "{published:.1f} %")],
@@ -86,6 +62,7 @@ TABLES = {
         "worst": [("source", "{source}"), ("job, machine and program", "{what}"), ("layouts", "{layouts}"),
                   ("regret", "{regret:.1f} %"), ("best of three", "{best_of_three:.1f} %"), ("Spearman", "{spearman:.2f}")],
         "goals": [("goal", "{goal}"), ("found", "{found:.3g}"), ("at most", "{bound:g}")],
+        "expert_plans": [("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("as asked", "{asked}"), ("best with", "{best}")],
     },
     "speed": {
         "searches": [("problem", "{problem}"), ("cluster", "{cluster}"), ("devices", "{devices:,}"), *SEARCH_COLUMNS],
@@ -95,88 +72,93 @@ TABLES = {
         "held_choices": [("problems", "{problems}"), ("searches", "{searches:,}"), ("no plan", "{infeasible}"),
                          ("proven no faster", "{proven}"), ("none faster when stopped", "{open}"),
                          ("faster", "{faster}")],
-    },
-    "growth": {
         "devices": [("devices", "{x:,}"), *SEARCH_COLUMNS],
         "layers": [("layers", "{x:,}"), *SEARCH_COLUMNS],
-    },
-    "report": {
-        "pages": [("GPUs", "{devices:,}"), ("plan of", "`{job}`"), ("intervals", "{intervals:,}"), ("size", "{mb:.2f} MB"),
-                  ("first paint", "{paint_s:.2f} s"), ("loaded", "{loaded_s:.2f} s"), ("CPU until then", "{cpu_s:.2f} s"),
-                  ("frames per second when moved", "{frames:.0f}"), ("`planner report`", "{report_s:.1f} CPU-s")],
-    },
-    "published-choices": {
-        "choices": [("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
-                    ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
-                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f} ({interval}), {verdict}"),
-                    ("device filled", "{filled:.0f} → {ours_filled:.0f} %"), ("search", "{search}"),
-                    ("gains, % of the step", "{gains}"), ("questions of an expert", "{doubts}")],
-    },
-    "pull-requests": {
-        "effects": [("pull request", "{pull_request}"), ("before and after, as strategies", "{change}"),
-                    ("published", "{published}"), ("predicted", "{predicted}"), ("difference", "{apart}"), ("test", "`{test}`")],
-        "constants": [("constant", "{constant}"), ("value", "{value}"), ("source", "{source}")],
+        "reports": [("GPUs", "{devices:,}"), ("plan of", "`{job}`"), ("intervals", "{intervals:,}"), ("size", "{mb:.2f} MB"),
+                    ("first paint", "{paint_s:.2f} s"), ("loaded", "{loaded_s:.2f} s"), ("CPU until then", "{cpu_s:.2f} s"),
+                    ("frames per second when moved", "{frames:.0f}"), ("`planner report`", "{report_s:.1f} CPU-s")],
     },
     "kernels": {
         "fits": [("parameters", "{parameters}"), ("fitted on", "{fitted_on}"), ("median error in the fit", "{median}"),
                  ("left out", "{unseen}")],
-    },
-    "own-runs": {
+        "effects": [("pull request", "{pull_request}"), ("before and after, as strategies", "{change}"),
+                    ("published", "{published}"), ("predicted", "{predicted}"), ("difference", "{apart}"), ("test", "`{test}`")],
+        "constants": [("constant", "{constant}"), ("value", "{value}"), ("source", "{source}")],
         "strategies": [("machine", "{machine}"), ("rounds", "{rounds}"), ("median error", "{median:.1f} %"),
                        ("mean", "{mean:.1f} %"), ("signed median", "{signed:+.1f} %"), ("rank correlation", "{spearman:.3f}"),
                        ("90 % interval, mean", "±{width:.0f} %"), ("holds", "{held:.0f} %")],
         "hosts": [("hosts and ranks", "{hosts}"), ("plans", "{plans}"), ("median error", "{median:.1f} %"),
                   ("worst", "{worst:.1f} %")],
         "ranking": [("what", "{what}"), ("found", "{found}"), ("goal", "{goal}")],
+        "planners": [("OPT-350M on GH200", "{what}"), ("Plimsoll, nothing seen", "{unseen:.1f} %"),
+                     ("Plimsoll, layers seen", "{layers_seen:.1f} %"), ("Sailor", "{sailor:.1f} %"),
+                     ("Varuna", "{varuna:.1f} %"), ("Metis", "{metis:.1f} %"), ("FlashFlex", "{flashflex:.1f} %")],
     },
-    "inputs": {
-        "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("accepted", "{taken:,}"),
-                   ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
-        "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"),
-                 ("edges of code", "{edges:,}"), ("memory", "{peak} MiB"), ("open findings", "{open}")],
-    },
-    "reliability": {
-        "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("kills", "{kills:,}"),
-                  ("wrong outcomes", "{wrong}")],
-        "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"),
-                   ("wrong outcomes", "{wrong}")],
-        "bytes": [("build", "{build}"), ("commands", "{list}, {commands}"), ("runs", "{runs:,}"), ("outputs", "{outputs:,}"),
-                  ("runs that differ", "{wrong}")],
-        "ranks": [("of", "{launcher}"), ("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"),
-                  ("wrong outcomes", "{wrong}"), ("slowest end", "{slowest:.1f} s")],
-        "checkpoints": [("pairs of plans", "{pairs}"), ("different losses", "{wrong}")],
-        "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
-    },
-    "tests": {
-        "sanitizers": [("preset", "`{preset}`"), ("tests", "{of}"), ("run", "{tests}"), ("failed", "{failed}"), ("skipped", "{skipped}"),
-                       ("reports", "{reports}")],
-        "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
-                     ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
-        "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
-                    ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
-        "gpu_mutants": [("source", "`{source}`"), ("faults", "{mutants}"), ("detected", "{killed}"), ("change no result", "{equal}"),
-                        ("other outcomes", "{wrong}")],
-    },
-    "switches": {
-        "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
-                     ("simulated at that size", "{simulated}"), ("executed at a small one", "{executed}"),
-                     ("source", "{source}")],
-        "runs": [("", "{number}"), ("simulated", "{job}"), ("strategies", "{strategies}"), ("executed", "{small_job}"),
-                 ("strategies", "{small_strategies}")],
-    },
+}
+
+# Tables that scripts print, and that no page has.
+PRINTED = {
+    "coverage of intervals": [
+        ("runs", "{runs}"), ("document left out", "{document}"), ("rows", "{rows}"), ("bias", "{bias:+.1f} %"),
+        ("mean error", "{error:.1f} %"), ("interval", "×{centre:.2f} ±{width:.0f} %"), ("holds", "{held:.0f} %")],
+    "coverage of ratios": [
+        ("document left out", "{document}"), ("pairs", "{pairs}"), ("mean error of the ratio", "{error:.1f} %"),
+        ("interval", "±{width:.0f} %"), ("holds", "{held:.0f} %")],
+    "fits of experts": [
+        ("runs", "{runs}"), ("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
+        ("layouts left out", "{layout:.1f} %"), ("90 % interval holds", "{held:.0f} %")],
+    "expert plans": [
+        ("job", "{job}"), ("sequences", "{batch:,}"), ("fixed", "{held}"), ("plan", "{words}"),
+        ("step", "{step_s:.4g} s ({low_s:.3g} to {high_s:.3g} s)"), ("MFU", "{mfu:.1f} %"),
+        ("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("search", "{search}"),
+        ("CPU", "{cpu_s:.0f} s"), ("wall", "{wall_s:.0f} s")],
+    "expert splits": [
+        ("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("split", "`{split}`"), ("as asked", "{asked}"),
+        ("best with", "{best}"), ("source", "{source}. {note}")],
+    "published choices": [
+        ("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
+        ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
+        ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f} ({interval}), {verdict}"),
+        ("device filled", "{filled:.0f} → {ours_filled:.0f} %"), ("search", "{search}"),
+        ("gains, % of the step", "{gains}"), ("questions of an expert", "{doubts}")],
+    "inputs": [("entry point", "{entry}"), ("texts", "{inputs:,}"), ("accepted", "{taken:,}"),
+               ("slowest", "{slowest:.0f} ms"), ("memory", "{peak:.0f} MiB")],
+    "fuzz": [("entry point", "{entry}"), ("executions", "{executions:,}"), ("under sanitizers", "{checked:,}"),
+             ("edges of code", "{edges:,}"), ("memory", "{peak} MiB"), ("open findings", "{open}")],
+    "kills": [("command", "{command}"), ("calls", "{calls}"), ("runs", "{runs:,}"), ("kills", "{kills:,}"),
+              ("wrong outcomes", "{wrong}")],
+    "memory": [("command", "{command}"), ("requests", "{requests:,}"), ("runs", "{runs:,}"), ("wrong outcomes", "{wrong}")],
+    "bytes": [("build", "{build}"), ("commands", "{list}, {commands}"), ("runs", "{runs:,}"), ("outputs", "{outputs:,}"),
+              ("runs that differ", "{wrong}")],
+    "ranks": [("of", "{launcher}"), ("ranks", "{ranks}"), ("each rank in turn is", "{how}"), ("runs", "{runs}"),
+              ("wrong outcomes", "{wrong}"), ("slowest end", "{slowest:.1f} s")],
+    "checkpoints": [("pairs of plans", "{pairs}"), ("different losses", "{wrong}")],
+    "effects": [("payloads", "{payloads}"), ("pages", "{pages}"), ("exports", "{exports}"), ("effects", "{effects}")],
+    "sanitizers": [("preset", "`{preset}`"), ("tests", "{of}"), ("run", "{tests}"), ("failed", "{failed}"),
+                   ("skipped", "{skipped}"), ("reports", "{reports}")],
+    "coverage": [("folder", "`{folder}`"), ("lines", "{lines:,}"), ("run", "{line_percent:.1f} %"),
+                 ("branches", "{branches:,}"), ("run", "{branch_percent:.1f} %")],
+    "mutants": [("area", "{area}"), ("sources", "{sources}"), ("mutants", "{mutants:,}"), ("drawn", "{sampled}"),
+                ("killed", "{killed}"), ("survived", "{survived}"), ("not reached", "{unreached}"), ("score", "{score:.0f} %")],
+    "gpu_mutants": [("source", "`{source}`"), ("faults", "{mutants}"), ("detected", "{killed}"),
+                    ("change no result", "{equal}"), ("other outcomes", "{wrong}")],
+    "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
+                 ("simulated at that size", "{simulated}"), ("executed at a small one", "{executed}"), ("source", "{source}")],
+    "runs of switches": [("", "{number}"), ("simulated", "{job}"), ("strategies", "{strategies}"), ("executed", "{small_job}"),
+                         ("strategies", "{small_strategies}")],
 }
 
 
 def accuracy_claims(data):
     errors = sorted(row["layout"] for row in data["fits"]["rows"] if row.get("layout") is not None)
+    held = {row["basis"]: row["held"] for row in data["intervals"]["rows"]}
+    everything = data["experts"]["rows"][-1]
+    reasons = sorted(data["skipped"]["rows"], key=lambda row: -row["rows"])[:MOST_REASONS]
     return {"claim_families": len(errors), "claim_median": f"{statistics.median(errors or [0]):.1f}",
-            "claim_nine_in_ten": f"{errors[int(0.9 * len(errors))] if errors else 0:.0f}"}
-
-
-def expert_claims(data):
-    everything = data["runs"]["rows"][-1]
-    return {"claim_rows": everything["rows"], "claim_median": f"{everything['median']:.1f}",
-            "claim_mean": f"{everything['mean']:.1f}"}
+            "claim_nine_in_ten": f"{errors[int(0.9 * len(errors))] if errors else 0:.0f}",
+            "claim_held": " to ".join(f"{end(held.values()):.0f}" for end in (min, max)),
+            "claim_experts": f"{everything['mean']:.1f}", "claim_expert_rows": everything["rows"],
+            "claim_reasons": ", ".join(f"{row['why']} ({row['rows']})" for row in reasons)}
 
 
 def memory_claims(data):
@@ -187,63 +169,37 @@ def memory_claims(data):
 
 def speed_claims(data):
     most = max((row for row in data["searches"]["rows"] if row["proven"] == "yes"), key=lambda row: row["candidates"])
-    return {"claim_candidates": f"{most['candidates']:,}", "claim_devices": f"{most['devices']:,}",
-            "claim_cpu": f"{most['cpu_s']:.1f}"}
-
-
-def growth_claims(data):
-    claims = {}
+    page = data["reports"]["rows"][-1]
+    claims = {"claim_candidates": f"{most['candidates']:,}", "claim_devices": f"{most['devices']:,}",
+              "claim_cpu": f"{most['cpu_s']:.1f}", "claim_page_devices": f"{page['devices']:,}",
+              "claim_page_size": f"{page['mb']:.1f}", "claim_page_paint": f"{page['paint_s']:.1f}"}
     for what in ("devices", "layers"):
         rows = [row for row in data[what]["rows"] if row["proven"] == "yes"]
         first, last = rows[0], rows[-1]
-        claims[f"claim_{what}"] = f"{last['x'] / first['x']:,.0f}"
-        claims[f"claim_{what}_cpu"] = f"{last['cpu_s'] / first['cpu_s']:.0f}"
+        claims[f"claim_times_{what}"] = f"{last['x'] / first['x']:,.0f}"
+        claims[f"claim_times_{what}_cpu"] = f"{last['cpu_s'] / first['cpu_s']:.0f}"
     return claims
 
 
-def report_claims(data):
-    last = data["pages"]["rows"][-1]
-    return {"claim_devices": f"{last['devices']:,}", "claim_size": f"{last['mb']:.1f}", "claim_paint": f"{last['paint_s']:.1f}"}
-
-
-def own_claims(data):
+def kernel_claims(data):
     errors = [row["median"] for row in data["strategies"]["rows"]]
     return {"claim_least": f"{min(errors):.0f}", "claim_most": f"{max(errors):.0f}"}
 
 
-def input_claims(data):
-    runs = sum(row["inputs"] for row in data["inputs"]["rows"] if row["entry"].startswith("`planner"))
-    return {"claim_crashes": data["inputs"]["facts"]["wrong"] or "none", "claim_runs": f"{runs:,}",
-            "claim_inputs": f"{data['inputs']['rows'][-1]['inputs']:,}",
-            "claim_executions": f"{data['fuzz']['rows'][-1]['executions']:,}", "claim_open": data["fuzz"]["facts"]["open"] or "none"}
+# Numbers of a page's text that follow from its tables.
+CLAIMS = {"accuracy": accuracy_claims, "memory": memory_claims, "speed": speed_claims, "kernels": kernel_claims}
 
 
-def reliability_claims(data):
-    return {"claim_faults": f"{data['kills']['rows'][-1]['runs']:,}", "claim_kills": f"{data['kills']['rows'][-1]['kills']:,}",
-            "claim_bad_files": data["kills"]["rows"][-1]["wrong"] or "none", "claim_refusals": f"{data['memory']['rows'][-1]['runs']:,}",
-            "claim_requests": f"{max(row['requests'] or 0 for row in data['memory']['rows']):,}",
-            "claim_bad_refusals": data["memory"]["rows"][-1]["wrong"] or "none", "claim_ranks": data["ranks"]["facts"]["runs"],
-            "claim_bad_ranks": data["ranks"]["facts"]["wrong"] or "none", "claim_builds": data["bytes"]["facts"]["builds"],
-            "claim_outputs": data["bytes"]["facts"]["outputs"], "claim_other_bytes": data["bytes"]["facts"]["wrong"] or "none"}
+def missed_together(rows):
+    """Missed goals with one judge, quantity and bound as one row, which names all runs."""
+    found = {}
+    for row in rows:
+        found.setdefault((row["judged_by"], row["of"], row["goal"]), []).append(f"{row['runs']} {row['found']:.3g}")
+    return [{"judged_by": judge, "of": of, "goal": goal, "found": ", ".join(runs)} for (judge, of, goal), runs in found.items()]
 
 
-def test_claims(data):
-    reports = data["sanitizers"]["facts"]["reports"]
-    ran = {row["preset"]: f"{row['tests']} of {row['of']}" for row in data["sanitizers"]["rows"]}
-    return {"claim_reports": f"{reports} faults" if reports else "nothing",
-            "claim_addresses": ran.get("asan", "none"), "claim_threads": ran.get("tsan", "none"),
-            "claim_lines": f"{data['coverage']['rows'][-1]['line_percent']:.1f}",
-            "claim_branches": f"{data['coverage']['rows'][-1]['branch_percent']:.1f}",
-            "claim_mutants": f"{sum(row['sampled'] for row in data['mutants']['rows']):,}",
-            "claim_score": int(min(row["score"] for row in data["mutants"]["rows"])),
-            "claim_gpu_mutants": data["gpu_mutants"]["rows"][-1]["mutants"],
-            "claim_gpu_killed": data["gpu_mutants"]["rows"][-1]["killed"],
-            "claim_gpu_equal": data["gpu_mutants"]["rows"][-1]["equal"]}
-
-
-# Numbers of a page's claim that follow from its tables.
-CLAIMS = {"accuracy": accuracy_claims, "experts": expert_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims, "report": report_claims,
-          "own-runs": own_claims, "inputs": input_claims, "reliability": reliability_claims, "tests": test_claims}
+# How the rows of a section are shown, if not one by one.
+SHOWN = {("accuracy", "goals"): missed_together}
 
 
 def cell(form, row):
@@ -267,11 +223,10 @@ def render(name, data):
     """The page of docs/results/NAME.json."""
     words = CLAIMS[name](data) if name in CLAIMS else {}
     for key, section in data.items():
-        if "rows" in section:
-            words[key] = table(TABLES[name][key], section["rows"])
+        if key in TABLES[name]:
+            words[key] = table(TABLES[name][key], SHOWN.get((name, key), list)(section["rows"]))
         words[f"{key}_when"] = when(section)
-        for fact, value in section.get("facts", {}).items():
-            words[f"{key}_{fact}"] = value
+        words |= {f"{key}_{fact}": value for fact, value in section.get("facts", {}).items()}
     template = string.Template((TEMPLATES / f"{name}.md.in").read_text(encoding="utf-8"))
     return template.substitute(words)
 
@@ -297,8 +252,11 @@ def data_of(name, folder=RESULTS):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def write(folder, name, sections):
-    """NAME.json with these sections, its other ones kept, and NAME.md."""
+def put(folder, name, sections):
+    """Writes NAME.json with these sections, its other ones kept, and NAME.md; without a folder it prints the page."""
+    if not folder:
+        print(render(name, {**data_of(name), **sections}))
+        return
     folder = pathlib.Path(folder)
     path = folder / f"{name}.json"
     data = {**data_of(name, folder if path.exists() else RESULTS), **sections}

@@ -1,4 +1,4 @@
-"""Rows of docs/results/switches.md: a switch, what is published of it, and where it is tried here."""
+"""Rows of scripts/switches: a switch, what is published about it, and where it is tried here."""
 
 import dataclasses
 
@@ -49,7 +49,7 @@ MEDIUM = {"precision": "fp32", "vocab": 50304, "global_batch": 2048, "dropout": 
 BING = {"layers": 64, "hidden": 2560, "heads": 40, "kv_heads": 40, "ffn_hidden": 10240,
         "vocab": 32003, "sequence": 128, "global_batch": 64, "precision": "fp16"}
 PADDLE = ("Paddle takes 15 to 20 us to dispatch an op, as its own numbers imply, which "
-          "`paddle-2.2` has ([pull requests](pull-requests.md)). ")
+          "`paddle-2.2` has. ")
 ZERO3 = preset("bert-large", 8, cluster=A100_40, framework="bundled", changes=BING)
 ZERO3_BASE = "sharding_degree=8,sharding_stage=3,micro_batch=8"
 SMALL_ZERO3 = "sharding_degree=2,sharding_stage=3,micro_batch=2"
@@ -217,7 +217,7 @@ ROWS = [
          for kind in ("f32", "computed")],
         nano(2, precision="bf16"), [f"dp=2,micro_batch=2,gradient_type={kind}"
                                     for kind in ("f32", "computed")],
-        "the rows of the PR itself, with Paddle's merges and dispatch, are in [pull requests](pull-requests.md)"),
+        "the rows of the PR itself, with Paddle's merges and dispatch, are in docs/results/kernels.md"),
     Row("grad_bucket_bytes", "PyTorch DDP 25 MB, Megatron-Core at least 40e6 elements",
         "their configuration defaults",
         preset("gpt3-1.3b", 8), [f"dp=8,micro_batch=1,grad_bucket_bytes={size}"

@@ -1,4 +1,4 @@
-"""The page switches of docs/results: every number in its tables is read or printed here.
+"""Prints what each switch of a strategy changes, as published, as simulated and as executed.
 
 For each row of switch_rows.py `planner simulate` predicts the variants at the published size, and
 `planner plan` and `planner run` execute them at a small one.
@@ -37,7 +37,6 @@ def arguments():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin",
                         help="folder of planner and planner-run (default: built here)")
     parser.add_argument("--only", help="rows whose switch has this in its name")
-    parser.add_argument("--out", type=pathlib.Path, help="folder of the page, docs/results; else tables are printed")
     return parser.parse_args()
 
 
@@ -228,14 +227,10 @@ def main():
             note = f" *{row.note}*" if row.note else ""
             found.append({"number": number, "switch": row.switch, "published": row.published,
                           "simulated": f"{simulated_cell(row, simulated)}.{note}", "executed": executed_cell(executed),
-                          "source": row.source, "measured": {"simulated": simulated, "executed": executed}})
+                          "source": row.source})
             runs.append(run_of(number, row))
-    sections = {"switches": result_pages.section(found), "runs": result_pages.section(runs)}
-    if options.out:
-        result_pages.write(options.out, "switches", sections)
-    else:
-        for name, section in sections.items():
-            print(result_pages.table(result_pages.TABLES["switches"][name], section["rows"]), end="\n\n")
+    for name, rows in (("switches", found), ("runs of switches", runs)):
+        print(result_pages.table(result_pages.PRINTED[name], rows), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // Kernel delays: what kernels and communications of one rank lose to each other while both run,
 // told from the order in which the host issues them
-// (docs/adr/0028-what-streams-lose-to-each-other.md).
+// (docs/adr/0022-hosts-that-wait-links-that-are-shared.md).
 #pragma once
 
 #include <array>

@@ -58,7 +58,7 @@ def runs_without_anything_typical(folder):
     done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN], capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == OK, done.stderr
-    assert "Over 0 runs" in " ".join(done.stdout.split()), done.stdout
+    assert "rates of other fits, 0 of them" in " ".join(done.stdout.split()), done.stdout
 
 
 def judges_goals(accuracy):
@@ -83,7 +83,7 @@ def counts_skipped_rows_by_reason(accuracy, folder):
     assert list(files) == [path.stem], files
     rows = [{"id": "a", "missing": "a: batch 12 of fp8"}, {"id": "b", "missing": "b: batch 7 of fp8"}, {"id": "c"},
             {"id": "d", "missing": "offload"}]
-    section = accuracy.skipped_sections(files, rows)["rows"]
+    section = accuracy.skipped_section(files, rows)
     assert section["rows"] == [{"why": "batch n of fp8", "rows": 2, "experts": 1},
                                {"why": "offload", "rows": 1, "experts": None}], section
     assert section["facts"] == {"all": "4", "skipped": 3}, section

@@ -108,7 +108,7 @@ void expect_published_orders(const Framework& framework) {
   const Job base = ernie_base(), large = ernie();
   // 35004: 34,285; 35,228 with fp16 all-reduces; 36,144 with fused merges; 35,596 with both; 39,145
   // with casts moved, too. One pair is not predicted in this order: with both there are fewer ops
-  // than with fused merges, not more (docs/results/pull-requests.md).
+  // than with fused merges, not more (docs/results/kernels.md).
   const double plain = rate(base, kTwoByTwoByTwo + kEveryUse);
   const double half = rate(base, kTwoByTwoByTwo + kEveryUse + kHalf);
   const double fused = rate(base, kFused + kEveryUse);
