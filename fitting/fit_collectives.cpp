@@ -41,6 +41,7 @@ GroupSpread spread_of(const CollectiveMeasurement& point, const Cluster& cluster
 
 FitParameter latency_of_level(std::size_t level) {
   return {fmt::format("levels.{}.latency", level),
+          FitPart::level,
           0.7,
           1e-8,
           1e-3,
@@ -58,7 +59,7 @@ std::vector<FitParameter> parameters_of(const std::set<std::size_t>& levels,
                                         const Cluster& cluster) {
   std::vector<FitParameter> parameters = fit_parameters(cluster);
   std::erase_if(parameters, [&](const FitParameter& parameter) {
-    return !parameter.name.starts_with("levels.") || !levels.contains(parameter.level);
+    return parameter.part != FitPart::level || !levels.contains(parameter.level);
   });
   for (const std::size_t level : levels) parameters.push_back(latency_of_level(level));
   return parameters;

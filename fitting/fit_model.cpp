@@ -43,18 +43,27 @@ bool several_recomputes(const PublishedTarget& target) {
 
 /// Returns whether a parameter can change the time of a run.
 bool can_move(const FitParameter& parameter, const FitRun& run) {
-  if (parameter.name.starts_with("levels.")) return parameter.level == 0 || run.across_nodes;
-  if (parameter.name == "matmul.fp8_rate") return run.target.strategies[0].fp8 != Fp8::none;
-  if (parameter.name == "matmul.rowwise_rate") return run.target.strategies[0].fp8 == Fp8::rowwise;
-  if (parameter.name.starts_with("attention_")) return run.target.framework.flash_attention;
-  return true;
+  const Fp8 fp8 = run.target.strategies[0].fp8;
+  switch (parameter.part) {
+    case FitPart::level:
+      return parameter.level == 0 || run.across_nodes;
+    case FitPart::products_of_fp8:
+      return fp8 != Fp8::none;
+    case FitPart::products_by_rows:
+      return fp8 == Fp8::rowwise;
+    case FitPart::attention_forward:
+    case FitPart::attention_backward:
+      return run.target.framework.flash_attention;
+    default:
+      return true;
+  }
 }
 
 /// Returns the runs that show a parameter apart from others; empty if all do. What runs with 8-bit
 /// products lack may be of fp8_rate alone, and says nothing of products of 16 bits.
 std::vector<bool> shown_by(const FitParameter& parameter, std::span<const FitRun> runs) {
   std::vector<bool> shown;
-  if (parameter.name != "matmul.peak_fraction") return shown;
+  if (parameter.part != FitPart::products_of_16_bits) return shown;
   for (const FitRun& run : runs) shown.push_back(run.target.strategies[0].fp8 == Fp8::none);
   return shown;
 }

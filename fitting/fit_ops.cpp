@@ -19,7 +19,7 @@ constexpr std::int64_t kThin = 128;     // columns or rows: two of the smallest 
 constexpr std::size_t kFewestOps = 20;  // a fit of fewer says nothing of its errors
 
 bool is_of_a_kernel(const FitParameter& parameter) {
-  return parameter.name.starts_with("matmul.") || parameter.name.starts_with("attention_");
+  return parameter.part <= FitPart::attention_backward;
 }
 
 /// All scores of attention count.

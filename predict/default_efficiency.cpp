@@ -89,10 +89,9 @@ Efficiency mean_kernels(const Cluster& like) {
   mean.efficiency.emplace();
   Framework unused;
   for (const FitParameter& parameter : fit_parameters(mean)) {
-    const std::size_t dot = parameter.name.find('.');
-    if (dot == std::string::npos) continue;  // of the host
+    if (parameter.part >= FitPart::host_op) continue;
     const bool of_fp8 =
-        parameter.name == "matmul.fp8_rate" || parameter.name == "matmul.rowwise_rate";
+        parameter.part == FitPart::products_of_fp8 || parameter.part == FitPart::products_by_rows;
     const Logarithms found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {
       return parameter.get(cluster, unused, parameter.level);
     });

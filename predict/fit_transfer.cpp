@@ -242,12 +242,12 @@ void shrink(FittedCalibration& fitted, const Cluster& cluster, const Framework& 
   const double weight = double(documents.size()) / double(documents.size() + 1);
   for (const FitParameter& parameter : fit_parameters(cluster)) {
     const auto value = std::ranges::find(fitted.values, parameter.name, &FittedValue::name);
-    if (value == fitted.values.end() || of_level(parameter.name)) continue;
+    if (value == fitted.values.end() || parameter.part == FitPart::level) continue;
     const FittedValue* known = value_of(*typical, parameter.name);
     const double towards =
         known != nullptr ? known->value : parameter.get(cluster, framework, parameter.level);
     if (towards <= 0 || value->value <= 0) continue;
-    const bool of_host = parameter.name == "dispatch_op";
+    const bool of_host = parameter.part == FitPart::host_op;
     const double moved = std::pow(towards / value->value, of_host ? 1 : 1 - weight);
     value->value *= moved;
     value->low *= moved;

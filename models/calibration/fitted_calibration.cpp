@@ -32,21 +32,27 @@ using ConstF = const Framework&;
 // than about twice that would stand for something else that a layer does, and not hold for others.
 std::vector<FitParameter> kernel_parameters() {
   return {
-      {"matmul.peak_fraction", 0.1, 0.1, 1, EFFICIENCY(matmul.peak_fraction)},
-      {"matmul.added_depth", 0.5, 1, 2000, EFFICIENCY(matmul.added_depth)},
-      {"matmul.half_rate_reuse", 0.5, 1, 2000, EFFICIENCY(matmul.half_rate_reuse)},
-      {"matmul.fixed_time", 1.5, 1e-7, 3e-5, EFFICIENCY_TIME(matmul.fixed_time)},
-      {"matmul.unaligned_rate", 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
-      {"matmul.fp8_rate", 0.15, 0.1, 2, EFFICIENCY(matmul.fp8_rate)},
-      {"matmul.rowwise_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.rowwise_rate)},
-      {"attention_forward.peak_fraction", 0.3, 0.05, 1,
+      {"matmul.peak_fraction", FitPart::products_of_16_bits, 0.1, 0.1, 1,
+       EFFICIENCY(matmul.peak_fraction)},
+      {"matmul.added_depth", FitPart::products, 0.5, 1, 2000, EFFICIENCY(matmul.added_depth)},
+      {"matmul.half_rate_reuse", FitPart::products, 0.5, 1, 2000,
+       EFFICIENCY(matmul.half_rate_reuse)},
+      {"matmul.fixed_time", FitPart::products, 1.5, 1e-7, 3e-5, EFFICIENCY_TIME(matmul.fixed_time)},
+      {"matmul.unaligned_rate", FitPart::products, 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
+      {"matmul.fp8_rate", FitPart::products_of_fp8, 0.15, 0.1, 2, EFFICIENCY(matmul.fp8_rate)},
+      {"matmul.rowwise_rate", FitPart::products_by_rows, 0.15, 0.1, 1,
+       EFFICIENCY(matmul.rowwise_rate)},
+      {"attention_forward.peak_fraction", FitPart::attention_forward, 0.3, 0.05, 1,
        EFFICIENCY(attention_forward.peak_fraction)},
-      {"attention_backward.peak_fraction", 0.3, 0.05, 1,
+      {"attention_backward.peak_fraction", FitPart::attention_backward, 0.3, 0.05, 1,
        EFFICIENCY(attention_backward.peak_fraction)},
-      {"memory.bandwidth_fraction", 0.15, 0.1, 1, EFFICIENCY(memory.bandwidth_fraction)},
-      {"memory.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(memory.fixed_time)},
-      {"overlap.compute_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.compute_slowdown)},
-      {"overlap.communication_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.communication_slowdown)},
+      {"memory.bandwidth_fraction", FitPart::memory, 0.15, 0.1, 1,
+       EFFICIENCY(memory.bandwidth_fraction)},
+      {"memory.fixed_time", FitPart::memory, 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(memory.fixed_time)},
+      {"overlap.compute_slowdown", FitPart::overlap, 0.1, 1, 2,
+       EFFICIENCY(overlap.compute_slowdown)},
+      {"overlap.communication_slowdown", FitPart::overlap, 0.1, 1, 2,
+       EFFICIENCY(overlap.communication_slowdown)},
   };
 }
 #undef EFFICIENCY
@@ -54,6 +60,7 @@ std::vector<FitParameter> kernel_parameters() {
 
 FitParameter level_bandwidth(std::size_t level) {
   return {fmt::format("levels.{}.bandwidth_fraction", level),
+          FitPart::level,
           0.25,
           0.02,
           1,
@@ -64,6 +71,7 @@ FitParameter level_bandwidth(std::size_t level) {
 
 FitParameter level_time(std::size_t level) {
   return {fmt::format("levels.{}.fixed_time", level),
+          FitPart::level,
           0.7,
           1e-6,
           1e-2,
@@ -156,14 +164,27 @@ Json assumed_json(const AssumedRecompute& assumed) {
 /// The field that says what the group of a parameter rests on; null where the parameter labels no
 /// time of an op.
 RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
-  const std::string_view name = parameter.name, group = name.substr(0, name.find('.'));
-  if (group == "levels") return &efficiency.levels[parameter.level].rests_on;
-  if (group == "memory") return &efficiency.memory.rests_on;
-  if (group == "attention_forward") return &efficiency.attention_forward.rests_on;
-  if (group == "attention_backward") return &efficiency.attention_backward.rests_on;
-  if (name == "matmul.fp8_rate") return &efficiency.matmul.fp8_rests_on;
-  const bool of_16_bits = group == "matmul" && name != "matmul.rowwise_rate";
-  return of_16_bits ? &efficiency.matmul.rests_on : nullptr;
+  switch (parameter.part) {
+    case FitPart::level:
+      return &efficiency.levels[parameter.level].rests_on;
+    case FitPart::memory:
+      return &efficiency.memory.rests_on;
+    case FitPart::attention_forward:
+      return &efficiency.attention_forward.rests_on;
+    case FitPart::attention_backward:
+      return &efficiency.attention_backward.rests_on;
+    case FitPart::products_of_fp8:
+      return &efficiency.matmul.fp8_rests_on;
+    case FitPart::products:
+    case FitPart::products_of_16_bits:
+      return &efficiency.matmul.rests_on;
+    case FitPart::products_by_rows:
+    case FitPart::overlap:
+    case FitPart::host_op:
+    case FitPart::host:
+      break;
+  }
+  return nullptr;
 }
 
 constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
@@ -232,13 +253,13 @@ std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
     all.push_back(level_bandwidth(level));
     all.push_back(level_time(level));
   }
-  all.push_back({"dispatch_op", 0.4, 1e-7, 1e-3,
+  all.push_back({"dispatch_op", FitPart::host_op, 0.4, 1e-7, 1e-3,
                  [](ConstC, ConstF f, L) { return f.dispatch_op.value(); },
                  [](C, F f, L, double v) { f.dispatch_op = Seconds(v); }});
-  all.push_back({"host_wait", 0.7, 1e-7, 1e-2,
+  all.push_back({"host_wait", FitPart::host, 0.7, 1e-7, 1e-2,
                  [](ConstC, ConstF f, L) { return f.host_wait.value(); },
                  [](C, F f, L, double v) { f.host_wait = Seconds(v); }});
-  all.push_back({"backward_dispatch", 0.4, 0.05, 2,
+  all.push_back({"backward_dispatch", FitPart::host, 0.4, 0.05, 2,
                  [](ConstC, ConstF f, L) { return f.backward_dispatch; },
                  [](C, F f, L, double v) { f.backward_dispatch = v; }});
   return all;

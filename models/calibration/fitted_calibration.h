@@ -13,10 +13,26 @@
 
 namespace plimsoll {
 
+/// The part of a machine and its program that a parameter of a fit prices.
+enum class FitPart : std::uint8_t {
+  products_of_16_bits,  ///< their rate alone; other parameters of products hold for all types
+  products,
+  products_of_fp8,
+  products_by_rows,  ///< of FP8 with a scale for each row
+  attention_forward,
+  attention_backward,
+  memory,
+  overlap,
+  level,
+  host_op,  ///< what the host takes for each op
+  host
+};
+
 /// A FitParameter is one number that a fit may change. Its meaning stands at its field in
 /// models/cluster/efficiency.h or models/framework/framework.h.
 struct FitParameter {
   std::string name;  ///< "matmul.peak_fraction", "levels.0.fixed_time", "dispatch_op"
+  FitPart part = FitPart::products;
   /// The prior's standard deviation of the logarithm: how far the value of a datasheet or of
   /// another machine may be off.
   double spread = 0;

@@ -184,8 +184,8 @@ class StepBuilder {
     Tensor pair = graph_.at(norms);
     pair.name += ".mp";
     const TensorId whole = graph_.add(std::move(pair));
-    push(OpKind::all_reduce, {norms}, {whole},
-         CollectiveParams{Group{{Axis::mp}}, Reduction::sum}, tensor.block);
+    push(OpKind::all_reduce, {norms}, {whole}, CollectiveParams{Group{{Axis::mp}}, Reduction::sum},
+         tensor.block);
     graph_.ops.back().stream = Stream::world;
     return whole;
   }

@@ -45,10 +45,9 @@ TEST(Grid, RunsOfMpAreConsecutiveRanksOfIt) {
 }
 
 TEST(Grid, GroupTextRoundTrips) {
-  for (const Group& group :
-       {Group{}, Group{{Axis::mp}}, Group{{Axis::sharding, Axis::dp}},
-        Group{{Axis::pp}, 1}, Group{{Axis::pp}, 3, 2}, Group{{Axis::mp}, false, 2},
-        Group{{Axis::mp, Axis::pp}, true, 4}}) {
+  for (const Group& group : {Group{}, Group{{Axis::mp}}, Group{{Axis::sharding, Axis::dp}},
+                             Group{{Axis::pp}, 1}, Group{{Axis::pp}, 3, 2},
+                             Group{{Axis::mp}, false, 2}, Group{{Axis::mp, Axis::pp}, true, 4}}) {
     EXPECT_EQ(group_from(to_text(group)), group) << to_text(group);
   }
   EXPECT_EQ(group_from("mp,tp"), std::nullopt);
