@@ -20,7 +20,7 @@ RESULTS = ROOT / "docs" / "results"
 SEARCH_COLUMNS = [("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("proven", "{proven}"),
                   ("CPU", "{cpu_s:.1f} s"), ("wall", "{wall_s:.1f} s"), ("memory", "{memory_mib:,.0f} MiB"),
                   ("step", "{step_s:.4g} s")]
-MOST_REASONS = 6  # that the text of the page accuracy names
+MOST_REASONS = 5  # that the text of the page accuracy names
 
 # By page and section: (head, how a cell follows from its row). A cell is empty where the row has null for one of its keys.
 TABLES = {

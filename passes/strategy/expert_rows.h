@@ -41,7 +41,7 @@ std::int64_t most_rows_percent(const Experts& experts, std::int64_t ep);
 ///
 /// - Memory is planned before the run, and rows without room end it. Then there is room for all
 ///   rows. In the first steps of an untrained router almost all tokens choose the same experts
-///   (docs/how-it-works/expert-memory.md has measured loads), so no smaller number is safe.
+///   (docs/how-it-works/experts.md has measured loads), so no smaller number is safe.
 /// - The framework allocates the rows that come, or the job drops those without room. Then the room
 ///   is the job's load times what chance adds. Choices of tokens are taken as independent, so that
 ///   the rows of a rank have a binomial distribution with n k draws of probability 1/ep for n

@@ -89,10 +89,28 @@ def counts_skipped_rows_by_reason(accuracy, folder):
     assert section["facts"] == {"all": "4", "skipped": 3}, section
 
 
+def experts_are_rows_of_documents(accuracy, folder):
+    """Models of one document are one row, and the last row has all runs."""
+    path = write_json(folder / "experts.json", [{"id": name, "model": {"name": model, "experts": 8}} for name, model in
+                                                (("a", "m"), ("b", "n"), ("c", "m"))])
+
+    def predicted(name, document, error):
+        return {"id": name, "source": f"github:{document}@1 (2026)", "time_error_pct": error,
+                "predicted": {"step_time_low_s": 0.9, "step_time_high_s": 1.1, "memory_allocated_bytes": 3},
+                "measured": {"step_time_s": 1 - error / 100, "memory_allocated_bytes": 2 if name == "a" else None}}
+
+    rows = [predicted("a", "x/y", -20.0), predicted("b", "x/y", 10.0), predicted("c", "z", 4.0), {"id": "d"}]
+    first, second, everything = accuracy.expert_runs.expert_rows({"experts": path}, rows)
+    assert (first["document"], first["models"], first["rows"], first["mean"], first["worst"]) == ("x/y", "m, n", 2, 15.0, -20.0), first
+    assert (second["document"], second["held"], second["memory"]) == ("z", 100.0, None), second
+    assert (everything["document"], everything["rows"], everything["median"], everything["memory"]) == ("all", 3, 10.0, 50.0), everything
+
+
 def main():
     judges_goals(load_script("accuracy"))
     with tempfile.TemporaryDirectory() as name:
         counts_skipped_rows_by_reason(load_script("accuracy"), pathlib.Path(name))
+        experts_are_rows_of_documents(load_script("accuracy"), pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:
         says_what_planner_says(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:

@@ -1,6 +1,7 @@
-"""Links between the project's pages lead somewhere: to a file that is there, and a heading in it. Every field of a framework
-file is on its page."""
+"""Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
+framework files describes every field."""
 
+import json
 import re
 import subprocess
 import sys
@@ -39,13 +40,15 @@ def broken_links(page, text, root):
                 yield f"{page}:{number}: {target}: no such heading"
 
 
-def unnamed_fields():
-    """Keys of framework files (models/framework/framework_fields.h) that the page of these files does not explain."""
+def undescribed_fields():
+    """Keys of framework files (models/framework/framework_fields.h) that their schema does not describe."""
     fields = (SOURCE / "models/framework/framework_fields.h").read_text(encoding="utf-8")
     keys = re.findall(r'FieldPlace\{k\w+, "(\w+)"', fields)
-    page = (SOURCE / "docs/reference/framework.md").read_text(encoding="utf-8")
     assert len(keys) > 40, keys
-    return [f"docs/reference/framework.md: does not explain {key}" for key in keys if f"`{key}`" not in page]
+    schema = json.loads((SOURCE / "models/presets/schemas/framework.json").read_text(encoding="utf-8"))
+    described = {key for group in schema["properties"].values() for key, of in group.get("properties", {}).items()
+                 if of.get("description")}
+    return [f"models/presets/schemas/framework.json: does not describe {key}" for key in keys if key not in described]
 
 
 def main():
@@ -57,7 +60,7 @@ def main():
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
     found = [message for page in pages
              for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
-    found += unnamed_fields()
+    found += undescribed_fields()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0
 
