@@ -1,6 +1,7 @@
 // Op by op: the ops that a framework runs as the several ops of their formula.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "graph/op.h"
@@ -42,10 +43,10 @@ inline bool softmax_by_parts(const Framework& framework, const Op& op,
   return elements(scores.shape) / (length * length) % 4 != 0;
 }
 
-/// Returns the bytes that the kernels of a softmax or of the loss move, relative to the op's.
-/// - Scale, mask and softmax one by one in f32 move 36 bytes for a 16-bit score instead of 4, and
-/// in
-///   backward 40 instead of 6.
+/// Returns the bytes that the kernels of a softmax or of the loss move, relative to the op's. It is
+/// absent if they move the op's bytes.
+/// - Scale, mask and softmax one by one in f32 move 36 bytes for a 16-bit score instead of 4. In
+///   backward they move 40 instead of 6.
 /// - Megatron-LM's causal kernel reads the scores at and below the diagonal alone, and writes all
 ///   (fused_kernels/scaled_upper_triang_masked_softmax.h). On a V100 whole passes would take 890
 ///   and 970 of its 900 GB/s (github.com/microsoft/SuperScaler branch EuroSys24AE,
@@ -54,16 +55,16 @@ inline bool softmax_by_parts(const Framework& framework, const Op& op,
 ///   28 bytes for a logit instead of 4 (mpu/cross_entropy.py). With the cast and the maximum these
 ///   are 38 in forward. On a V100 it takes as long as 34 at 0.8 of its bandwidth (the same
 ///   profiles, gpt-post-process without its product).
-inline double moved_by_kernels(const Framework& framework, const Op& op,
-                               std::span<const Tensor> tensors) {
-  if (op.kind == OpKind::logits_sum_exp)
-    return framework.loss_memory == LossMemory::in_place ? 28.0 / 4 : 1;
+inline std::optional<double> moved_by_kernels(const Framework& framework, const Op& op,
+                                              std::span<const Tensor> tensors) {
+  if (op.kind == OpKind::logits_sum_exp && framework.loss_memory == LossMemory::in_place)
+    return 28.0 / 4;
   const bool backward = op.kind == OpKind::softmax_backward;
-  if (op.kind != OpKind::softmax && !backward) return 1;
+  if (op.kind != OpKind::softmax && !backward) return std::nullopt;
   if (softmax_by_parts(framework, op, tensors)) return backward ? 40.0 / 6 : 36.0 / 4;
   const bool one_kernel = framework.masks_f32_apart && !runs_by_op(framework, op.kind) &&
                           tensors[op.inputs[0].index()].dtype != DType::f32;
-  if (!one_kernel || !std::get<AttentionParams>(op.params).causal) return 1;
+  if (!one_kernel || !std::get<AttentionParams>(op.params).causal) return std::nullopt;
   return backward ? 2.0 / 3 : 1.5 / 2;
 }
 

@@ -161,10 +161,6 @@ double crossing_share(double units, const TokenRows& token) {
   return reach / rows * (1 - std::pow(1 - 1 / reach, rows));
 }
 
-/// The peers that a rank of NCCL sends to at the same time: 8 on each of 32 channels (NCCL 2.18,
-/// src/include/devcomm.h: NCCL_MAX_WORK_ELEMENTS_P2P / 2, MAXCHANNELS).
-constexpr double kPeersAtOnce = 8 * 32;
-
 /// The bandwidth that an all-to-all between GPUs reaches, relative to a ring's, and at most as a
 /// share of what is stated, inside of a unit, between two and between more. Nothing is reduced, and
 /// no rank waits for the one before it. 8 B300 reach 676, 4 to 64 GB300 of a rack 625 to 680 of 900
@@ -196,11 +192,23 @@ BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers, do
   return ring * std::max(1.0, std::min(kExchangeOverRing, most / share));
 }
 
-/// Returns the steps in which an all-to-all reaches this many peers. GPUs send to many peers at
-/// once. Cores send to one after the other (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA
-/// 2005, section 5).
-double steps_to(double peers, const Cluster& cluster) {
-  return cluster.device.kind == DeviceKind::gpu ? std::ceil(peers / kPeersAtOnce) : peers;
+/// The latencies of a network that an all-to-all of NCCL takes. More than 16 KiB for a peer (NCCL's
+/// P2P_LL_THRESHOLD) need the receiver's message first, then the data and their acknowledgement.
+/// One more passes for each 32 peers, which share a device's NICs. They are set on 16 to 256 H100
+/// over EFA, whose exchanges take 0.24 to 0.9 ms beside their bytes
+/// (github:crazyguitar/aws-gpu-communication-benchmark@a77f70db, data/nccl_alltoall.csv). Those of
+/// others (MeasuredExchange in the test) judge them.
+constexpr double kSmallMessage = 16384, kLatenciesOfLarge = 3, kPeersOfLatency = 32;
+
+/// Returns the steps in which an all-to-all reaches this many peers of a level. Between GPUs in a
+/// node, and in kernels that send a token once, it is one. Cores send to one peer after the other
+/// (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
+double steps_to(double peers, Bytes for_each, bool once, const Level& level,
+                const Cluster& cluster) {
+  if (cluster.device.kind != DeviceKind::gpu) return peers;
+  if (once || is_in_node(level, cluster)) return 1;
+  const bool large = double(for_each.count()) > kSmallMessage;
+  return (large ? kLatenciesOfLarge : 1) + peers / kPeersOfLatency;
 }
 
 /// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data
@@ -218,7 +226,9 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
     if (time > cost.bytes) cost.level = l;
     cost.bytes = std::max(cost.bytes, time);
     const double reach = l == spread.level ? n : double(spread.fewest[l]);
-    cost.steps += cluster.levels[l].latency * steps_to(reach - inside, cluster);
+    const Bytes for_each(payload.count() / spread.ranks);
+    cost.steps += cluster.levels[l].latency *
+                  steps_to(reach - inside, for_each, once, cluster.levels[l], cluster);
   }
   return cost;
 }

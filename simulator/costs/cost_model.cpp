@@ -281,8 +281,8 @@ Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors) const
 Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
   if (const std::optional<Bytes> bias = moved_by_bias_apart(framework_, op, tensors)) return *bias;
-  const double of_kernels = moved_by_kernels(framework_, op, tensors);
-  if (of_kernels != 1) return Bytes(std::llround(double(moved.count()) * of_kernels));
+  if (const std::optional<double> share = moved_by_kernels(framework_, op, tensors))
+    return Bytes(std::llround(double(moved.count()) * *share));
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
   if (!runs_by_op(framework_, op.kind)) return moved;

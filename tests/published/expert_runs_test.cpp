@@ -46,6 +46,25 @@ TEST(ExpertRuns, ExpertsAreSharedAsOtherLayersWhereNothingIsStated) {
   EXPECT_EQ(run_of(row).etp, 1);
 }
 
+// AWS's script leaves the recipe of Qwen3-30B as it is, which repeats each layer.
+TEST(ExpertRuns, AwsRepeatsTheLayersOfQwenThirtyBillion) {
+  Json row = expert_row();
+  row["framework"] = "Megatron-Bridge";
+  row["model"]["name"] = "qwen3-30b-a3b";
+  row["moe"] = {{"dispatcher", "NCCL all-to-all"}, {"a2a_overlap", false}, {"balanced", true}};
+  const auto strategy_of = [&](const char* document) {
+    set_source(row, document);
+    return target_of(row).strategies.at(0);
+  };
+  const Strategy of_aws = strategy_of("github:awslabs/awsome-distributed-ai@95b939cd");
+  EXPECT_EQ(of_aws.recompute, Recompute::full);
+  EXPECT_EQ(of_aws.gradient_type, GradientType::f32);
+  EXPECT_EQ(strategy_of("github:somebody/else").recompute, Recompute::none);
+  row["moe"]["a2a_overlap"] = true;
+  EXPECT_EQ(strategy_of("github:awslabs/awsome-distributed-ai@95b939cd").recompute,
+            Recompute::none);
+}
+
 TEST(ExpertRuns, RoutingIsEvenWhereItIsForcedOrCapped) {
   Json row = expert_row();
   row["moe"] = {{"balanced", false}};

@@ -120,7 +120,8 @@ TEST(Collective, ATokenMayTravelOnceToEachNodeAndRank) {
   EXPECT_NEAR(exchanged(node, 8) - steps, alone * (1 - std::pow(0.875, 8)), 1e-9);
   // 3/4 of the rows leave a node of four over a NIC of 10 GB/s. Of 8 rows of a token, 0.9 x 4
   // nodes have one or more.
-  const double all = 0.75 / 10, latency = exchanged(nodes, 1) - all;
+  const double all = 0.75 / 10, latency = 1e-6 + 5e-6;
+  EXPECT_NEAR(exchanged(nodes, 1), all + 1e-6 + (3 + 24 / 32.0) * 5e-6, 1e-9);
   EXPECT_NEAR(exchanged(nodes, 8) - latency, all * 4 / 8 * (1 - std::pow(0.75, 8)), 1e-9);
   // The rows of a token in one group, which a node has, leave for one node.
   EXPECT_NEAR(exchanged(nodes, 8, 32, 1) - latency, all / 8, 1e-9);
@@ -142,14 +143,19 @@ TEST(Collective, AnExchangeTakesAStepForEachPeerOfCores) {
   EXPECT_NEAR(steps(strided(0, 64, 1)), 7 + 24 * 5 + 32 * 10, 1e-9);
 }
 
-TEST(Collective, GpusSendToManyPeersAtOnce) {
+TEST(Collective, AnExchangeOfGpusTakesLatenciesOfTheNetwork) {
   const Cluster cluster = pods();
-  const auto steps = [&](const Ranks& ranks) {
-    return 1e3 * milliseconds(cluster, OpKind::all_to_all, ranks, Bytes(0));
+  const auto steps = [&](const Ranks& ranks, std::int64_t for_each) {
+    const Bytes payload(for_each * std::int64_t(ranks.size()));
+    const LinkTime time = modelled_link_time(OpKind::all_to_all, payload, cluster,
+                                             spread_over(cluster.levels, ranks));
+    return time.latency.value() * 1e6;
   };
-  EXPECT_NEAR(steps(strided(0, 8, 1)), 1, 1e-9);  // us
-  EXPECT_NEAR(steps(strided(0, 64, 1)), 1 + 5 + 10, 1e-9);
-  EXPECT_NEAR(steps(strided(0, 512, 1)), 1 + 5 + 2 * 10, 1e-9);  // 480 peers in other pods
+  EXPECT_NEAR(steps(strided(0, 8, 1), 1 << 20), 1, 1e-9);  // us; in a node it is one
+  // 8 peers are on the other node. More than 16 KiB for each wait for their receivers.
+  EXPECT_NEAR(steps(strided(0, 16, 1), 16384), 1 + 5 * (1 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 16, 1), 16385), 1 + 5 * (3 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 512, 1), 8), 1 + 5 * (1 + 24 / 32.0) + 10 * (1 + 480 / 32.0), 1e-9);
 }
 
 /// A measured all-to-all between GPUs.
@@ -164,8 +170,9 @@ struct MeasuredExchange {
 // Sources: AWS p6-b300 and p5 over EFA: github:awslabs/awsome-distributed-ai@95b939cd,
 // micro-benchmarks/expert-parallelism/ep-backend-comparison/RESULTS.md and RESULTS-p5.md. B300 and
 // GB300 of OCI: github:oracle-quickstart/oci-gpu-quickstarts@6a0abdc. H100 in a node:
-// github.com/NVIDIA/nccl/issues/2169. Two racks of GB300 are left out: they reach a quarter of
-// their network.
+// github.com/NVIDIA/nccl/issues/2169. H100 of HyperPod over EFA, 32 MiB: data/nccl_alltoall.csv of
+// github:crazyguitar/aws-gpu-communication-benchmark@a77f70db. Two racks of GB300 are left out:
+// they reach a quarter of their network.
 TEST(Collective, FollowsMeasuredExchanges) {
   const MeasuredExchange measured[] = {{"hgx-b300", 8, "", 8, 8589934592, 675.55},
                                        {"gb300-nvl72", 4, "", 4, 8589934592, 624.98},
@@ -179,7 +186,12 @@ TEST(Collective, FollowsMeasuredExchanges) {
                                        {"hgx-b300", 8, "efa-2024", 128, 56 << 20, 73.8},
                                        {"hgx-b300", 8, "efa-2024", 256, 56 << 20, 54.7},
                                        {"dgx-h100-80gb", 8, "efa-2020", 32, 64 << 20, 45.1},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 64 << 20, 40.4}};
+                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 64 << 20, 40.4},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 16, 32 << 20, 44.79},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 32, 32 << 20, 34.45},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 32 << 20, 28.67},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 128, 32 << 20, 24.63},
+                                       {"dgx-h100-80gb", 8, "efa-2020", 256, 32 << 20, 19.72}};
   double logarithms = 0;
   for (const MeasuredExchange& one : measured) {
     SCOPED_TRACE(fmt::format("{} ranks of {}, {} bytes", one.ranks, one.cluster, one.bytes));
@@ -190,12 +202,11 @@ TEST(Collective, FollowsMeasuredExchanges) {
                                           Bytes(std::int64_t(one.bytes)));
     const double n = double(one.ranks);
     const double ratio = predicted / (1e3 * one.bytes * (n - 1) / n / (one.bus_gbytes_per_s * 1e9));
-    // Over EFA, messages of less than 1 MB reach less than large ones, which is not modelled.
-    EXPECT_GT(ratio, *one.network != 0 ? 0.55 : 0.9);
-    EXPECT_LT(ratio, 1.1);
+    EXPECT_GT(ratio, *one.network != 0 ? 0.82 : 0.9);
+    EXPECT_LT(ratio, 1.12);
     logarithms += std::log(ratio);
   }
-  EXPECT_NEAR(logarithms / double(std::size(measured)), 0, 0.2);
+  EXPECT_NEAR(logarithms / double(std::size(measured)), 0, 0.06);
 }
 
 // The largest bus bandwidths of the same tests of AWS, in gigabytes per second.
