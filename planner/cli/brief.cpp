@@ -348,11 +348,12 @@ std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& 
 std::string brief(const NothingFits& refused, const std::string& command) {
   constexpr std::size_t kLabel = 10;
   const FittingChange* change = first_of(refused.found().fitting);
-  const std::string words = change ? fmt::format("{} it takes {}, a step at most {}", change->words,
-                                                 to_text(change->need), to_text(change->step_time))
-                            : command.empty()
-                                ? "no change that was tried makes it fit"
-                                : "no single change makes it fit; a search tries them together";
+  const std::string words =
+      change ? fmt::format("{} it takes {}, a step at most {}", change->words,
+                           to_text(change->need), to_text(change->step_time))
+      : command.empty()
+          ? "no change that was tried makes it fit"
+          : "no change of one or two choices makes it fit; a search tries more at once";
   const auto& [what, filling] = refused.shortage();
   const Bytes over = filling.taken() - filling.capacity;
   const std::string missing =

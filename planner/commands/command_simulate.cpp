@@ -15,7 +15,7 @@
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
-#include "planner/refusal/least_changes.h"
+#include "planner/explain/few_changes.h"
 #include "planner/search/search.h"
 #include "planner/terminal/time_limit.h"
 #include "predict/expert_memory.h"
@@ -96,7 +96,9 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   std::string why = why_unfit(fits.fullest);
   if (fits.even) why += "; " + describe_both(fits);
-  FoundChanges changes = single_changes(target, strategy);
+  FoundChanges changes = changes_to_fit({target, strategy},
+                                        plan_time(target, strategy, evaluation.prediction.step_time,
+                                                  evaluation.prediction.breakdown));
   for (FittingChange& change : changes.fitting) {
     const std::string words =
         layout_change(target.job, target.framework(), change.strategy, strategy);

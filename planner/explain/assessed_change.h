@@ -1,14 +1,16 @@
-// Assessed change: a plan with some choices changed, simulated and set beside the plan.
+// Assessed change: a strategy with some choices changed, simulated and set beside the plan.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "plan/unusual_choices.h"
-#include "planner/explain/changed_choices.h"
+#include "planner/bounds/bounds.h"
 #include "planner/explain/explain_request.h"
+#include "planner/explain/neighbours.h"
 #include "predict/plan_difference.h"
 
 namespace plimsoll {
@@ -36,18 +38,38 @@ Seconds merit(const AssessedChange& change);
 
 /// Changes a strategy in each of these ways, and assesses all results. Each is lowered and
 /// simulated, and its allocators are replayed. The results are in the order of the changes, and do
-/// not depend on the number of threads. Progress counts from `before` to the changes behind it, of
-/// `all`. Throws NothingFoundYet where the request is asked to stop.
+/// not depend on the number of threads. Progress counts from `before`, `of` all changes there are;
+/// absent: of these. Throws NothingFoundYet if the request is asked to stop.
 std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
                                            std::span<const Fixed> changes, const PlanTime& plan,
-                                           std::size_t before, std::size_t all);
-/// Assesses all changes that there are.
-std::vector<AssessedChange> assess_changes(const ExplainRequest& request, const Strategy& strategy,
-                                           std::span<const Fixed> changes, const PlanTime& plan);
+                                           std::size_t before = 0,
+                                           std::optional<std::size_t> of = {});
 
 /// Orders changes by what they bring: those that run, by merit(), then those that do not fit,
 /// least need first, then all others. Equal ones keep their order.
 void best_first(std::vector<AssessedChange>& changes);
+
+/// A search ends after so many assessed changes.
+inline constexpr std::size_t kMostAssessedChanges = 96;
+
+/// A Wanted says what to find among many changes.
+struct Wanted {
+  std::size_t most = 0;             ///< so many of the fastest
+  std::optional<Seconds> below{};   ///< their merit() is less
+  bool one_of_each_choice = false;  ///< of changes of the same choices to other values the fastest
+};
+/// The fastest of many changes, best first.
+struct Fastest {
+  std::vector<AssessedChange> found;
+  /// Whether bounds prove that no other change is faster than the first that is named. It is false
+  /// if the search ended after kMostAssessedChanges, or if the request was asked to stop.
+  bool proven = true;
+};
+/// Finds the fastest changes of a strategy that run. Changes are assessed in the order of their
+/// least time by bounds. Those that are illegal, that no bound lets fit, or that give the strategy
+/// of the request are left out. The result does not depend on the number of threads.
+Fastest fastest(const ExplainRequest& request, const Bounds& bounds, const Strategy& strategy,
+                std::span<const Fixed> changes, const PlanTime& plan, const Wanted& wanted);
 
 /// Returns the bytes that a stage takes at least: those alive at its peak, with context and
 /// reserve; on the stage that takes most.

@@ -190,23 +190,6 @@ void write_memory(Out out, const Plan& plan, const MemoryEffect& memory) {
                  fields.empty() ? "the same" : fields);
 }
 
-void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>& changes) {
-  fmt::format_to(out, "one choice changed at a time, best first; memory is what a device shows\n");
-  for (const AssessedChange& change : changes) {
-    const std::string fields = fields_text(differing_fields(change.strategy, plan.strategy));
-    if (change.outcome == ChangeOutcome::runs) {
-      fmt::format_to(out, "    {:<58} {:>8}  {}\n",
-                     ratio_text(change.step_time, plan.prediction.step_time, change.ratio),
-                     to_text(change.need), fields);
-    } else if (change.outcome == ChangeOutcome::illegal) {
-      fmt::format_to(out, "    {:<58} {:>8}  {}\n", "not legal", "", fields);
-    } else {
-      fmt::format_to(out, "    {:<58} {:>8}  {}\n", to_text(change.outcome), to_text(change.need),
-                     fields);
-    }
-  }
-}
-
 }  // namespace
 
 std::string limits_text(const ExplainedStep& step) {
@@ -236,6 +219,17 @@ std::string ratio_text(Seconds step, Seconds plan, const StepRatio& ratio) {
                      ratio.tied ? "" : fmt::format(", {}", relation_of(ratio)));
 }
 
+std::string change_row(const AssessedChange& change, const Strategy& strategy, Seconds own) {
+  const bool runs = change.outcome == ChangeOutcome::runs;
+  const bool illegal = change.outcome == ChangeOutcome::illegal;
+  return fmt::format("    {:<58} {:>8}  {}\n",
+                     runs      ? ratio_text(change.step_time, own, change.ratio)
+                     : illegal ? "not legal"
+                               : std::string(to_text(change.outcome)),
+                     illegal ? "" : to_text(change.need),
+                     fields_text(differing_fields(change.strategy, strategy)));
+}
+
 std::string field_words(std::string_view group) {
   static constexpr std::pair<std::string_view, std::string_view> kAxes[] = {
       {"mp", "TP"}, {"pp", "PP"}, {"cp", "CP"}, {"ep", "EP"}, {"sharding", "DP"}, {"dp", "DP"}};
@@ -261,7 +255,9 @@ std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sens
   fmt::format_to(out, "strategy    {}\n", strategy_summary(plan.strategy));
   write_rates(out, plan, found.rates);
   write_memory(out, plan, found.memory);
-  write_changes(out, plan, found.changes);
+  text += "one choice changed at a time, best first; memory is what a device shows\n";
+  for (const AssessedChange& change : found.changes)
+    text += change_row(change, plan.strategy, plan.prediction.step_time);
   return text;
 }
 

@@ -40,6 +40,10 @@ std::string step_words(const Prediction& prediction);
 /// of the ratio holds 1.
 std::string ratio_text(Seconds step, Seconds plan, const StepRatio& ratio);
 
+/// Returns a row of a table of changes: how much longer a step of `own` gets, or why the change
+/// does not run, the memory that it takes of a device, and the fields in which it differs.
+std::string change_row(const AssessedChange& change, const Strategy& strategy, Seconds own);
+
 /// A line of the table of terms: a name, and the time in each step. Each step's times sum to it.
 struct TermRow {
   std::string name;  ///< "forward", "all_gather over mp (nvlink), wait", "bubble"

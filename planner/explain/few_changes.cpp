@@ -1,74 +1,24 @@
-// Looks for the one or two changes of a strategy that shorten its step most.
+// Looks for the one or two changes of a strategy that shorten its step most, or let it fit.
 #include "planner/explain/few_changes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <set>
-#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "interop/flags/framework_flags.h"
-#include "planner/explain/likely_changes.h"
-#include "planner/search/search.h"
+#include "passes/strategy/strategy_fields.h"
 
 namespace plimsoll {
 namespace {
 
-struct Fastest {
-  std::vector<AssessedChange> found;
-  bool proven = true;
-};
-
-/// Removes changes of choices that an earlier one changes, too, to other values.
-void keep_best_of_each_choice(std::vector<AssessedChange>& changes) {
-  std::set<std::set<std::string>> known;
-  std::erase_if(changes, [&](const AssessedChange& change) {
-    std::set<std::string> keys;
-    for (const auto& [key, value] : change.change) keys.insert(key);
-    return !known.insert(std::move(keys)).second;
-  });
-}
-
-/// Assesses changes, least bound first, until no other can be among the fastest that are named.
-Fastest fastest(const ExplainRequest& request, const Bounds& bounds,
-                const std::vector<Fixed>& changes, const PlanTime& own, Seconds below) {
-  Fastest result;
-  const std::vector<LikelyChange> order =
-      likely_changes(request, bounds, request.strategy, changes);
-  const std::size_t most = std::min(order.size(), kMostAssessedChanges);
-  for (std::size_t i = 0; i < order.size(); i += kAssessedAtOnce) {
-    const Seconds best = result.found.empty() ? below : merit(result.found.front());
-    const Seconds least = order[i].least_time.seconds();
-    if (least >= below) break;
-    if (result.found.size() >= kMostFewChanges && least >= merit(result.found.back())) break;
-    if (i >= kMostAssessedChanges) {
-      result.proven = least >= best;
-      break;
-    }
-    std::vector<Fixed> round;
-    for (std::size_t k = i; k < std::min(order.size(), i + kAssessedAtOnce); ++k)
-      round.push_back(order[k].change);
-    std::vector<AssessedChange> assessed;
-    try {
-      assessed = assess_changes(request, request.strategy, round, own, i, most);
-    } catch (const NothingFoundYet&) {  // asked to stop; earlier rounds stand
-      result.proven = false;
-      break;
-    }
-    for (AssessedChange& change : assessed) {
-      if (change.outcome == ChangeOutcome::runs && merit(change) < below)
-        result.found.push_back(std::move(change));
-    }
-    best_first(result.found);
-    keep_best_of_each_choice(result.found);
-    if (result.found.size() > kMostFewChanges) result.found.resize(kMostFewChanges);
-  }
-  return result;
-}
+/// Least changes that are named, and changes to fit of a kind.
+constexpr std::size_t kMostLeastChanges = 3;
 
 /// Returns the words behind each option.
 std::map<std::string, std::string> by_option(const std::vector<std::vector<std::string>>& flags) {
@@ -82,12 +32,61 @@ std::map<std::string, std::string> by_option(const std::vector<std::vector<std::
 
 FewChanges few_changes(const ExplainRequest& request, const PlanTime& own) {
   const Bounds bounds(request.target);
-  const std::vector<Fixed> singles = single_choices(request.target, request.strategy, Reach::all);
-  constexpr double kLess = 1 - kLeastGain;
-  Fastest one = fastest(request, bounds, singles, own, kLess * own.step_time);
+  const std::vector<Fixed> singles = neighbours(request.target, request.strategy, Reach::all);
+  const auto faster = [&](const std::vector<Fixed>& changes, Seconds than) {
+    return fastest(request, bounds, request.strategy, changes, own,
+                   {kMostFewChanges, (1 - kLeastGain) * than, true});
+  };
+  Fastest one = faster(singles, own.step_time);
   const Seconds best = one.found.empty() ? own.step_time : merit(one.found.front());
-  Fastest two = fastest(request, bounds, pairs_of(singles, singles), own, kLess * best);
-  return {std::move(one.found), std::move(two.found), one.proven, two.proven};
+  return {std::move(one), faster(pairs_of(singles, singles), best)};
+}
+
+LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& changed,
+                              const Fixed& asked, const PlanTime& plan) {
+  std::vector<Fixed> singles = neighbours(request.target, changed, Reach::to_fit);
+  const auto others = std::ranges::stable_partition(
+      singles, [&](const Fixed& change) { return share_a_key(change, asked); });
+  const std::vector<Fixed> of_others(others.begin(), others.end());
+  const std::vector<Fixed> of_asked(singles.begin(), others.begin());
+  std::vector<Fixed> mixed = pairs_of(of_asked, of_others);
+  std::ranges::move(pairs_of(of_asked, of_asked), std::back_inserter(mixed));
+  const Bounds bounds(request.target);
+  for (const auto& [changes, choices, keeps_asked] : {std::tuple(of_others, std::size_t{1}, true),
+                                                      {pairs_of(of_others, of_others), 2, true},
+                                                      {of_asked, 1, false},
+                                                      {mixed, 2, false}}) {
+    std::vector<AssessedChange> found =
+        fastest(request, bounds, changed, changes, plan, {kMostLeastChanges}).found;
+    if (!found.empty()) return {std::move(found), choices, keeps_asked};
+  }
+  return {};
+}
+
+FoundChanges changes_to_fit(const ExplainRequest& request, const PlanTime& own) {
+  const Bounds bounds(request.target);
+  const std::vector<Fixed> singles = neighbours(request.target, request.strategy, Reach::to_fit);
+  FoundChanges changes;
+  const auto find = [&](const std::vector<Fixed>& all, bool each_kind) {
+    std::map<ChangeKind, std::vector<Fixed>> by_kind;
+    for (const Fixed& change : all) by_kind[kind_of(change)].push_back(change);
+    for (const auto& [kind, of_kind] : by_kind) {
+      if (!each_kind && !changes.fitting.empty()) return;
+      for (const AssessedChange& one :
+           fastest(request, bounds, request.strategy, of_kind, own, {kMostLeastChanges, {}, true})
+               .found) {
+        changes.fitting.push_back(
+            {kind, "with " + fields_text(differing_fields(one.strategy, request.strategy)),
+             one.strategy, one.need, one.step_time});
+      }
+    }
+  };
+  find(singles, true);
+  if (changes.fitting.empty()) find(pairs_of(singles, singles), false);
+  if (changes.fitting.empty())
+    changes.notes.emplace_back("no change of one or two choices: planner plan finds what does");
+  std::ranges::stable_sort(changes.fitting, {}, &FittingChange::step_time);
+  return changes;
 }
 
 std::vector<std::string> flag_changes(const Job& job, const Framework& framework,

@@ -1,33 +1,46 @@
-// Few changes: which one or two choices of a running job to change first.
+// Few changes: which one or two choices of a strategy to change so that it is faster, or fits.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "planner/explain/sensitivity.h"
+#include "planner/refusal/least_changes.h"
 
 namespace plimsoll {
 
 /// Changes that shorten a step, by the number of single changes in each. An unusual choice that the
 /// strategy does not have has to gain what it has to gain in a search.
 struct FewChanges {
-  /// Single changes, by merit(), at most kMostFewChanges. Of changes of the same choices to
-  /// other values, the fastest is named.
-  std::vector<AssessedChange> one;
-  std::vector<AssessedChange> two;  ///< pairs that are faster than all of `one`, best first
-  /// Whether bounds prove that no other single change, or pair, is faster than the first that is
-  /// named. It is false where the search for them ended after kMostAssessedChanges, or where the
-  /// request was asked to stop.
-  bool one_is_best = true, two_is_best = true;
+  Fastest one;  ///< single changes, at most kMostFewChanges
+  Fastest two;  ///< pairs that are faster than all of `one`
 };
 
 /// A change that shortens a step by less than this share of it is not named.
 inline constexpr double kLeastGain = 0.001;
-inline constexpr std::size_t kMostFewChanges = 5, kMostAssessedChanges = 96;
+inline constexpr std::size_t kMostFewChanges = 5;
 
 /// Finds changes of the request's strategy that are faster than its own step. Each is lowered,
 /// simulated and replayed, and fits.
 FewChanges few_changes(const ExplainRequest& request, const PlanTime& own);
+
+/// Changes that make a strategy legal and let it fit. Each was lowered, simulated and replayed.
+struct LeastChanges {
+  std::vector<AssessedChange> found;  ///< with as few choices each as any that helps, fastest first
+  std::size_t choices = 0;            ///< in each of these: 1 or 2 single changes
+  /// Whether the changes leave the asked choices as they were asked. If nothing else helps, the
+  /// asked choices are changed.
+  bool keeps_asked = true;
+};
+/// Returns the least changes of a strategy that is illegal or does not fit: single changes, else
+/// pairs of them. Changes of the asked choices come only where no other change helps, and none
+/// leads back to the plan.
+LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& changed,
+                              const Fixed& asked, const PlanTime& plan);
+/// Returns changes that make the request's strategy fit on as many devices, the fastest first:
+/// single changes of each kind, else pairs of the first kind that has any. If there is none, a note
+/// says so.
+FoundChanges changes_to_fit(const ExplainRequest& request, const PlanTime& own);
 
 /// Returns how the options of the framework change from one strategy to another, such as
 /// "--micro-batch-size 1 -> 2", "add --sequence-parallel" and "drop --bf16". It is empty where no

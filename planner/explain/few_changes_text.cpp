@@ -18,10 +18,7 @@ namespace {
 void add_changes(std::string& text, const Target& target, const ExplainedStep& step,
                  const std::vector<AssessedChange>& changes) {
   for (const AssessedChange& change : changes) {
-    text += fmt::format("    {:<58} {:>8}  {}\n",
-                        ratio_text(change.step_time, step.prediction.step_time, change.ratio),
-                        to_text(change.need),
-                        fields_text(differing_fields(change.strategy, step.strategy)));
+    text += change_row(change, step.strategy, step.prediction.step_time);
     const std::vector<std::string> flags =
         flag_changes(target.job, target.framework(), step.strategy, change.strategy);
     if (!flags.empty()) text += fmt::format("        {}\n", fmt::join(flags, ", "));
@@ -49,11 +46,11 @@ std::string few_changes_brief(const Target& target, const ExplainedStep& step,
   text +=
       explain_line("step", step_words(step.prediction) + (step.fits ? "" : "; it does not fit"));
   text += limits_text(step);
-  if (found.one.empty() && found.two.empty())
+  if (found.one.found.empty() && found.two.found.empty())
     return text + explain_line("change", "no single change and no pair is faster");
   std::vector<const AssessedChange*> best;
-  if (!found.two.empty()) best.push_back(&found.two.front());
-  for (const AssessedChange& change : found.one) best.push_back(&change);
+  if (!found.two.found.empty()) best.push_back(&found.two.found.front());
+  for (const AssessedChange& change : found.one.found) best.push_back(&change);
   std::string changes;
   for (const AssessedChange* change : best) {
     const std::string line =
@@ -75,18 +72,18 @@ std::string few_changes_text(const Target& target, const ExplainedStep& step,
   const auto unproven = [](bool proven) {
     return proven ? "" : "; a change that was not looked at may be faster";
   };
-  if (found.one.empty()) {
+  if (found.one.found.empty()) {
     text += "one choice changed: none is faster\n";
   } else {
     text += fmt::format("one choice changed, best first; memory is what a device shows{}\n",
-                        unproven(found.one_is_best));
+                        unproven(found.one.proven));
   }
-  add_changes(text, target, step, found.one);
-  text += fmt::format(
-      "two choices changed{}{}\n",
-      found.two.empty() ? ": no pair is faster than that" : ", if faster than each single change",
-      unproven(found.two_is_best));
-  add_changes(text, target, step, found.two);
+  add_changes(text, target, step, found.one.found);
+  text += fmt::format("two choices changed{}{}\n",
+                      found.two.found.empty() ? ": no pair is faster than that"
+                                              : ", if faster than each single change",
+                      unproven(found.two.proven));
+  add_changes(text, target, step, found.two.found);
   return text;
 }
 
@@ -104,10 +101,10 @@ std::string few_changes_json(const Target& target, const ExplainedStep& step,
   return line_text({{"job", target.job.name},
                     {"devices", target.devices},
                     {"step", step_json(step)},
-                    {"one_choice_changed", changes(found.one)},
-                    {"one_is_best", found.one_is_best},
-                    {"two_choices_changed", changes(found.two)},
-                    {"two_is_best", found.two_is_best}});
+                    {"one_choice_changed", changes(found.one.found)},
+                    {"one_is_best", found.one.proven},
+                    {"two_choices_changed", changes(found.two.found)},
+                    {"two_is_best", found.two.proven}});
 }
 
 }  // namespace plimsoll

@@ -88,8 +88,7 @@ Sensitivity sensitivity(const ExplainRequest& request, const ExplainedStep& plan
   Sensitivity result;
   const PlanTime time = time_of(request.target, plan);
   result.rates = rate_effects(request);
-  const std::vector<Fixed> changes =
-      single_choices(request.target, request.strategy, Reach::one_step);
+  const std::vector<Fixed> changes = neighbours(request.target, request.strategy, Reach::one_step);
   result.changes = assess_changes(request, request.strategy, changes, time);
   best_first(result.changes);
   result.memory = memory_effect(request, time);

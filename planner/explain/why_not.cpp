@@ -127,12 +127,10 @@ WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {
     answer.rule = verdict.reason();
   }
   find_best(request, plan, answer);
-  if (fits) keep_faster(answer);
-  if (fits) return answer;
-  try {
+  if (fits) {
+    keep_faster(answer);
+  } else {
     answer.least = least_changes_of(request, answer.changed, asked, plan);
-  } catch (
-      const NothingFoundYet&) {  // the request was asked to stop; the rest of the answer stands
   }
   return answer;
 }

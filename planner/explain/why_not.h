@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/explain/sensitivity.h"
+#include "planner/explain/few_changes.h"
 
 namespace plimsoll {
 
@@ -13,15 +13,6 @@ namespace plimsoll {
 struct AskedStep {
   ExplainedStep step;
   StepRatio ratio;  ///< to the plan's step time
-};
-
-/// Changes that make the asked choices legal and fit. Each was lowered, simulated and replayed.
-struct LeastChanges {
-  std::vector<AssessedChange> found;  ///< with as few choices each as any that helps, fastest first
-  std::size_t choices = 0;            ///< in each of these: 1 or 2 single changes
-  /// Whether the changes leave the asked choices as they were asked. If nothing else helps, the
-  /// asked choices are changed.
-  bool keeps_asked = true;
 };
 
 struct WhyNot {
@@ -51,12 +42,5 @@ Fixed parse_choices(const std::string& text);
 
 /// Throws UsageError as with_choices() does.
 WhyNot why_not(const ExplainRequest& request, const Fixed& asked);
-
-/// Returns the least changes of a strategy that is illegal or does not fit: single changes, else
-/// pairs of them. Changes of the asked choices come only where no other change helps, and none
-/// leads back to the plan. Of many that are legal, those of least time by their bounds are assessed
-/// until three fit.
-LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& changed,
-                              const Fixed& asked, const PlanTime& plan);
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "planner/explore/assess.h"
@@ -40,21 +39,6 @@ const std::vector<Fixed>& narrower_types() {
   return all;
 }
 
-std::string fix_text(const Fixed& fixed) {
-  std::string text;
-  for (const auto& [key, value] : fixed)
-    text += fmt::format("{}--fix {}={}", text.empty() ? "" : " ", key, value);
-  return text;
-}
-
-/// Returns the kind of a change that frees a choice.
-ChangeKind kind_of(std::string_view key) {
-  if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
-    return ChangeKind::sharding;
-  if (key == "offload_optimizer_percent") return ChangeKind::offload;
-  return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
-}
-
 /// Layouts that people start from, the plainest first: shards alone, no context split, any.
 const std::vector<Fixed>& plain_layouts() {
   static const std::vector<Fixed> all = {
@@ -71,12 +55,16 @@ class Changes {
       : request_(request), passed_(passed) {}
 
   FoundChanges find(bool lasting_fits) {
-    without_held_choices();
-    with_offload();
-    with_more_devices();
-    with_even_routing();
-    with_narrower_types();
-    if (lasting_fits) with_smaller_batches();
+    for (const FittingChange& change : without_held_choices()) {
+      if (!add_first({change}, "fewer held choices")) break;
+    }
+    if (request_.target.framework().can.offload_optimizer.value) add_offload();
+    add_more_devices();
+    if (request_.target.job.experts) add_even_routing();
+    std::vector<FittingChange> narrower;
+    for (const Fixed& types : narrower_types()) narrower.push_back(with(ChangeKind::other, types));
+    add_first(narrower, "narrower types of gradients and optimizer states");
+    if (lasting_fits) add_first(smaller_batches(), "smaller global batches");
     if (!not_tried_.empty()) {
       found_.notes.push_back(fmt::format("not looked at to the end in the time there was: {}",
                                          fmt::join(not_tried_, ", ")));
@@ -169,145 +157,146 @@ class Changes {
     return fits;
   }
 
-  FittingChange& add(ChangeKind kind, const std::string& words, const SearchRequest& changed,
-                     const Candidate& found) {
-    const Bytes need = taken_by(changed.target, found);
-    return found_.fitting.emplace_back(
-        FittingChange{kind, words, found.strategy, need, found.prediction.step_time});
+  /// A change with a plan that fits then.
+  struct Fitting {
+    FittingChange change;
+    Candidate plan;
+  };
+
+  /// Returns the request with a change. There is none if the request holds what the change sets.
+  std::optional<SearchRequest> changed(const FittingChange& change) const {
+    SearchRequest result = request_;
+    Constraints& constraints = result.constraints;
+    for (const auto& choice : change.fix) {
+      if (is_fixed(constraints.fixed, choice.first)) return std::nullopt;
+      std::erase_if(constraints.tried,
+                    [&](const TriedKey& tried) { return tried.key == choice.first; });
+      constraints.fixed.push_back(choice);
+    }
+    free_key(constraints, change.freed);
+    if (change.devices) result.target.devices = *change.devices;
+    if (change.global_batch) result.target.job.global_batch = *change.global_batch;
+    return result;
   }
 
-  /// Whether the time is over; then notes that `what` was not tried.
+  std::optional<Fitting> fitting(FittingChange change) const {
+    const auto request = changed(change);
+    if (!request) return std::nullopt;
+    std::optional<Candidate> plan;
+    try {
+      plan = find_plan(*request);
+    } catch (const InputError&) {  // some of more devices have no peak of the job's type
+      if (!change.devices) throw;
+    }
+    if (!plan) return std::nullopt;
+    change.strategy = plan->strategy;
+    change.need = taken_by(request->target, *plan);
+    change.step_time = plan->prediction.step_time;
+    return Fitting{std::move(change), std::move(*plan)};
+  }
+
+  /// Returns whether the time is over, and then notes that `what` was not tried.
   bool is_out_of_time(const std::string& what) {
     if (!passed_(0)) return false;
     not_tried_.push_back(what);
     return true;
   }
 
-  void without_held_choices() {
-    for (std::size_t i = 0; i < request_.constraints.fixed.size(); ++i) {
-      SearchRequest changed = request_;
-      changed.constraints.fixed.erase(changed.constraints.fixed.begin() + std::ptrdiff_t(i));
-      if (!without(request_.constraints.fixed[i].first, fix_text({request_.constraints.fixed[i]}),
-                   changed))
-        return;
-    }
-    std::set<std::string> freed;
-    for (const Limit& limit : request_.constraints.limits) {
-      if (!freed.insert(limit.key).second) continue;
-      SearchRequest changed = request_;
-      Constraints of_key;
-      std::erase_if(changed.constraints.limits, [&](const Limit& other) {
-        if (other.key != limit.key) return false;
-        of_key.limits.push_back(other);
+  /// Adds the first of these changes with which a plan fits. Returns whether there is time for
+  /// more.
+  bool add_first(const std::vector<FittingChange>& changes, const std::string& what) {
+    for (const FittingChange& change : changes) {
+      if (auto found = fitting(change)) {
+        found_.fitting.push_back(std::move(found->change));
         return true;
-      });
-      std::string words;
-      for (const auto& [flag, value] : flags_of(of_key))
-        words += fmt::format("{}{} {}", words.empty() ? "" : " ", flag, value);
-      if (!without(limit.key, words, changed)) return;
+      }
+      if (is_out_of_time(what)) return false;
     }
+    return true;
   }
 
-  /// Whether there is time for more.
-  bool without(const std::string& key, const std::string& what, const SearchRequest& changed) {
-    if (const auto found = find_plan(changed)) {
-      add(kind_of(key), "without " + what, changed, *found).freed = key;
-      return true;
-    }
-    return !is_out_of_time("fewer held choices");
+  static FittingChange with(ChangeKind kind, const Fixed& fix) {
+    FittingChange change{kind, "with"};
+    change.fix = fix;
+    for (const auto& [flag, value] : flags_of({fix}))
+      change.words += fmt::format(" {} {}", flag, value);
+    return change;
   }
 
-  std::optional<SearchRequest> with(const Fixed& choices) const {
-    SearchRequest changed = request_;
-    for (const auto& choice : choices) {
-      if (is_fixed(request_.constraints.fixed, choice.first)) return std::nullopt;
-      std::erase_if(changed.constraints.tried,
-                    [&](const TriedKey& tried) { return tried.key == choice.first; });
-      changed.constraints.fixed.push_back(choice);
+  /// Returns changes that each free a choice.
+  std::vector<FittingChange> without_held_choices() const {
+    const auto& [fixed, limits, tried] = request_.constraints;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : fixed) keys.push_back(key);
+    for (const Limit& limit : limits) {
+      if (std::ranges::find(keys, limit.key) == keys.end()) keys.push_back(limit.key);
     }
-    return changed;
+    std::vector<FittingChange> changes;
+    for (const std::string& key : keys) {
+      Constraints held{fixed, limits, {}};
+      std::erase_if(held.fixed, [&](const auto& choice) { return choice.first != key; });
+      std::erase_if(held.limits, [&](const Limit& limit) { return limit.key != key; });
+      FittingChange change{kind_of({{key, ""}}), "without"};
+      change.freed = key;
+      for (const auto& [flag, value] : flags_of(held))
+        change.words += fmt::format(" {} {}", flag, value);
+      changes.push_back(std::move(change));
+    }
+    return changes;
   }
 
   /// Memory for the rows of even routing alone may be enough, though a step may then get more rows.
-  void with_even_routing() {
-    const Fixed even = {{"expert_rows_percent", "100"}};
-    const auto changed = with(even);
-    if (!request_.target.job.experts || !changed) return;
-    if (const auto found = find_plan(*changed)) {
-      if (found->strategy.ep > 1)
-        add(ChangeKind::other, "with even routing only, " + fix_text(even), *changed, *found).fix =
-            even;
-      return;
-    }
-    is_out_of_time("memory for even routing only");
-  }
-
-  void with_narrower_types() {
-    for (const Fixed& types : narrower_types()) {
-      const auto changed = with(types);
-      if (!changed) continue;
-      if (const auto found = find_plan(*changed)) {
-        add(ChangeKind::other, "with " + fix_text(types), *changed, *found).fix = types;
-        return;
-      }
-      if (is_out_of_time("narrower types of gradients and optimizer states")) return;
+  void add_even_routing() {
+    FittingChange even = with(ChangeKind::other, {{"expert_rows_percent", "100"}});
+    even.words.insert(4, " even routing only,");
+    if (auto found = fitting(even)) {
+      if (found->plan.strategy.ep > 1) found_.fitting.push_back(std::move(found->change));
+    } else {
+      is_out_of_time("memory for even routing only");
     }
   }
 
   /// The host's memory takes states, and its update takes longer than the device's.
-  void with_offload() {
-    if (!request_.target.framework().can.offload_optimizer.value) return;
-    std::optional<Candidate> best;
-    Fixed best_share;
+  void add_offload() {
+    std::optional<Fitting> best;
     for (const char* percent : {"50", "100"}) {
-      const Fixed share = {{"offload_optimizer_percent", percent}};
-      const auto changed = with(share);
-      if (!changed) return;
-      auto found = find_plan(*changed);
-      if (found && (!best || better(*found, *best))) {
-        best = std::move(found);
-        best_share = share;
-      }
+      auto found = fitting(with(ChangeKind::offload, {{"offload_optimizer_percent", percent}}));
+      if (found && (!best || better(found->plan, best->plan))) best = std::move(found);
       if (is_out_of_time("states in the host's memory")) break;
     }
-    if (best)
-      add(ChangeKind::offload, "with " + fix_text(best_share), *with(best_share), *best).fix =
-          best_share;
+    if (best) found_.fitting.push_back(std::move(best->change));
   }
 
-  void with_smaller_batches() {
-    SearchRequest changed = request_;
-    while (changed.target.job.global_batch % 2 == 0) {
-      changed.target.job.global_batch /= 2;
-      if (const auto found = find_plan(changed)) {
-        const std::int64_t batch = changed.target.job.global_batch;
-        add(ChangeKind::other, fmt::format("with a global batch of {}", batch), changed, *found)
-            .global_batch = batch;
-        return;
-      }
-      if (is_out_of_time("smaller global batches")) return;
+  std::vector<FittingChange> smaller_batches() const {
+    std::vector<FittingChange> changes;
+    std::int64_t batch = request_.target.job.global_batch;
+    while (batch % 2 == 0) {
+      batch /= 2;
+      changes.push_back({ChangeKind::other, fmt::format("with a global batch of {}", batch)});
+      changes.back().global_batch = batch;
     }
+    return changes;
   }
 
-  std::optional<Candidate> plan_on(std::int64_t devices) const {
-    SearchRequest changed = request_;
-    changed.target.devices = devices;
-    try {
-      return find_plan(changed);
-    } catch (const InputError&) {  // some of these devices have no peak of the job's type
-      return std::nullopt;
-    }
+  std::optional<Fitting> on(std::int64_t devices) const {
+    const std::int64_t per_node = request_.target.cluster().devices_per_node;
+    const std::int64_t nodes = (devices + per_node - 1) / per_node;
+    FittingChange change{
+        ChangeKind::more_devices,
+        fmt::format("on {} ({} node{})", devices_text(devices), nodes, nodes == 1 ? "" : "s")};
+    change.devices = devices;
+    return fitting(std::move(change));
   }
 
-  void with_more_devices() {
+  void add_more_devices() {
     const Cluster& cluster = request_.target.cluster();
     const std::int64_t per_node = cluster.devices_per_node;
     const std::int64_t most =
         cluster.nodes ? std::min(*cluster.nodes * per_node, kMostDevices) : kMostDevices;
     std::int64_t low = request_.target.devices, high = 0;
-    std::optional<Candidate> found;
+    std::optional<Fitting> found;
     while (!found && (high = more_devices(low, per_node, most)) > 0) {
-      found = plan_on(high);
+      found = on(high);
       if (!found && is_out_of_time(fmt::format("more than {}", devices_text(low)))) return;
       if (!found) low = high;
     }
@@ -318,20 +307,14 @@ class Changes {
       return;
     }
     while (const std::int64_t middle = devices_between(low, high, per_node)) {
-      auto fewer = plan_on(middle);
+      auto fewer = on(middle);
       if (!fewer && is_out_of_time(fmt::format("from {} to {}", low + 1, devices_text(high - 1))))
         break;
-      const bool enough = fewer && handicap(fewer->unusual) <= handicap(found->unusual);
+      const bool enough = fewer && handicap(fewer->plan.unusual) <= handicap(found->plan.unusual);
       (enough ? high : low) = middle;
       if (enough) found = std::move(fewer);
     }
-    SearchRequest changed = request_;
-    changed.target.devices = high;
-    const std::int64_t nodes = (high + per_node - 1) / per_node;
-    add(ChangeKind::more_devices,
-        fmt::format("on {} ({} node{})", devices_text(high), nodes, nodes == 1 ? "" : "s"), changed,
-        *found)
-        .devices = high;
+    found_.fitting.push_back(std::move(found->change));
   }
 
   const SearchRequest& request_;
@@ -355,6 +338,18 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
   const std::int64_t unit = high <= per_node ? 1 : per_node;
   const std::int64_t middle = (low / unit + high / unit) / 2 * unit;
   return middle > low && middle < high ? middle : 0;
+}
+
+ChangeKind kind_of(const Fixed& change) {
+  const auto of_key = [](std::string_view key) {
+    if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
+      return ChangeKind::sharding;
+    if (key == "offload_optimizer_percent") return ChangeKind::offload;
+    return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
+  };
+  ChangeKind kind = ChangeKind::other;
+  for (const auto& [key, value] : change) kind = std::min(kind, of_key(key));
+  return kind;
 }
 
 const FittingChange* first_of(std::span<const FittingChange> changes) {

@@ -22,13 +22,16 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
 /// The kinds of changes, in the order in which a practitioner tries them.
 enum class ChangeKind : std::uint8_t { sharding, offload, recompute, more_devices, other };
 
+/// Returns the kind of a change that sets or frees these choices: the first that one of them has.
+ChangeKind kind_of(const Fixed& change);
+
 /// One change with which a strategy fits. The strategy was lowered, simulated and replayed.
 struct FittingChange {
   ChangeKind kind = ChangeKind::other;
   std::string words;  ///< "on 8 devices (1 node)", "with --fix moment_type=bf16"
-  Strategy strategy;
-  Bytes need;  ///< the most bytes that it takes of a device
-  Seconds step_time;
+  Strategy strategy{};
+  Bytes need{};  ///< the most bytes that it takes of a device
+  Seconds step_time{};
   /// The change of a request, in one of these.
   Fixed fix{};          ///< held as well
   std::string freed{};  ///< key of a choice that is not held any more; empty: none
@@ -57,12 +60,5 @@ struct FoundChanges {
 /// shard are tried first, then those without a context split. Once `passed` returns true, the last
 /// note says which changes were not looked at.
 FoundChanges least_changes(const SearchRequest& request, bool lasting_fits, const Passed& passed);
-
-/// Returns changes that make a strategy fit on as many devices, the fastest first. They are the
-/// smallest micro-batch, all layers recomputed, tokens split over mp, replicas that share states,
-/// memory for even routing, and the next sharding stages. Another change is twice the mp or pp with
-/// half of another degree. Where none makes it fit, a note says so.
-FoundChanges single_changes(const Target& target, const Strategy& strategy,
-                            std::int64_t threads = 0);
 
 }  // namespace plimsoll

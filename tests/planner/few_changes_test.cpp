@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "models/presets/presets.h"
-#include "planner/explain/likely_changes.h"
 #include "planner/search/search.h"
 #include "tests/predict/fixtures.h"
 
@@ -39,23 +38,23 @@ TEST(FewChanges, AreTheFastestOfAllSingleChangesAndPairs) {
     const ExplainRequest request = slow_request(strategy);
     const PlanTime own = time_of(request.target, explain_step(request.target, request.strategy));
     const FewChanges found = few_changes(request, own);
-    const std::vector<Fixed> singles = single_choices(request.target, request.strategy, Reach::all);
+    const std::vector<Fixed> singles = neighbours(request.target, request.strategy, Reach::all);
     const std::vector<Seconds> one = merits_of(request, singles, own);
     const std::vector<Seconds> two = merits_of(request, pairs_of(singles, singles), own);
     ASSERT_FALSE(one.empty());
-    EXPECT_EQ(found.one.empty(), one.front() >= kLess * own.step_time) << strategy;
-    if (!found.one.empty()) {
-      EXPECT_TRUE(found.one_is_best);
-      EXPECT_EQ(merit(found.one.front()), one.front()) << strategy;
+    EXPECT_EQ(found.one.found.empty(), one.front() >= kLess * own.step_time) << strategy;
+    if (!found.one.found.empty()) {
+      EXPECT_TRUE(found.one.proven);
+      EXPECT_EQ(merit(found.one.found.front()), one.front()) << strategy;
     }
-    const Seconds best = found.one.empty() ? own.step_time : one.front();
-    if (found.two_is_best) {
-      EXPECT_EQ(found.two.empty(), two.front() >= kLess * best) << strategy;
-      if (!found.two.empty()) {
-        EXPECT_EQ(merit(found.two.front()), two.front()) << strategy;
+    const Seconds best = found.one.found.empty() ? own.step_time : one.front();
+    if (found.two.proven) {
+      EXPECT_EQ(found.two.found.empty(), two.front() >= kLess * best) << strategy;
+      if (!found.two.found.empty()) {
+        EXPECT_EQ(merit(found.two.found.front()), two.front()) << strategy;
       }
     }
-    for (const AssessedChange& pair : found.two) EXPECT_LT(merit(pair), kLess * best);
+    for (const AssessedChange& pair : found.two.found) EXPECT_LT(merit(pair), kLess * best);
   }
 }
 
@@ -81,7 +80,7 @@ TEST(FewChanges, AnUnusualChoiceHasToGainUnlessTheScriptHasIt) {
   EXPECT_EQ(merit(odd), merit(odd.step_time, odd.unusual));
   EXPECT_EQ(merit(even), even.step_time);
   const PlanTime own = time_of(request.target, explain_step(request.target, request.strategy));
-  for (const AssessedChange& change : few_changes(request, own).one)
+  for (const AssessedChange& change : few_changes(request, own).one.found)
     EXPECT_LT(merit(change), own.step_time);
   const ExplainRequest has_one{gpt_target(), parse_strategy("dp=8,micro_batch=6")};
   EXPECT_EQ(with_micro_batch(has_one, "3").unusual, std::vector<Unusual>{});
@@ -116,11 +115,69 @@ TEST(FewChanges, EndWhereTheyAreAskedTo) {
   request.progress = [&](std::int64_t count, std::int64_t all) { done.push_back(count), of = all; };
   request.stop = [&] { return done.size() >= 3; };
   const FewChanges found = few_changes(request, time_of(request.target, step));
-  EXPECT_FALSE(found.one_is_best || found.two_is_best);
-  EXPECT_TRUE(found.two.empty());
+  EXPECT_FALSE(found.one.proven || found.two.proven);
+  EXPECT_TRUE(found.two.found.empty());
   EXPECT_EQ(done, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_GT(of, 3);
   EXPECT_THROW(sensitivity(request, step), NothingFoundYet);
+}
+
+/// Returns a target whose devices lack one byte for the strategy.
+Target too_small_for(const Strategy& strategy, Bytes more = {}) {
+  Cluster cluster = small_cluster();
+  cluster.device.memory =
+      largest(lay_out(nano_target(4), strategy, Proof::none).stages, &StagePrediction::reserved) +
+      outside_program(nano_target(4), strategy) - Bytes(1) - more;
+  return nano_target(4, cluster);
+}
+
+FoundChanges to_fit(const Target& target, const Strategy& strategy) {
+  return changes_to_fit({target, strategy}, time_of(target, explain_step(target, strategy)));
+}
+
+TEST(ChangesToFit, AreSingleChangesOfEachKindTheFastestFirst) {
+  const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
+  const FoundChanges found = to_fit(too_small_for(strategy), strategy);
+  const auto has = [&](const std::string& words) {
+    return std::ranges::find(found.fitting, words, &FittingChange::words) != found.fitting.end();
+  };
+  EXPECT_TRUE(has("with dp=1 sharding_degree=4 sharding_stage=1"));
+  EXPECT_TRUE(has("with micro_batch=2"));
+  EXPECT_NE(std::ranges::find(found.fitting, ChangeKind::recompute, &FittingChange::kind),
+            found.fitting.end());
+  EXPECT_TRUE(std::ranges::is_sorted(found.fitting, {}, &FittingChange::step_time));
+  EXPECT_TRUE(found.notes.empty());
+  // A practitioner shards first, whatever is fastest.
+  EXPECT_EQ(first_of(found.fitting)->kind, ChangeKind::sharding);
+}
+
+/// From the memory that the strategy lacks a byte of to less than any change needs.
+TEST(ChangesToFit, ArePairsOnlyIfNoSingleChangeIsEnough) {
+  const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
+  int by_pairs = 0, by_none = 0;
+  for (std::int64_t kib = 0; kib <= 6000; kib += 750) {
+    const Target target = too_small_for(strategy, Bytes(kib << 10));
+    const FoundChanges found = to_fit(target, strategy);
+    const auto runs = [&](const Fixed& change) {
+      const Strategy changed = with_choices(strategy, change, target.devices);
+      return legal(target, changed) &&
+             fits_devices(target, changed, evaluate(target, changed).prediction.stages);
+    };
+    const auto singles = neighbours(target, strategy, Reach::to_fit);
+    const bool is_enough = std::ranges::any_of(singles, runs);
+    for (const FittingChange& change : found.fitting) {
+      EXPECT_TRUE(fits_devices(target, change.strategy,
+                               evaluate(target, change.strategy).prediction.stages));
+      EXPECT_EQ(is_enough, std::ranges::any_of(singles, [&](const Fixed& single) {
+                  return with_choices(strategy, single, target.devices) == change.strategy;
+                }));
+    }
+    EXPECT_EQ(found.fitting.empty(), !found.notes.empty());
+    by_pairs += !is_enough && !found.fitting.empty();
+    by_none += found.fitting.empty();
+  }
+  EXPECT_GT(by_pairs, 0);
+  EXPECT_GT(by_none, 0);
 }
 
 TEST(FlagChanges, SayWhatToAddToDropAndToSet) {

@@ -211,27 +211,12 @@ TEST(LeastChanges, EndByWorkThatIsTheSameOnAnyMachine) {
   EXPECT_LT(some.size(), visited(request, 2000, 1).size());
 }
 
-TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
-  const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
-  const auto bytes_of = [](const Strategy& s) {
-    return largest(lay_out(nano_target(4), s, Proof::none).stages, &StagePrediction::reserved);
-  };
-  const Bytes all = bytes_of(strategy);
-  const Cluster cluster = cluster_of(all - Bytes(1));
-  const FoundChanges found = single_changes(nano_target(4, cluster), strategy);
-  const auto has = [&](const std::string& words) {
-    return std::ranges::find(found.fitting, words, &FittingChange::words) != found.fitting.end();
-  };
-  EXPECT_TRUE(has("with micro_batch=1"));
-  EXPECT_TRUE(has("with dp=1 sharding_degree=4 sharding_stage=1"));
-  EXPECT_TRUE(std::ranges::is_sorted(found.fitting, {}, &FittingChange::step_time));
-  // A practitioner shards first, whatever is fastest.
-  EXPECT_EQ(first_of(found.fitting)->kind, ChangeKind::sharding);
-  const Cluster tiny = cluster_of(Bytes(10'000));
-  const FoundChanges none = single_changes(nano_target(4, tiny), strategy);
-  EXPECT_EQ(first_of(none.fitting), nullptr);
-  ASSERT_EQ(none.notes.size(), 1u);
-  EXPECT_TRUE(none.notes[0].starts_with("no single change")) << none.notes[0];
+TEST(LeastChanges, HaveTheKindThatAPractitionerTriesFirst) {
+  EXPECT_EQ(kind_of({{"mp", "2"}}), ChangeKind::other);
+  EXPECT_EQ(kind_of({{"mp", "2"}, {"recompute", "full"}}), ChangeKind::recompute);
+  EXPECT_EQ(kind_of({{"recompute_layers", "1"}, {"sharding_stage", "2"}}), ChangeKind::sharding);
+  EXPECT_EQ(kind_of({{"DP", ""}}), ChangeKind::sharding);
+  EXPECT_EQ(kind_of({{"offload_optimizer_percent", "50"}}), ChangeKind::offload);
 }
 
 /// The first change has a plain layout, though one with a context split needs less.

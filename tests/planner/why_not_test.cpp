@@ -206,7 +206,7 @@ TEST(WhyNot, TwoChoicesChangeOnlyWhereNoSingleOneHelps) {
     for (const AssessedChange& change : least.found) EXPECT_TRUE(runs(target, change.strategy));
     if (least.found.empty() || least.choices == 1) continue;
     ++twice;
-    for (const Fixed& single : single_choices(target, changed, Reach::all)) {
+    for (const Fixed& single : neighbours(target, changed, Reach::to_fit)) {
       if (least.keeps_asked == share_a_key(single, asked)) continue;
       EXPECT_FALSE(runs(target, with_choices(changed, single, 4))) << kib << " " << single[0].first;
     }
@@ -214,16 +214,16 @@ TEST(WhyNot, TwoChoicesChangeOnlyWhereNoSingleOneHelps) {
   EXPECT_GT(twice, 0);
 }
 
-TEST(ChangedChoices, AreAsTheyWereAskedAndAllDifferent) {
+TEST(Neighbours, AreAsTheyWereAskedAndAllDifferent) {
   std::mt19937_64 random(22);
   for (int i = 0; i < problems_to_draw(40); ++i) {
     const Problem problem = random_problem(random);
     const Target target = problem.target();
     for (const Strategy& strategy : random_strategies(problem, random, 2)) {
       std::vector<Strategy> seen = {strategy};
-      for (const Reach reach : {Reach::one_step, Reach::all}) {
+      for (const Reach reach : {Reach::one_step, Reach::all, Reach::to_fit}) {
         seen.resize(1);
-        for (const Fixed& change : single_choices(target, strategy, reach)) {
+        for (const Fixed& change : neighbours(target, strategy, reach)) {
           const Strategy changed = with_choices(strategy, change, target.devices);
           for (const auto& [key, value] : change) {
             Strategy expected;
@@ -238,7 +238,7 @@ TEST(ChangedChoices, AreAsTheyWereAskedAndAllDifferent) {
   }
 }
 
-TEST(ChangedChoices, LeaveTheRanksThatDegreesLeaveToTheData) {
+TEST(Neighbours, LeaveTheRanksThatDegreesLeaveToTheData) {
   const Strategy sharded = parse_strategy("mp=2,pp=2,sharding_degree=4");
   EXPECT_EQ(with_choices(sharded, {{"mp", "4"}}, 16).sharding_degree, 2);
   EXPECT_EQ(with_choices(sharded, {{"mp", "8"}}, 16).sharding_stage, 0);
@@ -249,7 +249,7 @@ TEST(ChangedChoices, LeaveTheRanksThatDegreesLeaveToTheData) {
   EXPECT_EQ(with_choices(replicas, {{"sharding_degree", "4"}}, 16).sharding_stage, 1);
 }
 
-TEST(ChangedChoices, AreReadFromText) {
+TEST(Neighbours, AreReadFromText) {
   EXPECT_EQ(parse_choices("mp=4,pp=8"), (Fixed{{"mp", "4"}, {"pp", "8"}}));
   for (const char* wrong : {"mp", "mp=4,,pp=2", "=4", "mp=2,mp=4", "mq=2", "mp=x", "mp=2,"})
     EXPECT_THROW(parse_choices(wrong), UsageError) << wrong;

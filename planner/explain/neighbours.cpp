@@ -1,5 +1,5 @@
-// Applies choices to a strategy with what follows from them, and lists single changes.
-#include "planner/explain/changed_choices.h"
+// Applies choices to a strategy with what follows from them, and lists the changes near it.
+#include "planner/explain/neighbours.h"
 
 #include <algorithm>
 #include <array>
@@ -121,7 +121,7 @@ std::vector<std::int64_t> reached(const std::vector<std::int64_t>& ascending, st
   std::vector<std::int64_t> values;
   const auto below = std::ranges::lower_bound(ascending, own);
   const auto above = std::ranges::upper_bound(ascending, own);
-  if (reach == Reach::all) {
+  if (reach != Reach::one_step) {
     values.assign(ascending.begin(), below);
     values.insert(values.end(), above, ascending.end());
     return values;
@@ -232,6 +232,22 @@ void add_buckets(const Target& target, const Strategy& strategy, Reach reach, Ch
     changes.add("grad_bucket_bytes", size);
 }
 
+void add_memory_savers(const Target& target, const Strategy& strategy, Changes& changes) {
+  const std::int64_t data = strategy.dp * strategy.sharding_degree;
+  for (const std::int64_t stage : {2, 3}) {
+    changes.add({{"sharding_degree", std::to_string(data)},
+                 {"dp", "1"},
+                 {"sharding_stage", std::to_string(stage)}});
+  }
+  if (target.framework().can.offload_optimizer.value) {
+    for (const std::int64_t percent : {50, 100}) {
+      if (percent > strategy.offload_optimizer_percent)
+        changes.add("offload_optimizer_percent", percent);
+    }
+  }
+  if (strategy.ep > 1) changes.add("expert_rows_percent", std::int64_t{100});
+}
+
 }  // namespace
 
 Strategy with_choices(const Strategy& strategy, const Fixed& choices, std::int64_t devices) {
@@ -248,14 +264,27 @@ Strategy with_choices(const Strategy& strategy, const Fixed& choices, std::int64
   return changed;
 }
 
-std::vector<Fixed> single_choices(const Target& target, const Strategy& strategy, Reach reach) {
+std::vector<Fixed> neighbours(const Target& target, const Strategy& strategy, Reach reach) {
   Changes changes(target, strategy);
   add_degrees(target, strategy, reach, changes);
   add_sizes(target, strategy, reach, changes);
   add_recompute(target, strategy, reach, changes);
   add_switches(target, strategy, changes);
   add_buckets(target, strategy, reach, changes);
+  if (reach == Reach::to_fit) add_memory_savers(target, strategy, changes);
   return std::move(changes).all();
+}
+
+std::vector<Fixed> pairs_of(const std::vector<Fixed>& first, const std::vector<Fixed>& second) {
+  std::vector<Fixed> pairs;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (std::size_t k = &first == &second ? i + 1 : 0; k < second.size(); ++k) {
+      if (share_a_key(first[i], second[k])) continue;
+      pairs.push_back(first[i]);
+      pairs.back().insert(pairs.back().end(), second[k].begin(), second[k].end());
+    }
+  }
+  return pairs;
 }
 
 bool share_a_key(const Fixed& a, const Fixed& b) {

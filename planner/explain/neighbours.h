@@ -1,4 +1,4 @@
-// Changed choices: a strategy with some choices changed, and the changes that are near it.
+// Neighbours of a strategy: the changes of one or two choices that lead to another strategy.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,23 @@ namespace plimsoll {
 /// The result may be illegal. Throws UsageError as set_field() does.
 Strategy with_choices(const Strategy& strategy, const Fixed& choices, std::int64_t devices);
 
-/// Whether changes go one step from the strategy's own values, or to all values.
-enum class Reach : std::uint8_t { one_step, all };
+/// A Reach says which values changes go to.
+enum class Reach : std::uint8_t {
+  one_step,  ///< the nearest on each side of the strategy's own
+  all,
+  /// In addition, what takes less memory: replicas that share gradients or parameters, states in
+  /// the host's memory, and memory for even routing of experts' rows.
+  to_fit,
+};
 
 /// Returns changes of one choice each, among the choices that a search varies; a degree also trades
 /// places with another one. Some may be illegal. None gives the strategy itself, and no two give
 /// the same strategy.
-std::vector<Fixed> single_choices(const Target& target, const Strategy& strategy, Reach reach);
+std::vector<Fixed> neighbours(const Target& target, const Strategy& strategy, Reach reach);
+
+/// Returns pairs of one change of each list, as one change, where the two name no common key. If
+/// both are the same list, each pair comes once.
+std::vector<Fixed> pairs_of(const std::vector<Fixed>& first, const std::vector<Fixed>& second);
 
 /// Whether two sets of choices name a common key.
 bool share_a_key(const Fixed& a, const Fixed& b);
