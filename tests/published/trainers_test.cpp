@@ -25,6 +25,7 @@ TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
   EXPECT_TRUE(target.framework.flash_attention);
   EXPECT_TRUE(target.framework.elementwise_by_op);
   EXPECT_FALSE(target.framework.fused_norms);
+  EXPECT_EQ(target.job.dropout, 0.1);
   row["kernels"] = "flash_attention2 + RMS kernel";
   EXPECT_TRUE(target_of(row).framework.fused_norms);
   row["attention"] = "unfused";
@@ -106,6 +107,13 @@ TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   EXPECT_EQ(target.strategies[0].micro_batch, 8);
   EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
   EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+  row["measured"]["peak_mem_gb"] = 116.25;
+  row["measured"]["peak_mem_kind"] = "device (MiB/1024)";
+  const PublishedRun run = run_of(row);
+  EXPECT_EQ(run.memory_allocated, Bytes(std::int64_t{119040} << 20));  // what its benchmark prints
+  EXPECT_FALSE(run.memory_device);
+  row["notes"] = "zero1(dp2)+tp2+pp4 needs 16 cards, the row says 8";
+  EXPECT_EQ(target_of(row).missing, "a layout of the stated number of GPUs");
 }
 
 // An embedding, the layers, a norm and a head are spread evenly; the first stages have the rest.
