@@ -25,7 +25,6 @@ TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
   EXPECT_TRUE(target.framework.flash_attention);
   EXPECT_TRUE(target.framework.elementwise_by_op);
   EXPECT_FALSE(target.framework.fused_norms);
-  EXPECT_EQ(target.job.dropout, 0.1);
   row["kernels"] = "flash_attention2 + RMS kernel";
   EXPECT_TRUE(target_of(row).framework.fused_norms);
   row["attention"] = "unfused";
