@@ -1,5 +1,5 @@
 """Pages stay short, and their sentences, too: at most 150 lines a page, 60 a decision, 120 the README; at most 40 words. A
-decision has its status and then what was decided."""
+decision has its status and then what was decided. All pages together stay few, and so do their words."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ from programs import SOURCE
 MOST_LINES = {"README.md": 120, "docs/adr/": 60, "": 150}  # by how a page's path begins; the first that fits
 NO_PAGES = ("CHANGELOG.md",)  # one line for each change, since the beginning
 MOST_WORDS = 40
+ALL_PAGES, ALL_WORDS = 90, 60_000  # of docs; cells of generated tables do not count
 GENERATED = "docs/results/"  # cells of generated tables are data
 CODE = re.compile(r"`[^`]*`")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -71,8 +72,23 @@ def unlike_a_decision(page, text):
 
 
 def found_in(page, text):
-    return [] if page in NO_PAGES else [
-        *too_long(page, text), *long_sentences(page, text), *unlike_a_decision(page, text)]
+    return [*too_long(page, text), *long_sentences(page, text), *unlike_a_decision(page, text)]
+
+
+def words_of(page, text):
+    lines = text.splitlines()
+    if page.startswith(GENERATED):
+        lines = [line for line in lines if not line.startswith("|")]
+    return sum(len(line.split()) for line in lines)
+
+
+def too_much(texts):
+    """`texts`: by page."""
+    words = [words_of(page, text) for page, text in texts.items() if page.startswith("docs/")]
+    if len(words) > ALL_PAGES:
+        yield f"docs: {len(words)} pages, at most {ALL_PAGES}"
+    if sum(words) > ALL_WORDS:
+        yield f"docs: {sum(words)} words, at most {ALL_WORDS}"
 
 
 def the_rules_can_fire():
@@ -88,6 +104,8 @@ def the_rules_can_fire():
     assert not found_in("docs/page.md", f"- A {words}\n- {words}\n\n    {words} {words}\n")
     assert len(found_in("docs/page.md", f"| a | {words} {words} |")) == 1
     assert not found_in("docs/results/page.md", f"| a | {words} {words} |")
+    assert not list(too_much({"docs/page.md": "word " * ALL_WORDS, "docs/results/page.md": f"| {words} |", "README.md": words}))
+    assert len(list(too_much({f"docs/{index}.md": "word " * 1000 for index in range(ALL_PAGES + 1)}))) == 2
 
 
 def main():
@@ -96,8 +114,8 @@ def main():
                             cwd=SOURCE, capture_output=True, text=True, check=False).stdout.split()
     pages = [page for page in listed if (SOURCE / page).is_file()] or [
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
-    found = [message for page in sorted(pages)
-             for message in found_in(page, (SOURCE / page).read_text(encoding="utf-8"))]
+    texts = {page: (SOURCE / page).read_text(encoding="utf-8") for page in sorted(pages) if page not in NO_PAGES}
+    found = [*too_much(texts), *(message for page, text in texts.items() for message in found_in(page, text))]
     print("\n".join(found) or f"{len(pages)} pages are short, and so are their sentences")
     return 1 if found else 0
 
