@@ -236,7 +236,9 @@ Framework load_framework(const TargetOptions& options, const Job& job) {
 }
 
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
-  return load_target(options, read_stated_job(options), reserve);
+  LoadedTarget loaded = load_target(options, read_stated_job(options), reserve);
+  check_devices(loaded.target);
+  return loaded;
 }
 
 LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
@@ -255,9 +257,8 @@ LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   check_peak_rate(basis.cluster, job.precision, devices, name);
   CostModel costs(std::move(basis.cluster), std::move(basis.measured), std::move(basis.framework),
                   std::move(basis.fitted));
-  Target target(std::move(job), std::move(costs), devices, reserve);
-  check_devices(target);
-  return {std::move(target), std::move(basis.source), stated_vocabulary, digest(text)};
+  return {Target(std::move(job), std::move(costs), devices, reserve), std::move(basis.source),
+          stated_vocabulary, digest(text)};
 }
 
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,

@@ -81,8 +81,10 @@ void read_from(TargetOptions& options);
 /// Reads the framework that is named. Without a name, the kind of device of the cluster file and
 /// the job decide; without a cluster it is the bundled runtime.
 Framework load_framework(const TargetOptions& options, const Job& job);
+/// Reads the target of a question. Throws InfeasibleError where it has more GPUs than its cluster.
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
-/// Reads the cluster and its costs for a job that was read before, by read_stated_job().
+/// Reads the cluster and its costs for a job that was read before, by read_stated_job(). A target
+/// with more GPUs than its cluster is one of several points, which search() refuses.
 LoadedTarget load_target(const TargetOptions& options, Job stated_job, Bytes reserve);
 /// Reads a strategy from text or a file. Throws InfeasibleError where the strategy is not legal on
 /// so many devices, saying why.

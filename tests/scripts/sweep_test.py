@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from programs import (BIN, CLUSTER, INFEASIBLE, NANO, OK, STOPPED_EARLY, USAGE, catches, nano_job, planner,
+from programs import (BIN, CLUSTER, INFEASIBLE, NANO, OK, SOURCE, STOPPED_EARLY, USAGE, catches, nano_job, planner,
                       write_json)
 
 # Two test clusters: one twice as fast as the other.
@@ -111,6 +111,15 @@ def check_networks():
     assert "no network between nodes" in done.stderr, done.stderr
 
 
+def check_sizes(folder):
+    """A point with more GPUs than its cluster is a row that names the cluster and why it has no plan."""
+    cluster = json.loads((SOURCE / "models/presets/clusters/dgx-a100-80gb.json").read_text())
+    cluster["nodes"], cluster["source"]["/nodes"] = 1, next(iter(cluster["source"].values()))
+    one_node = write_json(folder / "one-node.json", cluster)
+    text = sweep(OK, "gpt-mini", "--cluster", one_node, "--devices", "8,16", "--fix", "pp=1,mp=1").stdout
+    assert f"16 devices of {cluster['name']}: cluster {cluster['name']} has 8 devices" in text, text
+
+
 def check_refusals(folder, slow):
     asked = (NANO, "--cluster", slow)
     for words, *wrong in (("--devices 4..2x2", "--devices", "4..2x2"),
@@ -164,6 +173,7 @@ def main():
         check_outputs(folder, slow, fast)
         check_batches(slow)
         check_networks()
+        check_sizes(folder)
         check_refusals(folder, slow)
         check_limits(slow)
     print("every row, answer, refusal and limit as documented")
