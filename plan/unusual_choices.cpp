@@ -16,10 +16,10 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
 
 // Published tables hardly have these choices beside others (docs/results/recommended.md): they
 // bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
-// one in a hundred published layouts has, and 3 % of what one in ten has. A start runs out of
-// memory in its first steps mostly, and costs a tenth of a run at most, with those who start it
-// again. A tenth has the least regret, too, whichever source is left out, and no more failed starts
-// than a whole run has.
+// one in a hundred published layouts has, and 3 % of what one in ten has. A start runs out of memory
+// in its first steps mostly, and costs a tenth of a run at most, with those who start it again. A
+// tenth has the least regret, too, whichever source is left out, and no more failed starts than a
+// whole run has.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"context_split", "context split of sequences under 8,192 tokens", kContext, 0.05},
     {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.05},
