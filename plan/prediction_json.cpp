@@ -252,7 +252,7 @@ void read_other_plan(JsonObject& object, Other& plan) {
 
 }  // namespace
 
-/// No choice requires that a plan is more than twice as fast.
+/// A plan that is as likely to fit as not has odds of 1.
 constexpr double kMostGain = 1;
 
 Json unusual_json(std::span<const Unusual> choices) {

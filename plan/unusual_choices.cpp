@@ -16,10 +16,8 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
 
 // Published tables hardly have these choices beside others (docs/results/recommended.md): they
 // bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
-// one in a hundred published layouts has, and 3 % of what one in ten has. A start runs out of memory
-// in its first steps mostly, and costs a tenth of a run at most, with those who start it again. A
-// tenth has the least regret, too, whichever source is left out, and no more failed starts than a
-// whole run has.
+// one in a hundred published layouts has, and 3 % of what one in ten has. A failed start costs a
+// whole run: three quarters of one give the same regret, less give more of it or more failures.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"context_split", "context split of sequences under 8,192 tokens", kContext, 0.05},
     {"tensor_over_nodes", "tensor parallelism across nodes", kTensor, 0.05},
@@ -27,7 +25,7 @@ constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
     {"many_virtual_stages", "more than 4 virtual stages", kVirtual, 0.03},
     {"uneven_layers", "uneven inner stages", kLayers, 0.03},
     {"pipeline_alone", "a pipeline over all devices", kStages, 0.03},
-    {"tight_memory", "tight memory", {}, 0.1},
+    {"tight_memory", "tight memory", {}, 1},
 }};
 
 bool shares_layers_evenly(const Job& job, const Strategy& strategy) {
