@@ -18,10 +18,6 @@ namespace {
 constexpr std::int64_t kThin = 128;     // columns or rows: two of the smallest tile
 constexpr std::size_t kFewestOps = 20;  // a fit of fewer says nothing of its errors
 
-bool is_of_a_kernel(const FitParameter& parameter) {
-  return parameter.part <= FitPart::attention_backward;
-}
-
 /// All scores of attention count.
 Flops work_of(const OpMeasurement& op) {
   const MatmulShape& s = op.shape;
@@ -129,7 +125,7 @@ OpFit fit_ops(std::span<const OpMeasurement> ops, const Cluster& cluster) {
   }
   std::vector<FitParameter> parameters = fit_parameters(cluster);
   std::erase_if(parameters,
-                [](const FitParameter& parameter) { return !is_of_a_kernel(parameter); });
+                [](const FitParameter& parameter) { return !is_of_a_kernel(parameter.part); });
   OpFit fit = fit_timed(std::move(timed), cluster, std::move(parameters));
   state_ranges(used, fit);
   return fit;

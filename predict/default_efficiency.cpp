@@ -89,7 +89,7 @@ Efficiency mean_kernels(const Cluster& like) {
   mean.efficiency.emplace();
   Framework unused;
   for (const FitParameter& parameter : fit_parameters(mean)) {
-    if (parameter.part >= FitPart::host_op) continue;
+    if (is_of_the_host(parameter.part)) continue;
     const bool of_fp8 =
         parameter.part == FitPart::products_of_fp8 || parameter.part == FitPart::products_by_rows;
     const Logarithms found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {

@@ -133,10 +133,13 @@ MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
 
 FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices) {
   const auto by_kind = devices_by_kind(cluster, devices);
-  if (by_kind.size() == 1) return *peak(device_of(cluster, by_kind.begin()->first), dtype);
   FlopsPerSecond sum;
-  for (const auto& [kind, count] : by_kind)
-    sum += *peak(device_of(cluster, kind), dtype) * double(count);
+  for (const auto& [kind, count] : by_kind) {
+    const auto rate = peak(device_of(cluster, kind), dtype);
+    INVARIANT(rate, "check_peak_rate() refuses devices without a rate");
+    if (by_kind.size() == 1) return *rate;
+    sum += *rate * double(count);
+  }
   return sum / double(devices);
 }
 

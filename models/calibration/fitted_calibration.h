@@ -13,7 +13,8 @@
 
 namespace plimsoll {
 
-/// The part of a machine and its program that a parameter of a fit prices.
+/// The part of a machine and its program that a parameter of a fit prices. Kernels of products and
+/// attention come first, the host last.
 enum class FitPart : std::uint8_t {
   products_of_16_bits,  ///< their rate alone; other parameters of products hold for all types
   products,
@@ -32,7 +33,7 @@ enum class FitPart : std::uint8_t {
 /// models/cluster/efficiency.h or models/framework/framework.h.
 struct FitParameter {
   std::string name;  ///< "matmul.peak_fraction", "levels.0.fixed_time", "dispatch_op"
-  FitPart part = FitPart::products;
+  FitPart part;
   /// The prior's standard deviation of the logarithm: how far the value of a datasheet or of
   /// another machine may be off.
   double spread = 0;
@@ -45,6 +46,9 @@ struct FitParameter {
 /// Returns all parameters of a cluster with efficiency parameters, in a fixed order. Where a
 /// framework's value of a parameter is 0, there is nothing to fit.
 std::vector<FitParameter> fit_parameters(const Cluster& cluster);
+
+inline bool is_of_a_kernel(FitPart part) { return part <= FitPart::attention_backward; }
+inline bool is_of_the_host(FitPart part) { return part >= FitPart::host_op; }
 
 struct FittedValue {
   std::string name;

@@ -76,7 +76,7 @@ class Inputs {
 
   LoadedPoint load(std::size_t index) const {
     const AskedPoint& asked = points_[index];
-    LoadedTarget loaded = load_target(target_of(asked), job_of(asked), reserve_);
+    LoadedTarget loaded = load_point(target_of(asked), job_of(asked), reserve_);
     LoadedPoint point{SearchRequest{loaded.target, question_.constraints},
                       {loaded.target.cluster().name, loaded.target.framework().name,
                        loaded.target.devices, asked.global_batch, asked.sequence, asked.network},
@@ -186,7 +186,7 @@ class Inputs {
 
   /// Reads the files of a point and finds its price.
   void check(const AskedPoint& asked) const {
-    const LoadedTarget loaded = load_target(target_of(asked), job_of(asked), reserve_);
+    const LoadedTarget loaded = load_point(target_of(asked), job_of(asked), reserve_);
     price_of(asked, loaded.target.cluster().name);
   }
 

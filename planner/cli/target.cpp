@@ -236,12 +236,12 @@ Framework load_framework(const TargetOptions& options, const Job& job) {
 }
 
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
-  LoadedTarget loaded = load_target(options, read_stated_job(options), reserve);
+  LoadedTarget loaded = load_point(options, read_stated_job(options), reserve);
   check_devices(loaded.target);
   return loaded;
 }
 
-LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
+LoadedTarget load_point(const TargetOptions& options, Job job, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
   const auto [name, asked_devices] = named_cluster(options);
   const std::string text = given_text(options.texts, name, cluster_presets());

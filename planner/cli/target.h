@@ -85,7 +85,7 @@ Framework load_framework(const TargetOptions& options, const Job& job);
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
 /// Reads the cluster and its costs for a job that was read before, by read_stated_job(). A target
 /// with more GPUs than its cluster is one of several points, which search() refuses.
-LoadedTarget load_target(const TargetOptions& options, Job stated_job, Bytes reserve);
+LoadedTarget load_point(const TargetOptions& options, Job stated_job, Bytes reserve);
 /// Reads a strategy from text or a file. Throws InfeasibleError where the strategy is not legal on
 /// so many devices, saying why.
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,

@@ -10,10 +10,18 @@
 namespace plimsoll {
 namespace {
 
-/// Returns the time of each LossTerm that is one.
-std::array<Seconds, 6> times_of_terms(const Breakdown& b) {
-  return {b.forward + b.backward,  b.recompute, b.optimizer,
-          b.exposed_communication, b.bubble,    b.dispatch};
+struct TermTime {
+  LossTerm term;
+  Seconds time;
+};
+
+std::array<TermTime, 6> times_of_terms(const Breakdown& b) {
+  return {{{LossTerm::compute, b.forward + b.backward},
+           {LossTerm::recompute, b.recompute},
+           {LossTerm::optimizer, b.optimizer},
+           {LossTerm::exposed_communication, b.exposed_communication},
+           {LossTerm::bubble, b.bubble},
+           {LossTerm::dispatch, b.dispatch}}};
 }
 
 }  // namespace
@@ -131,9 +139,9 @@ RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Pr
   const auto mine = times_of_terms(loser.breakdown);
   const auto theirs = times_of_terms(best.breakdown);
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    const Seconds more = mine[i] - theirs[i];
+    const Seconds more = mine[i].time - theirs[i].time;
     if (more > result.term_time) {
-      result.term = LossTerm(i);
+      result.term = mine[i].term;
       result.term_time = more;
     }
   }

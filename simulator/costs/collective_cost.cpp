@@ -192,13 +192,14 @@ BytesPerSecond exchanged(const Cluster& cluster, std::size_t l, double peers, do
   return ring * std::max(1.0, std::min(kExchangeOverRing, most / share));
 }
 
-/// The latencies of a network that an all-to-all of NCCL takes. More than 16 KiB for a peer (NCCL's
-/// P2P_LL_THRESHOLD) need the receiver's message first, then the data and their acknowledgement.
-/// One more passes for each 32 peers, which share a device's NICs. They are set on 16 to 256 H100
-/// over EFA, whose exchanges take 0.24 to 0.9 ms beside their bytes
-/// (github:crazyguitar/aws-gpu-communication-benchmark@a77f70db, data/nccl_alltoall.csv). Those of
-/// others (MeasuredExchange in the test) judge them.
-constexpr double kSmallMessage = 16384, kLatenciesOfLarge = 3, kPeersOfLatency = 32;
+/// The latencies of a network that an all-to-all of NCCL takes: one for small messages, two more as
+/// they grow to 64 KiB for a peer, and one for each 32 peers, which share a device's NICs. The
+/// first two follow 16 H100 over EFA, which take 107 us at 4 KiB for each peer, 213 at 32 and 303
+/// at 64 (github.com/bottlerocket-os/bottlerocket-kernel-kit/pull/313). The last follows 32 MB on
+/// 16 to 256 H100 over EFA (github:crazyguitar/aws-gpu-communication-benchmark@a77f70db,
+/// data/nccl_alltoall.csv).
+constexpr Bytes kLargeMessage{65536};
+constexpr double kLatenciesOfLarge = 2, kPeersOfLatency = 32;
 
 /// Returns the steps in which an all-to-all reaches this many peers of a level. Between GPUs in a
 /// node, and in kernels that send a token once, it is one. Cores send to one peer after the other
@@ -207,8 +208,8 @@ double steps_to(double peers, Bytes for_each, bool once, const Level& level,
                 const Cluster& cluster) {
   if (cluster.device.kind != DeviceKind::gpu) return peers;
   if (once || is_in_node(level, cluster)) return 1;
-  const bool large = double(for_each.count()) > kSmallMessage;
-  return (large ? kLatenciesOfLarge : 1) + peers / kPeersOfLatency;
+  const double share = double(for_each.count()) / double(kLargeMessage.count());
+  return 1 + kLatenciesOfLarge * std::min(1.0, share) + peers / kPeersOfLatency;
 }
 
 /// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data

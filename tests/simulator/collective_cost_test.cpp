@@ -152,10 +152,12 @@ TEST(Collective, AnExchangeOfGpusTakesLatenciesOfTheNetwork) {
     return time.latency.value() * 1e6;
   };
   EXPECT_NEAR(steps(strided(0, 8, 1), 1 << 20), 1, 1e-9);  // us; in a node it is one
-  // 8 peers are on the other node. More than 16 KiB for each wait for their receivers.
-  EXPECT_NEAR(steps(strided(0, 16, 1), 16384), 1 + 5 * (1 + 8 / 32.0), 1e-9);
-  EXPECT_NEAR(steps(strided(0, 16, 1), 16385), 1 + 5 * (3 + 8 / 32.0), 1e-9);
-  EXPECT_NEAR(steps(strided(0, 512, 1), 8), 1 + 5 * (1 + 24 / 32.0) + 10 * (1 + 480 / 32.0), 1e-9);
+  // 8 peers are on the other node. Messages of 64 KiB and more take two latencies more.
+  EXPECT_NEAR(steps(strided(0, 16, 1), 0), 1 + 5 * (1 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 16, 1), 32768), 1 + 5 * (2 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 16, 1), 65536), 1 + 5 * (3 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 16, 1), 1 << 20), 1 + 5 * (3 + 8 / 32.0), 1e-9);
+  EXPECT_NEAR(steps(strided(0, 512, 1), 0), 1 + 5 * (1 + 24 / 32.0) + 10 * (1 + 480 / 32.0), 1e-9);
 }
 
 /// A measured all-to-all between GPUs.
@@ -170,8 +172,7 @@ struct MeasuredExchange {
 // Sources: AWS p6-b300 and p5 over EFA: github:awslabs/awsome-distributed-ai@95b939cd,
 // micro-benchmarks/expert-parallelism/ep-backend-comparison/RESULTS.md and RESULTS-p5.md. B300 and
 // GB300 of OCI: github:oracle-quickstart/oci-gpu-quickstarts@6a0abdc. H100 in a node:
-// github.com/NVIDIA/nccl/issues/2169. H100 of HyperPod over EFA, 32 MiB: data/nccl_alltoall.csv of
-// github:crazyguitar/aws-gpu-communication-benchmark@a77f70db. Two racks of GB300 are left out:
+// github.com/NVIDIA/nccl/issues/2169. Two racks of GB300 are left out:
 // they reach a quarter of their network.
 TEST(Collective, FollowsMeasuredExchanges) {
   const MeasuredExchange measured[] = {{"hgx-b300", 8, "", 8, 8589934592, 675.55},
@@ -186,12 +187,7 @@ TEST(Collective, FollowsMeasuredExchanges) {
                                        {"hgx-b300", 8, "efa-2024", 128, 56 << 20, 73.8},
                                        {"hgx-b300", 8, "efa-2024", 256, 56 << 20, 54.7},
                                        {"dgx-h100-80gb", 8, "efa-2020", 32, 64 << 20, 45.1},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 64 << 20, 40.4},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 16, 32 << 20, 44.79},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 32, 32 << 20, 34.45},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 32 << 20, 28.67},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 128, 32 << 20, 24.63},
-                                       {"dgx-h100-80gb", 8, "efa-2020", 256, 32 << 20, 19.72}};
+                                       {"dgx-h100-80gb", 8, "efa-2020", 64, 64 << 20, 40.4}};
   double logarithms = 0;
   for (const MeasuredExchange& one : measured) {
     SCOPED_TRACE(fmt::format("{} ranks of {}, {} bytes", one.ranks, one.cluster, one.bytes));
@@ -207,6 +203,33 @@ TEST(Collective, FollowsMeasuredExchanges) {
     logarithms += std::log(ratio);
   }
   EXPECT_NEAR(logarithms / double(std::size(measured)), 0, 0.06);
+}
+
+// 32, 64, ... 2048 MB on H100 of HyperPod over EFA, in gigabytes per second:
+// github:crazyguitar/aws-gpu-communication-benchmark@a77f70db, data/nccl_alltoall.csv. Latencies
+// are set on the first column. Many nodes reach less of their network with 64 to 512 MB, which is
+// not modelled.
+TEST(Collective, ExchangesOverManyNodesAreUpToAQuarterTooFast) {
+  const std::pair<std::int64_t, std::array<double, 7>> measured[] = {
+      {16, {44.79, 62.16, 68.79, 74.26, 75.82, 77.73, 79.25}},
+      {32, {34.45, 43.13, 52.56, 54.28, 53.84, 53.75, 54.07}},
+      {64, {28.67, 34.69, 36.20, 44.40, 46.57, 48.31, 49.63}},
+      {128, {24.63, 26.08, 31.45, 34.77, 40.07, 42.36, 44.23}},
+      {256, {19.72, 22.92, 27.02, 30.21, 33.06, 38.68, 40.78}}};
+  Cluster cluster = parse_cluster(*find_preset(cluster_presets(), "dgx-h100-80gb"), "H100");
+  set_network_kind(*find_network_kind("efa-2020"), cluster);
+  for (const auto& [ranks, bandwidths] : measured) {
+    std::int64_t bytes = 32 << 20;
+    for (const double bandwidth : bandwidths) {
+      const double n = double(ranks);
+      const double time =
+          milliseconds(cluster, OpKind::all_to_all, strided(0, ranks, 1), Bytes(bytes));
+      const double ratio = time / (1e-6 * double(bytes) * (n - 1) / n / bandwidth);
+      EXPECT_GT(ratio, bytes == 32 << 20 ? 0.88 : 0.74) << ranks << " ranks, " << bytes;
+      EXPECT_LT(ratio, 1.12) << ranks << " ranks, " << bytes;
+      bytes *= 2;
+    }
+  }
 }
 
 // The largest bus bandwidths of the same tests of AWS, in gigabytes per second.
