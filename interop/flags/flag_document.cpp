@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "interop/documents/document.h"
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "interop/flags/flag_words.h"
 #include "interop/flags/framework_flags.h"
 

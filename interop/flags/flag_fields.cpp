@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
 #include "passes/strategy/recompute_rules.h"
@@ -393,9 +394,8 @@ std::optional<std::string> written_value(const FlagFields& fields, std::string_v
   return in_unit(fields, placeholder.substr(colon + 1), *value);
 }
 
-std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fields,
-                                                            std::string_view placeholder,
-                                                            std::string_view text) {
+StatedFields read_value(const FlagFields& fields, std::string_view placeholder,
+                        std::string_view text) {
   const std::size_t colon = placeholder.find(':');
   if (placeholder.starts_with(kModules))
     return split_from_modules(fields, placeholder.substr(colon + 1), text);

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <stdexcept>
 
 #include "base/json.h"
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "models/job/job_limits.h"
 #include "passes/strategy/stage_blocks.h"
 
@@ -69,8 +68,6 @@ ModuleNames module_names(std::string_view text) {
 }
 
 }  // namespace
-
-std::string decimal(std::int64_t value) { return fmt::format("{}", value); }
 
 /// Megatron-LM spreads layers, with one for each end of the model that counts as a layer, where
 /// parts divide them.

@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "base/json.h"
-#include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "interop/flags/flag_words.h"
 #include "interop/flags/framework_flags.h"
 
@@ -60,7 +60,7 @@ std::string place_of(const GivenFlag& flag) {
 
 /// The fields that a row states, or why it does not apply.
 struct Match {
-  std::vector<std::pair<std::string, std::string>> states = {}, excludes = {};
+  StatedFields states = {}, excludes = {};
   std::string why_not = {};
   bool other_word = false;  ///< the flag has another word than the row; why_not has the row's
 };

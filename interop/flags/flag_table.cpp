@@ -173,8 +173,6 @@ FlagTable table_from(const Preset& preset) {
     table.without_model = object.text("without_model");
     if (object.has("unset")) table.unset = object.text("unset");
     if (object.has("beside")) table.beside = beside_from(object.objects("beside"));
-    constexpr std::string_view kDescribed[] = {"cluster"};
-    if (object.has("describes")) table.of_cluster = object.choice("describes", kDescribed) == 0;
     if (object.has("next")) {
       JsonObject next = object.object("next");
       table.next = {next.text("target"), next.text("file_key")};

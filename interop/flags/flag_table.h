@@ -101,7 +101,6 @@ struct FlagTable {
   std::optional<DocumentSyntax> document;  ///< nothing: the table has flags of a command line
   std::vector<FileMark> recognized_by;     ///< one of these is enough
   std::optional<NextTable> next;
-  bool of_cluster = false;           ///< documents describe a cluster, in no settings of these rows
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   std::vector<RefusedFlags> refused;

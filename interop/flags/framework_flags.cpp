@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "interop/flags/flag_quantities.h"
 #include "interop/flags/flag_words.h"
 
 namespace plimsoll {
