@@ -19,8 +19,7 @@ namespace {
 /// Returns whether a row has this value of a key.
 bool has_value(const FlagTable& table, const std::string& option, const Json& value) {
   return std::ranges::any_of(table.rows, [&](const FlagRow& row) {
-    const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
-    return stated && row.words[0] == option && row.value == value;
+    return row.kind != FlagRow::Kind::implied && row.words[0] == option && row.value == value;
   });
 }
 

@@ -240,14 +240,7 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   }
 }
 
-void read_fixed(Reader& reader, const FlagRow& row) {
-  const Match match = match_conditions(reader, row);
-  if (!match.why_not.empty()) return;
-  state(reader, match, std::string(kByFramework));
-  if (!row.note.empty()) reader.reading.notes.push_back(row.note);
-}
-
-void read_absent(Reader& reader, const FlagRow& row) {
+void read_implied(Reader& reader, const FlagRow& row) {
   for (const std::string& option : row.words) {
     if (reader.given.contains(option)) return;
   }
@@ -255,8 +248,11 @@ void read_absent(Reader& reader, const FlagRow& row) {
   if (reader.done.contains(group)) return;
   const Match match = match_conditions(reader, row);
   if (!match.why_not.empty()) return;
-  state(reader, match, fmt::format("no {}", fmt::join(row.words, " or ")));
+  state(reader, match,
+        row.words.empty() ? std::string(kByFramework)
+                          : fmt::format("no {}", fmt::join(row.words, " or ")));
   if (!row.note.empty()) reader.reading.notes.push_back(row.note);
+  if (row.words.empty()) return;
   reader.done.insert(group);
   for (const std::string& option : row.words) reader.reading.read.emplace(option, nullptr);
 }
@@ -289,9 +285,9 @@ void refuse_misspelt(const Reader& reader, const GivenFlag& flag) {
 /// Handles options that no row has read.
 void end_option(Reader& reader, const GivenFlag& flag) {
   const std::string& option = flag.option;
-  for (const RefusedFlags& refused : reader.table.refused) {
+  for (const FlagException& refused : reader.table.refused) {
     if (!all_hold(reader.reading.fields, refused.when)) continue;
-    for (const std::string& pattern : refused.options) {
+    for (const std::string& pattern : refused.names) {
       if (matches(pattern, option)) refuse(reader, flag, refused.because);
     }
   }
@@ -337,10 +333,8 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
   reader.reading.fields = std::move(known);
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::fixed) {
-      read_fixed(reader, row);
-    } else if (row.kind == FlagRow::Kind::absent) {
-      read_absent(reader, row);
+    if (row.kind == FlagRow::Kind::implied) {
+      read_implied(reader, row);
     } else if (const auto flag = reader.given.find(row.words[0]); flag != reader.given.end()) {
       read_given(reader, row, *flag->second);
     }

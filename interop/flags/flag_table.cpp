@@ -37,12 +37,14 @@ std::vector<std::string> condition_texts(const std::string& text) {
   return texts;
 }
 
-std::vector<FlagCondition> conditions_from(JsonObject& row) {
+/// Returns the conditions of a key; an absent key and an empty text have none.
+std::vector<FlagCondition> conditions_from(JsonObject& row, const char* key) {
   std::vector<FlagCondition> conditions;
-  if (!row.has("when")) return conditions;
-  for (const std::string& text : condition_texts(row.text("when"))) {
+  const std::string all = row.has(key) ? row.text(key) : "";
+  if (all.empty()) return conditions;
+  for (const std::string& text : condition_texts(all)) {
     const std::size_t equals = text.find('=');
-    if (equals == text.npos || equals == 0) row.fail("when", "KEY=VALUE is required");
+    if (equals == text.npos || equals == 0) row.fail(key, "KEY=VALUE is required");
     const bool differs = text[equals - 1] == '!';
     conditions.push_back(
         {text.substr(0, differs ? equals - 1 : equals), text.substr(equals + 1), differs});
@@ -54,40 +56,49 @@ std::string word_of_json(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-FlagRow::Kind kind_of(const JsonObject& row) {
-  if (row.has("alias")) return FlagRow::Kind::alias;
-  if (row.has("absent")) return FlagRow::Kind::absent;
-  return row.has("flag") ? FlagRow::Kind::flag : FlagRow::Kind::fixed;
+FlagRow implied_row(JsonObject& object) {
+  FlagRow row{.kind = FlagRow::Kind::implied, .when = conditions_from(object, "implies")};
+  if (object.has("without")) row.words = pieces(object.text("without"), ' ');
+  return row;
+}
+
+FlagRow stated_row(JsonObject& object, bool of_document) {
+  const bool alias = object.has("alias");
+  FlagRow row{.kind = alias ? FlagRow::Kind::alias : FlagRow::Kind::flag,
+              .when = conditions_from(object, "when"),
+              .words = pieces(object.text(alias ? "alias" : "flag"), ' ')};
+  if (of_document) {
+    row.value = object.raw("value");
+    for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
+      row.words.push_back(word_of_json(word));
+  }
+  if (object.has("shown")) row.shown = object.boolean("shown");
+  return row;
 }
 
 std::vector<FlagRow> rows_from(std::vector<JsonObject> objects, bool of_document) {
   std::vector<FlagRow> rows;
   for (JsonObject& object : objects) {
-    FlagRow row;
-    row.kind = kind_of(object);
-    constexpr const char* kKinds[] = {"flag", "alias", "absent"};
-    if (row.kind != FlagRow::Kind::fixed)
-      row.words = pieces(object.text(kKinds[std::size_t(row.kind)]), ' ');
-    const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
-    if (of_document && stated) {
-      row.value = object.raw("value");
-      for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
-        row.words.push_back(word_of_json(word));
-    }
-    row.when = conditions_from(object);
-    if (object.has("shown")) row.shown = object.boolean("shown");
+    const bool stated = object.has("flag") || object.has("alias");
+    FlagRow& row =
+        rows.emplace_back(stated ? stated_row(object, of_document) : implied_row(object));
     if (object.has("note")) row.note = object.text("note");
     if (object.has("source")) object.text("source");
+    if (stated && object.has("default")) {
+      FlagRow without{.kind = FlagRow::Kind::implied,
+                      .when = conditions_from(object, "default"),
+                      .words = {row.words[0]}};
+      rows.push_back(std::move(without));
+    }
     object.finish();
-    rows.push_back(std::move(row));
   }
   return rows;
 }
 
-std::vector<FieldsBeside> beside_from(std::vector<JsonObject> objects) {
-  std::vector<FieldsBeside> all;
+std::vector<FlagException> exceptions_from(std::vector<JsonObject> objects) {
+  std::vector<FlagException> all;
   for (JsonObject& object : objects) {
-    all.push_back({conditions_from(object), object.texts("keys"), object.text("because")});
+    all.push_back({conditions_from(object, "when"), object.texts("names"), object.text("because")});
     object.finish();
   }
   return all;
@@ -172,7 +183,7 @@ FlagTable table_from(const Preset& preset) {
     target.finish();
     table.without_model = object.text("without_model");
     if (object.has("unset")) table.unset = object.text("unset");
-    if (object.has("beside")) table.beside = beside_from(object.objects("beside"));
+    if (object.has("beside")) table.beside = exceptions_from(object.objects("beside"));
     if (object.has("next")) {
       JsonObject next = object.object("next");
       table.next = {next.text("target"), next.text("file_key")};
@@ -180,11 +191,7 @@ FlagTable table_from(const Preset& preset) {
     }
     table.environment = rows_from(object.objects("environment"), false);
     if (object.has("harmless")) table.harmless = object.texts("harmless");
-    for (JsonObject& refused : object.objects("refused")) {
-      table.refused.push_back(
-          {conditions_from(refused), refused.texts("flags"), refused.text("because")});
-      refused.finish();
-    }
+    table.refused = exceptions_from(object.objects("refused"));
   }
   object.finish();
   return table;
