@@ -50,14 +50,7 @@ struct ModuleNames {
 };
 
 ModuleNames module_names(std::string_view text) {
-  std::vector<std::string> names(1);
-  for (const char c : text) {
-    if (c == ' ') {
-      names.emplace_back();
-    } else {
-      names.back() += c;
-    }
-  }
+  const std::vector<std::string> names = split(text, ' ');
   INVARIANT(names.size() >= 2 && names[1].find('*') != std::string::npos,
             "flag tables name modules as \"front layers.* behind\"");
   const std::size_t star = names[1].find('*');

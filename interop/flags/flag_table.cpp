@@ -5,22 +5,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "interop/flags/flag_values.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view kSyntaxes[] = {"toml", "yaml", "json"};
-
-std::vector<std::string> pieces(std::string_view text, char separator) {
-  std::vector<std::string> found;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    found.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return found;
-}
 
 /// Returns the conditions between commas; those within a list's brackets are the list's.
 std::vector<std::string> condition_texts(const std::string& text) {
@@ -58,7 +49,7 @@ std::string word_of_json(const Json& value) {
 
 FlagRow implied_row(JsonObject& object) {
   FlagRow row{.kind = FlagRow::Kind::implied, .when = conditions_from(object, "implies")};
-  if (object.has("without")) row.words = pieces(object.text("without"), ' ');
+  if (object.has("without")) row.words = split(object.text("without"), ' ');
   return row;
 }
 
@@ -66,7 +57,7 @@ FlagRow stated_row(JsonObject& object, bool of_document) {
   const bool alias = object.has("alias");
   FlagRow row{.kind = alias ? FlagRow::Kind::alias : FlagRow::Kind::flag,
               .when = conditions_from(object, "when"),
-              .words = pieces(object.text(alias ? "alias" : "flag"), ' ')};
+              .words = split(object.text(alias ? "alias" : "flag"), ' ')};
   if (of_document) {
     row.value = object.raw("value");
     for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
@@ -106,7 +97,7 @@ std::vector<FlagException> exceptions_from(std::vector<JsonObject> objects) {
 
 std::vector<std::vector<std::string>> options_from(const std::string& text) {
   std::vector<std::vector<std::string>> options;
-  for (std::string& word : pieces(text, ' ')) {
+  for (std::string& word : split(text, ' ')) {
     if (word.starts_with("--")) options.emplace_back();
     if (!options.empty()) options.back().push_back(std::move(word));
   }
@@ -256,18 +247,6 @@ std::vector<std::string> versions_for(std::string_view target) {
 bool matches(std::string_view pattern, std::string_view name) {
   if (!pattern.ends_with('*')) return pattern == name;
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
-}
-
-std::vector<std::string> keys_of(const std::string& option) {
-  std::vector<std::string> keys(1);
-  for (const char c : option) {
-    if (c == '+') {
-      keys.emplace_back();
-    } else {
-      keys.back() += c;
-    }
-  }
-  return keys;
 }
 
 namespace {

@@ -124,9 +124,6 @@ std::vector<std::string> versions_for(std::string_view target);
 /// Returns whether a name is the pattern, or begins with what is in front of the pattern's "*".
 bool matches(std::string_view pattern, std::string_view name);
 
-/// Returns the keys of an option of a document: "a.b+a.c" has two.
-std::vector<std::string> keys_of(const std::string& option);
-
 /// Returns the text as one word of a shell, in quotes where it needs them.
 std::string shell_word(std::string_view text);
 /// Returns the text with '_' for all characters but letters, digits, '.', '_' and '-'.

@@ -5,12 +5,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "interop/flags/flag_fields.h"
 
 namespace plimsoll {
 
 std::string decimal(std::int64_t value);
+/// Returns the parts of a text between separators, one at least.
+std::vector<std::string> split(std::string_view text, char separator);
 /// Returns the integer that a whole text is.
 std::optional<std::int64_t> integer_from(std::string_view text);
 /// Returns the number that a whole text is, if it is a finite one.
