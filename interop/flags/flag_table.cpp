@@ -180,9 +180,10 @@ FlagTable table_from(const Preset& preset) {
       table.next = {next.text("target"), next.text("file_key")};
       next.finish();
     }
-    table.environment = rows_from(object.objects("environment"), false);
+    if (object.has("environment"))
+      table.environment = rows_from(object.objects("environment"), false);
     if (object.has("harmless")) table.harmless = object.texts("harmless");
-    table.refused = exceptions_from(object.objects("refused"));
+    if (object.has("refused")) table.refused = exceptions_from(object.objects("refused"));
   }
   object.finish();
   return table;
