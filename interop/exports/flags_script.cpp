@@ -70,9 +70,9 @@ std::vector<ChoiceBeside> choices_beside(const Plan& plan, const FlagTable& tabl
                                          const FlagFields& planned) {
   std::vector<ChoiceBeside> choices;
   const auto keys = strategy_keys();
-  for (const FieldsBeside& beside : table.beside) {
+  for (const FlagException& beside : table.beside) {
     if (!all_hold(planned, beside.when)) continue;
-    for (const std::string& key : beside.keys) {
+    for (const std::string& key : beside.names) {
       const bool of_strategy = std::ranges::find(keys, key) != keys.end();
       choices.push_back(
           {key, of_strategy ? field_text(plan.strategy, key) : planned.at(key), beside.because});

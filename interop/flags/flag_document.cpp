@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "interop/documents/document.h"
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "interop/flags/flag_words.h"
 #include "interop/flags/framework_flags.h"
 
@@ -19,8 +19,7 @@ namespace {
 /// Returns whether a row has this value of a key.
 bool has_value(const FlagTable& table, const std::string& option, const Json& value) {
   return std::ranges::any_of(table.rows, [&](const FlagRow& row) {
-    const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
-    return stated && row.words[0] == option && row.value == value;
+    return row.kind != FlagRow::Kind::implied && row.words[0] == option && row.value == value;
   });
 }
 
@@ -48,7 +47,7 @@ void refuse_section(const FlagTable& table, const Setting& setting, const std::s
 /// Puts the flags of several keys, where all are given, in place of the first.
 void join_keys(std::vector<GivenFlag>& flags, const std::string& option) {
   GivenFlag joined{option, {}, 0};
-  const std::vector<std::string> keys = keys_of(option);
+  const std::vector<std::string> keys = split(option, '+');
   for (const std::string& key : keys) {
     const auto flag = std::ranges::find(flags, key, &GivenFlag::option);
     if (flag == flags.end()) return;
@@ -255,7 +254,7 @@ std::vector<std::vector<std::string>> options_of(const FlagTable& table, const F
   std::vector<std::vector<std::string>> written;
   std::map<std::string, std::vector<std::string>, std::less<>> settings;  // that a name states
   for (const auto& [row, words] : rows_of(table, fields)) {
-    const std::vector<std::string> keys = keys_of(words[0]);
+    const std::vector<std::string> keys = split(words[0], '+');
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const std::string& key = keys[i];
       const std::vector<std::string> value =
@@ -300,7 +299,7 @@ std::string document_of(const FlagTable& table, const FlagFields& fields,
                         const std::vector<std::string>& comments) {
   Json values = Json::object();
   for (const auto& [row, words] : rows_of(table, fields)) {
-    const std::vector<std::string> keys = keys_of(words[0]);
+    const std::vector<std::string> keys = split(words[0], '+');
     const Json value = row_value(*row, words);
     for (std::size_t i = 0; i < keys.size(); ++i)
       set_key(values, keys[i], keys.size() > 1 ? value[i] : value);

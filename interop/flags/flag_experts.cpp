@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "models/job/job_limits.h"
 #include "models/job/layer_forms.h"
 
@@ -30,19 +30,6 @@ StatedFields pattern_fields(const std::vector<bool>& pattern) {
   Json layers = Json::array();
   for (const bool has : pattern) layers.push_back(has ? 1 : 0);
   return {{"experts.dense_layers", "0"}, {"experts.pattern", layers.dump()}};
-}
-
-/// Megatron-LM megatron/training/arguments.py, moe_freq_type: an integer, or a Python expression of
-/// lists with * and +.
-std::optional<std::string> expert_layers(const FlagFields& fields) {
-  const auto layers = count_of(fields, "layers");
-  const auto dense = fields.find("experts.dense_layers");
-  if (!layers || dense == fields.end()) return std::nullopt;
-  const std::int64_t first = integer_from(dense->second).value_or(0);
-  const auto pattern = fields.find("experts.pattern");
-  if (pattern != fields.end()) return alternating(Json::parse(pattern->second), first, *layers);
-  if (first == 0) return "1";
-  return fmt::format("([0]*{}+[1]*{})", first, *layers - first);
 }
 
 [[noreturn]] void refuse_pattern() {
@@ -86,6 +73,49 @@ std::vector<bool> pattern_from(std::string_view text) {
   }
 }
 
+/// The number of ranks that share each expert where etp is not stated.
+std::int64_t usual_ranks(const FlagFields& fields) {
+  return count_of(fields, "ep").value_or(1) > 1 ? 1 : count_of(fields, "mp").value_or(1);
+}
+
+StatedFields part_from(const FlagFields& fields, const char* key, std::string_view of_part,
+                       std::string_view text) {
+  if (text == "false" && fields.contains(of_part))
+    throw std::invalid_argument(fmt::format("{} is stated", of_part));
+  return {{key, std::string(text)}};
+}
+
+}  // namespace
+
+std::optional<std::string> has_experts(const FlagFields& fields) {
+  return fields.contains("experts.count") ? "true" : "false";
+}
+
+StatedFields experts_from(const FlagFields& fields, std::string_view text) {
+  return part_from(fields, "has_experts", "experts.count", text);
+}
+
+std::optional<std::string> has_latent(const FlagFields& fields) {
+  return fields.contains("latent.kv_rank") ? "true" : "false";
+}
+
+StatedFields latent_from(const FlagFields& fields, std::string_view text) {
+  return part_from(fields, "has_latent", "latent.kv_rank", text);
+}
+
+/// Megatron-LM megatron/training/arguments.py, moe_freq_type: an integer, or a Python expression of
+/// lists with * and +.
+std::optional<std::string> expert_layers(const FlagFields& fields) {
+  const auto layers = count_of(fields, "layers");
+  const auto dense = fields.find("experts.dense_layers");
+  if (!layers || dense == fields.end()) return std::nullopt;
+  const std::int64_t first = integer_from(dense->second).value_or(0);
+  const auto pattern = fields.find("experts.pattern");
+  if (pattern != fields.end()) return alternating(Json::parse(pattern->second), first, *layers);
+  if (first == 0) return "1";
+  return fmt::format("([0]*{}+[1]*{})", first, *layers - first);
+}
+
 StatedFields dense_layers_from(const FlagFields& fields, std::string_view text) {
   if (const auto every = integer_from(text)) {
     if (*every < 1 || *every > kMostLayers) refuse_pattern();
@@ -124,12 +154,7 @@ StatedFields groups_from(const FlagFields& fields, std::string_view text) {
           {"experts.group_best", decimal(*chosen / groups)}};
 }
 
-/// The number of ranks that share each expert where etp is not stated.
-std::int64_t usual_ranks(const FlagFields& fields) {
-  return count_of(fields, "ep").value_or(1) > 1 ? 1 : count_of(fields, "mp").value_or(1);
-}
-
-std::string expert_ranks(const FlagFields& fields) {
+std::optional<std::string> expert_ranks(const FlagFields& fields) {
   return decimal(count_of(fields, "etp").value_or(usual_ranks(fields)));
 }
 
@@ -137,39 +162,6 @@ StatedFields etp_from(const FlagFields& fields, std::string_view text) {
   const auto ranks = integer_from(text);
   if (!ranks || *ranks < 1) throw std::invalid_argument("a number from 1 is required");
   return {{"etp", *ranks == usual_ranks(fields) ? "0" : decimal(*ranks)}};
-}
-
-/// A job has experts, or latent attention, where it has this key.
-constexpr std::pair<std::string_view, std::string_view> kOfParts[] = {
-    {"has_experts", "experts.count"}, {"has_latent", "latent.kv_rank"}};
-
-StatedFields part_from(const FlagFields& fields, std::string_view key, std::string_view of_part,
-                       std::string_view text) {
-  if (text == "false" && fields.contains(of_part))
-    throw std::invalid_argument(fmt::format("{} is stated", of_part));
-  return {{std::string(key), std::string(text)}};
-}
-
-}  // namespace
-
-std::optional<std::string> expert_value(const FlagFields& fields, std::string_view key) {
-  for (const auto& [part, of_part] : kOfParts) {
-    if (key == part) return fields.contains(of_part) ? "true" : "false";
-  }
-  if (key == "expert_layers") return expert_layers(fields);
-  if (key == "expert_ranks") return expert_ranks(fields);
-  return key == "best_groups" ? best_groups(fields) : std::nullopt;
-}
-
-std::optional<StatedFields> fields_of_experts(const FlagFields& fields, std::string_view key,
-                                              std::string_view text) {
-  for (const auto& [part, of_part] : kOfParts) {
-    if (key == part) return part_from(fields, key, of_part, text);
-  }
-  if (key == "expert_layers") return dense_layers_from(fields, text);
-  if (key == "best_groups") return groups_from(fields, text);
-  if (key == "expert_ranks") return etp_from(fields, text);
-  return std::nullopt;
 }
 
 }  // namespace plimsoll

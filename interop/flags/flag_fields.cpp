@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
 #include "passes/strategy/recompute_rules.h"
@@ -21,119 +22,106 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kOfFramework = "framework.";
-constexpr std::string_view kModules = "modules:";
-/// Keys of job files whose values are texts; the others are numbers, true or false.
-constexpr std::string_view kTexts[] = {"name",       "family",        "precision",
-                                       "activation", "norm",          "norm_place",
-                                       "mlp_input",  "experts.score", "optimizer.kind"};
-/// Keys of job files that flags may state and that say what the model is.
-constexpr std::string_view kModelKeys[] = {"name",
-                                           "family",
-                                           "layers",
-                                           "hidden",
-                                           "heads",
-                                           "kv_heads",
-                                           "ffn_hidden",
-                                           "vocab",
-                                           "tied_embeddings",
-                                           "head_size",
-                                           "qkv_bias",
-                                           "out_bias",
-                                           "mlp_bias",
-                                           "qk_norm",
-                                           "qk_l2_norm",
-                                           "sinks",
-                                           "window",
-                                           "window_chunks",
-                                           "window_pattern",
-                                           "rotary_base",
-                                           "rotary_fraction",
-                                           "activation",
-                                           "norm",
-                                           "norm_place",
-                                           "mlp_input",
-                                           "latent.q_rank",
-                                           "latent.kv_rank",
-                                           "latent.nope",
-                                           "latent.rope",
-                                           "latent.value",
-                                           "experts.count",
-                                           "experts.chosen",
-                                           "experts.ffn_hidden",
-                                           "experts.shared_ffn_hidden",
-                                           "experts.shared_gate",
-                                           "experts.dense_ffn_hidden",
-                                           "experts.latent_hidden",
-                                           "experts.bias",
-                                           "experts.router_bias",
-                                           "experts.scaled_input",
-                                           "experts.dense_layers",
-                                           "experts.pattern",
-                                           "experts.score",
-                                           "experts.normalized",
-                                           "experts.scale",
-                                           "experts.groups",
-                                           "experts.top_groups",
-                                           "experts.group_best",
-                                           "experts.capacity",
-                                           "experts.drop_overflow",
-                                           "experts.balance_loss",
-                                           "experts.balance_sequences",
-                                           "experts.z_loss",
-                                           "experts.selection_bias",
-                                           "mtp.depths",
-                                           "mtp.loss_weight"};
+constexpr std::string_view kModules = "modules";
+enum class Form : std::uint8_t { number, boolean, text };
 
-/// The other keys of job files that flags may state: they say how the model is trained.
-constexpr std::string_view kTrainingKeys[] = {"sequence",
-                                              "global_batch",
-                                              "precision",
-                                              "optimizer.kind",
-                                              "optimizer.learning_rate",
-                                              "optimizer.momentum",
-                                              "optimizer.beta1",
-                                              "optimizer.beta2",
-                                              "optimizer.epsilon",
-                                              "optimizer.weight_decay",
-                                              "loss_scale.initial",
-                                              "loss_scale.growth_interval",
-                                              "clip_norm",
-                                              "dropout",
-                                              "seed"};
+/// A JobKey is a key of job files that flags may state.
+struct JobKey {
+  std::string_view key;
+  Form form;
+  bool of_model = true;  ///< false: it is about how the model is trained
+};
 
-template <class Range>
-bool has(const Range& keys, std::string_view key) {
-  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+constexpr JobKey kJobKeys[] = {{"name", Form::text},
+                               {"family", Form::text},
+                               {"layers", Form::number},
+                               {"hidden", Form::number},
+                               {"heads", Form::number},
+                               {"kv_heads", Form::number},
+                               {"ffn_hidden", Form::number},
+                               {"vocab", Form::number},
+                               {"tied_embeddings", Form::boolean},
+                               {"head_size", Form::number},
+                               {"qkv_bias", Form::boolean},
+                               {"out_bias", Form::boolean},
+                               {"mlp_bias", Form::boolean},
+                               {"qk_norm", Form::boolean},
+                               {"qk_l2_norm", Form::boolean},
+                               {"sinks", Form::boolean},
+                               {"window", Form::number},
+                               {"window_chunks", Form::boolean},
+                               {"window_pattern", Form::number},
+                               {"rotary_base", Form::number},
+                               {"rotary_fraction", Form::number},
+                               {"activation", Form::text},
+                               {"norm", Form::text},
+                               {"norm_place", Form::text},
+                               {"mlp_input", Form::text},
+                               {"latent.q_rank", Form::number},
+                               {"latent.kv_rank", Form::number},
+                               {"latent.nope", Form::number},
+                               {"latent.rope", Form::number},
+                               {"latent.value", Form::number},
+                               {"experts.count", Form::number},
+                               {"experts.chosen", Form::number},
+                               {"experts.ffn_hidden", Form::number},
+                               {"experts.shared_ffn_hidden", Form::number},
+                               {"experts.shared_gate", Form::boolean},
+                               {"experts.dense_ffn_hidden", Form::number},
+                               {"experts.latent_hidden", Form::number},
+                               {"experts.bias", Form::boolean},
+                               {"experts.router_bias", Form::boolean},
+                               {"experts.scaled_input", Form::boolean},
+                               {"experts.dense_layers", Form::number},
+                               {"experts.pattern", Form::number},
+                               {"experts.score", Form::text},
+                               {"experts.normalized", Form::boolean},
+                               {"experts.scale", Form::number},
+                               {"experts.groups", Form::number},
+                               {"experts.top_groups", Form::number},
+                               {"experts.group_best", Form::number},
+                               {"experts.capacity", Form::number},
+                               {"experts.drop_overflow", Form::boolean},
+                               {"experts.balance_loss", Form::number},
+                               {"experts.balance_sequences", Form::number},
+                               {"experts.z_loss", Form::number},
+                               {"experts.selection_bias", Form::number},
+                               {"mtp.depths", Form::number},
+                               {"mtp.loss_weight", Form::number},
+                               {"sequence", Form::number, false},
+                               {"global_batch", Form::number, false},
+                               {"precision", Form::text, false},
+                               {"optimizer.kind", Form::text, false},
+                               {"optimizer.learning_rate", Form::number, false},
+                               {"optimizer.momentum", Form::number, false},
+                               {"optimizer.beta1", Form::number, false},
+                               {"optimizer.beta2", Form::number, false},
+                               {"optimizer.epsilon", Form::number, false},
+                               {"optimizer.weight_decay", Form::number, false},
+                               {"loss_scale.initial", Form::number, false},
+                               {"loss_scale.growth_interval", Form::number, false},
+                               {"clip_norm", Form::number, false},
+                               {"dropout", Form::number, false},
+                               {"seed", Form::number, false}};
+
+const JobKey* job_key_of(std::string_view key) {
+  const auto* found = std::ranges::find(kJobKeys, key, &JobKey::key);
+  return found == std::end(kJobKeys) ? nullptr : found;
+}
+
+bool is_strategy_key(std::string_view key) {
+  return std::ranges::find(strategy_keys(), key) != strategy_keys().end();
+}
+
+bool is_text(std::string_view key) {
+  const JobKey* known = job_key_of(key);
+  return known != nullptr && known->form == Form::text;
 }
 
 std::string text_of_json(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   return value.dump();
-}
-
-/// Adds what files leave out of experts and of latent attention.
-void add_usual(const Job& job, FlagFields& fields) {
-  if (job.latent) {
-    fields.erase("head_size");
-    fields["latent.q_rank"] = fmt::format("{}", job.latent->q_rank);
-  }
-  if (job.family == Family::llama && !job.mtp) fields["mtp.depths"] = "0";
-  if (!job.experts) return;
-  const Experts& experts = *job.experts;
-  for (const auto& [key, value] :
-       {std::pair("shared_ffn_hidden", experts.shared_ffn_hidden),
-        std::pair("dense_ffn_hidden", experts.dense_ffn_hidden),
-        std::pair("latent_hidden", experts.latent_hidden),
-        std::pair("dense_layers", experts.dense_layers), std::pair("groups", experts.groups),
-        std::pair("top_groups", experts.top_groups), std::pair("group_best", experts.group_best),
-        std::pair("balance_sequences", experts.balance_sequences)})
-    fields[fmt::format("experts.{}", key)] = fmt::format("{}", value);
-  for (const auto& [key, value] :
-       {std::pair("scale", experts.scale), std::pair("capacity", experts.capacity),
-        std::pair("balance_loss", experts.balance_loss),
-        std::pair("selection_bias", experts.selection_bias), std::pair("z_loss", experts.z_loss)})
-    fields[fmt::format("experts.{}", key)] = fmt::format("{}", value);
 }
 
 void add_json(FlagFields& fields, const std::string& prefix, const Json& object) {
@@ -159,34 +147,15 @@ std::string framework_text(const Value& value) {
 
 /// Returns whether a key's values are true and false.
 bool is_boolean(std::string_view key) {
-  constexpr std::string_view kBooleans[] = {"tied_embeddings",
-                                            "qkv_bias",
-                                            "out_bias",
-                                            "mlp_bias",
-                                            "qk_norm",
-                                            "experts.normalized",
-                                            "experts.shared_gate",
-                                            "experts.bias",
-                                            "experts.router_bias",
-                                            "experts.scaled_input",
-                                            "experts.drop_overflow",
-                                            "qk_l2_norm",
-                                            "sinks",
-                                            "window_chunks",
-                                            "alibi",
-                                            "norm_bias",
-                                            "embedding_norm",
-                                            "precision_aware",
-                                            "has_experts",
-                                            "has_latent"};
-  if (has(kBooleans, key)) return true;
+  if (const JobKey* known = job_key_of(key)) return known->form == Form::boolean;
+  if (key == "precision_aware") return true;
   bool boolean = false;
   for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>)
       boolean = boolean ||
                 (key.starts_with(kOfFramework) && key.substr(kOfFramework.size()) == place.key);
   });
-  if (!has(strategy_keys(), key)) return boolean;
+  if (!is_strategy_key(key)) return boolean;
   const std::string usual = field_text(Strategy(), key);
   return usual == "true" || usual == "false";
 }
@@ -209,32 +178,49 @@ void set_framework_field(Value& field, std::string_view text) {
 
 FlagFields fields_of_job(const Job& job) {
   FlagFields fields;
-  const std::string text = job_text(job);
-  add_json(fields, "", parse_json(text, job.name));
-  if (job.family == Family::llama) {  // files leave out the usual ones
-    fields["head_size"] = fmt::format("{}", head_width(job));
-    fields["out_bias"] = job.out_bias ? "true" : "false";
-    fields["mlp_bias"] = job.mlp_bias ? "true" : "false";
-    fields["qk_norm"] = job.qk_norm ? "true" : "false";
-    fields["qk_l2_norm"] = job.qk_l2_norm ? "true" : "false";
-    fields["sinks"] = job.sinks ? "true" : "false";
-    if (job.experts) {
-      const Experts& experts = *job.experts;
-      for (const auto& [key, value] :
-           {std::pair("shared_gate", experts.shared_gate), std::pair("bias", experts.bias),
-            std::pair("router_bias", experts.router_bias),
-            std::pair("scaled_input", experts.scaled_input),
-            std::pair("drop_overflow", experts.drop_overflow)}) {
-        fields[fmt::format("experts.{}", key)] = value ? "true" : "false";
-      }
-    }
-    fields["rotary_fraction"] = fmt::format("{}", job.rotary_fraction);
-    fields["activation"] = kActivations[std::size_t(job.activation)];
-    fields["norm"] = kNorms[std::size_t(job.norm)];
-    fields["norm_place"] = kNormPlaces[std::size_t(job.norm_place)];
-    fields["mlp_input"] = kMlpInputs[std::size_t(job.mlp_input)];
+  add_json(fields, "", parse_json(job_text(job), job.name));
+  if (job.family != Family::llama) return fields;
+  // Files leave out the usual ones.
+  const auto set = [&](const char* key, const auto& value) {
+    fields[key] = fmt::format("{}", value);
+  };
+  set("out_bias", job.out_bias);
+  set("mlp_bias", job.mlp_bias);
+  set("qk_norm", job.qk_norm);
+  set("qk_l2_norm", job.qk_l2_norm);
+  set("sinks", job.sinks);
+  set("rotary_fraction", job.rotary_fraction);
+  set("activation", kActivations[std::size_t(job.activation)]);
+  set("norm", kNorms[std::size_t(job.norm)]);
+  set("norm_place", kNormPlaces[std::size_t(job.norm_place)]);
+  set("mlp_input", kMlpInputs[std::size_t(job.mlp_input)]);
+  if (job.latent) {
+    fields.erase("head_size");
+    set("latent.q_rank", job.latent->q_rank);
+  } else {
+    set("head_size", head_width(job));
   }
-  add_usual(job, fields);
+  if (!job.mtp) set("mtp.depths", 0);
+  if (!job.experts) return fields;
+  const Experts& experts = *job.experts;
+  set("experts.shared_gate", experts.shared_gate);
+  set("experts.bias", experts.bias);
+  set("experts.router_bias", experts.router_bias);
+  set("experts.scaled_input", experts.scaled_input);
+  set("experts.drop_overflow", experts.drop_overflow);
+  set("experts.shared_ffn_hidden", experts.shared_ffn_hidden);
+  set("experts.dense_ffn_hidden", experts.dense_ffn_hidden);
+  set("experts.latent_hidden", experts.latent_hidden);
+  set("experts.dense_layers", experts.dense_layers);
+  set("experts.groups", experts.groups);
+  set("experts.top_groups", experts.top_groups);
+  set("experts.group_best", experts.group_best);
+  set("experts.balance_sequences", experts.balance_sequences);
+  set("experts.scale", experts.scale);
+  set("experts.capacity", experts.capacity);
+  set("experts.balance_loss", experts.balance_loss);
+  set("experts.selection_bias", experts.selection_bias);
+  set("experts.z_loss", experts.z_loss);
   return fields;
 }
 
@@ -266,7 +252,7 @@ void set_key(Json& json, std::string_view key, const FlagFields& fields) {
   const std::size_t dot = key.find('.');
   Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
   const std::string name(dot == key.npos ? key : key.substr(dot + 1));
-  if (has(kTexts, key)) {
+  if (is_text(key)) {
     object[name] = field->second;
   } else {
     object[name] = Json::parse(field->second);
@@ -277,8 +263,7 @@ void set_key(Json& json, std::string_view key, const FlagFields& fields) {
 
 Job job_of(const FlagFields& fields, const std::string& file) {
   Json json = Json::object();
-  for (const std::string_view key : kModelKeys) set_key(json, key, fields);
-  for (const std::string_view key : kTrainingKeys) set_key(json, key, fields);
+  for (const JobKey& known : kJobKeys) set_key(json, known.key, fields);
   return parse_job(json.dump(), file);
 }
 
@@ -287,13 +272,18 @@ Job job_over(const Job& job, const FlagFields& fields, const std::string& file) 
   const auto kind = fields.find("optimizer.kind");
   if (kind != fields.end() && json["optimizer"].value("kind", kind->second) != kind->second)
     json.erase("optimizer");
-  for (const std::string_view key : kTrainingKeys) set_key(json, key, fields);
+  for (const JobKey& known : kJobKeys) {
+    if (!known.of_model) set_key(json, known.key, fields);
+  }
   return parse_job(json.dump(), file);
 }
 
 FlagFields fields_of_model(const Job& job) {
   FlagFields fields = fields_of_job(job);
-  std::erase_if(fields, [](const auto& field) { return !has(kModelKeys, field.first); });
+  std::erase_if(fields, [](const auto& field) {
+    const JobKey* known = job_key_of(field.first);
+    return known == nullptr || !known->of_model;
+  });
   return fields;
 }
 
@@ -385,26 +375,38 @@ std::optional<std::string> value_of(const FlagFields& fields, std::string_view k
   return derived_value(fields, key);
 }
 
-std::optional<std::string> written_value(const FlagFields& fields, std::string_view placeholder) {
-  const std::size_t colon = placeholder.find(':');
-  if (placeholder.starts_with(kModules)) return modules_of(fields, placeholder.substr(colon + 1));
-  const auto value = value_of(fields, placeholder.substr(0, colon));
-  if (!value || colon == placeholder.npos) return value;
-  return in_unit(fields, placeholder.substr(colon + 1), *value);
+std::optional<FlagPlaceholder> placeholder_of(std::string_view word) {
+  if (!word.starts_with('{') || !word.ends_with('}')) return std::nullopt;
+  const std::string_view inside = word.substr(1, word.size() - 2);
+  const std::size_t colon = std::min(inside.find(':'), inside.size());
+  return FlagPlaceholder{inside.substr(0, colon),
+                         inside.substr(std::min(colon + 1, inside.size()))};
 }
 
-std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fields,
-                                                            std::string_view placeholder,
-                                                            std::string_view text) {
-  const std::size_t colon = placeholder.find(':');
-  if (placeholder.starts_with(kModules))
-    return split_from_modules(fields, placeholder.substr(colon + 1), text);
-  const std::string key(placeholder.substr(0, colon));
+std::optional<std::string> wanted_value(const FlagFields& fields, const std::string& text) {
+  const auto placeholder = placeholder_of(text);
+  if (!placeholder) return text;
+  const auto value = value_of(fields, placeholder->key);
+  if (!value || placeholder->unit.empty()) return value;
+  return from_unit(fields, placeholder->unit, *value);
+}
+
+std::optional<std::string> written_value(const FlagFields& fields, FlagPlaceholder placeholder) {
+  if (placeholder.key == kModules) return modules_of(fields, placeholder.unit);
+  const auto value = value_of(fields, placeholder.key);
+  if (!value || placeholder.unit.empty()) return value;
+  return in_unit(fields, placeholder.unit, *value);
+}
+
+StatedFields read_value(const FlagFields& fields, FlagPlaceholder placeholder,
+                        std::string_view text) {
+  if (placeholder.key == kModules) return split_from_modules(fields, placeholder.unit, text);
+  const std::string key(placeholder.key);
   if (auto stated = stated_fields(fields, key, text)) return *std::move(stated);
   std::string value(text);
-  if (colon != placeholder.npos) value = from_unit(fields, placeholder.substr(colon + 1), text);
-  const bool of_strategy = has(strategy_keys(), key);
-  if (has(kTexts, key)) return {{key, value}};
+  if (!placeholder.unit.empty()) value = from_unit(fields, placeholder.unit, text);
+  const bool of_strategy = is_strategy_key(key);
+  if (is_text(key)) return {{key, value}};
   if (is_boolean(key)) {
     if (value != "true" && value != "false")
       throw std::invalid_argument("true or false is required");

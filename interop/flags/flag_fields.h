@@ -18,6 +18,8 @@ namespace plimsoll {
 /// Texts by key. Keys are those of strategies, those of job files with "." for nesting
 /// ("optimizer.kind"), "framework" for the framework's name, and "framework.KEY" for its fields.
 using FlagFields = std::map<std::string, std::string, std::less<>>;
+/// Fields that a text states, by key.
+using StatedFields = std::vector<std::pair<std::string, std::string>>;
 
 FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework);
 /// Returns the fields of the job alone.
@@ -31,13 +33,22 @@ std::optional<std::string> value_of(const FlagFields& fields, std::string_view k
 /// Returns whether two texts are equal, as numbers where both are numbers.
 bool same_value(std::string_view a, std::string_view b);
 
-/// Returns what a flag has for "KEY" or "KEY:UNIT". Returns nothing where the value is not known.
-std::optional<std::string> written_value(const FlagFields& fields, std::string_view placeholder);
+/// A FlagPlaceholder is "{KEY}" or "{KEY:UNIT}" in a row. "{}" has no key.
+struct FlagPlaceholder {
+  std::string_view key, unit;
+};
+/// Returns nothing if the word is none.
+std::optional<FlagPlaceholder> placeholder_of(std::string_view word);
+
+/// Returns the value of a condition, which may be a placeholder, if it is known. With a unit, the
+/// field is in this unit.
+std::optional<std::string> wanted_value(const FlagFields& fields, const std::string& text);
+/// Returns what a flag has for a placeholder, if the value is known.
+std::optional<std::string> written_value(const FlagFields& fields, FlagPlaceholder placeholder);
 /// Returns the fields that follow where a flag has `text` for the placeholder. Throws
 /// std::invalid_argument saying what is required.
-std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fields,
-                                                            std::string_view placeholder,
-                                                            std::string_view text);
+StatedFields read_value(const FlagFields& fields, FlagPlaceholder placeholder,
+                        std::string_view text);
 
 /// Sets what follows from the number of devices: data-parallel ranks are those that no other degree
 /// uses. They are shards where sharding_stage is above 0, in "dp" sets. Throws

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <stdexcept>
 
 #include "base/json.h"
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "models/job/job_limits.h"
 #include "passes/strategy/stage_blocks.h"
 
@@ -51,14 +50,7 @@ struct ModuleNames {
 };
 
 ModuleNames module_names(std::string_view text) {
-  std::vector<std::string> names(1);
-  for (const char c : text) {
-    if (c == ' ') {
-      names.emplace_back();
-    } else {
-      names.back() += c;
-    }
-  }
+  const std::vector<std::string> names = split(text, ' ');
   INVARIANT(names.size() >= 2 && names[1].find('*') != std::string::npos,
             "flag tables name modules as \"front layers.* behind\"");
   const std::size_t star = names[1].find('*');
@@ -69,8 +61,6 @@ ModuleNames module_names(std::string_view text) {
 }
 
 }  // namespace
-
-std::string decimal(std::int64_t value) { return fmt::format("{}", value); }
 
 /// Megatron-LM spreads layers, with one for each end of the model that counts as a layer, where
 /// parts divide them.

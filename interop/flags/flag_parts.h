@@ -5,17 +5,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "interop/flags/flag_fields.h"
 
 namespace plimsoll {
-
-/// Fields that a text states, by key.
-using StatedFields = std::vector<std::pair<std::string, std::string>>;
-
-std::string decimal(std::int64_t value);
 
 /// Returns "even" where counts of layers need not be listed, else "listed".
 std::optional<std::string> split_of(const FlagFields& fields);

@@ -9,27 +9,12 @@
 #include <stdexcept>
 
 #include "base/json.h"
-#include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_quantities.h"
 #include "interop/flags/flag_words.h"
 #include "interop/flags/framework_flags.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_placeholder(std::string_view word) { return word.starts_with('{') && word.ends_with('}'); }
-std::string_view inside(std::string_view word) { return word.substr(1, word.size() - 2); }
-
-/// Returns a value of a condition, where it is known: a text, "{KEY}", or "{KEY:UNIT}" for a value
-/// that is in this unit.
-std::optional<std::string> wanted_value(const FlagFields& fields, const std::string& text) {
-  if (!is_placeholder(text)) return text;
-  const std::string_view placeholder = inside(text);
-  const std::size_t colon = placeholder.find(':');
-  const auto value = value_of(fields, placeholder.substr(0, colon));
-  if (!value || colon == placeholder.npos) return value;
-  return from_unit(fields, placeholder.substr(colon + 1), *value);
-}
 
 struct Reader {
   const FlagTable& table;
@@ -60,7 +45,7 @@ std::string place_of(const GivenFlag& flag) {
 
 /// The fields that a row states, or why it does not apply.
 struct Match {
-  std::vector<std::pair<std::string, std::string>> states = {}, excludes = {};
+  StatedFields states = {}, excludes = {};
   std::string why_not = {};
   bool other_word = false;  ///< the flag has another word than the row; why_not has the row's
 };
@@ -146,9 +131,10 @@ Match match_list(const Reader& reader, const std::string& pattern, const GivenFl
 
 /// Says what to write in place of a value that is not known.
 std::string required_for(const FlagFields& fields, std::string_view pattern) {
-  if (!is_placeholder(pattern)) return "";
+  const auto placeholder = placeholder_of(pattern);
+  if (!placeholder) return "";
   try {
-    read_value(fields, inside(pattern), "");
+    read_value(fields, *placeholder, "");
   } catch (const std::invalid_argument& error) {
     return fmt::format("; {}", error.what());
   }
@@ -172,12 +158,13 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
     if (pattern == "{}") continue;
     if (!word.unknown.empty())
       return no_match(word.unknown + required_for(reader.reading.fields, pattern));
-    if (!is_placeholder(pattern)) {
+    const auto placeholder = placeholder_of(pattern);
+    if (!placeholder) {
       if (!same_value(pattern, word.text)) return {.why_not = values_of(row), .other_word = true};
       continue;
     }
     try {
-      for (auto& [key, value] : read_value(reader.reading.fields, inside(pattern), word.text)) {
+      for (auto& [key, value] : read_value(reader.reading.fields, *placeholder, word.text)) {
         if (std::string why = contradiction_of(reader, key, value); !why.empty())
           return no_match(std::move(why));
         match.states.emplace_back(std::move(key), std::move(value));
@@ -195,7 +182,7 @@ bool has_other_word(const FlagRow& row, const GivenFlag& flag) {
   bool other = false;
   for (std::size_t i = 0; i < flag.words.size(); ++i) {
     const std::string& pattern = row.words[i + 1];
-    if (is_placeholder(pattern) || !flag.words[i].unknown.empty()) return false;
+    if (placeholder_of(pattern) || !flag.words[i].unknown.empty()) return false;
     other = other || !same_value(pattern, flag.words[i].text);
   }
   return other;
@@ -240,14 +227,7 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   }
 }
 
-void read_fixed(Reader& reader, const FlagRow& row) {
-  const Match match = match_conditions(reader, row);
-  if (!match.why_not.empty()) return;
-  state(reader, match, std::string(kByFramework));
-  if (!row.note.empty()) reader.reading.notes.push_back(row.note);
-}
-
-void read_absent(Reader& reader, const FlagRow& row) {
+void read_implied(Reader& reader, const FlagRow& row) {
   for (const std::string& option : row.words) {
     if (reader.given.contains(option)) return;
   }
@@ -255,8 +235,11 @@ void read_absent(Reader& reader, const FlagRow& row) {
   if (reader.done.contains(group)) return;
   const Match match = match_conditions(reader, row);
   if (!match.why_not.empty()) return;
-  state(reader, match, fmt::format("no {}", fmt::join(row.words, " or ")));
+  state(reader, match,
+        row.words.empty() ? std::string(kByFramework)
+                          : fmt::format("no {}", fmt::join(row.words, " or ")));
   if (!row.note.empty()) reader.reading.notes.push_back(row.note);
+  if (row.words.empty()) return;
   reader.done.insert(group);
   for (const std::string& option : row.words) reader.reading.read.emplace(option, nullptr);
 }
@@ -289,9 +272,9 @@ void refuse_misspelt(const Reader& reader, const GivenFlag& flag) {
 /// Handles options that no row has read.
 void end_option(Reader& reader, const GivenFlag& flag) {
   const std::string& option = flag.option;
-  for (const RefusedFlags& refused : reader.table.refused) {
+  for (const FlagException& refused : reader.table.refused) {
     if (!all_hold(reader.reading.fields, refused.when)) continue;
-    for (const std::string& pattern : refused.options) {
+    for (const std::string& pattern : refused.names) {
       if (matches(pattern, option)) refuse(reader, flag, refused.because);
     }
   }
@@ -323,7 +306,7 @@ std::vector<std::string> keys_in(const FlagTable& table, const FlagFields& field
     if (row.kind != FlagRow::Kind::flag || row.words[0] != option || !row_holds(fields, row))
       continue;
     for (const std::string& word : row.words) {
-      if (is_placeholder(word)) keys.emplace_back(inside(word).substr(0, inside(word).find(':')));
+      if (const auto placeholder = placeholder_of(word)) keys.emplace_back(placeholder->key);
     }
   }
   return keys;
@@ -337,10 +320,8 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
   reader.reading.fields = std::move(known);
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::fixed) {
-      read_fixed(reader, row);
-    } else if (row.kind == FlagRow::Kind::absent) {
-      read_absent(reader, row);
+    if (row.kind == FlagRow::Kind::implied) {
+      read_implied(reader, row);
     } else if (const auto flag = reader.given.find(row.words[0]); flag != reader.given.end()) {
       read_given(reader, row, *flag->second);
     }

@@ -5,22 +5,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "interop/flags/flag_values.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view kSyntaxes[] = {"toml", "yaml", "json"};
-
-std::vector<std::string> pieces(std::string_view text, char separator) {
-  std::vector<std::string> found;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    found.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return found;
-}
 
 /// Returns the conditions between commas; those within a list's brackets are the list's.
 std::vector<std::string> condition_texts(const std::string& text) {
@@ -37,12 +28,14 @@ std::vector<std::string> condition_texts(const std::string& text) {
   return texts;
 }
 
-std::vector<FlagCondition> conditions_from(JsonObject& row) {
+/// Returns the conditions of a key; an absent key and an empty text have none.
+std::vector<FlagCondition> conditions_from(JsonObject& row, const char* key) {
   std::vector<FlagCondition> conditions;
-  if (!row.has("when")) return conditions;
-  for (const std::string& text : condition_texts(row.text("when"))) {
+  const std::string all = row.has(key) ? row.text(key) : "";
+  if (all.empty()) return conditions;
+  for (const std::string& text : condition_texts(all)) {
     const std::size_t equals = text.find('=');
-    if (equals == text.npos || equals == 0) row.fail("when", "KEY=VALUE is required");
+    if (equals == text.npos || equals == 0) row.fail(key, "KEY=VALUE is required");
     const bool differs = text[equals - 1] == '!';
     conditions.push_back(
         {text.substr(0, differs ? equals - 1 : equals), text.substr(equals + 1), differs});
@@ -54,40 +47,49 @@ std::string word_of_json(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-FlagRow::Kind kind_of(const JsonObject& row) {
-  if (row.has("alias")) return FlagRow::Kind::alias;
-  if (row.has("absent")) return FlagRow::Kind::absent;
-  return row.has("flag") ? FlagRow::Kind::flag : FlagRow::Kind::fixed;
+FlagRow implied_row(JsonObject& object) {
+  FlagRow row{.kind = FlagRow::Kind::implied, .when = conditions_from(object, "implies")};
+  if (object.has("without")) row.words = split(object.text("without"), ' ');
+  return row;
+}
+
+FlagRow stated_row(JsonObject& object, bool of_document) {
+  const bool alias = object.has("alias");
+  FlagRow row{.kind = alias ? FlagRow::Kind::alias : FlagRow::Kind::flag,
+              .when = conditions_from(object, "when"),
+              .words = split(object.text(alias ? "alias" : "flag"), ' ')};
+  if (of_document) {
+    row.value = object.raw("value");
+    for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
+      row.words.push_back(word_of_json(word));
+  }
+  if (object.has("shown")) row.shown = object.boolean("shown");
+  return row;
 }
 
 std::vector<FlagRow> rows_from(std::vector<JsonObject> objects, bool of_document) {
   std::vector<FlagRow> rows;
   for (JsonObject& object : objects) {
-    FlagRow row;
-    row.kind = kind_of(object);
-    constexpr const char* kKinds[] = {"flag", "alias", "absent"};
-    if (row.kind != FlagRow::Kind::fixed)
-      row.words = pieces(object.text(kKinds[std::size_t(row.kind)]), ' ');
-    const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
-    if (of_document && stated) {
-      row.value = object.raw("value");
-      for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
-        row.words.push_back(word_of_json(word));
-    }
-    row.when = conditions_from(object);
-    if (object.has("shown")) row.shown = object.boolean("shown");
+    const bool stated = object.has("flag") || object.has("alias");
+    FlagRow& row =
+        rows.emplace_back(stated ? stated_row(object, of_document) : implied_row(object));
     if (object.has("note")) row.note = object.text("note");
     if (object.has("source")) object.text("source");
+    if (stated && object.has("default")) {
+      FlagRow without{.kind = FlagRow::Kind::implied,
+                      .when = conditions_from(object, "default"),
+                      .words = {row.words[0]}};
+      rows.push_back(std::move(without));
+    }
     object.finish();
-    rows.push_back(std::move(row));
   }
   return rows;
 }
 
-std::vector<FieldsBeside> beside_from(std::vector<JsonObject> objects) {
-  std::vector<FieldsBeside> all;
+std::vector<FlagException> exceptions_from(std::vector<JsonObject> objects) {
+  std::vector<FlagException> all;
   for (JsonObject& object : objects) {
-    all.push_back({conditions_from(object), object.texts("keys"), object.text("because")});
+    all.push_back({conditions_from(object, "when"), object.texts("names"), object.text("because")});
     object.finish();
   }
   return all;
@@ -95,7 +97,7 @@ std::vector<FieldsBeside> beside_from(std::vector<JsonObject> objects) {
 
 std::vector<std::vector<std::string>> options_from(const std::string& text) {
   std::vector<std::vector<std::string>> options;
-  for (std::string& word : pieces(text, ' ')) {
+  for (std::string& word : split(text, ' ')) {
     if (word.starts_with("--")) options.emplace_back();
     if (!options.empty()) options.back().push_back(std::move(word));
   }
@@ -172,21 +174,16 @@ FlagTable table_from(const Preset& preset) {
     target.finish();
     table.without_model = object.text("without_model");
     if (object.has("unset")) table.unset = object.text("unset");
-    if (object.has("beside")) table.beside = beside_from(object.objects("beside"));
-    constexpr std::string_view kDescribed[] = {"cluster"};
-    if (object.has("describes")) table.of_cluster = object.choice("describes", kDescribed) == 0;
+    if (object.has("beside")) table.beside = exceptions_from(object.objects("beside"));
     if (object.has("next")) {
       JsonObject next = object.object("next");
       table.next = {next.text("target"), next.text("file_key")};
       next.finish();
     }
-    table.environment = rows_from(object.objects("environment"), false);
+    if (object.has("environment"))
+      table.environment = rows_from(object.objects("environment"), false);
     if (object.has("harmless")) table.harmless = object.texts("harmless");
-    for (JsonObject& refused : object.objects("refused")) {
-      table.refused.push_back(
-          {conditions_from(refused), refused.texts("flags"), refused.text("because")});
-      refused.finish();
-    }
+    if (object.has("refused")) table.refused = exceptions_from(object.objects("refused"));
   }
   object.finish();
   return table;
@@ -251,18 +248,6 @@ std::vector<std::string> versions_for(std::string_view target) {
 bool matches(std::string_view pattern, std::string_view name) {
   if (!pattern.ends_with('*')) return pattern == name;
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
-}
-
-std::vector<std::string> keys_of(const std::string& option) {
-  std::vector<std::string> keys(1);
-  for (const char c : option) {
-    if (c == '+') {
-      keys.emplace_back();
-    } else {
-      keys.back() += c;
-    }
-  }
-  return keys;
 }
 
 namespace {

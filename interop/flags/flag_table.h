@@ -21,37 +21,28 @@ struct FlagCondition {
   bool differs = false;
 };
 
+/// A FlagRow spells what its conditions state, or implies it.
 struct FlagRow {
   enum class Kind {
-    flag,    ///< written where the conditions hold; where it is read, they are true
-    alias,   ///< read like a flag, and never written
-    absent,  ///< names options; where none of them is given, the conditions are true
-    fixed,   ///< the conditions are true, whatever is given
+    flag,     ///< written if the conditions hold; when it is read, they become true
+    alias,    ///< a flag that is only read
+    implied,  ///< the conditions become true if none of the options `words` is given
   };
   Kind kind = Kind::flag;
-  std::vector<FlagCondition> when;
+  std::vector<FlagCondition> when = {};
   /// The option with its values. "{KEY}" and "{KEY:UNIT}" stand for the value of a field, "{}" for
-  /// any value.
-  std::vector<std::string> words;
-  Json value;          ///< in documents: the value with its type, of which words has the texts
-  bool shown = false;  ///< whether the line of `planner plan` has it
-  std::string note;    ///< what a reader of the flag assumes
+  /// any value. Of an implied row: options, which may be none.
+  std::vector<std::string> words = {};
+  Json value = {};        ///< in documents: the value with its type, of which words has the texts
+  bool shown = false;     ///< whether the line of `planner plan` has it
+  std::string note = {};  ///< what a reader of the flag assumes
 };
 
-/// RefusedFlags say what no job, strategy or framework states, where the conditions hold. A name
-/// may end with "*".
-struct RefusedFlags {
+/// A FlagException is about options or fields with these names, if the conditions hold.
+struct FlagException {
   std::vector<FlagCondition> when;
-  std::vector<std::string> options;
+  std::vector<std::string> names;
   std::string because;
-};
-
-/// FieldsBeside are fields that a program has from elsewhere than its flags or its file. A plan's
-/// values of them are not lost where the target does not state them.
-struct FieldsBeside {
-  std::vector<FlagCondition> when;
-  std::vector<std::string> keys;
-  std::string because;  ///< where the program has them from, in words
 };
 
 /// A FlagTarget is what `planner export --to NAME` writes for.
@@ -101,15 +92,17 @@ struct FlagTable {
   std::optional<DocumentSyntax> document;  ///< nothing: the table has flags of a command line
   std::vector<FileMark> recognized_by;     ///< one of these is enough
   std::optional<NextTable> next;
-  bool of_cluster = false;           ///< documents describe a cluster, in no settings of these rows
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
-  std::vector<RefusedFlags> refused;
+  /// Options that no job, strategy or framework states. A name may end with "*".
+  std::vector<FlagException> refused;
   /// Options that say nothing of model, memory and time. A name may end with "*".
   std::vector<std::string> harmless;
   std::string without_model;  ///< what a reader says of a file that states no vocabulary
   std::string unset;          ///< a value that leaves a key to the program, such as "auto"
-  std::vector<FieldsBeside> beside;
+  /// Fields that the program has from elsewhere than its flags or its file: a plan's values of them
+  /// are not lost.
+  std::vector<FlagException> beside;
   std::optional<SettingOptions>
       options;  ///< settings are options of a command line, in no document
 };
@@ -130,9 +123,6 @@ std::vector<std::string> versions_for(std::string_view target);
 
 /// Returns whether a name is the pattern, or begins with what is in front of the pattern's "*".
 bool matches(std::string_view pattern, std::string_view name);
-
-/// Returns the keys of an option of a document: "a.b+a.c" has two.
-std::vector<std::string> keys_of(const std::string& option);
 
 /// Returns the text as one word of a shell, in quotes where it needs them.
 std::string shell_word(std::string_view text);

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/error.h"
+#include "interop/flags/flag_values.h"
+
 namespace plimsoll {
 namespace {
 
@@ -19,23 +22,11 @@ struct WordPattern {
   std::vector<Word> words;
 };
 
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == at) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 WordPattern parsed(std::string_view pattern) {
-  const std::string_view text = pattern.substr(1, pattern.size() - 2);
-  const std::size_t colon = text.find(':');
-  WordPattern result{std::string(text.substr(0, colon)), {}};
-  for (const std::string& pair : split(text.substr(colon + 1), ',')) {
+  const auto placeholder = placeholder_of(pattern);
+  INVARIANT(placeholder, "patterns of words are placeholders");
+  WordPattern result{std::string(placeholder->key), {}};
+  for (const std::string& pair : split(placeholder->unit, ',')) {
     const std::size_t equals = pair.find('=');
     result.words.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
@@ -45,8 +36,8 @@ WordPattern parsed(std::string_view pattern) {
 }  // namespace
 
 bool stands_for_words(std::string_view pattern) {
-  return pattern.starts_with('{') && pattern.ends_with('}') &&
-         pattern.find(':') < pattern.find('=') && pattern.find('=') != pattern.npos;
+  const auto placeholder = placeholder_of(pattern);
+  return placeholder && placeholder->unit.find('=') != pattern.npos;
 }
 
 std::optional<std::vector<std::string>> words_of_field(const FlagFields& fields,

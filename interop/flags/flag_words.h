@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interop/flags/flag_parts.h"
+#include "interop/flags/flag_fields.h"
 
 namespace plimsoll {
 

@@ -3,22 +3,15 @@
 
 #include <algorithm>
 
-#include "interop/flags/flag_quantities.h"
+#include "interop/flags/flag_values.h"
 #include "interop/flags/flag_words.h"
 
 namespace plimsoll {
 namespace {
 
-/// Returns the key of "{KEY}" or "{KEY:UNIT}", and nothing for other words.
-std::optional<std::string_view> placeholder_of(std::string_view word) {
-  if (!word.starts_with('{') || !word.ends_with('}')) return std::nullopt;
-  return word.substr(1, word.size() - 2);
-}
-
 bool condition_holds(const FlagFields& fields, const FlagCondition& condition) {
   const auto value = value_of(fields, condition.key);
-  std::optional<std::string> wanted = condition.value;
-  if (const auto key = placeholder_of(condition.value)) wanted = value_of(fields, *key);
+  const auto wanted = wanted_value(fields, condition.value);
   return value && wanted && same_value(*value, *wanted) != condition.differs;
 }
 
@@ -80,7 +73,7 @@ std::string framework_flags(const Framework& framework, const Job& job, const St
   for (const WrittenRow& written : rows_of(*table, fields)) {
     if (!written.row->shown) continue;
     if (table->document) {  // settings are options, too
-      const std::vector<std::string> keys = keys_of(written.words[0]);
+      const std::vector<std::string> keys = split(written.words[0], '+');
       for (std::size_t i = 0; i < keys.size() && i + 1 < written.words.size(); ++i)
         add("--" + keys[i] + " " + shell_word(written.words[i + 1]));
     } else {

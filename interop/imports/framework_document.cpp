@@ -11,7 +11,6 @@
 #include "interop/flags/flag_document.h"
 #include "interop/flags/flag_table.h"
 #include "interop/imports/flag_import.h"
-#include "interop/imports/system_file.h"
 
 namespace plimsoll {
 namespace {
@@ -70,10 +69,6 @@ Imported read_framework_document(std::string_view text, const std::string& file,
   const FlagTable& table = *document_table_of(text);
   Imported imported;
   imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
-  if (table.of_cluster) {
-    read_system_file(imported, text, file, given);
-    return imported;
-  }
   FlagFields known = {{"name", job_name_of(file)}};
   if (given.devices) known["devices"] = fmt::format("{}", *given.devices);
   std::vector<GivenFlag> flags = flags_in_document(table, text, file);

@@ -148,7 +148,7 @@ const FlagTable& table_of(const std::vector<GivenFlag>& flags) {
   for (const FlagTable& table : flag_tables()) {
     if (!table.target || table.document) continue;
     const auto known = std::ranges::count_if(table.rows, [&](const FlagRow& row) {
-      return row.kind != FlagRow::Kind::absent && has_option(flags, row.words[0]);
+      return row.kind != FlagRow::Kind::implied && has_option(flags, row.words[0]);
     });
     if (known > most) best = &table;
     most = std::max(most, known);
@@ -171,8 +171,7 @@ std::size_t most_words(const FlagTable& table, const GivenFlag& flag) {
   std::size_t most = 0;
   bool known = false;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::absent || row.words.empty() || row.words[0] != flag.option)
-      continue;
+    if (row.kind == FlagRow::Kind::implied || row.words[0] != flag.option) continue;
     known = true;
     most = std::max(most, row.words.size() - 1);
   }

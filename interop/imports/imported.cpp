@@ -14,7 +14,6 @@
 #include "interop/imports/framework_document.h"
 #include "interop/imports/framework_script.h"
 #include "interop/imports/hugging_face.h"
-#include "interop/imports/reader.h"
 
 namespace plimsoll {
 namespace {
@@ -28,6 +27,14 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
   set_given(*imported.job, given, file);
   return imported;
 }
+
+/// A Reader is of one kind of file.
+struct Reader {
+  std::string_view kind;
+  /// Returns whether text is of this kind, sound or not. `read` names a fault in it.
+  bool (*looks_like)(std::string_view text);
+  Imported (*read)(std::string_view text, const std::string& file, const ImportGiven& given);
+};
 
 // A new kind is a new row. The first row that fits reads the file.
 constexpr std::array kReaders = {

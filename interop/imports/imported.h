@@ -1,5 +1,5 @@
-// An Imported is what a file of another tool says of a training job, or of a cluster, in this
-// project's types.
+// An Imported is what a file of another tool says of a training job, in this project's
+// types.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "interop/flags/flag_reader.h"
-#include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
@@ -22,7 +21,6 @@ struct Imported {
   std::optional<Job> job;
   std::optional<Strategy> strategy;
   std::optional<Framework> framework;
-  std::optional<Cluster> cluster;
   std::optional<std::int64_t> devices;
   std::vector<std::string> notes;   ///< what was assumed, or read in a special way
   std::vector<std::string> unread;  ///< keys that say nothing of any of these
@@ -39,7 +37,7 @@ struct ImportGiven {
   std::optional<std::int64_t> devices;  ///< where a script leaves them to its launcher
   /// the job that a framework's file is for, where the file does not describe the model
   std::optional<Job> job;
-  std::string name;    ///< of the job or the cluster; empty: the file's
+  std::string name;    ///< of the job; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
   std::optional<std::int64_t> vocab;  ///< tokens, where a framework's file does not state them
 };

@@ -33,31 +33,11 @@ std::string job_lines(const Job& job) {
       word_of(job.precision));
 }
 
-std::string cluster_lines(const Cluster& cluster) {
-  const Device& device = cluster.device;
-  std::string text = fmt::format("  cluster     {}: {} devices on a node; {} at {}\n", cluster.name,
-                                 cluster.devices_per_node, to_text(device.memory),
-                                 to_text(device.memory_bandwidth));
-  for (const auto& [word, peak] :
-       {std::pair("fp32", device.peak_fp32), std::pair("bf16", device.peak_bf16),
-        std::pair("fp16", device.peak_fp16), std::pair("fp8", device.peak_fp8)}) {
-    if (peak) text += fmt::format("  {:<12}{}\n", word, to_text(*peak));
-  }
-  for (const Level& level : cluster.levels) {
-    text += fmt::format("  {:<12}{} at {}, {}{}\n", level.name,
-                        level.devices > 0 ? fmt::format("{} devices", level.devices) : "all",
-                        to_text(level.bandwidth), to_text(level.latency),
-                        level.reduces_in_switch ? ", reduces in its switch" : "");
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string import_summary(const Imported& imported, const std::string& parameters) {
   std::string text = imported.kind + "\n";
   if (imported.job) text += job_lines(*imported.job) + parameters;
-  if (imported.cluster) text += cluster_lines(*imported.cluster);
   if (imported.devices) text += fmt::format("  devices     {}\n", *imported.devices);
   if (imported.framework) text += fmt::format("  framework   {}\n", imported.framework->name);
   if (imported.strategy)
@@ -79,7 +59,6 @@ std::string import_summary_json(const Imported& imported) {
       imported.job ? Json(parameter_count(build_forward(*imported.job, 1))) : Json(nullptr);
   json["strategy"] = object_of(imported.strategy, strategy_text);
   json["framework"] = imported.framework ? Json(imported.framework->name) : Json(nullptr);
-  json["cluster"] = object_of(imported.cluster, cluster_text);
   json["devices"] = imported.devices ? Json(*imported.devices) : Json(nullptr);
   json["notes"] = imported.notes;
   json["unread"] = imported.unread;

@@ -60,7 +60,6 @@ constexpr std::array kKindKeys = {
 
 std::string hint(FileKind found, FileKind wanted) {
   if (found == FileKind::hugging_face) return "; planner import makes a job of it";
-  if (found == FileKind::system) return "; planner import makes a cluster of it";
   if (wanted == FileKind::plan && found == FileKind::job)
     return "; planner plan makes a plan of it";
   return "";

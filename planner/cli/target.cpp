@@ -209,11 +209,6 @@ void read_from(TargetOptions& options) {
     throw UsageError(
         fmt::format("--devices is required: {} does not state their number", options.from));
   }
-  if (imported.cluster) {
-    throw InputError(
-        options.from, "",
-        fmt::format("a {} has no strategy; planner import makes a cluster of it", imported.kind));
-  }
   if (!imported.job && imported.framework) {
     throw InputError(
         options.from, "",

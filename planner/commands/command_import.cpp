@@ -322,17 +322,12 @@ ExitCode run_import_file(ImportFileOptions options) {
   if (word != kPrecisions.end())
     options.given.precision = kPrecisionTypes[std::size_t(word - kPrecisions.begin())];
   const Imported imported = import_file(options.file, options.given);
-  if (!imported.cluster) check_there(imported.job, flags[0], outputs[0], imported, options.file);
+  check_there(imported.job, flags[0], outputs[0], imported, options.file);
   check_there(imported.strategy, flags[1], outputs[1], imported, options.file);
   check_there(imported.framework, flags[2], outputs[2], imported, options.file);
   if (imported.job) {
     parse_job(job_text(*imported.job), options.file);  // what is written can be read
     write(outputs[0], job_text(*imported.job));
-  }
-  if (imported.cluster) {
-    const std::string text = cluster_text(*imported.cluster);
-    parse_cluster(text, options.file);
-    write(outputs[0], text);
   }
   if (imported.strategy) write(outputs[1], strategy_text(*imported.strategy));
   if (imported.framework) {
@@ -411,7 +406,7 @@ void add_import_file(CLI::App& imports, Action& action) {
   const auto options = std::make_shared<ImportFileOptions>();
   imports.add_option("FILE", options->file,
                      "a Hugging Face config.json; its content tells the kind");
-  imports.add_option("-o,--output", options->job_output, "write the job or the cluster here");
+  imports.add_option("-o,--output", options->job_output, "write the job here");
   imports.add_option("--strategy-out", options->strategy_output,
                      "write the strategy here, if the file states one");
   imports.add_option("--framework-out", options->framework_output,
@@ -442,8 +437,7 @@ void add_import_file(CLI::App& imports, Action& action) {
       ->check(integers(1, kMostVocabulary));
   imports.add_option("--dropout", options->given.dropout, "of the job, instead of the file's")
       ->check([](const std::string& text) { return refuse_number(text, 0, kMostDropout); });
-  imports.add_option("--name", options->given.name,
-                     "of the job or the cluster; default: of the file");
+  imports.add_option("--name", options->given.name, "of the job; default: of the file");
   imports.add_option("--family", options->given.family,
                      "model_type as which a config.json is read, instead of the file's");
   add_json(imports, options->json);

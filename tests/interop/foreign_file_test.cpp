@@ -69,6 +69,10 @@ TEST(ForeignFile, IsNamedBeforeItIsTakenForAnother) {
        "NeMo Automodel"},
       {"max_steps = 20\n[trainer.model]\nname = \"ours/7b\"\n[orchestrator]\nbatch_size = 8\n",
        "prime-rl"},
+      {R"({"num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "microbatch_size": 1})",
+       "Calculon"},
+      {R"({"matrix": {}, "vector": {}, "mem1": {}, "mem2": {}, "networks": []})", "Calculon"},
+      {R"({"pp_deg": 2, "tp_sizes_enc": "2,2,2,2", "global_bsz": 32})", "Hetu-Galvatron"},
       {"from xtuner.dataset import process_hf_dataset\nbatch_size = 1\n", "xtuner"}};
   for (const auto& [text, name] : files) {
     EXPECT_NE(foreign_refusal(text).find(name), std::string::npos)
@@ -79,10 +83,9 @@ TEST(ForeignFile, IsNamedBeforeItIsTakenForAnother) {
 
 TEST(ForeignFile, FilesThatAreReadHaveNoMarks) {
   const std::string folder = PLIMSOLL_SOURCE_DIR;
-  for (const char* file :
-       {"/tests/interop/gpt3-175b.sh", "/tests/interop/llama3-70b.sh", "/tests/interop/system.json",
-        "/tests/fuzz/examples/import/torchtitan.toml",
-        "/tests/fuzz/examples/import/accelerate.yaml"})
+  for (const char* file : {"/tests/interop/gpt3-175b.sh", "/tests/interop/llama3-70b.sh",
+                           "/tests/fuzz/examples/import/torchtitan.toml",
+                           "/tests/fuzz/examples/import/accelerate.yaml"})
     EXPECT_EQ(foreign_file(read_file(folder + file)), "") << file;
   EXPECT_EQ(foreign_file(R"({"zero_optimization": {"stage": 3}})"), "");
 }

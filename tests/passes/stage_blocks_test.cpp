@@ -5,8 +5,6 @@
 
 #include <utility>
 
-#include "interop/flags/flag_parts.h"
-
 namespace plimsoll {
 namespace {
 
@@ -110,11 +108,6 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
   EXPECT_EQ(split("Et*3|t*4|t*3L"), "3+4+3");
   EXPECT_EQ(split("E|(tt|)*3t|L"), "0+3x2+1+0");
   EXPECT_EQ(split("Et|t,t||tL"), "1+2+0+1");
-  // Exported layouts read back.
-  for (const char* text : {"3+4+3", "0+3x2+1+0", "1+2+0+1", "9"}) {
-    FlagFields fields = {{"layers", "9"}, {"pp", "1"}, {"layer_split", text}};
-    EXPECT_EQ(split(*layout_of(fields)), text);
-  }
   const auto refused = [&](std::string_view layout) -> std::string {
     try {
       split(layout);
@@ -125,9 +118,6 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
   };
   // An MTP module counts as a layer, behind the others.
   EXPECT_EQ(split("Et*3|t*4|t*2mL"), "3+4+3");
-  FlagFields with_module = {
-      {"layers", "9"}, {"pp", "1"}, {"mtp.depths", "1"}, {"layer_split", "3+4+3"}};
-  EXPECT_EQ(layout_of(with_module), "Et*3|t*4|t*2m*1L");
   EXPECT_EQ(refused("Et*3|mt*4|L"),
             "layer_split=Et*3|mt*4|L: a layout with MTP modules m behind all layers t is required");
   EXPECT_EQ(refused("t*3|t*4L"),

@@ -70,7 +70,6 @@ def make_files(folder):
     made_up_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
     made_up_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
     shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / "train.sh")
-    shutil.copy(SOURCE / "tests/interop/system.json", folder)
     shutil.copy(SOURCE / "tests/interop/data/llama-3-70b.json", folder / "config.json")
     shutil.copy(SOURCE / "tests/interop/topology/hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "tests/interop/nccl-tests/two-runs.txt", folder / "all_reduce.txt")
@@ -82,11 +81,6 @@ def make_files(folder):
         "ddp: {use_distributed_optimizer: true}\n")
     (folder / "config.yaml").write_text("distributed_type: DEEPSPEED\nnum_processes: 64\nmixed_precision: bf16\n"
                                         "deepspeed_config: {zero_stage: 3, gradient_accumulation_steps: 8}\n")
-    # An execution of the planner calculon: its validation/gpt3-175B_seqsel.json.
-    write_json(folder / "execution.json", {
-        "num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64, "microbatch_size": 1,
-        "datatype": "float16", "activation_recompute": "attn_only", "pipeline_interleaving": 3, "optimizer_sharding": False,
-        "tensor_par_comm_type": "rs_ag", "seq_par_ag_redo": True, "data_par_overlap": False, "training": True})
     done = planner("plan", "gpt-mini", "--cluster", write_json(folder / "machine.json", CLUSTER), "--devices", 2,
                    "-o", folder / "plan.json")
     assert done.returncode == OK, done.stderr

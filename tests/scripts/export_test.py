@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BAD_INPUT, NANO, OK, USAGE, planner
+from programs import BAD_INPUT, NANO, OK, SOURCE, USAGE, planner
 
 A100 = "dgx-a100-80gb"
 INFEASIBLE = 4
@@ -68,6 +68,23 @@ def states_searched_choices(folder):
         assert "planner export" in done.stdout and "--allow-lossy" not in done.stdout, (framework, choices, done.stdout)
 
 
+def rows_of_the_page(folder):
+    """Rows that the page of flag tables shows are rows of tables; they are written and read as it explains."""
+    tables = "".join(path.read_text() for path in sorted((SOURCE / "models/presets/flags").glob("*.json")))
+    shown = [line.strip() for line in (SOURCE / "docs/reference/flags.md").read_text().splitlines() if line.startswith("    {")]
+    assert len(shown) == 4 and all(row in tables for row in shown), shown
+    path = plan(folder, "--fix", "mp=2,micro_batch=1,sequence_parallel=true")
+    text = planner("export", path, "--to", "megatron").stdout
+    for given, gone, mp, sequence_parallel in ((text, "", 2, True), (text, "--sequence-parallel", 2, False),
+                                               (text.replace("--sequence-parallel", ""), "--tensor-model-parallel-size 2", 1, False)):
+        assert gone in given, gone
+        (folder / "changed.sh").write_text(given.replace(gone, "") if gone else given)
+        done = planner("import", folder / "changed.sh", "--json")
+        assert done.returncode == OK, done.stderr
+        strategy = {"mp": 1, "sequence_parallel": False, **json.loads(done.stdout)["strategy"]}
+        assert (strategy["mp"], strategy["sequence_parallel"]) == (mp, sequence_parallel), strategy
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -111,6 +128,7 @@ def main():
             assert done.returncode == USAGE, done.stderr
         done = planner("simulate", "--from", NANO, "--cluster", A100)
         assert done.returncode == BAD_INPUT and "script or flags of a framework" in done.stderr, done.stderr
+        rows_of_the_page(folder)
         hold_precision(folder)
         states_searched_choices(folder)
     print("plans are exported for Megatron-LM, and its scripts are predicted")

@@ -221,25 +221,6 @@ def models(folder):
     assert not (folder / "s.json").exists() and not (folder / "same.json").exists()
 
 
-def systems(folder):
-    """A system of another planner becomes a cluster that commands take."""
-    system, output = SOURCE / "tests" / "interop" / "system.json", folder / "cluster.json"
-    done = planner("import", system, "-o", output, "--name", "ours", "--json")
-    assert done.returncode == OK, done.stderr
-    said, cluster = json.loads(done.stdout), json.loads(output.read_text())
-    assert said["cluster"] == cluster and said["job"] is said["strategy"] is None, said
-    assert (cluster["name"], cluster["devices_per_node"], cluster["source"]) == (
-        "ours", 8, "system, a calculon system 2024-02"), cluster
-    done = planner("simulate", JOB, "mp=8", "--cluster", output, "--devices", 8)
-    assert done.returncode == OK and "ours" in done.stdout, done.stderr
-    refused("no job", BAD_INPUT, "--strategy-out", command=(system, "--strategy-out", folder / "s.json"))
-    for arguments in ((system, "mp=8"), (JOB, "--from", system)):
-        done = planner("simulate", *arguments, "--cluster", output, "--devices", 8)
-        assert done.returncode == BAD_INPUT and "calculon system" in done.stderr, done.stderr
-    done = planner("simulate", JOB, "mp=8", "--cluster", system, "--devices", 8)
-    assert done.returncode == BAD_INPUT and "planner import makes a cluster of it" in done.stderr, done.stderr
-
-
 FORK = """torchrun --nproc_per_node 8 --nnodes 2 pretrain_ourlab.py --num-layers 4 --hidden-size 512 \\
   --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512 --vocab-size 50304 --bf16 \\
   --micro-batch-size 1 --global-batch-size 64 --train-iters 10 --use-conv-gate --OurNorm
@@ -299,7 +280,6 @@ def main():
         nccl_refusals(pathlib.Path(name))
         topology(pathlib.Path(name))
         models(pathlib.Path(name))
-        systems(pathlib.Path(name))
         unknown_flags(pathlib.Path(name))
         deepspeed(pathlib.Path(name))
     print("imports as documented")

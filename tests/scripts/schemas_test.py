@@ -184,7 +184,7 @@ def more_outputs(folder, cluster, plan, measured):
     yield "op-fit", printed("fit", write_json(folder / "ops.json", OPS), "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm",
                             "--json")
     yield "import", printed("import", script, "--json")
-    for file in ("data/llama-3-8b.json", "system.json"):
+    for file in ("data/llama-3-8b.json", "gpt3-175b.sh"):
         yield "import", printed("import", SOURCE / "tests/interop" / file, "--json")
     yield "nccl-import", printed("import", "nccl-tests", SOURCE / "tests/interop/nccl-tests/two-runs.txt", "--cluster", "dgx-h100-80gb",
                                  "--json")
