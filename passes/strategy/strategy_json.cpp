@@ -19,11 +19,11 @@
 namespace plimsoll {
 namespace {
 
-template <class Fields>
-auto field_of(const Fields& fields, std::string_view key) {
-  const auto field = std::find_if(std::begin(fields), std::end(fields),
-                                  [&](const auto& f) { return f.key == key; });
-  return field == std::end(fields) ? nullptr : &*field;
+/// Returns the field of a key; null if there is none, or one of another form.
+template <class Form>
+const Form* field_of(std::string_view key) {
+  const auto field = std::ranges::find(kFields, key, &Field::key);
+  return field == kFields.end() ? nullptr : std::get_if<Form>(&field->form);
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view value, const std::string& allowed) {
@@ -56,7 +56,8 @@ Bytes bucket_from(std::string_view key, std::string_view value) {
   }
 }
 
-std::vector<std::int64_t> list_from(const ListField& field, std::string_view value) {
+std::vector<std::int64_t> list_from(std::string_view key, const ListField& field,
+                                    std::string_view value) {
   std::vector<std::int64_t> list;
   if (value == field.none) return list;
   for (std::size_t begin = 0; begin <= value.size();) {
@@ -68,7 +69,7 @@ std::vector<std::int64_t> list_from(const ListField& field, std::string_view val
     const bool countable =
         count && *count >= 1 && *count <= kMostDegree - std::int64_t(list.size());
     if (!countable || !number || *number < field.least) {
-      refuse(field.key, value,
+      refuse(key, value,
              fmt::format("\"{}\" or integers of at least {} such as {}", field.none, field.least,
                          field.example));
     }
@@ -86,14 +87,15 @@ std::vector<std::string_view> words_in(const SetField& field, const Strategy& st
   return words;
 }
 
-void set_words(const SetField& field, Strategy& strategy, std::string_view value) {
+void set_words(std::string_view key, const SetField& field, Strategy& strategy,
+               std::string_view value) {
   field.clear(strategy);
   for (std::size_t begin = 0; value != kEmptySet && begin <= value.size();) {
     const std::size_t end = std::min(value.find('+', begin), value.size());
     const auto word =
         std::find(field.words.begin(), field.words.end(), value.substr(begin, end - begin));
     if (word == field.words.end()) {
-      refuse(field.key, value,
+      refuse(key, value,
              fmt::format("\"{}\" or some of {}, joined by +", kEmptySet,
                          fmt::join(field.words, ", ")));
     }
@@ -140,36 +142,43 @@ std::string bucket_text(Bytes bytes) {
 }  // namespace
 
 std::string field_text(const Strategy& strategy, std::string_view key) {
-  if (const auto* field = field_of(kIntegers, key)) {
+  if (const auto* field = field_of<IntegerField>(key)) {
     return fmt::format("{}", strategy.*field->member);
   }
-  if (const auto* field = field_of(kChoices, key)) {
+  if (const auto* field = field_of<ChoiceField>(key)) {
     return std::string(field->words[field->get(strategy)]);
   }
-  if (const auto* field = field_of(kByteCounts, key)) return bucket_text(strategy.*field->member);
-  if (const auto* field = field_of(kSwitches, key)) {
-    return strategy.*field->member ? "true" : "false";
+  if (const auto* field = field_of<BytesField>(key)) return bucket_text(strategy.**field);
+  if (const auto* field = field_of<SwitchField>(key)) {
+    return strategy.**field ? "true" : "false";
   }
-  if (const auto* field = field_of(kSets, key)) {
+  if (const auto* field = field_of<SetField>(key)) {
     const std::vector<std::string_view> words = words_in(*field, strategy);
     return words.empty() ? std::string(kEmptySet) : fmt::format("{}", fmt::join(words, "+"));
   }
-  const auto* field = field_of(kLists, key);
-  INVARIANT(field != nullptr, "every key of kKeys has a field");
+  const auto* field = field_of<ListField>(key);
+  INVARIANT(field != nullptr, "the key of a strategy");
   return list_text(*field, strategy.*field->member);
 }
 
 std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key) {
-  if (const auto* field = field_of(kIntegers, key)) return strategy.*field->member;
-  if (const auto* field = field_of(kByteCounts, key)) return (strategy.*field->member).count();
+  if (const auto* field = field_of<IntegerField>(key)) return strategy.*field->member;
+  if (const auto* field = field_of<BytesField>(key)) return (strategy.**field).count();
   return std::nullopt;
 }
 
-std::span<const std::string_view> strategy_keys() { return kKeys; }
+std::span<const std::string_view> strategy_keys() {
+  static const std::vector<std::string_view> keys = [] {
+    std::vector<std::string_view> all;
+    for (const Field& field : kFields) all.push_back(field.key);
+    return all;
+  }();
+  return keys;
+}
 
 bool always_shown(std::string_view key) {
-  const auto end = std::begin(kKeys) + kAlwaysInSummary;
-  return std::find(std::begin(kKeys), end, key) != end;
+  const auto shown = strategy_keys().first(kAlwaysInSummary);
+  return std::ranges::find(shown, key) != shown.end();
 }
 
 namespace {
@@ -226,31 +235,55 @@ Strategy strategy_from_pairs(std::string_view text) {
   return strategy;
 }
 
+void read_field(JsonObject& object, std::string_view key, const IntegerField& field, Strategy& to) {
+  to.*field.member = object.integer(key, field.least, field.most);
+}
+void read_field(JsonObject& object, std::string_view key, BytesField field, Strategy& to) {
+  to.*field = Bytes(object.integer(key, 0, kMostBytes));
+}
+void read_field(JsonObject& object, std::string_view key, SwitchField field, Strategy& to) {
+  to.*field = object.boolean(key);
+}
+void read_field(JsonObject& object, std::string_view key, const ChoiceField& field, Strategy& to) {
+  field.set(to, object.choice(key, field.words));
+}
+void read_field(JsonObject& object, std::string_view key, const ListField& field, Strategy& to) {
+  to.*field.member = object.integers(key, field.least, kMostDegree);
+}
+void read_field(JsonObject& object, std::string_view key, const SetField& field, Strategy& to) {
+  field.clear(to);
+  for (const std::string& text : object.texts(key)) {
+    const auto word = std::ranges::find(field.words, text);
+    if (word == field.words.end()) object.fail(key, "not a module that can be repeated");
+    field.add(to, std::size_t(word - field.words.begin()));
+  }
+}
+
 }  // namespace
 
 std::string_view to_text(Recompute recompute) { return kRecomputes[std::size_t(recompute)]; }
 
 void set_field(Strategy& strategy, std::string_view key, std::string_view value) {
-  if (const auto* field = field_of(kIntegers, key)) {
+  if (const auto* field = field_of<IntegerField>(key)) {
     const auto number = integer_from(value);
     if (!number || *number < field->least || *number > field->most) {
       refuse(key, value, fmt::format("an integer from {} to {}", field->least, field->most));
     }
     strategy.*field->member = *number;
-  } else if (const auto* field = field_of(kChoices, key)) {
+  } else if (const auto* field = field_of<ChoiceField>(key)) {
     field->set(strategy, choice_from(key, value, field->words));
-  } else if (const auto* field = field_of(kByteCounts, key)) {
-    strategy.*field->member = bucket_from(key, value);
-  } else if (const auto* field = field_of(kSwitches, key)) {
-    strategy.*field->member = choice_from(key, value, {"false", "true"}) == 1;
+  } else if (const auto* field = field_of<BytesField>(key)) {
+    strategy.** field = bucket_from(key, value);
+  } else if (const auto* field = field_of<SwitchField>(key)) {
+    strategy.** field = choice_from(key, value, {"false", "true"}) == 1;
   } else if (key == "layer_split" && is_layout(value)) {
     strategy.layer_split = split_from(value);
-  } else if (const auto* field = field_of(kLists, key)) {
-    strategy.*field->member = list_from(*field, value);
-  } else if (const auto* field = field_of(kSets, key)) {
-    set_words(*field, strategy, value);
+  } else if (const auto* field = field_of<ListField>(key)) {
+    strategy.*field->member = list_from(key, *field, value);
+  } else if (const auto* field = field_of<SetField>(key)) {
+    set_words(key, *field, strategy, value);
   } else {
-    const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
+    const std::vector<std::string> keys(strategy_keys().begin(), strategy_keys().end());
     const std::string near = nearest(key, keys);
     if (key == "DP")
       throw UsageError("DP is dp x sharding_degree: name these, or use --fix, --max or --min");
@@ -291,57 +324,36 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
   const Json value = parse_file_of(FileKind::strategy, json, file);
   JsonObject object(value, file);
   Strategy strategy;
-  for (const IntegerField& field : kIntegers) {
-    if (!object.has(field.key)) continue;
-    strategy.*field.member = object.integer(field.key, field.least, field.most);
+  for (const auto& [key, form] : kFields) {
+    const auto read = [&, key = key](const auto& field) {
+      read_field(object, key, field, strategy);
+    };
+    if (object.has(key)) std::visit(read, form);
   }
   if (!object.has("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  for (const ChoiceField& field : kChoices) {
-    if (object.has(field.key)) field.set(strategy, object.choice(field.key, field.words));
-  }
   if (!object.has("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
-  for (const BytesField& field : kByteCounts) {
-    if (!object.has(field.key)) continue;
-    strategy.*field.member = Bytes(object.integer(field.key, 0, kMostBytes));
-  }
-  for (const SwitchField& field : kSwitches) {
-    if (object.has(field.key)) strategy.*field.member = object.boolean(field.key);
-  }
   if (!object.has("sequence_parallel"))
     strategy.sequence_parallel = needs_sequence_parallel(strategy);
-  for (const ListField& field : kLists) {
-    if (!object.has(field.key)) continue;
-    strategy.*field.member = object.integers(field.key, field.least, kMostDegree);
-  }
-  for (const SetField& field : kSets) {
-    if (!object.has(field.key)) continue;
-    field.clear(strategy);
-    for (const std::string& text : object.texts(field.key)) {
-      const auto word = std::find(field.words.begin(), field.words.end(), text);
-      if (word == field.words.end()) object.fail(field.key, "not a module that can be repeated");
-      field.add(strategy, std::size_t(word - field.words.begin()));
-    }
-  }
   object.finish();
   return strategy;
 }
 
 std::string strategy_text(const Strategy& strategy) {
   Json object = Json::object();
-  for (std::string_view key : kKeys) {
-    const std::string name(key);
-    if (const auto* integer = field_of(kIntegers, key)) {
-      object[name] = strategy.*integer->member;
-    } else if (const auto* bytes = field_of(kByteCounts, key)) {
-      object[name] = (strategy.*bytes->member).count();
-    } else if (const auto* flag = field_of(kSwitches, key)) {
-      object[name] = strategy.*flag->member;
-    } else if (const auto* list = field_of(kLists, key)) {
-      object[name] = strategy.*list->member;
-    } else if (const auto* set = field_of(kSets, key)) {
-      object[name] = words_in(*set, strategy);
+  for (const auto& [key, form] : kFields) {
+    Json& value = object[std::string(key)];
+    if (const auto* integer = std::get_if<IntegerField>(&form)) {
+      value = strategy.*integer->member;
+    } else if (const auto* bytes = std::get_if<BytesField>(&form)) {
+      value = (strategy.**bytes).count();
+    } else if (const auto* flag = std::get_if<SwitchField>(&form)) {
+      value = strategy.**flag;
+    } else if (const auto* list = std::get_if<ListField>(&form)) {
+      value = strategy.*list->member;
+    } else if (const auto* set = std::get_if<SetField>(&form)) {
+      value = words_in(*set, strategy);
     } else {
-      object[name] = field_text(strategy, key);
+      value = field_text(strategy, key);
     }
   }
   return json_text(object);
@@ -349,7 +361,7 @@ std::string strategy_text(const Strategy& strategy) {
 
 std::vector<StrategyField> shown_fields(const Strategy& strategy) {
   std::vector<StrategyField> fields;
-  for (std::string_view key : kKeys) {
+  for (const std::string_view key : strategy_keys()) {
     std::string text = field_text(strategy, key);
     if (!always_shown(key) && text == field_text(Strategy{}, key)) continue;
     fields.push_back({key, std::move(text)});
@@ -359,7 +371,7 @@ std::vector<StrategyField> shown_fields(const Strategy& strategy) {
 
 std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen) {
   std::vector<StrategyField> fields;
-  for (std::string_view key : kKeys) {
+  for (const std::string_view key : strategy_keys()) {
     std::string text = field_text(strategy, key);
     if (text != field_text(chosen, key)) fields.push_back({key, std::move(text)});
   }
@@ -368,17 +380,17 @@ std::vector<StrategyField> differing_fields(const Strategy& strategy, const Stra
 
 std::vector<std::string> usual_values(std::string_view key) {
   constexpr std::int64_t kMostUsual = 64, kFewValues = 4;
-  if (const auto* field = field_of(kChoices, key))
+  if (const auto* field = field_of<ChoiceField>(key))
     return {field->words.begin(), field->words.end()};
-  if (field_of(kSwitches, key) != nullptr) return {"true", "false"};
-  if (const auto* field = field_of(kLists, key)) return {std::string(field->none)};
-  if (const auto* field = field_of(kSets, key)) {
+  if (field_of<SwitchField>(key) != nullptr) return {"true", "false"};
+  if (const auto* field = field_of<ListField>(key)) return {std::string(field->none)};
+  if (const auto* field = field_of<SetField>(key)) {
     std::vector<std::string> values = {std::string(kEmptySet)};
     values.insert(values.end(), field->words.begin(), field->words.end());
     return values;
   }
-  if (field_of(kByteCounts, key) != nullptr) return {"4MiB", "32MiB", "128MiB", "1GiB"};
-  const auto* field = field_of(kIntegers, key);
+  if (field_of<BytesField>(key) != nullptr) return {"4MiB", "32MiB", "128MiB", "1GiB"};
+  const auto* field = field_of<IntegerField>(key);
   std::vector<std::string> values;
   if (field == nullptr) return values;
   const bool few = field->most < kFewValues;

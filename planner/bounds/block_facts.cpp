@@ -245,62 +245,40 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
   return result;
 }
 
-/// Returns one strategy for all that have the same facts.
+/// Returns one strategy for all that have the same facts. Where ranks of mp and cp lie, and when
+/// parameters are gathered, changes nothing within a block.
 Strategy FactsCache::alike(const Strategy& strategy) const {
-  Strategy plain = as_plain_pipeline(target_.job, strategy);
+  Strategy plain =
+      without(as_plain_pipeline(target_.job, strategy), &Strategy::dp, &Strategy::sharding_degree,
+              &Strategy::sharding_stage, &Strategy::sharding_owner, &Strategy::layer_split,
+              &Strategy::embedding_as_layers, &Strategy::send_slots, &Strategy::rank_order,
+              &Strategy::grad_bucket_bytes, &Strategy::recompute_list, &Strategy::prefetch_depth,
+              &Strategy::max_live_bytes, &Strategy::reuse_distance_bytes, &Strategy::keep_gathered);
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)
     plain.expert_rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;
   if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
-  plain.dp = plain.sharding_degree = 1;
-  plain.sharding_stage = 0;
-  plain.sharding_owner = ShardingOwner::elements;
   plain.pp = 2;
-  plain.layer_split.clear();
-  plain.embedding_as_layers = 0;
   plain.loss_as_layers =
       dealt_layers(target_.job) == 1 ? 1 : 0;  // the second stage has the head then
-  plain.send_slots = 2;
-  plain.rank_order = Strategy().rank_order;  // groups of mp and cp lie alike in each
-  plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
   // Layers that recompute and others are both there, whichever they are.
   if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;
   // Where no layer keeps all and no cut by cost asks for such layers, they are left out: most of
   // the time goes into blocks.
-  const bool in_all = plain.recompute == Recompute::modules && plain.recompute_layers == 0 &&
-                      plain.recompute_list.empty() && layers_differ(target_.job);
+  const bool in_all = strategy.recompute == Recompute::modules && strategy.recompute_layers == 0 &&
+                      strategy.recompute_list.empty() && layers_differ(target_.job);
   if (plain.recompute != Recompute::per_op) plain.recompute_layers = in_all ? 0 : 1;
-  plain.recompute_list.clear();
-  // When parameters are gathered changes nothing within a block.
-  const Strategy usual;
-  plain.prefetch_depth = usual.prefetch_depth;
-  plain.max_live_bytes = usual.max_live_bytes;
-  plain.reuse_distance_bytes = usual.reuse_distance_bytes;
-  plain.keep_gathered = usual.keep_gathered;
   return plain;
 }
 
 std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy, Extent extent,
                                                            DeviceKindIndex kind) const {
   const Strategy plain = alike(strategy);
-  const Key key{plain.mp, plain.micro_batch, extent, kind};
-  const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
-    for (const auto& [of, facts] : known_[key]) {
-      if (of == plain) return facts;
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto facts = known()) return facts;
-  }
-  MicroBatchFacts found = find(plain, extent, kind);
-  if (strategy.overlap_expert_exchange) leave_out_waits(found);
-  auto facts = std::make_shared<const MicroBatchFacts>(std::move(found));
-  const std::lock_guard lock(mutex_);
-  if (auto earlier = known()) return earlier;
-  known_[key].emplace_back(plain, facts);
-  return facts;
+  return known_.of({plain, extent, kind}, [&] {
+    MicroBatchFacts found = find(plain, extent, kind);
+    if (strategy.overlap_expert_exchange) leave_out_waits(found);
+    return std::make_shared<const MicroBatchFacts>(std::move(found));
+  });
 }
 
 FactsCache::Cut FactsCache::cut(const Strategy& plain, const Framework& framework) const {
@@ -351,34 +329,20 @@ MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kin
   return facts;
 }
 
-std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(
-    Strategy plain, std::int64_t sequences, const Framework& framework) const {
+const MicroBatchProgram& FactsCache::few_sequences(Strategy plain, std::int64_t sequences,
+                                                   const Framework& framework) const {
   plain.micro_batch = sequences;
-  const std::tuple key(plain.mp, plain.micro_batch, framework.sums_parts_in_f32);
-  const auto known = [&]() -> std::shared_ptr<const MicroBatchProgram> {
-    for (const auto& [of, program] : programs_[key]) {
-      if (of == plain) return program;
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto program = known()) return program;
-  }
-  auto program = std::make_shared<const MicroBatchProgram>(cut(plain, framework).all);
-  const std::lock_guard lock(mutex_);
-  if (auto earlier = known()) return earlier;
-  programs_[key].emplace_back(plain, program);
-  return program;
+  return programs_.of({plain, framework.sums_parts_in_f32},
+                      [&] { return cut(plain, framework).all; });
 }
 
 MicroBatchProgram FactsCache::sequences_of(const Strategy& plain,
                                            const Framework& framework) const {
-  const auto one = few_sequences(plain, 1, framework);
-  if (plain.micro_batch == 1) return *one;
-  const auto two = few_sequences(plain, 2, framework);
-  if (plain.micro_batch == 2) return *two;
-  auto all = extended(*one, *two, plain.micro_batch);
+  const MicroBatchProgram& one = few_sequences(plain, 1, framework);
+  if (plain.micro_batch == 1) return one;
+  const MicroBatchProgram& two = few_sequences(plain, 2, framework);
+  if (plain.micro_batch == 2) return two;
+  auto all = extended(one, two, plain.micro_batch);
   return all ? *std::move(all) : cut(plain, framework).all;
 }
 

@@ -2,17 +2,15 @@
 // They depend on few fields of a strategy, so that a whole space needs few lowerings.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "passes/strategy/stage_blocks.h"
 #include "planner/bounds/call_path.h"
 #include "planner/bounds/least_costs.h"
 #include "planner/bounds/micro_batch_program.h"
+#include "predict/memo.h"
 
 namespace plimsoll {
 
@@ -117,23 +115,15 @@ class FactsCache {
   MicroBatchFacts find_ring(const Strategy& plain, DeviceKindIndex kind) const;
   /// Returns the program of plain.micro_batch sequences, lowered or extended.
   MicroBatchProgram sequences_of(const Strategy& plain, const Framework& framework) const;
-  std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain, std::int64_t sequences,
-                                                         const Framework& framework) const;
+  const MicroBatchProgram& few_sequences(Strategy plain, std::int64_t sequences,
+                                         const Framework& framework) const;
 
   const Target target_;
   Framework in_one_part_;  ///< the framework, but gathered keys and values are read at once
   const ShapeCosts& costs_;
-  /// mp, micro-batch, extent, kind of device
-  using Key = std::tuple<std::int64_t, std::int64_t, Extent, DeviceKindIndex>;
-  mutable std::mutex mutex_;  // guards the maps
-  /// Facts by key, then by the strategy.
-  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
-      known_;
-  /// Programs of one and two sequences, by mp, micro-batch and whether gathered keys and values are
-  /// read in parts, then by the strategy.
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, bool>,
-                   std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchProgram>>>>
-      programs_;
+  mutable Memo<std::shared_ptr<const MicroBatchFacts>, Extent, DeviceKindIndex> known_;
+  /// Programs of one and two sequences, by whether gathered keys and values are read in parts.
+  mutable Memo<MicroBatchProgram, bool> programs_;
 };
 
 /// Whether attention exchanges keys and values in so many rounds that these are most of a

@@ -132,40 +132,24 @@ void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, WeightBytes& 
 Bounds::Bounds(const Target& target)
     : target_(target), costs_(target), facts_(target, costs_), step_traffic_(target) {}
 
-std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
+const Bounds::Persistent& Bounds::degrees(const Strategy& strategy) const {
   // In a V, and where chunks mix layers that differ, stages of plain 1F1B have other blocks.
   const bool lasts_alike =
       !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
-  Strategy plain = lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy;
+  Strategy plain =
+      without(lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy,
+              &Strategy::embedding_as_layers, &Strategy::loss_as_layers, &Strategy::split_boundary,
+              &Strategy::rank_order, &Strategy::micro_batch);
   plain.layer_split = lasts_alike ? layers_per_stage(target_.job, strategy)
                                   : layers_per_part(target_.job, strategy);
-  plain.embedding_as_layers = plain.loss_as_layers = 0;
-  plain.split_boundary = false;
-  plain.rank_order = Strategy().rank_order;
   // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
   // tensors that are updated one by one.
   if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
     plain.sequence_parallel = false;
   }
-  plain.micro_batch = 1;
   drop_recompute(plain);
   plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-  const Key key{plain.mp, plain.pp, plain.dp, plain.sharding_degree};
-  const auto known = [&]() -> std::shared_ptr<const Persistent> {
-    for (const auto& [of, bytes] : degrees_[key]) {
-      if (of == plain) return bytes;
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto bytes = known()) return bytes;
-  }
-  auto bytes = std::make_shared<const Persistent>(persistent_bytes(context_of(target_, plain)));
-  const std::lock_guard lock(mutex_);
-  if (auto earlier = known()) return earlier;
-  degrees_[key].emplace_back(plain, bytes);
-  return bytes;
+  return degrees_.of({plain}, [&] { return persistent_bytes(context_of(target_, plain)); });
 }
 
 std::vector<Bounds::Transfer> Bounds::transfers(const Strategy& strategy) const {
@@ -191,9 +175,8 @@ std::vector<Bounds::Transfer> Bounds::transfers(const Strategy& strategy) const 
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
-  const auto known = degrees(strategy);
   Bytes most;
-  for (const LastingBytes& stage : *known) most = std::max(most, stage.framework);
+  for (const LastingBytes& stage : degrees(strategy)) most = std::max(most, stage.framework);
   return most;
 }
 
@@ -202,24 +185,16 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
   const auto facts = facts_.without_transfers(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, strategy, *facts));
-  return memory_bound(context_of(target_, strategy), *facts, kinds, *degrees(strategy));
+  return memory_bound(context_of(target_, strategy), *facts, kinds, degrees(strategy));
 }
 
 MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
-  Strategy alike = strategy;
-  alike.micro_batch = 1;
+  Strategy alike = without(strategy, &Strategy::micro_batch);
   drop_recompute(alike);
   const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);
-  const std::pair key(fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)),
-                      &costs);
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
-  }
-  const MicroBatchTraffic traffic = micro_batch_traffic(context_of(target_, strategy), costs);
-  const std::lock_guard lock(mutex_);
-  return traffic_.try_emplace(key, traffic).first->second;
+  return traffic_.of({alike, std::min<std::int64_t>(m, 3), &costs},
+                     [&] { return micro_batch_traffic(context_of(target_, strategy), costs); });
 }
 
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {

@@ -14,13 +14,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <string>
-#include <tuple>
 #include <vector>
 
 #include "planner/bounds/memory_bound.h"
@@ -85,20 +81,16 @@ class Bounds {
   Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
                            std::span<const StepTail* const> tails) const;
   using Persistent = std::vector<LastingBytes>;  ///< by stage
-  std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
+  const Persistent& degrees(const Strategy& strategy) const;
   MicroBatchTraffic traffic(const Strategy& strategy) const;
 
   const Target target_;
   ShapeCosts costs_;
   FactsCache facts_;
   StepTraffic step_traffic_;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees
-  mutable std::mutex mutex_;
-  /// Bytes that live between steps, by degrees, then by the strategy.
-  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Persistent>>>>
-      degrees_;
-  /// Traffic by strategy, without micro-batch, and by the costs of its shape. Never iterated.
-  mutable std::map<std::pair<std::string, const LeastCosts*>, MicroBatchTraffic> traffic_;
+  mutable Memo<Persistent> degrees_;  ///< bytes that live between steps
+  /// Traffic by micro-batches, at most 3, and by the costs of the layers' shape.
+  mutable Memo<MicroBatchTraffic, std::int64_t, const LeastCosts*> traffic_;
 };
 
 }  // namespace plimsoll

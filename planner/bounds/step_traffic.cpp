@@ -17,16 +17,13 @@ namespace {
 
 /// Returns a strategy with the same collectives over as few ranks as have them.
 Strategy smallest(const Strategy& strategy) {
-  Strategy small = strategy;
-  small.mp = small.pp = small.virtual_stages = 1;
-  small.sequence_parallel = small.split_boundary = false;
-  small.schedule = Schedule::one_f_one_b;
-  small.layer_split.clear();
-  small.embedding_as_layers = small.loss_as_layers = 0;
+  Strategy small =
+      without(strategy, &Strategy::mp, &Strategy::pp, &Strategy::virtual_stages,
+              &Strategy::sequence_parallel, &Strategy::split_boundary, &Strategy::schedule,
+              &Strategy::layer_split, &Strategy::embedding_as_layers, &Strategy::loss_as_layers,
+              &Strategy::ep, &Strategy::etp, &Strategy::micro_batch, &Strategy::rank_order);
   for (std::int64_t* degree : {&small.cp, &small.dp, &small.sharding_degree})
     *degree = std::min<std::int64_t>(*degree, 2);
-  small.ep = Strategy().ep;
-  small.etp = Strategy().etp;
   if (strategy.ep > 1 && grid_of(strategy)[Axis::edp] > 1) {  // two ranks with the same experts
     small.ep = 2;
     while (strategy.ep % small.ep != 0) ++small.ep;
@@ -34,8 +31,6 @@ Strategy smallest(const Strategy& strategy) {
      : small.cp > 1            ? small.cp
                                : small.dp) = 2 * small.ep;
   }
-  small.micro_batch = 1;
-  small.rank_order = Strategy().rank_order;
   small.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
   drop_recompute(small);
   return small;
@@ -128,32 +123,14 @@ Bytes StepTraffic::Collective::of(const WeightBytes& weights) const {
   return of_gradients ? weights.gradients : weights.parameters;
 }
 
-std::shared_ptr<const StepTraffic::Collectives> StepTraffic::collectives(
-    const Strategy& strategy) const {
-  const Strategy small = smallest(strategy);
-  const auto known = [&]() -> std::shared_ptr<const Collectives> {
-    for (const auto& [of, collectives] : known_) {
-      if (of == small) return collectives;
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto collectives = known()) return collectives;
-  }
-  auto found = std::make_shared<const Collectives>(find(small));
-  const std::lock_guard lock(mutex_);
-  if (auto earlier = known()) return earlier;
-  return known_.emplace_back(small, std::move(found)).second;
-}
-
 StageTraffic StepTraffic::of(const Strategy& strategy, const WeightBytes& weights,
                              const LeastCosts& costs) const {
   if (classes_by_owner(strategy) || are_measured(target_)) return {};
   const Grid grid = grid_of(strategy);
   StageTraffic traffic;
   Picoseconds beside;  // reductions on streams of blocks
-  for (const Collective& one : *collectives(strategy)) {
+  const Strategy small = smallest(strategy);
+  for (const Collective& one : known_.of({small}, [&] { return find(small); })) {
     const Bytes whole = one.of(weights);
     const Bytes bytes = one.of_part ? Bytes(whole.count() / optimizer_shards(strategy)) : whole;
     const Routine routine = with_payload(one.routine, bytes);

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 #include "planner/bounds/block_facts.h"
@@ -52,13 +49,10 @@ class StepTraffic {
     Bytes of(const WeightBytes& weights) const;
   };
   using Collectives = std::vector<Collective>;
-  std::shared_ptr<const Collectives> collectives(const Strategy& strategy) const;
   Collectives find(const Strategy& small) const;
 
   const Target target_;
-  mutable std::mutex mutex_;
-  /// By small strategy, of which there are few.
-  mutable std::vector<std::pair<Strategy, std::shared_ptr<const Collectives>>> known_;
+  mutable Memo<Collectives> known_;  ///< by small strategy, of which there are few
 };
 
 }  // namespace plimsoll

@@ -116,34 +116,22 @@ FamilyBounds::Sample FamilyBounds::find_sample(const Job& job, const Strategy& s
   return sample;
 }
 
-std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strategy& strategy) const {
-  const Key key{strategy.mp,
-                strategy.sharding_stage,
-                std::min<std::int64_t>(strategy.pp, 3),
-                optimizer_shards(strategy) > 1,
-                few_replicas(strategy),
-                strategy.keep_gathered,
-                strategy.ep,
-                strategy.etp};
-  const Strategy others = beside_search(strategy);
-  const auto known = [&]() -> std::shared_ptr<const Samples> {
-    for (const auto& [of, samples] : samples_[key]) {
-      if (of == others) return samples;
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto samples = known()) return samples;
-  }
-  Samples found;
-  for (const LayerKinds::Weights& weights : layers_.weights())
-    found.push_back(find_sample(weights.job, strategy));
-  auto samples = std::make_shared<const Samples>(std::move(found));
-  const std::lock_guard lock(mutex_);
-  if (auto earlier = known()) return earlier;
-  samples_[key].emplace_back(others, samples);
-  return samples;
+const FamilyBounds::Samples& FamilyBounds::samples(const Strategy& strategy) const {
+  Strategy alike = beside_search(strategy);
+  alike.mp = strategy.mp;
+  alike.ep = strategy.ep;
+  alike.etp = strategy.etp;
+  alike.pp = std::min<std::int64_t>(strategy.pp, 3);
+  alike.dp = few_replicas(strategy);
+  alike.sharding_degree = optimizer_shards(strategy) > 1 ? 2 : 1;
+  alike.sharding_stage = strategy.sharding_stage;
+  alike.keep_gathered = strategy.keep_gathered;
+  return samples_.of({alike}, [&] {
+    Samples found;
+    for (const LayerKinds::Weights& weights : layers_.weights())
+      found.push_back(find_sample(weights.job, strategy));
+    return found;
+  });
 }
 
 /// Returns lower bounds through two samples each for every kind of weights. Bytes are whole + part
@@ -151,7 +139,7 @@ std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strateg
 /// error by rounding. Experts on ranks of their own have a fixed multiple of these shards, so that
 /// the same holds for them. `a` is that of the last layer's kind, which MTP modules have, too.
 FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
-  const std::shared_ptr<const Samples> known = samples(strategy);
+  const Samples& known = samples(strategy);
   const std::int64_t shards = optimizer_shards(strategy);
   const auto unit = double(expert_unit(strategy)), fewer = unit * double(kShards[0]),
              more = unit * double(kShards[1]);
@@ -169,10 +157,10 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
     return found;
   };
   const auto line = [&](std::size_t stage, Bytes LastingBytes::*bytes) {
-    const auto [few, many] = of_layers((*known)[layers_.last_weights()], stage, bytes);
+    const auto [few, many] = of_layers(known[layers_.last_weights()], stage, bytes);
     Line line{few - double(kLayers[0]) * (many - few + rounding) / apart - rounding, {}};
     std::vector<double> layer;  // by kind
-    for (const Sample& sample : *known) {
+    for (const Sample& sample : known) {
       const auto [one, nine] = of_layers(sample, stage, bytes);
       layer.push_back(std::floor(std::max(0.0, (nine - one - rounding) / apart)));
     }
@@ -181,7 +169,7 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
     return line;
   };
   Lines lines;
-  const std::size_t stages = (*known)[0][0][0].size();
+  const std::size_t stages = known[0][0][0].size();
   for (std::size_t kind = 0; kind < lines.size(); ++kind) {
     const std::size_t stage = std::min(kind, stages - 1);
     const std::size_t of_kind = kind == 2 ? stages - 1 : stage;

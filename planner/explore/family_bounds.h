@@ -2,17 +2,14 @@
 // one layer. They are looser than bounds.h, and about a thousand times as fast.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "planner/bounds/bounds.h"
 #include "planner/explore/layer_kinds.h"
 #include "planner/space/space.h"
+#include "predict/memo.h"
 
 namespace plimsoll {
 
@@ -98,17 +95,13 @@ class FamilyBounds {
   using Samples = std::vector<Sample>;                                     ///< by kind of weights
 
   Lines lines(const Strategy& strategy) const;
-  std::shared_ptr<const Samples> samples(const Strategy& strategy) const;
+  const Samples& samples(const Strategy& strategy) const;
   Sample find_sample(const Job& job, const Strategy& strategy) const;
 
   const Target target_;
   const Bounds& bounds_;
   const LayerKinds layers_;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, bool,
-                         std::int64_t, std::int64_t>;
-  mutable std::mutex mutex_;
-  /// Samples by key, then by what searches vary only where they are asked to.
-  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Samples>>>> samples_;
+  mutable Memo<Samples> samples_;
 };
 
 }  // namespace plimsoll

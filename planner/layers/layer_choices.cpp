@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 
 #include "base/parallel.h"
 #include "models/job/layer_forms.h"
@@ -11,6 +10,7 @@
 #include "planner/explore/assess.h"
 #include "planner/explore/explore.h"
 #include "planner/layers/stage_costs.h"
+#include "predict/memo.h"
 
 namespace plimsoll {
 namespace {
@@ -23,27 +23,16 @@ class LastingCache {
  public:
   explicit LastingCache(const Target& target) : target_(target) {}
 
-  LastingLines of(const Strategy& strategy) {
-    Strategy plain = strategy;
+  const LastingLines& of(const Strategy& strategy) {
+    Strategy plain = without(strategy, &Strategy::micro_batch, &Strategy::recompute,
+                             &Strategy::recompute_modules, &Strategy::rank_order);
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
-    plain.micro_batch = 1;
-    plain.recompute = Recompute::none;
-    plain.recompute_modules = {};
-    plain.rank_order = Strategy().rank_order;
-    const std::string key = strategy_text(plain);
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    }
-    LastingLines lines = lasting_lines(context_of(target_, plain));
-    const std::lock_guard lock(mutex_);
-    return known_.try_emplace(key, std::move(lines)).first->second;
+    return known_.of({plain}, [&] { return lasting_lines(context_of(target_, plain)); });
   }
 
  private:
   const Target& target_;
-  std::mutex mutex_;
-  std::map<std::string, LastingLines> known_;
+  Memo<LastingLines> known_;
 };
 
 /// Returns the even cut of a family over its pipeline, without virtual stages, if it has one.

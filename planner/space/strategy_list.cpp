@@ -11,33 +11,48 @@ constexpr std::int64_t kGradientBytes = 4;  // f32
 constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
     kMostBucket{std::int64_t{1} << 30};
 
-/// The fields that each choice of the search sets. A field that no search varies is its own choice.
-constexpr std::string_view kSearched[] = {"mp",
-                                          "pp",
-                                          "dp",
-                                          "cp",
-                                          "ep",
-                                          "etp",
-                                          "expert_dispatch",
-                                          "overlap_shared_experts",
-                                          "sharding_degree",
-                                          "sharding_stage",
-                                          "micro_batch",
-                                          "schedule",
-                                          "recompute",
-                                          "grad_bucket_bytes",
-                                          "virtual_stages",
-                                          "embedding_as_layers",
-                                          "loss_as_layers",
-                                          "recompute_layers",
-                                          "recompute_modules",
-                                          "sequence_parallel",
-                                          "split_boundary",
-                                          "context_exchange",
-                                          "rank_order"};
-/// Fields that are searched in sharding stage 3 only.
-constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
-/// Fields that are chosen by stage (layer_choices.h).
+/// A field that searches set.
+struct Searched {
+  std::string_view key;
+  void (*reset)(Strategy&);  ///< to the default
+};
+template <auto Field>
+constexpr Searched searched(std::string_view key) {
+  return {key, [](Strategy& strategy) {
+            static const Strategy usual;
+            strategy.*Field = usual.*Field;
+          }};
+}
+constexpr Searched kSearched[] = {
+    searched<&Strategy::mp>("mp"),
+    searched<&Strategy::pp>("pp"),
+    searched<&Strategy::dp>("dp"),
+    searched<&Strategy::cp>("cp"),
+    searched<&Strategy::ep>("ep"),
+    searched<&Strategy::etp>("etp"),
+    searched<&Strategy::expert_dispatch>("expert_dispatch"),
+    searched<&Strategy::overlap_shared_experts>("overlap_shared_experts"),
+    searched<&Strategy::sharding_degree>("sharding_degree"),
+    searched<&Strategy::sharding_stage>("sharding_stage"),
+    searched<&Strategy::micro_batch>("micro_batch"),
+    searched<&Strategy::schedule>("schedule"),
+    searched<&Strategy::recompute>("recompute"),
+    searched<&Strategy::grad_bucket_bytes>("grad_bucket_bytes"),
+    searched<&Strategy::virtual_stages>("virtual_stages"),
+    searched<&Strategy::embedding_as_layers>("embedding_as_layers"),
+    searched<&Strategy::loss_as_layers>("loss_as_layers"),
+    searched<&Strategy::recompute_layers>("recompute_layers"),
+    searched<&Strategy::recompute_modules>("recompute_modules"),
+    searched<&Strategy::sequence_parallel>("sequence_parallel"),
+    searched<&Strategy::split_boundary>("split_boundary"),
+    searched<&Strategy::context_exchange>("context_exchange"),
+    searched<&Strategy::rank_order>("rank_order"),
+    searched<&Strategy::prefetch_depth>("prefetch_depth"),
+    searched<&Strategy::keep_gathered>("keep_gathered"),
+    searched<&Strategy::layer_split>("layer_split"),
+    searched<&Strategy::recompute_list>("recompute_list"),
+};
+/// Searched fields that are chosen by stage (layer_choices.h).
 constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
 
 }  // namespace
@@ -87,26 +102,15 @@ Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement,
 std::vector<std::string_view> not_searched() {
   std::vector<std::string_view> keys;
   for (const std::string_view key : strategy_keys()) {
-    const auto has = [&](const auto& list) {
-      return std::ranges::find(list, key) != std::ranges::end(list);
-    };
-    if (!has(kSearched) && !has(kGathers) && !has(kByStage)) keys.push_back(key);
+    if (std::ranges::find(kSearched, key, &Searched::key) == std::end(kSearched))
+      keys.push_back(key);
   }
   return keys;
 }
 
 Strategy beside_search(const Strategy& strategy) {
-  const Strategy usual;
   Strategy left = strategy;
-  const auto reset = [&](auto... members) { ((left.*members = usual.*members), ...); };
-  reset(&Strategy::mp, &Strategy::pp, &Strategy::dp, &Strategy::cp, &Strategy::ep, &Strategy::etp,
-        &Strategy::expert_dispatch, &Strategy::overlap_shared_experts, &Strategy::sharding_degree,
-        &Strategy::sharding_stage, &Strategy::micro_batch, &Strategy::schedule,
-        &Strategy::recompute, &Strategy::recompute_modules, &Strategy::grad_bucket_bytes,
-        &Strategy::virtual_stages, &Strategy::embedding_as_layers, &Strategy::loss_as_layers,
-        &Strategy::recompute_layers, &Strategy::sequence_parallel, &Strategy::split_boundary,
-        &Strategy::context_exchange, &Strategy::rank_order, &Strategy::prefetch_depth,
-        &Strategy::keep_gathered, &Strategy::layer_split, &Strategy::recompute_list);
+  for (const Searched& field : kSearched) field.reset(left);
   return left;
 }
 
