@@ -40,15 +40,30 @@ def broken_links(page, text, root):
                 yield f"{page}:{number}: {target}: no such heading"
 
 
+def undescribed(schema, keys):
+    """Messages for those `keys` of framework files that their schema does not describe, or describes by the words of another."""
+    groups = {name: group.get("properties", {}) for name, group in schema["properties"].items()}
+    groups["can"] = schema["definitions"]
+    texts = {(group, key): of.get("description") for group, members in groups.items() for key, of in members.items()
+             if key != "source"}
+    described = {key for (_, key), text in texts.items() if text}
+    yield from (f"does not describe {key}" for key in keys if key not in described)
+    for group in groups:
+        own = [text for (of, _), text in texts.items() if of == group and text]
+        yield from (f"{group}: describes two keys by the same words: {text}" for text in sorted(set(own)) if own.count(text) > 1)
+
+
 def undescribed_fields():
-    """Keys of framework files (models/framework/framework_fields.h) that their schema does not describe."""
+    """The schema of framework files, held against the fields and capabilities that are read."""
     fields = (SOURCE / "models/framework/framework_fields.h").read_text(encoding="utf-8")
     keys = re.findall(r'FieldPlace\{k\w+, "(\w+)"', fields)
-    assert len(keys) > 40, keys
-    schema = json.loads((SOURCE / "models/presets/schemas/framework.json").read_text(encoding="utf-8"))
-    described = {key for group in schema["properties"].values() for key, of in group.get("properties", {}).items()
-                 if of.get("description")}
-    return [f"models/presets/schemas/framework.json: does not describe {key}" for key in keys if key not in described]
+    capabilities = re.findall(r'visit\("(\w+)", can\.', (SOURCE / "models/framework/capabilities_json.cpp").read_text(encoding="utf-8"))
+    assert len(keys) > 40 and len(capabilities) > 30, (keys, capabilities)
+    path = "models/presets/schemas/framework.json"
+    schema = json.loads((SOURCE / path).read_text(encoding="utf-8"))
+    twice = {"properties": {"memory": {"properties": {"a": {"description": "x"}, "b": {"description": "x"}}}}, "definitions": {"c": {}}}
+    assert len(list(undescribed(twice, ["a", "b", "c"]))) == 2
+    return [f"{path}: {message}" for message in undescribed(schema, keys + capabilities)]
 
 
 def main():
