@@ -68,7 +68,7 @@ struct LayerSizes {
 std::optional<LayerSizes> layer_sizes(const SettingFields& fields) {
   const Count hidden = stated_count(fields, "hidden"), heads = stated_count(fields, "heads"),
               groups = stated_count(fields, "kv_heads"), inner = stated_count(fields, "ffn_hidden");
-  constexpr std::int64_t kMostSize = std::int64_t{1} << 22;  // docs/reference/job.md
+  constexpr std::int64_t kMostSize = std::int64_t{1} << 22;  // models/presets/schemas/job.json
   if (!hidden || !heads || !groups || !inner || *groups > *heads) return std::nullopt;
   if (*hidden > kMostSize || *inner > kMostSize) return std::nullopt;
   const auto activation = stated(fields, "activation");

@@ -1,4 +1,4 @@
-// A Reader knows one kind of file. It is internal to imports/.
+// A Reader knows one kind of file. It is internal to interop/imports.
 #pragma once
 
 #include <string>
