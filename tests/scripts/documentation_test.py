@@ -1,12 +1,12 @@
 """Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
-framework files describes every field."""
+framework files describes every field, and that of strategies states the default of each key."""
 
 import json
 import re
 import subprocess
 import sys
 
-from programs import SOURCE
+from programs import OK, SOURCE, planner
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$")
@@ -66,6 +66,25 @@ def undescribed_fields():
     return [f"{path}: {message}" for message in undescribed(schema, keys + capabilities)]
 
 
+def wrong_defaults(schema, strategy):
+    """Messages for keys whose default the schema does not state, or states otherwise than it is. `strategy`: one that states nothing."""
+    for key, of in schema["properties"].items():
+        stated = re.search(r"Default: (\S.*)\.$", of.get("description", ""))
+        value = strategy.get(key)
+        words = "empty" if value == [] else f"{value >> 20} MiB" if key.endswith("bytes") and value else json.dumps(value).strip('"')
+        if key != "$schema" and (not stated or " if " not in stated[1] and " for " not in stated[1] and stated[1] != words):
+            yield f"models/presets/schemas/strategy.json: {key}: the default is {words}"
+
+
+def defaults_of_strategies():
+    done = planner("simulate", "gpt-mini", "mp=1", "--cluster", "rtx-4090", "--devices", 1, "--json")
+    assert done.returncode == OK, done.stderr
+    strategy = json.loads(done.stdout)["strategy"]
+    schema = json.loads((SOURCE / "models/presets/schemas/strategy.json").read_text(encoding="utf-8"))
+    assert len(list(wrong_defaults(schema, {**strategy, "mp": 2, "gather": "use"}))) == 2
+    return list(wrong_defaults(schema, strategy))
+
+
 def main():
     fires = list(broken_links("README.md", "[a](no-such-page.md) [b](README.md#no-such-heading)", SOURCE))
     assert len(fires) == 2, fires
@@ -75,7 +94,7 @@ def main():
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
     found = [message for page in pages
              for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
-    found += undescribed_fields()
+    found += undescribed_fields() + defaults_of_strategies()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0
 
