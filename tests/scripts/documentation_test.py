@@ -1,5 +1,5 @@
 """Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
-framework files describes every field, and that of strategies states the default of each key."""
+framework files describes every field, and that of strategies states the default of each key. The page on imports lists each model that is read."""
 
 import json
 import re
@@ -66,6 +66,24 @@ def undescribed_fields():
     return [f"{path}: {message}" for message in undescribed(schema, keys + capabilities)]
 
 
+def other_models(page, known):
+    """Messages for values of model_type that are on one side alone: in the list of the page on imports, or in `known`."""
+    section = page.split("These values of `model_type` are known")[1].split("`models/presets/architectures`")[0]
+    listed = set(re.findall(r"`([\w-]+)`", section))
+    return [f"docs/reference/imports.md: {name}: in {'the list' if name in listed else 'models/presets/architectures'} alone"
+            for name in sorted(listed ^ known)]
+
+
+def unlisted_models():
+    known = set()
+    for path in (SOURCE / "models/presets/architectures").glob("*.json"):
+        read = json.loads(path.read_text(encoding="utf-8"))
+        known |= set() if "refused" in read else {path.stem, *read.get("model_types", [])}
+    page = (SOURCE / "docs/reference/imports.md").read_text(encoding="utf-8")
+    assert len(other_models(page.replace("`llama`", "`new`"), known)) == 2
+    return other_models(page, known)
+
+
 def wrong_defaults(schema, strategy):
     """Messages for keys whose default the schema does not state, or states otherwise than it is. `strategy`: one that states nothing."""
     for key, of in schema["properties"].items():
@@ -94,7 +112,7 @@ def main():
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
     found = [message for page in pages
              for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
-    found += undescribed_fields() + defaults_of_strategies()
+    found += undescribed_fields() + unlisted_models() + defaults_of_strategies()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0
 
