@@ -92,7 +92,7 @@ Finding strategy_legal(const CheckContext& context) {
 
 constexpr CheckRule kStrategyRules[] = {
     {{"job-well-formed", "The embedded job keeps the rules of a job file."}, job_well_formed},
-    {{"devices-product", "mp x pp x dp x sharding_degree is the number of devices."},
+    {{"devices-product", "mp x cp x pp x dp x sharding_degree is the number of devices."},
      devices_product},
     {{"batch-divides", "The global batch is a whole number of micro-batches on every replica."},
      batch_divides},

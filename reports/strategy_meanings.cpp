@@ -1,4 +1,4 @@
-// The meaning of a strategy's keys, in a few words; docs/reference/strategy.md says all of it.
+// The meaning of a strategy's keys, in a few words; models/presets/schemas/strategy.json has more.
 #include "reports/strategy_meanings.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ struct Meaning {
 };
 
 constexpr Meaning kMeanings[] = {
-    {"mp", "ranks that share every layer (tensor parallel)"},
+    {"mp", "ranks that split every layer (tensor parallel)"},
     {"pp", "pipeline stages"},
     {"dp", "replicas that hold everything"},
     {"sharding_degree", "replicas that share the optimizer state"},
@@ -39,16 +39,16 @@ constexpr Meaning kMeanings[] = {
     {"fp8", "linear layers in 8 bits, by how their operands are scaled"},
     {"fp8_parameters", "parameters of these layers are kept and gathered in 8 bits"},
     {"cp", "ranks that share the tokens of each sequence (context parallel)"},
-    {"context_exchange", "how these get at each other's keys and values"},
+    {"context_exchange", "how ranks of cp exchange keys and values"},
     {"ep", "ranks that share out the experts of a layer (expert parallel)"},
     {"etp", "ranks that share each expert; 0: one with ep, else those of mp"},
     {"expert_dispatch", "how tokens reach the ranks of their experts"},
-    {"expert_rows_percent", "rows for which these have memory, in percent of even routing"},
+    {"expert_rows_percent", "rows for which experts have memory, in percent of even routing"},
     {"overlap_shared_experts", "whether shared experts compute while tokens travel to experts"},
     {"overlap_expert_exchange", "whether a forward and a backward hide each other's exchanges"},
-    {"recompute_layers", "the first layers of each part are computed again"},
-    {"recompute_list", "just these layers are computed again"},
-    {"recompute_modules", "just these parts of a layer are computed again"},
+    {"recompute_layers", "only the first layers of each part are recomputed"},
+    {"recompute_list", "only these layers are recomputed"},
+    {"recompute_modules", "only these parts of a layer are recomputed"},
     {"cast_placement", "the place of the cast of parameters to the compute type"},
     {"flatten", "whether updates run over one buffer or by tensor"},
     {"sharding_owner", "who updates what: equal ranges, or whole tensors"},
@@ -57,13 +57,13 @@ constexpr Meaning kMeanings[] = {
     {"grad_reduction", "when gradients are reduced"},
     {"gradient_merge", "how gradients of micro-batches become the step's"},
     {"gradient_type", "the type in which gradients are added up and reduced"},
-    {"main_gradient_type", "the type in which the update reads them"},
+    {"main_gradient_type", "the type of the gradients that the update reads"},
     {"main_parameter_type", "the type of the parameters that the update works on"},
     {"moment_type", "the type of the optimizer's moments"},
     {"overlap_grad_reduce", "gradients are reduced during backward"},
     {"overlap_param_gather", "parameters are gathered during forward"},
     {"offload_optimizer_percent", "the share of updated parameters that the host updates"},
-    {"overlap_offload", "parts of them are copied while the host updates others"},
+    {"overlap_offload", "parts of the offloaded share are copied while the host updates others"},
     {"gather", "what is gathered at once in sharding stage 3"},
     {"prefetch_depth", "gathers posted this many uses ahead"},
     {"max_live_bytes", "most bytes of gathered parameters"},

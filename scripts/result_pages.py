@@ -62,7 +62,8 @@ TABLES = {
         "worst": [("source", "{source}"), ("job, machine and program", "{what}"), ("layouts", "{layouts}"),
                   ("regret", "{regret:.1f} %"), ("best of three", "{best_of_three:.1f} %"), ("Spearman", "{spearman:.2f}")],
         "goals": [("goal", "{goal}"), ("found", "{found:.3g}"), ("at most", "{bound:g}")],
-        "expert_plans": [("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("as asked", "{asked}"), ("best with", "{best}")],
+        "expert_plans": [("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("split", "`{split}`"), ("as asked", "{asked}"),
+                         ("best with", "{best}"), ("source", "{source}"), ("note", "{note}")],
     },
     "speed": {
         "searches": [("problem", "{problem}"), ("cluster", "{cluster}"), ("devices", "{devices:,}"), *SEARCH_COLUMNS],
@@ -112,9 +113,6 @@ PRINTED = {
         ("step", "{step_s:.4g} s ({low_s:.3g} to {high_s:.3g} s)"), ("MFU", "{mfu:.1f} %"),
         ("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("search", "{search}"),
         ("CPU", "{cpu_s:.0f} s"), ("wall", "{wall_s:.0f} s")],
-    "expert splits": [
-        ("job", "{job}"), ("published by, GPUs", "{by}, {on:,}"), ("split", "`{split}`"), ("as asked", "{asked}"),
-        ("best with", "{best}"), ("source", "{source}. {note}")],
     "published choices": [
         ("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
         ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),

@@ -1,4 +1,4 @@
-// Settings are collected from a document under its limits. Internal to documents/.
+// Settings are collected from a document under its limits. Internal to interop/documents.
 #pragma once
 
 #include <set>

@@ -161,7 +161,7 @@ struct LayerSizes {
 std::optional<LayerSizes> layer_sizes(const FlagFields& fields) {
   const Count hidden = count_of(fields, "hidden"), heads = count_of(fields, "heads"),
               groups = count_of(fields, "kv_heads"), inner = count_of(fields, "ffn_hidden");
-  constexpr std::int64_t kMostSize = std::int64_t{1} << 22;  // docs/reference/job.md
+  constexpr std::int64_t kMostSize = std::int64_t{1} << 22;  // models/presets/schemas/job.json
   if (!hidden || !heads || !groups || !inner || *groups > *heads) return std::nullopt;
   if (*hidden > kMostSize || *inner > kMostSize) return std::nullopt;
   const std::int64_t matrices = gated(fields) == "true" ? 3 : 2;

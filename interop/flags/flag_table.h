@@ -75,7 +75,7 @@ struct NamedConfiguration {
   std::vector<std::pair<std::string, std::vector<std::string>>> settings;
 };
 
-/// SettingOptions say how settings are spelt as options behind a named configuration, whose values
+/// SettingOptions say how settings are spelt as options after a named configuration, whose values
 /// they replace: "--KEY VALUE", for a switch "--KEY" and "--SECTION.no-NAME".
 struct SettingOptions {
   std::string rows_of;                    ///< file whose rows state the settings, too

@@ -1,6 +1,6 @@
 // A model's sizes, activations, dropouts, rotary embeddings and windows are read from a
-// config.json. It is internal to imports/. All functions throw InputError at the key that no Job
-// states.
+// config.json. It is internal to interop/imports. All functions throw InputError at the key that no
+// Job states.
 #pragma once
 
 #include "interop/imports/architecture.h"

@@ -220,9 +220,9 @@ std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::
 /// Returns the possible matches of this graph where `match` matches no parameter, else nothing.
 std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
-/// Checks the rules inside the file: sizes within the limits of docs/reference/job.md, heads divide
-/// hidden unless they have a size of their own, kv_heads divide heads, and which fields a family
-/// has. Throws InputError at `file`.
+/// Checks the rules inside the file: sizes within the limits of models/presets/schemas/job.json,
+/// heads divide hidden unless they have a size of their own, kv_heads divide heads, and which
+/// fields a family has. Throws InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
 /// Returns the forward pass of one micro-batch of `micro_batch` sequences, op by op, with abstract

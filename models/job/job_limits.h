@@ -5,8 +5,8 @@
 
 namespace plimsoll {
 
-// Largest values of each size (docs/reference/job.md); with the two totals below, every
-// byte count derived from a job stays within 63 bits.
+// Largest values of each size, as in models/presets/schemas/job.json; with the two totals below,
+// every byte count derived from a job stays within 63 bits.
 inline constexpr std::int64_t kMostLayers = 100'000;
 inline constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostHeads = std::int64_t{1} << 16;

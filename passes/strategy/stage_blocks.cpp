@@ -16,7 +16,8 @@
 namespace plimsoll {
 namespace {
 
-/// The most layers that a layout may name (docs/reference/job.md).
+/// The most layers that a layout may name, as many as a job may have
+/// (models/presets/schemas/job.json).
 constexpr std::int64_t kMostLayersOfLayout = 100'000;
 constexpr int kMostDepth = 64;  // of brackets in a layout
 

@@ -71,9 +71,10 @@ void add_framework(CLI::App& command, TargetOptions& target) {
 
 void add_devices(CLI::App& command, TargetOptions& target) {
   command
-      .add_option("--devices", target.devices,
-                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, if "
-                  "it states its nodes")
+      .add_option(
+          "--devices", target.devices,
+          "ranks: mp x cp x pp x dp x sharding_degree; default: all of the cluster file, if "
+          "it states its nodes")
       ->check(integers(1, kMostDevices));
 }
 

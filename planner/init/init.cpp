@@ -74,7 +74,7 @@ constexpr KeyWords kFrameworkNotes[] = {
     {"based_on", "what the file does not state is as there; planner describe shows it"},
     {"can", "what it can run: {\"pipeline\": {\"value\": false, \"source\": \"...\"}}"},
     {"kernels, parallelism, dispatch", "how ops run, each group with its \"source\""},
-    {"waits, memory, allocator", "the same; docs/reference/framework.md has all keys"},
+    {"waits, memory, allocator", "the same; planner schema framework has all keys"},
     {"calibrated_as", "the framework whose fits hold for this one, as long as both run alike"},
 };
 

@@ -354,7 +354,7 @@ void add_rate_options(CLI::App& app, Arguments& arguments) {
       ->capture_default_str()
       ->check(count);
   app.add_option("--lr-decay-style", arguments.decay_style,
-                 "how it falls behind them: constant, linear or cosine")
+                 "how it falls after the warm-up: constant, linear or cosine")
       ->capture_default_str()
       ->check([](const std::string& text) {
         const bool known = std::ranges::find(kDecayStyles, text) != std::end(kDecayStyles);

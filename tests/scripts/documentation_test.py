@@ -1,12 +1,12 @@
 """Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
-framework files describes every field."""
+framework files describes every field, and that of strategies states the default of each key. The page on imports lists each model that is read."""
 
 import json
 import re
 import subprocess
 import sys
 
-from programs import SOURCE
+from programs import OK, SOURCE, planner
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$")
@@ -40,15 +40,67 @@ def broken_links(page, text, root):
                 yield f"{page}:{number}: {target}: no such heading"
 
 
+def undescribed(schema, keys):
+    """Messages for those `keys` of framework files that their schema does not describe, or describes by the words of another."""
+    groups = {name: group.get("properties", {}) for name, group in schema["properties"].items()}
+    groups["can"] = schema["definitions"]
+    texts = {(group, key): of.get("description") for group, members in groups.items() for key, of in members.items()
+             if key != "source"}
+    described = {key for (_, key), text in texts.items() if text}
+    yield from (f"does not describe {key}" for key in keys if key not in described)
+    for group in groups:
+        own = [text for (of, _), text in texts.items() if of == group and text]
+        yield from (f"{group}: describes two keys by the same words: {text}" for text in sorted(set(own)) if own.count(text) > 1)
+
+
 def undescribed_fields():
-    """Keys of framework files (models/framework/framework_fields.h) that their schema does not describe."""
+    """The schema of framework files, held against the fields and capabilities that are read."""
     fields = (SOURCE / "models/framework/framework_fields.h").read_text(encoding="utf-8")
     keys = re.findall(r'FieldPlace\{k\w+, "(\w+)"', fields)
-    assert len(keys) > 40, keys
-    schema = json.loads((SOURCE / "models/presets/schemas/framework.json").read_text(encoding="utf-8"))
-    described = {key for group in schema["properties"].values() for key, of in group.get("properties", {}).items()
-                 if of.get("description")}
-    return [f"models/presets/schemas/framework.json: does not describe {key}" for key in keys if key not in described]
+    capabilities = re.findall(r'visit\("(\w+)", can\.', (SOURCE / "models/framework/capabilities_json.cpp").read_text(encoding="utf-8"))
+    assert len(keys) > 40 and len(capabilities) > 30, (keys, capabilities)
+    path = "models/presets/schemas/framework.json"
+    schema = json.loads((SOURCE / path).read_text(encoding="utf-8"))
+    twice = {"properties": {"memory": {"properties": {"a": {"description": "x"}, "b": {"description": "x"}}}}, "definitions": {"c": {}}}
+    assert len(list(undescribed(twice, ["a", "b", "c"]))) == 2
+    return [f"{path}: {message}" for message in undescribed(schema, keys + capabilities)]
+
+
+def other_models(page, known):
+    """Messages for values of model_type that are on one side alone: in the list of the page on imports, or in `known`."""
+    section = page.split("These values of `model_type` are known")[1].split("`models/presets/architectures`")[0]
+    listed = set(re.findall(r"`([\w-]+)`", section))
+    return [f"docs/reference/imports.md: {name}: in {'the list' if name in listed else 'models/presets/architectures'} alone"
+            for name in sorted(listed ^ known)]
+
+
+def unlisted_models():
+    known = set()
+    for path in (SOURCE / "models/presets/architectures").glob("*.json"):
+        read = json.loads(path.read_text(encoding="utf-8"))
+        known |= set() if "refused" in read else {path.stem, *read.get("model_types", [])}
+    page = (SOURCE / "docs/reference/imports.md").read_text(encoding="utf-8")
+    assert len(other_models(page.replace("`llama`", "`new`"), known)) == 2
+    return other_models(page, known)
+
+
+def wrong_defaults(schema, strategy):
+    """Messages for keys whose default the schema does not state, or states otherwise than it is. `strategy`: one that states nothing."""
+    for key, of in schema["properties"].items():
+        stated = re.search(r"Default: (\S.*)\.$", of.get("description", ""))
+        value = strategy.get(key)
+        words = "empty" if value == [] else f"{value >> 20} MiB" if key.endswith("bytes") and value else json.dumps(value).strip('"')
+        if key != "$schema" and (not stated or " if " not in stated[1] and " for " not in stated[1] and stated[1] != words):
+            yield f"models/presets/schemas/strategy.json: {key}: the default is {words}"
+
+
+def defaults_of_strategies():
+    done = planner("simulate", "gpt-mini", "mp=1", "--cluster", "rtx-4090", "--devices", 1, "--json")
+    assert done.returncode == OK, done.stderr
+    strategy = json.loads(done.stdout)["strategy"]
+    schema = json.loads((SOURCE / "models/presets/schemas/strategy.json").read_text(encoding="utf-8"))
+    assert len(list(wrong_defaults(schema, {**strategy, "mp": 2, "gather": "use"}))) == 2
+    return list(wrong_defaults(schema, strategy))
 
 
 def main():
@@ -60,7 +112,7 @@ def main():
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
     found = [message for page in pages
              for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
-    found += undescribed_fields()
+    found += undescribed_fields() + unlisted_models() + defaults_of_strategies()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0
 

@@ -4,7 +4,7 @@ import pathlib
 import sys
 import tempfile
 
-from programs import BAD_INPUT, CLUSTER, NANO, OK, SOURCE, planner, write_json
+from programs import BAD_INPUT, NANO, OK, planner, write_json
 
 OWN = {"name": "ours", "based_on": "megatron-lm",
        "can": {"pipeline": {"value": False, "source": "our launcher has none"}},

@@ -2,7 +2,6 @@
 predicts and plans as `planner` does."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
