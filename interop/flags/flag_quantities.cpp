@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <stdexcept>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "interop/flags/flag_experts.h"
 #include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_values.h"
-#include "interop/flags/tokenizers.h"
+#include "models/presets/known_json.h"
 
 namespace plimsoll {
 namespace {
@@ -144,6 +147,35 @@ StatedFields multiple_from(const FlagFields&, std::string_view text) {
   const Count multiple = integer_from(text);
   if (!multiple || *multiple < 1) throw std::invalid_argument("a number from 1 is required");
   return {{"framework.vocabulary_multiple", decimal(*multiple)}};
+}
+
+// --- Tokenizers ---
+
+/// A name without the organisation in front: "meta-llama/Meta-Llama-3-8B" has two parts.
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
+
+std::map<std::string, std::int64_t, std::less<>> known_tokenizers() {
+  std::map<std::string, std::int64_t, std::less<>> known;
+  const Json json = known_json(reader_presets(), "tokenizers");
+  for (const Json& one : json.at("tokenizers")) {
+    for (const std::string name : one.at("names"))
+      known.emplace(last_part(name), one.at("tokens").get<std::int64_t>());
+  }
+  return known;
+}
+
+/// Returns the tokens of the tokenizer of that name, by models/presets/readers/tokenizers.json:
+/// pieces and added ones, as the library counts them. A path counts by its last folder that has a
+/// model's name.
+Count tokens_of(std::string_view name) {
+  static const auto known = known_tokenizers();
+  while (name.ends_with('/')) name.remove_suffix(1);
+  if (last_part(name).starts_with("tokenizer.")) {  // a file in the model's folder
+    name = name.substr(0, name.size() - last_part(name).size());
+    while (name.ends_with('/')) name.remove_suffix(1);
+  }
+  const auto found = known.find(last_part(name));
+  return found == known.end() ? std::nullopt : std::optional(found->second);
 }
 
 StatedFields tokens_from(const FlagFields&, std::string_view text) {

@@ -1,6 +1,4 @@
 // Tells files of trainers that are not read by their marks.
-#include "interop/imports/foreign_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "interop/imports/readers.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {

@@ -1,6 +1,4 @@
 // Gives a configuration file to the table that recognizes it.
-#include "interop/imports/framework_document.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "interop/flags/flag_document.h"
 #include "interop/flags/flag_table.h"
 #include "interop/imports/flag_import.h"
+#include "interop/imports/readers.h"
 
 namespace plimsoll {
 namespace {

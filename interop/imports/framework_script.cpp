@@ -1,6 +1,4 @@
 // Finds a framework's flags in a script and reads them.
-#include "interop/imports/framework_script.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "interop/flags/flag_table.h"
 #include "interop/imports/flag_import.h"
 #include "interop/imports/launchers.h"
+#include "interop/imports/readers.h"
 #include "interop/shell/shell_words.h"
 #include "models/presets/presets.h"
 

@@ -1,6 +1,4 @@
 // A config.json of Hugging Face transformers becomes a Job here.
-#include "interop/imports/hugging_face.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +14,7 @@
 #include "interop/imports/config_fields.h"
 #include "interop/imports/hugging_face_keys.h"
 #include "interop/imports/model_shape.h"
+#include "interop/imports/readers.h"
 #include "models/job/job_words.h"
 
 namespace plimsoll {

@@ -10,10 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "interop/imports/flag_import.h"
-#include "interop/imports/foreign_file.h"
-#include "interop/imports/framework_document.h"
-#include "interop/imports/framework_script.h"
-#include "interop/imports/hugging_face.h"
+#include "interop/imports/readers.h"
 
 namespace plimsoll {
 namespace {

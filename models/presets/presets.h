@@ -48,9 +48,8 @@ const std::vector<Preset>& document_presets();
 /// (published/row_rules.h).
 const std::vector<Preset>& word_presets();
 
-/// Returns models/presets/readers: marks of files that are not read
-/// (interop/imports/foreign_file.h), options of launchers (interop/imports/framework_script.h) and
-/// vocabularies of tokenizers (interop/flags/tokenizers.h).
+/// Returns models/presets/readers: marks of files that are not read, options of launchers, and
+/// vocabularies of tokenizers (interop).
 const std::vector<Preset>& reader_presets();
 
 /// Returns models/presets/architectures: the models that a Hugging Face config.json may describe,

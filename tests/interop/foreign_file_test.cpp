@@ -1,6 +1,4 @@
 // Files of trainers that are not read are told by their marks and named.
-#include "interop/imports/foreign_file.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "interop/imports/imported.h"
+#include "interop/imports/readers.h"
 
 namespace plimsoll {
 namespace {

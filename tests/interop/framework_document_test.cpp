@@ -1,11 +1,10 @@
 // Configuration files of frameworks as jobs, strategies and frameworks.
-#include "interop/imports/framework_document.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "graph/graph.h"
 #include "interop/imports/imported.h"
+#include "interop/imports/readers.h"
 #include "passes/strategy/strategy.h"
 #include "tests/interop/changed_text.h"
 

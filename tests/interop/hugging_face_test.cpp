@@ -1,6 +1,4 @@
 // A config.json is read or refused by key, and notes say how it was read.
-#include "interop/imports/hugging_face.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "interop/imports/readers.h"
 #include "tests/interop/small_configs.h"
 
 namespace plimsoll {

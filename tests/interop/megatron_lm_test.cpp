@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "interop/imports/framework_script.h"
+#include "interop/imports/readers.h"
 #include "interop/shell/shell_words.h"
 #include "tests/interop/changed_text.h"
 

@@ -7,8 +7,8 @@
 #include "interop/flags/flag_document.h"
 #include "interop/flags/flag_table.h"
 #include "interop/flags/framework_flags.h"
-#include "interop/imports/framework_script.h"
 #include "interop/imports/imported.h"
+#include "interop/imports/readers.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
