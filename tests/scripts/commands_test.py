@@ -126,7 +126,7 @@ def steps_too_long(cases):
 
 
 def unfit_strategy(cases):
-    """Predicted all the same; then the single changes with which it fits."""
+    """Predicted all the same; then the changes with which it fits."""
     cases.count += 1
     small = {**CLUSTER, "device": {**CLUSTER["device"], "memory": "8 MiB"}}
     cluster = write_json(cases.folder / "small.json", small)
@@ -139,7 +139,7 @@ def unfit_strategy(cases):
     if done.returncode != INFEASIBLE or "step time" not in done.stdout or \
             not refusal.startswith("planner: does not fit: "):
         cases.failures.append(f"a strategy that does not fit: exit {done.returncode}: {done.stderr}")
-    if "  with micro_batch=1: mp=1 " not in changes:
+    if "  with micro_batch=2: mp=1 " not in changes:  # the fastest that fits
         cases.failures.append(f"a strategy that does not fit: no change named: {done.stderr}")
 
 
