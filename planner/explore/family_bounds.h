@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/bounds/bounds.h"
+#include "planner/explore/family_work.h"
 #include "planner/explore/layer_kinds.h"
 #include "planner/space/space.h"
 
@@ -97,7 +98,10 @@ class FamilyBounds {
   using Sample = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;  ///< by shards and layers
   using Samples = std::vector<Sample>;                                     ///< by kind of weights
 
-  Lines lines(const Strategy& strategy) const;
+  std::shared_ptr<const Lines> lines(const Strategy& strategy) const;
+  Lines find_lines(const Samples& samples, std::int64_t shards, std::int64_t unit) const;
+  std::shared_ptr<const FamilyWork> work_of(const Strategy& strategy, DeviceKindIndex kind,
+                                            Extent extent) const;
   std::shared_ptr<const Samples> samples(const Strategy& strategy) const;
   Sample find_sample(const Job& job, const Strategy& strategy) const;
 
@@ -109,6 +113,11 @@ class FamilyBounds {
   mutable std::mutex mutex_;
   /// Samples by key, then by what searches vary only where they are asked to.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Samples>>>> samples_;
+  /// Lines by samples, number of shards and expert_unit(); work by facts. Families share both.
+  mutable std::map<std::tuple<const Samples*, std::int64_t, std::int64_t>,
+                   std::shared_ptr<const Lines>>
+      lines_;
+  mutable std::map<const MicroBatchFacts*, std::shared_ptr<const FamilyWork>> work_;
 };
 
 }  // namespace plimsoll
