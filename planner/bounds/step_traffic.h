@@ -2,9 +2,12 @@
 // parameters. They run one after the other on the stream of data, beside little of the step's work.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,11 +57,17 @@ class StepTraffic {
   using Collectives = std::vector<Collective>;
   std::shared_ptr<const Collectives> collectives(const Strategy& strategy) const;
   Collectives find(const Strategy& small) const;
+  StageTraffic times(const Collectives& collectives, const Grid& grid, std::int64_t shards,
+                     const WeightBytes& weights, const LeastCosts& costs) const;
 
   const Target target_;
   mutable std::mutex mutex_;
   /// By small strategy, of which there are few.
   mutable std::vector<std::pair<Strategy, std::shared_ptr<const Collectives>>> known_;
+  /// Times by what they depend on: collectives, costs, ranks and their order, shards, bytes.
+  using Key = std::tuple<const Collectives*, const LeastCosts*, std::array<std::int64_t, kAxes>,
+                         std::array<Axis, kRankAxes>, std::int64_t, WeightBytes>;
+  mutable std::map<Key, StageTraffic> times_;
 };
 
 }  // namespace plimsoll
