@@ -44,17 +44,15 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, bool waits, 
   facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
   if (waits) facts.host = no_call();
   if (routine.ops.empty()) return facts;
-  CallPath path(costed, Picoseconds(), kLongAgo);
-  // Whatever call computes before this one ends when the compute stream is free.
-  path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
-  if (waits) facts.host = host_paths(costed, call, path);
-  facts.span = path.now();
+  const CallPaths paths = call_paths(costed, id, port_op(routine, sent));
+  if (waits) facts.host = paths.host;
+  facts.span = paths.span;
+  facts.sends = paths.written;
   facts.computes = costed.computes[id.index()];
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     if (routine.ops[i].stream == Stream::experts)
       facts.exchanges += costed.durations[id.index()][i];
   }
-  facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
 

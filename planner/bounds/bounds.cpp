@@ -10,9 +10,9 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
-#include "passes/schedule/schedule.h"
 #include "passes/strategy/stage_blocks.h"
 #include "planner/bounds/pipeline_step.h"
+#include "simulator/simulate.h"
 
 namespace plimsoll {
 namespace {
@@ -23,17 +23,6 @@ bool keeps_blocks(const Job& job, const Strategy& strategy) {
   return strategy.virtual_stages == 1 || !layers_differ(job) ||
          instances_per_stage(job, strategy) ==
              instances_per_stage(job, as_plain_pipeline(job, strategy));
-}
-
-/// Returns how many blocks of a stage have a routine for its last action.
-std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
-                        const Chunk& first_chunk) {
-  const bool split = backward_cut(strategy) == BackwardCut::split;
-  std::int64_t calls = 0;
-  for (const BlockRun& run : first_chunk) {
-    if (!split || facts.blocks[run.block].has_weights) calls += run.count;
-  }
-  return calls;
 }
 
 /// The facts that all stages and all bucket sizes of a strategy have in common.
@@ -82,16 +71,6 @@ std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContex
   return layout;
 }
 
-StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_t stage,
-                 std::int64_t last_calls, const LeastCosts& costs) {
-  // Ranks of the first owner on every stage: what others do only adds.
-  const std::optional<std::int64_t> owner =
-      classes_by_owner(context.strategy) ? std::optional<std::int64_t>(0) : std::nullopt;
-  const Program program =
-      schedule_stage(lowered.graph, lowered.cut, context, stage, lowered.alignment, owner);
-  return step_tail(program, last_calls, costs);
-}
-
 /// Returns the time of a chunk's actions on a micro-batch, with the transfers that they wait for.
 Picoseconds work_of(const StageSpans& stage, const ChunkSpans& chunk) {
   const Picoseconds spans = chunk.forward.span + chunk.backward.span + chunk.weights.span;
@@ -128,6 +107,14 @@ void add_weights(const Chunk& chunk, const MicroBatchFacts& facts, WeightBytes& 
 }
 
 }  // namespace
+
+Picoseconds capped(const std::function<Picoseconds()>& bound) {
+  try {
+    return std::min(bound(), kLongestStep);
+  } catch (const InfeasibleError&) {
+    return kLongestStep;
+  }
+}
 
 Bounds::Bounds(const Target& target)
     : target_(target), costs_(target), facts_(target, costs_), step_traffic_(target) {}
@@ -188,13 +175,16 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
   return memory_bound(context_of(target_, strategy), *facts, kinds, degrees(strategy));
 }
 
-MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
+Picoseconds Bounds::traffic(const Strategy& strategy) const {
+  if (is_not_bounded(strategy) || !has_micro_batch_traffic(strategy)) return {};
   Strategy alike = without(strategy, &Strategy::micro_batch);
   drop_recompute(alike);
   const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);
-  return traffic_.of({alike, std::min<std::int64_t>(m, 3), &costs},
-                     [&] { return micro_batch_traffic(context_of(target_, strategy), costs); });
+  return traffic_
+      .of({alike, std::min<std::int64_t>(m, 3), &costs},
+          [&] { return micro_batch_traffic(context_of(target_, strategy), costs); })
+      .step(m);
 }
 
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
@@ -211,66 +201,32 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
                                                work_of(stage, stage.chunks.back())));
   }
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
-  if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
-  return std::max(bound, traffic(strategy).step(m));
+  return shards_parameters(strategy) ? std::max(bound, traffic(strategy)) : bound;
 }
 
 Picoseconds Bounds::actions(const Strategy& strategy,
                             const std::function<bool(Picoseconds)>& enough) const {
-  if (is_not_bounded(strategy) || has_micro_batch_traffic(strategy)) return {};
+  if (is_not_bounded(strategy)) return {};
   if (strategy.overlap_expert_exchange) return {};  // actions do not follow each other
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const std::vector<StageSpans> spans = spans_of(strategy, *facts, chunks);
-  PipelineStep step(strategy, spans, micro_batches(target_.job, strategy));
-  const StepTail none;
-  return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none), enough);
+  return PipelineStep(strategy, spans, micro_batches(target_.job, strategy)).bound(enough);
 }
 
-Picoseconds Bounds::pipeline(const Strategy& strategy) const {
-  return *pipelines({&strategy, 1}).front();
-}
-
-std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strategy> strategies,
-                                                          const Enough& enough) const {
+std::vector<std::size_t> Bounds::with_own_programs(std::span<const Strategy> strategies) const {
+  if (strategies.size() == 1) return {0};
   const Strategy& first = strategies.front();
-  if (is_not_bounded(first)) {
-    return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
-  }
-  if (first.overlap_expert_exchange)
-    return std::vector<std::optional<Picoseconds>>(strategies.size(), bottleneck(first));
   const Lowered lowered(target_, first);
-  const auto facts = facts_.of(first);
-  const std::vector<StageChunks> chunks = stage_chunks(target_.job, first, *facts);
-  const std::vector<StageKind> kinds = stage_kinds(chunks);
-  const std::int64_t m = micro_batches(target_.job, first);
-  const std::vector<StageSpans> spans = spans_of(first, *facts, chunks);
-  PipelineStep step(first, spans, m);
-  std::vector<std::optional<Picoseconds>> bounds;
+  const auto facts = facts_.without_transfers(first);
+  const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, first, *facts));
   std::set<std::vector<std::int64_t>> layouts;
+  std::vector<std::size_t> own;
   for (std::size_t i = 0; i < strategies.size(); ++i) {
     const PassContext context{lowered.job, strategies[i], target_.framework()};
-    bounds.emplace_back();
-    if (strategies.size() > 1 && !layouts.insert(bucket_layout(lowered, context, kinds)).second) {
-      continue;
-    }
-    std::vector<StepTail> tails;
-    for (const StageKind& kind : kinds) {
-      const std::int64_t calls = last_calls(*facts, strategies[i], kind.chunks.front());
-      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_.of(strategies[i])));
-    }
-    std::vector<const StepTail*> by_stage;
-    for (const StageChunks& stage : chunks) {
-      const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                     [&](const StageKind& k) { return k.chunks == stage; });
-      by_stage.push_back(&tails[std::size_t(kind - kinds.begin())]);
-    }
-    const auto is_enough = [&](Picoseconds bound) { return enough && enough(i, bound); };
-    bounds.back() = has_micro_batch_traffic(strategies[i])
-                        ? with_traffic(strategies[i], spans, by_stage)
-                        : pipeline_bound(step, by_stage, is_enough);
+    if (layouts.insert(bucket_layout(lowered, context, kinds)).second) own.push_back(i);
   }
-  return bounds;
+  return own;
 }
 
 /// Returns the spans of each stage, with the step traffic of its chunks.
@@ -296,18 +252,6 @@ std::vector<StageSpans> Bounds::spans_of(const Strategy& strategy, const MicroBa
     }
   }
   return spans;
-}
-
-Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
-                                 std::span<const StepTail* const> tails) const {
-  const std::int64_t m = micro_batches(target_.job, strategy);
-  const MicroBatchTraffic more = traffic(strategy);
-  // Gradients may be added up to two micro-batches later: of those, none are counted.
-  const std::int64_t counted = std::max<std::int64_t>(m - 2, 0);
-  spans.front().chunks.front().backward.span +=
-      Picoseconds(repeated(more.compute, counted).count() / m);
-  PipelineStep step(strategy, spans, m);
-  return std::max(more.step(m), pipeline_bound(step, tails));
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // Bounds: lower bounds of the step time and the memory of a strategy, found without lowering all of
 // it. Each bound is at most the value that evaluate() finds, for every strategy, framework and kind
-// of device. Only `pipeline` may exceed the step time, by up to 0.05 %: kernels lose time beside
+// of device. Only `actions` may exceed the step time, by up to 0.05 %: kernels lose time beside
 // transfers, and may lose more where a transfer comes earlier. From cheap to sharp, with the
 // choices that each depends on:
 //
@@ -8,7 +8,6 @@
 //   memory       + micro-batch, recompute       and bytes of micro-batches in flight
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
 //   actions      + micro-batch, recompute       time of all actions in the schedule's order
-//   pipeline     + gradient bucket bytes        the same, and the tail
 //
 // memory_bound.h and time_bound.h say why each holds.
 #pragma once
@@ -25,6 +24,10 @@
 #include "planner/bounds/time_bound.h"
 
 namespace plimsoll {
+
+/// Returns the bound that `bound()` returns, at most kLongestStep: also where the step exceeds the
+/// clock's range.
+Picoseconds capped(const std::function<Picoseconds()>& bound);
 
 /// Lower bounds for one target. They are safe to share between threads. The strategies must be
 /// legal. Time bounds throw InfeasibleError where a time exceeds the clock's range (106 days).
@@ -62,27 +65,25 @@ class Bounds {
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
-  /// Returns the pipeline bound without the parts of a step before and behind the micro-batches. It
-  /// holds for any grad_bucket_bytes. It is 0 where micro-batches have traffic of their own, and
-  /// where owners cast. If enough(bound) is true, the bound need not be sharper.
+  /// Runs the actions of all stages in the order of the schedule. The work before the first forward
+  /// and behind the last backward is left out, so that the bound holds for any grad_bucket_bytes.
+  /// It is 0 where a forward and a backward run in turns. If enough(bound) is true, the bound need
+  /// not be sharper.
   Picoseconds actions(const Strategy& strategy,
                       const std::function<bool(Picoseconds)>& enough = {}) const;
-  Picoseconds pipeline(const Strategy& strategy) const;
-  /// Returns bounds of strategies that differ in grad_bucket_bytes only. A strategy whose Programs
-  /// equal those of an earlier one has none. If enough(i, bound) is true, the bound of
-  /// strategies[i] need not be sharper.
-  using Enough = std::function<bool(std::size_t, Picoseconds)>;
-  std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies,
-                                                    const Enough& enough = {}) const;
+  /// Returns the least time of the communication that every micro-batch has
+  /// (micro_batch_traffic.h); 0 where none is counted. Bounds of strategies that shard parameters
+  /// have it already.
+  Picoseconds traffic(const Strategy& strategy) const;
+  /// Returns, for strategies that differ in grad_bucket_bytes only, the indices of those whose
+  /// Programs differ from the Programs of all before them.
+  std::vector<std::size_t> with_own_programs(std::span<const Strategy> strategies) const;
 
  private:
   std::vector<StageSpans> spans_of(const Strategy& strategy, const MicroBatchFacts& facts,
                                    std::span<const StageChunks> chunks) const;
-  Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
-                           std::span<const StepTail* const> tails) const;
   using Persistent = std::vector<LastingBytes>;  ///< by stage
   const Persistent& degrees(const Strategy& strategy) const;
-  MicroBatchTraffic traffic(const Strategy& strategy) const;
 
   const Target target_;
   ShapeCosts costs_;

@@ -1,4 +1,4 @@
-// Runs calls by the rules of the simulator, with one rank alone.
+// Composes the ops of one call as the simulator does, and reads paths off the map.
 #include "planner/bounds/call_path.h"
 
 #include <algorithm>
@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "passes/cut/program_builder.h"
 #include "simulator/costs/host_dispatch.h"
+#include "simulator/engine/routine_map.h"
 #include "simulator/ranks/expand.h"
 
 namespace plimsoll {
@@ -29,7 +31,6 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
   costed.durations.resize(program.routines.size());
   costed.dispatch.resize(program.routines.size());
   costed.computes.resize(program.routines.size());
-  costed.slowdown.resize(program.routines.size());
   for (const Call& call : program.calls) {
     const std::size_t r = call.routine.index();
     std::vector<Picoseconds>& durations = costed.durations[r];
@@ -43,8 +44,6 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
       if (op.stream != Stream::compute || communicates(op.kind)) continue;
       costed.computes[r] += durations[i];
     }
-    if (routine.ops.size() == 1 && communicates(routine.ops[0].kind))
-      costed.slowdown[r] = costs.slowdown(routine, program.grid, program.stage);
   }
   return costed;
 }
@@ -53,130 +52,6 @@ Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine) {
   const std::vector<Picoseconds>& ops = costed.dispatch[routine.index()];
   if (ops.empty()) return Picoseconds();
   return std::accumulate(ops.begin(), ops.end(), costed.dispatch_call);
-}
-
-bool crosses_stages(const Op& op) {
-  const auto* collective = std::get_if<CollectiveParams>(&op.params);
-  if (collective == nullptr || !communicates(op.kind)) return false;
-  return collective->group.axes.has(Axis::pp);
-}
-
-CallPath::CallPath(const CostedProgram& costed, Picoseconds now, Picoseconds issued)
-    : costed_(costed), issued_(issued) {
-  clocks_.fill(kLongAgo);
-  clocks_[std::size_t(Stream::compute)] = now;
-}
-
-Picoseconds CallPath::awaited(const Call& call) const {
-  Picoseconds latest = kLongAgo;
-  for (const Wait& wait : call.waits) {
-    const auto found = calls_.find(wait.call);
-    if (found == calls_.end()) continue;
-    const Times& times = found->second;
-    if (wait.port && !times.ops.empty()) {
-      const Routine& routine = costed_.program->at(costed_.program->calls[wait.call].routine);
-      latest = std::max(latest, times.ops[routine.ports.at(*wait.port).op]);
-    } else {
-      latest = std::max(latest, times.all);
-    }
-  }
-  return latest;
-}
-
-/// Returns when an op ends that is `ready` once all it waits for has ended. Advances the clock that
-/// runs the op.
-Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
-                                Picoseconds duration) {
-  Picoseconds& stream = clocks_[std::size_t(op.stream)];
-  Picoseconds& host = clocks_[std::size_t(Stream::compute)];
-  const bool communication = communicates(op.kind);
-  Picoseconds begin;
-  if (costed_.host_executes) {
-    host = std::max(host, ready) + dispatch;
-    begin = host;
-    if (communication && op.stream != Stream::compute) begin = std::max(begin, stream);
-  } else {
-    begin = std::max({stream, ready, issued_});
-  }
-  Picoseconds end = begin + duration;
-  if (crosses_stages(op)) {
-    if (floor_ && floor_->first == posted_.size()) end = std::max(end, floor_->second);
-    posted_.push_back(begin);
-  }
-  if (!costed_.host_executes || !communication) {
-    (costed_.host_executes ? host : stream) = end;
-  } else if (op.stream != Stream::compute) {
-    stream = end;
-  }
-  return end;
-}
-
-/// Delays the kernels of a call by communications before it that nothing has waited for
-/// (StreamRanks::add_delays does the same).
-void CallPath::delay(std::size_t index) {
-  const Call& call = costed_.program->calls[index];
-  const std::size_t r = call.routine.index();
-  if (const double slowdown = costed_.slowdown[r]; slowdown > 0) {
-    const Stream stream = costed_.program->at(call.routine).ops[0].stream;
-    delays_.communicate(stream, index, costed_.durations[r][0], {slowdown, 1});
-  } else if (costed_.computes[r] > Picoseconds()) {
-    for (const Wait& wait : call.waits) {
-      const RoutineId awaited = costed_.program->calls[wait.call].routine;
-      if (costed_.slowdown[awaited.index()] > 0)
-        delays_.wait_for(costed_.program->at(awaited).ops[0].stream, wait.call);
-    }
-    clocks_[std::size_t(Stream::compute)] += delays_.compute(costed_.computes[r]);
-  }
-}
-
-/// Lets the host wait for the op before, if the framework has it wait.
-void CallPath::wait_on_host() {
-  if (const auto until = std::exchange(host_waits_until_, std::nullopt))
-    issued_ = std::max(issued_, *until) + costed_.host_wait;
-}
-
-Picoseconds CallPath::issued() {
-  wait_on_host();
-  return issued_;
-}
-
-void CallPath::run(std::size_t index, Picoseconds others) {
-  const Call& call = costed_.program->calls[index];
-  const Routine& routine = costed_.program->at(call.routine);
-  const std::vector<Picoseconds>& durations = costed_.durations[call.routine.index()];
-  const std::vector<Picoseconds>& dispatch = costed_.dispatch[call.routine.index()];
-  const std::vector<bool>& waits = costed_.host_waits[call.routine.index()];
-  const Picoseconds call_ready = std::max(awaited(call), others);
-  std::array<bool, kStreams> entered = {};
-  Times times;
-  posted_.clear();
-  if (costed_.host_executes) {
-    clocks_[std::size_t(Stream::compute)] += costed_.dispatch_call;
-  } else {
-    wait_on_host();
-    issued_ += costed_.dispatch_call;
-    delay(index);
-  }
-  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
-    const Op& op = routine.ops[i];
-    wait_on_host();
-    issued_ += dispatch[i];
-    Picoseconds ready = kLongAgo;
-    if (!std::exchange(entered[std::size_t(op.stream)], true)) ready = call_ready;
-    for (std::uint32_t wait : op.waits) ready = std::max(ready, times.ops[wait]);
-    const Picoseconds end = end_of_op(op, ready, dispatch[i], durations[i]);
-    if (waits[i]) host_waits_until_ = end;
-    times.ops.push_back(end);
-    times.all = std::max(times.all, end);
-  }
-  ended_ = std::max(ended_, times.all);
-  floor_.reset();
-  calls_[index] = std::move(times);
-}
-
-Picoseconds CallPath::everything_ended() const {
-  const Picoseconds host = costed_.host_executes ? now() : issued_;
-  return std::max(ended_, host);
 }
 
 namespace {
@@ -194,6 +69,42 @@ HostPaths product(const HostPaths& first, const HostPaths& second) {
           through(first.follows, second.waited, first.issued, second.issued)};
 }
 
+/// The row of the map with this index, as longest paths.
+class PathsTo {
+ public:
+  PathsTo(const RoutineMap& map, std::size_t index) {
+    from_.assign(map.inputs(), kLongAgo);
+    std::size_t term = 0, row = 0;
+    for (const RoutineMap::Bundle& bundle : map.bundles) {
+      for (; row < bundle.row_end; ++row) {
+        if (map.rows[row].index != index) continue;
+        for (std::size_t t = term; t < bundle.term_end; ++t)
+          from_[map.terms[t].input] = map.terms[t].delay + map.rows[row].later;
+      }
+      term = bundle.term_end;
+    }
+  }
+  Picoseconds from(std::size_t input) const { return from_[input]; }
+
+ private:
+  std::vector<Picoseconds> from_;  ///< by input; kLongAgo: the row does not depend on it
+};
+
+CallPaths paths_on_host(const CostedProgram& costed, RoutineId id, std::size_t written) {
+  const std::vector<Op>& ops = costed.program->at(id).ops;
+  CallPaths paths;
+  paths.span = costed.dispatch_call;
+  std::vector<Picoseconds> ended;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    for (const std::uint32_t wait : ops[i].waits) paths.span = std::max(paths.span, ended[wait]);
+    paths.span += costed.dispatch[id.index()][i];
+    ended.push_back(paths.span + costed.durations[id.index()][i]);
+    if (!communicates(ops[i].kind)) paths.span = ended.back();
+  }
+  paths.written = ended[written];
+  return paths;
+}
+
 }  // namespace
 
 Picoseconds after(Picoseconds time, Picoseconds path) {
@@ -201,11 +112,43 @@ Picoseconds after(Picoseconds time, Picoseconds path) {
   return std::min(std::min(time, kLongest) + std::min(path, kLongest), kLongest);
 }
 
-HostPaths host_paths(const CostedProgram& costed, std::size_t call, CallPath& stream) {
-  CallPath host(costed, kLongAgo, Picoseconds());
-  host.run(call);
-  const auto path = [](Picoseconds time) { return after(Picoseconds(), time); };
-  return {path(stream.now()), path(stream.issued()), path(host.now()), path(host.issued())};
+CallPaths call_paths(const CostedProgram& costed, RoutineId id, std::size_t written) {
+  if (costed.host_executes) return paths_on_host(costed, id, written);
+  const Routine& routine = costed.program->at(id);
+  std::vector<RoutineOp> ops;
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    const Op& op = routine.ops[i];
+    ops.push_back({std::uint32_t(op.stream), costed.dispatch[id.index()][i],
+                   costed.durations[id.index()][i], op.waits});
+    if (costed.host_waits[id.index()][i]) ops.back().host_wait = costed.host_wait;
+  }
+  ops.front().dispatch += costed.dispatch_call;
+  const std::array event_ops = {std::uint32_t(written)};
+  const RoutineMap map = compose(ops, event_ops);
+  const std::size_t streams = map.streams.size();
+  const auto stream = std::size_t(std::ranges::find(map.streams, std::uint32_t(Stream::compute)) -
+                                  map.streams.begin());
+  const auto from_stream = [&](const PathsTo& to) {
+    const Picoseconds awaited =
+        begins_elsewhere(routine) ? to.from(RoutineMap::kAwaited) : kLongAgo;
+    return stream < streams ? std::max(to.from(RoutineMap::kClocks + stream), awaited) : awaited;
+  };
+  CallPaths paths;
+  paths.written = std::max(Picoseconds(), from_stream(PathsTo(map, streams + 1)));
+  paths.host.computes = Picoseconds();
+  if (stream < streams) {
+    const PathsTo computed(map, stream);
+    paths.host.computes = from_stream(computed);
+    paths.host.follows = computed.from(RoutineMap::kIssued);
+  }
+  paths.span = paths.host.computes;
+  paths.host.issued = map.dispatch;
+  if (map.host_waits) {
+    const PathsTo issued(map, streams + 2);
+    paths.host.waited = from_stream(issued);
+    paths.host.issued = issued.from(RoutineMap::kIssued);
+  }
+  return paths;
 }
 
 HostPaths then(HostPaths first, HostPaths second, std::int64_t count) {

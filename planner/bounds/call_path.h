@@ -1,15 +1,13 @@
-// Call path: finds the longest path through some calls of one rank, by the simulator's rules for
-// who does the work (Execution in simulator/engine/engine.h). Everything outside these calls counts
-// as over long ago, unless said otherwise. Leaving out earlier work and other ranks only shortens a
-// longest path, so every time here is at most the simulated one.
+// Call path: the longest paths through one call of a rank. Where devices have streams, they are
+// read off the map of the call that the simulator applies (RoutineMap). Everything outside the call
+// counts as over long ago, unless said otherwise. Leaving out earlier work and other ranks only
+// shortens a longest path, so every time here is at most the simulated one.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "planner/bounds/least_costs.h"
-#include "simulator/ranks/kernel_delays.h"
 
 namespace plimsoll {
 
@@ -26,7 +24,6 @@ struct CostedProgram {
   const Program* program = nullptr;
   std::vector<std::vector<Picoseconds>> durations, dispatch;  ///< [routine][op]
   std::vector<Picoseconds> computes;          ///< [routine], of ops on the compute stream, alone
-  std::vector<double> slowdown;               ///< [routine], 0 except for one communication
   std::vector<std::vector<bool>> host_waits;  ///< [routine][op]: host_waits() in expand.h
   Picoseconds dispatch_call, host_wait;
   bool host_executes = false;
@@ -35,52 +32,6 @@ struct CostedProgram {
 CostedProgram cost_of(const Program& program, const LeastCosts& costs);
 /// Returns the host time to issue a call.
 Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine);
-
-/// Whether ranks of several stages take part in this collective.
-bool crosses_stages(const Op& op);
-
-/// Runs calls one after the other.
-class CallPath {
- public:
-  /// The compute stream, or the host that executes, is free at `now`. The host has issued all
-  /// earlier calls at `issued`, which means nothing where the host executes.
-  CallPath(const CostedProgram& costed, Picoseconds now, Picoseconds issued);
-
-  /// Runs the call at `index`. Calls that it waits for and that were not run here end at `others`.
-  void run(std::size_t index, Picoseconds others = kLongAgo);
-  /// Sets the earliest end of a collective in the next call that is run. `which` counts the call's
-  /// collectives that other stages take part in.
-  void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
-
-  /// Returns when the host has issued all calls, and ended its wait for the last op, if it waits.
-  Picoseconds issued();
-  Picoseconds now() const { return clocks_[std::size_t(Stream::compute)]; }  ///< compute is free
-  Picoseconds everything_ended() const;  ///< all calls are over, and the host has issued them
-  /// Returns when an op of a call that was run here ended.
-  Picoseconds end_of(std::size_t call, std::size_t op) const { return calls_.at(call).ops[op]; }
-  /// Returns when the last call posted its collectives that other stages take part in.
-  const std::vector<Picoseconds>& posted() const { return posted_; }
-
- private:
-  struct Times {
-    std::vector<Picoseconds> ops;  ///< ends, by op; empty for a call that was not run here
-    Picoseconds all = kLongAgo;
-  };
-  Picoseconds awaited(const Call& call) const;
-  void wait_on_host();
-  void delay(std::size_t index);
-  Picoseconds end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
-                        Picoseconds duration);
-
-  const CostedProgram& costed_;
-  std::array<Picoseconds, kStreams> clocks_;
-  Picoseconds issued_, ended_ = kLongAgo;
-  std::optional<std::pair<std::size_t, Picoseconds>> floor_;
-  std::vector<Picoseconds> posted_;
-  std::optional<Picoseconds> host_waits_until_;  ///< before the next op
-  std::map<std::size_t, Times> calls_;
-  KernelDelays delays_;  ///< caused by the communications of calls that were run
-};
 
 /// Longest paths through calls in a row, in max-plus algebra (time_bound.h). They begin when the
 /// compute stream is free, or when the host has issued all calls before. They end when the last
@@ -98,8 +49,18 @@ struct HostPaths {
 /// Returns the paths of no call.
 inline HostPaths no_call() { return {Picoseconds(), kLongAgo, kLongAgo, Picoseconds()}; }
 
-/// Returns the paths through one call. `stream` has run this call alone, from a free stream.
-HostPaths host_paths(const CostedProgram& costed, std::size_t call, CallPath& stream);
+/// The paths through one call. They begin when the compute stream is free, or the host where it
+/// executes. Whatever an op on another stream waits for ended long ago, except that the call
+/// before computes until then if a call begins elsewhere.
+struct CallPaths {
+  Picoseconds span;     ///< until the same stream, or the host, is free again
+  Picoseconds written;  ///< until an op ended
+  HostPaths host;       ///< without meaning where the host executes
+};
+/// Returns the paths through a call of the routine, and the path until the op `written`. A host
+/// that executes begins an op behind those before it and behind the communications that the op
+/// waits for.
+CallPaths call_paths(const CostedProgram& costed, RoutineId routine, std::size_t written);
 
 /// Returns a time later by a path.
 Picoseconds after(Picoseconds time, Picoseconds path);

@@ -63,9 +63,6 @@ MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts
     const Picoseconds data = on_stream(costed, call, Stream::data);
     const bool is_last = *call.micro_batch + 1 == m;
     (is_last ? traffic.last : *call.micro_batch == 0 ? traffic.first : traffic.middle) += data;
-    if (*call.micro_batch == 1 && !is_last && !call.layer) {
-      traffic.compute += on_stream(costed, call, Stream::compute);
-    }
   }
   for (std::size_t i = last_of_micro_batches + 1; i < program.calls.size(); ++i) {
     traffic.after += on_stream(costed, program.calls[i], Stream::compute);

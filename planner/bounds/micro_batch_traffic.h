@@ -19,8 +19,6 @@ struct MicroBatchTraffic {
   Picoseconds first, middle, last;
   /// The time of the update, which needs all gradients.
   Picoseconds after;
-  /// The time on the compute stream that zeroes and adds gradients in a middle micro-batch.
-  Picoseconds compute;
   /// Returns the time of all collectives on the data stream and of the update.
   Picoseconds step(std::int64_t micro_batches) const;
 };

@@ -53,25 +53,31 @@ void PipelineStep::order(std::int64_t micro_batches) {
   records_.assign(m_ < all_ ? stages_.size() : 0, {});
 }
 
-std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts,
-                                           std::span<const StepTail* const> tails) {
-  tails_ = tails;
-  Begins begins;
-  for (std::size_t s = 0; s < starts.size(); ++s)
-    begins.push_back(
-        {starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch, starts[s]});
-  if (begins != begins_) {
-    begins_ = std::move(begins);
-    run_all_actions();
+Picoseconds PipelineStep::bound(const std::function<bool(Picoseconds)>& enough) {
+  std::vector<Picoseconds> starts(stages_.size());
+  Picoseconds bound;
+  for (int step = 0; step < 2; ++step) {
+    const std::vector<Picoseconds> ends = run(starts);
+    std::optional<Picoseconds> least;
+    for (std::size_t s = 0; s < ends.size(); ++s) {
+      const Picoseconds advance = ends[s] - starts[s];
+      least = least ? std::min(*least, advance) : advance;
+    }
+    bound = std::max(bound, *least);
+    if (enough && enough(bound)) break;
+    starts = ends;
   }
-  return ends();
+  return bound;
 }
 
-void PipelineStep::run_all_actions() {
+std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts) {
+  starts_ = starts;
   run_actions();
-  if (m_ == all_ || add_cycles()) return;
-  order(all_);
-  run_actions();
+  if (m_ < all_ && !add_cycles()) {
+    order(all_);
+    run_actions();
+  }
+  return ends();
 }
 
 bool PipelineStep::add_cycles() {
@@ -95,7 +101,6 @@ bool PipelineStep::add_cycles() {
     state.reduced += more;
     const Picoseconds cycle = records_[s].issued_per_cycle.value_or(*period);
     state.issued += repeated(cycle, cycles_.left_out);
-    state.issued_before += repeated(cycle, cycles_.left_out);
   }
   return true;
 }
@@ -108,9 +113,7 @@ void PipelineStep::run_actions() {
       transfers.sent.reserve(orders_[s].size());
       transfers.sends.reserve(orders_[s].size());
     }
-    state.clock = state.clock_before = begins_[s][0];
-    state.reduced = begins_[s][2];
-    state.issued = begins_[s][1];
+    state.clock = state.clock_before = state.reduced = state.issued = starts_[s];
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
   }
   for (StageRecord& record : records_) record.clear();
@@ -216,11 +219,10 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   // micro-batch's backward.
   const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
   if (forward && action.micro_batch == 0 && stages_[s].gathers_ahead)
-    end = std::max(end, begins_[s][2] + chunk.gathered + spans.last);
+    end = std::max(end, starts_[s] + chunk.gathered + spans.last);
   if (!forward && action.micro_batch + 1 == m_)
     state.reduced = std::max(state.reduced, begin + chunk.reduced);
   Picoseconds sent = end - spans.last + spans.sent;
-  state.issued_before = state.issued;
   if (spans.host) {
     const Picoseconds issued = posted(s, spans);
     sent = std::max({sent, after(begin, spans.until_last->computes) + spans.sent,
@@ -255,49 +257,15 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   return true;
 }
 
-PipelineStep::MeetingEnds PipelineStep::meeting_ends() const {
-  MeetingEnds over;
-  // A meeting depends on those before it: after as many rounds as there are, all are known.
-  for (std::size_t round = 0; round < tails_.front()->meetings.size(); ++round) {
-    MeetingEnds next;
-    for (std::size_t s = 0; s < states_.size(); ++s) {
-      const std::vector<Picoseconds> known = sources(s, over);
-      std::array<std::size_t, 2> count = {};
-      for (const Meeting& meeting : tails_[s]->meetings) {
-        std::vector<Picoseconds>& ends = next[meeting.pipeline_ends];
-        const std::size_t k = count[meeting.pipeline_ends]++;
-        if (k == ends.size()) ends.push_back(kLongAgo);
-        ends[k] = std::max(ends[k], latest(meeting.posted, known) + meeting.duration);
-      }
-    }
-    over = std::move(next);
-  }
-  return over;
-}
-
 std::vector<Picoseconds> PipelineStep::ends() const {
-  const MeetingEnds over = meeting_ends();
   std::vector<Picoseconds> ends;
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    const Picoseconds issued = states_[s].issued_before + tails_[s]->dispatch;
+    const State& state = states_[s];
     const Picoseconds gathers =
         stages_[s].gathers_ahead ? Picoseconds() : stages_[s].chunks.back().gathered;
-    ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued,
-                             states_[s].reduced + gathers}));
+    ends.push_back(std::max({state.clock, state.issued, state.reduced + gathers}));
   }
   return ends;
-}
-
-/// Returns the begin of the last action, then the ends of the stage's meetings.
-std::vector<Picoseconds> PipelineStep::sources(std::size_t s, const MeetingEnds& over) const {
-  std::vector<Picoseconds> times = {states_[s].last_began};
-  std::array<std::size_t, 2> count = {};
-  for (const Meeting& meeting : tails_[s]->meetings) {
-    const std::vector<Picoseconds>& ends = over[meeting.pipeline_ends];
-    const std::size_t k = count[meeting.pipeline_ends]++;
-    times.push_back(k < ends.size() ? ends[k] : kLongAgo);
-  }
-  return times;
 }
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
-// Pipeline step: runs one step of all stages in the order of the schedule, an action at a time, and
-// then the tail of each stage.
+// Pipeline step: runs one step of all stages in the order of the schedule, an action at a time.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -25,10 +25,11 @@ class PipelineStep {
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches, const PipelineCycles& cycles);
 
-  /// Returns when each stage's step ends. Actions that begin as in the run before are not run
-  /// again, since strategies that differ only in their tails share them.
-  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts,
-                               std::span<const StepTail* const> tails);
+  /// Runs a step, and a second one that begins where the first ended. Returns the least advance of
+  /// any stage in a step. If `enough` accepts the bound of the first step, the second is not run.
+  Picoseconds bound(const std::function<bool(Picoseconds)>& enough = {});
+  /// Returns when each stage's step ends if it begins at its start.
+  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts);
   /// Whether the last run left cycles out.
   bool left_cycles_out() const { return m_ < all_; }
 
@@ -43,9 +44,8 @@ class PipelineStep {
   };
   struct State {
     Picoseconds clock, issued;
-    Picoseconds issued_before;  ///< without the last action
-    Picoseconds clock_before;   ///< clock when the last action came up, for receives ahead of it
-    std::size_t next = 0;       ///< of the stage's order
+    Picoseconds clock_before;  ///< clock when the last action came up, for receives ahead of it
+    std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
     Picoseconds reduced;                 ///< all gradients are
     std::array<Transfers, 2> transfers;  ///< activations, gradients
@@ -74,12 +74,7 @@ class PipelineStep {
   /// Returns how much longer the action's kernels take beside transfers.
   Picoseconds delay(std::size_t s, const ActionSpans& spans, std::size_t direction);
 
-  /// When meetings of all stages [0], and of the two ends [1], are over, in order. The k-th meeting
-  /// of a kind is the same one for each stage that takes part.
-  using MeetingEnds = std::array<std::vector<Picoseconds>, 2>;
-  MeetingEnds meeting_ends() const;
   std::vector<Picoseconds> ends() const;
-  std::vector<Picoseconds> sources(std::size_t s, const MeetingEnds& over) const;
   /// An action with delays that follow from its times alone.
   struct TimedAction {
     ActionSpans spans;
@@ -100,13 +95,9 @@ class PipelineStep {
   std::int64_t m_ = 0;      ///< micro-batches that are run
   std::int64_t parts_;
   PipelineCycles cycles_;
-  const bool v_;                            ///< chunks are placed as a V
-  std::size_t slots_;                       ///< 0: sends wait for none
-  std::span<const StepTail* const> tails_;  ///< of the run
-  /// For each stage: when the first action may begin, when the host may issue it, and when the step
-  /// begins.
-  using Begins = std::vector<std::array<Picoseconds, 3>>;
-  Begins begins_;  ///< of the last run
+  const bool v_;                     ///< chunks are placed as a V
+  std::size_t slots_;                ///< 0: sends wait for none
+  std::vector<Picoseconds> starts_;  ///< of the run, by stage
   std::vector<std::vector<Action>> orders_;
   /// By stage and chunk: forward, backward, weight gradients.
   std::vector<std::vector<std::array<TimedAction, 3>>> timed_;

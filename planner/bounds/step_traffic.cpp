@@ -127,12 +127,27 @@ StageTraffic StepTraffic::of(const Strategy& strategy, const WeightBytes& weight
                              const LeastCosts& costs) const {
   if (classes_by_owner(strategy) || are_measured(target_)) return {};
   const Grid grid = grid_of(strategy);
+  const std::int64_t shards = optimizer_shards(strategy);
+  const Strategy small = smallest(strategy);
+  const Collectives& all = known_.of({small}, [&] { return find(small); });
+  const Key key(&all, &costs, grid.degree, grid.order, shards, weights);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = times_.find(key); known != times_.end()) return known->second;
+  }
+  const StageTraffic found = times(all, grid, shards, weights, costs);
+  const std::lock_guard lock(mutex_);
+  return times_.try_emplace(key, found).first->second;
+}
+
+StageTraffic StepTraffic::times(const Collectives& collectives, const Grid& grid,
+                                std::int64_t shards, const WeightBytes& weights,
+                                const LeastCosts& costs) const {
   StageTraffic traffic;
   Picoseconds beside;  // reductions on streams of blocks
-  const Strategy small = smallest(strategy);
-  for (const Collective& one : known_.of({small}, [&] { return find(small); })) {
+  for (const Collective& one : collectives) {
     const Bytes whole = one.of(weights);
-    const Bytes bytes = one.of_part ? Bytes(whole.count() / optimizer_shards(strategy)) : whole;
+    const Bytes bytes = one.of_part ? Bytes(whole.count() / shards) : whole;
     const Routine routine = with_payload(one.routine, bytes);
     const Picoseconds time = costs.of(routine, grid, 0)[0];
     if (routine.ops[0].stream != Stream::data) {

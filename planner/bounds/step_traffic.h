@@ -2,7 +2,11 @@
 // parameters. They run one after the other on the stream of data, beside little of the step's work.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "planner/bounds/block_facts.h"
@@ -50,9 +54,16 @@ class StepTraffic {
   };
   using Collectives = std::vector<Collective>;
   Collectives find(const Strategy& small) const;
+  StageTraffic times(const Collectives& collectives, const Grid& grid, std::int64_t shards,
+                     const WeightBytes& weights, const LeastCosts& costs) const;
 
   const Target target_;
   mutable Memo<Collectives> known_;  ///< by small strategy, of which there are few
+  mutable std::mutex mutex_;
+  /// Times by what they depend on: collectives, costs, ranks and their order, shards, bytes.
+  using Key = std::tuple<const Collectives*, const LeastCosts*, std::array<std::int64_t, kAxes>,
+                         std::array<Axis, kRankAxes>, std::int64_t, WeightBytes>;
+  mutable std::map<Key, StageTraffic> times_;
 };
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "passes/strategy/pipeline_order.h"
-#include "planner/bounds/pipeline_step.h"
 #include "simulator/costs/host_dispatch.h"
 
 namespace plimsoll {
@@ -213,24 +212,6 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
     back += front.backward.whole() - early + (first && delays ? weights : Picoseconds());
   }
   return longest;
-}
-
-Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
-                           const Enough& enough) {
-  std::vector<Picoseconds> starts(tails.size());
-  Picoseconds bound;
-  for (int k = 0; k < 2; ++k) {
-    const std::vector<Picoseconds> ends = step.run(starts, tails);
-    std::optional<Picoseconds> least;
-    for (std::size_t s = 0; s < ends.size(); ++s) {
-      const Picoseconds advance = ends[s] - starts[s];
-      least = least ? std::min(*least, advance) : advance;
-    }
-    bound = std::max(bound, *least);
-    if (enough && enough(bound)) break;
-    starts = ends;
-  }
-  return bound;
 }
 
 }  // namespace plimsoll

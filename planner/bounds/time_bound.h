@@ -7,12 +7,11 @@
 // Woude, Max Plus at Work, 2006, chapter 2).
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "planner/bounds/stage_chunks.h"
-#include "planner/bounds/step_tail.h"
 #include "planner/bounds/step_traffic.h"
 
 namespace plimsoll {
@@ -54,8 +53,6 @@ struct StageSpans {
   bool gathers_ahead = false;   ///< the first forwards wait for gathers, not the end of the step
 };
 
-class PipelineStep;
-
 /// Returns the spans of each stage.
 std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFacts& facts,
                                     std::span<const StageChunks> stages, const LeastCosts& costs);
@@ -69,13 +66,5 @@ std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFa
 /// links with each other and with the step's traffic, so the bound is at least their sum.
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
                              std::int64_t micro_batches);
-
-/// Runs the pipeline's order, with an action as one piece, and then each stage's tail: gradient
-/// buckets, meetings of stages, update and parameter gathers. A second step begins where the first
-/// ended, and the bound is the least advance of any stage in it. If `enough` accepts the bound of
-/// the first step, the second is not run.
-using Enough = std::function<bool(Picoseconds)>;
-Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
-                           const Enough& enough = {});
 
 }  // namespace plimsoll

@@ -6,7 +6,6 @@
 
 #include "base/parallel.h"
 #include "planner/bounds/bounds.h"
-#include "planner/bounds/capped_bounds.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/candidate_pool.h"
 #include "planner/explore/cut_reasons.h"
@@ -229,18 +228,6 @@ class Explorer {
     return leaf;
   }
 
-  std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
-    const StrategyFamily& family = legal_.families()[node.family];
-    std::vector<Strategy> strategies;
-    for (std::size_t i = node.first; i < node.last; ++i) {
-      const std::size_t within = i - family.first;
-      strategies.push_back(legal_.of(family, within / family.buckets, within % family.buckets));
-    }
-    return capped_pipelines(bounds_, strategies, [&](std::size_t i, Picoseconds bound) {
-      return why_cut(leaf_of(node, node.first + i, bound)).has_value();
-    });
-  }
-
   std::optional<CutReason> why_cut(const SearchNode& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
     const Seconds bound = node.merit().seconds();
@@ -383,17 +370,17 @@ class Explorer {
     choices_ = std::move(left);
   }
 
-  /// Splits pipelines into leaves, with the tails of their steps. Bucket sizes that give the same
-  /// Programs are one leaf.
+  /// Splits pipelines into leaves. Bucket sizes that give the same Programs are one leaf.
   void split_pipelines() {
     std::vector<std::vector<SearchNode>> leaves(pipelines_.size());
     for_each_index(pipelines_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
       const SearchNode& node = pipelines_[i];
-      const auto bounds = pipeline_bounds(node);
-      for (std::size_t leaf = node.first; leaf < node.last; ++leaf) {
-        const std::optional<Picoseconds>& bound = bounds[leaf - node.first];
-        if (bound) leaves[i].push_back(leaf_of(node, leaf, *bound));
+      std::vector<Strategy> strategies;
+      for (std::size_t k = node.first; k < node.last; ++k) strategies.push_back(legal_[k]);
+      for (const std::size_t k : bounds_.with_own_programs(strategies)) {
+        const Picoseconds traffic = capped([&] { return bounds_.traffic(strategies[k]); });
+        leaves[i].push_back(leaf_of(node, node.first + k, traffic));
       }
     });
     std::vector<SearchNode> left;

@@ -7,8 +7,6 @@
 
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/pipeline_order.h"
-#include "planner/bounds/capped_bounds.h"
-#include "planner/explore/family_work.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -17,28 +15,6 @@ namespace {
 /// Returns a bound of the bytes that rounding buffers to blocks and to shards adds to a stage.
 double rounding_of(std::int64_t shards) {
   return double(std::int64_t{1} << 20) + 4096.0 * double(shards);
-}
-
-/// Returns how many of a chunk's layers recompute, the first ones.
-std::int64_t repeated_layers(const Strategy& strategy, LayerRange chunk) {
-  if (strategy.recompute == Recompute::none) return 0;
-  const std::int64_t layers = strategy.recompute_layers;
-  return layers == 0 ? chunk.count() : std::min(layers, chunk.count());
-}
-
-/// Returns what a chunk's layers take, by what they take if they keep all and if they recompute.
-double sum_of(const Strategy& strategy, LayerRange chunk, const SumsOfLayers& keep,
-              const SumsOfLayers& repeat) {
-  if (strategy.recompute != Recompute::per_op && strategy.recompute_list.empty()) {
-    const std::int64_t kept_from = chunk.first + repeated_layers(strategy, chunk);
-    return repeat.of({chunk.first, kept_from}) + keep.of({kept_from, chunk.last});
-  }
-  double sum = 0;
-  for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
-    const bool again = recomputes(strategy, layer - chunk.first, layer);
-    sum += (again ? repeat : keep).of({layer, layer + 1});
-  }
-  return sum;
 }
 
 /// Returns the least number of shards, or without shards of replicas, over which experts can be
@@ -116,7 +92,10 @@ FamilyBounds::Sample FamilyBounds::find_sample(const Job& job, const Strategy& s
   return sample;
 }
 
-const FamilyBounds::Samples& FamilyBounds::samples(const Strategy& strategy) const {
+namespace {
+
+/// Returns the strategy with what samples depend on.
+Strategy sampled(const Strategy& strategy) {
   Strategy alike = beside_search(strategy);
   alike.mp = strategy.mp;
   alike.ep = strategy.ep;
@@ -126,7 +105,13 @@ const FamilyBounds::Samples& FamilyBounds::samples(const Strategy& strategy) con
   alike.sharding_degree = optimizer_shards(strategy) > 1 ? 2 : 1;
   alike.sharding_stage = strategy.sharding_stage;
   alike.keep_gathered = strategy.keep_gathered;
-  return samples_.of({alike}, [&] {
+  return alike;
+}
+
+}  // namespace
+
+const FamilyBounds::Samples& FamilyBounds::samples(const Strategy& strategy) const {
+  return samples_.of({sampled(strategy)}, [&] {
     Samples found;
     for (const LayerKinds::Weights& weights : layers_.weights())
       found.push_back(find_sample(weights.job, strategy));
@@ -138,13 +123,10 @@ const FamilyBounds::Samples& FamilyBounds::samples(const Strategy& strategy) con
 /// / shards for any number of layers, and a + b x layers for any number of shards, each with an
 /// error by rounding. Experts on ranks of their own have a fixed multiple of these shards, so that
 /// the same holds for them. `a` is that of the last layer's kind, which MTP modules have, too.
-FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
-  const Samples& known = samples(strategy);
-  const std::int64_t shards = optimizer_shards(strategy);
-  const auto unit = double(expert_unit(strategy)), fewer = unit * double(kShards[0]),
-             more = unit * double(kShards[1]);
-  const double rounding =
-      rounding_of(shards) + 4 * rounding_of(kShards.back() * expert_unit(strategy));
+FamilyBounds::Lines FamilyBounds::find_lines(const Samples& samples, std::int64_t shards,
+                                             std::int64_t unit) const {
+  const double fewer = double(unit * kShards[0]), more = double(unit * kShards[1]);
+  const double rounding = rounding_of(shards) + 4 * rounding_of(kShards.back() * unit);
   const auto apart = double(kLayers[1] - kLayers[0]);
   // The bytes of kLayers layers on each stage.
   const auto of_layers = [&](const Sample& sample, std::size_t stage, Bytes LastingBytes::*bytes) {
@@ -157,10 +139,10 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
     return found;
   };
   const auto line = [&](std::size_t stage, Bytes LastingBytes::*bytes) {
-    const auto [few, many] = of_layers(known[layers_.last_weights()], stage, bytes);
+    const auto [few, many] = of_layers(samples[layers_.last_weights()], stage, bytes);
     Line line{few - double(kLayers[0]) * (many - few + rounding) / apart - rounding, {}};
     std::vector<double> layer;  // by kind
-    for (const Sample& sample : known) {
+    for (const Sample& sample : samples) {
       const auto [one, nine] = of_layers(sample, stage, bytes);
       layer.push_back(std::floor(std::max(0.0, (nine - one - rounding) / apart)));
     }
@@ -169,7 +151,7 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
     return line;
   };
   Lines lines;
-  const std::size_t stages = known[0][0][0].size();
+  const std::size_t stages = samples[0][0][0].size();
   for (std::size_t kind = 0; kind < lines.size(); ++kind) {
     const std::size_t stage = std::min(kind, stages - 1);
     const std::size_t of_kind = kind == 2 ? stages - 1 : stage;
@@ -178,9 +160,29 @@ FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
   return lines;
 }
 
+const FamilyBounds::Lines& FamilyBounds::lines(const Strategy& strategy) const {
+  const std::int64_t shards = optimizer_shards(strategy), unit = expert_unit(strategy);
+  return lines_.of({sampled(strategy), shards, unit},
+                   [&] { return find_lines(samples(strategy), shards, unit); });
+}
+
+std::shared_ptr<const FamilyWork> FamilyBounds::work_of(const Strategy& strategy,
+                                                        DeviceKindIndex kind, Extent extent) const {
+  const bool ring = extent == Extent::ring;
+  const auto facts = ring ? bounds_.ring_work(strategy, kind) : bounds_.work(strategy, kind);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = work_.find(facts.get()); known != work_.end()) return known->second;
+  }
+  auto found = std::make_shared<const FamilyWork>(ring ? FamilyWork::times(layers_, *facts)
+                                                       : FamilyWork(layers_, *facts));
+  const std::lock_guard lock(mutex_);
+  return work_.try_emplace(facts.get(), std::move(found)).first->second;
+}
+
 Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
   if (!has_lines(family.base)) return {};
-  const Lines known = lines(family.base);
+  const Lines& known = lines(family.base);
   std::optional<double> least;
   for (const ArrangementGroup& group : family.arrangements->groups) {
     const double bytes = known[0].framework.at(group.stages.front());
@@ -329,11 +331,7 @@ class FamilyBounds::Family {
   /// Returns the work of one micro-batch on a kind of device.
   const FamilyWork& work_of(const Strategy& strategy, DeviceKindIndex kind) {
     const auto [known, fresh] = work_.try_emplace({splits_backward(strategy.schedule), kind});
-    if (fresh) {
-      known->second = extent_ == Extent::ring
-                          ? FamilyWork::times(all_.layers_, *all_.bounds_.ring_work(strategy, kind))
-                          : FamilyWork(all_.layers_, *all_.bounds_.work(strategy, kind));
-    }
+    if (fresh) known->second = all_.work_of(strategy, kind, extent_);
     return *known->second;
   }
 
@@ -433,9 +431,7 @@ class FamilyBounds::Family {
       for (const LayerRange& part : group.stages[stage]) sum += sums.layers.of(part);
       weights.*sums.bytes = Bytes(std::int64_t(sum));
     }
-    const auto [known, fresh] = traffic_.try_emplace(weights);
-    auto& traffic = known->second;
-    if (fresh) traffic = all_.bounds_.step_traffic(family_.base, weights);
+    const StageTraffic traffic = all_.bounds_.step_traffic(family_.base, weights);
     const auto picoseconds = [](double time) {
       return Picoseconds(std::int64_t(std::min(time, double(kLongestStep.count()))));
     };
@@ -451,14 +447,13 @@ class FamilyBounds::Family {
   const FamilyBounds& all_;
   const Extent extent_;
   const StrategyFamily& family_;
-  const Lines lines_;
+  const Lines& lines_;
   const std::size_t stages_;
   const double capacity_, m_;
   const std::vector<Kinds> kinds_;  ///< by stage
   /// By whether backwards are split, and by kind.
-  std::map<std::pair<bool, DeviceKindIndex>, std::optional<FamilyWork>> work_;
+  std::map<std::pair<bool, DeviceKindIndex>, std::shared_ptr<const FamilyWork>> work_;
   std::array<std::optional<FamilyWork>, 2> extended_;  ///< split backwards: the second
-  std::map<WeightBytes, StageTraffic> traffic_;        ///< of stages with these weights
   std::vector<Bounds::Transfer> transfers_;            ///< of the least borders
   FamilyBound bound_;
 };

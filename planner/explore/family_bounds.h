@@ -2,11 +2,15 @@
 // one layer. They are looser than bounds.h, and about a thousand times as fast.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "planner/bounds/bounds.h"
+#include "planner/explore/family_work.h"
 #include "planner/explore/layer_kinds.h"
 #include "planner/space/space.h"
 #include "predict/memo.h"
@@ -94,7 +98,10 @@ class FamilyBounds {
   using Sample = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;  ///< by shards and layers
   using Samples = std::vector<Sample>;                                     ///< by kind of weights
 
-  Lines lines(const Strategy& strategy) const;
+  const Lines& lines(const Strategy& strategy) const;
+  Lines find_lines(const Samples& samples, std::int64_t shards, std::int64_t unit) const;
+  std::shared_ptr<const FamilyWork> work_of(const Strategy& strategy, DeviceKindIndex kind,
+                                            Extent extent) const;
   const Samples& samples(const Strategy& strategy) const;
   Sample find_sample(const Job& job, const Strategy& strategy) const;
 
@@ -102,6 +109,11 @@ class FamilyBounds {
   const Bounds& bounds_;
   const LayerKinds layers_;
   mutable Memo<Samples> samples_;
+  /// By the key of samples, number of shards and expert_unit().
+  mutable Memo<Lines, std::int64_t, std::int64_t> lines_;
+  mutable std::mutex mutex_;
+  /// By facts. Families share them.
+  mutable std::map<const MicroBatchFacts*, std::shared_ptr<const FamilyWork>> work_;
 };
 
 }  // namespace plimsoll

@@ -16,7 +16,28 @@ double kept_by(const MicroBatchFacts& facts, std::size_t block) {
 /// Returns the time of a backward and of the gradients of its parameters.
 double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block.weights.span); }
 
+/// Returns how many of a chunk's layers recompute, the first ones.
+std::int64_t repeated_layers(const Strategy& strategy, LayerRange chunk) {
+  if (strategy.recompute == Recompute::none) return 0;
+  const std::int64_t layers = strategy.recompute_layers;
+  return layers == 0 ? chunk.count() : std::min(layers, chunk.count());
+}
+
 }  // namespace
+
+double sum_of(const Strategy& strategy, LayerRange chunk, const SumsOfLayers& keep,
+              const SumsOfLayers& repeat) {
+  if (strategy.recompute != Recompute::per_op && strategy.recompute_list.empty()) {
+    const std::int64_t kept_from = chunk.first + repeated_layers(strategy, chunk);
+    return repeat.of({chunk.first, kept_from}) + keep.of({kept_from, chunk.last});
+  }
+  double sum = 0;
+  for (std::int64_t layer = chunk.first; layer < chunk.last; ++layer) {
+    const bool again = recomputes(strategy, layer - chunk.first, layer);
+    sum += (again ? repeat : keep).of({layer, layer + 1});
+  }
+  return sum;
+}
 
 FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts)
     : FamilyWork(layers, facts, [&](std::size_t block) { return kept_by(facts, block); }) {}

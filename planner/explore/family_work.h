@@ -45,4 +45,8 @@ struct FamilyWork {
   FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts, const KeptBytes& kept);
 };
 
+/// Returns what a chunk's layers take, by what they take if they keep all and if they recompute.
+double sum_of(const Strategy& strategy, LayerRange chunk, const SumsOfLayers& keep,
+              const SumsOfLayers& repeat);
+
 }  // namespace plimsoll

@@ -8,7 +8,6 @@
 #include <set>
 #include <tuple>
 
-#include "planner/bounds/capped_bounds.h"
 #include "planner/explore/assess.h"
 
 namespace plimsoll {
@@ -128,21 +127,6 @@ std::optional<Usual> sharpened(const FirstPlanRequest& request, Usual plan) {
   return plan;
 }
 
-/// Returns the bucket size with the least bound. Among sizes with the same Programs it is the
-/// smallest.
-std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& family,
-                        std::size_t arrangement) {
-  std::vector<Strategy> strategies;
-  for (std::size_t bucket = 0; bucket < family.buckets; ++bucket)
-    strategies.push_back(request.legal.of(family, arrangement, bucket));
-  const auto bounds = capped_pipelines(request.bounds, strategies, {});
-  std::size_t best = 0;
-  for (std::size_t bucket = 1; bucket < bounds.size(); ++bucket) {
-    if (bounds[bucket] && *bounds[bucket] < *bounds[best]) best = bucket;
-  }
-  return best;
-}
-
 std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
   std::set<Usual> plans = usual_families(request);
   std::optional<Candidate> best;
@@ -160,8 +144,7 @@ std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
     }
     ++tries;
     const StrategyFamily& family = request.legal.families()[plan.family];
-    const std::size_t bucket = best_bucket(request, family, plan.arrangement);
-    auto own = try_plan(request, family, plan.arrangement, bucket);
+    auto own = try_plan(request, family, plan.arrangement, 0);
     if (!own) continue;
     if (!best || better(*own, *best)) best = std::move(own);
     if (++found == kUsualPlans) break;

@@ -47,15 +47,12 @@ inline SearchNode pipeline_of(SearchNode choice, Picoseconds bound) {
 }
 
 /// Returns one strategy of a pipeline, with its own bound. `leaf` is its index into Space::legal.
-inline SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
-  return {std::max(pipeline.bound, bound),
-          leaf,
-          leaf + 1,
-          pipeline.peak,
-          SearchNode::Kind::leaf,
-          pipeline.family,
-          {},
-          pipeline.handicap};
+inline SearchNode leaf_of(SearchNode pipeline, std::size_t leaf, Picoseconds bound) {
+  pipeline.kind = SearchNode::Kind::leaf;
+  pipeline.bound = std::max(pipeline.bound, bound);
+  pipeline.first = leaf;
+  pipeline.last = leaf + 1;
+  return pipeline;
 }
 
 }  // namespace plimsoll

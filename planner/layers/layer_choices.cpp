@@ -345,17 +345,10 @@ class LayerSearch {
       strategies.push_back(cut);
       if (family.buckets > 1) strategies.back().grad_bucket_bytes = space_.legal.ladder()[b];
     }
-    const auto bounds = bounds_.pipelines(strategies, [&](std::size_t, Picoseconds bound) {
-      return bound.seconds() >= limit_of(cut);
-    });
-    std::vector<std::size_t> order;
-    for (std::size_t b = 0; b < strategies.size(); ++b) {
-      if (bounds[b]) order.push_back(b);
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return *bounds[a] < *bounds[b]; });
-    for (const std::size_t b : order) {
-      if (bounds[b]->seconds() >= limit_of(cut) || stopped()) break;
+    const auto is_too_slow = [&](Picoseconds bound) { return bound.seconds() >= limit_of(cut); };
+    if (is_too_slow(capped([&] { return bounds_.actions(cut, is_too_slow); }))) return;
+    for (const std::size_t b : bounds_.with_own_programs(strategies)) {
+      if (stopped()) break;
       const auto is_fast = [&](const Candidate& candidate) {
         return candidate.prediction.step_time < limit_of(cut);
       };

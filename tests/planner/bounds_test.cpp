@@ -56,7 +56,7 @@ Found found_of(const Target& target, const Strategy& strategy) {
 
 TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   std::mt19937_64 random(1);
-  Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
+  Slack bottleneck, actions_gpu, actions_cpu, peak, arena;
   Slack sharded, sharded_peak;  // gradients reduced, or parameters gathered, per micro-batch
   std::int64_t checked = 0, two_meetings = 0;
   while (checked < problems_to_draw(4'000)) {
@@ -69,7 +69,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
       const double step = found.step.value();
       const MemoryBound memory = bounds.memory(strategy);
       const double low = bounds.bottleneck(strategy).seconds().value();
-      const double sharp = bounds.pipeline(strategy).seconds().value();
+      const double sharp = bounds.actions(strategy).seconds().value();
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
       ASSERT_LE(memory.peak, found.peak) << who;
@@ -87,7 +87,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
       // With several kinds of devices every op counts as on the fastest, which is far below its
       // cost.
       if (problem.cluster.other_devices.empty()) {
-        (target.costs->host_executes() ? pipeline_cpu : pipeline_gpu).add(sharp, step);
+        (target.costs->host_executes() ? actions_cpu : actions_gpu).add(sharp, step);
       }
       two_meetings += problem.job.precision == DType::f16 && strategy.pp > 1 &&
                       strategy.flatten == Flatten::coalesced && problem.job.clip_norm > 0;
@@ -106,11 +106,11 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   // devices of several kinds, of which the bound takes the fastest. What communications that share
   // links lose to each other no bound counts. The mean of few draws says little.
   if (checked >= 4'000) {
-    EXPECT_LT(pipeline_gpu.mean(), 0.12);
+    EXPECT_LT(actions_gpu.mean(), 0.12);
   }
   show("bottleneck", bottleneck);
-  show("pipeline, GPUs", pipeline_gpu);
-  show("pipeline, CPU cores", pipeline_cpu);
+  show("actions, GPUs", actions_gpu);
+  show("actions, CPU cores", actions_cpu);
   show("peak", peak);
   show("arena", arena);
   show("per micro-batch, time", sharded);
@@ -140,7 +140,7 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
       const Seconds found = found_of(target, strategy).step;
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.bottleneck(strategy).seconds(), found) << who;
-      ASSERT_LE(bounds.pipeline(strategy).seconds(), found * kLostLater) << who;
+      ASSERT_LE(bounds.actions(strategy).seconds(), found * kLostLater) << who;
       faster += found < found_of(plain, strategy).step ? 1 : 0;
       ++checked;
     }
@@ -207,7 +207,7 @@ TEST(Bounds, HoldForAVWhoseStagesLieDifferently) {
       const double step = found_of(target, strategy).step.value();
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.bottleneck(strategy).seconds().value(), step * kLostLater) << who;
-      ASSERT_LE(bounds.pipeline(strategy).seconds().value(), step * kLostLater) << who;
+      ASSERT_LE(bounds.actions(strategy).seconds().value(), step * kLostLater) << who;
       ++checked;
     }
   }
@@ -233,7 +233,7 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
       const double step = found.step.value();
       const double low = bounds.bottleneck(strategy).seconds().value();
       ASSERT_LE(low, step) << who;
-      const double sharp = bounds.pipeline(strategy).seconds().value();
+      const double sharp = bounds.actions(strategy).seconds().value();
       ASSERT_LE(sharp, step * kLostLater) << who;
       ++checked;
       const std::string kind = is_placed_as_v(strategy.schedule)      ? "placed as a V"
@@ -288,12 +288,12 @@ TEST(Bounds, HoldForHostsThatWait) {
       const std::string who = describe(problem) + strategy_summary(strategy);
       const double step = found_of(target, strategy).step.value();
       const double low = bounds.bottleneck(strategy).seconds().value();
-      const double sharp = bounds.pipeline(strategy).seconds().value();
+      const double sharp = bounds.actions(strategy).seconds().value();
       ASSERT_LE(low, step) << who;
       ASSERT_LE(sharp, step * kLostLater) << who;
       // Waits for rows only lengthen a step, and its bounds.
-      const Picoseconds without = free_bounds.pipeline(strategy);
-      ASSERT_GE(bounds.pipeline(strategy), without) << who;
+      const Picoseconds without = free_bounds.actions(strategy);
+      ASSERT_GE(bounds.actions(strategy), without) << who;
       later += sharp > 1.01 * without.seconds().value() ? 1 : 0;
       slack.add(std::max(low, sharp), step);
       ++checked;

@@ -72,7 +72,7 @@ TEST(FamilyBounds, AndThoseOfStrategiesAreAtMostWhatEvaluateFindsWhereLayersDiff
       ASSERT_LE(memory.reserved, reserved) << who;
       ASSERT_LE(bounds.bottleneck(strategy).seconds(), found.step_time) << who;
       // As in bounds_test.cpp, kernels beside transfers make this bound exceed a step a little.
-      ASSERT_LE(bounds.pipeline(strategy).seconds(), found.step_time * 1.0005) << who;
+      ASSERT_LE(bounds.actions(strategy).seconds(), found.step_time * 1.0005) << who;
       ++checked;
       differ += problem.job.experts && !problem.job.experts->pattern.empty();
       modules += problem.job.mtp.has_value();

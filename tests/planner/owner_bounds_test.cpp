@@ -42,7 +42,7 @@ TEST(OwnerBounds, AreAtMostWhatEvaluateFinds) {
             EXPECT_LE(bounds.memory(strategy).arena,
                       largest(footprint.stages, &StagePrediction::arena));
             EXPECT_LE(bounds.bottleneck(strategy).seconds().value(), step);
-            EXPECT_LE(bounds.pipeline(strategy).seconds().value(), step);
+            EXPECT_LE(bounds.actions(strategy).seconds().value(), step);
           }
         }
       }

@@ -88,15 +88,6 @@ std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) 
   return stages;
 }
 
-/// A stage's update: some path from its last action.
-StepTail random_tail(Random& random) {
-  StepTail tail;
-  tail.begins = Picoseconds(between(random, 0, 5'000));
-  tail.dispatch = Picoseconds(between(random, 0, 5'000));
-  tail.ends = {Picoseconds(between(random, 5'000, 50'000))};
-  return tail;
-}
-
 TEST(PipelineStep, FewMicroBatchesEndWhenAllOfThemWould) {
   Random random(1);
   int left_out = 0;
@@ -104,15 +95,11 @@ TEST(PipelineStep, FewMicroBatchesEndWhenAllOfThemWould) {
     const Strategy strategy = random_pipeline(random);
     const std::vector<StageSpans> stages = random_stages(random, strategy);
     const std::int64_t m = strategy.pp * between(random, 20, 80);
-    std::vector<StepTail> tails;
-    for (std::size_t s = 0; s < stages.size(); ++s) tails.push_back(random_tail(random));
-    std::vector<const StepTail*> by_stage;
-    for (const StepTail& tail : tails) by_stage.push_back(&tail);
     PipelineStep few(strategy, stages, m), all(strategy, stages, m, PipelineCycles());
     std::vector<Picoseconds> starts(stages.size());
     for (int step = 0; step < 2; ++step) {
-      const std::vector<Picoseconds> ends = all.run(starts, by_stage);
-      ASSERT_EQ(few.run(starts, by_stage), ends)
+      const std::vector<Picoseconds> ends = all.run(starts);
+      ASSERT_EQ(few.run(starts), ends)
           << i << " step " << step << ": " << strategy_summary(strategy) << ", " << m;
       starts = ends;
     }

@@ -53,12 +53,12 @@ void Memory(benchmark::State& state) {
 void Bottleneck(benchmark::State& state) {
   bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.bottleneck(s); });
 }
-void Pipeline(benchmark::State& state) {
-  bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.pipeline(s); });
+void Actions(benchmark::State& state) {
+  bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.actions(s); });
 }
 BENCHMARK(Memory)->Unit(benchmark::kMillisecond);
 BENCHMARK(Bottleneck)->Unit(benchmark::kMillisecond);
-BENCHMARK(Pipeline)->Unit(benchmark::kMillisecond);
+BENCHMARK(Actions)->Unit(benchmark::kMillisecond);
 
 /// A candidate that no bound cuts: lowered, laid out and simulated.
 void Candidates(benchmark::State& state) {

@@ -60,7 +60,7 @@ TEST(SimulatedOnly, FoldedIsAsUnfoldedAndBoundsStayBelow) {
     EXPECT_EQ(folded, step(Folding::unfolded)) << text;
     const Bounds bounds(target);
     EXPECT_LE(bounds.bottleneck(strategy).seconds().value(), folded) << text;
-    EXPECT_LE(bounds.pipeline(strategy).seconds().value(), folded) << text;
+    EXPECT_LE(bounds.actions(strategy).seconds().value(), folded) << text;
     const MemoryBound memory = bounds.memory(strategy);
     EXPECT_LE(bounds.persistent(strategy), memory.peak) << text;
     EXPECT_LE(memory.peak, largest(footprint.stages, &StagePrediction::peak)) << text;

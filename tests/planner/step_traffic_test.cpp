@@ -34,7 +34,7 @@ double check_bounds(const Target& target, const Bounds& bounds, const Strategy& 
                     const std::string& text) {
   const double step = step_of(target, strategy).value();
   const double low = bounds.bottleneck(strategy).seconds().value(),
-               sharp = bounds.pipeline(strategy).seconds().value();
+               sharp = bounds.actions(strategy).seconds().value();
   EXPECT_LE(low, step) << text;
   EXPECT_LE(sharp, step * 1.0005) << text;
   EXPECT_GT(low, 0.85 * step) << text;

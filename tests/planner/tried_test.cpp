@@ -307,7 +307,7 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
       EXPECT_EQ(mine.peak, theirs.peak) << strategy_summary(family.base);
       EXPECT_EQ(alone.memory(family.base).reserved, shared.memory(family.base).reserved);
       EXPECT_EQ(alone.bottleneck(family.base), shared.bottleneck(family.base));
-      EXPECT_EQ(alone.pipeline(family.base), shared.pipeline(family.base));
+      EXPECT_EQ(alone.actions(family.base), shared.actions(family.base));
     }
   }
 }

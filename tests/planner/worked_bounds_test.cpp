@@ -61,11 +61,10 @@ std::string bounds_of(const Row& row) {
   }
   const Bounds bounds(target);
   const MemoryBound memory = bounds.memory(strategy);
-  return fmt::format(
-      "persistent {} peak {} arena {} reserved {} bottleneck {} actions {} pipeline {}",
-      bounds.persistent(strategy).count(), memory.peak.count(), memory.arena.count(),
-      memory.reserved.count(), bounds.bottleneck(strategy).count(),
-      bounds.actions(strategy).count(), bounds.pipeline(strategy).count());
+  return fmt::format("persistent {} peak {} arena {} reserved {} bottleneck {} actions {}",
+                     bounds.persistent(strategy).count(), memory.peak.count(), memory.arena.count(),
+                     memory.reserved.count(), bounds.bottleneck(strategy).count(),
+                     bounds.actions(strategy).count());
 }
 
 TEST(WorkedBounds, AreThoseOfTheTable) {
