@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string_view>
 #include <type_traits>
@@ -21,9 +22,11 @@ struct Rule {
   std::string_view limit;  ///< stands behind the framework's name
   /// Null: the limit follows from how the framework runs ops.
   const std::string& (*source)(const Capabilities&) = nullptr;
-  std::string_view beside = {};                ///< another field that the reason names
-  bool (*applies)(const Strategy&) = nullptr;  ///< null: to every strategy
+  bool (*applies)(const Strategy&) = nullptr;   ///< null: to every strategy
+  std::array<std::string_view, 2> beside = {};  ///< other fields that the reason names
 };
+
+const Strategy kUsual;
 
 template <auto Capability>
 const std::string& source_of(const Capabilities& can) {
@@ -32,14 +35,14 @@ const std::string& source_of(const Capabilities& can) {
 
 template <auto Field>
 bool asks(const Strategy& strategy) {
-  static const Strategy usual;
-  return strategy.*Field != usual.*Field;
+  return strategy.*Field != kUsual.*Field;
 }
 
 /// A field other than the default requires a switch, or a set of choices that is not empty.
 template <auto Capability, auto Field>
 constexpr Rule has(std::string_view key, std::string_view limit,
-                   bool (*applies)(const Strategy&) = nullptr, std::string_view beside = {}) {
+                   bool (*applies)(const Strategy&) = nullptr,
+                   std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
     const auto& value = (framework.can.*Capability).value;
     if constexpr (std::is_same_v<decltype(value), const bool&>) {
@@ -48,17 +51,18 @@ constexpr Rule has(std::string_view key, std::string_view limit,
       return value.empty() && asks<Field>(strategy);
     }
   };
-  return {key, is_broken, limit, source_of<Capability>, beside, applies};
+  return {key, is_broken, limit, source_of<Capability>, applies, beside};
 }
 
 /// The value of a field has to be one of a set of choices.
 template <auto Capability, auto Field>
 constexpr Rule has_own(std::string_view key, std::string_view limit,
-                       bool (*applies)(const Strategy&) = nullptr, std::string_view beside = {}) {
+                       bool (*applies)(const Strategy&) = nullptr,
+                       std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
     return !(framework.can.*Capability).value.has(strategy.*Field);
   };
-  return {key, is_broken, limit, source_of<Capability>, beside, applies};
+  return {key, is_broken, limit, source_of<Capability>, applies, beside};
 }
 
 /// A forward and a backward in turns go with some choices alone.
@@ -69,7 +73,7 @@ constexpr Rule overlaps(std::string_view limit, bool (*applies)(const Strategy&)
            !framework.can.overlap_expert_exchange.value.has(Choice);
   };
   constexpr auto source = source_of<&Capabilities::overlap_expert_exchange>;
-  return {"overlap_expert_exchange", is_broken, limit, source, {}, applies};
+  return {"overlap_expert_exchange", is_broken, limit, source, applies};
 }
 
 bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
@@ -89,7 +93,7 @@ bool has_own_etp(const Strategy& strategy) {
 bool lacks_order(const Framework& framework, const Strategy& strategy) {
   const SetOf<RankOrder>& orders = framework.can.rank_orders.value;
   if (orders.has(strategy.rank_order)) return false;
-  const RankOrder usual = Strategy().rank_order;
+  const RankOrder usual = kUsual.rank_order;
   for (std::size_t i = 0; i < std::size(kRankOrders) && strategy.rank_order == usual; ++i) {
     if (orders.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual)) return false;
   }
@@ -131,6 +135,16 @@ bool lacks_layers(const Framework& framework, const Strategy& strategy) {
   return !choices.has(RecomputedLayers::listed) && !(whole && choices.has(layers));
 }
 
+template <auto Field>
+constexpr Rule lists_layers(std::string_view key) {
+  return {key,
+          lacks_layers<Field>,
+          "does not choose layers so",
+          source_of<&Capabilities::recomputed_layers>,
+          recomputes_some,
+          {"recompute"}};
+}
+
 bool lacks_scores(const Framework& framework, const Strategy& strategy) {
   return !keeps_scores(framework, strategy);
 }
@@ -142,8 +156,11 @@ constexpr std::string_view kNoType = "has no such type", kNoLimit = "has no such
                            kNoScores = "has flash attention, which keeps no scores to drop",
                            kNarrow = "has narrow states with a distributed optimizer alone";
 
+constexpr std::array<std::string_view, 2> kStage = {"sharding_stage"};
+
 /// The rules that follow from a strategy and a framework alone. Of several that a strategy breaks,
-/// the first is the reason.
+/// the first is the reason. Modules that are recomputed, each by its name, and what a job adds are
+/// judged after these.
 constexpr Rule kRules[] = {
     has<&Can::pipeline, &S::pp>("pp", "has no pipeline stages"),
     has<&Can::tensor_parallel, &S::mp>("mp", "does not split tensors"),
@@ -157,12 +174,10 @@ constexpr Rule kRules[] = {
     {"rank_order", lacks_order, "supports other rank orders only", source_of<&Can::rank_orders>},
 
     has<&Can::context_exchange, &S::cp>("cp", "has whole sequences on each rank"),
-    {"cp",
-     keeps_scores,
-     "keeps attention scores, of whole sequences",
-     nullptr,
-     {},
-     shares_sequences},
+    {.key = "cp",
+     .is_broken = keeps_scores,
+     .limit = "keeps attention scores, of whole sequences",
+     .applies = shares_sequences},
     has_own<&Can::context_exchange, &S::context_exchange>(
         "context_exchange", "shares sequences otherwise", shares_sequences),
 
@@ -176,7 +191,7 @@ constexpr Rule kRules[] = {
                                                has_own_etp),
     has_own<&Can::expert_context_stages, &S::sharding_stage>(
         "ep", "splits no sequences if experts have this stage",
-        [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, "sharding_stage"),
+        [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, {"cp", "sharding_stage"}),
     overlaps<ExpertOverlap::plain>("computes nothing while tokens travel to experts"),
     overlaps<ExpertOverlap::one_chunk>("needs several virtual_stages with it",
                                        [](auto& s) { return s.pp > 1 && s.virtual_stages == 1; }),
@@ -194,25 +209,25 @@ constexpr Rule kRules[] = {
     {"overlap_shared_experts", lacks_shared_overlap,
      "does not overlap shared experts with this dispatch", source_of<&Can::overlap_shared_experts>},
 
-    has<&Can::sharding_stages, &S::sharding_stage>("sharding_degree",
-                                                   "has no distributed optimizer"),
+    has<&Can::sharding_stages, &S::sharding_degree>("sharding_degree",
+                                                    "has no distributed optimizer"),
     has_own<&Can::pipeline_sharding_stages, &S::sharding_stage>(
         "sharding_stage", "has no such stage with a pipeline",
         [](auto& s) { return shards(s) && s.pp > 1; }),
     has_own<&Can::sharding_stages, &S::sharding_stage>(
         "sharding_stage", "has no such stage", [](auto& s) { return shards(s) && s.pp == 1; }),
     has<&Can::replicated_shards, &S::dp>("dp", "has no replicas of shards", shards,
-                                         "sharding_degree"),
+                                         {"sharding_degree"}),
     has<&Can::whole_owners, &S::sharding_owner>("sharding_owner", "has no owners of tensors",
                                                 shards),
-    {"prefetch_depth",
-     [](auto& framework, auto& s) {
-       return s.prefetch_depth > framework.can.most_prefetch_depth.value;
-     },
-     "gathers fewer ahead",
-     source_of<&Can::most_prefetch_depth>,
-     {},
-     [](auto& s) { return s.sharding_stage == 3; }},
+    {.key = "prefetch_depth",
+     .is_broken =
+         [](auto& framework, auto& s) {
+           return s.prefetch_depth > framework.can.most_prefetch_depth.value;
+         },
+     .limit = "gathers fewer ahead",
+     .source = source_of<&Can::most_prefetch_depth>,
+     .applies = [](auto& s) { return s.sharding_stage == 3; }},
     has<&Can::keeps_gathered, &S::keep_gathered>("keep_gathered", "gathers again in backward"),
     has<&Can::live_limits, &S::max_live_bytes>("max_live_bytes", kNoLimit),
     has<&Can::live_limits, &S::reuse_distance_bytes>("reuse_distance_bytes", kNoLimit),
@@ -241,12 +256,10 @@ constexpr Rule kRules[] = {
         "layer_split", "has layers in each part",
         [](auto& s) { return std::ranges::find(s.layer_split, 0) != s.layer_split.end(); }),
 
-    {"recompute",
-     lacks_scores,
-     kNoScores,
-     nullptr,
-     {},
-     [](auto& s) { return s.recompute == Recompute::selective; }},
+    {.key = "recompute",
+     .is_broken = lacks_scores,
+     .limit = kNoScores,
+     .applies = [](auto& s) { return s.recompute == Recompute::selective; }},
     has_own<&Can::recompute, &S::recompute>(
         "recompute", "does not choose by op",
         [](auto& s) { return s.recompute == Recompute::per_op; }),
@@ -255,17 +268,11 @@ constexpr Rule kRules[] = {
         [](auto& s) { return s.recompute == Recompute::modules; }),
     has_own<&Can::recompute, &S::recompute>("recompute", "recomputes whole layers only",
                                             recomputes_some),
-    {"recompute_layers", lacks_layers<&S::recompute_layers>, "does not choose layers so",
-     source_of<&Can::recomputed_layers>, "recompute", recomputes_some},
-    {"recompute_list", lacks_layers<&S::recompute_list>, "does not choose layers so",
-     source_of<&Can::recomputed_layers>, "recompute", recomputes_some},
+    lists_layers<&S::recompute_layers>("recompute_layers"),
+    lists_layers<&S::recompute_list>("recompute_list"),
 
-    {"fp8",
-     [](auto& framework, auto&) { return framework.can.fp8.value == SetOf<Fp8>{Fp8::none}; },
-     "has no products of 8-bit operands",
-     source_of<&Can::fp8>,
-     {},
-     asks<&S::fp8>},
+    {"fp8", [](auto& framework, auto&) { return framework.can.fp8.value == SetOf<Fp8>{Fp8::none}; },
+     "has no products of 8-bit operands", source_of<&Can::fp8>, asks<&S::fp8>},
     has_own<&Can::fp8, &S::fp8>("fp8", "scales otherwise"),
     has_own<&Can::gradient_types, &S::gradient_type>("gradient_type", kNoType),
     has_own<&Can::main_gradient_types, &S::main_gradient_type>("main_gradient_type", kNoType),
@@ -277,13 +284,13 @@ constexpr Rule kRules[] = {
     has<&Can::overlap_offload, &S::overlap_offload>(
         "overlap_offload", "copies all of them before and after the update"),
     has<&Can::narrow_states_unsharded, &S::main_gradient_type>("main_gradient_type", kNarrow,
-                                                               has_whole_states, "sharding_stage"),
+                                                               has_whole_states, kStage),
     has<&Can::narrow_states_unsharded, &S::main_parameter_type>("main_parameter_type", kNarrow,
-                                                                has_whole_states, "sharding_stage"),
+                                                                has_whole_states, kStage),
     has<&Can::narrow_states_unsharded, &S::moment_type>("moment_type", kNarrow, has_whole_states,
-                                                        "sharding_stage"),
+                                                        kStage),
     has<&Can::narrow_states_unsharded, &S::fp8_parameters>("fp8_parameters", kNarrow,
-                                                           has_whole_states, "sharding_stage"),
+                                                           has_whole_states, kStage),
 };
 
 /// Says what is asked for, why the framework does not have it, and where that is stated.
@@ -295,10 +302,16 @@ Verdict refuse(const std::string& asked, const Framework& framework, std::string
 }
 
 /// Returns "pp is 2", and the key alone of a switch that is on.
-std::string asked_text(const Strategy& strategy, std::string_view key, std::string_view beside) {
+std::string asked_text(const Strategy& strategy, std::string_view key,
+                       const std::array<std::string_view, 2>& beside) {
   std::string text(key);
   if (const std::string value = field_text(strategy, key); value != "true") text += " is " + value;
-  if (!beside.empty()) text += fmt::format(" with {} {}", beside, field_text(strategy, beside));
+  std::string_view joint = "with";
+  for (const std::string_view other : beside) {
+    if (other.empty()) break;
+    text += fmt::format(" {} {} {}", joint, other, field_text(strategy, other));
+    joint = "and";
+  }
   return text;
 }
 
@@ -362,7 +375,7 @@ bool keeps_scores(const Framework& framework, const Strategy& strategy) {
 }
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
-  for (const auto& [key, is_broken, limit, source, beside, applies] : kRules) {
+  for (const auto& [key, is_broken, limit, source, applies, beside] : kRules) {
     if ((applies != nullptr && !applies(strategy)) || !is_broken(framework, strategy)) continue;
     return refuse(asked_text(strategy, key, beside), framework, limit,
                   source == nullptr ? "" : source(framework.can));

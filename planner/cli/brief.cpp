@@ -348,9 +348,13 @@ std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& 
 std::string brief(const NothingFits& refused, const std::string& command) {
   constexpr std::size_t kLabel = 10;
   const FittingChange* change = first_of(refused.found().fitting);
+  const auto unusual = [&] {
+    return change->unusual.empty() ? "" : "; unusual: " + words_of(change->unusual);
+  };
   const std::string words =
-      change ? fmt::format("{} it takes {}, a step at most {}", change->words,
-                           to_text(change->need), to_text(change->step_time))
+      change                    ? fmt::format("{} it takes {}, a step at most {}{}", change->words,
+                                              to_text(change->need), to_text(change->step_time), unusual())
+      : !refused.found().proven ? "none found that makes it fit; not looked at to the end"
       : command.empty()
           ? "no change that was tried makes it fit"
           : "no change of one or two choices makes it fit; a search tries more at once";

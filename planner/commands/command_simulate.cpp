@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/interrupt.h"
 #include "passes/strategy/strategy_fields.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/brief.h"
@@ -54,14 +57,30 @@ std::string why_unfit(const Filling& fullest) {
       to_text(fullest.capacity), fullest.capacity.count());
 }
 
+/// Returns changes that let a strategy fit. Ctrl-C and the end of the time end their search.
+FoundChanges changes_of(const Target& target, const Strategy& strategy,
+                        const Prediction& prediction,
+                        std::optional<std::chrono::steady_clock::time_point> until) {
+  ExplainRequest request{target, strategy};
+  InterruptNoticeOnceAsked interrupt;
+  request.stop = [&] {
+    return interrupt.asked() || (until && std::chrono::steady_clock::now() > *until);
+  };
+  return changes_to_fit(request,
+                        plan_time(target, strategy, prediction.step_time, prediction.breakdown));
+}
+
 ExitCode run_simulate(SimulateOptions options) {
   const TargetOptions& files = options.question.target;
   std::vector<std::string> inputs = files.calibration;
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("--trace", options.trace, inputs);
   if (options.unfolded) options.question.folding = Folding::unfolded;
+  const std::optional<Seconds> time = optional_time_limit(options.time_limit);
+  std::optional<std::chrono::steady_clock::time_point> until;
+  if (time) until = end_of(*time);
   const SimulationAnswer answer = [&] {
-    const TimeLimit limit(optional_time_limit(options.time_limit));
+    const TimeLimit limit(time);
     return simulate_job(options.question);
   }();
   const auto& [loaded, strategy, evaluation, memory, training] = answer;
@@ -96,9 +115,7 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   std::string why = why_unfit(fits.fullest);
   if (fits.even) why += "; " + describe_both(fits);
-  FoundChanges changes = changes_to_fit({target, strategy},
-                                        plan_time(target, strategy, evaluation.prediction.step_time,
-                                                  evaluation.prediction.breakdown));
+  FoundChanges changes = changes_of(target, strategy, evaluation.prediction, until);
   for (FittingChange& change : changes.fitting) {
     const std::string words =
         layout_change(target.job, target.framework(), change.strategy, strategy);

@@ -148,6 +148,7 @@ std::string why_not_json(const WhyNot& answer) {
   json["best_is_proven"] = answer.best_is_proven;
   json["none"] = answer.none.empty() ? Json(nullptr) : Json(answer.none);
   json["least_changes"] = {{"keeps_asked", answer.least.keeps_asked},
+                           {"proven", answer.least.proven},
                            {"changes", changes_json(answer.least.found)}};
   return line_text(json);
 }

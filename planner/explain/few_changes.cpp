@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "interop/flags/framework_flags.h"
@@ -49,43 +48,55 @@ LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& cha
       singles, [&](const Fixed& change) { return share_a_key(change, asked); });
   const std::vector<Fixed> of_others(others.begin(), others.end());
   const std::vector<Fixed> of_asked(singles.begin(), others.begin());
-  std::vector<Fixed> mixed = pairs_of(of_asked, of_others);
-  std::ranges::move(pairs_of(of_asked, of_asked), std::back_inserter(mixed));
+  const auto mixed = [&] {
+    std::vector<Fixed> pairs = pairs_of(of_asked, of_others);
+    std::ranges::move(pairs_of(of_asked, of_asked), std::back_inserter(pairs));
+    return pairs;
+  };
   const Bounds bounds(request.target);
-  for (const auto& [changes, choices, keeps_asked] : {std::tuple(of_others, std::size_t{1}, true),
-                                                      {pairs_of(of_others, of_others), 2, true},
-                                                      {of_asked, 1, false},
-                                                      {mixed, 2, false}}) {
-    std::vector<AssessedChange> found =
-        fastest(request, bounds, changed, changes, plan, {kMostLeastChanges}).found;
-    if (!found.empty()) return {std::move(found), choices, keeps_asked};
-  }
-  return {};
+  LeastChanges least;
+  const auto found = [&](std::size_t choices, bool keeps_asked, const std::vector<Fixed>& changes) {
+    Fastest one = fastest(request, bounds, changed, changes, plan, {kMostLeastChanges});
+    least.proven = least.proven && one.proven;
+    if (one.found.empty()) return false;
+    least.found = std::move(one.found);
+    least.choices = choices;
+    least.keeps_asked = keeps_asked;
+    return true;
+  };
+  // Each list is built when it is reached: there are many pairs.
+  found(1, true, of_others) || found(2, true, pairs_of(of_others, of_others)) ||
+      found(1, false, of_asked) || found(2, false, mixed());
+  return least;
 }
 
 FoundChanges changes_to_fit(const ExplainRequest& request, const PlanTime& own) {
   const Bounds bounds(request.target);
   const std::vector<Fixed> singles = neighbours(request.target, request.strategy, Reach::to_fit);
   FoundChanges changes;
-  const auto find = [&](const std::vector<Fixed>& all, bool each_kind) {
-    std::map<ChangeKind, std::vector<Fixed>> by_kind;
-    for (const Fixed& change : all) by_kind[kind_of(change)].push_back(change);
-    for (const auto& [kind, of_kind] : by_kind) {
-      if (!each_kind && !changes.fitting.empty()) return;
-      for (const AssessedChange& one :
-           fastest(request, bounds, request.strategy, of_kind, own, {kMostLeastChanges, {}, true})
-               .found) {
-        changes.fitting.push_back(
-            {kind, "with " + fields_text(differing_fields(one.strategy, request.strategy)),
-             one.strategy, one.need, one.step_time});
-      }
+  const auto find = [&](ChangeKind kind, const std::vector<Fixed>& all) {
+    const Fastest best =
+        fastest(request, bounds, request.strategy, all, own, {kMostLeastChanges, {}, true});
+    changes.proven = changes.proven && best.proven;
+    for (const AssessedChange& one : best.found) {
+      changes.fitting.push_back(
+          {kind, "with " + fields_text(differing_fields(one.strategy, request.strategy)),
+           one.strategy, one.need, one.step_time, one.unusual});
     }
   };
-  find(singles, true);
-  if (changes.fitting.empty()) find(pairs_of(singles, singles), false);
-  if (changes.fitting.empty())
+  std::map<ChangeKind, std::vector<Fixed>> by_kind;
+  for (const Fixed& change : singles) by_kind[kind_of(change)].push_back(change);
+  for (const auto& [kind, of_kind] : by_kind) find(kind, of_kind);
+  // Among pairs the fastest comes first, whatever the kinds of its parts.
+  if (changes.fitting.empty()) find(ChangeKind::other, pairs_of(singles, singles));
+  if (!changes.proven) {
+    changes.notes.emplace_back("changes of one or two choices were not looked at to the end");
+  } else if (changes.fitting.empty()) {
     changes.notes.emplace_back("no change of one or two choices: planner plan finds what does");
-  std::ranges::stable_sort(changes.fitting, {}, &FittingChange::step_time);
+  }
+  std::ranges::stable_sort(changes.fitting, {}, [](const FittingChange& change) {
+    return merit(change.step_time, change.unusual);
+  });
   return changes;
 }
 

@@ -31,15 +31,17 @@ struct LeastChanges {
   /// Whether the changes leave the asked choices as they were asked. If nothing else helps, the
   /// asked choices are changed.
   bool keeps_asked = true;
+  /// Whether no change was left out that has fewer choices, or that is faster with as many.
+  bool proven = true;
 };
 /// Returns the least changes of a strategy that is illegal or does not fit: single changes, else
 /// pairs of them. Changes of the asked choices come only where no other change helps, and none
 /// leads back to the plan.
 LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& changed,
                               const Fixed& asked, const PlanTime& plan);
-/// Returns changes that make the request's strategy fit on as many devices, the fastest first:
-/// single changes of each kind, else pairs of the first kind that has any. If there is none, a note
-/// says so.
+/// Returns changes that make the request's strategy fit on as many devices, best first: single
+/// changes of each kind, else pairs, all of one kind. A note says so if there is none, or if the
+/// search ended early.
 FoundChanges changes_to_fit(const ExplainRequest& request, const PlanTime& own);
 
 /// Returns how the options of the framework change from one strategy to another, such as

@@ -47,7 +47,9 @@ std::string few_changes_brief(const Target& target, const ExplainedStep& step,
       explain_line("step", step_words(step.prediction) + (step.fits ? "" : "; it does not fit"));
   text += limits_text(step);
   if (found.one.found.empty() && found.two.found.empty())
-    return text + explain_line("change", "no single change and no pair is faster");
+    return text + explain_line("change", found.one.proven && found.two.proven
+                                             ? "no single change and no pair is faster"
+                                             : "none found; not looked at to the end");
   std::vector<const AssessedChange*> best;
   if (!found.two.found.empty()) best.push_back(&found.two.found.front());
   for (const AssessedChange& change : found.one.found) best.push_back(&change);
@@ -73,15 +75,17 @@ std::string few_changes_text(const Target& target, const ExplainedStep& step,
     return proven ? "" : "; a change that was not looked at may be faster";
   };
   if (found.one.found.empty()) {
-    text += "one choice changed: none is faster\n";
+    text += fmt::format("one choice changed: none {}faster{}\n",
+                        found.one.proven ? "is " : "found that is ", unproven(found.one.proven));
   } else {
     text += fmt::format("one choice changed, best first; memory is what a device shows{}\n",
                         unproven(found.one.proven));
   }
   add_changes(text, target, step, found.one.found);
   text += fmt::format("two choices changed{}{}\n",
-                      found.two.found.empty() ? ": no pair is faster than that"
-                                              : ", if faster than each single change",
+                      !found.two.found.empty() ? ", if faster than each single change"
+                      : found.two.proven       ? ": no pair is faster than that"
+                                               : ": no faster pair was found",
                       unproven(found.two.proven));
   add_changes(text, target, step, found.two.found);
   return text;

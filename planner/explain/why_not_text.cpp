@@ -93,14 +93,20 @@ void write_terms(Out out, const std::vector<Column>& columns) {
   fmt::format_to(out, "\n");
 }
 
+std::string_view none_runs(const LeastChanges& least) {
+  return least.proven ? "no change of one or two choices makes it run"
+                      : "no change found that makes it run; not looked at to the end";
+}
+
 void write_least(Out out, const LeastChanges& least, const Strategy& changed) {
   if (least.found.empty()) {
-    fmt::format_to(out, "no change of one or two choices makes it run\n");
+    fmt::format_to(out, "{}\n", none_runs(least));
     return;
   }
-  fmt::format_to(out, "least change that makes it run: {}{}, simulated\n",
+  fmt::format_to(out, "least change that makes it run: {}{}, simulated{}\n",
                  least.choices == 1 ? "one choice" : "two choices",
-                 least.keeps_asked ? "" : ", of what was asked");
+                 least.keeps_asked ? "" : ", of what was asked",
+                 least.proven ? "" : "; others were not looked at to the end");
   for (const AssessedChange& change : least.found) {
     fmt::format_to(out, "    {}: takes {} of a device, a step {}\n",
                    difference(change.strategy, changed), to_text(change.need),
@@ -182,7 +188,7 @@ std::string why_not_brief(const Target& target, const WhyNot& answer) {
   if (other) text += explain_line("difference", losses_text(answer.plan, other->step));
   if (answer.as_asked && answer.as_asked->step.fits) return text;
   if (answer.least.found.empty())
-    return text + explain_line("would run", "with no one or two changes");
+    return text + explain_line("would run", std::string(none_runs(answer.least)));
   const AssessedChange& least = answer.least.found.front();
   return text +
          explain_line("would run", fmt::format("with {}: {}, a step {}",

@@ -65,7 +65,8 @@ class Changes {
     for (const Fixed& types : narrower_types()) narrower.push_back(with(ChangeKind::other, types));
     add_first(narrower, "narrower types of gradients and optimizer states");
     if (lasting_fits) add_first(smaller_batches(), "smaller global batches");
-    if (!not_tried_.empty()) {
+    found_.proven = not_tried_.empty();
+    if (!found_.proven) {
       found_.notes.push_back(fmt::format("not looked at to the end in the time there was: {}",
                                          fmt::join(not_tried_, ", ")));
     }
@@ -163,12 +164,17 @@ class Changes {
     Candidate plan;
   };
 
-  /// Returns the request with a change. There is none if the request holds what the change sets.
-  std::optional<SearchRequest> changed(const FittingChange& change) const {
+  /// Returns whether the request holds what a change sets, so that the change cannot apply.
+  bool holds(const FittingChange& change) const {
+    return std::ranges::any_of(change.fix, [&](const auto& choice) {
+      return is_fixed(request_.constraints.fixed, choice.first);
+    });
+  }
+
+  SearchRequest changed(const FittingChange& change) const {
     SearchRequest result = request_;
     Constraints& constraints = result.constraints;
     for (const auto& choice : change.fix) {
-      if (is_fixed(constraints.fixed, choice.first)) return std::nullopt;
       std::erase_if(constraints.tried,
                     [&](const TriedKey& tried) { return tried.key == choice.first; });
       constraints.fixed.push_back(choice);
@@ -180,18 +186,18 @@ class Changes {
   }
 
   std::optional<Fitting> fitting(FittingChange change) const {
-    const auto request = changed(change);
-    if (!request) return std::nullopt;
+    const SearchRequest request = changed(change);
     std::optional<Candidate> plan;
     try {
-      plan = find_plan(*request);
+      plan = find_plan(request);
     } catch (const InputError&) {  // some of more devices have no peak of the job's type
       if (!change.devices) throw;
     }
     if (!plan) return std::nullopt;
     change.strategy = plan->strategy;
-    change.need = taken_by(request->target, *plan);
+    change.need = taken_by(request.target, *plan);
     change.step_time = plan->prediction.step_time;
+    change.unusual = plan->unusual;
     return Fitting{std::move(change), std::move(*plan)};
   }
 
@@ -206,6 +212,7 @@ class Changes {
   /// more.
   bool add_first(const std::vector<FittingChange>& changes, const std::string& what) {
     for (const FittingChange& change : changes) {
+      if (holds(change)) continue;
       if (auto found = fitting(change)) {
         found_.fitting.push_back(std::move(found->change));
         return true;
@@ -215,8 +222,8 @@ class Changes {
     return true;
   }
 
-  static FittingChange with(ChangeKind kind, const Fixed& fix) {
-    FittingChange change{kind, "with"};
+  static FittingChange with(ChangeKind kind, const Fixed& fix, std::string words = "with") {
+    FittingChange change{kind, std::move(words)};
     change.fix = fix;
     for (const auto& [flag, value] : flags_of({fix}))
       change.words += fmt::format(" {} {}", flag, value);
@@ -247,8 +254,9 @@ class Changes {
 
   /// Memory for the rows of even routing alone may be enough, though a step may then get more rows.
   void add_even_routing() {
-    FittingChange even = with(ChangeKind::other, {{"expert_rows_percent", "100"}});
-    even.words.insert(4, " even routing only,");
+    const FittingChange even =
+        with(ChangeKind::other, {{"expert_rows_percent", "100"}}, "with even routing only,");
+    if (holds(even)) return;
     if (auto found = fitting(even)) {
       if (found->plan.strategy.ep > 1) found_.fitting.push_back(std::move(found->change));
     } else {
@@ -260,7 +268,10 @@ class Changes {
   void add_offload() {
     std::optional<Fitting> best;
     for (const char* percent : {"50", "100"}) {
-      auto found = fitting(with(ChangeKind::offload, {{"offload_optimizer_percent", percent}}));
+      const FittingChange change =
+          with(ChangeKind::offload, {{"offload_optimizer_percent", percent}});
+      if (holds(change)) return;
+      auto found = fitting(change);
       if (found && (!best || better(found->plan, best->plan))) best = std::move(found);
       if (is_out_of_time("states in the host's memory")) break;
     }
@@ -347,8 +358,8 @@ ChangeKind kind_of(const Fixed& change) {
     if (key == "offload_optimizer_percent") return ChangeKind::offload;
     return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
   };
-  ChangeKind kind = ChangeKind::other;
-  for (const auto& [key, value] : change) kind = std::min(kind, of_key(key));
+  ChangeKind kind = ChangeKind::sharding;
+  for (const auto& [key, value] : change) kind = std::max(kind, of_key(key));
   return kind;
 }
 

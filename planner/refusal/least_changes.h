@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/unusual_choices.h"
 #include "planner/explore/search_request.h"
 #include "planner/refusal/leanest.h"
 
@@ -22,7 +23,7 @@ std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t p
 /// The kinds of changes, in the order in which a practitioner tries them.
 enum class ChangeKind : std::uint8_t { sharding, offload, recompute, more_devices, other };
 
-/// Returns the kind of a change that sets or frees these choices: the first that one of them has.
+/// Returns the kind of a change that sets or frees these choices: the last that one of them has.
 ChangeKind kind_of(const Fixed& change);
 
 /// One change with which a strategy fits. The strategy was lowered, simulated and replayed.
@@ -32,6 +33,7 @@ struct FittingChange {
   Strategy strategy{};
   Bytes need{};  ///< the most bytes that it takes of a device
   Seconds step_time{};
+  std::vector<Unusual> unusual{};  ///< what counts against it
   /// The change of a request, in one of these.
   Fixed fix{};          ///< held as well
   std::string freed{};  ///< key of a choice that is not held any more; empty: none
@@ -43,6 +45,7 @@ const FittingChange* first_of(std::span<const FittingChange> changes);
 struct FoundChanges {
   std::vector<FittingChange> fitting;
   std::vector<std::string> notes;  ///< what was not tried, or not found
+  bool proven = true;              ///< false: the search ended before it had looked at all changes
 };
 
 /// Returns changes of a request, each with a strategy that then fits:

@@ -78,6 +78,7 @@ std::vector<std::string> NothingFits::changes() const {
     lines.push_back(fmt::format("{}: {} takes {} of a device, a step {}", change.words,
                                 strategy_summary(change.strategy), to_text(change.need),
                                 to_text(change.step_time)));
+    if (!change.unusual.empty()) lines.back() += "; unusual: " + words_of(change.unusual);
   }
   lines.insert(lines.end(), found_.notes.begin(), found_.notes.end());
   return lines;

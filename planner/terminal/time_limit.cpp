@@ -16,10 +16,14 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
+Clock::time_point end_of(Seconds limit) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit.value()));
+}
+
 TimeLimit::TimeLimit(std::optional<Seconds> limit) {
   if (!limit) return;
-  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                     std::chrono::duration<double>(limit->value()));
+  const Clock::time_point until = end_of(*limit);
   thread_ = std::thread([this, until, limit = *limit] {
     std::unique_lock guard(lock_);
     over_.wait_until(guard, until, [this] { return done_; });

@@ -1,6 +1,7 @@
 // A time limit of commands that cannot give part of an answer.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,9 @@
 #include "base/units.h"
 
 namespace plimsoll {
+
+/// Returns when a limit that begins now ends.
+std::chrono::steady_clock::time_point end_of(Seconds limit);
 
 /// Counts from where it is made. When the time is over while it lives, the program says so and ends
 /// with exit code 5. It must not live where a file is written.

@@ -179,6 +179,15 @@ TEST(Brief, RefusalsAreThreeLines) {
             "  change  with offload it takes 2.00 MiB, a step at most 1.00 s\n"
             "  run     planner plan job\n");
   EXPECT_EQ(count_lines(brief(NothingFits("why", {}, {}), "")), 2u);
+  changes.fitting[1].unusual = {UnusualChoice::tensor_over_nodes};
+  const NothingFits marked("a long reason", {"job does not fit", filling}, changes);
+  for (const std::string& text : {brief(marked, ""), marked.changes()[1]})
+    EXPECT_NE(text.find(words_of(changes.fitting[1].unusual)), std::string::npos) << text;
+  EXPECT_EQ(marked.changes()[0].find("unusual"), std::string::npos);
+  FoundChanges ended;
+  ended.proven = false;
+  EXPECT_NE(brief(NothingFits("why", {}, ended), "planner plan").find("not looked at to the end"),
+            std::string::npos);
   const Filling full{Bytes(1 << 20), {}, Bytes(1 << 10), Bytes(1 << 20)};
   EXPECT_TRUE(
       brief(NothingFits("why", {"job", full}, {}), "")

@@ -117,6 +117,11 @@ TEST(FewChanges, EndWhereTheyAreAskedTo) {
   const FewChanges found = few_changes(request, time_of(request.target, step));
   EXPECT_FALSE(found.one.proven || found.two.proven);
   EXPECT_TRUE(found.two.found.empty());
+  EXPECT_NE(
+      few_changes_brief(request.target, step, {{{}, false}, {}}).find("not looked at to the end"),
+      std::string::npos);
+  EXPECT_EQ(few_changes_brief(request.target, step, {}).find("not looked at to the end"),
+            std::string::npos);
   EXPECT_EQ(done, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_GT(of, 3);
   EXPECT_THROW(sensitivity(request, step), NothingFoundYet);
@@ -135,6 +140,8 @@ FoundChanges to_fit(const Target& target, const Strategy& strategy) {
   return changes_to_fit({target, strategy}, time_of(target, explain_step(target, strategy)));
 }
 
+Seconds merit_of(const FittingChange& change) { return merit(change.step_time, change.unusual); }
+
 TEST(ChangesToFit, AreSingleChangesOfEachKindTheFastestFirst) {
   const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
   const FoundChanges found = to_fit(too_small_for(strategy), strategy);
@@ -145,7 +152,7 @@ TEST(ChangesToFit, AreSingleChangesOfEachKindTheFastestFirst) {
   EXPECT_TRUE(has("with micro_batch=2"));
   EXPECT_NE(std::ranges::find(found.fitting, ChangeKind::recompute, &FittingChange::kind),
             found.fitting.end());
-  EXPECT_TRUE(std::ranges::is_sorted(found.fitting, {}, &FittingChange::step_time));
+  EXPECT_TRUE(std::ranges::is_sorted(found.fitting, {}, merit_of));
   EXPECT_TRUE(found.notes.empty());
   // A practitioner shards first, whatever is fastest.
   EXPECT_EQ(first_of(found.fitting)->kind, ChangeKind::sharding);
@@ -154,7 +161,7 @@ TEST(ChangesToFit, AreSingleChangesOfEachKindTheFastestFirst) {
 /// From the memory that the strategy lacks a byte of to less than any change needs.
 TEST(ChangesToFit, ArePairsOnlyIfNoSingleChangeIsEnough) {
   const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
-  int by_pairs = 0, by_none = 0;
+  int by_pairs = 0, by_none = 0, proven = 0;
   for (std::int64_t kib = 0; kib <= 6000; kib += 750) {
     const Target target = too_small_for(strategy, Bytes(kib << 10));
     const FoundChanges found = to_fit(target, strategy);
@@ -172,12 +179,58 @@ TEST(ChangesToFit, ArePairsOnlyIfNoSingleChangeIsEnough) {
                   return with_choices(strategy, single, target.devices) == change.strategy;
                 }));
     }
-    EXPECT_EQ(found.fitting.empty(), !found.notes.empty());
+    EXPECT_EQ(found.fitting.empty() || !found.proven, !found.notes.empty());
+    if (!is_enough && !found.fitting.empty() && found.proven) {
+      const ExplainRequest request{target, strategy};
+      const auto pairs = merits_of(request, pairs_of(singles, singles),
+                                   time_of(target, explain_step(target, strategy)));
+      EXPECT_EQ(merit_of(*first_of(found.fitting)), pairs.front()) << kib;
+      ++proven;
+    }
     by_pairs += !is_enough && !found.fitting.empty();
     by_none += found.fitting.empty();
   }
   EXPECT_GT(by_pairs, 0);
   EXPECT_GT(by_none, 0);
+  EXPECT_GT(proven, 0);
+}
+
+TEST(ChangesToFit, SayThatTheyEndedBeforeAllWereLookedAt) {
+  const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
+  const Target target = too_small_for(strategy);
+  ExplainRequest request{target, strategy};
+  request.stop = [] { return true; };
+  const PlanTime own = time_of(target, explain_step(target, strategy));
+  const FoundChanges found = changes_to_fit(request, own);
+  EXPECT_FALSE(found.proven);
+  EXPECT_TRUE(found.fitting.empty());
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("not looked at to the end"), std::string::npos);
+  const LeastChanges least = least_changes_of(request, strategy, {{"micro_batch", "4"}}, own);
+  EXPECT_FALSE(least.proven);
+  EXPECT_TRUE(least.found.empty());
+  request.stop = {};
+  EXPECT_TRUE(least_changes_of(request, strategy, {{"micro_batch", "4"}}, own).proven);
+}
+
+/// Tensors split over two nodes count against a change.
+TEST(ChangesToFit, NameUnusualChoices) {
+  Cluster cluster = small_cluster();
+  cluster.devices_per_node = 2;
+  const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
+  cluster.device.memory =
+      largest(lay_out(nano_target(4, cluster), parse_strategy("mp=4"), Proof::none).stages,
+              &StagePrediction::reserved) +
+      outside_program(nano_target(4, cluster), parse_strategy("mp=4"));
+  const FoundChanges found = to_fit(nano_target(4, cluster), strategy);
+  bool named = false;
+  for (const FittingChange& change : found.fitting) {
+    const bool over_nodes = std::ranges::find(change.unusual, UnusualChoice::tensor_over_nodes,
+                                              &Unusual::choice) != change.unusual.end();
+    EXPECT_EQ(over_nodes, change.strategy.mp == 4);
+    named = named || over_nodes;
+  }
+  EXPECT_TRUE(named);
 }
 
 TEST(FlagChanges, SayWhatToAddToDropAndToSet) {

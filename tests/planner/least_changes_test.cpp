@@ -211,10 +211,25 @@ TEST(LeastChanges, EndByWorkThatIsTheSameOnAnyMachine) {
   EXPECT_LT(some.size(), visited(request, 2000, 1).size());
 }
 
+/// A change that cannot apply is neither tried nor named as not tried.
+TEST(LeastChanges, LeaveOutWhatTheRequestHolds) {
+  const auto notes = [](Fixed fixed) {
+    SearchRequest request = request_of(4, std::move(fixed));
+    request.target.costs = std::make_shared<const CostModel>(small_cluster(), std::nullopt,
+                                                             framework_by_name("megatron-lm"));
+    const FoundChanges found = least_changes(request, false, [](std::int64_t) { return true; });
+    EXPECT_FALSE(found.proven);
+    return found.notes.back();
+  };
+  EXPECT_NE(notes({}).find("states in the host's memory"), std::string::npos);
+  EXPECT_EQ(notes({{"offload_optimizer_percent", "0"}}).find("states in the host's memory"),
+            std::string::npos);
+}
+
 TEST(LeastChanges, HaveTheKindThatAPractitionerTriesFirst) {
   EXPECT_EQ(kind_of({{"mp", "2"}}), ChangeKind::other);
-  EXPECT_EQ(kind_of({{"mp", "2"}, {"recompute", "full"}}), ChangeKind::recompute);
-  EXPECT_EQ(kind_of({{"recompute_layers", "1"}, {"sharding_stage", "2"}}), ChangeKind::sharding);
+  EXPECT_EQ(kind_of({{"mp", "2"}, {"recompute", "full"}}), ChangeKind::other);
+  EXPECT_EQ(kind_of({{"recompute_layers", "1"}, {"sharding_stage", "2"}}), ChangeKind::recompute);
   EXPECT_EQ(kind_of({{"DP", ""}}), ChangeKind::sharding);
   EXPECT_EQ(kind_of({{"offload_optimizer_percent", "50"}}), ChangeKind::offload);
 }

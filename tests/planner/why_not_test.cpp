@@ -156,6 +156,7 @@ TEST(WhyNot, NamesTheRuleAndTheLeastChangesWhereAChoiceIsIllegal) {
   EXPECT_FALSE(answer.rule.empty());
   // No strategy has three ranks of mp on four devices, so that this choice itself must change.
   EXPECT_FALSE(answer.least.keeps_asked);
+  EXPECT_TRUE(answer.least.proven);
   ASSERT_FALSE(answer.least.found.empty());
   for (const AssessedChange& change : answer.least.found) {
     EXPECT_TRUE(runs(target, change.strategy)) << strategy_summary(change.strategy);
@@ -189,6 +190,14 @@ TEST(WhyNot, NamesTheLeastChangesWhereAChoiceDoesNotFit) {
     EXPECT_TRUE(runs(target, change.strategy)) << strategy_summary(change.strategy);
     EXPECT_EQ(change.strategy.sharding_degree, 1);
     EXPECT_LE(change.need, target.cluster().device.memory);
+  }
+  WhyNot ended = answer;
+  ended.least = {};
+  for (const auto text : {why_not_text, why_not_brief}) {
+    EXPECT_EQ(text(target, ended).find("not looked at to the end"), std::string::npos);
+    WhyNot unproven = ended;
+    unproven.least.proven = false;
+    EXPECT_NE(text(target, unproven).find("not looked at to the end"), std::string::npos);
   }
 }
 
