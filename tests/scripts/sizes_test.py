@@ -12,8 +12,8 @@ from programs import PRODUCT, SOURCE
 FOLDERS = [*PRODUCT, "tests", "scripts", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
-# Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts.
-BUDGET = 124900
+# Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000.
+BUDGET = 123750
 PRODUCT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".js"}
 # The main types, which only grow where nobody counts.
 TYPES = {"Job": "models/job/job.h", "Experts": "models/job/job.h", "Strategy": "passes/strategy/strategy.h",
