@@ -1,7 +1,5 @@
-// Bounds of whole strategies from block facts, stage tails and traffic.
+// Bounds of whole strategies from block facts and traffic.
 #include "planner/bounds/bounds.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>

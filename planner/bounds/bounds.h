@@ -7,6 +7,7 @@
 //   persistent   degrees                        bytes that live between steps
 //   memory       + micro-batch, recompute       and bytes of micro-batches in flight
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
+//   traffic      + gradient bucket bytes        communication of every micro-batch (stages 2, 3)
 //   actions      + micro-batch, recompute       time of all actions in the schedule's order
 //
 // memory_bound.h and time_bound.h say why each holds.
@@ -22,6 +23,7 @@
 #include "planner/bounds/micro_batch_traffic.h"
 #include "planner/bounds/step_traffic.h"
 #include "planner/bounds/time_bound.h"
+#include "predict/memo.h"
 
 namespace plimsoll {
 
@@ -66,9 +68,10 @@ class Bounds {
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
   /// Runs the actions of all stages in the order of the schedule. The work before the first forward
-  /// and behind the last backward is left out, so that the bound holds for any grad_bucket_bytes.
-  /// It is 0 where a forward and a backward run in turns. If enough(bound) is true, the bound need
-  /// not be sharper.
+  /// and behind the last backward is left out, and collectives of a step count with all their bytes
+  /// at once, so that the bound holds for any grad_bucket_bytes. It is 0 where a forward and a
+  /// backward run in turns, where owners cast parameters, and where a chunk is empty. If
+  /// enough(bound) is true, the bound need not be sharper.
   Picoseconds actions(const Strategy& strategy,
                       const std::function<bool(Picoseconds)>& enough = {}) const;
   /// Returns the least time of the communication that every micro-batch has

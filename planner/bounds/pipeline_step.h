@@ -63,7 +63,6 @@ class PipelineStep {
     return std::size_t(part * m_ + micro_batch);
   }
   void run_actions();
-  void run_all_actions();
   /// Adds the cycles that were left out. Returns false where the run does not show their time.
   bool add_cycles();
   bool advance(std::size_t s);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/bounds/block_facts.h"
+#include "predict/memo.h"
 #include "predict/target.h"
 
 namespace plimsoll {

@@ -25,9 +25,9 @@ bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
 }
 
 std::optional<Candidate> try_plan(const FirstPlanRequest& request, const StrategyFamily& family,
-                                  std::size_t arrangement, std::size_t bucket) {
-  Candidate found = assess(request.target, request.legal.of(family, arrangement, bucket),
-                           family.first + arrangement * family.buckets + bucket);
+                                  std::size_t arrangement) {
+  Candidate found = assess(request.target, request.legal.of(family, arrangement, 0),
+                           family.first + arrangement * family.buckets);
   confirm_memory(request.target, {&found, 1}, request.threads);
   if (!feasible(found)) return std::nullopt;
   return found;
@@ -70,7 +70,7 @@ std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
     const ArrangementGroup& plain = family.arrangements->groups.front();
     const std::size_t all_recomputed = plain.first + plain.count - 1;
     if (!may_fit(request, request.legal.of(family, all_recomputed, 0))) continue;
-    if (auto found = try_plan(request, family, all_recomputed, 0)) return found;
+    if (auto found = try_plan(request, family, all_recomputed)) return found;
   }
   return std::nullopt;
 }
@@ -144,7 +144,7 @@ std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
     }
     ++tries;
     const StrategyFamily& family = request.legal.families()[plan.family];
-    auto own = try_plan(request, family, plan.arrangement, 0);
+    auto own = try_plan(request, family, plan.arrangement);
     if (!own) continue;
     if (!best || better(*own, *best)) best = std::move(own);
     if (++found == kUsualPlans) break;
