@@ -35,7 +35,7 @@ std::vector<Finding> mpi(const DoctorMachine& machine) {
     return {{"MPI", built ? Health::warn : Health::ok, "no mpirun in PATH",
              built ? "module load openmpi, or add it to PATH; srun starts ranks, too" : ""}};
   }
-  const std::string found = printable(split(version->text, '\n')[0], 80);
+  const std::string found = printable(trimmed_parts(version->text, '\n')[0], 80);
   std::vector<Finding> findings;
   if (built) {
     findings.push_back({"MPI", Health::ok, found, ""});
@@ -65,9 +65,9 @@ Finding slurm(const DoctorMachine& machine) {
   if (version->code != 0) return {"Slurm", Health::ok, "installed, but not set up here", ""};
   const auto job = machine.environment.find("SLURM_JOB_ID");
   return {"Slurm", Health::ok,
-          printable(split(version->text, '\n')[0]) + (job == machine.environment.end()
-                                                          ? std::string(", outside of a job")
-                                                          : ", in job " + printable(job->second)),
+          printable(trimmed_parts(version->text, '\n')[0]) +
+              (job == machine.environment.end() ? std::string(", outside of a job")
+                                                : ", in job " + printable(job->second)),
           ""};
 }
 

@@ -24,7 +24,7 @@ inline std::optional<std::string> text_of(const std::filesystem::path& path) {
 }
 
 /// Returns the parts between separators, without spaces around them.
-inline std::vector<std::string> split(std::string_view text, char separator) {
+inline std::vector<std::string> trimmed_parts(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(separator, at), text.size());
@@ -39,7 +39,7 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
 
 /// Returns the rest of the line that begins with `key`.
 inline std::optional<std::string> line_after(std::string_view text, std::string_view key) {
-  for (const std::string& line : split(text, '\n')) {
+  for (const std::string& line : trimmed_parts(text, '\n')) {
     if (std::string_view(line).starts_with(key)) {
       const std::size_t first = line.find_first_not_of(" \t", key.size());
       return first == line.npos ? "" : line.substr(first);

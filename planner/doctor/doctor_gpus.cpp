@@ -229,12 +229,12 @@ std::vector<Finding> examine_gpus(const DoctorMachine& machine) {
   if (!output || output->code != 0) {
     return {{"GPUs", device ? Health::fail : Health::warn,
              !output ? "a device, but no nvidia-smi"
-                     : "nvidia-smi fails: " + printable(split(output->text, '\n')[0], 100),
+                     : "nvidia-smi fails: " + printable(trimmed_parts(output->text, '\n')[0], 100),
              "install or repair the driver"}};
   }
   std::vector<Gpu> gpus;
-  for (const std::string& line : split(output->text, '\n')) {
-    const std::vector<std::string> fields = split(line, ',');
+  for (const std::string& line : trimmed_parts(output->text, '\n')) {
+    const std::vector<std::string> fields = trimmed_parts(line, ',');
     if (fields.size() != kFields) continue;
     Gpu gpu;
     for (std::size_t i = 0; i < kFields; ++i) gpu[i] = unknown[i] ? "" : printable(fields[i]);

@@ -24,7 +24,7 @@ double number_in(std::string_view text) {
 /// Counts the entries of a list as "0-3,8", which has 5.
 std::int64_t count_of(const std::string& list) {
   std::int64_t count = 0;
-  for (const std::string& range : split(list, ',')) {
+  for (const std::string& range : trimmed_parts(list, ',')) {
     if (range.empty()) continue;
     const std::size_t dash = range.find('-');
     const auto first = std::int64_t(number_in(range));
@@ -165,7 +165,7 @@ Finding steal(const DoctorMachine& machine) {
   if (!line) return {"stolen time", Health::ok, "not stated", ""};
   double sum = 0, stolen = 0;
   std::size_t i = 0;
-  for (const std::string& field : split(*line, ' ')) {
+  for (const std::string& field : trimmed_parts(*line, ' ')) {
     if (field.empty()) continue;
     if (i < 8) sum += number_in(field);  // user nice system idle iowait irq softirq steal
     if (i++ == 7) stolen = number_in(field);

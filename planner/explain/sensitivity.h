@@ -39,10 +39,9 @@ struct Sensitivity {
   MemoryEffect memory;
 };
 
-/// How many rounds a search with twice the memory may take. Llama-3 70B on 64 GPUs is proven in 285
-/// rounds and 4 CPU-seconds. Where the proof needs many times as many, the plans that it finds late
-/// are hardly faster: for GPT-3 175B on 1024 GPUs it needs 1707.
-inline constexpr std::int64_t kMostRounds = 450;
+/// How many rounds a search with twice the memory may take. Llama-3 70B on 64 GPUs is proven
+/// within them, and a proof that needs many times as many finds plans late that are hardly faster.
+inline constexpr std::int64_t kMostRounds = 900;
 
 /// Finds what would help the plan most. `plan` is the plan's own step. Without a time limit the
 /// search with twice the memory ends after kMostRounds, so that the result does not depend on the

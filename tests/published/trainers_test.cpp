@@ -111,7 +111,7 @@ TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   const PublishedRun run = run_of(row);
   EXPECT_EQ(run.memory_allocated, Bytes(std::int64_t{119040} << 20));  // what its benchmark prints
   EXPECT_FALSE(run.memory_device);
-  row["notes"] = "zero1(dp2)+tp2+pp4 needs 16 cards, the row says 8";
+  row["parallel"] = {{"tp", 2}, {"pp", 4}, {"dp", 1}, {"zero_stage", 1}};
   EXPECT_EQ(target_of(row).missing, "a layout of the stated number of GPUs");
 }
 

@@ -88,7 +88,7 @@ def check_that_it_wraps(opened, out):
     text["origin"]["command"] += " --fix " + "x" * 400
     text["framework"]["sources"]["kernels"] = "y" * 400
     text["job"]["name"] = text["cluster_name"] = text["origin"]["interval_basis"] = hostile
-    text["timeline"]["intervals"][0]["routine"] = text["search"]["method"] = hostile
+    text["timeline"]["intervals"][0]["routine"] = hostile
     plan.write_text(json.dumps(text))
     done = must(planner("report", plan, "-o", page))
     assert "--cluster is required" in done.stderr, done.stderr  # the page goes without
