@@ -297,7 +297,7 @@ Strategy strategy_of(const FlagFields& fields, const std::string& file) {
   } catch (const UsageError& error) {
     throw InputError(file, "", error.what());
   }
-  // Frameworks take a module beside the whole that repeats it.
+  // Frameworks take a module in addition to the whole that repeats it.
   strategy.recompute_modules = without_parts(strategy.recompute_modules);
   return strategy;
 }

@@ -203,8 +203,8 @@ std::optional<LayerSizes> layer_sizes(const FlagFields& fields) {
                     *hidden * std::max(head * *heads, *inner)};
 }
 
-/// Returns the elements that are gathered ahead of their use: of so many layers, or of so many
-/// matrices.
+/// Returns the elements that are gathered ahead of their use: those of `prefetch_depth` layers, or
+/// of as many matrices.
 Value prefetch_elements(const FlagFields& fields) {
   const auto depth = fields.find("prefetch_depth"), gather = fields.find("gather");
   const auto sizes = layer_sizes(fields);
