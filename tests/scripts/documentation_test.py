@@ -1,12 +1,12 @@
 """Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
-framework files describes every field, and that of strategies states the default of each key. The page on imports lists each model that is read."""
+framework files describes every field. The page on imports lists each model that is read. No program is needed, so that `scripts/check` runs it."""
 
 import json
 import re
 import subprocess
 import sys
 
-from programs import OK, SOURCE, planner
+from programs import SOURCE
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$")
@@ -84,25 +84,6 @@ def unlisted_models():
     return other_models(page, known)
 
 
-def wrong_defaults(schema, strategy):
-    """Messages for keys whose default the schema does not state, or states otherwise than it is. `strategy`: one that states nothing."""
-    for key, of in schema["properties"].items():
-        stated = re.search(r"Default: (\S.*)\.$", of.get("description", ""))
-        value = strategy.get(key)
-        words = "empty" if value == [] else f"{value >> 20} MiB" if key.endswith("bytes") and value else json.dumps(value).strip('"')
-        if key != "$schema" and (not stated or " if " not in stated[1] and " for " not in stated[1] and stated[1] != words):
-            yield f"models/presets/schemas/strategy.json: {key}: the default is {words}"
-
-
-def defaults_of_strategies():
-    done = planner("simulate", "gpt-mini", "mp=1", "--cluster", "rtx-4090", "--devices", 1, "--json")
-    assert done.returncode == OK, done.stderr
-    strategy = json.loads(done.stdout)["strategy"]
-    schema = json.loads((SOURCE / "models/presets/schemas/strategy.json").read_text(encoding="utf-8"))
-    assert len(list(wrong_defaults(schema, {**strategy, "mp": 2, "gather": "use"}))) == 2
-    return list(wrong_defaults(schema, strategy))
-
-
 def main():
     fires = list(broken_links("README.md", "[a](no-such-page.md) [b](README.md#no-such-heading)", SOURCE))
     assert len(fires) == 2, fires
@@ -112,7 +93,7 @@ def main():
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
     found = [message for page in pages
              for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
-    found += undescribed_fields() + unlisted_models() + defaults_of_strategies()
+    found += undescribed_fields() + unlisted_models()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0
 

@@ -393,13 +393,32 @@ def disagreements(schemas, found):
             yield f"BEYOND: no changed file meets {kinds}: {message}"
 
 
+def wrong_defaults(schema, strategy):
+    """Messages for keys whose default the schema does not state, or states otherwise than it is. `strategy`: one that states nothing."""
+    for key, of in schema["properties"].items():
+        stated = re.search(r"Default: (\S.*)\.$", of.get("description", ""))
+        value = strategy.get(key)
+        words = "empty" if value == [] else f"{value >> 20} MiB" if key.endswith("bytes") and value else json.dumps(value).strip('"')
+        if key != "$schema" and (not stated or " if " not in stated[1] and " for " not in stated[1] and stated[1] != words):
+            yield f"models/presets/schemas/strategy.json: {key}: the default is {words}"
+
+
+def defaults_of_strategies():
+    done = planner("simulate", "gpt-mini", "mp=1", "--cluster", "rtx-4090", "--devices", 1, "--json")
+    assert done.returncode == OK, done.stderr
+    strategy = json.loads(done.stdout)["strategy"]
+    schema = json.loads((SOURCE / "models/presets/schemas/strategy.json").read_text(encoding="utf-8"))
+    assert len(list(wrong_defaults(schema, {**strategy, "mp": 2, "gather": "use"}))) == 2
+    return list(wrong_defaults(schema, strategy))
+
+
 def main():
     schemas = Schemas()
     failures = list(presets(schemas))
     with tempfile.TemporaryDirectory() as name:
         found, wrong = outputs(schemas, pathlib.Path(name))
         failures += wrong
-    failures += [*disagreements(schemas, found), *undocumented()]
+    failures += [*disagreements(schemas, found), *undocumented(), *defaults_of_strategies()]
     unused = set(schemas.names) - schemas.used
     failures += [f"{name}: nothing was held against it" for name in sorted(unused)]
     done = planner("schema", "jop")
