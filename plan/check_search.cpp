@@ -40,12 +40,14 @@ Finding counted(const std::vector<Pruned>& entries, std::int64_t space, std::int
 
 Finding search_counts(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
-  std::int64_t pruned = 0, bounded = 0;
+  std::int64_t pruned = 0;
   if (Finding wrong = counted(search.pruned, search.space, pruned)) return wrong;
-  if (Finding wrong = counted(search.bounded_by, search.space, bounded)) return wrong;
-  if (bounded != search.bounded) {
-    return fmt::format("{} bounded, but the bounds cut {}", search.bounded, bounded);
+  for (std::size_t i = 0; i < kCuts.size(); ++i) {
+    if (search.bounded[i] < 0 || search.bounded[i] > search.space) {
+      return fmt::format("{} candidates of {} cut: {}", search.bounded[i], search.space, kCuts[i]);
+    }
   }
+  const std::int64_t bounded = sum_of(search.bounded);
   if (search.unexplored < 0) {
     return fmt::format("{} candidates unexplored", search.unexplored);
   }
@@ -60,7 +62,7 @@ Finding search_counts(const CheckContext& context) {
 Finding search_proven(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
   if (search.method == SearchMethod::brute_force &&
-      (search.bounded != 0 || search.unexplored != 0)) {
+      (sum_of(search.bounded) != 0 || search.unexplored != 0)) {
     return "brute force bounds nothing and leaves nothing";
   }
   if (search.proven != (search.unexplored == 0)) {

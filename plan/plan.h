@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -167,10 +168,38 @@ struct RunnerUp {
   Bytes term_bytes;   ///< LossTerm::memory: the additional bytes at equal time
 };
 
+/// A Pruned is how many strategies one rule refuses.
 struct Pruned {
   std::string reason;
   std::int64_t count = 0;
 };
+
+/// By which bound a strategy needs no evaluation. Those from layers_work on rest on the step of a
+/// plan that was found before.
+enum class Cut : std::uint8_t {
+  lasting_bytes,
+  bytes_in_flight,
+  longest_step,
+  layers_work,
+  slowest_stage,
+  pipeline,
+  no_allocator
+};
+inline constexpr std::array<std::string_view, 7> kCuts = {
+    "memory bound: what lives between steps does not fit",
+    "memory bound: with its micro-batches in flight it does not fit",
+    "time bound: a step longer than a plan's timeline can show",
+    "time bound of the layers' work: neither among the fastest nor on the Pareto front",
+    "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
+    "time bound of the pipeline: neither among the fastest nor on the Pareto front",
+    "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
+    "Pareto front"};
+inline bool rests_on_a_plan(Cut cut) { return cut >= Cut::layers_work; }
+/// How many strategies each bound cuts, in the order of kCuts.
+using CutCounts = std::array<std::int64_t, kCuts.size()>;
+inline std::int64_t sum_of(const CutCounts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
 
 /// A plan follows another on the Pareto front where it needs less memory by at least this share.
 /// Smaller savings are within the error of predicted memory, and hundreds of plans would differ by
@@ -203,8 +232,7 @@ struct SearchSummary {
   /// The number of candidates; of simulated candidates; and of simulated candidates that did not
   /// fit or whose step is too long.
   std::int64_t space = 0, evaluated = 0, infeasible = 0;
-  std::int64_t bounded = 0;        ///< cut by a bound without being evaluated
-  std::vector<Pruned> bounded_by;  ///< how many each bound cut
+  CutCounts bounded{};  ///< cut by a bound without being evaluated
   /// candidates that are not legal, or have the same Programs as another
   std::vector<Pruned> pruned;
   std::int64_t unexplored = 0;  ///< left when the search ended
@@ -213,6 +241,8 @@ struct SearchSummary {
   /// remaining candidate can be faster.
   double gap = 0;
 };
+/// Returns how many strategies each bound and each rule leaves out.
+std::vector<Pruned> left_out_by(const SearchSummary& search);
 /// Returns the share of its step by which a plan that is left may be faster than the chosen one.
 inline double possible_gain(const SearchSummary& search) { return 1 - 1 / (1 + search.gap); }
 

@@ -188,6 +188,23 @@ std::vector<Pruned> pruned_from(JsonObject& parent, std::string_view key) {
   return entries;
 }
 
+Json cuts_json(const CutCounts& counts) {
+  Json json = Json::array();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] != 0) json.push_back({{"reason", kCuts[i]}, {"count", counts[i]}});
+  }
+  return json;
+}
+
+CutCounts cuts_from(JsonObject& parent, std::string_view key) {
+  CutCounts counts{};
+  for (JsonObject& object : parent.objects(key)) {
+    counts[object.choice("reason", kCuts)] += count(object, "count");
+    object.finish();
+  }
+  return counts;
+}
+
 }  // namespace
 
 Json search_json(const SearchSummary& search) {
@@ -195,12 +212,21 @@ Json search_json(const SearchSummary& search) {
           {"space", search.space},
           {"evaluated", search.evaluated},
           {"infeasible", search.infeasible},
-          {"bounded", search.bounded},
-          {"bounded_by", pruned_json(search.bounded_by)},
+          {"bounded", sum_of(search.bounded)},
+          {"bounded_by", cuts_json(search.bounded)},
           {"pruned", pruned_json(search.pruned)},
           {"unexplored", search.unexplored},
           {"proven", search.proven},
           {"gap", search.gap}};
+}
+
+std::vector<Pruned> left_out_by(const SearchSummary& search) {
+  std::vector<Pruned> counts;
+  for (std::size_t i = 0; i < kCuts.size(); ++i) {
+    if (search.bounded[i] != 0) counts.push_back({std::string(kCuts[i]), search.bounded[i]});
+  }
+  counts.insert(counts.end(), search.pruned.begin(), search.pruned.end());
+  return counts;
 }
 
 SearchSummary search_from(JsonObject object) {
@@ -209,8 +235,11 @@ SearchSummary search_from(JsonObject object) {
   search.space = count(object, "space");
   search.evaluated = count(object, "evaluated");
   search.infeasible = count(object, "infeasible");
-  search.bounded = count(object, "bounded");
-  search.bounded_by = pruned_from(object, "bounded_by");
+  const std::int64_t bounded = count(object, "bounded");
+  search.bounded = cuts_from(object, "bounded_by");
+  if (bounded != sum_of(search.bounded)) {
+    object.fail("bounded", fmt::format("the bounds cut {}", sum_of(search.bounded)));
+  }
   search.pruned = pruned_from(object, "pruned");
   search.unexplored = count(object, "unexplored");
   search.proven = object.boolean("proven");

@@ -235,8 +235,7 @@ void describe_search(Out out, const Plan& plan) {
   }
   fmt::format_to(out, "  {:>8}  evaluated, of which {} do not fit\n", search.evaluated,
                  search.infeasible);
-  describe_counts(out, search.bounded_by);
-  describe_counts(out, search.pruned);
+  describe_counts(out, left_out_by(search));
   fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
                  fmt::join(chosen_by_stage(), ", "));
   if (const auto keys = changed_at_last(plan); !keys.empty())

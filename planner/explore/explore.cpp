@@ -8,7 +8,6 @@
 #include "planner/bounds/bounds.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/candidate_pool.h"
-#include "planner/explore/cut_reasons.h"
 #include "planner/explore/family_bounds.h"
 #include "planner/explore/first_plan.h"
 #include "planner/explore/incumbents.h"
@@ -39,8 +38,8 @@ class Explorer {
     bound_families();
     expand_all_families();
     BoundCounts counts;
-    counts.lasting_too_large = cut_[kPersistent];
-    counts.in_flight_too_large = cut_[kInFlight];
+    counts.lasting_too_large = cut_by(Cut::lasting_bytes);
+    counts.in_flight_too_large = cut_by(Cut::bytes_in_flight);
     counts.may_fit = queue_.strategies();
     if (queue_.empty()) return counts;
     counts.least_time = queue_.least_bound().seconds();
@@ -96,8 +95,9 @@ class Explorer {
     return reserved + outside_program(target_, strategy) + target_.reserve <= capacity_;
   }
 
-  void cut(CutReason reason, std::int64_t count) { cut_[reason] += count; }
-  void cut(CutReason reason, const SearchNode& node) { cut(reason, queue_.count_in(node)); }
+  std::int64_t& cut_by(Cut reason) { return explored_.bounded[std::size_t(reason)]; }
+  void cut(Cut reason, std::int64_t count) { cut_by(reason) += count; }
+  void cut(Cut reason, const SearchNode& node) { cut(reason, queue_.count_in(node)); }
 
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
@@ -150,7 +150,7 @@ class Explorer {
     if (all.fits) {
       queue_.insert(node);
     } else {
-      cut(all.lasting_fits ? kInFlight : kPersistent, node);
+      cut(all.lasting_fits ? Cut::bytes_in_flight : Cut::lasting_bytes, node);
     }
   }
 
@@ -196,8 +196,8 @@ class Explorer {
       const auto cut_by_lasting =
           std::min<std::int64_t>(count, std::int64_t(lasting * family.buckets));
       lasting -= std::size_t(cut_by_lasting) / family.buckets;
-      cut(kPersistent, cut_by_lasting);
-      cut(kInFlight, count - cut_by_lasting);
+      cut(Cut::lasting_bytes, cut_by_lasting);
+      cut(Cut::bytes_in_flight, count - cut_by_lasting);
     };
     for (const GroupBound& group : bound.groups) {
       cut_until(group.first);
@@ -228,8 +228,8 @@ class Explorer {
     return leaf;
   }
 
-  std::optional<CutReason> why_cut(const SearchNode& node) const {
-    if (node.bound > kLongestTimeline) return kTooLong;
+  std::optional<Cut> why_cut(const SearchNode& node) const {
+    if (node.bound > kLongestTimeline) return Cut::longest_step;
     const Seconds bound = node.merit().seconds();
     if (incumbents_.may_be_best(node) || incumbents_.may_be_on_front(bound, node.peak))
       return std::nullopt;
@@ -239,8 +239,8 @@ class Explorer {
               : incumbents_.may_be_listed(bound)) {
       return std::nullopt;
     }
-    if (node.kind > SearchNode::Kind::choice) return kPipeline;
-    return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
+    if (node.kind > SearchNode::Kind::choice) return Cut::pipeline;
+    return node.kind == SearchNode::Kind::choice ? Cut::slowest_stage : Cut::layers_work;
   }
 
   /// Whether all candidates that would be shown fit as they were thought to. One that does not is a
@@ -260,7 +260,7 @@ class Explorer {
            pipelines_.size() < kSplit && groups_.size() < kSharpened &&
            families_.size() < kSharpened) {
       const SearchNode node = queue_.take_least();
-      if (const std::optional<CutReason> reason = why_cut(node)) {
+      if (const std::optional<Cut> reason = why_cut(node)) {
         set_aside_.emplace_back(node, *reason);
       } else if (node.kind == SearchNode::Kind::family) {
         if (!summaries_[node.family]) {  // the time limit passed before it was bounded
@@ -338,7 +338,7 @@ class Explorer {
       if (found[i]) {
         queue_.insert(*found[i]);
       } else {
-        cut(kInFlight, queue_.count_in(group.first, next));
+        cut(Cut::bytes_in_flight, queue_.count_in(group.first, next));
       }
       group.first = next;
       ++group.group.first;
@@ -436,14 +436,11 @@ class Explorer {
       if (pool_.memory_is_known(candidate)) {
         explored_.candidates.push_back(std::move(candidate));
       } else if (proven_) {
-        cut(kNoAllocator, 1);
+        cut(Cut::no_allocator, 1);
       } else {
         ++explored_.unexplored;
         explored_.least_left = std::min(explored_.least_left.value_or(step), step);
       }
-    }
-    for (std::size_t i = 0; i < kReasons; ++i) {
-      if (cut_[i] > 0) explored_.bounded.push_back({kReasonTexts[i], cut_[i]});
     }
     std::sort(explored_.candidates.begin(), explored_.candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
@@ -460,14 +457,13 @@ class Explorer {
   NodeQueue queue_;
   std::vector<char> is_coarse_;  ///< by family, whether its bound is coarse
   std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
-  std::vector<std::pair<SearchNode, CutReason>> set_aside_;  ///< cut if all of the pool fits
+  std::vector<std::pair<SearchNode, Cut>> set_aside_;  ///< cut if all of the pool fits
   const Handicaps handicaps_;
   CandidatePool pool_;
   std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
   bool proven_ = false;    ///< nothing is left that could be shown
   Incumbents incumbents_;
   Explored explored_;
-  std::array<std::int64_t, kReasons> cut_ = {};
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace plimsoll {
 /// The result of exploring a space.
 struct Explored {
   std::vector<Candidate> candidates;  ///< evaluated, in canonical order
-  std::vector<Pruned> bounded;        ///< cut without being evaluated, by bound
+  CutCounts bounded{};                ///< cut without being evaluated
   std::int64_t duplicates = 0;        ///< have the Programs of a strategy with smaller buckets
   std::int64_t unexplored = 0;        ///< left when the search ended
   std::vector<std::size_t> may_fit;   ///< families that no bound says do not fit

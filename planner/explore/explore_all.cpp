@@ -3,7 +3,6 @@
 
 #include "base/parallel.h"
 #include "planner/explore/assess.h"
-#include "planner/explore/cut_reasons.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/family_bounds.h"
 #include "planner/explore/handicaps.h"
@@ -44,17 +43,11 @@ Explored explore_all(const SearchRequest& request, const Space& space, const Bou
 }
 
 void take_back_time_cuts(Explored& explored, Seconds step) {
-  std::vector<Pruned> kept;
-  for (Pruned& bound : explored.bounded) {
-    const auto reason = std::ranges::find(kReasonTexts, bound.reason) - kReasonTexts.begin();
-    if (rests_on_a_plan(CutReason(reason))) {
-      explored.unexplored += bound.count;
-      explored.least_left = std::min(explored.least_left.value_or(step), step);
-    } else {
-      kept.push_back(std::move(bound));
-    }
+  for (std::size_t i = 0; i < kCuts.size(); ++i) {
+    if (!rests_on_a_plan(Cut(i)) || explored.bounded[i] == 0) continue;
+    explored.unexplored += std::exchange(explored.bounded[i], 0);
+    explored.least_left = std::min(explored.least_left.value_or(step), step);
   }
-  explored.bounded = std::move(kept);
 }
 
 }  // namespace plimsoll

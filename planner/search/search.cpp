@@ -9,7 +9,6 @@
 #include "models/job/causal_flops.h"
 #include "plan/filling.h"
 #include "planner/explore/assess.h"
-#include "planner/explore/cut_reasons.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/runners_up.h"
 #include "planner/layers/layer_choices.h"
@@ -109,8 +108,7 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
     summary.pruned.push_back(
         {"same Programs as with smaller gradient buckets", explored.duplicates});
   }
-  summary.bounded_by = explored.bounded;
-  for (const Pruned& bound : explored.bounded) summary.bounded += bound.count;
+  summary.bounded = explored.bounded;
   summary.unexplored = explored.unexplored;
   summary.proven = explored.unexplored == 0;
   if (explored.least_left) {
@@ -218,11 +216,7 @@ Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
 
 /// Whether the bytes that live between steps may fit for some strategy, by the bounds.
 bool lasting_bytes_fit(const Space& space, const Explored& explored) {
-  std::int64_t cannot = 0;
-  for (const Pruned& bound : explored.bounded) {
-    if (bound.reason == kReasonTexts[kPersistent]) cannot += bound.count;
-  }
-  return cannot < std::int64_t(space.legal.size());
+  return explored.bounded[std::size_t(Cut::lasting_bytes)] < std::int64_t(space.legal.size());
 }
 
 /// Returns the best plan with the others that are shown. Its allocators are replayed on every

@@ -90,16 +90,14 @@ std::string search_words(const SearchSummary& search) {
   return fmt::format(
       "<p>Searched by {}: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
       "not fit. {}</p>\n",
-      to_text(search.method), grouped(search.space), grouped(search.bounded),
+      to_text(search.method), grouped(search.space), grouped(sum_of(search.bounded)),
       grouped(search.evaluated), grouped(search.infeasible), proof);
 }
 
 std::string cuts_table(const SearchSummary& search) {
   std::vector<std::vector<Cell>> rows;
-  for (const auto* list : {&search.bounded_by, &search.pruned}) {
-    for (const Pruned& entry : *list) {
-      rows.push_back({text_cell(entry.reason), exact_cell(entry.count)});
-    }
+  for (const auto& [reason, count] : left_out_by(search)) {
+    rows.push_back({text_cell(reason), exact_cell(count)});
   }
   if (rows.empty()) return "";
   return "<details><summary>Candidates that were not simulated</summary>\n" +

@@ -18,8 +18,8 @@ TEST(CheckLists, CountsOfASearchAreOfItsSpace) {
     p.search.pruned.push_back({"one", 1});
   }));
   EXPECT_TRUE(breaks("search-counts", [](Plan& p) {
-    p.search.bounded_by.push_back({"less than nothing", -1});
-    p.search.bounded_by.push_back({"one", 1});
+    p.search.bounded[0] -= p.search.bounded[0] + 1;
+    p.search.bounded[1] += 1 + sum_of(p.search.bounded);
   }));
   EXPECT_TRUE(breaks("search-counts", [](Plan& p) {
     p.search.pruned.push_back({"more than there are", p.search.space + 1});
@@ -56,7 +56,7 @@ TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
   const auto brute_force = [](std::int64_t bounded, std::int64_t unexplored) {
     return breaks("search-proven", [&](Plan& p) {
       p.search.method = SearchMethod::brute_force;
-      p.search.bounded = bounded;
+      p.search.bounded = {bounded};
       p.search.unexplored = unexplored;
       p.search.proven = unexplored == 0;
     });

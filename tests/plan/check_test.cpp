@@ -207,8 +207,7 @@ std::map<std::string, Tampering> tamperings() {
   all["infeasible-count"] = [](Plan& p) { p.search.infeasible = -1; };
   all["runners-up-counted"] = [](Plan& p) {
     p.search.evaluated = 1;
-    p.search.bounded = 0;
-    p.search.bounded_by.clear();
+    p.search.bounded = {};
     p.search.pruned = {{"everything else", p.search.space - 1}};
   };
   all["runners-up-legal"] = [](Plan& p) {
@@ -355,7 +354,7 @@ TEST(Check, SeesEverySideOfARule) {
               p.search.proven = false;
             }),
             Names{"search-proven"});
-  EXPECT_EQ(broken_by([](Plan& p) { p.search.bounded += 1; }), Names{"search-counts"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.search.bounded[0] += 1; }), Names{"search-counts"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.infeasible = p.search.evaluated - 1; }),
             Names{"runners-up-counted"});  // nothing but the chosen plan fits
   EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});

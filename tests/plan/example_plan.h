@@ -172,8 +172,7 @@ inline Plan example_plan() {
   plan.search.space = 12;
   plan.search.evaluated = 4;
   plan.search.infeasible = 1;
-  plan.search.bounded = 2;
-  plan.search.bounded_by = {{"memory bound: it is too large", 2}};
+  plan.search.bounded[std::size_t(Cut::lasting_bytes)] = 2;
   plan.search.pruned = {{"mp must divide heads", 6}};
   plan.search.proven = true;
   plan.pareto = {{plan.strategy,

@@ -11,7 +11,6 @@
 #include <set>
 
 #include "plan/check.h"
-#include "planner/explore/cut_reasons.h"
 #include "planner/explore/explore.h"
 #include "tests/planner/random_problems.h"
 #include "tests/predict/fixtures.h"
@@ -187,14 +186,10 @@ TEST(Search, AnyNumberOfThreadsGivesTheSameFile) {
 
 TEST(Search, EveryCutIsCountedWithItsBound) {
   const Plan plan = search(nano_request(4));
-  EXPECT_GT(plan.search.bounded, 0);
-  std::int64_t bounded = 0, pruned = 0;
-  for (const Pruned& bound : plan.search.bounded_by) {
-    EXPECT_NE(bound.reason.find("bound"), std::string::npos);
-    bounded += bound.count;
-  }
+  const std::int64_t bounded = sum_of(plan.search.bounded);
+  EXPECT_GT(bounded, 0);
+  std::int64_t pruned = 0;
   for (const Pruned& rule : plan.search.pruned) pruned += rule.count;
-  EXPECT_EQ(plan.search.bounded, bounded);
   EXPECT_EQ(plan.search.space, plan.search.evaluated + bounded + pruned);
 }
 
@@ -324,10 +319,8 @@ TEST(Search, MemoryDecidesWhatMayRun) {
   const Plan tight = search(nano_request_on(cluster, 2));
   EXPECT_NE(tight.strategy, roomy.strategy);
   const auto do_not_fit = [](const Plan& plan) {
-    std::int64_t count = plan.search.infeasible;
-    for (const Pruned& bound : plan.search.bounded_by)
-      count += bound.reason.starts_with("memory bound") ? bound.count : 0;
-    return count;
+    return plan.search.infeasible + plan.search.bounded[std::size_t(Cut::lasting_bytes)] +
+           plan.search.bounded[std::size_t(Cut::bytes_in_flight)];
   };
   EXPECT_GT(do_not_fit(tight), do_not_fit(roomy));
   for (const StagePrediction& stage : tight.prediction.stages)
@@ -435,14 +428,14 @@ TEST(Search, ProgressReachesTheEnd) {
 
 TEST(Search, ProvesNothingBesideAPlanThatDoesNotFit) {
   Explored explored;
-  explored.bounded = {{kReasonTexts[kInFlight], 3}, {kReasonTexts[kPipeline], 5}};
+  explored.bounded[std::size_t(Cut::bytes_in_flight)] = 3;
+  explored.bounded[std::size_t(Cut::pipeline)] = 5;
   explored.unexplored = 2;
   explored.least_left = Seconds(1.5);
   take_back_time_cuts(explored, Seconds(2));
   EXPECT_EQ(explored.unexplored, 7);
   EXPECT_EQ(explored.least_left, Seconds(1.5));
-  ASSERT_EQ(explored.bounded.size(), 1U);
-  EXPECT_EQ(explored.bounded[0].count, 3);
+  EXPECT_EQ(sum_of(explored.bounded), 3);
   take_back_time_cuts(explored, Seconds(1));
   EXPECT_EQ(explored.unexplored, 7);
 }

@@ -307,7 +307,7 @@ TEST(Report, ShowsTheFrontAndWhatWasCut) {
   Plan plan = example_plan();
   std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(html, "Pareto front"));
-  EXPECT_TRUE(contains(html, plan.search.bounded_by[0].reason));
+  EXPECT_TRUE(contains(html, kCuts[std::size_t(Cut::lasting_bytes)]));
   EXPECT_TRUE(contains(html, "proven best of the whole space"));
   plan.search.proven = false;
   plan.search.unexplored = 7;

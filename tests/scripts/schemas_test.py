@@ -51,6 +51,7 @@ BEYOND = [
     ("checkpoint", r"the file was changed"),
     ("plan measured", r"must be as long as time_ps"),
     ("plan", r"/constraints/.*: .*(is required|unknown strategy key)"),  # values and names of keys of a strategy
+    ("plan", r"/bounded: .*the bounds cut"),
     ("plan", r"found .*; [-+.e0-9]+ is required"),  # of a training, by its tokens and the step
     ("published-runs", r"the frameworks are|no cluster preset has that name"),
 ]
