@@ -90,7 +90,7 @@ std::uint32_t CoreOps::add_to_rendezvous(const TimedOp& timed,
   return at->second;
 }
 
-EngineResult CoreOps::result(const std::vector<OpTimes>& times,
+EngineResult CoreOps::result(const std::vector<OpTimes>& times, std::span<const State> states,
                              std::span<const std::uint32_t> next_op,
                              std::span<const Picoseconds> clock) const {
   EngineResult result;
@@ -101,10 +101,10 @@ EngineResult CoreOps::result(const std::vector<OpTimes>& times,
     result.host_end.push_back(clock[rank]);
     result.times.emplace_back(times.begin() + first, times.begin() + last);
     Picoseconds end = clock[rank];
-    for (const OpTimes& op : result.times.back()) {
-      INVARIANT(op.end != kNotEnded,
+    for (std::uint32_t op = first; op < last; ++op) {
+      INVARIANT(states[op] == State::ended,
                 "a rendezvous of rank " + std::to_string(rank) + " never completes");
-      end = std::max(end, op.end);
+      end = std::max(end, times[op].end);
     }
     result.rank_end.push_back(end);
   }

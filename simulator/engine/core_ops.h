@@ -34,9 +34,12 @@ struct CoreOps {
                    std::span<const MutualSlowdown> slowdowns = {});
   std::size_t ranks() const { return first_op.size() - 1; }
 
-  /// The result of a run. Host r has got to op next_op[r] at the time clock[r]; a host that has not
-  /// got through all its ops breaks an invariant.
-  EngineResult result(const std::vector<OpTimes>& times, std::span<const std::uint32_t> next_op,
+  /// How far a run has got with an op.
+  enum class State : std::uint8_t { open, posted, ended };
+  /// The result of a run whose ops have all ended. Host r has got to op next_op[r] at the time
+  /// clock[r]; a host that has not got through all its ops breaks an invariant.
+  EngineResult result(const std::vector<OpTimes>& times, std::span<const State> states,
+                      std::span<const std::uint32_t> next_op,
                       std::span<const Picoseconds> clock) const;
 
   WakeUpCost wake_up;
@@ -52,8 +55,5 @@ struct CoreOps {
   std::uint32_t add_to_rendezvous(const TimedOp& timed, std::span<const MutualSlowdown> slowdowns,
                                   Op& op, Layout& layout);
 };
-
-/// The end of an op that has not ended yet: no op ends before time 0.
-inline constexpr Picoseconds kNotEnded{-1};
 
 }  // namespace plimsoll

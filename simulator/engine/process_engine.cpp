@@ -57,7 +57,8 @@ class ProcessRun {
  public:
   ProcessRun(const CoreOps& ops, std::span<const Picoseconds> starts)
       : ops_(ops),
-        times_(ops.ops.size(), OpTimes{kNotEnded, kNotEnded, kNotEnded}),
+        times_(ops.ops.size()),
+        states_(ops.ops.size()),
         waiter_(ops.ops.size(), kNone),
         rendezvous_(ops.rendezvous.size()),
         hosts_(ops.ranks()) {
@@ -82,7 +83,7 @@ class ProcessRun {
       next.push_back(host.next_op);
       clocks.push_back(host.clock);
     }
-    return ops_.result(times_, next, clocks);
+    return ops_.result(times_, states_, next, clocks);
   }
 
  private:
@@ -157,12 +158,12 @@ class ProcessRun {
     Host& host = hosts_[rank];
     for (; op.first_wait + host.waits_done < op.last_wait; ++host.waits_done) {
       const std::uint32_t awaited = ops_.waits[op.first_wait + host.waits_done];
-      const Picoseconds end = times_[awaited].end;
-      if (end == kNotEnded) {
+      if (!has_ended(awaited)) {
         host.next_waiter = waiter_[awaited];
         waiter_[awaited] = rank;
         return false;
       }
+      const Picoseconds end = times_[awaited].end;
       if (end <= host.clock) continue;
       const bool slept = end - host.clock >= ops_.wake_up.after;
       host.clock = slept ? end + ops_.wake_up.delay : end;
@@ -194,8 +195,9 @@ class ProcessRun {
   void post(std::uint32_t i) {
     const CoreOps::Op& op = ops_.ops[i];
     times_[i].posted = now_;
+    states_[i] = CoreOps::State::posted;
     ++hosts_[op.rank].open;
-    if (op.before == kNone || times_[op.before].end != kNotEnded) arrive(i);
+    if (op.before == kNone || has_ended(op.before)) arrive(i);
     proceed(op.rank);
   }
 
@@ -240,7 +242,7 @@ class ProcessRun {
     for (std::uint32_t op : state.arrivals) finish(op, now_, &free);
     for (std::uint32_t op : state.arrivals) {
       const std::uint32_t after = ops_.ops[op].after;
-      if (after != kNone && times_[after].posted != kNotEnded) arrive(after);
+      if (after != kNone && states_[after] != CoreOps::State::open) arrive(after);
     }
     refresh_ranks(state);
     for (std::uint32_t rank : free) proceed(rank);
@@ -250,12 +252,15 @@ class ProcessRun {
   /// waiting.
   void finish(std::uint32_t op, Picoseconds end, std::vector<std::uint32_t>* free = nullptr) {
     times_[op].end = end;
+    states_[op] = CoreOps::State::ended;
     for (std::uint32_t rank = waiter_[op]; rank != kNone; rank = hosts_[rank].next_waiter) {
       INVARIANT(free != nullptr, "hosts wait for their own ops");
       free->push_back(rank);
     }
     waiter_[op] = kNone;
   }
+
+  bool has_ended(std::uint32_t op) const { return states_[op] == CoreOps::State::ended; }
 
   /// Sets the speeds of what is under way on this rank, after something there began or ended.
   void refresh(std::uint32_t rank) {
@@ -311,6 +316,7 @@ class ProcessRun {
 
   const CoreOps& ops_;
   std::vector<OpTimes> times_;
+  std::vector<CoreOps::State> states_;
   std::vector<std::uint32_t> waiter_;  // by op: head of the list of blocked hosts
   std::vector<RendezvousState> rendezvous_;
   std::vector<Host> hosts_;  // by rank

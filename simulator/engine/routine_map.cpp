@@ -6,27 +6,26 @@
 namespace plimsoll {
 namespace {
 
-constexpr Picoseconds kNever{-1};
+using Delay = std::optional<Picoseconds>;
 
-void take_latest(std::span<Picoseconds> into, std::span<const Picoseconds> other) {
+void take_latest(std::span<Delay> into, std::span<const Delay> other) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], other[i]);
 }
 
-void add(std::span<Picoseconds> delays, Picoseconds time) {
-  for (Picoseconds& delay : delays) {
-    if (delay != kNever) delay += time;
+void add(std::span<Delay> delays, Picoseconds time) {
+  for (Delay& delay : delays) {
+    if (delay) *delay += time;
   }
 }
 
 /// Returns how much later `row` is than `base` whatever the inputs; nothing where that depends.
-std::optional<Picoseconds> apart(std::span<const Picoseconds> base,
-                                 std::span<const Picoseconds> row) {
+std::optional<Picoseconds> apart(std::span<const Delay> base, std::span<const Delay> row) {
   std::optional<Picoseconds> later;
   for (std::size_t i = 0; i < row.size(); ++i) {
-    if ((base[i] == kNever) != (row[i] == kNever)) return std::nullopt;
-    if (row[i] == kNever) continue;
-    if (later && row[i] - base[i] != *later) return std::nullopt;
-    later = row[i] - base[i];
+    if (base[i].has_value() != row[i].has_value()) return std::nullopt;
+    if (!row[i]) continue;
+    if (later && *row[i] - *base[i] != *later) return std::nullopt;
+    later = *row[i] - *base[i];
   }
   return later;
 }
@@ -38,10 +37,10 @@ struct Bundles {
     std::size_t bundle = 0;
     Picoseconds later;
   };
-  std::vector<std::span<const Picoseconds>> first;  ///< row of each bundle
+  std::vector<std::span<const Delay>> first;  ///< row of each bundle
   std::vector<Row> rows;
 
-  void add(std::span<const Picoseconds> row) {
+  void add(std::span<const Delay> row) {
     for (std::size_t b = 0; b < first.size(); ++b) {
       if (const auto later = apart(first[b], row)) return rows.push_back({b, *later});
     }
@@ -56,7 +55,7 @@ struct Bundles {
         if (row.bundle == b) least = std::min(least, row.later);
       }
       for (std::uint32_t i = 0; i < inputs; ++i) {
-        if (first[b][i] != kNever) map.terms.push_back({i, first[b][i] + least});
+        if (first[b][i]) map.terms.push_back({i, *first[b][i] + least});
       }
       for (std::uint32_t r = 0; r < rows.size(); ++r) {
         if (rows[r].bundle == b) map.rows.push_back({r, rows[r].later - least});
@@ -73,9 +72,9 @@ Composition::Composition(std::span<const RoutineOp> ops) {
   std::sort(map_.streams.begin(), map_.streams.end());
   map_.streams.erase(std::unique(map_.streams.begin(), map_.streams.end()), map_.streams.end());
   inputs_ = map_.inputs();
-  clocks_.assign(map_.streams.size() * inputs_, kNever);
-  ends_.assign(ops.size() * inputs_, kNever);
-  host_.assign(inputs_, kNever);
+  clocks_.resize(map_.streams.size() * inputs_);
+  ends_.resize(ops.size() * inputs_);
+  host_.resize(inputs_);
   run(ops);
 }
 
@@ -93,8 +92,8 @@ void Composition::run(std::span<const RoutineOp> ops) {
     add(host_, op.dispatch);
     const Delays clock = this->clock(s);
     take_latest(clock, host_);
-    Picoseconds& awaited = clock[RoutineMap::kAwaited];
-    if (!used[s]) awaited = std::max(awaited, Picoseconds(0));
+    Delay& awaited = clock[RoutineMap::kAwaited];
+    if (!used[s]) awaited = std::max(awaited, Delay(Picoseconds(0)));
     used[s] = true;
     for (std::uint32_t wait : op.waits) take_latest(clock, end(wait));
     add(clock, op.duration);
@@ -107,11 +106,11 @@ void Composition::run(std::span<const RoutineOp> ops) {
 }
 
 RoutineMap Composition::map(std::span<const std::uint32_t> event_ops) const {
-  const auto row = [&](const std::vector<Picoseconds>& of, std::size_t index) {
+  const auto row = [&](const std::vector<Delay>& of, std::size_t index) {
     return std::span(of).subspan(index * inputs_, inputs_);
   };
   RoutineMap map = map_;
-  std::vector<Picoseconds> all(inputs_, kNever);
+  std::vector<Delay> all(inputs_);
   Bundles bundles;
   bundles.inputs = inputs_;
   for (std::size_t s = 0; s < map.streams.size(); ++s) {

@@ -66,14 +66,15 @@ class Composition {
 
  private:
   /// A time as its delay after each input; negative where it does not depend on that input.
-  using Delays = std::span<Picoseconds>;
+  using Delays = std::span<std::optional<Picoseconds>>;
   Delays clock(std::size_t stream) { return std::span(clocks_).subspan(stream * inputs_, inputs_); }
   Delays end(std::size_t op) { return std::span(ends_).subspan(op * inputs_, inputs_); }
   void run(std::span<const RoutineOp> ops);
 
   RoutineMap map_;  ///< without rows
   std::size_t inputs_ = 0;
-  std::vector<Picoseconds> clocks_, ends_, host_;  ///< by stream, by op, and of the host
+  /// By stream, by op, and of the host: how much later than each input, if it depends on that.
+  std::vector<std::optional<Picoseconds>> clocks_, ends_, host_;
 };
 
 /// Composes a routine of which one map is needed.

@@ -12,11 +12,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
-/// The time of an event that has not fired: nothing ends before time 0.
-constexpr Picoseconds kNotFired{-1};
-
-bool has_fired(Picoseconds event) { return event >= Picoseconds(0); }
-
 /// As std::max, which takes references and so makes compilers store both values.
 Picoseconds later(Picoseconds a, Picoseconds b) { return a < b ? b : a; }
 
@@ -50,7 +45,8 @@ void StreamRun::reset(std::span<const Picoseconds> starts, std::span<const Event
   starts_ = starts;
   cycles_from_ = cycles_from;
   records_all_ = record == StreamEngine::Record::all;
-  result_.fired.assign(engine_->events_, kNotFired);
+  result_.fired.resize(engine_->events_);
+  has_fired_.assign(engine_->events_, false);
   result_.posted.resize(records_all_ ? engine_->events_ : 0);
   result_.begin.resize(records_all_ ? engine_->events_ : 0);
   result_.host_bound_until = {};
@@ -212,14 +208,13 @@ void StreamRun::prefetch_after(const Entry& entry, const Entry* end) const {
 }
 
 bool StreamRun::wait_for_all(std::uint32_t index, QueueState& state, const Entry& entry) {
-  if (entry.after != kNone && !has_fired(result_.fired[entry.after])) {
+  if (entry.after != kNone && !has_fired_[entry.after]) {
     return block(index, state, entry.after);
   }
   for (; state.waits_done < entry.last_wait; ++state.waits_done) {
     const Event event = state.waits[state.waits_done];
-    const Picoseconds fired = result_.fired[event];
-    if (!has_fired(fired)) return block(index, state, event);
-    state.awaited = later(state.awaited, fired);
+    if (!has_fired_[event]) return block(index, state, event);
+    state.awaited = later(state.awaited, result_.fired[event]);
   }
   return true;
 }
@@ -231,6 +226,7 @@ bool StreamRun::block(std::uint32_t queue, const QueueState& state, Event event)
 
 void StreamRun::fire(const QueueState& queue, Event event, Picoseconds time) {
   result_.fired[event] = time;
+  has_fired_[event] = true;
   Blocked* const blocked = blocked_.data() + queue.first;
   std::uint32_t& count = blocked_count_[queue.rank];
   for (std::uint32_t i = 0; i < count;) {

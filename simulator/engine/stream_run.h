@@ -77,6 +77,7 @@ class StreamRun {
   std::span<const Event> cycles_from_;
   bool records_all_ = false;
   StreamEngine::Result result_;
+  std::vector<char> has_fired_;  ///< by event
   /// A queue that waits for an event of its rank. Few queues of a rank are blocked at once, so all
   /// of them are looked at whenever an event of the rank fires.
   struct Blocked {

@@ -33,7 +33,8 @@ class ThreadRun {
  public:
   ThreadRun(const CoreOps& ops, std::span<const Picoseconds> starts)
       : ops_(ops),
-        times_(ops.ops.size(), OpTimes{kNotEnded, kNotEnded, kNotEnded}),
+        times_(ops.ops.size()),
+        states_(ops.ops.size()),
         waiter_(ops.ops.size(), kNone),
         next_arrival_(ops.ops.size(), kNone),
         rendezvous_(ops.rendezvous.size()),
@@ -131,6 +132,7 @@ class ThreadRun {
 
   void finish(std::uint32_t op, Picoseconds end) {
     times_[op].end = end;
+    states_[op] = CoreOps::State::ended;
     for (std::uint32_t rank = waiter_[op]; rank != kNone; rank = hosts_[rank].next_waiter) {
       runnable_.push_back(rank);
     }
@@ -139,6 +141,7 @@ class ThreadRun {
 
   void post(std::uint32_t op, Picoseconds now) {
     times_[op].posted = now;
+    states_[op] = CoreOps::State::posted;
     const CoreOps::Op& laid_out = ops_.ops[op];
     push({now, EventPhase::proceed, laid_out.rank});
     if (laid_out.before == kNone ||
@@ -165,7 +168,7 @@ class ThreadRun {
       times_[op].begin = begin;
       finish(op, end);
       const CoreOps::Op& laid_out = ops_.ops[op];
-      if (laid_out.after != kNone && times_[laid_out.after].posted != kNotEnded) {
+      if (laid_out.after != kNone && states_[laid_out.after] != CoreOps::State::open) {
         push({end, EventPhase::arrive, laid_out.after});
       }
     }
@@ -195,7 +198,7 @@ class ThreadRun {
     }
   }
 
-  bool has_ended(std::uint32_t op) const { return times_[op].end != kNotEnded; }
+  bool has_ended(std::uint32_t op) const { return states_[op] == CoreOps::State::ended; }
 
   void push(const Event& event) {
     heap_.push_back(event);
@@ -209,11 +212,12 @@ class ThreadRun {
       next.push_back(host.next_op);
       clocks.push_back(host.clock);
     }
-    return ops_.result(times_, next, clocks);
+    return ops_.result(times_, states_, next, clocks);
   }
 
   const CoreOps& ops_;
   std::vector<OpTimes> times_;
+  std::vector<CoreOps::State> states_;
   std::vector<std::uint32_t> waiter_;        // by op: head of the list of blocked hosts
   std::vector<std::uint32_t> next_arrival_;  // by op
   std::vector<RendezvousState> rendezvous_;

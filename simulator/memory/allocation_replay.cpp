@@ -100,7 +100,17 @@ class Replay {
   std::vector<AliveTensors> alive() const { return blocks_.alive(names_); }
 
  private:
-  static constexpr Bytes kWhole{-1}, kParked{-2};
+  /// What of a buffer a block holds.
+  struct Part {
+    enum class Kind : std::uint8_t {
+      whole,
+      parked,  ///< of a checkpoint between forward and backward
+      tensor,  ///< the tensor at `offset`
+      copy,    ///< a copy of that tensor (TensorStorage::is_copy)
+    } kind = Kind::whole;
+    Bytes offset;
+    bool operator==(const Part&) const = default;
+  };
 
   /// Drops the events of slots that every call binds to a buffer which lives between steps.
   void leave_out_persistent() {
@@ -267,7 +277,7 @@ class Replay {
         flat_.push_back(blocks_.take(owned(type), flat_name_, TensorRole::gradient, 0));
     } else if (held_[b].empty()) {
       for (const Segment& segment : program_.segments) {
-        hold(b, Bytes(segment.offset),
+        hold(b, {Part::Kind::tensor, Bytes(segment.offset)},
              blocks_.take(segment.elements * bytes_of(segment.dtype), buffer_names_[b], buffer.role,
                           0));
       }
@@ -287,7 +297,7 @@ class Replay {
 
   void take_whole(std::size_t b) {
     const Buffer& buffer = program_.buffers[b];
-    hold(b, kWhole, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
+    hold(b, {}, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
   }
 
   /// Takes one block for each parameter's share of the buffer.
@@ -300,26 +310,27 @@ class Replay {
       const Bytes end(
           std::int64_t(double(buffer.bytes.count()) * double(before) / double(elements_)));
       if (end == done) continue;
-      hold(b, done, blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
+      hold(b, {Part::Kind::tensor, done},
+           blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
       done = end;
     }
   }
 
-  void hold(std::size_t buffer, Bytes offset, Block block) {
+  void hold(std::size_t buffer, Part part, Block block) {
     if (held_[buffer].capacity() == 0 && !lists_.empty()) {
       held_[buffer] = std::move(lists_.back());
       lists_.pop_back();
     }
-    held_[buffer].emplace_back(offset, block);
+    held_[buffer].emplace_back(part, block);
   }
   /// Keeps the buffer's list for another buffer, if it is empty now.
   void let_go(std::size_t buffer) {
     if (held_[buffer].empty() && held_[buffer].capacity() > 0)
       lists_.push_back(std::exchange(held_[buffer], {}));
   }
-  std::vector<std::pair<Bytes, Block>>::iterator find(std::size_t buffer, Bytes offset) {
+  std::vector<std::pair<Part, Block>>::iterator find(std::size_t buffer, Part part) {
     return std::find_if(held_[buffer].begin(), held_[buffer].end(),
-                        [&](const auto& one) { return one.first == offset; });
+                        [&](const auto& one) { return one.first == part; });
   }
 
   void release(std::size_t call) {
@@ -328,7 +339,7 @@ class Replay {
 
   void give_all(std::size_t buffer) {
     if (shards_.has(buffer)) shards_.release(buffer);
-    for (const auto& [offset, block] : held_[buffer]) {
+    for (const auto& [part, block] : held_[buffer]) {
       if (!stage_.keeps(buffer, block)) blocks_.give(block);
     }
     held_[buffer].clear();
@@ -381,13 +392,13 @@ class Replay {
 
   /// Replaces a checkpoint, between forward and backward, by the part that the device keeps.
   void park(std::size_t b) {
-    const auto whole = find(b, kWhole);
+    const auto whole = find(b, {});
     if (whole == held_[b].end()) return;
     const Block block = whole->second;
     held_[b].erase(whole);
     const Buffer& buffer = program_.buffers[b];
     if (const Bytes part = checkpoints_.part(buffer.bytes); part > Bytes())
-      hold(b, kParked, blocks_.take(part, buffer_names_[b], buffer.role, 0));
+      hold(b, {Part::Kind::parked, {}}, blocks_.take(part, buffer_names_[b], buffer.role, 0));
     blocks_.give(block);
     let_go(b);
   }
@@ -396,8 +407,8 @@ class Replay {
   void fetch(std::size_t b, std::size_t index) {
     const Buffer& buffer = program_.buffers[b];
     if (program_.at(program_.calls[index].routine).phase == Phase::forward) return;
-    if (find(b, kWhole) != held_[b].end()) return;
-    hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
+    if (find(b, {}) != held_[b].end()) return;
+    hold(b, {}, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
   }
 
   void run_in_slot(std::size_t index, StorageEvent::Kind kind, const TensorStorage& storage) {
@@ -418,7 +429,9 @@ class Replay {
       return;
     }
     const bool in_tensors = lies_in_tensors(slot);
-    const Bytes place = in_tensors ? storage.offset : kWhole;
+    Part place;
+    if (in_tensors)
+      place = {storage.is_copy ? Part::Kind::copy : Part::Kind::tensor, storage.offset};
     const auto found = find(b, place);
     if (writes) {
       if (found != held_[b].end()) return;
@@ -428,7 +441,7 @@ class Replay {
     } else if (found != held_[b].end()) {
       if (!stage_.keeps(b, found->second)) blocks_.give(found->second);
       held_[b].erase(found);
-      if (const auto beside = find(b, place + kCopyOffset);
+      if (const auto beside = find(b, {Part::Kind::copy, storage.offset});
           in_tensors && beside != held_[b].end()) {
         blocks_.give(beside->second);
         held_[b].erase(beside);
@@ -443,10 +456,10 @@ class Replay {
   TensorBlocks blocks_;
   TensorNames names_;
   std::vector<std::uint32_t> buffer_names_;
-  using Held = std::vector<std::pair<Bytes, Block>>;  // offset, block
-  std::vector<Held> held_;                            // by buffer
-  std::vector<Held> lists_;                           // empty ones
-  std::vector<std::vector<std::size_t>> released_;    // buffers, by call
+  using Held = std::vector<std::pair<Part, Block>>;
+  std::vector<Held> held_;                          // by buffer
+  std::vector<Held> lists_;                         // empty ones
+  std::vector<std::vector<std::size_t>> released_;  // buffers, by call
   std::vector<RoutineEvents> routines_;
   ShardCopies shards_;
   StageBuffers stage_;

@@ -217,7 +217,7 @@ class RoutineReader {
     TensorStorage copy = result_.storages[*storages[place]];
     copy.bytes = Bytes(bytes_of(product).count() / product.shape[1] *
                        std::get<RotaryParams>(op.params).rotated);
-    copy.offset += kCopyOffset;
+    copy.is_copy = true;
     copy.name = names_.of(product.name + ".turned");
     const std::uint32_t made = push(copy);
     add(StorageEvent::Kind::write, made);
@@ -236,7 +236,7 @@ class RoutineReader {
     if (more == 0 || !storages[place]) return;
     TensorStorage copy = result_.storages[*storages[place]];
     copy.bytes = copy.bytes * more;
-    copy.offset += kCopyOffset;
+    copy.is_copy = true;
     copy.name = names_.of(routine_.tensors[place].name + ".repeated");
     const std::uint32_t made = push(copy);
     add(StorageEvent::Kind::write, made);
@@ -280,7 +280,7 @@ class RoutineReader {
     if (!storages[place]) return;
     TensorStorage copy = result_.storages[*storages[place]];
     copy.bytes = Bytes(copy.bytes.count() * halves / 2);
-    copy.offset += kCopyOffset;
+    copy.is_copy = true;
     copy.name = names_.of(routine_.tensors[place].name + ".operands");
     const std::uint32_t made = push(copy);
     add(StorageEvent::Kind::write, made);

@@ -14,14 +14,11 @@
 
 namespace plimsoll {
 
-/// A copy of a tensor in a slot has the tensor's offset plus this. No tensor has such an offset.
-/// The copy lives as long as the tensor.
-inline constexpr Bytes kCopyOffset{1};
-
 /// The memory of one tensor of a routine, or of several that share it by ops that work in place.
 struct TensorStorage {
   std::optional<std::size_t> slot;  ///< absent: in the frame
   Bytes offset, bytes;
+  bool is_copy = false;    ///< of the tensor at the offset, as long as which it lives
   std::uint32_t name = 0;  ///< index into TensorNames
   TensorRole role = TensorRole::activation;
   std::uint32_t stream = 0;

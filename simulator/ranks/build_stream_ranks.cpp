@@ -30,8 +30,7 @@ void read_calls(StreamRank& rank) {
       INVARIANT(wait.call < c, "a call waits for a later one");
       const std::size_t awaited = skipped.awaited(c, wait.call);
       if (wait.port) rank.calls[awaited].awaited.add(*wait.port);
-      rank.waits.push_back({std::uint32_t(awaited),
-                            wait.port ? std::uint32_t(*wait.port) : StreamRank::CallWait::kWhole});
+      rank.waits.push_back({std::uint32_t(awaited), wait.port});
     }
     call.last_wait = std::uint32_t(rank.waits.size());
   }

@@ -10,12 +10,11 @@ void add_awaited(const StreamRank& rank, std::size_t call,
     const StreamRank::CallWait wait = rank.waits[w];
     const StreamRank::EngineCall& awaited = rank.calls[wait.call];
     const RankRoutine& routine = rank.routines[awaited.routine];
-    const bool whole = wait.port == StreamRank::CallWait::kWhole;
     if (routine.composition) {
-      events.push_back(awaited.first + (whole ? 0 : awaited.awaited.event(wait.port)));
-    } else if (!whole) {
+      events.push_back(awaited.first + (wait.port ? awaited.awaited.event(*wait.port) : 0));
+    } else if (wait.port) {
       const auto& ports = rank.expansion->program->routines[awaited.routine].ports;
-      events.push_back(awaited.first + routine.op_event[ports.at(wait.port).op]);
+      events.push_back(awaited.first + routine.op_event[ports.at(*wait.port).op]);
     } else {
       for (std::uint32_t last : rank.expansion->routines[awaited.routine].last_ops) {
         events.push_back(awaited.first + routine.op_event[last]);

@@ -22,9 +22,8 @@ struct StreamRank {
     std::uint32_t last_wait = 0;  ///< its waits in `waits` end here; the call before: begin
   };
   struct CallWait {
-    static constexpr std::uint32_t kWhole = ~std::uint32_t{0};
-    std::uint32_t call = 0;       ///< index into `calls`
-    std::uint32_t port = kWhole;  ///< kWhole: the end of the call
+    std::uint32_t call = 0;             ///< index into `calls`
+    std::optional<std::uint32_t> port;  ///< absent: the end of the call
   };
   /// The state at the beginning of a cycle, or at the end of the last one.
   struct CycleBegin {
