@@ -259,6 +259,14 @@ struct PlanOrigin {
   bool operator==(const PlanOrigin&) const = default;
 };
 
+/// PlanInputs are what a plan keeps of the files and options that its search was given.
+struct PlanInputs {
+  PlanOrigin origin;  ///< without interval_basis
+  std::string cluster_digest, calibration_digest, calibration_rest_digest;  ///< as in Plan
+  std::optional<std::int64_t> stated_vocabulary;                            ///< absent: the job's
+  std::optional<TrainingGoal> training;
+};
+
 struct Plan {
   PlanOrigin origin;
   Constraints constraints;  ///< of the search

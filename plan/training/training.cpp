@@ -12,15 +12,15 @@ Amount scaled(const Amount& amount, double factor) {
 
 }  // namespace
 
-Training training_of(const TrainingStep& step, double tokens, std::optional<double> price) {
+Training training_of(const TrainingStep& step, const TrainingGoal& goal) {
   Training training;
-  training.tokens = tokens;
-  training.price = price;
-  training.steps = std::int64_t(std::ceil(tokens / double(step.tokens)));
+  training.tokens = goal.tokens;
+  training.price = goal.price;
+  training.steps = std::int64_t(std::ceil(goal.tokens / double(step.tokens)));
   const Amount time = {step.time.value(), step.low.value(), step.high.value()};
   training.days = scaled(time, double(training.steps) / 86400);
   training.device_hours = scaled(training.days, 24 * double(step.devices));
-  if (price) training.cost = scaled(training.device_hours, *price);
+  if (goal.price) training.cost = scaled(training.device_hours, *goal.price);
   return training;
 }
 

@@ -33,6 +33,12 @@ struct Training {
   bool operator==(const Training&) const = default;
 };
 
-Training training_of(const TrainingStep& step, double tokens, std::optional<double> price);
+/// What a training has to reach.
+struct TrainingGoal {
+  double tokens = 0;
+  std::optional<double> price;  ///< of one device for an hour
+};
+
+Training training_of(const TrainingStep& step, const TrainingGoal& goal);
 
 }  // namespace plimsoll

@@ -31,7 +31,7 @@ Training training_from(JsonObject object, const TrainingStep& step) {
   std::optional<double> price;
   if (object.has("price_per_device_hour"))
     price = object.number("price_per_device_hour", 0, kHighestPrice);
-  Training training = training_of(step, tokens, price);
+  Training training = training_of(step, {tokens, price});
   const Json required = training_json(training);
   for (const auto& [key, value] : required.items()) {
     if (object.raw(key) != value) object.fail(key, fmt::format("{} is required", value.dump()));

@@ -118,7 +118,7 @@ PlanAnswer plan_job(PlanQuestion question) {
   const Bytes reserve = parse_reserve(question.reserve);
   std::optional<Seconds> time_limit;
   if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
-  check_training(question.training);
+  const std::optional<TrainingGoal> training = training_goal(question.training);
   note_replicas(question);
   read_from(question.target);
   if (question.target.imported) hold_stated(*question.target.imported->strategy, question);
@@ -127,8 +127,8 @@ PlanAnswer plan_job(PlanQuestion question) {
   SearchRequest request{loaded.target, question.constraints};
   if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
   request.fastest = question.fastest;
-  request.cluster_digest = loaded.cluster_digest;
-  request.calibration_digest = loaded.source.digest;
+  request.inputs = {origin_of(loaded, question), loaded.cluster_digest,    loaded.source.digest,
+                    loaded.source.rest_digest,   loaded.stated_vocabulary, training};
   request.threads = question.threads;
   request.time_limit = time_limit;
   request.stop = question.stop;
@@ -136,18 +136,13 @@ PlanAnswer plan_job(PlanQuestion question) {
   const auto begin = std::chrono::steady_clock::now();
   Plan plan = search(request);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  plan.stated_vocabulary = loaded.stated_vocabulary;
-  plan.calibration_rest_digest = loaded.source.rest_digest;
-  plan.training = training_asked(question.training, training_step(plan));
-  plan.origin = origin_of(loaded, question);
-  plan.origin.interval_basis = interval_basis(loaded.target, plan.strategy);
   std::optional<Prediction> script = script_step(question.target, loaded.target);
   return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit,
           std::move(script)};
 }
 
 SimulationAnswer simulate_job(SimulationQuestion question) {
-  check_training(question.training);
+  const std::optional<TrainingGoal> goal = training_goal(question.training);
   read_from(question.target);
   LoadedTarget loaded = load_target(question.target, parse_reserve(question.reserve));
   const Target& target = loaded.target;
@@ -155,9 +150,12 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
   Evaluation evaluation = evaluate(target, strategy, question.folding);
   std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);
   const Prediction& step = evaluation.prediction;
-  std::optional<Training> training = training_asked(
-      question.training, {step.step_time, step.step_time_low, step.step_time_high,
-                          target.job.global_batch * target.job.sequence, target.devices});
+  std::optional<Training> training;
+  if (goal) {
+    training = training_of({step.step_time, step.step_time_low, step.step_time_high,
+                            target.job.global_batch * target.job.sequence, target.devices},
+                           *goal);
+  }
   return {std::move(loaded), strategy, std::move(evaluation), std::move(memory), training};
 }
 

@@ -100,7 +100,7 @@ std::string days_text(const Step& step, const std::optional<Training>& asked) {
   const Prediction& p = step.prediction;
   const TrainingStep one{p.step_time, p.step_time_low, p.step_time_high,
                          job.global_batch * job.sequence, step.target().devices};
-  return training_text(asked ? *asked : training_of(one, kUsualTokens, std::nullopt),
+  return training_text(asked ? *asked : training_of(one, {kUsualTokens, std::nullopt}),
                        step.target().cluster().device.kind);
 }
 

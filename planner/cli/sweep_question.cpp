@@ -82,8 +82,8 @@ class Inputs {
                        loaded.target.devices, asked.global_batch, asked.sequence, asked.network},
                       loaded.source.words,
                       price_of(asked, loaded.target.cluster().name)};
-    point.request.cluster_digest = loaded.cluster_digest;
-    point.request.calibration_digest = loaded.source.digest;
+    point.request.inputs.cluster_digest = loaded.cluster_digest;
+    point.request.inputs.calibration_digest = loaded.source.digest;
     return point;
   }
 

@@ -20,17 +20,11 @@ std::optional<double> price_of(const TrainingQuestion& question) {
 
 }  // namespace
 
-std::optional<Training> training_asked(const TrainingQuestion& question, const TrainingStep& step) {
-  check_training(question);
-  if (question.tokens.empty()) return std::nullopt;
-  return training_of(step, parse_tokens(question.tokens), price_of(question));
-}
-
-void check_training(const TrainingQuestion& question) {
-  price_of(question);
-  if (!question.tokens.empty()) parse_tokens(question.tokens);
-  if (question.tokens.empty() && !question.price.empty())
-    throw UsageError("--price needs --tokens");
+std::optional<TrainingGoal> training_goal(const TrainingQuestion& question) {
+  const std::optional<double> price = price_of(question);
+  if (!question.tokens.empty()) return TrainingGoal{parse_tokens(question.tokens), price};
+  if (price) throw UsageError("--price needs --tokens");
+  return std::nullopt;
 }
 
 }  // namespace plimsoll

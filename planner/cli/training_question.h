@@ -13,10 +13,7 @@ struct TrainingQuestion {
   std::string price;   ///< as parse_price() takes it, without a cluster; empty: unknown
 };
 
-/// Returns the training of these tokens in such steps, or nothing without tokens. Throws
-/// UsageError.
-std::optional<Training> training_asked(const TrainingQuestion& question, const TrainingStep& step);
-/// Throws UsageError as training_asked() does, before a step is known.
-void check_training(const TrainingQuestion& question);
+/// Returns the goal, or nothing without tokens. Throws UsageError.
+std::optional<TrainingGoal> training_goal(const TrainingQuestion& question);
 
 }  // namespace plimsoll

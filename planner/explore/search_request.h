@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "plan/plan.h"
 #include "planner/explore/runners_up.h"
 #include "planner/space/space.h"
 #include "predict/target.h"
@@ -22,7 +23,7 @@ inline constexpr double kNoRunnersUp = 1e9;
 struct SearchRequest {
   Target target;
   Constraints constraints{};
-  std::string cluster_digest{}, calibration_digest{};
+  PlanInputs inputs{};
   SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.
   /// The plan does not depend on it.

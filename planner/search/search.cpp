@@ -56,36 +56,6 @@ Picoseconds end_of(const Timeline& timeline) {
   return end;
 }
 
-Plan make_plan(const SearchRequest& request, const Strategy& strategy) {
-  const Target& target = request.target;
-  const Cluster& cluster = target.cluster();
-  Evaluation evaluation = evaluate(target, strategy);
-  if (end_of(evaluation.timeline) > kLongestTimeline) {  // ranks far apart at the very limit
-    throw InfeasibleError(fmt::format("one step takes {}, as much as a plan's timeline can show",
-                                      to_text(evaluation.prediction.step_time)));
-  }
-  Plan plan;
-  plan.constraints = request.constraints;
-  plan.job = target.job;
-  plan.framework = target.framework();
-  plan.strategy = strategy;
-  plan.devices = target.devices;
-  plan.cluster_name = cluster.name;
-  plan.cluster_digest = request.cluster_digest;
-  plan.calibration_digest = request.calibration_digest;
-  plan.communicator = target.costs->communicator();
-  plan.device_kind = cluster.device.kind;
-  plan.devices_per_node = cluster.devices_per_node;
-  plan.mixed_devices = devices_by_kind(cluster, target.devices).size() > 1;
-  plan.prediction = std::move(evaluation.prediction);
-  plan.program_digests = std::move(evaluation.program_digests);
-  plan.timeline = std::move(evaluation.timeline);
-  plan.stated_vocabulary = target.job.vocab;
-  plan.reserve = target.reserve;
-  fit_timeline(plan);
-  return plan;
-}
-
 SearchSummary summarize(const SearchRequest& request, const Space& space, const Explored& explored,
                         const Prediction& prediction) {
   const Seconds best = prediction.step_time;
@@ -147,70 +117,142 @@ std::vector<std::size_t> front_of(const Target& target, std::span<const Candidat
   return front;
 }
 
-/// Returns the fastest plan with the reasons why the chosen one is recommended instead.
-FastestPlan fastest_beside(const Plan& plan, const Candidate& candidate,
-                           const Prediction& prediction) {
+/// The plans that are shown: the best ones in order, then those of the front, then the fastest.
+struct ShownPlans {
+  const Target& target;
+  std::span<const Candidate> candidates;
+  std::vector<std::size_t> indices;     ///< of candidates
+  std::vector<Prediction> predictions;  ///< of these
+  Evaluation chosen;                    ///< of the first
+
+  const Candidate& at(std::size_t place) const { return candidates[indices[place]]; }
+  std::size_t place_of(std::size_t index) const {
+    return std::size_t(std::ranges::find(indices, index) - indices.begin());
+  }
+  PlanTime time_of(std::size_t place) const {
+    return plan_time(target, at(place).strategy, predictions[place].step_time,
+                     predictions[place].breakdown);
+  }
+  StepRatio ratio_of(std::size_t place) const {
+    return step_ratio(*target.costs, time_of(place), time_of(0));
+  }
+};
+
+Evaluation evaluate_chosen(const Target& target, const Strategy& strategy) {
+  Evaluation evaluation = evaluate(target, strategy);
+  if (end_of(evaluation.timeline) > kLongestTimeline) {  // ranks far apart at the very limit
+    throw InfeasibleError(fmt::format("one step takes {}, as much as a plan's timeline can show",
+                                      to_text(evaluation.prediction.step_time)));
+  }
+  return evaluation;
+}
+
+/// Evaluates the plans that are shown. The chosen strategy is lowered once more here, with all
+/// proofs (ADR 0009).
+ShownPlans evaluate_shown(const SearchRequest& request, std::span<const Candidate> candidates,
+                          std::span<const std::size_t> best, std::span<const std::size_t> front) {
+  ShownPlans plans{request.target, candidates, {best.begin(), best.end()}, {}, {}};
+  const auto add = [&](std::size_t i) {
+    if (plans.place_of(i) == plans.indices.size()) plans.indices.push_back(i);
+  };
+  std::ranges::for_each(front, add);
+  add(fastest_plan(candidates).value());
+  plans.predictions.resize(plans.indices.size());
+  for_each_index(plans.indices.size(), request.threads, [&](std::size_t i) {
+    const Candidate& candidate = plans.at(i);
+    plans.predictions[i] = candidate.prediction;
+    if (i == 0) {
+      plans.chosen = evaluate_chosen(request.target, candidate.strategy);
+      plans.predictions[0] = plans.chosen.prediction;
+    } else {
+      plans.predictions[i].breakdown =
+          breakdown_of(request.target, candidate.strategy, candidate.prediction.step_time);
+    }
+  });
+  return plans;
+}
+
+std::vector<RunnerUp> runners_up_of(const ShownPlans& plans, std::size_t best) {
+  std::vector<RunnerUp> losers;
+  for (std::size_t i = 1; i < best; ++i) {
+    RunnerUp loser = runner_up(plans.at(i), plans.predictions[i], plans.predictions[0]);
+    loser.taken = taken_by(plans.target, plans.at(i));
+    loser.ratio = plans.ratio_of(i);
+    losers.push_back(std::move(loser));
+  }
+  return losers;
+}
+
+std::vector<ParetoPlan> pareto_of(const ShownPlans& plans, std::span<const std::size_t> front,
+                                  const Plan& chosen) {
+  std::vector<ParetoPlan> points;
+  for (const std::size_t index : front) {
+    const std::size_t i = plans.place_of(index);
+    points.push_back({plans.at(i).strategy, plans.predictions[i].step_time, plans.ratio_of(i),
+                      largest(plans.predictions[i].stages, &StagePrediction::peak),
+                      i == 0 ? taken_by(chosen) : taken_by(plans.target, plans.at(i)),
+                      plans.at(i).unusual});
+  }
+  return points;
+}
+
+/// Returns the fastest plan with the reasons why the chosen one is recommended instead; nothing if
+/// that is the fastest.
+std::optional<FastestPlan> fastest_of(const ShownPlans& plans) {
+  const std::size_t i = plans.place_of(fastest_plan(plans.candidates).value());
+  const Candidate &candidate = plans.at(i), &chosen = plans.at(0);
+  const Prediction& prediction = plans.predictions[i];
+  if (prediction.step_time >= plans.predictions[0].step_time) return std::nullopt;
   FastestPlan fastest;
   fastest.strategy = candidate.strategy;
   fastest.step_time = prediction.step_time;
+  fastest.ratio = plans.ratio_of(i);
   fastest.peak = largest(prediction.stages, &StagePrediction::peak);
-  fastest.gain = 1 - prediction.step_time / plan.prediction.step_time;
-  std::ranges::set_difference(candidate.unusual, plan.unusual, std::back_inserter(fastest.reasons));
+  fastest.taken = taken_by(plans.target, candidate);
+  fastest.gain = 1 - prediction.step_time / plans.predictions[0].step_time;
+  std::ranges::set_difference(candidate.unusual, chosen.unusual,
+                              std::back_inserter(fastest.reasons));
   return fastest;
 }
 
-/// Returns the chosen plan whole, with the runners-up and the Pareto front. Of the others that are
-/// shown it says why they lose, and whether they can be told apart from the chosen plan. The chosen
-/// strategy is lowered once more here, with all proofs (ADR 0009).
-Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
-          std::span<const std::size_t> best, std::span<const std::size_t> front) {
+/// Returns the chosen plan, the first of `best`, with the others that are shown: why they lose, and
+/// whether they can be told apart from it.
+Plan make_plan(const SearchRequest& request, const Space& space, const Explored& explored,
+               std::span<const Candidate> candidates, std::span<const std::size_t> best) {
   const Target& target = request.target;
-  std::vector<std::size_t> shown(best.begin(), best.end());
-  const auto place_of = [&](std::size_t i) { return std::ranges::find(shown, i) - shown.begin(); };
-  const auto add = [&](std::size_t i) {
-    if (std::ranges::find(shown, i) == shown.end()) shown.push_back(i);
-  };
-  std::ranges::for_each(front, add);
-  const std::size_t fastest = fastest_plan(candidates).value();
-  add(fastest);
+  const PlanInputs& inputs = request.inputs;
+  const Cluster& cluster = target.cluster();
+  const std::vector<std::size_t> front = front_of(target, candidates, best);
+  ShownPlans plans = evaluate_shown(request, candidates, best, front);
   Plan plan;
-  std::vector<Prediction> predictions(shown.size());
-  for_each_index(shown.size(), request.threads, [&](std::size_t i) {
-    const Candidate& candidate = candidates[shown[i]];
-    predictions[i] = candidate.prediction;
-    if (i == 0) {
-      plan = make_plan(request, candidate.strategy);
-    } else {
-      predictions[i].breakdown =
-          breakdown_of(target, candidate.strategy, candidate.prediction.step_time);
-    }
-  });
-  predictions[0] = plan.prediction;
-  const auto time_of = [&](std::size_t i) -> PlanTime {
-    return plan_time(target, candidates[shown[i]].strategy, predictions[i].step_time,
-                     predictions[i].breakdown);
-  };
-  for (std::size_t i = 1; i < best.size(); ++i) {
-    RunnerUp loser = runner_up(candidates[best[i]], predictions[i], predictions[0]);
-    loser.taken = taken_by(target, candidates[best[i]]);
-    loser.ratio = step_ratio(*target.costs, time_of(i), time_of(0));
-    plan.runners_up.push_back(std::move(loser));
-  }
-  for (const std::size_t c : front) {
-    const auto i = std::size_t(place_of(c));
-    plan.pareto.push_back({candidates[c].strategy, predictions[i].step_time,
-                           step_ratio(*target.costs, time_of(i), time_of(0)),
-                           largest(predictions[i].stages, &StagePrediction::peak),
-                           i == 0 ? taken_by(plan) : taken_by(target, candidates[c]),
-                           candidates[c].unusual});
-  }
-  const auto f = std::size_t(place_of(fastest));
-  plan.unusual = candidates[best[0]].unusual;
-  if (predictions[f].step_time < predictions[0].step_time) {
-    plan.fastest = fastest_beside(plan, candidates[fastest], predictions[f]);
-    plan.fastest->taken = taken_by(target, candidates[fastest]);
-    plan.fastest->ratio = step_ratio(*target.costs, time_of(f), time_of(0));
-  }
+  plan.origin = inputs.origin;
+  plan.constraints = request.constraints;
+  plan.job = target.job;
+  plan.stated_vocabulary = inputs.stated_vocabulary.value_or(target.job.vocab);
+  plan.framework = target.framework();
+  plan.strategy = plans.at(0).strategy;
+  plan.origin.interval_basis = interval_basis(target, plan.strategy);
+  plan.devices = target.devices;
+  plan.devices_per_node = cluster.devices_per_node;
+  plan.cluster_name = cluster.name;
+  plan.cluster_digest = inputs.cluster_digest;
+  plan.calibration_digest = inputs.calibration_digest;
+  plan.calibration_rest_digest = inputs.calibration_rest_digest;
+  plan.reserve = target.reserve;
+  plan.communicator = target.costs->communicator();
+  plan.device_kind = cluster.device.kind;
+  plan.mixed_devices = devices_by_kind(cluster, target.devices).size() > 1;
+  plan.oversubscribed = is_oversubscribed(target);
+  plan.prediction = std::move(plans.chosen.prediction);
+  if (inputs.training) plan.training = training_of(training_step(plan), *inputs.training);
+  plan.program_digests = std::move(plans.chosen.program_digests);
+  plan.search = summarize(request, space, explored, plan.prediction);
+  plan.unusual = plans.at(0).unusual;
+  plan.fastest = fastest_of(plans);
+  plan.runners_up = runners_up_of(plans, best.size());
+  plan.pareto = pareto_of(plans, front, plan);
+  plan.timeline = std::move(plans.chosen.timeline);
+  fit_timeline(plan);
   return plan;
 }
 
@@ -221,17 +263,17 @@ bool lasting_bytes_fit(const Space& space, const Explored& explored) {
 
 /// Returns the best plan with the others that are shown. Its allocators are replayed on every
 /// stage, with all micro-batches. If the plan then does not fit, the next best takes its place, and
-/// `fastest_unfit` is set to the step of the first. Returns nothing where none is left.
-std::optional<Plan> show_best(const SearchRequest& request, std::vector<Candidate>& candidates,
-                              std::optional<Seconds>& fastest_unfit) {
-  while (true) {
+/// cuts by the first one's step are taken back. Returns nothing if none is left.
+std::optional<Plan> show_best(const SearchRequest& request, const Space& space, Explored& explored,
+                              std::vector<Candidate>& candidates) {
+  for (bool is_first = true;; is_first = false) {
     const std::vector<std::size_t> best = best_plans(candidates, request.shown);
     if (best.empty()) return std::nullopt;
-    Plan plan = show(request, candidates, best, front_of(request.target, candidates, best));
+    Plan plan = make_plan(request, space, explored, candidates, best);
     if (std::ranges::all_of(fillings_of(plan), &Filling::fits)) return plan;
     Candidate& unfit = candidates[best.front()];
     unfit.fits = false;
-    if (!fastest_unfit) fastest_unfit = unfit.prediction.step_time;
+    if (is_first) take_back_time_cuts(explored, unfit.prediction.step_time);
   }
 }
 
@@ -326,13 +368,9 @@ Plan search(const SearchRequest& asked) {
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, space, bounds, explored, candidates);
   add_exchange_choices(request, space, explored, candidates);
-  std::optional<Seconds> fastest_unfit;
-  std::optional<Plan> plan = show_best(request, candidates, fastest_unfit);
-  if (fastest_unfit) take_back_time_cuts(explored, *fastest_unfit);
+  std::optional<Plan> plan = show_best(request, space, explored, candidates);
   if (!plan) nothing_found(request, space, explored, begin);
   check_mfu(*plan, target.cluster());
-  plan->oversubscribed = is_oversubscribed(target);
-  plan->search = summarize(request, space, explored, plan->prediction);
   return *std::move(plan);
 }
 

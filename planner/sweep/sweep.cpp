@@ -94,7 +94,8 @@ class Sweeper {
       if (is_stopped() && !plan.search.proven) return std::nullopt;
       row.plan = point_plan(plan, std::move(loaded.costs));
       if (request_.goal.tokens)
-        row.plan->training = training_of(training_step(plan), *request_.goal.tokens, loaded.price);
+        row.plan->training =
+            training_of(training_step(plan), {*request_.goal.tokens, loaded.price});
     } catch (const NothingFoundYet&) {
       if (is_stopped()) return std::nullopt;
       row.unfinished = true;

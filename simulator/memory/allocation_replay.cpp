@@ -100,17 +100,9 @@ class Replay {
   std::vector<AliveTensors> alive() const { return blocks_.alive(names_); }
 
  private:
-  /// What of a buffer a block holds.
-  struct Part {
-    enum class Kind : std::uint8_t {
-      whole,
-      parked,  ///< of a checkpoint between forward and backward
-      tensor,  ///< the tensor at `offset`
-      copy,    ///< a copy of that tensor (TensorStorage::is_copy)
-    } kind = Kind::whole;
-    Bytes offset;
-    bool operator==(const Part&) const = default;
-  };
+  /// A Part is what of a buffer a block holds. A checkpoint is parked between forward and backward.
+  enum class PartKind : std::uint8_t { whole, parked, tensor, copy };
+  using Part = std::pair<PartKind, Bytes>;  // with the tensor's offset
 
   /// Drops the events of slots that every call binds to a buffer which lives between steps.
   void leave_out_persistent() {
@@ -277,7 +269,7 @@ class Replay {
         flat_.push_back(blocks_.take(owned(type), flat_name_, TensorRole::gradient, 0));
     } else if (held_[b].empty()) {
       for (const Segment& segment : program_.segments) {
-        hold(b, {Part::Kind::tensor, Bytes(segment.offset)},
+        hold(b, {PartKind::tensor, Bytes(segment.offset)},
              blocks_.take(segment.elements * bytes_of(segment.dtype), buffer_names_[b], buffer.role,
                           0));
       }
@@ -310,8 +302,7 @@ class Replay {
       const Bytes end(
           std::int64_t(double(buffer.bytes.count()) * double(before) / double(elements_)));
       if (end == done) continue;
-      hold(b, {Part::Kind::tensor, done},
-           blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
+      hold(b, {PartKind::tensor, done}, blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
       done = end;
     }
   }
@@ -398,7 +389,7 @@ class Replay {
     held_[b].erase(whole);
     const Buffer& buffer = program_.buffers[b];
     if (const Bytes part = checkpoints_.part(buffer.bytes); part > Bytes())
-      hold(b, {Part::Kind::parked, {}}, blocks_.take(part, buffer_names_[b], buffer.role, 0));
+      hold(b, {PartKind::parked, {}}, blocks_.take(part, buffer_names_[b], buffer.role, 0));
     blocks_.give(block);
     let_go(b);
   }
@@ -430,8 +421,7 @@ class Replay {
     }
     const bool in_tensors = lies_in_tensors(slot);
     Part place;
-    if (in_tensors)
-      place = {storage.is_copy ? Part::Kind::copy : Part::Kind::tensor, storage.offset};
+    if (in_tensors) place = {storage.is_copy ? PartKind::copy : PartKind::tensor, storage.offset};
     const auto found = find(b, place);
     if (writes) {
       if (found != held_[b].end()) return;
@@ -441,7 +431,7 @@ class Replay {
     } else if (found != held_[b].end()) {
       if (!stage_.keeps(b, found->second)) blocks_.give(found->second);
       held_[b].erase(found);
-      if (const auto beside = find(b, {Part::Kind::copy, storage.offset});
+      if (const auto beside = find(b, {PartKind::copy, storage.offset});
           in_tensors && beside != held_[b].end()) {
         blocks_.give(beside->second);
         held_[b].erase(beside);

@@ -29,7 +29,7 @@ inline Plan planned(const Fixed& fixed, std::int64_t devices) {
   cluster.source = "chosen for tests, not measured";
   const CostModel costs(cluster, std::nullopt, bundled_framework());
   SearchRequest request{Target(example_job(), costs, devices), fixed};
-  request.cluster_digest = digest(cluster_text(cluster));
+  request.inputs.cluster_digest = digest(cluster_text(cluster));
   return search(request);
 }
 

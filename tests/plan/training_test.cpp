@@ -14,7 +14,7 @@ namespace {
 
 Plan trained_plan() {
   Plan plan = example_plan();
-  plan.training = training_of(training_step(plan), 1e9, 2.5);
+  plan.training = training_of(training_step(plan), {1e9, 2.5});
   return plan;
 }
 

@@ -37,7 +37,7 @@ Cluster gpus(Bytes memory = Bytes(std::int64_t{4} << 30)) {
 SearchRequest request_for(const char* framework, const Cluster& cluster = gpus()) {
   const CostModel costs(cluster, std::nullopt, framework_by_name(framework));
   SearchRequest request{Target(job_of_test(), costs, 4)};
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   return request;
 }
 

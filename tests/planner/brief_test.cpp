@@ -57,7 +57,7 @@ TEST(Brief, HasTheLayoutTheStepAndItsMemory) {
   EXPECT_TRUE(line_of(text, "memory").ends_with(": safe")) << text;
   EXPECT_TRUE(line_of(text, "days").starts_with("100 B tokens: ")) << text;
   EXPECT_EQ(line_of(text, "next"), "planner explain plan.json");
-  const Training training = training_of(training_step(plan), 2e9, 3.5);
+  const Training training = training_of(training_step(plan), {2e9, 3.5});
   EXPECT_EQ(line_of(brief(loaded, plan, {training, {}}), "days"),
             training_text(training, DeviceKind::cpu_core));
 }

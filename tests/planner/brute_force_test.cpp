@@ -37,8 +37,8 @@ std::string outcome(SearchRequest request, SearchMethod method) {
 
 SearchRequest request_of(const Problem& problem) {
   SearchRequest request{problem.target()};
-  request.cluster_digest = std::string(64, '0');
-  if (problem.calibration) request.calibration_digest = std::string(64, '1');
+  request.inputs.cluster_digest = std::string(64, '0');
+  if (problem.calibration) request.inputs.calibration_digest = std::string(64, '1');
   return request;
 }
 

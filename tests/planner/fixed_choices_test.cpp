@@ -38,8 +38,8 @@ TEST(FixedChoices, NeverGiveAFasterPlan) {
     problem.devices = std::min<std::int64_t>(problem.devices, 6);
     SearchRequest request{problem.target()};
     request.fastest = true;  // a held choice is never unusual
-    request.cluster_digest = std::string(64, '0');
-    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    request.inputs.cluster_digest = std::string(64, '0');
+    if (problem.calibration) request.inputs.calibration_digest = std::string(64, '1');
     const Space space = enumerate(request);
     if (space.legal.empty()) continue;
     const Strategy drawn = space.legal[random() % space.legal.size()];

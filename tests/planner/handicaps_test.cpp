@@ -21,7 +21,7 @@ SearchRequest request() {
   SearchRequest request{
       Target(job, CostModel(cluster, std::nullopt, framework_by_name("megatron-lm")), 8)};
   request.constraints.fixed = {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}, {"recompute", "none"}};
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   return request;
 }
 

@@ -17,7 +17,7 @@ namespace {
 SearchRequest fastest_request_of(Target target) {
   SearchRequest request{std::move(target)};
   request.fastest = true;
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   return request;
 }
 
@@ -36,7 +36,7 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
     problem.devices = std::min<std::int64_t>(problem.devices, 6);
     problem.job.vocab *= 16;  // a last stage that has more to do makes an uneven cut pay
     SearchRequest request = fastest_request_of(problem.target());
-    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    if (problem.calibration) request.inputs.calibration_digest = std::string(64, '1');
     // Interleaved pipelines are cut evenly, and beat others; of others there are more then.
     request.constraints.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}, {"pp", "2"}};
     try {

@@ -167,8 +167,8 @@ TEST(Limits, HoldForPlansThatAreCutByCost) {
   for (int i = 0; i < problems_to_draw(20); ++i) {
     const Problem problem = small_problem(random, 4);
     SearchRequest request{problem.target()};
-    request.cluster_digest = std::string(64, '0');
-    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    request.inputs.cluster_digest = std::string(64, '0');
+    if (problem.calibration) request.inputs.calibration_digest = std::string(64, '1');
     const Space all = enumerate(request);
     if (all.legal.empty()) continue;
     request.constraints.limits = random_limits(all.legal, random);

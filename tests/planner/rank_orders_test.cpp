@@ -134,7 +134,7 @@ TEST(RankOrders, OfTheSpaceDoubleItsStrategiesOrAreCountedAsAlike) {
 
 Plan plan_for(const Cluster& cluster, Fixed fixed) {
   SearchRequest request{nano_target(4, cluster), std::move(fixed)};
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   return search(request);
 }
 

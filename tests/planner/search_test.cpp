@@ -20,7 +20,7 @@ namespace {
 
 SearchRequest request_of(Target target, Fixed fixed = {}) {
   SearchRequest request{std::move(target), std::move(fixed)};
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   return request;
 }
 

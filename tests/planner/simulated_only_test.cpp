@@ -115,7 +115,7 @@ TEST(SimulatedOnly, DevicesWithoutSuchProductsRefuse) {
 TEST(SimulatedOnly, ASearchSplitsSequencesOnlyWhereThatIsFixed) {
   const CostModel costs(dgx(), std::nullopt, framework_by_name("megatron-lm"));
   SearchRequest request{Target(long_job(), costs, 8)};
-  request.cluster_digest = std::string(64, '0');
+  request.inputs.cluster_digest = std::string(64, '0');
   request.constraints.fixed = {{"micro_batch", "1"}, {"grad_bucket_bytes", "4MiB"}};
   EXPECT_EQ(search(request).strategy.cp, 1);
   request.constraints.fixed.emplace_back("cp", "4");

@@ -100,7 +100,7 @@ SweepRow row_of(std::int64_t devices, double step, std::optional<double> price) 
   row.plan->step_time_high = Seconds(1.1 * step);
   row.plan->tokens_per_second = 1000 / step;
   row.plan->proven = true;
-  row.plan->training = training_of(step_of(row), 1e6, price);
+  row.plan->training = training_of(step_of(row), {1e6, price});
   return row;
 }
 
@@ -113,8 +113,8 @@ TEST(Sweep, TrainingIsStepsTimesTheStep) {
   EXPECT_DOUBLE_EQ(training.days.high, 1.1);
   EXPECT_DOUBLE_EQ(training.device_hours.value, 8 * 24);
   EXPECT_DOUBLE_EQ(training.cost->high, 1.1 * 8 * 24 * 2);
-  EXPECT_EQ(training_of(step_of(row), 1e6 + 1, {}).steps, 1001);
-  EXPECT_FALSE(training_of(step_of(row), 1e6, {}).cost);
+  EXPECT_EQ(training_of(step_of(row), {1e6 + 1, {}}).steps, 1001);
+  EXPECT_FALSE(training_of(step_of(row), {1e6, {}}).cost);
   EXPECT_EQ(deadline_of(training, Seconds(1.2 * 86400)), Deadline::kept);
   EXPECT_EQ(deadline_of(training, Seconds(1.0 * 86400)), Deadline::open);
   EXPECT_EQ(deadline_of(training, Seconds(0.8 * 86400)), Deadline::missed);

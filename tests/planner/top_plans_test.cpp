@@ -48,8 +48,8 @@ TEST(TopPlans, AreTheBestOfAll) {
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, 4);
     SearchRequest request{problem.target()};
-    request.cluster_digest = std::string(64, '0');
-    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    request.inputs.cluster_digest = std::string(64, '0');
+    if (problem.calibration) request.inputs.calibration_digest = std::string(64, '1');
     request.shown = {8, Likeness::switches};
     request.tolerance = 0;
     if (enumerate(request).legal.size() > 1000) continue;  // too many to evaluate all

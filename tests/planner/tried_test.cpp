@@ -258,7 +258,7 @@ TEST(Tried, BranchAndBoundEqualsBruteForce) {
       const Bytes peak = largest(footprint.stages, &StagePrediction::peak);
       request.target = target_of(job, devices, peak + segments + outside_program(target, strategy));
     }
-    request.cluster_digest = std::string(64, '0');
+    request.inputs.cluster_digest = std::string(64, '0');
     std::string tried;
     for (const TriedKey& one : request.constraints.tried) tried += tried_text(one) + " ";
     const std::string expected = outcome(request, SearchMethod::brute_force);

@@ -73,7 +73,7 @@ Plan planned() {
   const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm-2021"));
   SearchRequest request{Target(nano_job(), costs, 2)};
   request.constraints.fixed = {{"pp", "2"}, {"micro_batch", "2"}};
-  request.cluster_digest = digest(cluster_text(cluster));
+  request.inputs.cluster_digest = digest(cluster_text(cluster));
   return search(request);
 }
 

@@ -190,7 +190,7 @@ TEST(Report, SaysHowTheNumbersWereMade) {
 
 TEST(Report, SaysHowLongTheTrainingTakes) {
   Plan plan = example_plan();
-  plan.training = training_of(training_step(plan), 1e9, 2.0);
+  plan.training = training_of(training_step(plan), {1e9, 2.0});
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(html, escaped(training_text(*plan.training, plan.device_kind))));
   EXPECT_TRUE(contains(html, "1 B tokens: "));
