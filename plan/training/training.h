@@ -33,7 +33,7 @@ struct Training {
   bool operator==(const Training&) const = default;
 };
 
-/// What a training has to reach.
+/// A TrainingGoal is what a training has to reach.
 struct TrainingGoal {
   double tokens = 0;
   std::optional<double> price;  ///< of one device for an hour
