@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/log_statistics.h"
 #include "base/parallel.h"
 #include "fitting/fit_model.h"
 #include "predict/evaluate.h"
@@ -21,7 +22,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kNormal90 = 1.645;
 /// So many runs tell whether layers were recomputed, which changes a third of a step.
 constexpr std::size_t kRunsToChoose = 100;
 constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better

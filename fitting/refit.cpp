@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log_statistics.h"
 #include "fitting/robust/robust_fit.h"
 #include "graph/op_table.h"
 #include "predict/evaluate.h"
@@ -157,7 +158,7 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
   std::vector<FittedValue> values;
   if (predicted.empty()) {
     for (const FitNumber& number : model.numbers) {
-      const double factor = std::exp(1.645 * number.spread);
+      const double factor = std::exp(kNormal90 * number.spread);
       values.push_back({number.name, 1, 1, 1 / factor, factor, false});
     }
   } else {

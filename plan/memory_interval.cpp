@@ -6,6 +6,7 @@
 #include <numbers>
 #include <string>
 
+#include "base/log_statistics.h"
 #include "models/presets/known_json.h"
 #include "plan/filling.h"
 
@@ -45,10 +46,9 @@ bool has_arena(const Framework& framework) {
 /// Returns the probability that memory exceeds the capacity. It is normal around `taken`, with nine
 /// in ten within the half width.
 double overflow(Bytes taken, double half, Bytes capacity) {
-  constexpr double kDeviations = 1.645;  // of a normal distribution, half the width of 90 %
   if (half == 0) return taken > capacity ? 1 : 0;
   const double deviations =
-      (double(capacity.count()) / double(taken.count()) - 1) * kDeviations / half;
+      (double(capacity.count()) / double(taken.count()) - 1) * kNormal90 / half;
   return std::erfc(deviations / std::numbers::sqrt2) / 2;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log_statistics.h"
 #include "models/calibration/fitted_calibration.h"
 #include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
@@ -15,8 +16,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr double kNormal90 = 1.645;
 
 /// Returns the presets of GPUs that state an efficiency.
 const std::vector<Cluster>& known_clusters() {
@@ -45,29 +44,15 @@ std::vector<const Cluster*> known_devices() {
   return devices;
 }
 
-struct Logarithms {
-  double sum = 0, squares = 0, count = 0;
-
-  void add(double value) {
-    sum += std::log(value);
-    squares += std::log(value) * std::log(value);
-    count += 1;
-  }
-  double mean() const { return std::exp(sum / count); }
-  double deviation() const {
-    return std::sqrt(std::max(0.0, squares / count - sum / count * (sum / count)));
-  }
-};
-
 template <class Get>
-Logarithms over(const std::vector<const Cluster*>& devices, Get get) {
-  Logarithms result;
+LogStatistics over(const std::vector<const Cluster*>& devices, Get get) {
+  LogStatistics result;
   for (const Cluster* cluster : devices) result.add(get(*cluster));
   return result;
 }
 
 LevelEfficiency mean_level(bool within_node) {
-  Logarithms bandwidth, time;
+  LogStatistics bandwidth, time;
   for (const Cluster& cluster : known_clusters()) {
     for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
       if (is_within_node(cluster, l) != within_node) continue;
@@ -75,7 +60,7 @@ LevelEfficiency mean_level(bool within_node) {
       time.add(cluster.efficiency->levels[l].fixed_time.value());
     }
   }
-  return {bandwidth.mean(), Seconds(time.mean()), {}};
+  return {bandwidth.geometric_mean(), Seconds(time.geometric_mean()), {}};
 }
 
 /// Averages the parameters of kernels, which fit_parameters() knows by name, over all devices.
@@ -92,22 +77,22 @@ Efficiency mean_kernels(const Cluster& like) {
     if (is_of_the_host(parameter.part)) continue;
     const bool of_fp8 =
         parameter.part == FitPart::products_of_fp8 || parameter.part == FitPart::products_by_rows;
-    const Logarithms found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {
+    const LogStatistics found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {
       return parameter.get(cluster, unused, parameter.level);
     });
-    parameter.set(mean, unused, parameter.level, found.mean());
+    parameter.set(mean, unused, parameter.level, found.geometric_mean());
   }
   Efficiency& result = *mean.efficiency;
   const auto time = [&](AttentionEfficiency Efficiency::*attention) {
     return Seconds(over(all, [&](const Cluster& cluster) {
                      return ((*cluster.efficiency).*attention).fixed_time.value();
-                   }).mean());
+                   }).geometric_mean());
   };
   result.attention_forward.fixed_time = time(&Efficiency::attention_forward);
   result.attention_backward.fixed_time = time(&Efficiency::attention_backward);
   result.matmul.units = std::llround(over(all, [](const Cluster& cluster) {
                                        return double(cluster.efficiency->matmul.units);
-                                     }).mean());
+                                     }).geometric_mean());
   return result;
 }
 

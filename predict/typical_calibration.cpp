@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log_statistics.h"
 #include "models/framework/framework.h"
 #include "models/presets/known_json.h"
 #include "predict/default_efficiency.h"
@@ -24,22 +25,6 @@ namespace {
 // The file has one level within nodes and one across nodes, with these names.
 constexpr std::string_view kWithinNode = "levels.0.bandwidth_fraction";
 constexpr std::string_view kAcrossNodes = "levels.1.bandwidth_fraction";
-
-/// Collects ratios of a fitted rate to the rate that the cluster states.
-struct RatioStatistics {
-  double sum = 0, squares = 0, count = 0;  ///< over logarithms of the ratios
-
-  void add(double ratio) {
-    sum += std::log(ratio);
-    squares += std::log(ratio) * std::log(ratio);
-    count += 1;
-  }
-  double ratio() const { return std::exp(sum / count); }
-  double factor90() const {
-    const double mean = sum / count;
-    return std::exp(1.645 * std::sqrt(std::max(0.0, squares / count - mean * mean)));
-  }
-};
 
 /// The rates that a fit found, each relative to the rate that its cluster states.
 struct FitRates {
@@ -99,7 +84,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   std::size_t fits = 0;
   bool known_framework = false, known_device = false;
   const std::string model = device_model(cluster.device.name);
-  std::map<std::string, RatioStatistics> found;  // by name of a rate
+  std::map<std::string, LogStatistics> found;  // by name of a rate
   for (const FitRates& fit : rates_of_fits()) {
     if (fit.framework == calibrated_as(framework) &&
         device_difference(fit.device, cluster.device).empty())
@@ -133,7 +118,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
     FittedValue& value = typical.values.emplace_back();
     value.name = parameter.name;
     value.prior = parameter.get(cluster, framework, parameter.level);
-    value.value = std::min(value.prior * ratio->second.ratio(), parameter.most);
+    value.value = std::min(value.prior * ratio->second.geometric_mean(), parameter.most);
     value.low = std::max(value.value / ratio->second.factor90(), parameter.least);
     value.high = std::min(value.value * ratio->second.factor90(), parameter.most);
     value.determined = value.typical = true;

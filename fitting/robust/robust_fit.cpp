@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/log_statistics.h"
+
 namespace plimsoll {
 namespace {
 
@@ -22,7 +24,6 @@ constexpr int kMostShorter = 4;
 // The damping of a step, relative to the diagonal of the normal equations: the first value above
 // none, the factor after a step that was no better, and the divisor after one that was.
 constexpr double kLeastDamping = 0.02, kMoreDamping = 4, kLessDamping = 8;
-constexpr double kNormal90 = 1.645;
 constexpr double kNarrowed = 0.9;  // of the prior's spread: wider is not determined
 
 double median(std::vector<double> values) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/log_statistics.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/plots.h"
@@ -13,9 +14,6 @@
 
 namespace plimsoll {
 namespace {
-
-/// The 0.95 quantile of the normal distribution: half of a 90 % interval in standard deviations.
-constexpr double kNormal95 = 1.645;
 
 std::string fit_words(const FittedCalibration& fitted) {
   if (fitted.runs == 0) {
@@ -73,7 +71,7 @@ std::string residuals_html(const FittedCalibration& fitted) {
   std::vector<std::vector<Cell>> rows;
   for (const LayerPoint* point : layers) {
     const LayerShape& shape = point->shape;
-    const double half = std::exp(kNormal95 * point->deviation);
+    const double half = std::exp(kNormal90 * point->deviation);
     const std::string label = fmt::format(
         "{} tokens of {}, hidden {}, mp {}{}{}", shape.tokens, shape.sequence, shape.hidden,
         shape.mp, shape.operand_bytes == 1 ? ", 8 bits" : "", shape.routed > 0 ? ", experts" : "");

@@ -1,6 +1,7 @@
 // Estimate: a predicted time, how far it may be off, and how it is known.
 #pragma once
 
+#include "base/log_statistics.h"
 #include "base/units.h"
 #include "models/calibration/calibration.h"
 
@@ -13,7 +14,7 @@ inline constexpr double kDatasheetHalfWidth = 0.45;
 
 /// Half width of the interval that holds nine in ten timings, in interquartile ranges. In a normal
 /// distribution an interquartile range is 1.349 standard deviations, and 90 % lie within 1.645.
-inline constexpr double kHalfWidth90 = 1.645 / 1.349;
+inline constexpr double kHalfWidth90 = kNormal90 / 1.349;
 
 struct Estimate {
   Seconds time;

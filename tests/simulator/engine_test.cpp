@@ -1,7 +1,7 @@
 // Engine: cases with round numbers that a reader can compute by hand.
-#include "simulator/engine/engine.h"
-
 #include <gtest/gtest.h>
+
+#include "tests/simulator/run_engine.h"
 
 namespace plimsoll {
 namespace {

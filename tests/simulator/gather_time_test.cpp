@@ -7,6 +7,7 @@
 
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
+#include "tests/simulator/run_engine.h"
 
 namespace plimsoll {
 namespace {

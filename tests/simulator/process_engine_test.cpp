@@ -6,6 +6,7 @@
 #include <random>
 
 #include "simulator/engine/engine.h"
+#include "tests/simulator/run_engine.h"
 
 namespace plimsoll {
 namespace {

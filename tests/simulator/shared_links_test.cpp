@@ -10,6 +10,7 @@
 
 #include "simulator/engine/engine.h"
 #include "tests/simulator/fair_speeds.h"
+#include "tests/simulator/run_engine.h"
 
 namespace plimsoll {
 namespace {

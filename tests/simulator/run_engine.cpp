@@ -1,5 +1,5 @@
-// Runs ops on the engine for their rule.
-#include "simulator/engine/engine.h"
+// Lays out ops as queues, or as the ops of cores, and runs them.
+#include "tests/simulator/run_engine.h"
 
 #include <algorithm>
 
