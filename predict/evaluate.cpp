@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "base/shortened.h"
+#include "base/text.h"
 #include "graph/step_flops.h"
 #include "graph/text.h"
 #include "passes/strategy/step_rules.h"

@@ -12,8 +12,8 @@
 #include <type_traits>
 
 #include "planner/cli/brief.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/limits.h"
+#include "planner/cli/flags.h"
+#include "planner/cli/target.h"
 #include "planner/search/search.h"
 #include "python/python_answers.h"
 

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "interop/imports/imported.h"
-#include "planner/cli/plan_origin.h"
+#include "planner/cli/question_command.h"
+#include "planner/explain/report_explanation.h"
 #include "planner/search/search.h"
 #include "predict/plan_difference.h"
 
@@ -198,6 +200,25 @@ Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetO
       choices.emplace_back(key, asked);
   }
   return choices;
+}
+
+Explained explain_for_report(const Plan& plan, const ExplainQuestion& question,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress,
+                             const std::function<bool()>& stop) {
+  if (!question.time_limit.empty()) parse_time_limit(question.time_limit);  // never a plan's fault
+  const bool files_given = !question.files.cluster.empty() || !question.files.calibration.empty();
+  try {
+    ExplainRequest request = explain_base(plan, question).request;
+    if (progress) request.progress = progress;
+    if (stop) request.stop = stop;
+    return {explanation_for_report(request), ""};
+  } catch (const UsageError& missing) {
+    if (files_given) throw;
+    return {std::nullopt, missing.what()};
+  } catch (const InputError& other) {
+    if (files_given) throw;
+    return {std::nullopt, other.what()};
+  }
 }
 
 }  // namespace plimsoll

@@ -12,10 +12,10 @@
 #include "plan/plan.h"
 #include "planner/cli/plan_target.h"
 #include "planner/cli/target.h"
-#include "planner/cli/training_question.h"
 #include "planner/explain/why_not.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
+#include "reports/sections/explanation.h"
 
 namespace plimsoll {
 
@@ -87,5 +87,18 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question);
 /// Returns the choices in which the strategy of a script differs from the plan's. Throws InputError
 /// where the script is of another job, or of other devices.
 Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetOptions& reading);
+
+/// The explanation of a plan, or why there is none.
+struct Explained {
+  std::optional<Explanation> explanation;
+  std::string why_not;
+};
+
+/// Explains the plan with its cluster and calibration. When neither is given and they are not built
+/// in, or this version predicts another step, there is no explanation. `progress` and `stop` may be
+/// empty; they are those of ExplainRequest.
+Explained explain_for_report(const Plan& plan, const ExplainQuestion& question,
+                             const std::function<void(std::int64_t, std::int64_t)>& progress,
+                             const std::function<bool()>& stop);
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Flags: adds the flags that several commands have to a command line.
+// Flags: adds the flags that several commands have to a command line, among them --fix, --max,
+// --min, --exclude and --try.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "passes/strategy/constraints.h"
 #include "planner/cli/target.h"
-#include "planner/cli/training_question.h"
 
 namespace CLI {
 class App;
 class Option;
+}  // namespace CLI
+
+namespace CLI {
+class App;
 }  // namespace CLI
 
 namespace plimsoll {
@@ -40,5 +45,16 @@ void add_threads(CLI::App& command, std::int64_t& threads, const std::string& re
 void add_json(CLI::App& command, bool& json);
 /// Adds --verbose, which prints the whole result instead of its few most important lines.
 void add_verbose(CLI::App& command, bool& verbose);
+
+/// KEY=VALUE pairs, by their flags. Those of --try may have several values, with commas.
+struct HeldOptions {
+  std::vector<std::string> fix, max, min, exclude, tried{};
+};
+/// Adds the flags to a command.
+void add_held(CLI::App& command, HeldOptions& held);
+
+/// Parses the pairs. Throws UsageError for text without '=', an unknown key, a bad value, a key
+/// that is given twice to one flag (not to --exclude), and for choices that contradict each other.
+Constraints parse_held(const HeldOptions& options);
 
 }  // namespace plimsoll

@@ -3,7 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/text.h"
 #include "interop/flags/flag_table.h"
+#include "models/calibration/calibration_file.h"
+#include "models/presets/presets.h"
+#include "predict/calibration_choice.h"
 
 namespace plimsoll {
 namespace {
@@ -50,6 +57,41 @@ void add_training(CommandLine& line, const TrainingQuestion& training, const std
   if (reserve != kDefaultReserve) line.flag("--reserve", reserve);
 }
 
+/// Returns a file name after a name that a file states: one that is no flag, and not too long for a
+/// plan to be read again.
+std::string file_named(const std::string& name, const std::string& ending) {
+  return (name.starts_with('-') ? "./" : "") + shortened(name, 200) + ending;
+}
+
+/// Returns the ending of a path, if it is one of plain letters and digits.
+std::string ending_of(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  return ending.size() < 2 || as_one_word(ending) != ending ? ".sh" : ending;
+}
+
+/// Returns the name of the preset with this digest, else a file name after the name in the file.
+std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
+                      const std::string& name) {
+  for (const Preset& preset : presets) {
+    if (digest(preset.text) == digest_of_file) return std::string(preset.name);
+  }
+  return file_named(name, ".json");
+}
+
+bool built_in(const std::string& calibration) {
+  for (const std::string_view word : {kBuiltInCalibration, kTypicalCalibration, kNoCalibration}) {
+    if (calibration == word) return true;
+  }
+  return find_preset(calibration_presets(), calibration).has_value();
+}
+
+/// Returns a built-in calibration's name, or a file name by the kind of the file's contents.
+std::string calibration_word(const std::string& calibration) {
+  if (built_in(calibration)) return calibration;
+  const CalibrationFile file = parse_calibration_file(read_file(calibration), calibration);
+  return file.measured ? "calibration.json" : "fit.json";
+}
+
 }  // namespace
 
 std::string command_of(const PlanQuestion& question) {
@@ -71,6 +113,31 @@ std::string command_of(const SimulationQuestion& question) {
   add_target(line, question.target);
   add_training(line, question.training, question.reserve);
   return std::move(line).text();
+}
+
+PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question) {
+  const Target& target = loaded.target;
+  PlanQuestion portable = question;
+  portable.time_limit.clear();  // a plan that is made again may take its time
+  TargetOptions& files = portable.target;
+  if (files.imported) {
+    if (!files.job.empty()) files.job = file_named(target.job.name, ".json");
+    files.from = file_named(target.job.name, ending_of(files.from));
+  } else {
+    files.job = file_word(digest(given_text(files.texts, files.job, job_presets())), job_presets(),
+                          target.job.name);
+  }
+  files.cluster = file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name);
+  for (std::string& calibration : files.calibration) calibration = calibration_word(calibration);
+  files.devices = target.devices;
+  if (!files.framework.empty() && find_framework(files.framework) == nullptr)
+    files.framework = file_named(target.framework().name, ".json");
+
+  PlanOrigin origin;
+  origin.command = command_of(portable);
+  if (built_in(loaded.source.name)) origin.calibration_name = loaded.source.name;
+  origin.calibration_provenance = loaded.source.words;
+  return origin;
 }
 
 }  // namespace plimsoll

@@ -1,8 +1,10 @@
-// Question command: the command line that asks a question, with all that was typed for it.
+// Question command: the command line that asks a question, as it was typed or without the paths of
+// this machine.
 #pragma once
 
 #include <string>
 
+#include "plan/plan.h"
 #include "planner/cli/answers.h"
 
 namespace plimsoll {
@@ -12,5 +14,8 @@ namespace plimsoll {
 std::string command_of(const PlanQuestion& question);
 /// Returns "planner simulate JOB STRATEGY --cluster ...".
 std::string command_of(const SimulationQuestion& question);
+
+/// Says in words how `planner plan` made a plan, by its question and what its names stand for.
+PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question);
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 
 #include "interop/flags/flag_table.h"
 #include "models/presets/presets.h"
-#include "planner/cli/limits.h"
+#include "planner/cli/target.h"
 #include "planner/sweep/sweep_inputs.h"
 
 namespace plimsoll {

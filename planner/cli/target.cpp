@@ -9,8 +9,10 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/columns.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "interop/imports/imported.h"
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
@@ -122,6 +124,14 @@ void set_network(Cluster& cluster, BytesPerSecond network, const std::string& na
   if (cluster.levels.empty() || is_within_node(cluster, cluster.levels.size() - 1))
     throw InputError(name, "/levels", "no network between nodes is stated, as --network needs");
   cluster.levels.back().bandwidth = network;
+}
+
+std::optional<double> price_of(const TrainingQuestion& question) {
+  if (question.price.empty()) return std::nullopt;
+  const Price price = parse_price(question.price);
+  if (price.cluster.empty()) return price.per_hour;
+  throw UsageError(fmt::format("--price {}: 2.5/h is required: there is one cluster",
+                               printable(question.price)));
 }
 
 }  // namespace
@@ -322,6 +332,13 @@ Seconds parse_time_limit(const std::string& text) {
   if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
   throw UsageError(
       fmt::format("--time-limit: found \"{}\"; it must be above 0 s and at most 1e6 s", text));
+}
+
+std::optional<TrainingGoal> training_goal(const TrainingQuestion& question) {
+  const std::optional<double> price = price_of(question);
+  if (!question.tokens.empty()) return TrainingGoal{parse_tokens(question.tokens), price};
+  if (price) throw UsageError("--price needs --tokens");
+  return std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -15,6 +15,7 @@
 #include "models/job/job.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy.h"
+#include "plan/training/training.h"
 #include "planner/space/space.h"
 #include "predict/cost_basis.h"
 #include "predict/target.h"
@@ -108,5 +109,21 @@ Bytes parse_reserve(const std::string& text);
 Seconds parse_time_limit(const std::string& text);
 /// Returns nothing for an empty text.
 std::optional<Seconds> optional_time_limit(const std::string& text);
+
+struct TrainingQuestion {
+  std::string tokens;  ///< as parse_tokens() takes it; empty: no training is asked for
+  std::string price;   ///< as parse_price() takes it, without a cluster; empty: unknown
+};
+
+/// Returns the goal, or nothing without tokens. Throws UsageError.
+std::optional<TrainingGoal> training_goal(const TrainingQuestion& question);
+
+inline constexpr std::int64_t kMostGlobalBatch = std::int64_t{1} << 24;  ///< sequences per step
+inline constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;     ///< tokens
+inline constexpr std::int64_t kMostVocabulary = std::int64_t{1} << 24;   ///< tokens
+inline constexpr std::int64_t kMostThreads = 1024;
+/// Plans of one list. Each is simulated once more, to say where its step goes.
+inline constexpr std::int64_t kMostListedPlans = 100;
+inline constexpr double kMostDropout = 0.999999;
 
 }  // namespace plimsoll

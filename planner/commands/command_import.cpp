@@ -10,10 +10,10 @@
 #include <memory>
 #include <stdexcept>
 
-#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interop/hardware/nccl_rows.h"
 #include "interop/hardware/nccl_tests.h"
 #include "interop/hardware/topology.h"
@@ -24,7 +24,7 @@
 #include "models/job/job_words.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/limits.h"
+#include "planner/cli/target.h"
 #include "planner/commands/commands.h"
 #include "planner/space/space.h"
 #include "predict/calibration_choice.h"

@@ -20,7 +20,7 @@
 #include "planner/commands/next_commands.h"
 #include "planner/explain/few_changes.h"
 #include "planner/search/search.h"
-#include "planner/terminal/time_limit.h"
+#include "planner/terminal/progress.h"
 #include "predict/expert_memory.h"
 #include "reports/plan_words.h"
 #include "reports/trace.h"

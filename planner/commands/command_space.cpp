@@ -10,11 +10,10 @@
 #include "base/command_line.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/held_choices.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
-#include "planner/terminal/time_limit.h"
+#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "command_line/interrupt.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/held_choices.h"
 #include "planner/cli/sweep_question.h"
 #include "planner/commands/commands.h"
 #include "planner/sweep/sweep_output.h"

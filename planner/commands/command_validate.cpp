@@ -12,9 +12,9 @@
 #include <optional>
 #include <span>
 
-#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "fitting/collective_measurement.h"
 #include "fitting/fit.h"
 #include "fitting/fit_collectives.h"

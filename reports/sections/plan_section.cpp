@@ -10,7 +10,6 @@
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 #include "reports/sections/report_sections.h"
-#include "reports/strategy_meanings.h"
 
 namespace plimsoll {
 namespace {

@@ -20,8 +20,7 @@
 
 #include "base/error.h"
 #include "runtime/comm/waited.h"
-#include "runtime/command/last_step.h"
-#include "runtime/command/measured_experts.h"
+#include "runtime/command/meeting.h"
 #include "runtime/command/rank_record.h"
 #include "runtime/communicator.h"
 #include "runtime/executor.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/arena_ranges.h"
+#include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"

@@ -1,6 +1,4 @@
 // A process that asks for more memory than it may have ends with a message.
-#include "base/memory_limit.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -9,6 +7,7 @@
 
 #include "base/command_line.h"
 #include "base/error.h"
+#include "base/process.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/file.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/plan_origin.h"
+#include "planner/cli/flags.h"
+#include "planner/cli/question_command.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
 #include "planner/search/search.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "planner/cli/held_choices.h"
+#include "planner/cli/flags.h"
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
 #include "tests/planner/random_problems.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "planner/cli/held_choices.h"
+#include "planner/cli/flags.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/family_bounds.h"
 #include "planner/search/search.h"

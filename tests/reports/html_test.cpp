@@ -6,7 +6,7 @@
 #include "reports/compare.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/strategy_meanings.h"
+#include "reports/plan_words.h"
 #include "tests/plan/example_plan.h"
 
 namespace plimsoll {

@@ -1,5 +1,5 @@
 // Breaks lines between words.
-#include "base/columns.h"
+#include "base/text.h"
 
 #include <algorithm>
 
@@ -50,6 +50,27 @@ std::string in_columns(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   return lines;
+}
+
+std::string without_escapes(std::string_view text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\x1b' || at + 1 >= text.size() || text[at + 1] != '[') {
+      plain += text[at];
+      continue;
+    }
+    at += 2;
+    while (at < text.size() && (text[at] < '@' || text[at] > '~')) ++at;
+  }
+  return plain;
+}
+
+std::string shortened(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  const auto continues = [&] { return (static_cast<unsigned char>(text[most]) & 0xc0u) == 0x80u; };
+  while (most > 0 && continues()) --most;
+  text.resize(most);
+  return text;
 }
 
 }  // namespace plimsoll

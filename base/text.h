@@ -1,4 +1,4 @@
-// Columns: breaks lines that are wider than a terminal.
+// Text: lines of a terminal are broken, escape sequences taken out, and long texts cut.
 #pragma once
 
 #include <cstddef>
@@ -13,5 +13,12 @@ inline constexpr std::size_t kTerminalColumns = 100;
 /// that a line's text begins in: behind its first gaps of two spaces, else two to the right of its
 /// indentation. A word that is wider stays whole.
 std::string in_columns(std::string_view text);
+
+/// Returns the text without escape sequences such as "\x1b[4m" (ECMA-48, control sequences).
+std::string without_escapes(std::string_view text);
+
+/// Returns the text, or its beginning of at most `most` bytes where it is longer. No character of
+/// UTF-8 is cut in two.
+std::string shortened(std::string text, std::size_t most);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // The limit is that of Linux for data (RLIMIT_DATA), which counts what only this process writes to.
-#include "base/memory_limit.h"
+#include "base/process.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,17 @@ void limit_memory(Bytes most) {
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   setrlimit(RLIMIT_DATA, &limit);
+}
+
+ProcessState process_state(int id) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  ProcessState found;
+  // The name before it is in brackets, and may contain some.
+  std::istringstream rest(line.substr(std::min(line.rfind(')') + 1, line.size())));
+  rest >> found.state >> found.parent;
+  return found;
 }
 
 }  // namespace plimsoll
