@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -37,7 +36,7 @@ ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
     add_host(facts.blocks[run.block].*call, run.count, action);
   };
   if (sent_first) {
-    std::ranges::for_each(chunk | std::views::reverse, add);
+    std::for_each(chunk.rbegin(), chunk.rend(), add);
   } else {
     std::ranges::for_each(chunk, add);
   }
