@@ -41,6 +41,7 @@ bool read_row(JsonObject row, std::vector<CollectiveMeasurement>& points) {
   CollectiveMeasurement next;
   next.kind = kKinds[std::size_t(kind - kCollectives.begin())];
   next.gpu = row.object("hardware").text("gpu");
+  if (row.has("devices")) next.devices = row.texts("devices");
   JsonObject source = row.object("source");
   next.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
   next.ranks = row.integer("ranks", 2, kMostRanks);

@@ -13,9 +13,10 @@ namespace plimsoll {
 
 struct CollectiveMeasurement {
   OpKind kind = OpKind::all_reduce;
-  std::string gpu, source;  ///< source: "repository or document, place in it"
-  std::int64_t ranks = 2;   ///< ranks of the group, on consecutive devices
-  Bytes payload;            ///< the full buffer on one rank
+  std::string gpu, source;           ///< source: "repository or document, place in it"
+  std::vector<std::string> devices;  ///< names of devices of clusters that the GPU is
+  std::int64_t ranks = 2;            ///< ranks of the group, on consecutive devices
+  Bytes payload;                     ///< the full buffer on one rank
   Seconds time;
   bool operator==(const CollectiveMeasurement&) const = default;
 };

@@ -21,14 +21,15 @@ std::vector<CollectiveMeasurement> usable(std::span<const CollectiveMeasurement>
                                           const Cluster& cluster) {
   std::vector<CollectiveMeasurement> result;
   for (const CollectiveMeasurement& point : points) {
-    if (is_device_of(cluster, point.gpu) && point.payload >= kSmallest &&
+    if (is_device_of(cluster, point.gpu, point.devices) && point.payload >= kSmallest &&
         point.ranks <= cluster.devices_per_node)
       result.push_back(point);
   }
   if (result.size() < kFewestPoints) {
     throw InfeasibleError(
-        fmt::format("{} timed collectives on the {} of cluster {}; a fit takes {}", result.size(),
-                    cluster.device.name, cluster.name, kFewestPoints));
+        fmt::format("{} timed collectives on the {} of cluster {}; a fit takes {} "
+                    "(lab/fit finds the devices of raw rows)",
+                    result.size(), cluster.device.name, cluster.name, kFewestPoints));
   }
   return result;
 }

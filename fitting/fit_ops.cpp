@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "published/stated_row.h"
 #include "simulator/costs/efficiency_curves.h"
 
 namespace plimsoll {
@@ -68,14 +67,14 @@ std::vector<std::int64_t> shape_key(const OpMeasurement& op) {
 std::vector<OpMeasurement> usable(std::span<const OpMeasurement> ops, const Cluster& cluster) {
   std::vector<OpMeasurement> result;
   for (const OpMeasurement& op : ops) {
-    if (!is_device_of(cluster, op.gpu) || !peak(cluster.device, op.dtype)) continue;
+    if (!is_device_of(cluster, op.gpu, op.devices) || !peak(cluster.device, op.dtype)) continue;
     const bool thin = op.kind == OpKind::matmul && std::min(op.shape.m, op.shape.n) <= kThin;
     if (!thin) result.push_back(op);
   }
   if (result.size() < kFewestOps) {
-    throw InfeasibleError(fmt::format("{} ops of the {} of cluster {}; a fit takes {}",
-                                      result.size(), cluster.device.name, cluster.name,
-                                      kFewestOps));
+    throw InfeasibleError(fmt::format(
+        "{} ops of the {} of cluster {}; a fit takes {} (lab/fit finds the devices of raw rows)",
+        result.size(), cluster.device.name, cluster.name, kFewestOps));
   }
   return result;
 }
@@ -101,15 +100,10 @@ void state_ranges(std::span<const OpMeasurement> ops, OpFit& fit) {
 
 }  // namespace
 
-bool is_device_of(const Cluster& cluster, std::string_view gpu) {
+bool is_device_of(const Cluster& cluster, std::string_view gpu,
+                  std::span<const std::string> devices) {
   const std::string& own = cluster.device.name;
-  const auto known = [](std::string_view name, const char* what) {
-    return stated_field("hardware.gpu", Json(std::string(name)), what);
-  };
-  const Json chip = known(own, "implied.chip");
-  if (chip.is_null()) return own == gpu;
-  return chip == known(gpu, "implied.chip") &&
-         known(own, "implied.board") == known(gpu, "implied.board");
+  return own == gpu || std::ranges::find(devices, own) != devices.end();
 }
 
 OpFit fit_ops(std::span<const OpMeasurement> ops, const Cluster& cluster) {

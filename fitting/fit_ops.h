@@ -10,9 +10,10 @@
 
 namespace plimsoll {
 
-/// Returns whether the GPU that a row names has the kernels of the cluster's GPU: the same chip on
-/// the same sort of board (models/presets/words/gpus.json).
-bool is_device_of(const Cluster& cluster, std::string_view gpu);
+/// Returns whether a row's GPU has the kernels of the cluster's GPU: it has the same name, or its
+/// `devices` name that one.
+bool is_device_of(const Cluster& cluster, std::string_view gpu,
+                  std::span<const std::string> devices);
 
 /// Fits the kernel parameters of the cluster to timed kernels (timed_ops.h). Ops of other GPUs are
 /// left out. So are matmuls with fewer rows or columns than the smallest two tiles have, since

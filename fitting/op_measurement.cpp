@@ -101,6 +101,7 @@ bool read_gemm(JsonObject& row, OpMeasurement& op) {
 
 bool read_op(JsonObject& row, OpMeasurement& op) {
   op.gpu = row.text("gpu");
+  if (row.has("devices")) op.devices = row.texts("devices");
   JsonObject source = row.object("source");
   op.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
   const std::string kind = row.text("op");

@@ -13,9 +13,10 @@
 namespace plimsoll {
 
 struct OpMeasurement {
-  OpKind kind = OpKind::matmul;  ///< or flash_attention, flash_attention_backward
-  std::string gpu, source;       ///< source: "repository or document, place in it"
-  DType dtype = DType::bf16;     ///< type of the operands
+  OpKind kind = OpKind::matmul;      ///< or flash_attention, flash_attention_backward
+  std::string gpu, source;           ///< source: "repository or document, place in it"
+  std::vector<std::string> devices;  ///< names of devices of clusters that the GPU is
+  DType dtype = DType::bf16;         ///< type of the operands
   Seconds time;
   // The next fields are the shape of a matmul.
   MatmulShape shape;

@@ -39,8 +39,7 @@ std::string group_words(const ValidatedRun& row) {
                                   run.model.empty() ? "model" : run.model, job.layers, job.hidden,
                                   job.sequence, job.global_batch, run.gpus, row.predicted->cluster,
                                   row.predicted->framework, run.precision_words);
-  for (const std::string& more : {run.attention, run.kernels})
-    if (!more.empty()) words += ", " + more;
+  for (const std::string& more : run.kernels) words += ", " + more;
   return words;
 }
 

@@ -38,7 +38,7 @@ def peaks_of(planner, cases):
     for path in files:
         stated = {row["id"] for row in json.loads(path.read_text())
                   if isinstance(row, dict) and row.get("batch", {}).get("micro")}
-        done = subprocess.run([planner, "validate", path, "--json", "--leave-out-sources"], capture_output=True, text=True,
+        done = subprocess.run([SOURCE / "lab/validate", "--bin", planner.parent, path, "--json", "--leave-out-sources"], capture_output=True, text=True,
                               timeout=3600)
         if done.returncode not in (0, 7):
             sys.exit(f"planner validate {path}: exit {done.returncode}\n{done.stderr}")

@@ -40,14 +40,6 @@ const std::vector<Preset>& gpu_presets();
 /// fits found (predict/typical_calibration.h).
 const std::vector<Preset>& spread_presets();
 
-/// Returns models/presets/documents: what documents of published runs say beside their tables
-/// (published/row_rules.h).
-const std::vector<Preset>& document_presets();
-
-/// Returns models/presets/words: the meaning of words in rows of published runs
-/// (published/row_rules.h).
-const std::vector<Preset>& word_presets();
-
 /// Returns models/presets/readers: marks of files that are not read, options of launchers, and
 /// vocabularies of tokenizers (interop).
 const std::vector<Preset>& reader_presets();

@@ -104,7 +104,7 @@ TEST(LayoutRegret, JobsMachinesAndProgramsAreGroupsApart) {
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.gpus = 16; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.interconnect = "TCP"; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.predicted->framework = "other"; }), 2u);
-  EXPECT_EQ(apart([](ValidatedRun& run) { run.run.kernels = "other"; }), 2u);
+  EXPECT_EQ(apart([](ValidatedRun& run) { run.run.kernels = {"other"}; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.release = "2"; }), 1u);
 }
 

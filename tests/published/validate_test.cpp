@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "models/framework/framework.h"
 #include "published/goals.h"
-#include "published/stated_row.h"
 #include "tests/published/published_rows.h"
 
 namespace plimsoll {
@@ -276,7 +275,10 @@ TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
   run["model"]["name"] = "Llama of ours";
   EXPECT_EQ(target_of(run).missing, "vocabulary unknown");
   const auto vocabulary = [](const char* model) {
-    return stated_field("model.name", model, "model.vocab");
+    Json row = plain_row();
+    row["model"]["name"] = model;
+    row["model"]["vocab"] = nullptr;
+    return stated(row)["model"]["vocab"];
   };
   EXPECT_EQ(vocabulary("BERT-Large SQuAD fine-tune"), 30522);
   EXPECT_EQ(vocabulary("Llama-3.1 405B"), 128256);
@@ -398,26 +400,6 @@ TEST(PublishedTarget, SaysWhatIsMissing) {
   EXPECT_EQ(missing([](Json& row) { row["needs"] = {"moe"}; }), "moe");
   EXPECT_EQ(missing([](Json& row) { row["model"]["name"] = "T5 3B"; }), "encoder-decoder");
   EXPECT_NE(missing([](Json& row) { row["parallel"]["dp"] = 3; }), "");
-}
-
-TEST(PublishedTarget, ReadsNetworks) {
-  const auto gigabits = [](std::string_view text) {
-    const auto found = stated_network(text, 8);
-    return found ? found->value() * 8 / 1e9 : -1;
-  };
-  EXPECT_DOUBLE_EQ(gigabits("8x100 Gb/s (800 Gb/s) between nodes"), 100);
-  EXPECT_DOUBLE_EQ(gigabits("Selene: 8x HDR IB 200Gb/s per node"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink3; 8 x InfiniBand HDR 200 Gb/s"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink 400 GB/s; 8 NICs of 100 Gb/s a node"), 100);
-  EXPECT_DOUBLE_EQ(gigabits("4 x 100 Gb RoCE per node"), 50);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink3 intra-node; 1600 Gbps node-node RoCE"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink intra-node; 400 Gb/s RDMA per GPU"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("8x NDR400 Gb/s"), 400);
-  // One communicator has one of the links: Lucie's all-reduces of a whole node reach 85 Gbit/s.
-  EXPECT_DOUBLE_EQ(gigabits("Omni-Path 100 Gb/s, 4 links per node"), 12.5);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink + 32 EFA per node, about 3.2 Tb/s"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("8x CX-7 400 Gb/s"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("NVSwitch"), -1);
 }
 
 TEST(Validate, ConfigurationsOfRunsOverNodesStateTheirRecompute) {

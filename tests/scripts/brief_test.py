@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from made_up_runs import made_up_runs
+from made_up_runs import stated_runs
 from programs import BIN, CLUSTER, INFEASIBLE, NANO, OK, SOURCE, STOPPED_EARLY, write_json
 
 LINES, COLUMNS = 15, 100
@@ -256,7 +256,7 @@ def check_widths(folder):
     check_columns(done.stdout, 30)
     done = ran(OK, "simulate", "--from", SOURCE / "tests/interop/llama3-70b.sh", *H100)
     check_columns(done.stdout + done.stderr.replace(str(SOURCE), "."), 40)
-    runs = made_up_runs(folder / "made-up.json", "fsdp", "A100-80GB", 80)
+    runs = stated_runs(folder / "made-up.json", "fsdp", "A100-80GB", 80)
     check_columns(ran(OK, "validate", runs, "--rows").stdout, 80)
     done = ran(OK, "fit", runs, "--cluster", "a100-80gb", "--framework", "fsdp", "-o", folder / "fit.json")
     check_columns(done.stdout, 40)

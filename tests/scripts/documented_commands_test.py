@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from made_up_runs import made_up_runs
+from made_up_runs import stated_runs
 from programs import BIN, CLUSTER, OK, OUTSIDE_TOLERANCE, SOURCE, STOPPED_EARLY, planner, write_json
 
 COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibrate|mkdir) .*)$")
@@ -23,7 +23,6 @@ NOT_RUN = {
     r"--backend cuda": "needs a GPU",
     r"--launcher mpirun --devices 16": "needs 16 cores",
     r"fit CASES ": "needs the timed ops of published documents",
-    r"fit gemm_ops\.json": "needs the timed ops of published documents",
     r"JOB ": "JOB stands for a file of the reader's",
     r"--calibration calibration\.json": "needs a machine at rest; scripts/demo runs it",
 }
@@ -67,8 +66,8 @@ def reason_not_to_run(command):
 def make_files(folder):
     """Writes what the readers of pages have: runs, texts, scripts, and a machine that was measured."""
     (folder / "CASES").mkdir()
-    made_up_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
-    made_up_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
+    stated_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
+    stated_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
     shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / "train.sh")
     shutil.copy(SOURCE / "tests/interop/data/llama-3-70b.json", folder / "config.json")
     shutil.copy(SOURCE / "tests/interop/topology/hgx-h100.txt", folder / "topo.txt")

@@ -6,7 +6,7 @@ import pathlib
 import sys
 import tempfile
 
-from programs import BIN, OK, SOURCE, load_script, planner, write_json
+from programs import BIN, OK, SOURCE, lab, load_script, write_json
 
 sys.path.insert(0, str(SOURCE / "scripts"))
 NAME = "dgx-a100-80gb--pytorch-fsdp"
@@ -30,7 +30,7 @@ def row(document, index, layers, micro, gpus):
 def made_up(path):
     rows = [row(document, index, layers, *layout) for document in SLOWER
             for index, (layers, layout) in enumerate(itertools.product((4, 8), LAYOUTS))]
-    done = planner("validate", write_json(path, rows), "--json", "--calibration", "none")
+    done = lab("validate", write_json(path, rows), "--json", "--calibration", "none")
     assert done.returncode == OK, done.stderr
     for one, found in zip(rows, json.loads(done.stdout)["rows"]):
         one["measured"]["step_time_s"] = SLOWER[found["source"]] * found["predicted"]["step_time_s"]
@@ -47,7 +47,7 @@ def main():
         known.mkdir(parents=True)
         rows = made_up(cases / "made_up.json")
         named = [one for one in rows if not one["id"].startswith("made:up-c")]
-        done = planner("fit", write_json(folder / "named.json", named), "--cluster", "dgx-a100-80gb", "--framework",
+        done = lab("fit", write_json(folder / "named.json", named), "--cluster", "dgx-a100-80gb", "--framework",
                        "pytorch-fsdp", "-o", known / f"{NAME}.json")
         assert done.returncode == OK, done.stderr
         fits.PRESETS = folder / "presets"

@@ -1,7 +1,7 @@
 """Code names no framework, GPU or source of published runs: what is known of one is in data files.
 
 The names are those of presets and documents, and the words for frameworks and GPUs that the rules of
-models/presets/words and models/presets/documents look for. Comments may name the sources of formulas and constants."""
+lab/rules look for. Comments may name the sources of formulas and constants."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import sys
 
 from programs import PRODUCT, SOURCE
 
-PRESETS = SOURCE / "models/presets"
+PRESETS, RULES = SOURCE / "models/presets", SOURCE / "lab/rules"
 # Programs of this project, and words of rules that are also plain words.
 OWN = {"bundled", "bundled-cuda", "core", "bridge", "unknown", "pcie"}
 # Names that a user reads or may replace; none decides what a framework or a GPU is like.
@@ -41,7 +41,7 @@ def texts_of(condition):
 
 
 def words_of_rules(folder):
-    for path in sorted((PRESETS / folder).glob("*.json")):
+    for path in sorted((RULES / folder).glob("*.json")):
         for rule in json.loads(path.read_text())["rules"]:
             when = rule.get("when", [])
             for conditions in when if isinstance(when, list) else [when]:
@@ -54,7 +54,7 @@ def names():
              for path in (PRESETS / folder).glob("*.json")}
     for path in (PRESETS / "gpus").glob("*.json"):
         found |= set(json.loads(path.read_text())["names"])
-    for path in (PRESETS / "documents").glob("*.json"):
+    for path in (RULES / "documents").glob("*.json"):
         document = json.loads(path.read_text())["document"]
         found |= {document, document.split(":")[-1], document.split("/")[-1]}
     found |= set(words_of_rules("words")) | set(words_of_rules("documents"))

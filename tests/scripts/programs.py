@@ -43,6 +43,12 @@ def planner(*arguments, timeout=300):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def lab(name, *arguments, timeout=600):
+    """Runs `lab/NAME ARGUMENTS`: lab/validate and lab/fit take raw rows of published runs."""
+    command = [str(SOURCE / "lab" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
 def catches(process, number):
     """Whether a process has a handler for a signal."""
     with open(f"/proc/{process.pid}/status", encoding="ascii") as status:

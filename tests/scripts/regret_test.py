@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from programs import BIN, OK, OUTSIDE_TOLERANCE, SOURCE, load_script, planner, write_json
+from programs import BIN, OK, OUTSIDE_TOLERANCE, SOURCE, lab, load_script, write_json
 
 
 def row(source, tp, micro, measured=1.0):
@@ -30,7 +30,7 @@ def regrets(folder, rows):
 
 
 def predicted(folder, rows):
-    done = planner("validate", write_json(folder / "predicted.json", rows), "--leave-out-sources", "--json")
+    done = lab("validate", write_json(folder / "predicted.json", rows), "--leave-out-sources", "--json")
     assert done.returncode == OK, done.stderr
     return {one["id"]: one for one in json.loads(done.stdout)["rows"]}
 
