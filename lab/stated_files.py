@@ -13,7 +13,8 @@ import derived_facts
 import row_rules
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BAD_INPUT, USAGE = 3, 2
+USAGE, BAD_INPUT, ENVIRONMENT = 2, 3, 6
+OUTPUTS = ("-o", "--output", "--inputs", "--without")  # options of planner whose value it writes
 
 
 class BadFile(Exception):
@@ -145,8 +146,14 @@ def planner_main(command):
     folder = pathlib.Path(os.environ.get("PLIMSOLL_BIN_DIR", ROOT / "build/bin"))
     if "--bin" in arguments:
         at = arguments.index("--bin")
+        if at + 1 == len(arguments):
+            print("lab: --bin: a folder is required", file=sys.stderr)
+            return USAGE
         folder = pathlib.Path(arguments[at + 1])
         del arguments[at:at + 2]
+    if not (folder / "planner").is_file():
+        print(f"lab: {folder / 'planner'} is missing: scripts/build release planner", file=sys.stderr)
+        return ENVIRONMENT
     with tempfile.TemporaryDirectory() as temporary:
         try:
             stated = stated_arguments(arguments, pathlib.Path(temporary))
@@ -164,7 +171,8 @@ def planner_main(command):
 def stated_arguments(arguments, folder):
     stater, stated = Stater(), []
     for i, argument in enumerate(arguments):
-        rows = read(pathlib.Path(argument)) if argument.endswith(".json") else None
+        is_input = argument.endswith(".json") and arguments[i - 1:i] not in [[option] for option in OUTPUTS]
+        rows = read(pathlib.Path(argument)) if is_input else None
         if not rows:
             stated.append(argument)
             continue

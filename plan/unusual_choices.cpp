@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
                                           kStages = {"pp"};
 
 // Published tables hardly have these choices beside others (docs/results/recommended.md): they
-// bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
+// bound the gains from above, as lab/regret finds. Within these bounds 5 % is required of what
 // one in a hundred published layouts has, and 3 % of what one in ten has. A failed start costs a
 // whole run: three quarters of one give the same regret, less give more of it or more failures.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{

@@ -18,7 +18,7 @@ bool describes_training(const Framework& framework);
 /// Returns rates of a cluster's kernels and levels in training. Each is the rate that the cluster
 /// states, times a geometric mean over fits: the fitted rate relative to the rate that the fit's
 /// cluster states. The means are in models/presets/spreads/typical-rates.json, which
-/// scripts/typical_rates.py writes. Fits of the same device and framework do not count, nor do fits
+/// lab/typical_rates.py writes. Fits of the same device and framework do not count, nor do fits
 /// with runs of the document `left_out`; fits that were made without that document do. The interval
 /// is as wide as nine in ten published runs needed (source_spread()). Returns nothing where the
 /// cluster states no rates of kernels (default_efficiency.h), and where describes_training() is

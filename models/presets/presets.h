@@ -36,7 +36,7 @@ const std::vector<Preset>& flag_presets();
 const std::vector<Preset>& gpu_presets();
 
 /// Returns models/presets/spreads. They say how far predictions were from published runs, as
-/// scripts/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates
+/// lab/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates
 /// fits found (predict/typical_calibration.h).
 const std::vector<Preset>& spread_presets();
 

@@ -1,4 +1,4 @@
-"""scripts/accuracy: its pages are of what planner says of runs left out and of runs without a fit."""
+"""lab/accuracy: its pages are of what planner says of runs left out and of runs without a fit."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ def says_what_planner_says(folder):
     path = made_up_runs(folder / f"{FAMILY}.json", FRAMEWORK, "A100-40GB", 40)
     pages = folder / "pages"
     pages.mkdir()
-    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN, "--out", pages], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([SOURCE / "lab/accuracy", folder, "--bin", BIN, "--out", pages], capture_output=True, text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     page = (pages / "accuracy.md").read_text()
     data = json.loads((pages / "accuracy.json").read_text())
@@ -55,7 +55,7 @@ def runs_without_anything_typical(folder):
         one["recompute"] = "full"
         one["parallel"]["zero_stage"] = None
     write_json(folder / "tables.json", rows)
-    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN], capture_output=True,
+    done = subprocess.run([SOURCE / "lab/accuracy", folder, "--bin", BIN], capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     assert "rates of other fits, 0 of them" in " ".join(done.stdout.split()), done.stdout

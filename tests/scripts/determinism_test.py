@@ -1,4 +1,4 @@
-"""Equal inputs give the same bytes in any folder, locale and time zone, on any threads (scripts/same-bytes)."""
+"""Equal inputs give the same bytes in any folder, locale and time zone, on any threads (lab/same-bytes)."""
 
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ SKIPPED = 77  # the machine has no locale with a decimal comma
 
 
 def same_bytes(*arguments):
-    return subprocess.run([SOURCE / "scripts/same-bytes", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([SOURCE / "lab/same-bytes", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def all_are_the_same():

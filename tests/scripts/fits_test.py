@@ -1,4 +1,4 @@
-"""scripts/fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
+"""lab/fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ import tempfile
 
 from programs import BIN, OK, SOURCE, lab, load_script, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 NAME = "dgx-a100-80gb--pytorch-fsdp"
 SLOWER = {"made:up-a": 1.1, "made:up-b": 1.3, "made:up-c": 5.0}
 LAYOUTS = ((1, 4), (2, 4), (2, 8), (4, 8))  # micro-batch and GPUs

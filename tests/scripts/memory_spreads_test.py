@@ -1,4 +1,4 @@
-"""scripts/memory_spreads.py: half widths of made-up peaks, and the file that it wrote."""
+"""lab/memory_spreads.py: half widths of made-up peaks, and the file that it wrote."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def a_document_is_held_by_the_others():
 
 def the_file_has_the_parts():
     preset = json.loads(spreads.PRESET.read_text())
-    assert preset["source"].startswith("scripts/memory_spreads.py, of "), preset
+    assert preset["source"].startswith("lab/memory_spreads.py, of "), preset
     assert set(preset) == {"source", *spreads.PARTS, "outside"}, preset
     page = (SOURCE / "docs/how-it-works/intervals.md").read_text()
     for part in spreads.PARTS:

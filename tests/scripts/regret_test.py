@@ -1,4 +1,4 @@
-"""scripts/regret: what policies lose on made-up tables, of which the right answer is known."""
+"""lab/regret: what policies lose on made-up tables, of which the right answer is known."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ def row(source, tp, micro, measured=1.0):
 
 def regrets(folder, rows):
     path = write_json(folder / "made_up.json", rows)
-    command = [SOURCE / "scripts/regret", path, "--bin", BIN, "--json"]
+    command = [SOURCE / "lab/regret", path, "--bin", BIN, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode in (OK, OUTSIDE_TOLERANCE), done.stderr
     return done.returncode, json.loads(done.stdout)

@@ -9,7 +9,7 @@ import sys
 
 from programs import PRODUCT, SOURCE
 
-FOLDERS = [*PRODUCT, "tests", "scripts", "cmake"]
+FOLDERS = [*PRODUCT, "tests", "scripts", "lab", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
 # Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000.

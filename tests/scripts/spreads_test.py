@@ -1,4 +1,4 @@
-"""scripts/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
+"""lab/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ import tempfile
 
 from programs import BIN, OK, SOURCE, lab, load_script, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import spread_model  # noqa: E402  (scripts/ is no package)
 
 # How much longer runs of each document take than the cluster's own numbers say.
@@ -52,7 +52,7 @@ def finds_what_was_made_up(folder):
     made_up(folder)
     output = folder / "spreads" / "step-time.json"
     output.parent.mkdir()
-    command = [SOURCE / "scripts/spreads", folder, "--bin", BIN, "--output", output, "--out", output.parent]
+    command = [SOURCE / "lab/spreads", folder, "--bin", BIN, "--output", output, "--out", output.parent]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     written = json.loads(output.read_text())

@@ -5,7 +5,7 @@ import pathlib
 import sys
 import tempfile
 
-from programs import BAD_INPUT, INFEASIBLE, OK, OUTSIDE_TOLERANCE, USAGE, lab, planner, write_json
+from programs import BAD_INPUT, ENVIRONMENT, INFEASIBLE, OK, OUTSIDE_TOLERANCE, USAGE, lab, planner, write_json
 
 
 def row(name, document, place, **more):
@@ -69,6 +69,21 @@ def messages_name_the_raw_file(folder):
         assert by_lab.returncode == BAD_INPUT
 
 
+def outputs_are_written_where_they_were_asked_for(folder):
+    """Also in place of a file of rows. A planner that is missing is named."""
+    rows = [row(f"own-{i}", "github:somebody/log", f"line {i}") for i in range(8)]
+    for i, run in enumerate(rows):
+        run["model"] = {**run["model"], "layers": 4 + 4 * (i % 2)}
+        run["parallel"] = {"tp": 1 + i // 4, "pp": 1, "dp": 8 // (1 + i // 4)}
+        run["batch"] = {"micro": 1, "global": 16 * (i + 1)}
+        run["measured"] = {"step_time_s": 0.1 * (i + 1)}
+    raw, output = write_json(folder / "fitted.json", rows), write_json(folder / "old.json", rows)
+    done = lab("fit", raw, "--cluster", "hgx-b200", "--framework", "megatron-lm", "-o", output)
+    assert done.returncode == OK and "fitted" in json.loads(output.read_text()), done.stderr
+    done = lab("validate", "--bin", folder, raw)
+    assert done.returncode == ENVIRONMENT and str(folder / "planner") in done.stderr, done
+
+
 def goals_and_traces_pass_through(folder):
     trace = {"id": "t", "initial": {"segments": [], "live": []}, "events": [["S", 2097152, 4096], ["a", 1, 1000, 4096]]}
     goals = write_json(folder / "goals.json", {"goals": [{"family": "few", "of": "time", "most_mean_abs_pct": 0.001}]})
@@ -108,6 +123,7 @@ def main():
         stated_runs_are_predicted_alike(pathlib.Path(folder))
         raw_rows_are_refused(pathlib.Path(folder))
         messages_name_the_raw_file(pathlib.Path(folder))
+        outputs_are_written_where_they_were_asked_for(pathlib.Path(folder))
         goals_and_traces_pass_through(pathlib.Path(folder))
         bad_statements_are_refused(pathlib.Path(folder))
         what_runs_are_taken_for_is_printed(pathlib.Path(folder))
