@@ -1,4 +1,4 @@
-"""Lists of commands whose outputs scripts/same-bytes holds against each other.
+"""Lists of commands whose outputs lab/same-bytes holds against each other.
 
 A list has the words of each command by name, with PARTS. They may name files of INPUTS and of earlier commands of the list.
 """
@@ -153,8 +153,8 @@ SIXTY = {
                      " --devices 8 --global-batch 16 --framework pytorch-fsdp --json --trace fsdp-trace.json",
     "simulate owners": "simulate gpt2-xl sharding_degree=8,sharding_stage=1,sharding_owner=greedy,micro_batch=4 {a100}"
                        " --devices 8 --global-batch 64 --framework paddle-2.2 --json --trace owners-trace.json",
-    "simulate 8 bits": "simulate llama3-8b mp=2,sharding_degree=4,sharding_stage=1,micro_batch=1,fp8=delayed {h100} --devices 8 --global-batch 32 --json"
-                       " --trace eight-trace.json",
+    "simulate 8 bits": "simulate llama3-8b mp=2,sharding_degree=4,sharding_stage=1,micro_batch=1,fp8=delayed {h100} --devices 8"
+                       " --global-batch 32 --json --trace eight-trace.json",
     "simulate offload": "simulate gpt3-1.3b sharding_degree=4,sharding_stage=1,micro_batch=1,offload_optimizer_percent=50"
                         " --cluster rtx-4090 --devices 4 --global-batch 32 --json --trace offload-trace.json",
     "simulate all ranks": "simulate gpt2-small mp=2,pp=2,dp=2,micro_batch=4 {a100} --devices 8 --unfolded --json"

@@ -218,7 +218,7 @@ def check_refusals(folder):
         check_size(text, 4)  # a long command goes on behind a backslash
         text = text.replace(" \\\n", "")
         first, second, third = text.splitlines()
-        assert re.search(r"does not fit on 4 GPUs of dgx-a100-40gb: [\d.]+ of 39.6 GiB, [\d.]+ [GM]iB too much$", first), first
+        assert re.search(r"not fit on 4 GPUs of dgx-a100-40gb: [\d.]+ of 39.6 GiB, [\d.]+ [GM]iB ", first), first
         assert change in second and "cp" not in second, second
         command = third.split("run", 1)[1].strip()
         assert command.startswith("planner plan ft.json --cluster dgx-a100-40gb --devices "), command
