@@ -1,4 +1,5 @@
-// An op measurement is one kernel that somebody timed on a GPU, as a row of a cases file.
+// An op measurement is one kernel or collective that somebody timed on GPUs, as a row of a cases
+// file.
 #pragma once
 
 #include <cstdint>
@@ -38,5 +39,27 @@ struct OpMeasurements {
 /// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
 /// InputError.
 OpMeasurements parse_op_measurements(std::string_view text, const std::string& file);
+
+struct CollectiveMeasurement {
+  OpKind kind = OpKind::all_reduce;
+  std::string gpu, source;           ///< source: "repository or document, place in it"
+  std::vector<std::string> devices;  ///< names of devices of clusters that the GPU is
+  std::int64_t ranks = 2;            ///< ranks of the group, on consecutive devices
+  Bytes payload;                     ///< the full buffer on one rank
+  Seconds time;
+  bool operator==(const CollectiveMeasurement&) const = default;
+};
+
+/// Returns whether a cases file holds collectives, i.e. its rows have a "collective".
+bool is_collective_measurements(std::string_view text, const std::string& file);
+
+struct CollectiveMeasurements {
+  std::vector<CollectiveMeasurement> points;
+  std::int64_t skipped = 0;  ///< rows of other collectives, without ranks or without points
+};
+/// Parses rows as docs/reference/published-runs.md describes them; `file` is named in errors.
+/// Throws InputError.
+CollectiveMeasurements parse_collective_measurements(std::string_view text,
+                                                     const std::string& file);
 
 }  // namespace plimsoll

@@ -17,7 +17,6 @@
 #include "models/presets/presets.h"
 #include "predict/default_efficiency.h"
 #include "predict/fit_transfer.h"
-#include "predict/typical_calibration.h"
 
 namespace plimsoll {
 namespace {

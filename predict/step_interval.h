@@ -15,7 +15,7 @@ namespace plimsoll {
 /// The kind of numbers that a predicted step time rests on.
 enum class TimeBasis : std::uint8_t {
   kernels,       ///< rates of kernels and collectives alone: the cluster's own, or measured
-  typical,       ///< rates typical of training (predict/typical_calibration.h)
+  typical,       ///< rates typical of training (predict/default_efficiency.h)
   fit,           ///< runs of other models on the device with the framework
   fit_of_model,  ///< such runs of a model that is about as large and has experts or none alike
 };

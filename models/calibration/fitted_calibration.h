@@ -131,7 +131,7 @@ struct FittedCalibration {
   Device device;
   std::vector<FittedLevel> levels;   ///< the levels "levels.0", "levels.1", ... of `values`
   std::vector<std::string> sources;  ///< sources of the runs: "document, place", each once
-  std::int64_t runs = 0;             ///< number of runs; 0: none (predict/typical_calibration.h)
+  std::int64_t runs = 0;             ///< number of runs; 0: none (predict/default_efficiency.h)
   std::vector<ModelSize> sizes;      ///< of the runs, ascending, each once
   /// Errors of step times: the mean and the 90th percentile of
   /// predicted - measured

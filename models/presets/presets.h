@@ -37,7 +37,7 @@ const std::vector<Preset>& gpu_presets();
 
 /// Returns models/presets/spreads. They say how far predictions were from published runs, as
 /// lab/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates
-/// fits found (predict/typical_calibration.h).
+/// fits found (predict/default_efficiency.h).
 const std::vector<Preset>& spread_presets();
 
 /// Returns models/presets/readers: marks of files that are not read, options of launchers, and

@@ -18,7 +18,6 @@
 #include "interop/hardware/nccl_tests.h"
 #include "interop/hardware/topology.h"
 #include "interop/imports/imported.h"
-#include "interop/imports/summary.h"
 #include "models/calibration/calibration_file.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"

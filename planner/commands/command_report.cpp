@@ -8,7 +8,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "interop/exports/report_flags.h"
+#include "interop/exports/flags_script.h"
 #include "plan/measured.h"
 #include "planner/cli/answers.h"
 #include "planner/cli/flags.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "interop/exports/report_flags.h"
+#include "interop/exports/flags_script.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy_fields.h"
 #include "planner/cli/question_command.h"

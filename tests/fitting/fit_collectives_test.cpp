@@ -1,12 +1,11 @@
 // Fits of collectives find what made-up timings were made with.
-#include "fitting/fit_collectives.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
+#include "fitting/fit_ops.h"
 #include "models/presets/presets.h"
 #include "simulator/costs/collective_cost.h"
 

@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "calibrate/sessions/journal.h"
-#include "fitting/collective_measurement.h"
 #include "fitting/op_measurement.h"
 #include "graph/text.h"
 #include "interop/hardware/nccl_tests.h"

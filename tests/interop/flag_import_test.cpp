@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "interop/imports/imported.h"
-#include "interop/imports/summary.h"
 #include "tests/interop/changed_text.h"
 #include "tests/states.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
-#include "predict/typical_calibration.h"
+#include "predict/default_efficiency.h"
 #include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 
