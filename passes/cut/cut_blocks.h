@@ -75,6 +75,7 @@ struct UpdatePart {
 };
 
 struct CutGraph {
+  std::int64_t alignment = 1;      ///< elements to a multiple of which parameters are padded
   std::vector<CutBlock> blocks;    ///< parallel to graph.blocks
   Routine begin_step;              ///< zeroes gradients; arenas have the Graph's sizes
   std::vector<UpdatePart> update;  ///< norm, clip, update

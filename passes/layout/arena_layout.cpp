@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -12,8 +10,6 @@
 #include "passes/graph/attribute_groups.h"
 #include "passes/graph/ownership.h"
 #include "passes/graph/step_ops.h"
-#include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 
@@ -27,29 +23,22 @@ BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
   return block;
 }
 
-/// Appends the instances of one part of the model.
-void add_part(const Graph& graph, const Strategy& strategy,
-              std::span<const std::int64_t> layers_per_part, std::int64_t part,
-              std::vector<Instance>& into) {
-  const auto before = layers_per_part.begin() + part;
-  const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
-  for (const BlockInstance& one : instances_of_part(block_shapes(graph), layers_per_part, part)) {
-    const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
-                       recomputes(strategy, one.number - first, one.number);
-    into.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
-  }
-}
-
-void add_instances(const Graph& graph, const PassContext& context, std::int64_t stage,
-                   ArenaLayout& layout) {
-  const Strategy& strategy = context.strategy;
-  const std::vector<std::int64_t> layers = layers_per_part(context.job, strategy);
-  for (std::int64_t chunk = 0; chunk < strategy.virtual_stages; ++chunk) {
+/// Returns the layout of a stage with its instances alone.
+ArenaLayout instances_of_stage(const Graph& graph, const Strategy& strategy,
+                               const StageLayout& stages, std::int64_t stage) {
+  ArenaLayout layout;
+  layout.stage = stage;
+  for (const std::size_t p : stages.stages[std::size_t(stage)]) {
+    const ModelPart& part = stages.parts[p];
     const std::size_t begin = layout.instances.size();
-    add_part(graph, strategy, layers, part_of(strategy.schedule, strategy.pp, stage, chunk),
-             layout.instances);
+    for (const BlockInstance& one : instances_of(part, stages.blocks)) {
+      const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
+                         recomputes(strategy, one.number - part.first, one.number);
+      layout.instances.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
+    }
     layout.chunks.emplace_back(begin, layout.instances.size());
   }
+  return layout;
 }
 
 /// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Those
@@ -94,6 +83,19 @@ std::optional<TensorId> tied_owner(const Graph& graph) {
     if (tensor.role == TensorRole::parameter && tensor.tied_to) return tensor.tied_to;
   }
   return std::nullopt;
+}
+
+/// Both ends of the pipeline add up the gradient of the parameter that they share.
+std::optional<Op> tied_sum(const ArenaLayout& layout, const StageLayout& stages) {
+  const std::int64_t end = stages.tied_stage;
+  const bool shares = end > 0 && (layout.stage == 0 || layout.stage == end);
+  if (!shares || !layout.tied_base) return std::nullopt;
+  Op sum;
+  sum.kind = OpKind::all_reduce;
+  sum.stream = Stream::world;
+  sum.params =
+      CollectiveParams{Group{{Axis::pp}, std::int64_t(stages.stages.size()) - end}, Reduction::sum};
+  return sum;
 }
 
 bool reduces_per_micro_batch(const Strategy& strategy) {
@@ -168,11 +170,11 @@ struct Placement {
 /// Returns the placements in the order in which backward completes their gradients.
 std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
                                   const ArenaLayout& layout, std::optional<TensorId> tied,
-                                  bool keeps_tied_copy, std::int64_t alignment) {
+                                  bool keeps_tied_copy) {
   std::vector<Placement> all;
   const auto add = [&](TensorId id, std::size_t instance, std::optional<std::size_t> entry,
                        double norm_share) {
-    const std::int64_t room = padded(elements(graph.at(id).shape), alignment);
+    const std::int64_t room = padded(elements(graph.at(id).shape), cut.alignment);
     all.push_back(
         {id, instance, entry, norm_share, room, 0, all.size(), is_of_experts(graph.at(id))});
   };
@@ -229,16 +231,13 @@ void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Pla
 /// Orders this stage's placements so that an owner's tensors come together. From stage 2 on only
 /// the owner keeps the gradient of the parameter that two stages share. So it has one owner on both
 /// stages, that of the first stage.
-void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                   std::int64_t stage, std::optional<TensorId> tied, std::int64_t alignment,
+void assign_owners(const Graph& graph, const CutGraph& cut, const Strategy& strategy,
+                   const StageLayout& stages, std::int64_t stage, std::optional<TensorId> tied,
                    std::vector<Placement>& all) {
-  const Strategy& strategy = context.strategy;
   std::optional<std::pair<TensorId, std::int64_t>> fixed;
-  if (tied && shards_gradients(strategy) && stage > 0 &&
-      stage == stage_of_tied_table(context.job, strategy)) {
-    ArenaLayout first;
-    add_instances(graph, context, 0, first);
-    std::vector<Placement> before = placements(graph, cut, first, tied, false, alignment);
+  if (tied && shards_gradients(strategy) && stage > 0 && stage == stages.tied_stage) {
+    const ArenaLayout first = instances_of_stage(graph, strategy, stages, 0);
+    std::vector<Placement> before = placements(graph, cut, first, tied, false);
     choose_owners(graph, strategy, before);
     const auto found = std::find_if(before.begin(), before.end(),
                                     [&](const Placement& p) { return p.parameter == *tied; });
@@ -306,18 +305,17 @@ void add_gradient_buckets(const std::vector<Placement>& all, std::optional<Tenso
 
 /// Adds the ranges that are reduced at once, and those that are gathered at once.
 void add_buckets(const Graph& graph, const PassContext& context, const std::vector<Placement>& all,
-                 std::optional<TensorId> tied, ArenaLayout& layout) {
+                 std::optional<TensorId> tied, std::int64_t tied_stage, ArenaLayout& layout) {
   const Strategy& strategy = context.strategy;
   const bool owned = classes_by_owner(strategy);
   std::optional<TensorId> shared;
-  if (tied && stage_of_tied_table(context.job, strategy) > 0) shared = *tied;
+  if (tied && tied_stage > 0) shared = *tied;
   const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
   const auto limit = [&](Bytes bytes) {
     if (owned && strategy.collective_fusion == CollectiveFusion::none) return Bytes(0);
     return limited ? bytes : layout.gradients.offset(layout.elements);
   };
-  const bool alone =
-      stage_of_tied_table(context.job, strategy) > 0 || reduces_per_micro_batch(strategy);
+  const bool alone = tied_stage > 0 || reduces_per_micro_batch(strategy);
   const auto begins = [&](bool of_parameters) {
     std::vector<bool> result;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -373,18 +371,16 @@ bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Buc
 }
 
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                           std::int64_t stage, std::int64_t alignment) {
+                           const StageLayout& stages, std::int64_t stage) {
   const Strategy& strategy = context.strategy;
-  ArenaLayout layout;
+  ArenaLayout layout = instances_of_stage(graph, strategy, stages, stage);
   const ArenaTypes types(graph);
   if (types.merges()) layout.micro_batch_gradients.emplace();
-  add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<Placement> all =
-      placements(graph, cut, layout, tied,
-                 tied && stage == stage_of_tied_table(context.job, strategy), alignment);
+      placements(graph, cut, layout, tied, tied && stage == stages.tied_stage);
   const bool owned = classes_by_owner(strategy);
-  if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
+  if (owned) assign_owners(graph, cut, strategy, stages, stage, tied, all);
   gather_types(types, all);
   layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
@@ -418,7 +414,8 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
       layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
     }
   }
-  add_buckets(graph, context, all, tied, layout);
+  add_buckets(graph, context, all, tied, stages.tied_stage, layout);
+  layout.tied_sum = tied_sum(layout, stages);
   return layout;
 }
 

@@ -12,6 +12,7 @@
 #include "passes/layout/element_types.h"
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/sharding_rules.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 
@@ -24,6 +25,7 @@ struct Instance {
 };
 
 struct ArenaLayout {
+  std::int64_t stage = 0;
   std::vector<Instance> instances;  ///< chunk by chunk, each in the order of the model
   /// For each chunk of the stage, the index of its first instance and one past its last.
   std::vector<std::pair<std::size_t, std::size_t>> chunks;
@@ -45,7 +47,9 @@ struct ArenaLayout {
   std::vector<std::vector<std::int64_t>> entries;
   /// The element at which the parameter of `tied_parameters` slots begins, if there is one.
   std::optional<std::int64_t> tied_base;
-  std::int64_t tied_elements = 0;      ///< its length with padding
+  std::int64_t tied_elements = 0;  ///< its length with padding
+  /// The collective that adds up its gradient on the two stages that share it, if this is one.
+  std::optional<Op> tied_sum;
   std::int64_t elements = 0;           ///< length of the arenas, with padding
   ElementTypes parameters, gradients;  ///< gradients have one type
   /// The types of the arenas for gradients of a micro-batch, where there are such arenas
@@ -83,6 +87,6 @@ bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Buc
 /// and last stage share then has one owner on both stages, which is that of the first stage, since
 /// only owners keep its gradient.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                           std::int64_t stage, std::int64_t alignment);
+                           const StageLayout& stages, std::int64_t stage);
 
 }  // namespace plimsoll

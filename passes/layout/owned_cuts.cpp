@@ -44,8 +44,7 @@ std::vector<Op> at_rank(const Graph& graph, std::vector<Op> ops, const Owners& o
 }  // namespace
 
 OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                     const ArenaLayout& layout, std::int64_t alignment,
-                     std::optional<std::int64_t> owner) {
+                     const ArenaLayout& layout, std::optional<std::int64_t> owner) {
   const Strategy& strategy = context.strategy;
   const bool rewrites = owner && std::any_of(graph.ops.begin(), graph.ops.end(), is_broadcast);
   const auto owner_of = [&](std::int64_t element) {
@@ -76,7 +75,7 @@ OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext&
     if (fresh) {
       CutChoices choices = cut_choices(strategy);
       choices.scattered = true;
-      found->second = cut_block(graph, block, alignment, choices, [&](std::vector<Op> ops) {
+      found->second = cut_block(graph, block, cut.alignment, choices, [&](std::vector<Op> ops) {
         return at_rank(graph, std::move(ops), owners, *owner);
       });
     }

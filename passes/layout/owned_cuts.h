@@ -22,7 +22,7 @@ namespace plimsoll {
 class OwnedCuts {
  public:
   OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
-            const ArenaLayout& layout, std::int64_t alignment, std::optional<std::int64_t> owner);
+            const ArenaLayout& layout, std::optional<std::int64_t> owner);
 
   const CutBlock& cut_of(std::size_t instance) const { return *of_[instance]; }
 

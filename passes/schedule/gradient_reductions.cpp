@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "passes/cut/range_routine.h"
-#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 
@@ -376,9 +375,6 @@ std::vector<std::size_t> GradientReductions::finish() {
   // The update waits for what was sent last.
   for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
   given_up_waits_.clear();
-  const std::int64_t stage = build_.program.stage,
-                     table = stage_of_tied_table(context_.job, context_.strategy);
-  const bool shares = table > 0 && (stage == 0 || stage == table);
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     if (finished_[b] || !is_kept(b)) continue;
     std::vector<Wait> waits = {{added_[b], {}}};
@@ -388,13 +384,8 @@ std::vector<std::size_t> GradientReductions::finish() {
       for (std::size_t i = before; i < reductions_.size(); ++i)
         waits.push_back({reductions_[i], {}});
     }
-    if (shares && layout_.tied_bucket[b]) {
-      Op tied;
-      tied.kind = OpKind::all_reduce;
-      tied.stream = Stream::world;
-      tied.params =
-          CollectiveParams{Group{{Axis::pp}, context_.strategy.pp - table}, Reduction::sum};
-      reduce_kept_bucket(b, tied, waits);
+    if (layout_.tied_sum && layout_.tied_bucket[b]) {
+      reduce_kept_bucket(b, *layout_.tied_sum, waits);
       waits = {{reductions_.back(), {}}};
     }
     reduce_over_replicas(b, std::move(waits));

@@ -26,6 +26,7 @@
 #include "passes/schedule/update_calls.h"
 #include "passes/schedule/weight_copies.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
@@ -41,26 +42,26 @@ struct Use {
 class StageScheduler {
  public:
   StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                 std::int64_t stage, std::int64_t alignment, std::optional<std::int64_t> owner)
+                 const StageLayout& stages, const ArenaLayout& layout,
+                 std::optional<std::int64_t> owner)
       : graph_(graph),
         context_(context),
-        stage_(stage),
-        layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
+        layout_(layout),
         collectives_(graph, context, layout_, arenas_, build_),
         reductions_(graph, context, layout_, arenas_, build_),
         merges_(graph, context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
-        borders_(graph, context, layout_, stage),
+        borders_(graph, context, stages, layout_),
         transfers_(context, build_),
-        cuts_(graph, cut, context, layout_, alignment, owner),
+        cuts_(graph, cut, context, layout_, owner),
         routines_(cuts_, build_),
         crossing_(layout_, cuts_, borders_, build_),
         updates_(cut, context, layout_, arenas_, build_),
         weight_copies_(build_),
         selection_(graph, context, build_) {
-    program_.name = fmt::format("{}.stage{}", graph.name, stage);
+    program_.name = fmt::format("{}.stage{}", graph.name, layout.stage);
     program_.grid = grid_of(context.strategy);
-    program_.stage = stage;
+    program_.stage = layout.stage;
     program_.owner = owner;
     if (owner) program_.name += fmt::format(".owner{}", *owner);
     program_.sharding_degree = owner ? 1 : optimizer_shards(context.strategy);
@@ -82,7 +83,7 @@ class StageScheduler {
     selection_.add_buffers();
     updates_.begin_step();
     const std::vector<Action> actions =
-        borders_.numbered(stage_order(context_.strategy, stage_, program_.micro_batches));
+        borders_.numbered(stage_order(context_.strategy, layout_.stage, program_.micro_batches));
     make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
@@ -455,8 +456,7 @@ class StageScheduler {
 
   const Graph& graph_;
   const PassContext& context_;
-  const std::int64_t stage_;
-  const ArenaLayout layout_;
+  const ArenaLayout& layout_;
   ProgramBuilder build_;
   Program& program_ = build_.program;
   StageArenas arenas_;
@@ -485,10 +485,14 @@ class StageScheduler {
 
 }  // namespace
 
-Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                       std::int64_t stage, std::int64_t alignment,
-                       std::optional<std::int64_t> owner) {
-  return StageScheduler(graph, cut, context, stage, alignment, owner).run();
+std::vector<Program> schedule_stage(const Graph& graph, const CutGraph& cut,
+                                    const PassContext& context, const StageLayout& stages,
+                                    std::int64_t stage) {
+  const ArenaLayout layout = lay_out_arenas(graph, cut, context, stages, stage);
+  std::vector<Program> programs;
+  for (const std::optional<std::int64_t> owner : owner_classes(context.strategy))
+    programs.push_back(StageScheduler(graph, cut, context, stages, layout, owner).run());
+  return programs;
 }
 
 }  // namespace plimsoll

@@ -7,8 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "passes/strategy/stage_blocks.h"
-
 namespace plimsoll {
 
 /// The Graph's collective of this kind over an arena, if its passes asked for one.
@@ -265,21 +263,13 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
 /// Adds up the gradients of tied embeddings on the first and the last stage. This comes after
 /// everything else is issued, so that no stage waits for it inside the pipeline.
 void StepCollectives::reduce_tied() {
-  const std::int64_t stage = build_.program.stage,
-                     table = stage_of_tied_table(context_.job, context_.strategy);
-  const bool shares = table > 0 && layout_.tied_base && (stage == 0 || stage == table);
   std::vector<Wait> waits;
   const Op* op = first_reduction();
   for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {
     if (!layout_.tied_bucket[i]) continue;
     const std::vector<Wait> ports = gradient_waits(layout_.buckets[i]);
-    if (shares) {
-      Op tied;
-      tied.kind = OpKind::all_reduce;
-      tied.stream = Stream::world;
-      tied.params =
-          CollectiveParams{Group{{Axis::pp}, context_.strategy.pp - table}, Reduction::sum};
-      reductions_.push_back(bucket_call(tied, layout_.buckets[i], arenas_.gradients,
+    if (layout_.tied_sum) {
+      reductions_.push_back(bucket_call(*layout_.tied_sum, layout_.buckets[i], arenas_.gradients,
                                         layout_.gradients, false, ports));
       waits = {{reductions_.back(), {}}};
     }

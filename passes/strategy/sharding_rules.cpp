@@ -1,6 +1,8 @@
 // Sharding rules: what a sharding stage keeps as shards, and which communications overlap.
 #include "passes/strategy/sharding_rules.h"
 
+#include "graph/program.h"
+
 namespace plimsoll {
 
 bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage >= 2; }
@@ -33,6 +35,18 @@ bool overlaps_grad_reduce(const PassContext& context) {
 
 bool overlaps_param_gather(const PassContext& context) {
   return context.framework.overlap_param_gather && context.strategy.overlap_param_gather;
+}
+
+std::vector<std::optional<std::int64_t>> owner_classes(const Strategy& strategy) {
+  if (!classes_by_owner(strategy)) return {std::nullopt};
+  std::vector<std::optional<std::int64_t>> owners;
+  for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) owners.push_back(owner);
+  return owners;
+}
+
+std::size_t class_of_rank(const Strategy& strategy, std::int64_t rank) {
+  const Grid grid = grid_of(strategy);
+  return class_of(grid, classes_by_owner(strategy), grid.coordinates(rank));
 }
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/step_rules.h"
 #include "passes/strategy/strategy_table.h"
 
