@@ -12,6 +12,7 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/graph/passes.h"
 #include "passes/layout/plan_memory.h"
+#include "passes/owners/broadcast_parameters.h"
 #include "passes/schedule/schedule.h"
 
 namespace plimsoll {

@@ -10,6 +10,7 @@
 #include "graph/program.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/element_types.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/sharding_rules.h"
 #include "passes/strategy/stage_layout.h"
@@ -39,6 +40,7 @@ struct ArenaLayout {
   std::vector<Bucket> buckets;
   /// whether the bucket holds the parameter that first and last stage share
   std::vector<bool> tied_bucket;
+  bool coalesces = false;               ///< collective_fusion = coalesced
   std::vector<std::size_t> completion;  ///< buckets in the order in which backward completes them
   /// ranges in which parameters travel: `buckets`, unless tensors are owned
   std::vector<Bucket> gathers;
@@ -64,12 +66,14 @@ struct ArenaLayout {
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
 /// Returns the index of the bucket in which an element lies.
 std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element);
+/// Returns the instances with the owners of their tensors, and of the tied one.
+std::vector<OwnedInstance> owned_instances(const ArenaLayout& layout);
 /// Returns the element at which the tensors of an owner begin. They lie together.
 std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner);
 /// Returns whether tensors of an owner that travel together are first copied together. A tensor
 /// that travels alone is not. Once the fused buffer exists, its members point into it, so the copy
 /// is onto itself.
-bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket);
+bool is_coalesced(const ArenaLayout& layout, const Bucket& bucket);
 /// Lays out the arenas of a stage. Bundles are in reverse order of the instances, so that gradients
 /// become complete from front to back and buckets are contiguous. A bucket closes before it would
 /// exceed `limit`; a larger parameter is alone (as in DeepSpeed and PyTorch DDP). A framework that
@@ -83,9 +87,9 @@ bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Buc
 /// Where whole tensors are owned, the tensors of one owner lie together, the last owner's first,
 /// each in the order above; with prefix ownership this is the same order. Buckets then end where
 /// the owner changes, and gradients and parameters have limits of their own
-/// (passes/graph/ownership.h). From stage 2 on both also end at bundles. The parameter that first
-/// and last stage share then has one owner on both stages, which is that of the first stage, since
-/// only owners keep its gradient.
+/// (passes/owners/ownership.h). From stage 2 on both also end at bundles. The parameter that
+/// first and last stage share then has one owner on both stages, which is that of the first stage,
+/// since only owners keep its gradient.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            const StageLayout& stages, std::int64_t stage);
 

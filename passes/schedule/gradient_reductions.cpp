@@ -272,7 +272,7 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
       for (const auto& [sum, call] : sums) {
         if (overlap(sum, range)) waits.push_back({call, {}});
       }
-      if (is_coalesced(context_.strategy, layout_, bucket)) {
+      if (is_coalesced(layout_, bucket)) {
         waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
       }
       const bool alone = bucket.experts && shards(build_.program, bucket) == 1;

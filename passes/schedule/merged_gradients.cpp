@@ -55,9 +55,8 @@ void MergedGradients::coalesce(BufferId arena, const ElementTypes& types, const 
 
 void MergedGradients::before_backward(std::int64_t micro_batch) {
   const ElementTypes& types = *layout_.micro_batch_gradients;
-  const bool coalesced = context_.strategy.collective_fusion == CollectiveFusion::coalesced;
   for (const Bucket& bucket : layout_.buckets) {
-    if (!coalesced) break;
+    if (!layout_.coalesces) break;
     coalesce(arenas_.micro_batch_gradients, types, bucket, micro_batch);
     coalesce(arenas_.gradients, layout_.gradients, bucket, micro_batch);
   }

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "passes/cut/program_builder.h"
-#include "passes/layout/owned_cuts.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/schedule/crossing_buffers.h"
 #include "passes/schedule/gradient_reductions.h"
 #include "passes/schedule/kept_buffers.h"
@@ -53,7 +53,7 @@ class StageScheduler {
         gathers_(graph, context, layout_, arenas_, build_),
         borders_(graph, context, stages, layout_),
         transfers_(context, build_),
-        cuts_(graph, cut, context, layout_, owner),
+        cuts_(graph, cut, context.strategy, owned_instances(layout_), owner),
         routines_(cuts_, build_),
         crossing_(layout_, cuts_, borders_, build_),
         updates_(cut, context, layout_, arenas_, build_),
@@ -64,7 +64,7 @@ class StageScheduler {
     program_.stage = layout.stage;
     program_.owner = owner;
     if (owner) program_.name += fmt::format(".owner{}", *owner);
-    program_.sharding_degree = owner ? 1 : optimizer_shards(context.strategy);
+    program_.sharding_degree = equal_shards(context.strategy);
     program_.micro_batch = context.strategy.micro_batch;
     program_.micro_batches = micro_batches(context.job, context.strategy);
     program_.segments = layout_.segments;

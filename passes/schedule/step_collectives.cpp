@@ -52,7 +52,7 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
   // A fused merge has copied gradients together already.
   const bool reduces = op.kind == OpKind::reduce && !layout_.micro_batch_gradients;
   const bool rooted = reduces || op.kind == OpKind::broadcast;
-  if (rooted && is_coalesced(context_.strategy, layout_, bucket)) {
+  if (rooted && is_coalesced(layout_, bucket)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.{}", to_text(build_.buffer(arena).role)), OpKind::coalesce,
         Phase::optimizer, Stream::compute, build_.buffer(arena).role, type, bytes, FlatParams{});
