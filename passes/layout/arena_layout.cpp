@@ -295,6 +295,12 @@ std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element) 
   return std::size_t(after - buckets.begin()) - 1;
 }
 
+std::int64_t element_of(const ArenaLayout& layout, const Slot& slot, std::size_t instance) {
+  if (slot.kind == SlotKind::tied_parameters || slot.kind == SlotKind::tied_gradients)
+    return *layout.tied_base;
+  return slot.entry ? layout.entries[instance][*slot.entry] : layout.instances[instance].base;
+}
+
 std::vector<OwnedInstance> owned_instances(const ArenaLayout& layout) {
   std::vector<OwnedInstance> all;
   for (const Instance& one : layout.instances) all.push_back({one.block, {}});

@@ -66,6 +66,8 @@ struct ArenaLayout {
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
 /// Returns the index of the bucket in which an element lies.
 std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element);
+/// Returns the element at which the parameters or gradients of a slot of an instance begin.
+std::int64_t element_of(const ArenaLayout& layout, const Slot& slot, std::size_t instance);
 /// Returns the instances with the owners of their tensors, and of the tied one.
 std::vector<OwnedInstance> owned_instances(const ArenaLayout& layout);
 /// Returns the element at which the tensors of an owner begin. They lie together.

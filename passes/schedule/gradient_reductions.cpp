@@ -11,22 +11,27 @@
 
 namespace plimsoll {
 
-GradientReductions::GradientReductions(const Graph& graph, const PassContext& context,
-                                       const ArenaLayout& layout, const StageArenas& arenas,
-                                       ProgramBuilder& build)
-    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
+const Op* reduction_of_micro_batches(const Graph& graph) {
+  const Op* found = nullptr;
   for (const Op& op : graph.ops) {
+    if (!op.block && op.stream == Stream::data && op.phase == Phase::backward) found = &op;
+  }
+  return found;
+}
+
+GradientReductions::GradientReductions(StageContext& stage)
+    : GradientSink(stage), op_(reduction_of_micro_batches(stage.graph)) {
+  for (const Op& op : graph_.ops) {
     if (op.block || op.stream != Stream::data) continue;
-    if (op.phase == Phase::backward) op_ = &op;
     if (op.phase == Phase::optimizer && op.kind == OpKind::all_reduce) replicas_ = &op;
   }
-  bundles_.resize(layout.instances.size());
-  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
-    const std::size_t first = segments_in(layout, layout.buckets[b]).first;
-    if (layout.entry[first]) bundles_[layout.producer[first]].push_back(b);
+  bundles_.resize(layout_.instances.size());
+  for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
+    const std::size_t first = segments_in(layout_, layout_.buckets[b]).first;
+    if (layout_.entry[first]) bundles_[layout_.producer[first]].push_back(b);
   }
-  added_.resize(layout.buckets.size());
-  finished_.resize(layout.buckets.size());
+  added_.resize(layout_.buckets.size());
+  finished_.resize(layout_.buckets.size());
 }
 
 bool GradientReductions::overlap(const Range& a, const Range& b) {
@@ -125,17 +130,16 @@ Binding GradientReductions::binding(const Slot& slot, std::size_t instance,
   INVARIANT(false, "no memory for slot " + std::string(to_text(slot.kind)));
 }
 
-void GradientReductions::after_call(std::size_t instance, std::int64_t micro_batch,
-                                    std::size_t call, bool complete, bool last) {
-  const auto found = open_.find({micro_batch, instance});
+void GradientReductions::wrote(const WrittenGradients& written) {
+  const auto found = open_.find({written.micro_batch, written.instance});
   if (found == open_.end()) return;
-  found->second.calls.push_back(call);
-  if (!complete) return;
+  found->second.calls.push_back(written.calls.back());
+  if (!written.complete) return;
   Contribution contribution = std::move(found->second);
   open_.erase(found);
-  contribution.last = last;
-  contribution.micro_batch = micro_batch;
-  reduce(contribution, micro_batch);
+  contribution.last = written.last;
+  contribution.micro_batch = written.micro_batch;
+  reduce(contribution, written.micro_batch);
   pending_.push_back(std::move(contribution));
 }
 

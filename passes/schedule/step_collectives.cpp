@@ -126,12 +126,16 @@ bool StepCollectives::complete(const Bucket& bucket) const {
   return true;
 }
 
-void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind,
-                                      std::vector<std::size_t> calls, bool last) {
-  gradient_calls_[instance][kind] = std::move(calls);
-  if (!last) return;
-  complete_.insert(instance);
-  if (overlaps_grad_reduce(context_)) sum_partial(instance);
+Binding StepCollectives::binding(const Slot& slot, std::size_t instance,
+                                 std::int64_t /*micro_batch*/) const {
+  return {arenas_.gradients, layout_.gradients.offset(element_of(layout_, slot, instance)), {}};
+}
+
+void StepCollectives::wrote(const WrittenGradients& written) {
+  gradient_calls_[written.instance][written.kind] = written.calls;
+  if (!written.last) return;
+  complete_.insert(written.instance);
+  if (overlaps_grad_reduce(context_)) sum_partial(written.instance);
   const Op* op = first_reduction();
   if (op == nullptr || !overlaps_grad_reduce(context_)) return;
   for (; next_bucket_ < layout_.completion.size(); ++next_bucket_) {
@@ -179,7 +183,7 @@ void StepCollectives::merged_gradients(std::size_t bucket, std::size_t call) {
     return true;
   };
   for (const std::size_t i : instances) {
-    if (is_merged(i)) wrote_gradients(i, ActionKind::backward, {call}, true);
+    if (is_merged(i)) wrote({i, 0, ActionKind::backward, {call}, true, true});
   }
 }
 
@@ -238,7 +242,7 @@ void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector
   bucket_reduction_[index] = reductions_.back();
 }
 
-std::vector<std::size_t> StepCollectives::finish_gradients() {
+std::vector<std::size_t> StepCollectives::finish() {
   if (!overlaps_grad_reduce(context_)) {
     for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
   }
