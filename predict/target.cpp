@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/strategy/sharding_rules.h"
 #include "plan/filling.h"
 #include "simulator/costs/layer_factors.h"
 
@@ -81,12 +82,11 @@ Bytes host_memory_of_node(const Target& target, const Strategy& strategy,
                           std::span<const StagePrediction> stages) {
   const auto keeps = [](const StagePrediction& stage) { return stage.host > Bytes(); };
   if (std::ranges::none_of(stages, keeps)) return {};
-  const Grid grid = grid_of(strategy);
   const std::int64_t per_node = target.cluster().devices_per_node;
   Bytes most, of_node;
   for (std::int64_t rank = 0; rank < target.devices; ++rank) {
     if (rank % per_node == 0) of_node = {};
-    of_node += stages[class_of(grid, classes_by_owner(strategy), grid.coordinates(rank))].host;
+    of_node += stages[class_of_rank(strategy, rank)].host;
     most = std::max(most, of_node);
   }
   return most;

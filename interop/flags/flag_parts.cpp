@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "interop/flags/flag_values.h"
 #include "models/job/job_limits.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 namespace {

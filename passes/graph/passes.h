@@ -118,10 +118,4 @@ bool place_casts(Graph& graph, const PassContext& context);
 /// of their own that the schedule issues part by part (`overlap_offload`).
 bool offload_optimizer(Graph& graph, const PassContext& context);
 
-/// Broadcasts parameters in sharding stage 3 with owners and gather = use: before every op that
-/// reads a parameter, the owner broadcasts it into a temporary of that op (Paddle fleet's stage 3
-/// pass). A parameter that is only cast is broadcast in the type of the cast. The schedule adds the
-/// other forms of stage 3.
-bool broadcast_parameters(Graph& graph, const PassContext& context);
-
 }  // namespace plimsoll

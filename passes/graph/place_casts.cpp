@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "passes/graph/ownership.h"
+#include "passes/graph/parameter_casts.h"
 #include "passes/graph/passes.h"
 #include "passes/strategy/precision_rules.h"
 
@@ -20,10 +20,10 @@ bool once_per_step(const Op& op) { return op.phase == Phase::optimizer; }
 class CastOnly {
  public:
   CastOnly(const Graph& graph, DType type) : graph_(graph), type_(type) {
-    for (const BroadcastParameter& found : find_broadcast_parameters(graph)) {
+    for (const ParameterRead& found : parameters_read(graph)) {
       const DType twin = found.twin ? graph.at(*found.twin).dtype : DType::f32;
       const bool to_type = twin == type || twin == DType::e4m3;
-      if (!to_type || found.receives_parameter()) read_.insert(found.parameter);
+      if (!to_type || found.other_uses > 0) read_.insert(found.parameter);
       if (twin == DType::e4m3) eight_.insert(found.parameter);
     }
   }

@@ -3,8 +3,9 @@
 #include <set>
 
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
+#include "passes/owners/owner_mode.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
@@ -17,8 +18,7 @@ std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
                          : cast_by_uses          ? DType::f32
                                                  : job.precision;
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
-  if (classes_by_owner(strategy)) return per_block;
-  const std::int64_t shards = optimizer_shards(strategy);
+  const std::int64_t shards = equal_shards(strategy);
   const bool apart = experts_apart(strategy) && shards > 1;
   return per_block * (apart ? std::lcm(shards, grid_of(strategy)[Axis::edp]) : shards);
 }
@@ -48,11 +48,6 @@ bool mixes_types(const Graph& graph) {
     }
   }
   return parameters.size() > 1 || gradients.size() > 1;
-}
-
-bool scatters_bundles(const Strategy& strategy) {
-  if (!classes_by_owner(strategy)) return false;
-  return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
 }
 
 }  // namespace plimsoll

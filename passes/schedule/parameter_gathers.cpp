@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "passes/graph/ownership.h"
+#include "passes/owners/broadcast_parameters.h"
 
 namespace plimsoll {
 
@@ -19,32 +19,28 @@ bool by_segments(const PassContext& context) {
 
 }  // namespace
 
-ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& context,
-                                   const ArenaLayout& layout, const StageArenas& arenas,
-                                   ProgramBuilder& build)
-    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
-  if (!shards_parameters(context.strategy)) return;
-  for (const Op& op : graph.ops) {
+ParameterGathers::ParameterGathers(StageContext& stage) : StageCalls(stage) {
+  if (!shards_parameters(context_.strategy)) return;
+  for (const Op& op : graph_.ops) {
     if (op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
   }
-  const bool owned = classes_by_owner(context.strategy);
   std::int64_t kept = 0;
-  for (std::size_t g = 0; g < layout.gathers.size(); ++g) {
-    const Bucket& bucket = layout.gathers[g];
-    kept_at_.push_back(owned ? bucket.begin - owner_begin(layout, *bucket.owner) : kept);
-    kept += bucket.elements / shards_of(context.strategy, bucket.experts);
-    const std::size_t first = segments_in(layout, bucket).first;
+  for (std::size_t g = 0; g < layout_.gathers.size(); ++g) {
+    const Bucket& bucket = layout_.gathers[g];
+    kept_at_.push_back(bucket.owner ? bucket.begin - owner_begin(layout_, *bucket.owner) : kept);
+    kept += bucket.elements / shards_of(context_.strategy, bucket.experts);
+    const std::size_t first = segments_in(layout_, bucket).first;
     Group group;
-    group.instance = layout.producer[first];
-    group.copy = !layout.entry[first];
+    group.instance = layout_.producer[first];
+    group.copy = !layout_.entry[first];
     // Ranges of elements of a copy are gathered for every use.
-    group.resident = (owned || !group.copy) &&
-                     layout.segments[first].elements <= resident_limit(context.strategy);
-    group.whole = bucket.experts && shards_of(context.strategy, true) == 1;
+    group.resident = (bucket.owner || !group.copy) &&
+                     layout_.segments[first].elements <= resident_limit(context_.strategy);
+    group.whole = bucket.experts && shards_of(context_.strategy, true) == 1;
     groups_.push_back(group);
     if (group.resident) resident_.push_back(g);
   }
-  if (layout.tied_base) tied_ = bucket_at(layout.gathers, *layout.tied_base);
+  if (layout_.tied_base) tied_ = bucket_at(layout_.gathers, *layout_.tied_base);
 }
 
 bool ParameterGathers::is_own(std::size_t group) const {
@@ -222,7 +218,7 @@ std::size_t ParameterGathers::broadcast(std::size_t group, const Use& use, Bindi
   const bool own = is_own(group);
   const TensorRole role = own ? TensorRole::parameter : TensorRole::communication;
   if (own) into = {arenas_.parameters, kept_at_[group] * bytes_of(type), {}};
-  if (own && is_coalesced(context_.strategy, layout_, range)) {
+  if (own && is_coalesced(layout_, range)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.parameter.{}", to_text(use.phase)), OpKind::coalesce, use.phase,
         Stream::compute, role, type, bytes, FlatParams{});

@@ -37,8 +37,6 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
     return Verdict::no(
         "persistence_threshold: experts that one rank has are not gathered, and stay whole instead");
   }
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return Verdict::no("expert parallelism needs sharding_owner elements");
   if (strategy.rank_order != Strategy().rank_order)
     return Verdict::no("expert parallelism needs the usual rank_order");
   if (strategy.grad_reduction != GradReduction::at_end)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {

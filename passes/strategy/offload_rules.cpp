@@ -18,8 +18,6 @@ Verdict offload_is_legal(const Job& job, const Strategy& strategy) {
   if (job.optimizer.kind == OptimizerKind::lamb)
     return no("the optimizer must be adamw or sgd: LAMB reads norms of whole tensors");
   if (strategy.flatten != Flatten::fused) return no("flatten must be fused");
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return no("sharding_owner must be elements");
   if (strategy.main_gradient_type != GradientType::f32 ||
       strategy.main_parameter_type != MasterType::f32 || strategy.moment_type != MomentType::f32)
     return no("main_gradient_type, main_parameter_type and moment_type must be f32");

@@ -70,11 +70,8 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
                       "where it is used is of one type",
                       strategy.sharding_stage));
     }
-    if (strategy.cast_placement != CastPlacement::fused || strategy.flatten != Flatten::fused ||
-        strategy.sharding_owner != ShardingOwner::elements) {
-      return Verdict::no(
-          "fp8_parameters: cast_placement and flatten must be fused and sharding_owner elements");
-    }
+    if (strategy.cast_placement != CastPlacement::fused || strategy.flatten != Flatten::fused)
+      return Verdict::no("fp8_parameters: cast_placement and flatten must be fused");
     if (strategy.main_parameter_type == MasterType::remainder)
       return Verdict::no("fp8_parameters: a remainder is of bf16 parameters");
   }
@@ -118,8 +115,6 @@ Verdict states_are_legal(const Job& job, const Strategy& strategy) {
   if (job.precision == DType::f32) return no("that goes with a job in bf16 or fp16, not fp32");
   if (!job.fp32_parameters.empty()) return no("that goes without fp32_parameters");
   if (strategy.flatten != Flatten::fused) return no("flatten must be fused");
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return no("sharding_owner must be elements");
   if (strategy.cast_placement != CastPlacement::fused) return no("cast_placement must be fused");
   if (job.optimizer.kind != OptimizerKind::adamw) return no("the optimizer must be adamw");
   if (gradients && strategy.gradient_type != GradientType::computed)

@@ -10,14 +10,14 @@
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/sharding_rules.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/step_rules.h"
 #include "passes/strategy/strategy_table.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kLeastBucket{4096};
 __extension__ using Wide = __int128;
 
 Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
@@ -106,9 +106,6 @@ Verdict context_is_legal(const Job& job, const Strategy& strategy) {
         fmt::format("context_exchange is all_to_all; cp {} does not divide the {} "
                     "key and value heads of a rank",
                     strategy.cp, heads));
-  }
-  if (strategy.sharding_owner != ShardingOwner::elements) {
-    return Verdict::no("cp goes with sharding_owner elements");
   }
   return Verdict::yes();
 }
@@ -278,8 +275,6 @@ Verdict halves_are_legal(const Strategy& strategy) {
                     "sharding_degree {} are odd",
                     strategy.dp, strategy.sharding_degree));
   }
-  if (strategy.dp % 2 != 0 && strategy.sharding_owner != ShardingOwner::elements)
-    return Verdict::no("schedule dualpipe with an odd dp needs sharding_owner elements");
   return Verdict::yes();
 }
 
@@ -327,13 +322,6 @@ Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
 }
 
 Verdict gathers_are_legal(const Strategy& strategy) {
-  const bool broadcasts =
-      strategy.gather == ParameterGather::use || strategy.gather == ParameterGather::segment;
-  if (broadcasts && strategy.sharding_owner == ShardingOwner::elements) {
-    return Verdict::no(
-        "gather use and segment are broadcasts of whole tensors from their owners: "
-        "they need another sharding_owner than elements");
-  }
   if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
     return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
   }
@@ -393,42 +381,11 @@ Verdict sharding_is_legal(const Strategy& strategy) {
                     "degree above 1, stage 0 with degree 1",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
-  if (optimizer_shards(strategy) > 1 && strategy.sharding_owner == ShardingOwner::elements &&
-      strategy.flatten != Flatten::fused) {
-    return Verdict::no(
-        "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
-        "updates in parts");
-  }
   if (strategy.grad_reduction == GradReduction::per_micro_batch && strategy.sharding_stage == 1) {
     return Verdict::no("grad_reduction is per_micro_batch with sharding_stage 1: that is stage 2");
   }
   if (Verdict verdict = gathers_are_legal(strategy); !verdict) return verdict;
   return stage_three_is_meant(strategy);
-}
-
-/// Whole tensors are owned where there is something to share out; only then is there a choice of
-/// what travels together.
-Verdict ownership_is_legal(const Strategy& strategy) {
-  if (strategy.param_bucket_bytes < kLeastBucket) {
-    return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
-                                   strategy.param_bucket_bytes.count(), kLeastBucket.count()));
-  }
-  const bool owned = strategy.sharding_owner != ShardingOwner::elements;
-  if (owned && strategy.sharding_stage == 0) {
-    return Verdict::no("sharding_owner other than elements goes with sharding_degree above 1");
-  }
-  const Strategy usual;
-  if (!owned && strategy.collective_fusion != usual.collective_fusion) {
-    return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
-  }
-  if (!owned && strategy.param_bucket_bytes != usual.param_bucket_bytes) {
-    return Verdict::no(
-        "param_bucket_bytes is for tensors that are owned whole (sharding_owner): of equal element "
-        "ranges each rank owns a part of every gradient bucket, so that a gather of any other "
-        "range "
-        "would need copies; grad_bucket_bytes sets both");
-  }
-  return Verdict::yes();
 }
 
 Verdict buffers_are_legal(const Strategy& strategy) {
@@ -477,13 +434,13 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
-  if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   const std::int64_t programs = rank_classes(strategy) / strategy.pp;
   if (Verdict verdict = step_is_bounded(job, strategy, programs); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = owners_are_legal(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

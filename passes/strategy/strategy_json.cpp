@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
 #include "passes/strategy/strategy_table.h"

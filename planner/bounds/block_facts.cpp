@@ -75,9 +75,11 @@ void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& 
   const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
   Job few = context.job;  // what is sent does not depend on how many equal layers there are
   if (!layers_differ(few)) few.layers = std::min<std::int64_t>(few.layers, 4);
+  const StageLayout stages = stage_layout(few, context.strategy, block_shapes(graph));
   for (std::int64_t stage : {0, 1}) {
-    const Program program = schedule_stage(graph, cut, {few, context.strategy, context.framework},
-                                           stage, arena_alignment(context.job, context.strategy));
+    const Program program =
+        schedule_stage(graph, cut, {few, context.strategy, context.framework}, stages, stage)
+            .front();
     const Stream stream = stage == 0 ? Stream::send_next : Stream::send_previous;
     const Routine *send = nullptr, *gather = nullptr;
     for (const Routine& routine : program.routines) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "planner/bounds/call_path.h"
 #include "planner/bounds/least_costs.h"
 #include "planner/bounds/micro_batch_program.h"

@@ -8,7 +8,7 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "planner/bounds/pipeline_step.h"
 #include "simulator/simulate.h"
 
@@ -18,22 +18,24 @@ namespace {
 /// Whether each stage has the same blocks in plain 1F1B. Chunks of layers that differ mix
 /// differently.
 bool keeps_blocks(const Job& job, const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || !layers_differ(job) ||
-         instances_per_stage(job, strategy) ==
-             instances_per_stage(job, as_plain_pipeline(job, strategy));
+  if (strategy.virtual_stages == 1 || !layers_differ(job)) return true;
+  const std::vector<BlockShape> blocks = block_shapes(job);
+  const Strategy plain = as_plain_pipeline(job, strategy);
+  return instances_per_stage(stage_layout(job, strategy, blocks)) ==
+         instances_per_stage(stage_layout(job, plain, blocks));
 }
 
 /// The facts that all stages and all bucket sizes of a strategy have in common.
 struct Lowered {
   Job job;
   Graph graph;
-  std::int64_t alignment;
   CutGraph cut;
+  StageLayout stages;
   Lowered(const Target& target, const Strategy& strategy)
       : job(fewest_micro_batches(target.job, strategy)),
         graph(lower_graph({job, strategy, target.framework()}, {}, Proof::none)),
-        alignment(arena_alignment(target.job, strategy)),
-        cut(cut_blocks(graph, alignment, cut_choices(strategy))) {}
+        cut(cut_blocks(graph, arena_alignment(job, strategy), cut_choices(strategy))),
+        stages(stage_layout(job, strategy, block_shapes(graph))) {}
 };
 
 /// Whether a rank casts, and keeps for backward, only tensors that it owns. Facts of blocks count
@@ -62,7 +64,7 @@ std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContex
   std::vector<std::int64_t> layout;
   for (const StageKind& kind : kinds) {
     const ArenaLayout arenas =
-        lay_out_arenas(lowered.graph, lowered.cut, context, kind.first, lowered.alignment);
+        lay_out_arenas(lowered.graph, lowered.cut, context, lowered.stages, kind.first);
     for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
     layout.push_back(0);
   }

@@ -9,7 +9,7 @@
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 namespace {
@@ -275,12 +275,10 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(job, strategy);
   CutChoices choices = cut_choices(strategy);
   choices.backward = BackwardCut::whole;
-  const CutGraph cut = cut_blocks(graph, alignment, choices);
-  const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
-    const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy), choices);
+  const auto bytes_of = [&](const Program& program) {
     LastingBytes total;
     for (const Buffer& buffer : program.buffers) {
       if (!buffer.persistent || buffer.on_host) continue;
@@ -291,21 +289,20 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
     }
     return total;
   };
-  const auto instances = contents_per_stage(job, strategy);
+  const StageLayout stages = stage_layout(small, strategy, block_shapes(graph));
+  const auto instances = contents_per_stage(stages);
   std::vector<LastingBytes> totals;
   for (std::size_t stage = 0; stage < instances.size(); ++stage) {
     const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);
     if (alike < instances.begin() + std::ptrdiff_t(stage)) {
       totals.push_back(totals[std::size_t(alike - instances.begin())]);
-    } else if (!classes_by_owner(strategy)) {
-      totals.push_back(bytes_of_class(std::int64_t(stage), {}));
-    } else {
-      totals.emplace_back();  // the most of the owners of a stage
-      for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
-        const LastingBytes of_owner = bytes_of_class(std::int64_t(stage), owner);
-        totals.back().program = std::max(totals.back().program, of_owner.program);
-        totals.back().framework = std::max(totals.back().framework, of_owner.framework);
-      }
+      continue;
+    }
+    LastingBytes& most = totals.emplace_back();  // of the classes of a stage
+    for (const Program& one : schedule_stage(graph, cut, context, stages, std::int64_t(stage))) {
+      const LastingBytes bytes = bytes_of(one);
+      most.program = std::max(most.program, bytes.program);
+      most.framework = std::max(most.framework, bytes.framework);
     }
   }
   return totals;

@@ -47,11 +47,11 @@ MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts
   few.global_batch = m * small.dp * small.sharding_degree;
   const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(few, small);
   CutChoices choices = cut_choices(small);
   choices.backward = BackwardCut::whole;
-  const CutGraph cut = cut_blocks(graph, alignment, choices);
-  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(few, small), choices);
+  const StageLayout stages = stage_layout(few, small, block_shapes(graph));
+  const Program program = schedule_stage(graph, cut, context, stages, 0).front();
   const CostedProgram costed = cost_of(program, costs);
 
   MicroBatchTraffic traffic;

@@ -91,9 +91,9 @@ StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
   if (!layers_differ(job)) job.layers = 1;
   const PassContext context{job, small, target_.framework()};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(job, small);
-  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(small));
-  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, small), cut_choices(small));
+  const StageLayout stages = stage_layout(job, small, block_shapes(graph));
+  const Program program = schedule_stage(graph, cut, context, stages, 0).front();
   // Elements of the largest buckets, without experts and of experts. There are more where types
   // differ.
   std::array<std::int64_t, 2> whole = {};

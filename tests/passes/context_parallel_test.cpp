@@ -423,7 +423,7 @@ TEST(ContextParallel, Refusals) {
             "context_exchange is all_to_all; cp 4 does not divide the 2 key and value heads of a "
             "rank");
   EXPECT_EQ(reason("cp=64", 64), "cp 64: the sequence of 64 is not 128 equal parts");
-  EXPECT_EQ(reason("cp=2,sharding_degree=2,sharding_owner=prefix", 4),
+  EXPECT_EQ(reason("cp=2,sharding_stage=1,sharding_owner=prefix", 2),
             "cp goes with sharding_owner elements");
   job.family = Family::bert;
   EXPECT_EQ(reason("cp=2", 2), "cp: only decoders share sequences between ranks");

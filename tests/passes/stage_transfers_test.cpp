@@ -214,7 +214,9 @@ TEST(SendLifetimes, C4WhatBackwardReadsOfASentTensorStays) {
     graph.ops.insert(first, reads);
 
     const std::int64_t alignment = arena_alignment(job, strategy);
-    Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, 0, alignment);
+    const StageLayout stages = stage_layout(job, strategy, block_shapes(graph));
+    Program program =
+        schedule_stage(graph, cut_blocks(graph, alignment), context, stages, 0).front();
     std::int64_t sent = 0;
     for (std::size_t call = 0; call < program.calls.size(); ++call) {
       if (program.at(program.calls[call].routine).name != "layer.backward") continue;

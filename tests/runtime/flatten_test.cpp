@@ -59,7 +59,8 @@ Program program_with(std::int64_t tensors, const Job& job, const std::string& fl
   }
   for (const GraphPass& pass : graph_passes()) pass.run(graph, context);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, 0, alignment);
+  const StageLayout stages = stage_layout(job, strategy, block_shapes(graph));
+  Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, stages, 0).front();
   plan_memory(program);
   return program;
 }

@@ -1,11 +1,10 @@
 // Layers are dealt out to the parts of a pipeline.
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -55,6 +54,49 @@ std::string written_out(std::string_view& text, int depth) {
       throw std::invalid_argument("a shorter layout is required");
   }
   return out;
+}
+
+/// Returns, by block, the instances on a part of the model.
+std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks, const ModelPart& part,
+                                       bool is_first, bool is_last) {
+  const std::int64_t first = part.first, last = part.first + part.layers;
+  std::vector<BlockRange> ranges;
+  std::int64_t numbered = 0;  // layers of the blocks so far
+  for (const BlockShape& block : blocks) {
+    BlockRange range;
+    if (block.variant) {
+      ranges.push_back(range);
+      continue;
+    }
+    switch (block.kind) {
+      case BlockKind::embedding:
+        range.count = is_first;
+        break;
+      case BlockKind::layer:
+        if (!block.layers.empty()) {
+          const auto place = [&](std::int64_t layer) {
+            return std::ranges::lower_bound(block.layers, layer) - block.layers.begin();
+          };
+          range.first = place(first);
+          range.count = place(last) - range.first;
+          numbered = std::max(numbered, block.layers.back() + 1);
+          break;
+        }
+        range.first = std::clamp<std::int64_t>(first - numbered, 0, block.count);
+        range.count = std::clamp<std::int64_t>(last - numbered, 0, block.count) - range.first;
+        range.number = numbered + range.first;
+        numbered += block.count;
+        break;
+      case BlockKind::join:
+        range.count = first <= numbered && numbered < last;
+        break;
+      case BlockKind::head:
+        range.count = is_last;
+        break;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
 }
 
 }  // namespace
@@ -127,59 +169,25 @@ std::vector<BlockShape> block_shapes(const Graph& graph) {
 
 std::vector<BlockShape> block_shapes(const Job& job) { return block_shapes(build_forward(job, 1)); }
 
-std::vector<BlockRange> blocks_of_part(std::span<const BlockShape> blocks,
-                                       std::span<const std::int64_t> layers_per_part,
-                                       std::int64_t part) {
-  const auto before = layers_per_part.begin() + part;
-  const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
-  const std::int64_t last = first + *before;
-  std::vector<BlockRange> ranges;
-  std::int64_t numbered = 0;  // layers of the blocks so far
-  for (const BlockShape& block : blocks) {
-    BlockRange range;
-    if (block.variant) {
-      ranges.push_back(range);
-      continue;
-    }
-    switch (block.kind) {
-      case BlockKind::embedding:
-        range.count = part == 0;
-        break;
-      case BlockKind::layer:
-        if (!block.layers.empty()) {
-          const auto place = [&](std::int64_t layer) {
-            return std::ranges::lower_bound(block.layers, layer) - block.layers.begin();
-          };
-          range.first = place(first);
-          range.count = place(last) - range.first;
-          numbered = std::max(numbered, block.layers.back() + 1);
-          break;
-        }
-        range.first = std::clamp<std::int64_t>(first - numbered, 0, block.count);
-        range.count = std::clamp<std::int64_t>(last - numbered, 0, block.count) - range.first;
-        range.number = numbered + range.first;
-        numbered += block.count;
-        break;
-      case BlockKind::join:
-        range.count = first <= numbered && numbered < last;
-        break;
-      case BlockKind::head:
-        range.count = part + 1 == std::int64_t(layers_per_part.size());
-        break;
-    }
-    ranges.push_back(range);
+std::vector<ModelPart> parts_of_model(std::span<const BlockShape> blocks,
+                                      std::span<const std::int64_t> layers) {
+  std::vector<ModelPart> parts;
+  for (std::int64_t first = 0; const std::int64_t count : layers) {
+    ModelPart& part = parts.emplace_back();
+    part.first = first;
+    part.layers = count;
+    part.blocks = blocks_of_part(blocks, part, parts.size() == 1, parts.size() == layers.size());
+    first += count;
   }
-  return ranges;
+  return parts;
 }
 
 bool layers_alternate(std::span<const BlockShape> blocks) {
   return std::ranges::any_of(blocks, [](const BlockShape& block) { return !block.layers.empty(); });
 }
 
-std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,
-                                             std::span<const std::int64_t> layers_per_part,
-                                             std::int64_t part) {
-  const std::vector<BlockRange> ranges = blocks_of_part(blocks, layers_per_part, part);
+std::vector<BlockInstance> instances_of(const ModelPart& part, std::span<const BlockShape> blocks) {
+  const std::vector<BlockRange>& ranges = part.blocks;
   std::vector<BlockInstance> instances;
   std::optional<std::size_t> alternating;  // where the first of these layers is
   for (std::size_t b = 0; b < ranges.size(); ++b) {
@@ -201,32 +209,41 @@ std::vector<BlockInstance> instances_of_part(std::span<const BlockShape> blocks,
   return instances;
 }
 
-std::vector<std::vector<std::int64_t>> instances_per_stage(const Job& job,
-                                                           const Strategy& strategy) {
-  const std::vector<BlockShape> blocks = block_shapes(job);
-  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
-  std::vector<std::vector<std::int64_t>> stages(std::size_t(strategy.pp),
-                                                std::vector<std::int64_t>(blocks.size()));
-  for (std::size_t part = 0; part < layers.size(); ++part) {
-    const auto ranges = blocks_of_part(blocks, layers, std::int64_t(part));
-    const auto stage =
-        std::size_t(place_of(strategy.schedule, strategy.pp, std::int64_t(part)).stage);
-    for (std::size_t b = 0; b < blocks.size(); ++b) stages[stage][b] += ranges[b].count;
+StageLayout stage_layout(const Job& job, const Strategy& strategy, std::vector<BlockShape> blocks) {
+  StageLayout layout;
+  layout.blocks = std::move(blocks);
+  layout.parts = parts_of_model(layout.blocks, layers_per_part(job, strategy));
+  layout.stages.resize(std::size_t(strategy.pp));
+  for (std::size_t part = 0; part < layout.parts.size(); ++part) {
+    const PartPlace place = place_of(strategy.schedule, strategy.pp, std::int64_t(part));
+    layout.parts[part].stage = place.stage;
+    layout.parts[part].chunk = place.chunk;
+    layout.stages[std::size_t(place.stage)].push_back(part);
+  }
+  layout.tied_stage = stage_of_tied_table(job, strategy);
+  return layout;
+}
+
+std::vector<std::vector<std::int64_t>> instances_per_stage(const StageLayout& layout) {
+  std::vector<std::vector<std::int64_t>> stages;
+  for (const std::vector<std::size_t>& parts : layout.stages) {
+    std::vector<std::int64_t>& counts = stages.emplace_back(layout.blocks.size());
+    for (const std::size_t part : parts) {
+      for (std::size_t b = 0; b < counts.size(); ++b)
+        counts[b] += layout.parts[part].blocks[b].count;
+    }
   }
   return stages;
 }
 
-std::vector<std::vector<std::int64_t>> contents_per_stage(const Job& job,
-                                                          const Strategy& strategy) {
-  auto stages = instances_per_stage(job, strategy);
-  const std::vector<BlockShape> blocks = block_shapes(job);
-  if (!layers_alternate(blocks)) return stages;
-  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
-  for (std::size_t part = 0; part < layers.size(); ++part) {
-    const auto stage =
-        std::size_t(place_of(strategy.schedule, strategy.pp, std::int64_t(part)).stage);
-    for (const BlockInstance& one : instances_of_part(blocks, layers, std::int64_t(part)))
-      stages[stage].push_back(std::int64_t(one.block));
+std::vector<std::vector<std::int64_t>> contents_per_stage(const StageLayout& layout) {
+  auto stages = instances_per_stage(layout);
+  if (!layers_alternate(layout.blocks)) return stages;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const std::size_t part : layout.stages[stage]) {
+      for (const BlockInstance& one : instances_of(layout.parts[part], layout.blocks))
+        stages[stage].push_back(std::int64_t(one.block));
+    }
   }
   return stages;
 }

@@ -10,10 +10,15 @@
 #include <vector>
 
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/strategy/pass_context.h"
 
 namespace plimsoll {
+
+/// An OwnedInstance is an instance of a block on a stage, with the owners of the tensors that it
+/// reads.
+struct OwnedInstance {
+  BlockId block;
+  std::map<TensorId, std::int64_t> owners;
+};
 
 /// It has the cut of each instance of a stage. This is the block's cut or, where the Graph's blocks
 /// have broadcasts, one cut for each block and set of owners of its tensors. The owner broadcasts
@@ -21,14 +26,14 @@ namespace plimsoll {
 /// frame, and cast nothing that they do not own.
 class OwnedCuts {
  public:
-  OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
-            const ArenaLayout& layout, std::int64_t alignment, std::optional<std::int64_t> owner);
+  OwnedCuts(const Graph& graph, const CutGraph& cut, const Strategy& strategy,
+            const std::vector<OwnedInstance>& instances, std::optional<std::int64_t> owner);
 
   const CutBlock& cut_of(std::size_t instance) const { return *of_[instance]; }
 
  private:
   /// The cuts by block and owners of the block's tensors.
-  std::map<std::pair<BlockId, std::vector<std::int64_t>>, CutBlock> cuts_;
+  std::map<std::pair<BlockId, std::map<TensorId, std::int64_t>>, CutBlock> cuts_;
   std::vector<const CutBlock*> of_;  ///< by instance
 };
 

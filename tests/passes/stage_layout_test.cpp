@@ -1,5 +1,5 @@
-// Which instances of a model's blocks a stage has.
-#include "passes/strategy/stage_blocks.h"
+// Which instances of a model's blocks a part has, and where the part lies.
+#include "passes/strategy/stage_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -24,19 +24,20 @@ const std::vector<BlockShape> kBranched = {{BlockKind::embedding, 1},
 
 Ranges ranges_of(const std::vector<BlockShape>& blocks, const Layers& layers, std::int64_t part) {
   Ranges ranges;
-  for (const BlockRange& range : blocks_of_part(blocks, layers, part)) {
+  const ModelPart of = parts_of_model(blocks, layers)[std::size_t(part)];
+  for (const BlockRange& range : of.blocks) {
     ranges.emplace_back(range.first, range.count);
   }
   return ranges;
 }
 
-TEST(StageBlocks, LayersAreDealtOutInOrder) {
+TEST(StageLayout, LayersAreDealtOutInOrder) {
   EXPECT_EQ(ranges_of(kPlain, Layers{5}, 0), (Ranges{{0, 1}, {0, 5}, {0, 1}}));
   EXPECT_EQ(ranges_of(kPlain, Layers{2, 3}, 0), (Ranges{{0, 1}, {0, 2}, {0, 0}}));
   EXPECT_EQ(ranges_of(kPlain, Layers{2, 3}, 1), (Ranges{{0, 0}, {2, 3}, {0, 1}}));
 }
 
-TEST(StageBlocks, LayersOfTrunkAndBranchAreNumberedThrough) {
+TEST(StageLayout, LayersOfTrunkAndBranchAreNumberedThrough) {
   // The border between stages within the trunk, at the join, and within the branch.
   EXPECT_EQ(ranges_of(kBranched, Layers{3, 4}, 0),
             (Ranges{{0, 1}, {0, 3}, {0, 0}, {0, 0}, {0, 0}}));
@@ -52,14 +53,14 @@ TEST(StageBlocks, LayersOfTrunkAndBranchAreNumberedThrough) {
             (Ranges{{0, 0}, {4, 0}, {0, 0}, {1, 1}, {0, 0}}));
 }
 
-TEST(StageBlocks, VariantsHaveNoInstances) {
+TEST(StageLayout, VariantsHaveNoInstances) {
   std::vector<BlockShape> blocks = kPlain;
   blocks.push_back({BlockKind::layer, 5, true});
   EXPECT_EQ(ranges_of(blocks, Layers{2, 3}, 1), (Ranges{{0, 0}, {2, 3}, {0, 1}, {0, 0}}));
 }
 
 // Layers of two kinds, as in x o x x o x: a part's run in the order of the model.
-TEST(StageBlocks, LayersOfSeveralKindsAlternate) {
+TEST(StageLayout, LayersOfSeveralKindsAlternate) {
   const std::vector<BlockShape> blocks = {{BlockKind::embedding, 1},
                                           {BlockKind::layer, 4, false, {0, 2, 3, 5}},
                                           {BlockKind::layer, 2, false, {1, 4}},
@@ -71,7 +72,8 @@ TEST(StageBlocks, LayersOfSeveralKindsAlternate) {
   using Instances = std::vector<std::pair<std::size_t, std::int64_t>>;
   const auto instances = [&](const Layers& layers, std::int64_t part) {
     Instances found;
-    for (const BlockInstance& one : instances_of_part(blocks, layers, part)) {
+    const ModelPart of = parts_of_model(blocks, layers)[std::size_t(part)];
+    for (const BlockInstance& one : instances_of(of, blocks)) {
       found.emplace_back(one.block, one.number);
     }
     return found;
@@ -82,12 +84,12 @@ TEST(StageBlocks, LayersOfSeveralKindsAlternate) {
   EXPECT_EQ(instances({2, 2, 2}, 1), (Instances{{1, 2}, {1, 3}}));
 }
 
-TEST(StageBlocks, EveryInstanceIsOnOnePart) {
+TEST(StageLayout, EveryInstanceIsOnOnePart) {
   for (const Layers& layers :
        {Layers{7}, Layers{1, 6}, Layers{2, 2, 3}, Layers{1, 1, 1, 1, 1, 1, 1}}) {
     std::vector<std::int64_t> next(kBranched.size());
-    for (std::size_t part = 0; part < layers.size(); ++part) {
-      const auto ranges = blocks_of_part(kBranched, layers, std::int64_t(part));
+    for (const ModelPart& part : parts_of_model(kBranched, layers)) {
+      const std::vector<BlockRange>& ranges = part.blocks;
       for (std::size_t b = 0; b < ranges.size(); ++b) {
         if (ranges[b].count == 0) continue;
         EXPECT_EQ(ranges[b].first, next[b]);
@@ -101,7 +103,38 @@ TEST(StageBlocks, EveryInstanceIsOnOnePart) {
   }
 }
 
-TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
+// In a V the second chunks go back from the last stage to the first.
+TEST(StageLayout, EachPartIsAChunkOfAStage) {
+  Job job = read_job("gpt2-small");
+  job.layers = 7;
+  Strategy strategy;
+  strategy.pp = 2;
+  strategy.virtual_stages = 2;
+  strategy.layer_split = {1, 2, 3, 1};
+  const auto layout_of = [&](Schedule schedule) {
+    strategy.schedule = schedule;
+    return stage_layout(job, strategy, block_shapes(job));
+  };
+  using Parts = std::vector<std::vector<std::size_t>>;
+  const StageLayout round = layout_of(Schedule::one_f_one_b), v = layout_of(Schedule::zb_v);
+  EXPECT_EQ(round.stages, (Parts{{0, 2}, {1, 3}}));
+  EXPECT_EQ(v.stages, (Parts{{0, 3}, {1, 2}}));
+  EXPECT_EQ(round.tied_stage, 1);
+  EXPECT_EQ(v.tied_stage, 0);
+  EXPECT_EQ(v.parts[3].first, 6);
+  EXPECT_EQ(v.parts[3].layers, 1);
+  for (const StageLayout& layout : {round, v}) {
+    for (std::size_t part = 0; part < layout.parts.size(); ++part) {
+      const ModelPart& one = layout.parts[part];
+      EXPECT_EQ(layout.stages[std::size_t(one.stage)][std::size_t(one.chunk)], part);
+    }
+  }
+  // Blocks are the embedding, the layers and the head.
+  EXPECT_EQ(instances_per_stage(round), (std::vector<Layers>{{1, 4, 0}, {0, 3, 1}}));
+  EXPECT_EQ(instances_per_stage(v), (std::vector<Layers>{{1, 2, 1}, {0, 5, 0}}));
+}
+
+TEST(StageLayout, LayoutsInMegatronsWordsAreSplits) {
   const auto split = [](std::string_view layout) {
     Strategy strategy;
     set_field(strategy, "layer_split", layout);
@@ -127,7 +160,7 @@ TEST(StageBlocks, LayoutsInMegatronsWordsAreSplits) {
   EXPECT_EQ(refused("E(t|t*4L"), "layer_split=E(t|t*4L: a layout with a ) for each ( is required");
 }
 
-TEST(StageBlocks, MtpModulesComeOnTopOfTheLastPart) {
+TEST(StageLayout, MtpModulesComeOnTopOfTheLastPart) {
   Job job = read_job("deepseek-v3");
   Strategy strategy;
   strategy.pp = 2;

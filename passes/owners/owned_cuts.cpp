@@ -1,10 +1,10 @@
 // Blocks are cut again for the owners of their tensors.
-#include "passes/layout/owned_cuts.h"
+#include "passes/owners/owned_cuts.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "passes/graph/ownership.h"
+#include "passes/graph/parameter_casts.h"
 
 namespace plimsoll {
 
@@ -43,42 +43,27 @@ std::vector<Op> at_rank(const Graph& graph, std::vector<Op> ops, const Owners& o
 
 }  // namespace
 
-OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                     const ArenaLayout& layout, std::int64_t alignment,
+OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const Strategy& strategy,
+                     const std::vector<OwnedInstance>& instances,
                      std::optional<std::int64_t> owner) {
-  const Strategy& strategy = context.strategy;
   const bool rewrites = owner && std::any_of(graph.ops.begin(), graph.ops.end(), is_broadcast);
-  const auto owner_of = [&](std::int64_t element) {
-    return *layout.buckets[bucket_at(layout.buckets, element)].owner;
-  };
-  for (std::size_t i = 0; i < layout.instances.size(); ++i) {
-    const BlockId block = layout.instances[i].block;
+  for (const OwnedInstance& instance : instances) {
     if (!rewrites) {
-      of_.push_back(&cut.blocks[block.index()]);
+      of_.push_back(&cut.blocks[instance.block.index()]);
       continue;
     }
-    Owners owners;
-    std::vector<std::int64_t> key;
-    const auto add = [&](TensorId parameter, std::int64_t element) {
-      if (elements(graph.at(parameter).shape) <= resident_limit(strategy)) return;
-      key.push_back(owners[parameter] = owner_of(element));
-    };
-    const std::vector<BundleEntry>& bundle = cut.blocks[block.index()].bundle;
-    for (std::size_t e = 0; e < bundle.size(); ++e) {
-      add(bundle[e].parameter, layout.entries[i][e]);
-    }
-    for (std::size_t s = 0; s < layout.segments.size(); ++s) {
-      if (layout.tied_base == layout.segments[s].offset) {
-        add(layout.parameter[s], *layout.tied_base);
-      }
-    }
-    const auto [found, fresh] = cuts_.try_emplace({block, std::move(key)});
+    Owners owners = instance.owners;
+    std::erase_if(owners, [&](const auto& one) {
+      return elements(graph.at(one.first).shape) <= resident_limit(strategy);
+    });
+    const auto [found, fresh] = cuts_.try_emplace({instance.block, std::move(owners)});
     if (fresh) {
       CutChoices choices = cut_choices(strategy);
       choices.scattered = true;
-      found->second = cut_block(graph, block, alignment, choices, [&](std::vector<Op> ops) {
-        return at_rank(graph, std::move(ops), owners, *owner);
-      });
+      found->second =
+          cut_block(graph, instance.block, cut.alignment, choices, [&](std::vector<Op> ops) {
+            return at_rank(graph, std::move(ops), found->first.second, *owner);
+          });
     }
     of_.push_back(&found->second);
   }

@@ -1,5 +1,6 @@
-// Ranks receive values of parameters that they do not own. This file says which values and how
-// often, and has the pass that receives them before every use.
+// Ranks receive values of parameters that they do not own.
+#include "passes/owners/broadcast_parameters.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,23 +8,11 @@
 #include <set>
 
 #include "base/error.h"
-#include "passes/graph/ownership.h"
-#include "passes/graph/passes.h"
+#include "passes/graph/parameter_casts.h"
 #include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_parameter(const Tensor& tensor) {
-  return tensor.role == TensorRole::parameter && !tensor.arena;
-}
-
-/// Returns the parameter whose memory a parameter uses.
-TensorId owner_of(const Graph& graph, TensorId id) { return graph.at(id).tied_to.value_or(id); }
-
-bool casts_parameter(const Graph& graph, const Op& op) {
-  return op.kind == OpKind::cast && is_parameter(graph.at(op.inputs[0]));
-}
 
 /// Returns, for each tensor that ops read, the value that is received: a parameter, or the twin for
 /// all its casts to that type.
@@ -54,33 +43,6 @@ bool reads_values(const Graph& graph, const Op& op) {
 }
 
 }  // namespace
-
-std::vector<BroadcastParameter> find_broadcast_parameters(const Graph& graph) {
-  std::map<TensorId, BroadcastParameter> found;
-  for (const Op& op : graph.ops) {
-    if (op.phase == Phase::optimizer) continue;
-    for (const TensorId id : op.inputs) {
-      if (!is_parameter(graph.at(id))) continue;
-      const TensorId parameter = owner_of(graph, id);
-      BroadcastParameter& entry =
-          found.try_emplace(parameter, BroadcastParameter{parameter, {}, 0}).first->second;
-      const bool cast = casts_parameter(graph, op);
-      if (cast && !entry.twin) entry.twin = op.outputs[0];
-      if (!cast || graph.at(op.outputs[0]).dtype != graph.at(*entry.twin).dtype) ++entry.other_uses;
-    }
-  }
-  std::vector<BroadcastParameter> result;
-  for (const auto& [parameter, entry] : found) result.push_back(entry);
-  return result;
-}
-
-std::optional<TensorId> parameter_of(const Graph& graph, TensorId id) {
-  if (is_parameter(graph.at(id))) return owner_of(graph, id);
-  for (const Op& op : graph.ops) {
-    if (casts_parameter(graph, op) && op.outputs[0] == id) return owner_of(graph, op.inputs[0]);
-  }
-  return std::nullopt;
-}
 
 std::vector<UseBroadcast> broadcasts_by_use(const Graph& graph) {
   const std::map<TensorId, TensorId> received = received_values(graph);
@@ -131,8 +93,7 @@ std::vector<std::vector<UseBroadcast>> broadcasts_by_segment(
 
 bool broadcast_parameters(Graph& graph, const PassContext& context) {
   const Strategy& strategy = context.strategy;
-  const bool by_use = strategy.gather == ParameterGather::use;
-  if (!shards_parameters(strategy) || !classes_by_owner(strategy) || !by_use) return false;
+  if (strategy.gather != ParameterGather::use) return false;
   const std::map<TensorId, TensorId> received = received_values(graph);
   std::map<std::size_t, std::vector<Op>> before;  // by op
   for (const UseBroadcast& use : broadcasts_by_use(graph)) {
