@@ -22,7 +22,6 @@ COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibra
 NOT_RUN = {
     r"--backend cuda": "needs a GPU",
     r"--launcher mpirun --devices 16": "needs 16 cores",
-    r"fit CASES ": "needs the timed ops of published documents",
     r"JOB ": "JOB stands for a file of the reader's",
     r"--calibration calibration\.json": "needs a machine at rest; scripts/demo runs it",
 }
