@@ -8,6 +8,7 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
+#include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_layout.h"
 #include "planner/bounds/pipeline_step.h"
 #include "simulator/simulate.h"

@@ -17,8 +17,9 @@ namespace {
 /// Appends `count` calls of a block to the calls of an action.
 void add_host(const CallFacts& call, std::int64_t count, ActionSpans& action) {
   if (!call.host || count == 0) return;
-  action.until_last = then(action.host.value_or(no_call()), *call.host, count - 1);
-  action.host = then(*action.until_last, *call.host, 1);
+  if (action.last_host) action.until_last = then(*action.until_last, *action.last_host, 1);
+  action.until_last = then(action.until_last.value_or(no_call()), *call.host, count - 1);
+  action.last_host = call.host;
 }
 
 /// Returns the spans of the chunk's block calls in a row. With `sent_first` the first block's call

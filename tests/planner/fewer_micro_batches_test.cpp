@@ -1,10 +1,12 @@
 // A search gets from few micro-batches the step time that all of them give.
-#include "planner/explore/fewer_micro_batches.h"
+#include "planner/bounds/fewer_micro_batches.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
+#include "passes/strategy/pipeline_order.h"
 #include "planner/explore/search_request.h"
 #include "planner/search/extended_breakdown.h"
 #include "predict/evaluate.h"
@@ -29,6 +31,18 @@ Target target_for(const char* framework) {
   job.layers = 12;
   job.global_batch = 512;
   return Target(job, CostModel(roomy_gpus(), std::nullopt, framework_by_name(framework)), 8);
+}
+
+TEST(RepeatedActions, LieBetweenFillingAndDraining) {
+  // Two forwards, eight pairs of a forward and a backward, two backwards.
+  const RepeatedActions pairs =
+      repeated_actions(pipeline_order(Schedule::one_f_one_b, 4, 1, 1, 10), 10, 1);
+  EXPECT_EQ(std::tuple(pairs.first, pairs.length, pairs.count), std::tuple(2u, 2u, 8u));
+  // Four forwards first; a cycle is two micro-batches on two chunks.
+  const RepeatedActions groups =
+      repeated_actions(pipeline_order(Schedule::one_f_one_b, 2, 0, 2, 12), 12, 2);
+  EXPECT_EQ(std::tuple(groups.first, groups.length, groups.count), std::tuple(4u, 8u, 5u));
+  EXPECT_EQ(repeated_actions(pipeline_order(Schedule::gpipe, 4, 1, 1, 10), 10, 1).count, 0u);
 }
 
 void expect_same_memory(const Footprint& few, const Footprint& all, const std::string& text) {

@@ -6,6 +6,8 @@
 
 #include <random>
 
+#include "passes/strategy/pipeline_order.h"
+
 namespace plimsoll {
 namespace {
 
@@ -25,6 +27,8 @@ ActionSpans random_action(Random& random, bool receives, bool sends) {
   action.dispatch = Picoseconds(between(random, 100, one_in(random, 3) ? 9'000 : 2'000));
   action.receives = receives;
   action.sends = sends;
+  action.receive_dispatch = Picoseconds(receives ? 50 : 0);
+  action.send_dispatch = Picoseconds(sends ? 50 : 0);
   if (receives) action.transfer = Picoseconds(between(random, 100, 4'000));
   if (receives && one_in(random, 2)) action.transfer_slowdown = 1.25;
   if (receives && one_in(random, 4)) action.complete = Picoseconds(300);
@@ -36,9 +40,8 @@ ActionSpans random_action(Random& random, bool receives, bool sends) {
 /// Lets the host wait for an op of the action, and the stream for the host.
 void wait_on_host(Random& random, ActionSpans& action) {
   action.until_last = no_call();
-  action.receive_dispatch = Picoseconds(action.receives ? 50 : 0);
   const auto path = [&] { return Picoseconds(between(random, 2'000, 9'000)); };
-  action.host = HostPaths{path(), one_in(random, 2) ? path() : kLongAgo, path(), path()};
+  action.last_host = HostPaths{path(), one_in(random, 2) ? path() : kLongAgo, path(), path()};
 }
 
 Strategy random_pipeline(Random& random) {
@@ -95,7 +98,7 @@ TEST(PipelineStep, FewMicroBatchesEndWhenAllOfThemWould) {
     const Strategy strategy = random_pipeline(random);
     const std::vector<StageSpans> stages = random_stages(random, strategy);
     const std::int64_t m = strategy.pp * between(random, 20, 80);
-    PipelineStep few(strategy, stages, m), all(strategy, stages, m, PipelineCycles());
+    PipelineStep few(strategy, stages, m), all(strategy, stages, m, PipelineStep::Cycles::run_all);
     std::vector<Picoseconds> starts(stages.size());
     for (int step = 0; step < 2; ++step) {
       const std::vector<Picoseconds> ends = all.run(starts);

@@ -1,5 +1,5 @@
 // How few micro-batches stand for all.
-#include "planner/explore/fewer_micro_batches.h"
+#include "planner/bounds/fewer_micro_batches.h"
 
 #include "passes/strategy/pipeline_order.h"
 
@@ -24,19 +24,27 @@ std::int64_t other_cycles(const Strategy& strategy) {
 
 }  // namespace
 
+std::optional<FewerMicroBatches> fewer_micro_batches(const Strategy& strategy,
+                                                     std::int64_t micro_batches) {
+  if (strategy.schedule == Schedule::gpipe) return std::nullopt;
+  const std::int64_t per_cycle = cycles_by_one(strategy) ? 1 : strategy.pp;
+  const std::int64_t few =
+      (cycles_shown(strategy.pp) + other_cycles(strategy)) * per_cycle + micro_batches % per_cycle;
+  if (8 * few > 7 * micro_batches) return std::nullopt;
+  return FewerMicroBatches{per_cycle, (micro_batches - few) / per_cycle};
+}
+
 std::optional<ShorterStep> with_fewer_micro_batches(const Target& target,
                                                     const Strategy& strategy) {
   const Framework& framework = target.framework();
-  const bool repeats = strategy.schedule != Schedule::gpipe;
   const bool keeps = strategy.pp > 1 && (framework.border_memory == BorderMemory::for_each ||
                                          strategy.send_lifetime == SendLifetime::held);
-  if (!repeats || keeps || has_arena(framework)) return std::nullopt;
+  if (keeps || has_arena(framework)) return std::nullopt;
   const std::int64_t all = micro_batches(target.job, strategy);
-  const std::int64_t per_cycle = cycles_by_one(strategy) ? 1 : strategy.pp;
-  const std::int64_t few =
-      (cycles_shown(strategy.pp) + other_cycles(strategy)) * per_cycle + all % per_cycle;
-  if (8 * few > 7 * all) return std::nullopt;
-  ShorterStep shorter{target, {per_cycle, (all - few) / per_cycle}};
+  const auto fewer = fewer_micro_batches(strategy, all);
+  if (!fewer) return std::nullopt;
+  const std::int64_t few = all - fewer->cycles_left_out * fewer->micro_batches_per_cycle;
+  ShorterStep shorter{target, *fewer};
   shorter.target.job.global_batch =
       few * strategy.micro_batch * strategy.dp * strategy.sharding_degree;
   return shorter;
