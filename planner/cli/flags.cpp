@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/command_line.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/cli/target.h"
+#include "planner/explore/search_request.h"
 #include "planner/space/tried.h"
+#include "planner/sweep/sweep_inputs.h"
 
 namespace plimsoll {
 namespace {
@@ -69,6 +72,46 @@ void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::st
 }
 
 }  // namespace
+
+std::optional<TrainingGoal> parse_training(const TrainingOptions& options) {
+  std::optional<double> per_hour;
+  if (!options.price.empty()) {
+    const Price price = parse_price(options.price);
+    if (!price.cluster.empty()) {
+      throw UsageError(fmt::format("--price {}: 2.5/h is required: there is one cluster",
+                                   printable(options.price)));
+    }
+    per_hour = price.per_hour;
+  }
+  if (!options.tokens.empty()) return TrainingGoal{parse_tokens(options.tokens), per_hour};
+  if (per_hour) throw UsageError("--price needs --tokens");
+  return std::nullopt;
+}
+
+Bytes parse_reserve(const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("--reserve: {}", error.what()));
+  }
+}
+
+std::optional<Seconds> optional_time_limit(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return parse_time_limit(text);
+}
+
+Seconds parse_time_limit(const std::string& text) {
+  Seconds limit;
+  try {
+    limit = parse_seconds(text);  // "500 ms", too
+  } catch (const std::invalid_argument&) {
+    limit = parse_days("--time-limit", text);
+  }
+  if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
+  throw UsageError(
+      fmt::format("--time-limit: found \"{}\"; it must be above 0 s and at most 1e6 s", text));
+}
 
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most) {
   return [=](const std::string& text) { return refuse_integer(text, least, most); };
@@ -144,7 +187,7 @@ void add_machine(CLI::App& command, TargetOptions& target) {
   add_framework(command, target);
 }
 
-void add_training(CLI::App& command, TrainingQuestion& training) {
+void add_training(CLI::App& command, TrainingOptions& training) {
   command.add_option("--tokens", training.tokens,
                      "what is trained on (15T, 300B): adds days and device-hours");
   command.add_option("--price", training.price,

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "passes/strategy/constraints.h"
-#include "planner/cli/target.h"
+#include "planner/api/answers.h"
 
 namespace CLI {
 class App;
@@ -20,6 +21,20 @@ class App;
 }  // namespace CLI
 
 namespace plimsoll {
+
+/// What --tokens and --price say of a training; empty: nothing.
+struct TrainingOptions {
+  std::string tokens, price;
+};
+/// Returns the training that is asked for, if there are tokens. Throws UsageError.
+std::optional<TrainingGoal> parse_training(const TrainingOptions& options);
+/// Parses "1 GiB". Throws UsageError.
+Bytes parse_reserve(const std::string& text);
+/// Parses "30 s" or "2 min". Throws UsageError for text that is no time, and for a time not above
+/// zero or more than kLongestTimeLimit.
+Seconds parse_time_limit(const std::string& text);
+/// Returns nothing for an empty text.
+std::optional<Seconds> optional_time_limit(const std::string& text);
 
 /// Returns CLI11's check for an integer option.
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most);
@@ -35,7 +50,7 @@ CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibr
 /// Adds --cluster, --calibration, --devices and --framework.
 void add_machine(CLI::App& command, TargetOptions& target);
 /// Adds --tokens and --price.
-void add_training(CLI::App& command, TrainingQuestion& training);
+void add_training(CLI::App& command, TrainingOptions& training);
 void add_reserve(CLI::App& command, std::string& reserve);
 /// `what` is ended after this time, without a result.
 void add_time_limit(CLI::App& command, std::string& limit, const std::string& what);

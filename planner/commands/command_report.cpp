@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "interop/exports/flags_script.h"
 #include "plan/measured.h"
-#include "planner/cli/answers.h"
+#include "planner/api/answers.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
 #include "reports/compare.h"
@@ -34,9 +34,9 @@ struct ReportOptions {
 Explained explain_for(const Plan& plan, const ReportOptions& options) {
   if (options.plan_only) return {std::nullopt, "the page was made of the plan file alone"};
   Progress progress("steps done:");
-  return explain_for_report(plan, {options.files, options.time_limit, options.threads},
-                            [&](std::int64_t done, std::int64_t of) { progress.update(done, of); },
-                            {});
+  return explain_for_report(
+      plan, {options.files, optional_time_limit(options.time_limit), options.threads},
+      [&](std::int64_t done, std::int64_t of) { progress.update(done, of); }, {});
 }
 
 ExitCode run_report(const ReportOptions& options) {

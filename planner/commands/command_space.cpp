@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/command_line.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
 #include "planner/terminal/progress.h"
@@ -21,7 +21,7 @@ namespace {
 struct SpaceOptions {
   TargetOptions target;  ///< without cluster: no bounds, and the framework is the bundled one
   HeldOptions held;
-  std::string reserve = kDefaultReserve;
+  std::string reserve = exact_text(kDefaultReserve);
   std::string time_limit;
   bool list = false;  ///< every legal strategy
   bool json = false;

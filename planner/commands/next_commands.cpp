@@ -11,7 +11,7 @@
 #include "interop/exports/flags_script.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/cli/question_command.h"
+#include "planner/api/question_command.h"
 #include "reports/text_lines.h"
 
 namespace plimsoll {

@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
+#include "planner/api/question_command.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/question_command.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
 #include "planner/search/search.h"
@@ -276,6 +276,28 @@ TEST(Explain, APlanSaysInItsCommandWhatItsSearchHeld) {
   EXPECT_TRUE(states(origin.command,
                      {"--fix pp=2", "--fix grad_bucket_bytes=4MiB", "--fix DP=2", "--max mp=4",
                       "--min cp=1", "--exclude recompute=full", "--exclude schedule=zb_h1"}));
+}
+
+TEST(Explain, ACommandHasTheValuesOfItsQuestion) {
+  PlanQuestion question;
+  question.target.job = "llama3-8b";
+  EXPECT_EQ(command_of(question), "planner plan llama3-8b");
+  question.training = parse_training({"15000B", "2.50"});
+  question.reserve = parse_reserve("2048 MiB");
+  question.time_limit = parse_time_limit("1.5min");
+  EXPECT_EQ(
+      command_of(question),
+      "planner plan llama3-8b --tokens 15T --price 2.5/h --reserve '2 GiB' --time-limit '90 s'");
+  // The number of tokens is read again as it was.
+  for (const double tokens : {1.0, 999.0, 1234.0, 1234567.0, 1.4e12 / 3, 8.25e13}) {
+    question.training = TrainingGoal{tokens, {}};
+    const std::string command = command_of(question);
+    const std::size_t begin = command.find("--tokens ") + 9;
+    const std::string text = command.substr(begin, command.find(' ', begin) - begin);
+    EXPECT_EQ(parse_training({text, ""})->tokens, tokens) << command;
+  }
+  EXPECT_THROW(parse_training({"", "2/h"}), UsageError);
+  EXPECT_EQ(parse_training({"", ""}), std::nullopt);
 }
 
 }  // namespace

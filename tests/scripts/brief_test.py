@@ -120,7 +120,7 @@ def check_flags(folder):
     """Printed commands have every flag that was typed and may change the answer, and find the same step."""
     flags = {"--global-batch": 64, "--sequence": 256, "--cluster": "dgx-a100-80gb", "--calibration": "typical", "--devices": 8,
              "--framework": "megatron-lm", "--fix": "mp=1", "--max": "pp=4", "--min": "micro_batch=2", "--exclude": "recompute=full",
-             "--try": "moment_type=bf16", "--tokens": "10B", "--price": "2/h", "--reserve": "2 GiB", "--time-limit": "60 min",
+             "--try": "moment_type=bf16", "--tokens": "10B", "--price": "2/h", "--reserve": "2 GiB", "--time-limit": "3600 s",
              "--top": 2}
     asked = ["gpt-mini", "--fastest", *(str(word) for pair in flags.items() for word in pair)]
     text = ran(OK, "plan", *asked, folder=folder).stdout

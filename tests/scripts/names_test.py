@@ -14,13 +14,13 @@ PRESETS, RULES = SOURCE / "models/presets", SOURCE / "lab/rules"
 OWN = {"bundled", "bundled-cuda", "core", "bridge", "unknown", "pcie"}
 # Names that a user reads or may replace; none decides what a framework or a GPU is like.
 ALLOWED = {
-    ("planner/cli/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
+    ("planner/api/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
     ("planner/cli/flags.cpp", "megatron-lm"): "the help names that default",
-    ("planner/cli/target.cpp", "megatron-lm-flex"): "the default for jobs with experts",
+    ("planner/api/target.cpp", "megatron-lm-flex"): "the default for jobs with experts",
     ("planner/cli/flags.cpp", "megatron-lm-flex"): "the help names that default",
     ("planner/cli/flags.cpp", "dgx-h100-80gb"): "an example in the help",
     ("planner/cli/flags.cpp", "h100"): "an example in the help",
-    ("planner/cli/target.cpp", "h100"): "an example in a message",
+    ("planner/api/target.cpp", "h100"): "an example in a message",
     ("planner/init/init.cpp", "dgx-a100-80gb"): "an example in the help",
     ("planner/init/network_answers.cpp", "dgx-a100-80gb"): "an example in a message",
     ("planner/cli/flags.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "planner/cli/target.h"
+#include "planner/api/target.h"
 
 namespace plimsoll {
 

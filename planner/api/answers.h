@@ -10,8 +10,8 @@
 
 #include "passes/strategy/constraints.h"
 #include "plan/plan.h"
-#include "planner/cli/plan_target.h"
-#include "planner/cli/target.h"
+#include "planner/api/plan_target.h"
+#include "planner/api/target.h"
 #include "planner/explain/why_not.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
@@ -23,9 +23,9 @@ namespace plimsoll {
 struct PlanQuestion {
   TargetOptions target;
   Constraints constraints;
-  TrainingQuestion training;
-  std::string reserve = kDefaultReserve;
-  std::string time_limit;        ///< empty: none
+  std::optional<TrainingGoal> training;
+  Bytes reserve = kDefaultReserve;
+  std::optional<Seconds> time_limit;
   std::int64_t threads = 0;      ///< 0: all cores
   std::int64_t top = 0;          ///< how many plans are listed; 0: the usual runners-up
   bool fastest = false;          ///< as in SearchRequest
@@ -36,8 +36,7 @@ struct PlanQuestion {
 struct PlanAnswer {
   Plan plan;  ///< with its origin
   LoadedTarget loaded;
-  Seconds elapsed;                    ///< of the search
-  std::optional<Seconds> time_limit;  ///< as the question states it
+  Seconds elapsed;  ///< of the search
   /// The layout of the script that `target.from` names, if it is legal on these devices.
   std::optional<Prediction> script;
 };
@@ -51,8 +50,8 @@ struct SimulationQuestion {
   /// "mp=2,pp=2", a file, or a key of `target.texts`. Empty: the strategy of the script that
   /// `target.from` names.
   std::string strategy;
-  TrainingQuestion training;
-  std::string reserve = kDefaultReserve;
+  std::optional<TrainingGoal> training;
+  Bytes reserve = kDefaultReserve;
   Folding folding = Folding::folded;
 };
 
@@ -71,7 +70,7 @@ SimulationAnswer simulate_job(SimulationQuestion question);
 /// Asks why a plan is best, or what other choices cost against it.
 struct ExplainQuestion {
   PlanFiles files;
-  std::string time_limit;  ///< of each search; empty: none
+  std::optional<Seconds> time_limit;  ///< of each search
   std::int64_t threads = 0;
 };
 

@@ -1,5 +1,5 @@
 // Reads the lists and files of a sweep question, and asks for the sweep.
-#include "planner/cli/sweep_question.h"
+#include "planner/api/sweep_question.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "interop/flags/flag_table.h"
 #include "models/presets/presets.h"
-#include "planner/cli/target.h"
+#include "planner/api/target.h"
 #include "planner/sweep/sweep_inputs.h"
 
 namespace plimsoll {
@@ -47,9 +47,12 @@ std::string command_of(const SweepQuestion& question) {
   add_all("--price", question.prices);
   add("--deadline", question.deadline);
   for (const auto& [flag, value] : flags_of(question.constraints)) add(flag, value);
-  if (question.reserve != kDefaultReserve) add("--reserve", question.reserve);
-  add("--time-limit", question.time_limit);
-  add("--point-time-limit", question.point_time_limit);
+  if (question.reserve != kDefaultReserve) add("--reserve", exact_text(question.reserve));
+  const auto add_limit = [&](const char* flag, std::optional<Seconds> limit) {
+    if (limit) add(flag, fmt::format("{} s", limit->value()));
+  };
+  add_limit("--time-limit", question.time_limit);
+  add_limit("--point-time-limit", question.point_time_limit);
   return text;
 }
 
@@ -57,9 +60,7 @@ std::string command_of(const SweepQuestion& question) {
 class Inputs {
  public:
   explicit Inputs(const SweepQuestion& question)
-      : question_(question),
-        reserve_(parse_reserve(question.reserve)),
-        job_(read_stated_job(question.target)) {
+      : question_(question), job_(read_stated_job(question.target)) {
     if (!question.tokens.empty()) goal_.tokens = parse_tokens(question.tokens);
     if (!question.deadline.empty()) goal_.deadline = parse_days("--deadline", question.deadline);
     if (goal_.deadline && !goal_.tokens) throw UsageError("--deadline needs --tokens");
@@ -72,11 +73,10 @@ class Inputs {
   const std::vector<AskedPoint>& points() const { return points_; }
   const SweepGoal& goal() const { return goal_; }
   const Job& job() const { return job_; }
-  Bytes reserve() const { return reserve_; }
 
   LoadedPoint load(std::size_t index) const {
     const AskedPoint& asked = points_[index];
-    LoadedTarget loaded = load_point(target_of(asked), job_of(asked), reserve_);
+    LoadedTarget loaded = load_point(target_of(asked), job_of(asked), question_.reserve);
     LoadedPoint point{SearchRequest{loaded.target, question_.constraints},
                       {loaded.target.cluster().name, loaded.target.framework().name,
                        loaded.target.devices, asked.global_batch, asked.sequence, asked.network},
@@ -186,12 +186,11 @@ class Inputs {
 
   /// Reads the files of a point and finds its price.
   void check(const AskedPoint& asked) const {
-    const LoadedTarget loaded = load_point(target_of(asked), job_of(asked), reserve_);
+    const LoadedTarget loaded = load_point(target_of(asked), job_of(asked), question_.reserve);
     price_of(asked, loaded.target.cluster().name);
   }
 
   const SweepQuestion& question_;
-  const Bytes reserve_;
   const Job job_;
   SweepGoal goal_;
   std::vector<Price> prices_;
@@ -207,9 +206,8 @@ Sweep sweep_job(const SweepQuestion& asked) {
     if (noted.emplace(text).second) asked.target.note(text);
   };
   SweepRequest request;
-  if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
-  if (!question.point_time_limit.empty())
-    request.point_limit = parse_days("--point-time-limit", question.point_time_limit);
+  request.time_limit = question.time_limit;
+  request.point_limit = question.point_time_limit;
   const Inputs inputs(question);
   request.points = inputs.points().size();
   request.load = [&](std::size_t i) { return inputs.load(i); };
@@ -221,7 +219,7 @@ Sweep sweep_job(const SweepQuestion& asked) {
   Sweep sweep = run_sweep(request);
   sweep.job = inputs.job().name;
   sweep.command = command_of(question);
-  sweep.reserve = inputs.reserve();
+  sweep.reserve = question.reserve;
   return sweep;
 }
 

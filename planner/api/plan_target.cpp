@@ -1,5 +1,5 @@
 // Loads the cluster and calibration of a plan, and checks that they are its own.
-#include "planner/cli/plan_target.h"
+#include "planner/api/plan_target.h"
 
 #include <fmt/format.h>
 

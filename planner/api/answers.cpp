@@ -1,5 +1,5 @@
 // Loads what questions name, and asks the search, the simulator and the explainer.
-#include "planner/cli/answers.h"
+#include "planner/api/answers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "interop/imports/imported.h"
-#include "planner/cli/question_command.h"
+#include "planner/api/question_command.h"
 #include "planner/explain/report_explanation.h"
 #include "planner/search/search.h"
 #include "predict/plan_difference.h"
@@ -117,46 +117,40 @@ std::optional<Prediction> script_step(const TargetOptions& asked, const Target& 
 }  // namespace
 
 PlanAnswer plan_job(PlanQuestion question) {
-  const Bytes reserve = parse_reserve(question.reserve);
-  std::optional<Seconds> time_limit;
-  if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
-  const std::optional<TrainingGoal> training = training_goal(question.training);
   note_replicas(question);
   read_from(question.target);
   if (question.target.imported) hold_stated(*question.target.imported->strategy, question);
-  LoadedTarget loaded = load_target(question.target, reserve);
+  LoadedTarget loaded = load_target(question.target, question.reserve);
 
   SearchRequest request{loaded.target, question.constraints};
   if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
   request.fastest = question.fastest;
   request.inputs = {origin_of(loaded, question), loaded.cluster_digest,    loaded.source.digest,
-                    loaded.source.rest_digest,   loaded.stated_vocabulary, training};
+                    loaded.source.rest_digest,   loaded.stated_vocabulary, question.training};
   request.threads = question.threads;
-  request.time_limit = time_limit;
+  request.time_limit = question.time_limit;
   request.stop = question.stop;
   request.progress = question.progress;
   const auto begin = std::chrono::steady_clock::now();
   Plan plan = search(request);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   std::optional<Prediction> script = script_step(question.target, loaded.target);
-  return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit,
-          std::move(script)};
+  return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), std::move(script)};
 }
 
 SimulationAnswer simulate_job(SimulationQuestion question) {
-  const std::optional<TrainingGoal> goal = training_goal(question.training);
   read_from(question.target);
-  LoadedTarget loaded = load_target(question.target, parse_reserve(question.reserve));
+  LoadedTarget loaded = load_target(question.target, question.reserve);
   const Target& target = loaded.target;
   const Strategy strategy = strategy_of(question, target);
   Evaluation evaluation = evaluate(target, strategy, question.folding);
   std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);
   const Prediction& step = evaluation.prediction;
   std::optional<Training> training;
-  if (goal) {
+  if (question.training) {
     training = training_of({step.step_time, step.step_time_low, step.step_time_high,
                             target.job.global_batch * target.job.sequence, target.devices},
-                           *goal);
+                           *question.training);
   }
   return {std::move(loaded), strategy, std::move(evaluation), std::move(memory), training};
 }
@@ -169,7 +163,7 @@ ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
   ExplainRequest request{loaded.target, plan.strategy, plan.constraints};
   request.overflow = plan.prediction.memory.overflow;
   request.threads = question.threads;
-  if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
+  request.time_limit = question.time_limit;
   return {std::move(loaded), std::move(request)};
 }
 
@@ -205,7 +199,6 @@ Fixed choices_of_script(const Plan& plan, const std::string& file, const TargetO
 Explained explain_for_report(const Plan& plan, const ExplainQuestion& question,
                              const std::function<void(std::int64_t, std::int64_t)>& progress,
                              const std::function<bool()>& stop) {
-  if (!question.time_limit.empty()) parse_time_limit(question.time_limit);  // never a plan's fault
   const bool files_given = !question.files.cluster.empty() || !question.files.calibration.empty();
   try {
     ExplainRequest request = explain_base(plan, question).request;

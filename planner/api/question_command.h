@@ -5,7 +5,7 @@
 #include <string>
 
 #include "plan/plan.h"
-#include "planner/cli/answers.h"
+#include "planner/api/answers.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // JSON of `planner space`, `simulate`, `check` and `report`.
-#include "planner/cli/summary_json.h"
+#include "planner/api/summary_json.h"
 
 #include "base/json.h"
 #include "plan/json_layout.h"

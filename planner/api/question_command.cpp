@@ -1,5 +1,5 @@
 // Writes questions as command lines. Printed commands and the origins of plans are made here.
-#include "planner/cli/question_command.h"
+#include "planner/api/question_command.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include "interop/flags/flag_table.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
+#include "planner/sweep/sweep_inputs.h"
 #include "predict/calibration_choice.h"
 
 namespace plimsoll {
@@ -51,10 +52,19 @@ void add_target(CommandLine& line, const TargetOptions& target) {
   line.flag("--framework", target.framework);
 }
 
-void add_training(CommandLine& line, const TrainingQuestion& training, const std::string& reserve) {
-  line.flag("--tokens", training.tokens);
-  line.flag("--price", training.price);
-  if (reserve != kDefaultReserve) line.flag("--reserve", reserve);
+/// Returns "15T" for 15e12: a number that --tokens takes.
+std::string tokens_text(double tokens) {
+  for (const auto& [unit, scale] : {std::pair("T", 1e12), {"B", 1e9}, {"M", 1e6}, {"k", 1e3}}) {
+    const std::string text = fmt::format("{}{}", tokens / scale, unit);
+    if (tokens >= scale && parse_tokens(text) == tokens) return text;
+  }
+  return fmt::format("{}", tokens);
+}
+
+void add_training(CommandLine& line, const std::optional<TrainingGoal>& training, Bytes reserve) {
+  if (training) line.flag("--tokens", tokens_text(training->tokens));
+  if (training && training->price) line.flag("--price", fmt::format("{}/h", *training->price));
+  if (reserve != kDefaultReserve) line.flag("--reserve", exact_text(reserve));
 }
 
 /// Returns a file name after a name that a file states: one that is no flag, and not too long for a
@@ -102,7 +112,8 @@ std::string command_of(const PlanQuestion& question) {
   if (question.top > 0) line.flag("--top", question.top);
   line.toggle("--fastest", question.fastest);
   add_training(line, question.training, question.reserve);
-  line.flag("--time-limit", question.time_limit);
+  if (question.time_limit)
+    line.flag("--time-limit", fmt::format("{} s", question.time_limit->value()));
   return std::move(line).text();
 }
 
@@ -118,7 +129,7 @@ std::string command_of(const SimulationQuestion& question) {
 PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question) {
   const Target& target = loaded.target;
   PlanQuestion portable = question;
-  portable.time_limit.clear();  // a plan that is made again may take its time
+  portable.time_limit.reset();  // a plan that is made again may take its time
   TargetOptions& files = portable.target;
   if (files.imported) {
     if (!files.job.empty()) files.job = file_named(target.job.name, ".json");

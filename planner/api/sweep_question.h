@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "passes/strategy/constraints.h"
-#include "planner/cli/target.h"
+#include "planner/api/target.h"
 #include "planner/sweep/sweep.h"
 
 namespace plimsoll {
@@ -23,8 +23,8 @@ struct SweepQuestion {
   std::string tokens, deadline;                          ///< empty: none
   std::vector<std::string> prices;                       ///< as parse_price() takes them
   Constraints constraints;
-  std::string reserve = kDefaultReserve;
-  std::string time_limit, point_time_limit;  ///< empty: none
+  Bytes reserve = kDefaultReserve;
+  std::optional<Seconds> time_limit, point_time_limit;
   std::int64_t threads = 0;
   std::function<bool()> stop{};                                      ///< as in SweepRequest
   std::function<void(std::size_t done, std::size_t of)> progress{};  ///< as in SweepRequest

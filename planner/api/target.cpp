@@ -1,12 +1,11 @@
 // Reads the job, cluster and calibration that a command names.
-#include "planner/cli/target.h"
+#include "planner/api/target.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <stdexcept>
 #include <system_error>
 
 #include "base/error.h"
@@ -17,8 +16,6 @@
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/explore/search_request.h"
-#include "planner/sweep/sweep_inputs.h"
 #include "predict/default_efficiency.h"
 #include "predict/evaluate.h"
 
@@ -124,14 +121,6 @@ void set_network(Cluster& cluster, BytesPerSecond network, const std::string& na
   if (cluster.levels.empty() || is_within_node(cluster, cluster.levels.size() - 1))
     throw InputError(name, "/levels", "no network between nodes is stated, as --network needs");
   cluster.levels.back().bandwidth = network;
-}
-
-std::optional<double> price_of(const TrainingQuestion& question) {
-  if (question.price.empty()) return std::nullopt;
-  const Price price = parse_price(question.price);
-  if (price.cluster.empty()) return price.per_hour;
-  throw UsageError(fmt::format("--price {}: 2.5/h is required: there is one cluster",
-                               printable(question.price)));
 }
 
 }  // namespace
@@ -307,38 +296,6 @@ std::string efficiency_line(const LoadedTarget& loaded) {
   if (of_runs || measured || !costs.cluster().efficiency) return "";
   const std::string& words = loaded.source.efficiency_words;
   return fmt::format("  efficiency  {}\n", words.empty() ? fits_of(costs.cluster()) : words);
-}
-
-Bytes parse_reserve(const std::string& text) {
-  try {
-    return parse_bytes(text);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("--reserve: {}", error.what()));
-  }
-}
-
-std::optional<Seconds> optional_time_limit(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  return parse_time_limit(text);
-}
-
-Seconds parse_time_limit(const std::string& text) {
-  Seconds limit;
-  try {
-    limit = parse_seconds(text);  // "500 ms", too
-  } catch (const std::invalid_argument&) {
-    limit = parse_days("--time-limit", text);
-  }
-  if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
-  throw UsageError(
-      fmt::format("--time-limit: found \"{}\"; it must be above 0 s and at most 1e6 s", text));
-}
-
-std::optional<TrainingGoal> training_goal(const TrainingQuestion& question) {
-  const std::optional<double> price = price_of(question);
-  if (!question.tokens.empty()) return TrainingGoal{parse_tokens(question.tokens), price};
-  if (price) throw UsageError("--price needs --tokens");
-  return std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -22,8 +22,8 @@
 
 namespace plimsoll {
 
-/// The value of --reserve where none is given.
-inline constexpr const char* kDefaultReserve = "1 GiB";
+/// The memory that is kept free on each device where nothing else is asked for.
+inline constexpr Bytes kDefaultReserve{std::int64_t{1} << 30};
 
 /// Texts that stand for files, by the names that options give. They are for callers that hold a
 /// file in memory: a name that is in here is not looked for on the disk.
@@ -102,22 +102,8 @@ std::string headline(const LoadedTarget& loaded, bool oversubscribed);
 /// Says what each group of the cluster's efficiency parameters rests on. The line is empty where
 /// the parameters are not used or a fit on runs took their place.
 std::string efficiency_line(const LoadedTarget& loaded);
-/// Parses "1 GiB". Throws UsageError.
-Bytes parse_reserve(const std::string& text);
-/// Parses "30 s" or "2 min". Throws UsageError for text that is no time, and for a time not above
-/// zero or more than kLongestTimeLimit.
-Seconds parse_time_limit(const std::string& text);
-/// Returns nothing for an empty text.
-std::optional<Seconds> optional_time_limit(const std::string& text);
 
-struct TrainingQuestion {
-  std::string tokens;  ///< as parse_tokens() takes it; empty: no training is asked for
-  std::string price;   ///< as parse_price() takes it, without a cluster; empty: unknown
-};
-
-/// Returns the goal, or nothing without tokens. Throws UsageError.
-std::optional<TrainingGoal> training_goal(const TrainingQuestion& question);
-
+// The largest values of arguments that questions take, from a command line or from Python.
 inline constexpr std::int64_t kMostGlobalBatch = std::int64_t{1} << 24;  ///< sequences per step
 inline constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;     ///< tokens
 inline constexpr std::int64_t kMostVocabulary = std::int64_t{1} << 24;   ///< tokens
