@@ -332,12 +332,12 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   ArenaLayout layout = instances_of_stage(graph, strategy, stages, stage);
   const ArenaTypes types(graph);
   if (types.merges()) layout.micro_batch_gradients.emplace();
-  layout.coalesces = strategy.collective_fusion == CollectiveFusion::coalesced;
   std::optional<Tied> tied;
   if (const auto parameter = tied_owner(graph)) tied = {*parameter, stages.tied_stage};
   std::vector<Placement> all = placements(graph, cut, layout, tied);
   const std::optional<OwnerMode> owners = owner_mode(strategy);
   if (owners) {
+    layout.coalesces = owners->coalesces;
     // From stage 2 on only the owner keeps the gradient of the parameter that two stages share. So
     // it has one owner on both, that of the first stage.
     std::optional<std::vector<Placement>> first;

@@ -40,7 +40,7 @@ struct ArenaLayout {
   std::vector<Bucket> buckets;
   /// whether the bucket holds the parameter that first and last stage share
   std::vector<bool> tied_bucket;
-  bool coalesces = false;               ///< collective_fusion = coalesced
+  bool coalesces = false;               ///< OwnerMode::coalesces
   std::vector<std::size_t> completion;  ///< buckets in the order in which backward completes them
   /// ranges in which parameters travel: `buckets`, unless tensors are owned
   std::vector<Bucket> gathers;

@@ -17,6 +17,7 @@ struct OwnerMode {
   ShardingOwner rule = ShardingOwner::prefix;
   std::int64_t ranks = 1;
   Bytes reduced, gathered;  ///< the most bytes that travel at once
+  bool coalesces = false;   ///< what travels at once is copied together first
 };
 /// Returns nothing for strategies whose ranks update equal parts.
 std::optional<OwnerMode> owner_mode(const Strategy& strategy);

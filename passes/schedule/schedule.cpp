@@ -65,7 +65,7 @@ class StageScheduler : StageCalls {
         crossing_(layout_, cuts_, borders_, build_),
         updates_(stage, cut),
         weight_copies_(build_),
-        selection_(graph_, context_, build_) {
+        selection_(stage) {
     program_.name = fmt::format("{}.stage{}", graph_.name, layout_.stage);
     program_.grid = grid_of(context_.strategy);
     program_.stage = layout_.stage;

@@ -86,6 +86,7 @@ TEST(OwnerMode, OwnersComeTogetherAndStatedOnesStay) {
   const auto mode = owner_mode(strategy);
   ASSERT_TRUE(mode);
   EXPECT_EQ(mode->reduced, Bytes(0));  // each tensor alone
+  EXPECT_FALSE(mode->coalesces);
 
   Graph graph;
   for (const std::int64_t size : {4, 2, 2, 8}) {
