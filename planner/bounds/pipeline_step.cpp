@@ -185,8 +185,10 @@ void StageBuilder::add_step(const FewerMicroBatches& fewer) {
     if (v_ && spans_of(action).receives) receive(action);
   }
   RepeatedActions cycles;
-  if (fewer.cycles_left_out > 0)
+  if (fewer.cycles_left_out > 0) {
     cycles = repeated_actions(order_, micro_batches_, fewer.micro_batches_per_cycle);
+    all_.may_be_shortened = all_.may_be_shortened && cycles.count > 0;
+  }
   std::vector<StreamRank::CycleBegin> begins;
   for (std::size_t i = 0; i <= order_.size(); ++i) {
     if (cycles.count > 0 && i == cycles.begin(cycles.count / 2)) {
@@ -212,9 +214,10 @@ void StageBuilder::add_step(const FewerMicroBatches& fewer) {
 void StageBuilder::add_gathers() {
   Picoseconds before;
   for (const ChunkSpans& chunk : stage_.chunks) {
-    const RoutineMap* map = keep(map_of(kGathers, {kLongAgo, kLongAgo, chunk.gathered - before}));
-    gathered_.push_back(engine_.add_call(*map, {}));
-    before = chunk.gathered;
+    const Picoseconds end = std::max(before, chunk.gathered);
+    gathered_.push_back(
+        engine_.add_call(*keep(map_of(kGathers, {kLongAgo, kLongAgo, end - before})), {}));
+    before = end;
   }
 }
 

@@ -112,5 +112,37 @@ TEST(PipelineStep, FewMicroBatchesEndWhenAllOfThemWould) {
   EXPECT_GT(left_out, 500);
 }
 
+// A stage receives what an action works on even if the slot for its own send is still in use. Else
+// stages with one slot and several chunks would wait for each other for ever.
+TEST(PipelineStep, OneSendSlotHoldsUpTheLastCallOnly) {
+  Strategy strategy;
+  strategy.pp = 4;
+  strategy.virtual_stages = 3;
+  strategy.send_slots = 1;
+  const Picoseconds transfer(5'000);
+  std::vector<StageSpans> stages(4);
+  for (std::int64_t s = 0; s < strategy.pp; ++s) {
+    for (std::int64_t c = 0; c < strategy.virtual_stages; ++c) {
+      const bool first = s + c == 0, last = s == 3 && c == 2;
+      ActionSpans forward;
+      forward.span = forward.computes = Picoseconds(2'000);
+      forward.last = forward.sent = Picoseconds(1'000);
+      forward.receives = !first;
+      forward.sends = !last;
+      forward.transfer = first ? Picoseconds() : transfer;
+      ActionSpans backward = forward;
+      backward.receives = !last;
+      backward.sends = !first;
+      backward.transfer = last ? Picoseconds() : transfer;
+      stages[std::size_t(s)].chunks.push_back({forward, backward, {}, {}, {}});
+    }
+  }
+  for (const std::int64_t m : {8, 400}) {
+    PipelineStep step(strategy, stages, m);
+    // Activations for three chunks come to a stage on one stream.
+    EXPECT_GE(step.bound(), Picoseconds(3 * m * transfer.count())) << m;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
