@@ -28,52 +28,54 @@ struct Rule {
 
 const Strategy kUsual;
 
-template <auto Capability>
-const std::string& source_of(const Capabilities& can) {
-  return (can.*Capability).source;
+using Source = const std::string& (*)(const Capabilities&);
+using Question = bool (*)(const Strategy&);
+
+template <class Capability>
+constexpr Source source_of(Capability) {
+  return [](const Capabilities& can) -> const std::string& { return Capability{}(can).source; };
 }
 
-template <auto Field>
-bool asks(const Strategy& strategy) {
-  return strategy.*Field != kUsual.*Field;
+/// Returns whether a field has another value than the default.
+template <class Field>
+constexpr Question asks(Field) {
+  return [](const Strategy& strategy) { return Field{}(strategy) != Field{}(kUsual); };
 }
 
 /// A field other than the default requires a switch, or a set of choices that is not empty.
-template <auto Capability, auto Field>
-constexpr Rule has(std::string_view key, std::string_view limit,
-                   bool (*applies)(const Strategy&) = nullptr,
-                   std::array<std::string_view, 2> beside = {}) {
+template <class Capability, class Field>
+constexpr Rule has(Capability, Field, std::string_view key, std::string_view limit,
+                   Question applies = nullptr, std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
-    const auto& value = (framework.can.*Capability).value;
+    const auto& value = Capability{}(framework.can).value;
     if constexpr (std::is_same_v<decltype(value), const bool&>) {
-      return !value && asks<Field>(strategy);
+      return !value && asks(Field{})(strategy);
     } else {
-      return value.empty() && asks<Field>(strategy);
+      return value.empty() && asks(Field{})(strategy);
     }
   };
-  return {key, is_broken, limit, source_of<Capability>, applies, beside};
+  return {key, is_broken, limit, source_of(Capability{}), applies, beside};
 }
 
 /// The value of a field has to be one of a set of choices.
-template <auto Capability, auto Field>
-constexpr Rule has_own(std::string_view key, std::string_view limit,
-                       bool (*applies)(const Strategy&) = nullptr,
-                       std::array<std::string_view, 2> beside = {}) {
+template <class Capability, class Field>
+constexpr Rule has_own(Capability, Field, std::string_view key, std::string_view limit,
+                       Question applies = nullptr, std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
-    return !(framework.can.*Capability).value.has(strategy.*Field);
+    return !Capability{}(framework.can).value.has(Field{}(strategy));
   };
-  return {key, is_broken, limit, source_of<Capability>, applies, beside};
+  return {key, is_broken, limit, source_of(Capability{}), applies, beside};
 }
 
 /// A forward and a backward in turns go with some choices alone.
 template <ExpertOverlap Choice>
-constexpr Rule overlaps(std::string_view limit, bool (*applies)(const Strategy&) = nullptr) {
+constexpr Rule overlaps(std::string_view limit, Question applies = nullptr) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
     return strategy.overlap_expert_exchange &&
            !framework.can.overlap_expert_exchange.value.has(Choice);
   };
-  constexpr auto source = source_of<&Capabilities::overlap_expert_exchange>;
-  return {"overlap_expert_exchange", is_broken, limit, source, applies};
+  return {"overlap_expert_exchange", is_broken, limit, source_of(FIELD(overlap_expert_exchange)),
+          applies};
 }
 
 bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
@@ -81,7 +83,7 @@ bool has_whole_states(const Strategy& strategy) { return !shards(strategy); }
 bool shares_sequences(const Strategy& strategy) { return strategy.cp > 1; }
 bool has_whole_replicas(const Strategy& strategy) { return strategy.sharding_degree == 1; }
 bool shares_experts(const Strategy& strategy) { return strategy.ep > 1; }
-bool is_reordered(const Strategy& strategy) { return asks<&Strategy::schedule>(strategy); }
+bool is_reordered(const Strategy& strategy) { return asks(FIELD(schedule))(strategy); }
 bool recomputes_some(const Strategy& strategy) { return strategy.recompute != Recompute::none; }
 
 /// Experts are split otherwise than without a choice of etp.
@@ -123,9 +125,9 @@ bool is_every_nth(const std::vector<std::int64_t>& list) {
 }
 
 /// A framework that can list layers can also list those whose attention cores are repeated.
-template <auto Field>
+template <class Field>
 bool lacks_layers(const Framework& framework, const Strategy& strategy) {
-  if (!asks<Field>(strategy)) return false;
+  if (!asks(Field{})(strategy)) return false;
   const SetOf<RecomputedLayers>& choices = framework.can.recomputed_layers.value;
   const RecomputedLayers layers = strategy.recompute_layers > 0 ? RecomputedLayers::first
                                   : is_every_nth(strategy.recompute_list)
@@ -135,12 +137,12 @@ bool lacks_layers(const Framework& framework, const Strategy& strategy) {
   return !choices.has(RecomputedLayers::listed) && !(whole && choices.has(layers));
 }
 
-template <auto Field>
-constexpr Rule lists_layers(std::string_view key) {
+template <class Field>
+constexpr Rule lists_layers(Field, std::string_view key) {
   return {key,
           lacks_layers<Field>,
           "does not choose layers so",
-          source_of<&Capabilities::recomputed_layers>,
+          source_of(FIELD(recomputed_layers)),
           recomputes_some,
           {"recompute"}};
 }
@@ -149,8 +151,6 @@ bool lacks_scores(const Framework& framework, const Strategy& strategy) {
   return !keeps_scores(framework, strategy);
 }
 
-using Can = Capabilities;
-using S = Strategy;
 constexpr std::string_view kNoType = "has no such type", kNoLimit = "has no such limit",
                            kEvenParts = "has as many layers in each part",
                            kNoScores = "has flash attention, which keeps no scores to drop",
@@ -162,36 +162,35 @@ constexpr std::array<std::string_view, 2> kStage = {"sharding_stage"};
 /// the first is the reason. Modules that are recomputed, each by its name, and what a job adds are
 /// judged after these.
 constexpr Rule kRules[] = {
-    has<&Can::pipeline, &S::pp>("pp", "has no pipeline stages"),
-    has<&Can::tensor_parallel, &S::mp>("mp", "does not split tensors"),
+    has(FIELD(pipeline), FIELD(pp), "pp", "has no pipeline stages"),
+    has(FIELD(tensor_parallel), FIELD(mp), "mp", "does not split tensors"),
     {"sequence_parallel",
      [](auto& framework, auto& s) { return s.sequence_parallel && !framework.sequence_parallel; },
      "does not split tokens"},
-    has<&Can::replicas, &S::dp>("dp", "has no whole replicas", has_whole_replicas),
-    has<&Can::replicas_beside_others, &S::dp>(
-        "dp", "has whole replicas without shards only if nothing is split",
+    has(FIELD(replicas), FIELD(dp), "dp", "has no whole replicas", has_whole_replicas),
+    has(FIELD(replicas_beside_others), FIELD(dp), "dp",
+        "has whole replicas without shards only if nothing is split",
         [](auto& s) { return s.sharding_degree == 1 && s.mp * s.pp * s.cp > 1; }),
-    {"rank_order", lacks_order, "supports other rank orders only", source_of<&Can::rank_orders>},
+    {"rank_order", lacks_order, "supports other rank orders only", source_of(FIELD(rank_orders))},
 
-    has<&Can::context_exchange, &S::cp>("cp", "has whole sequences on each rank"),
+    has(FIELD(context_exchange), FIELD(cp), "cp", "has whole sequences on each rank"),
     {.key = "cp",
      .is_broken = keeps_scores,
      .limit = "keeps attention scores, of whole sequences",
      .applies = shares_sequences},
-    has_own<&Can::context_exchange, &S::context_exchange>(
-        "context_exchange", "shares sequences otherwise", shares_sequences),
+    has_own(FIELD(context_exchange), FIELD(context_exchange), "context_exchange",
+            "shares sequences otherwise", shares_sequences),
 
-    has<&Can::expert_dispatch, &S::ep>("ep", "has all experts on each rank"),
-    has_own<&Can::expert_dispatch, &S::expert_dispatch>("expert_dispatch", "sends tokens otherwise",
-                                                        shares_experts),
-    has<&Can::expert_tensor_parallel, &S::etp>(
-        "etp", "has whole experts",
+    has(FIELD(expert_dispatch), FIELD(ep), "ep", "has all experts on each rank"),
+    has_own(FIELD(expert_dispatch), FIELD(expert_dispatch), "expert_dispatch",
+            "sends tokens otherwise", shares_experts),
+    has(FIELD(expert_tensor_parallel), FIELD(etp), "etp", "has whole experts",
         [](auto& s) { return has_own_etp(s) && (s.ep > 1 || s.mp == 1); }),
-    has<&Can::expert_tensor_parallel, &S::etp>("etp", "splits experts as it splits other layers",
-                                               has_own_etp),
-    has_own<&Can::expert_context_stages, &S::sharding_stage>(
-        "ep", "splits no sequences if experts have this stage",
-        [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, {"cp", "sharding_stage"}),
+    has(FIELD(expert_tensor_parallel), FIELD(etp), "etp",
+        "splits experts as it splits other layers", has_own_etp),
+    has_own(FIELD(expert_context_stages), FIELD(sharding_stage), "ep",
+            "splits no sequences if experts have this stage",
+            [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, {"cp", "sharding_stage"}),
     overlaps<ExpertOverlap::plain>("computes nothing while tokens travel to experts"),
     overlaps<ExpertOverlap::one_chunk>("needs several virtual_stages with it",
                                        [](auto& s) { return s.pp > 1 && s.virtual_stages == 1; }),
@@ -205,92 +204,90 @@ constexpr Rule kRules[] = {
         "needs expert_dispatch all_to_all with it",
         [](auto& s) { return s.expert_dispatch == ExpertDispatch::all_gather; }),
     overlaps<ExpertOverlap::shared_experts>("has no overlap_shared_experts with it",
-                                            asks<&S::overlap_shared_experts>),
+                                            asks(FIELD(overlap_shared_experts))),
     {"overlap_shared_experts", lacks_shared_overlap,
-     "does not overlap shared experts with this dispatch", source_of<&Can::overlap_shared_experts>},
+     "does not overlap shared experts with this dispatch",
+     source_of(FIELD(overlap_shared_experts))},
 
-    has<&Can::sharding_stages, &S::sharding_degree>("sharding_degree",
-                                                    "has no distributed optimizer"),
-    has_own<&Can::pipeline_sharding_stages, &S::sharding_stage>(
-        "sharding_stage", "has no such stage with a pipeline",
-        [](auto& s) { return shards(s) && s.pp > 1; }),
-    has_own<&Can::sharding_stages, &S::sharding_stage>(
-        "sharding_stage", "has no such stage", [](auto& s) { return shards(s) && s.pp == 1; }),
-    has<&Can::replicated_shards, &S::dp>("dp", "has no replicas of shards", shards,
-                                         {"sharding_degree"}),
-    has<&Can::whole_owners, &S::sharding_owner>("sharding_owner", "has no owners of tensors",
-                                                shards),
+    has(FIELD(sharding_stages), FIELD(sharding_degree), "sharding_degree",
+        "has no distributed optimizer"),
+    has_own(FIELD(pipeline_sharding_stages), FIELD(sharding_stage), "sharding_stage",
+            "has no such stage with a pipeline", [](auto& s) { return shards(s) && s.pp > 1; }),
+    has_own(FIELD(sharding_stages), FIELD(sharding_stage), "sharding_stage", "has no such stage",
+            [](auto& s) { return shards(s) && s.pp == 1; }),
+    has(FIELD(replicated_shards), FIELD(dp), "dp", "has no replicas of shards", shards,
+        {"sharding_degree"}),
+    has(FIELD(whole_owners), FIELD(sharding_owner), "sharding_owner", "has no owners of tensors",
+        shards),
     {.key = "prefetch_depth",
      .is_broken =
          [](auto& framework, auto& s) {
            return s.prefetch_depth > framework.can.most_prefetch_depth.value;
          },
      .limit = "gathers fewer ahead",
-     .source = source_of<&Can::most_prefetch_depth>,
+     .source = source_of(FIELD(most_prefetch_depth)),
      .applies = [](auto& s) { return s.sharding_stage == 3; }},
-    has<&Can::keeps_gathered, &S::keep_gathered>("keep_gathered", "gathers again in backward"),
-    has<&Can::live_limits, &S::max_live_bytes>("max_live_bytes", kNoLimit),
-    has<&Can::live_limits, &S::reuse_distance_bytes>("reuse_distance_bytes", kNoLimit),
-    has<&Can::live_limits, &S::persistence_threshold>("persistence_threshold", kNoLimit),
+    has(FIELD(keeps_gathered), FIELD(keep_gathered), "keep_gathered", "gathers again in backward"),
+    has(FIELD(live_limits), FIELD(max_live_bytes), "max_live_bytes", kNoLimit),
+    has(FIELD(live_limits), FIELD(reuse_distance_bytes), "reuse_distance_bytes", kNoLimit),
+    has(FIELD(live_limits), FIELD(persistence_threshold), "persistence_threshold", kNoLimit),
 
     // One stage has an order of its micro-batches, too.
-    has<&Can::pipeline, &S::schedule>("schedule", "has no pipelines that it would order"),
-    has_own<&Can::schedules, &S::schedule>("schedule", "has other schedules", is_reordered),
+    has(FIELD(pipeline), FIELD(schedule), "schedule", "has no pipelines that it would order"),
+    has_own(FIELD(schedules), FIELD(schedule), "schedule", "has other schedules", is_reordered),
     {"schedule", waits_for_transfers, "waits for each transfer"},
-    has<&Can::virtual_stages, &S::virtual_stages>("virtual_stages", "has one part on each stage"),
+    has(FIELD(virtual_stages), FIELD(virtual_stages), "virtual_stages",
+        "has one part on each stage"),
     // The simulator has no order of these transfers in which nobody waits forever.
     {"virtual_stages",
      [](auto& framework, auto& s) { return framework.launches_wait && s.virtual_stages > 1; },
      "waits for each launch (CUDA_LAUNCH_BLOCKING=1)"},
-    has<&Can::split_boundary, &S::split_boundary>("split_boundary",
-                                                  "sends whole tensors between stages"),
-    has<&Can::uneven_split, &S::embedding_as_layers>("embedding_as_layers", kEvenParts),
-    has<&Can::uneven_split, &S::loss_as_layers>("loss_as_layers", kEvenParts),
-    has<&Can::uneven_split, &S::layer_split>("layer_split", kEvenParts,
-                                             [](auto& s) {
-                                               return std::ranges::adjacent_find(
-                                                          s.layer_split, std::not_equal_to()) !=
-                                                      s.layer_split.end();
-                                             }),
-    has<&Can::empty_parts, &S::layer_split>(
-        "layer_split", "has layers in each part",
+    has(FIELD(split_boundary), FIELD(split_boundary), "split_boundary",
+        "sends whole tensors between stages"),
+    has(FIELD(uneven_split), FIELD(embedding_as_layers), "embedding_as_layers", kEvenParts),
+    has(FIELD(uneven_split), FIELD(loss_as_layers), "loss_as_layers", kEvenParts),
+    has(FIELD(uneven_split), FIELD(layer_split), "layer_split", kEvenParts,
+        [](auto& s) {
+          return std::ranges::adjacent_find(s.layer_split, std::not_equal_to()) !=
+                 s.layer_split.end();
+        }),
+    has(FIELD(empty_parts), FIELD(layer_split), "layer_split", "has layers in each part",
         [](auto& s) { return std::ranges::find(s.layer_split, 0) != s.layer_split.end(); }),
 
     {.key = "recompute",
      .is_broken = lacks_scores,
      .limit = kNoScores,
      .applies = [](auto& s) { return s.recompute == Recompute::selective; }},
-    has_own<&Can::recompute, &S::recompute>(
-        "recompute", "does not choose by op",
-        [](auto& s) { return s.recompute == Recompute::per_op; }),
-    has_own<&Can::recompute, &S::recompute>(
-        "recompute", "does not choose by module",
-        [](auto& s) { return s.recompute == Recompute::modules; }),
-    has_own<&Can::recompute, &S::recompute>("recompute", "recomputes whole layers only",
-                                            recomputes_some),
-    lists_layers<&S::recompute_layers>("recompute_layers"),
-    lists_layers<&S::recompute_list>("recompute_list"),
+    has_own(FIELD(recompute), FIELD(recompute), "recompute", "does not choose by op",
+            [](auto& s) { return s.recompute == Recompute::per_op; }),
+    has_own(FIELD(recompute), FIELD(recompute), "recompute", "does not choose by module",
+            [](auto& s) { return s.recompute == Recompute::modules; }),
+    has_own(FIELD(recompute), FIELD(recompute), "recompute", "recomputes whole layers only",
+            recomputes_some),
+    lists_layers(FIELD(recompute_layers), "recompute_layers"),
+    lists_layers(FIELD(recompute_list), "recompute_list"),
 
     {"fp8", [](auto& framework, auto&) { return framework.can.fp8.value == SetOf<Fp8>{Fp8::none}; },
-     "has no products of 8-bit operands", source_of<&Can::fp8>, asks<&S::fp8>},
-    has_own<&Can::fp8, &S::fp8>("fp8", "scales otherwise"),
-    has_own<&Can::gradient_types, &S::gradient_type>("gradient_type", kNoType),
-    has_own<&Can::main_gradient_types, &S::main_gradient_type>("main_gradient_type", kNoType),
-    has_own<&Can::master_types, &S::main_parameter_type>("main_parameter_type", kNoType),
-    has_own<&Can::moment_types, &S::moment_type>("moment_type", kNoType),
-    has<&Can::fp8_parameters, &S::fp8_parameters>("fp8_parameters", "keeps them in the job's type"),
-    has<&Can::offload_optimizer, &S::offload_optimizer_percent>(
-        "offload_optimizer_percent", "updates all parameters on the device"),
-    has<&Can::overlap_offload, &S::overlap_offload>(
-        "overlap_offload", "copies all of them before and after the update"),
-    has<&Can::narrow_states_unsharded, &S::main_gradient_type>("main_gradient_type", kNarrow,
-                                                               has_whole_states, kStage),
-    has<&Can::narrow_states_unsharded, &S::main_parameter_type>("main_parameter_type", kNarrow,
-                                                                has_whole_states, kStage),
-    has<&Can::narrow_states_unsharded, &S::moment_type>("moment_type", kNarrow, has_whole_states,
-                                                        kStage),
-    has<&Can::narrow_states_unsharded, &S::fp8_parameters>("fp8_parameters", kNarrow,
-                                                           has_whole_states, kStage),
+     "has no products of 8-bit operands", source_of(FIELD(fp8)), asks(FIELD(fp8))},
+    has_own(FIELD(fp8), FIELD(fp8), "fp8", "scales otherwise"),
+    has_own(FIELD(gradient_types), FIELD(gradient_type), "gradient_type", kNoType),
+    has_own(FIELD(main_gradient_types), FIELD(main_gradient_type), "main_gradient_type", kNoType),
+    has_own(FIELD(master_types), FIELD(main_parameter_type), "main_parameter_type", kNoType),
+    has_own(FIELD(moment_types), FIELD(moment_type), "moment_type", kNoType),
+    has(FIELD(fp8_parameters), FIELD(fp8_parameters), "fp8_parameters",
+        "keeps them in the job's type"),
+    has(FIELD(offload_optimizer), FIELD(offload_optimizer_percent), "offload_optimizer_percent",
+        "updates all parameters on the device"),
+    has(FIELD(overlap_offload), FIELD(overlap_offload), "overlap_offload",
+        "copies all of them before and after the update"),
+    has(FIELD(narrow_states_unsharded), FIELD(main_gradient_type), "main_gradient_type", kNarrow,
+        has_whole_states, kStage),
+    has(FIELD(narrow_states_unsharded), FIELD(main_parameter_type), "main_parameter_type", kNarrow,
+        has_whole_states, kStage),
+    has(FIELD(narrow_states_unsharded), FIELD(moment_type), "moment_type", kNarrow,
+        has_whole_states, kStage),
+    has(FIELD(narrow_states_unsharded), FIELD(fp8_parameters), "fp8_parameters", kNarrow,
+        has_whole_states, kStage),
 };
 
 /// Says what is asked for, why the framework does not have it, and where that is stated.
@@ -328,20 +325,27 @@ Verdict modules_are_possible(const Framework& framework, const Strategy& strateg
   return Verdict::yes();
 }
 
+using Exchanges = const Sourced<SetOf<ContextExchange>>&;
+template <class Capability>
+constexpr auto exchanges_of(Capability) {
+  return [](const Capabilities& can) -> Exchanges { return Capability{}(can); };
+}
+
 /// A part of attention that goes with some exchanges alone.
 struct AttentionPart {
   std::string_view name;
   bool (*is_in)(const Job&);
-  Sourced<SetOf<ContextExchange>> Capabilities::*exchanges;
+  Exchanges (*exchanges)(const Capabilities&);
 };
 constexpr AttentionPart kAttentionParts[] = {
-    {"latent attention", [](auto& job) { return job.latent.has_value(); }, &Can::latent_exchange},
-    {"sinks", [](auto& job) { return job.sinks; }, &Can::sink_exchange},
-    {"alibi", [](auto& job) { return job.alibi; }, &Can::alibi_exchange}};
+    {"latent attention", [](auto& job) { return job.latent.has_value(); },
+     exchanges_of(FIELD(latent_exchange))},
+    {"sinks", [](auto& job) { return job.sinks; }, exchanges_of(FIELD(sink_exchange))},
+    {"alibi", [](auto& job) { return job.alibi; }, exchanges_of(FIELD(alibi_exchange))}};
 
 Verdict exchange_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
   for (const AttentionPart& part : kAttentionParts) {
-    const auto& [exchanges, source] = framework.can.*part.exchanges;
+    const auto& [exchanges, source] = part.exchanges(framework.can);
     if (strategy.cp == 1 || !part.is_in(job) || exchanges.has(strategy.context_exchange)) continue;
     return exchanges.empty()
                ? refuse(asked_text(strategy, "cp", {}), framework,
@@ -387,7 +391,7 @@ SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& 
   SetOf<ContextExchange> all;
   for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
     const auto goes_with = [&](const AttentionPart& part) {
-      return !part.is_in(job) || (framework.can.*part.exchanges).value.has(ContextExchange(i));
+      return !part.is_in(job) || part.exchanges(framework.can).value.has(ContextExchange(i));
     };
     if (framework.can.context_exchange.value.has(ContextExchange(i)) &&
         std::ranges::all_of(kAttentionParts, goes_with))

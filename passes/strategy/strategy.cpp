@@ -347,7 +347,7 @@ Verdict gathers_are_legal(const Strategy& strategy) {
 /// no later use to stay for, and for one op none ahead of which it could come.
 Verdict stage_three_is_meant(const Strategy& strategy) {
   const Strategy usual;
-  const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
+  const auto usual_is = [&](auto member) { return member(strategy) == member(usual); };
   const bool use = strategy.gather == ParameterGather::use;
   const bool segment = strategy.gather == ParameterGather::segment;
   struct Requirement {
@@ -355,13 +355,13 @@ Verdict stage_three_is_meant(const Strategy& strategy) {
     bool usual, counts;  ///< in stage 3, as `gather` is
   };
   const Requirement requirements[] = {
-      {"gather", usual_is(&Strategy::gather), true},
-      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes), segment},
-      {"prefetch_depth", usual_is(&Strategy::prefetch_depth), !use},
-      {"max_live_bytes", usual_is(&Strategy::max_live_bytes), !use},
-      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes), !use && !segment},
-      {"persistence_threshold", usual_is(&Strategy::persistence_threshold), true},
-      {"keep_gathered", usual_is(&Strategy::keep_gathered), !use && !segment},
+      {"gather", usual_is(FIELD(gather)), true},
+      {"segment_broadcast_bytes", usual_is(FIELD(segment_broadcast_bytes)), segment},
+      {"prefetch_depth", usual_is(FIELD(prefetch_depth)), !use},
+      {"max_live_bytes", usual_is(FIELD(max_live_bytes)), !use},
+      {"reuse_distance_bytes", usual_is(FIELD(reuse_distance_bytes)), !use && !segment},
+      {"persistence_threshold", usual_is(FIELD(persistence_threshold)), true},
+      {"keep_gathered", usual_is(FIELD(keep_gathered)), !use && !segment},
   };
   for (const auto& [key, is_usual, counts] : requirements) {
     if (is_usual) continue;

@@ -15,6 +15,11 @@
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 
+/// Names a field, which may lie in a nested struct, as a function: FIELD(mp)(strategy) is
+/// strategy.mp.
+#define FIELD(path) \
+  [](auto& of) -> auto& { return of.path; }
+
 namespace plimsoll {
 
 /// A SendLifetime says how long a sent boundary tensor lives.

@@ -143,14 +143,14 @@ std::string bucket_text(Bytes bytes) {
 
 std::string field_text(const Strategy& strategy, std::string_view key) {
   if (const auto* field = field_of<IntegerField>(key)) {
-    return fmt::format("{}", strategy.*field->member);
+    return fmt::format("{}", field->place.in(strategy));
   }
   if (const auto* field = field_of<ChoiceField>(key)) {
     return std::string(field->words[field->get(strategy)]);
   }
-  if (const auto* field = field_of<BytesField>(key)) return bucket_text(strategy.**field);
+  if (const auto* field = field_of<BytesField>(key)) return bucket_text(field->place.in(strategy));
   if (const auto* field = field_of<SwitchField>(key)) {
-    return strategy.**field ? "true" : "false";
+    return field->place.in(strategy) ? "true" : "false";
   }
   if (const auto* field = field_of<SetField>(key)) {
     const std::vector<std::string_view> words = words_in(*field, strategy);
@@ -158,12 +158,12 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
   }
   const auto* field = field_of<ListField>(key);
   INVARIANT(field != nullptr, "the key of a strategy");
-  return list_text(*field, strategy.*field->member);
+  return list_text(*field, field->place.in(strategy));
 }
 
 std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key) {
-  if (const auto* field = field_of<IntegerField>(key)) return strategy.*field->member;
-  if (const auto* field = field_of<BytesField>(key)) return (strategy.**field).count();
+  if (const auto* field = field_of<IntegerField>(key)) return field->place.in(strategy);
+  if (const auto* field = field_of<BytesField>(key)) return field->place.in(strategy).count();
   return std::nullopt;
 }
 
@@ -236,19 +236,19 @@ Strategy strategy_from_pairs(std::string_view text) {
 }
 
 void read_field(JsonObject& object, std::string_view key, const IntegerField& field, Strategy& to) {
-  to.*field.member = object.integer(key, field.least, field.most);
+  field.place.of(to) = object.integer(key, field.least, field.most);
 }
-void read_field(JsonObject& object, std::string_view key, BytesField field, Strategy& to) {
-  to.*field = Bytes(object.integer(key, 0, kMostBytes));
+void read_field(JsonObject& object, std::string_view key, const BytesField& field, Strategy& to) {
+  field.place.of(to) = Bytes(object.integer(key, 0, kMostBytes));
 }
-void read_field(JsonObject& object, std::string_view key, SwitchField field, Strategy& to) {
-  to.*field = object.boolean(key);
+void read_field(JsonObject& object, std::string_view key, const SwitchField& field, Strategy& to) {
+  field.place.of(to) = object.boolean(key);
 }
 void read_field(JsonObject& object, std::string_view key, const ChoiceField& field, Strategy& to) {
   field.set(to, object.choice(key, field.words));
 }
 void read_field(JsonObject& object, std::string_view key, const ListField& field, Strategy& to) {
-  to.*field.member = object.integers(key, field.least, kMostDegree);
+  field.place.of(to) = object.integers(key, field.least, kMostDegree);
 }
 void read_field(JsonObject& object, std::string_view key, const SetField& field, Strategy& to) {
   field.clear(to);
@@ -269,17 +269,17 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     if (!number || *number < field->least || *number > field->most) {
       refuse(key, value, fmt::format("an integer from {} to {}", field->least, field->most));
     }
-    strategy.*field->member = *number;
+    field->place.of(strategy) = *number;
   } else if (const auto* field = field_of<ChoiceField>(key)) {
     field->set(strategy, choice_from(key, value, field->words));
   } else if (const auto* field = field_of<BytesField>(key)) {
-    strategy.** field = bucket_from(key, value);
+    field->place.of(strategy) = bucket_from(key, value);
   } else if (const auto* field = field_of<SwitchField>(key)) {
-    strategy.** field = choice_from(key, value, {"false", "true"}) == 1;
+    field->place.of(strategy) = choice_from(key, value, {"false", "true"}) == 1;
   } else if (key == "layer_split" && is_layout(value)) {
     strategy.layer_split = split_from(value);
   } else if (const auto* field = field_of<ListField>(key)) {
-    strategy.*field->member = list_from(key, *field, value);
+    field->place.of(strategy) = list_from(key, *field, value);
   } else if (const auto* field = field_of<SetField>(key)) {
     set_words(key, *field, strategy, value);
   } else {
@@ -343,13 +343,13 @@ std::string strategy_text(const Strategy& strategy) {
   for (const auto& [key, form] : kFields) {
     Json& value = object[std::string(key)];
     if (const auto* integer = std::get_if<IntegerField>(&form)) {
-      value = strategy.*integer->member;
+      value = integer->place.in(strategy);
     } else if (const auto* bytes = std::get_if<BytesField>(&form)) {
-      value = (strategy.**bytes).count();
+      value = bytes->place.in(strategy).count();
     } else if (const auto* flag = std::get_if<SwitchField>(&form)) {
-      value = strategy.**flag;
+      value = flag->place.in(strategy);
     } else if (const auto* list = std::get_if<ListField>(&form)) {
-      value = strategy.*list->member;
+      value = list->place.in(strategy);
     } else if (const auto* set = std::get_if<SetField>(&form)) {
       value = words_in(*set, strategy);
     } else {

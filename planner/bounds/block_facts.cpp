@@ -247,11 +247,11 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
 /// parameters are gathered, changes nothing within a block.
 Strategy FactsCache::alike(const Strategy& strategy) const {
   Strategy plain =
-      without(as_plain_pipeline(target_.job, strategy), &Strategy::dp, &Strategy::sharding_degree,
-              &Strategy::sharding_stage, &Strategy::sharding_owner, &Strategy::layer_split,
-              &Strategy::embedding_as_layers, &Strategy::send_slots, &Strategy::rank_order,
-              &Strategy::grad_bucket_bytes, &Strategy::recompute_list, &Strategy::prefetch_depth,
-              &Strategy::max_live_bytes, &Strategy::reuse_distance_bytes, &Strategy::keep_gathered);
+      without(as_plain_pipeline(target_.job, strategy), FIELD(dp), FIELD(sharding_degree),
+              FIELD(sharding_stage), FIELD(sharding_owner), FIELD(layer_split),
+              FIELD(embedding_as_layers), FIELD(send_slots), FIELD(rank_order),
+              FIELD(grad_bucket_bytes), FIELD(recompute_list), FIELD(prefetch_depth),
+              FIELD(max_live_bytes), FIELD(reuse_distance_bytes), FIELD(keep_gathered));
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)
     plain.expert_rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;

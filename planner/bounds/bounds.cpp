@@ -121,10 +121,9 @@ const Bounds::Persistent& Bounds::degrees(const Strategy& strategy) const {
   // In a V, and where chunks mix layers that differ, stages of plain 1F1B have other blocks.
   const bool lasts_alike =
       !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
-  Strategy plain =
-      without(lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy,
-              &Strategy::embedding_as_layers, &Strategy::loss_as_layers, &Strategy::split_boundary,
-              &Strategy::rank_order, &Strategy::micro_batch);
+  Strategy plain = without(lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy,
+                           FIELD(embedding_as_layers), FIELD(loss_as_layers), FIELD(split_boundary),
+                           FIELD(rank_order), FIELD(micro_batch));
   plain.layer_split = lasts_alike ? layers_per_stage(target_.job, strategy)
                                   : layers_per_part(target_.job, strategy);
   // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
@@ -175,7 +174,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 
 Picoseconds Bounds::traffic(const Strategy& strategy) const {
   if (is_not_bounded(strategy) || !has_micro_batch_traffic(strategy)) return {};
-  Strategy alike = without(strategy, &Strategy::micro_batch);
+  Strategy alike = without(strategy, FIELD(micro_batch));
   drop_recompute(alike);
   const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);

@@ -17,11 +17,10 @@ namespace {
 
 /// Returns a strategy with the same collectives over as few ranks as have them.
 Strategy smallest(const Strategy& strategy) {
-  Strategy small =
-      without(strategy, &Strategy::mp, &Strategy::pp, &Strategy::virtual_stages,
-              &Strategy::sequence_parallel, &Strategy::split_boundary, &Strategy::schedule,
-              &Strategy::layer_split, &Strategy::embedding_as_layers, &Strategy::loss_as_layers,
-              &Strategy::ep, &Strategy::etp, &Strategy::micro_batch, &Strategy::rank_order);
+  Strategy small = without(strategy, FIELD(mp), FIELD(pp), FIELD(virtual_stages),
+                           FIELD(sequence_parallel), FIELD(split_boundary), FIELD(schedule),
+                           FIELD(layer_split), FIELD(embedding_as_layers), FIELD(loss_as_layers),
+                           FIELD(ep), FIELD(etp), FIELD(micro_batch), FIELD(rank_order));
   for (std::int64_t* degree : {&small.cp, &small.dp, &small.sharding_degree})
     *degree = std::min<std::int64_t>(*degree, 2);
   if (strategy.ep > 1 && grid_of(strategy)[Axis::edp] > 1) {  // two ranks with the same experts

@@ -44,38 +44,36 @@ void fill_data_degrees(const Fixed& choices, std::int64_t devices, Strategy& str
 void drop_meaningless(const Fixed& choices, Strategy& strategy) {
   const Strategy usual;
   const auto drop = [&](std::string_view key, auto field) {
-    if (!is_fixed(choices, key)) strategy.*field = usual.*field;
+    if (!is_fixed(choices, key)) field(strategy) = field(usual);
   };
-  if (strategy.mp == 1) drop("sequence_parallel", &Strategy::sequence_parallel);
+  if (strategy.mp == 1) drop("sequence_parallel", FIELD(sequence_parallel));
   // Experts on ranks of their own need the tokens split over mp.
   if (needs_sequence_parallel(strategy) && !is_fixed(choices, "sequence_parallel"))
     strategy.sequence_parallel = true;
   if (strategy.mp == 1 || strategy.pp == 1 || strategy.sequence_parallel)
-    drop("split_boundary", &Strategy::split_boundary);
+    drop("split_boundary", FIELD(split_boundary));
   if (strategy.pp == 1) {
-    drop("virtual_stages", &Strategy::virtual_stages);
-    drop("embedding_as_layers", &Strategy::embedding_as_layers);
-    drop("loss_as_layers", &Strategy::loss_as_layers);
+    drop("virtual_stages", FIELD(virtual_stages));
+    drop("embedding_as_layers", FIELD(embedding_as_layers));
+    drop("loss_as_layers", FIELD(loss_as_layers));
   }
-  if (strategy.schedule != Schedule::one_f_one_b) drop("virtual_stages", &Strategy::virtual_stages);
+  if (strategy.schedule != Schedule::one_f_one_b) drop("virtual_stages", FIELD(virtual_stages));
   if (is_placed_as_v(strategy.schedule) && !is_fixed(choices, "virtual_stages"))
     strategy.virtual_stages = 2;
-  if (strategy.cp == 1) drop("context_exchange", &Strategy::context_exchange);
+  if (strategy.cp == 1) drop("context_exchange", FIELD(context_exchange));
   // Frameworks compute shared experts beside an exchange of rows, if beside anything.
   if (strategy.ep == 1 || strategy.expert_dispatch != ExpertDispatch::all_to_all)
-    drop("overlap_shared_experts", &Strategy::overlap_shared_experts);
-  if (!pairs_are_legal(strategy))
-    drop("overlap_expert_exchange", &Strategy::overlap_expert_exchange);
-  if (strategy.recompute != Recompute::modules)
-    drop("recompute_modules", &Strategy::recompute_modules);
+    drop("overlap_shared_experts", FIELD(overlap_shared_experts));
+  if (!pairs_are_legal(strategy)) drop("overlap_expert_exchange", FIELD(overlap_expert_exchange));
+  if (strategy.recompute != Recompute::modules) drop("recompute_modules", FIELD(recompute_modules));
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {
-    drop("recompute_layers", &Strategy::recompute_layers);
-    drop("recompute_list", &Strategy::recompute_list);
+    drop("recompute_layers", FIELD(recompute_layers));
+    drop("recompute_list", FIELD(recompute_list));
   }
-  if (is_fixed(choices, "recompute_layers")) drop("recompute_list", &Strategy::recompute_list);
+  if (is_fixed(choices, "recompute_layers")) drop("recompute_list", FIELD(recompute_list));
   if (strategy.sharding_stage != 3) {
-    drop("prefetch_depth", &Strategy::prefetch_depth);
-    drop("keep_gathered", &Strategy::keep_gathered);
+    drop("prefetch_depth", FIELD(prefetch_depth));
+    drop("keep_gathered", FIELD(keep_gathered));
   }
 }
 

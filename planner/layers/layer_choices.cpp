@@ -24,8 +24,8 @@ class LastingCache {
   explicit LastingCache(const Target& target) : target_(target) {}
 
   const LastingLines& of(const Strategy& strategy) {
-    Strategy plain = without(strategy, &Strategy::micro_batch, &Strategy::recompute,
-                             &Strategy::recompute_modules, &Strategy::rank_order);
+    Strategy plain = without(strategy, FIELD(micro_batch), FIELD(recompute),
+                             FIELD(recompute_modules), FIELD(rank_order));
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
     return known_.of({plain}, [&] { return lasting_lines(context_of(target_, plain)); });
   }

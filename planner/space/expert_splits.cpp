@@ -74,22 +74,22 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
                                     const Strategy& strategy, const Fixed& fixed,
                                     const Limits& limits) {
   std::vector<Strategy> splits = {strategy};
-  const auto vary = [&](std::string_view key, auto Strategy::*member, auto values_of) {
+  const auto vary = [&](std::string_view key, auto field, auto values_of) {
     if (is_fixed(fixed, key)) return;
     std::vector<Strategy> all;
     for (Strategy& split : splits) {
       for (const auto value : values_of(split)) {
-        split.*member = value;
+        field(split) = value;
         all.push_back(split);
       }
     }
     splits = std::move(all);
   };
-  vary("ep", &Strategy::ep, [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
-  vary("etp", &Strategy::etp, [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
-  vary("expert_dispatch", &Strategy::expert_dispatch,
+  vary("ep", FIELD(ep), [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
+  vary("etp", FIELD(etp), [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
+  vary("expert_dispatch", FIELD(expert_dispatch),
        [&](const Strategy& s) { return expert_dispatches(job, framework, s); });
-  vary("overlap_shared_experts", &Strategy::overlap_shared_experts,
+  vary("overlap_shared_experts", FIELD(overlap_shared_experts),
        [&](const Strategy& s) { return overlaps(job, framework, s); });
   std::erase_if(splits, [&](const Strategy& split) {
     return !is_within(limits, split, "ep") || !is_within(limits, split, "etp") ||

@@ -16,41 +16,41 @@ struct Searched {
   std::string_view key;
   void (*reset)(Strategy&);  ///< to the default
 };
-template <auto Field>
-constexpr Searched searched(std::string_view key) {
+template <class Field>
+constexpr Searched searched(Field, std::string_view key) {
   return {key, [](Strategy& strategy) {
             static const Strategy usual;
-            strategy.*Field = usual.*Field;
+            Field{}(strategy) = Field{}(usual);
           }};
 }
 constexpr Searched kSearched[] = {
-    searched<&Strategy::mp>("mp"),
-    searched<&Strategy::pp>("pp"),
-    searched<&Strategy::dp>("dp"),
-    searched<&Strategy::cp>("cp"),
-    searched<&Strategy::ep>("ep"),
-    searched<&Strategy::etp>("etp"),
-    searched<&Strategy::expert_dispatch>("expert_dispatch"),
-    searched<&Strategy::overlap_shared_experts>("overlap_shared_experts"),
-    searched<&Strategy::sharding_degree>("sharding_degree"),
-    searched<&Strategy::sharding_stage>("sharding_stage"),
-    searched<&Strategy::micro_batch>("micro_batch"),
-    searched<&Strategy::schedule>("schedule"),
-    searched<&Strategy::recompute>("recompute"),
-    searched<&Strategy::grad_bucket_bytes>("grad_bucket_bytes"),
-    searched<&Strategy::virtual_stages>("virtual_stages"),
-    searched<&Strategy::embedding_as_layers>("embedding_as_layers"),
-    searched<&Strategy::loss_as_layers>("loss_as_layers"),
-    searched<&Strategy::recompute_layers>("recompute_layers"),
-    searched<&Strategy::recompute_modules>("recompute_modules"),
-    searched<&Strategy::sequence_parallel>("sequence_parallel"),
-    searched<&Strategy::split_boundary>("split_boundary"),
-    searched<&Strategy::context_exchange>("context_exchange"),
-    searched<&Strategy::rank_order>("rank_order"),
-    searched<&Strategy::prefetch_depth>("prefetch_depth"),
-    searched<&Strategy::keep_gathered>("keep_gathered"),
-    searched<&Strategy::layer_split>("layer_split"),
-    searched<&Strategy::recompute_list>("recompute_list"),
+    searched(FIELD(mp), "mp"),
+    searched(FIELD(pp), "pp"),
+    searched(FIELD(dp), "dp"),
+    searched(FIELD(cp), "cp"),
+    searched(FIELD(ep), "ep"),
+    searched(FIELD(etp), "etp"),
+    searched(FIELD(expert_dispatch), "expert_dispatch"),
+    searched(FIELD(overlap_shared_experts), "overlap_shared_experts"),
+    searched(FIELD(sharding_degree), "sharding_degree"),
+    searched(FIELD(sharding_stage), "sharding_stage"),
+    searched(FIELD(micro_batch), "micro_batch"),
+    searched(FIELD(schedule), "schedule"),
+    searched(FIELD(recompute), "recompute"),
+    searched(FIELD(grad_bucket_bytes), "grad_bucket_bytes"),
+    searched(FIELD(virtual_stages), "virtual_stages"),
+    searched(FIELD(embedding_as_layers), "embedding_as_layers"),
+    searched(FIELD(loss_as_layers), "loss_as_layers"),
+    searched(FIELD(recompute_layers), "recompute_layers"),
+    searched(FIELD(recompute_modules), "recompute_modules"),
+    searched(FIELD(sequence_parallel), "sequence_parallel"),
+    searched(FIELD(split_boundary), "split_boundary"),
+    searched(FIELD(context_exchange), "context_exchange"),
+    searched(FIELD(rank_order), "rank_order"),
+    searched(FIELD(prefetch_depth), "prefetch_depth"),
+    searched(FIELD(keep_gathered), "keep_gathered"),
+    searched(FIELD(layer_split), "layer_split"),
+    searched(FIELD(recompute_list), "recompute_list"),
 };
 /// Searched fields that are chosen by stage (layer_choices.h).
 constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <type_traits>
 
 #include "base/error.h"
 #include "passes/strategy/recompute_rules.h"
@@ -79,9 +80,12 @@ struct DrawnPlan {
     change(plan.strategy);
     if (!is_legal()) plan.strategy = before;
   }
-  template <class Value>
-  void attempt(Value Strategy::*member, std::initializer_list<std::type_identity_t<Value>> values) {
-    attempt([&](Strategy& strategy) { strategy.*member = one_of(random, values); });
+  template <class Field>
+  void attempt(
+      Field field,
+      std::initializer_list<std::remove_reference_t<std::invoke_result_t<Field, Strategy&>>>
+          values) {
+    attempt([&](Strategy& strategy) { field(strategy) = one_of(random, values); });
   }
 };
 
@@ -145,21 +149,21 @@ Plan random_megatron_plan(Random& random) {
   plan.job.vocab = padded_vocabulary(plan.job.vocab, plan.framework, 1);
   draw_degrees(drawn);
   plan.devices_per_node = one_of<std::int64_t>(random, {1, 4, 8});
-  drawn.attempt(&Strategy::micro_batch, {1, 1, 2, 4});
-  drawn.attempt(&Strategy::sharding_stage, {1, 2, 3});
-  drawn.attempt(&Strategy::virtual_stages, {1, 2, 3});
+  drawn.attempt(FIELD(micro_batch), {1, 1, 2, 4});
+  drawn.attempt(FIELD(sharding_stage), {1, 2, 3});
+  drawn.attempt(FIELD(virtual_stages), {1, 2, 3});
   drawn.attempt([&](Strategy& strategy) {
     if (coin(random)) return;
     strategy.layer_split =
         random_split(random, plan.job.layers, strategy.pp * strategy.virtual_stages);
   });
-  drawn.attempt(&Strategy::embedding_as_layers, {0, 1, 2});
-  drawn.attempt(&Strategy::loss_as_layers, {0, 1});
-  drawn.attempt(&Strategy::rank_order, {RankOrder::sharding_dp_pp, RankOrder::pp_sharding_dp});
-  drawn.attempt(&Strategy::sequence_parallel, {true, false});
-  drawn.attempt(&Strategy::context_exchange,
+  drawn.attempt(FIELD(embedding_as_layers), {0, 1, 2});
+  drawn.attempt(FIELD(loss_as_layers), {0, 1});
+  drawn.attempt(FIELD(rank_order), {RankOrder::sharding_dp_pp, RankOrder::pp_sharding_dp});
+  drawn.attempt(FIELD(sequence_parallel), {true, false});
+  drawn.attempt(FIELD(context_exchange),
                 {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
-  drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::selective, Recompute::full});
+  drawn.attempt(FIELD(recompute), {Recompute::none, Recompute::selective, Recompute::full});
   drawn.attempt([&](Strategy& s) {
     if (random() % 3 != 0) return;
     s.recompute = Recompute::modules;
@@ -170,22 +174,22 @@ Plan random_megatron_plan(Random& random) {
     s.recompute_modules = without_parts(s.recompute_modules);
   });
   drawn.attempt([&](Strategy& s) { s.recompute_layers = std::int64_t(random() % 4); });
-  drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::delayed, Fp8::current});
-  drawn.attempt(&Strategy::fp8_parameters, {true, false});
-  drawn.attempt(&Strategy::gradient_type, {GradientType::f32, GradientType::computed});
-  drawn.attempt(&Strategy::main_gradient_type, {GradientType::f32, GradientType::computed});
-  drawn.attempt(&Strategy::moment_type,
+  drawn.attempt(FIELD(fp8), {Fp8::none, Fp8::delayed, Fp8::current});
+  drawn.attempt(FIELD(fp8_parameters), {true, false});
+  drawn.attempt(FIELD(gradient_type), {GradientType::f32, GradientType::computed});
+  drawn.attempt(FIELD(main_gradient_type), {GradientType::f32, GradientType::computed});
+  drawn.attempt(FIELD(moment_type),
                 {MomentType::f32, MomentType::bf16, MomentType::f16, MomentType::fp8});
-  drawn.attempt(&Strategy::main_parameter_type,
+  drawn.attempt(FIELD(main_parameter_type),
                 {MasterType::f32, MasterType::f16, MasterType::remainder});
   drawn.attempt([&](Strategy& s) {
     if (coin(random)) s.offload_optimizer_percent = one_of<std::int64_t>(random, {1, 35, 100});
   });
-  drawn.attempt(&Strategy::overlap_offload, {true, false});
+  drawn.attempt(FIELD(overlap_offload), {true, false});
   drawn.attempt([&](Strategy& s) {
     s.grad_bucket_bytes = Bytes(4 * std::int64_t(1024 + random() % 100'000'000));
   });
-  drawn.attempt(&Strategy::overlap_grad_reduce, {true, true, false});
+  drawn.attempt(FIELD(overlap_grad_reduce), {true, true, false});
   // Without shards there are no gathers; without overlapped reductions there are none either.
   if (plan.strategy.sharding_stage > 0)
     plan.strategy.overlap_param_gather = plan.strategy.overlap_grad_reduce && coin(random);
@@ -203,25 +207,25 @@ Plan random_titan_plan(Random& random) {
   draw_degrees(drawn, {1, 2, 3});
   plan.devices_per_node = one_of<std::int64_t>(random, {1, 4, 8});
   if (plan.strategy.mp > 1) plan.strategy.sequence_parallel = true;
-  drawn.attempt(&Strategy::micro_batch, {1, 1, 2, 4});
+  drawn.attempt(FIELD(micro_batch), {1, 1, 2, 4});
   drawn.attempt([&](Strategy& strategy) {
     if (coin(random)) return;
     strategy.layer_split = random_split(random, plan.job.layers, strategy.pp);
   });
-  drawn.attempt(&Strategy::embedding_as_layers, {0, 1, 2});
-  drawn.attempt(&Strategy::loss_as_layers, {0, 1});
+  drawn.attempt(FIELD(embedding_as_layers), {0, 1, 2});
+  drawn.attempt(FIELD(loss_as_layers), {0, 1});
   if (plan.strategy.pp > 1)
-    drawn.attempt(&Strategy::schedule, {Schedule::one_f_one_b, Schedule::gpipe});
-  drawn.attempt(&Strategy::context_exchange, {ContextExchange::ring, ContextExchange::all_gather});
-  drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::full, Recompute::per_op});
+    drawn.attempt(FIELD(schedule), {Schedule::one_f_one_b, Schedule::gpipe});
+  drawn.attempt(FIELD(context_exchange), {ContextExchange::ring, ContextExchange::all_gather});
+  drawn.attempt(FIELD(recompute), {Recompute::none, Recompute::full, Recompute::per_op});
   drawn.attempt([&](Strategy& strategy) {
     if (strategy.recompute != Recompute::full || strategy.pp > 1) return;
     const std::int64_t step = one_of<std::int64_t>(random, {1, 2, 3, plan.job.layers});
     for (std::int64_t layer = step - 1; step > 1 && layer < plan.job.layers; layer += step)
       strategy.recompute_list.push_back(layer);
   });
-  drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::tensorwise, Fp8::rowwise});
-  drawn.attempt(&Strategy::grad_bucket_bytes,
+  drawn.attempt(FIELD(fp8), {Fp8::none, Fp8::tensorwise, Fp8::rowwise});
+  drawn.attempt(FIELD(grad_bucket_bytes),
                 {Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{1} << 26)});
   fit_nodes(plan);
   return plan;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -51,12 +52,14 @@ struct DrawnSettings {
            bool(legal(plan.framework, plan.job, plan.strategy));
   }
   /// Choices that the target loses are drawn seldom: for a loss the plan is lowered twice.
-  template <class Value>
-  void attempt(std::string_view key, Value Strategy::*member,
-               std::initializer_list<std::type_identity_t<Value>> values) {
+  template <class Field>
+  void attempt(
+      std::string_view key, Field field,
+      std::initializer_list<std::remove_reference_t<std::invoke_result_t<Field, Strategy&>>>
+          values) {
     if (std::ranges::find(lost, key) != lost.end() && random() % 16 != 0) return;
     const Strategy before = plan.strategy;
-    plan.strategy.*member = one_of(random, values);
+    field(plan.strategy) = one_of(random, values);
     if (!is_legal()) plan.strategy = before;
   }
 };
@@ -88,27 +91,26 @@ void draw_ranks(DrawnSettings& drawn) {
 
 void draw_choices(DrawnSettings& drawn) {
   Random& random = drawn.random;
-  drawn.attempt("micro_batch", &Strategy::micro_batch, {1, 2, 4});
-  drawn.attempt("sequence_parallel", &Strategy::sequence_parallel, {true, false});
-  drawn.attempt("virtual_stages", &Strategy::virtual_stages, {1, 2});
-  drawn.attempt("recompute", &Strategy::recompute, {Recompute::none, Recompute::full});
-  drawn.attempt("gradient_type", &Strategy::gradient_type,
-                {GradientType::f32, GradientType::computed});
-  drawn.attempt("fp8", &Strategy::fp8, {Fp8::none, Fp8::none, Fp8::tensorwise, Fp8::rowwise});
-  drawn.attempt("overlap_grad_reduce", &Strategy::overlap_grad_reduce, {true, true, false});
-  drawn.attempt("keep_gathered", &Strategy::keep_gathered, {true, false});
-  drawn.attempt("gather", &Strategy::gather, {ParameterGather::layer, ParameterGather::module});
+  drawn.attempt("micro_batch", FIELD(micro_batch), {1, 2, 4});
+  drawn.attempt("sequence_parallel", FIELD(sequence_parallel), {true, false});
+  drawn.attempt("virtual_stages", FIELD(virtual_stages), {1, 2});
+  drawn.attempt("recompute", FIELD(recompute), {Recompute::none, Recompute::full});
+  drawn.attempt("gradient_type", FIELD(gradient_type), {GradientType::f32, GradientType::computed});
+  drawn.attempt("fp8", FIELD(fp8), {Fp8::none, Fp8::none, Fp8::tensorwise, Fp8::rowwise});
+  drawn.attempt("overlap_grad_reduce", FIELD(overlap_grad_reduce), {true, true, false});
+  drawn.attempt("keep_gathered", FIELD(keep_gathered), {true, false});
+  drawn.attempt("gather", FIELD(gather), {ParameterGather::layer, ParameterGather::module});
   // Where the other value is lost, modules are drawn mostly.
   const bool loses = std::ranges::find(drawn.lost, "gather") != drawn.lost.end();
   if (loses && drawn.plan.strategy.sharding_stage == 3 && random() % 16 != 0) {
     drawn.plan.strategy.gather = ParameterGather::module;
   }
-  drawn.attempt("prefetch_depth", &Strategy::prefetch_depth, {0, 1, 2});
-  drawn.attempt("persistence_threshold", &Strategy::persistence_threshold, {0, 100'000});
-  drawn.attempt("max_live_bytes", &Strategy::max_live_bytes, {Bytes(0), Bytes(2'000'000'000)});
-  drawn.attempt("reuse_distance_bytes", &Strategy::reuse_distance_bytes,
+  drawn.attempt("prefetch_depth", FIELD(prefetch_depth), {0, 1, 2});
+  drawn.attempt("persistence_threshold", FIELD(persistence_threshold), {0, 100'000});
+  drawn.attempt("max_live_bytes", FIELD(max_live_bytes), {Bytes(0), Bytes(2'000'000'000)});
+  drawn.attempt("reuse_distance_bytes", FIELD(reuse_distance_bytes),
                 {Bytes(0), Bytes(400'000'000)});
-  drawn.attempt("grad_bucket_bytes", &Strategy::grad_bucket_bytes,
+  drawn.attempt("grad_bucket_bytes", FIELD(grad_bucket_bytes),
                 {Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{1} << 28)});
   if (drawn.plan.strategy.grad_bucket_bytes == Bytes(std::int64_t{1} << 28) && coin(random))
     drawn.plan.strategy.grad_bucket_bytes = Bytes(std::int64_t(1 + random() % 900) << 20);

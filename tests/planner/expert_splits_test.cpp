@@ -53,7 +53,7 @@ bool tries_all_gather(const Job& job, const Strategy& strategy) {
   const Fixed fixed = {{"ep", ""}, {"etp", ""}};
   const auto splits =
       expert_splits(job, framework_by_name("megatron-lm"), strategy, fixed, Limits());
-  return std::ranges::count(splits, ExpertDispatch::all_gather, &Strategy::expert_dispatch) > 0;
+  return std::ranges::count(splits, ExpertDispatch::all_gather, FIELD(expert_dispatch)) > 0;
 }
 
 TEST(ExpertSplits, AllGatherIsTriedWhereItMovesNoMore) {
