@@ -82,14 +82,14 @@ std::vector<std::int64_t> list_from(std::string_view key, const ListField& field
 std::vector<std::string_view> words_in(const SetField& field, const Strategy& strategy) {
   std::vector<std::string_view> words;
   for (std::size_t i = 0; i < field.words.size(); ++i) {
-    if (field.has(strategy, i)) words.push_back(field.words[i]);
+    if (field.place.in(strategy).has(RecomputedModule(i))) words.push_back(field.words[i]);
   }
   return words;
 }
 
 void set_words(std::string_view key, const SetField& field, Strategy& strategy,
                std::string_view value) {
-  field.clear(strategy);
+  field.place.of(strategy) = {};
   for (std::size_t begin = 0; value != kEmptySet && begin <= value.size();) {
     const std::size_t end = std::min(value.find('+', begin), value.size());
     const auto word =
@@ -99,7 +99,7 @@ void set_words(std::string_view key, const SetField& field, Strategy& strategy,
              fmt::format("\"{}\" or some of {}, joined by +", kEmptySet,
                          fmt::join(field.words, ", ")));
     }
-    field.add(strategy, std::size_t(word - field.words.begin()));
+    field.place.of(strategy).add(RecomputedModule(word - field.words.begin()));
     begin = end + 1;
   }
 }
@@ -230,8 +230,9 @@ Strategy strategy_from_pairs(std::string_view text) {
     return std::find(seen.begin(), seen.end(), key) != seen.end();
   };
   if (!names("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  if (!names("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
-  if (!names("sequence_parallel")) strategy.sequence_parallel = needs_sequence_parallel(strategy);
+  if (!names("virtual_stages")) strategy.pipeline.virtual_stages = implied_virtual_stages(strategy);
+  if (!names("sequence_parallel"))
+    strategy.tokens.sequence_parallel = needs_sequence_parallel(strategy);
   return strategy;
 }
 
@@ -251,11 +252,11 @@ void read_field(JsonObject& object, std::string_view key, const ListField& field
   field.place.of(to) = object.integers(key, field.least, kMostDegree);
 }
 void read_field(JsonObject& object, std::string_view key, const SetField& field, Strategy& to) {
-  field.clear(to);
+  field.place.of(to) = {};
   for (const std::string& text : object.texts(key)) {
     const auto word = std::ranges::find(field.words, text);
     if (word == field.words.end()) object.fail(key, "not a module that can be repeated");
-    field.add(to, std::size_t(word - field.words.begin()));
+    field.place.of(to).add(RecomputedModule(word - field.words.begin()));
   }
 }
 
@@ -277,7 +278,7 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
   } else if (const auto* field = field_of<SwitchField>(key)) {
     field->place.of(strategy) = choice_from(key, value, {"false", "true"}) == 1;
   } else if (key == "layer_split" && is_layout(value)) {
-    strategy.layer_split = split_from(value);
+    strategy.pipeline.layer_split = split_from(value);
   } else if (const auto* field = field_of<ListField>(key)) {
     field->place.of(strategy) = list_from(key, *field, value);
   } else if (const auto* field = field_of<SetField>(key)) {
@@ -290,6 +291,21 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     throw UsageError(fmt::format("unknown strategy key \"{}\"; {}", printable(key),
                                  near.empty() ? "planner schema strategy prints all"
                                               : fmt::format("did you mean \"{}\"?", near)));
+  }
+}
+
+void reset_field(Strategy& strategy, std::string_view key) {
+  static const Strategy usual;
+  const auto field = std::ranges::find(kFields, key, &Field::key);
+  INVARIANT(field != kFields.end(), "the key of a strategy");
+  if (const auto* choice = std::get_if<ChoiceField>(&field->form)) {
+    choice->set(strategy, choice->get(usual));
+  } else {
+    std::visit(
+        [&](const auto& form) {
+          if constexpr (requires { form.place; }) form.place.of(strategy) = form.place.in(usual);
+        },
+        field->form);
   }
 }
 
@@ -331,9 +347,10 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
     if (object.has(key)) std::visit(read, form);
   }
   if (!object.has("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  if (!object.has("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
+  if (!object.has("virtual_stages"))
+    strategy.pipeline.virtual_stages = implied_virtual_stages(strategy);
   if (!object.has("sequence_parallel"))
-    strategy.sequence_parallel = needs_sequence_parallel(strategy);
+    strategy.tokens.sequence_parallel = needs_sequence_parallel(strategy);
   object.finish();
   return strategy;
 }
