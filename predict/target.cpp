@@ -36,7 +36,7 @@ void check_devices(const Target& target) {
 }
 
 bool has_arena(const Framework& framework) {
-  return framework.allocator.kind == AllocatorKind::arena;
+  return framework.memory.allocator.kind == AllocatorKind::arena;
 }
 
 PassContext context_of(const Target& target, const Strategy& strategy) {
@@ -49,7 +49,8 @@ Verdict legal(const Target& target, const Strategy& strategy) {
 }
 
 LayerShape layer_shape(const Job& job, const Strategy& strategy) {
-  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
+  const std::int64_t operand =
+      strategy.precision.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
   const std::int64_t routed = job.experts ? job.experts->chosen * job.experts->ffn_hidden : 0;
   return {strategy.micro_batch * job.sequence / strategy.cp,
           job.sequence,

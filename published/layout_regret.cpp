@@ -46,7 +46,7 @@ std::string group_words(const ValidatedRun& row) {
 /// Returns the choices by which releases of one recipe are recognised.
 std::string degrees_of(const Strategy& s) {
   return fmt::format("{} {} {} {} {} {} {} {}", s.mp, s.pp, s.dp * s.sharding_degree, s.cp, s.ep,
-                     s.virtual_stages, s.sharding_stage, s.micro_batch);
+                     s.pipeline.virtual_stages, s.sharding_stage, s.micro_batch);
 }
 
 Seconds median(std::vector<Seconds> values) {

@@ -55,10 +55,11 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "precision unknown") return run.fp8 != Fp8::none;  // what a rule states
   if (need == "moe") return run.experts.has_value();
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
-  if (need == "dispatcher model") return run.framework && run.framework->sends_tokens_once_per_node;
+  if (need == "dispatcher model")
+    return run.framework && run.framework->parallelism.sends_tokens_once_per_node;
   if (need == "offload") return run.offload_optimizer_percent > 0;
   if (need == "zero-bubble")
-    return run.framework && run.framework->can.schedules.value.has(Schedule::zb_h1);
+    return run.framework && run.framework->can.pipelines.schedules.value.has(Schedule::zb_h1);
   // Where a row does not say whether layers were repeated, or how large micro-batches were, all
   // ways to run are predicted.
   return need == "fp8" || need == "cp" || need == "recompute unknown" ||
@@ -84,7 +85,8 @@ std::string missing_of(const PublishedRun& run) {
 Framework framework_of(const PublishedRun& run) {
   Framework framework = *run.framework;
   // The run had this stage, whatever the preset says: engines without a preset of their own.
-  for (auto* stages : {&framework.can.sharding_stages, &framework.can.pipeline_sharding_stages})
+  for (auto* stages :
+       {&framework.can.ranks.sharding_stages, &framework.can.ranks.pipeline_sharding_stages})
     stages->value.add(run.zero_stage.value_or(0));
   return framework;
 }

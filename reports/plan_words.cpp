@@ -34,7 +34,7 @@ std::string experts_sentence(const Plan& plan) {
 std::string modules_phrase(const Strategy& s) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
-    if (!s.recompute_modules.has(RecomputedModule(i))) continue;
+    if (!s.recomputed.modules.has(RecomputedModule(i))) continue;
     names.emplace_back(kRecomputedModules[i]);
     std::replace(names.back().begin(), names.back().end(), '_', ' ');
   }
@@ -63,11 +63,11 @@ std::string kept_phrase(const Strategy& s) {
 /// Names the layers of which that is so; all of the others is kept.
 std::string layers_phrase(const Strategy& s) {
   if (s.recompute == Recompute::none) return "";
-  if (!s.recompute_list.empty())
-    return fmt::format(" in {} of the layers, and kept in the others", s.recompute_list.size());
-  if (s.recompute_layers == 0) return "";
+  if (!s.recomputed.list.empty())
+    return fmt::format(" in {} of the layers, and kept in the others", s.recomputed.list.size());
+  if (s.recomputed.layers == 0) return "";
   const std::string layers =
-      s.recompute_layers == 1 ? "layer" : fmt::format("{} layers", s.recompute_layers);
+      s.recomputed.layers == 1 ? "layer" : fmt::format("{} layers", s.recomputed.layers);
   return fmt::format(" in the first {} of each part of the model, and kept in the others", layers);
 }
 
@@ -99,11 +99,12 @@ LayoutPart pipeline_part(const Strategy& s) {
   std::vector<std::string> words;
   if (s.schedule != Schedule::one_f_one_b)
     words.push_back(spelt(kSchedules[std::size_t(s.schedule)]) + " schedule");
-  if (s.virtual_stages > 1) words.push_back(fmt::format("{} virtual stages", s.virtual_stages));
-  if (!s.layer_split.empty()) {
-    words.push_back(s.layer_split.size() > kMostCounts
+  if (s.pipeline.virtual_stages > 1)
+    words.push_back(fmt::format("{} virtual stages", s.pipeline.virtual_stages));
+  if (!s.pipeline.layer_split.empty()) {
+    words.push_back(s.pipeline.layer_split.size() > kMostCounts
                         ? "uneven layers"
-                        : fmt::format("layers {}", fmt::join(s.layer_split, "+")));
+                        : fmt::format("layers {}", fmt::join(s.pipeline.layer_split, "+")));
   }
   const std::string text = fmt::format("PP {}{}", s.pp, in_parentheses(words));
   return {text, text};
@@ -114,9 +115,9 @@ LayoutPart experts_part(const Job& job, const Strategy& s) {
   std::vector<std::string> words;
   if (const std::int64_t etp = experts_tensor_parallel(s); etp > 1 && etp != s.mp)
     words.push_back(fmt::format("each split over {}", etp));
-  if (s.ep > 1 && s.expert_dispatch != ExpertDispatch::all_to_all)
-    words.push_back(spelt(kExpertDispatches[std::size_t(s.expert_dispatch)]) + " dispatch");
-  if (s.overlap_expert_exchange) words.emplace_back("exchange overlapped");
+  if (s.ep > 1 && s.experts.dispatch != ExpertDispatch::all_to_all)
+    words.push_back(spelt(kExpertDispatches[std::size_t(s.experts.dispatch)]) + " dispatch");
+  if (s.experts.overlap_exchange) words.emplace_back("exchange overlapped");
   const std::string text = fmt::format("EP {}{}", s.ep, in_parentheses(words));
   return {text, text};
 }
@@ -151,26 +152,27 @@ std::string recompute_words(const Strategy& s) {
     case Recompute::full:
       break;
   }
-  if (!s.recompute_list.empty())
-    return fmt::format("full recompute of {} layers", s.recompute_list.size());
-  if (s.recompute_layers == 0) return "full recompute";
-  const std::string_view per = s.virtual_stages > 1 ? " per virtual stage"
-                               : s.pp > 1           ? " per stage"
-                                                    : "";
-  return fmt::format("full recompute of {} layer{}{}", s.recompute_layers,
-                     s.recompute_layers == 1 ? "" : "s", per);
+  if (!s.recomputed.list.empty())
+    return fmt::format("full recompute of {} layers", s.recomputed.list.size());
+  if (s.recomputed.layers == 0) return "full recompute";
+  const std::string_view per = s.pipeline.virtual_stages > 1 ? " per virtual stage"
+                               : s.pp > 1                    ? " per stage"
+                                                             : "";
+  return fmt::format("full recompute of {} layer{}{}", s.recomputed.layers,
+                     s.recomputed.layers == 1 ? "" : "s", per);
 }
 
 LayoutPart types_part(const Job& job, const Framework& framework, const Strategy& s) {
   std::vector<std::string> words;
-  if (s.gradient_type != usual_gradient_type(framework, job)) {
-    const bool computed = s.gradient_type == GradientType::computed;
+  if (s.precision.gradients != usual_gradient_type(framework, job)) {
+    const bool computed = s.precision.gradients == GradientType::computed;
     words.push_back(fmt::format("gradients in {}", computed ? to_text(job.precision) : "f32"));
   }
-  if (s.main_parameter_type == MasterType::remainder) words.emplace_back("no f32 copy of weights");
-  if (s.main_parameter_type == MasterType::f16) words.emplace_back("main weights in f16");
-  if (s.moment_type != MomentType::f32)
-    words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.moment_type)]));
+  if (s.precision.main_parameters == MasterType::remainder)
+    words.emplace_back("no f32 copy of weights");
+  if (s.precision.main_parameters == MasterType::f16) words.emplace_back("main weights in f16");
+  if (s.precision.moments != MomentType::f32)
+    words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.precision.moments)]));
   return part_unless(words.empty(), fmt::format("{}", fmt::join(words, ", ")), "usual types");
 }
 
@@ -178,12 +180,12 @@ LayoutPart types_part(const Job& job, const Framework& framework, const Strategy
 std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
                                      const Strategy& s) {
   const std::string tensor =
-      fmt::format("TP {}{}", s.mp, s.sequence_parallel ? " (sequence parallel)" : "");
+      fmt::format("TP {}{}", s.mp, s.tokens.sequence_parallel ? " (sequence parallel)" : "");
   const std::string context = fmt::format(
       "CP {}{}", s.cp,
-      s.context_exchange == ContextExchange::ring
+      s.tokens.context_exchange == ContextExchange::ring
           ? ""
-          : fmt::format(" ({})", spelt(kContextExchanges[std::size_t(s.context_exchange)])));
+          : fmt::format(" ({})", spelt(kContextExchanges[std::size_t(s.tokens.context_exchange)])));
   const std::string micro_batch = fmt::format("micro-batch {}", s.micro_batch);
   const std::string recompute = recompute_words(s);
   return {{tensor, tensor},
@@ -193,11 +195,12 @@ std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
           replicas_part(s),
           {fmt::format("{} x {}", micro_batch, micro_batches(job, s)), micro_batch},
           {recompute, recompute},
-          part_unless(s.offload_optimizer_percent == 0,
-                      fmt::format("{} % of the optimizer on the host", s.offload_optimizer_percent),
+          part_unless(s.optimizer.offload_percent == 0,
+                      fmt::format("{} % of the optimizer on the host", s.optimizer.offload_percent),
                       "no offload"),
-          part_unless(s.fp8 == Fp8::none,
-                      fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.fp8)]), "no FP8"),
+          part_unless(s.precision.fp8 == Fp8::none,
+                      fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.precision.fp8)]),
+                      "no FP8"),
           types_part(job, framework, s)};
 }
 
@@ -321,7 +324,8 @@ std::string split_sentences(const Plan& plan) {
   if (s.pp > 1) {
     std::string stages = fmt::format("the layers run in {} pipeline stages (layers: {})", s.pp,
                                      counts_text(layers_per_stage(plan.job, s)));
-    if (s.virtual_stages > 1) stages += fmt::format(" of {} chunks each", s.virtual_stages);
+    if (s.pipeline.virtual_stages > 1)
+      stages += fmt::format(" of {} chunks each", s.pipeline.virtual_stages);
     parts.push_back(std::move(stages));
   }
   if (s.mp > 1) parts.push_back(fmt::format("every layer is split over {} ranks", s.mp));
@@ -358,10 +362,12 @@ std::string host_bound_text(const Prediction& prediction, const Job& job,
   std::vector<std::string> helps;
   if (micro_batches(job, strategy) > 1) helps.emplace_back("larger micro-batches");
   if (strategy.mp > 1) helps.emplace_back("less tensor parallelism");
-  if (framework.graphs != Graphs::layers && framework.graphs != Graphs::step)
+  if (framework.host.dispatch.graphs != Graphs::layers &&
+      framework.host.dispatch.graphs != Graphs::step)
     helps.emplace_back("CUDA graphs");
-  const std::string limits = framework.launches_wait ? "each launch waits for its kernel"
-                                                     : "kernels take less time than their launches";
+  const std::string limits = framework.host.waits.for_launches
+                                 ? "each launch waits for its kernel"
+                                 : "kernels take less time than their launches";
   if (helps.empty()) return limits;
   const std::string last = helps.back();
   helps.pop_back();

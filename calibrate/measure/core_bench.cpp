@@ -161,7 +161,7 @@ CoreBench::CoreBench(std::string_view backend, std::int64_t cores, Bytes footpri
     Member& member = *members_.emplace_back(std::make_unique<Member>());
     member.backend = make_backend(backend);
     member.pool = AlignedMemory(footprint);
-    member.workspace = AlignedMemory(bundled_framework().workspace);
+    member.workspace = AlignedMemory(bundled_framework().memory.process.workspace);
   }
 }
 

@@ -254,14 +254,14 @@ std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
     all.push_back(level_time(level));
   }
   all.push_back({"dispatch_op", FitPart::host_op, 0.4, 1e-7, 1e-3,
-                 [](ConstC, ConstF f, L) { return f.dispatch_op.value(); },
-                 [](C, F f, L, double v) { f.dispatch_op = Seconds(v); }});
+                 [](ConstC, ConstF f, L) { return f.host.dispatch.op.value(); },
+                 [](C, F f, L, double v) { f.host.dispatch.op = Seconds(v); }});
   all.push_back({"host_wait", FitPart::host, 0.7, 1e-7, 1e-2,
-                 [](ConstC, ConstF f, L) { return f.host_wait.value(); },
-                 [](C, F f, L, double v) { f.host_wait = Seconds(v); }});
+                 [](ConstC, ConstF f, L) { return f.host.waits.time.value(); },
+                 [](C, F f, L, double v) { f.host.waits.time = Seconds(v); }});
   all.push_back({"backward_dispatch", FitPart::host, 0.4, 0.05, 2,
-                 [](ConstC, ConstF f, L) { return f.backward_dispatch; },
-                 [](C, F f, L, double v) { f.backward_dispatch = v; }});
+                 [](ConstC, ConstF f, L) { return f.host.dispatch.backward; },
+                 [](C, F f, L, double v) { f.host.dispatch.backward = v; }});
   return all;
 }
 

@@ -170,7 +170,7 @@ class CastMover {
       ops.push_back(std::move(graph_.ops[i]));
       const auto found = written.find(i);
       if (found == written.end()) continue;
-      if (context_.strategy.cast_placement == CastPlacement::fused) {
+      if (context_.strategy.optimizer.cast_placement == CastPlacement::fused) {
         ops.back().outputs.push_back(found->second);
         continue;
       }
@@ -195,7 +195,7 @@ class CastMover {
 
 bool place_casts(Graph& graph, const PassContext& context) {
   if (context.job.precision == DType::f32) return false;
-  if (context.strategy.cast_placement == CastPlacement::every_use) return false;
+  if (context.strategy.optimizer.cast_placement == CastPlacement::every_use) return false;
   return CastMover(graph, context).run();
 }
 

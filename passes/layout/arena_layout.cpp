@@ -106,7 +106,8 @@ std::optional<Op> tied_sum(const ArenaLayout& layout, const StageLayout& stages)
 }
 
 bool reduces_per_micro_batch(const Strategy& strategy) {
-  return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+  return shards_gradients(strategy) ||
+         strategy.gradients.reduction == GradReduction::per_micro_batch;
 }
 
 /// Returns whether segment i may be in the bucket of the segment before it. Buckets are of
@@ -127,8 +128,8 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
     return layout.segments[s].elements <= resident_limit(strategy);
   };
   if (stays(i) != stays(i - 1)) return false;
-  if (strategy.gather == ParameterGather::tensor) return false;
-  if (strategy.gather != ParameterGather::module) return true;
+  if (strategy.gathers.unit == ParameterGather::tensor) return false;
+  if (strategy.gathers.unit != ParameterGather::module) return true;
   // Bundles are in reverse order of creation: a bias lies before its weight.
   const bool next = *layout.entry[i] == *layout.entry[i - 1] + 1;
   return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
@@ -263,7 +264,7 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
   };
   const bool limited = overlaps_grad_reduce(context) && !shards_parameters(strategy);
   const Bytes limit = owners    ? owners->reduced
-                      : limited ? strategy.grad_bucket_bytes
+                      : limited ? strategy.gradients.bucket_bytes
                                 : layout.gradients.offset(layout.elements);
   layout.buckets = cut_buckets(all, shared, layout.gradients,
                                layout.micro_batch_gradients.value_or(layout.parameters), limit,

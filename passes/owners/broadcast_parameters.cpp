@@ -93,7 +93,7 @@ std::vector<std::vector<UseBroadcast>> broadcasts_by_segment(
 
 bool broadcast_parameters(Graph& graph, const PassContext& context) {
   const Strategy& strategy = context.strategy;
-  if (strategy.gather != ParameterGather::use) return false;
+  if (strategy.gathers.unit != ParameterGather::use) return false;
   const std::map<TensorId, TensorId> received = received_values(graph);
   std::map<std::size_t, std::vector<Op>> before;  // by op
   for (const UseBroadcast& use : broadcasts_by_use(graph)) {

@@ -46,11 +46,11 @@ void choose_owners(const OwnerMode& mode, const Graph& graph, std::vector<Placem
 
 std::optional<OwnerMode> owner_mode(const Strategy& strategy) {
   if (!classes_by_owner(strategy)) return std::nullopt;
-  OwnerMode mode{strategy.sharding_owner, strategy.sharding_degree, {}, {}, false};
-  mode.coalesces = strategy.collective_fusion == CollectiveFusion::coalesced;
-  if (strategy.collective_fusion != CollectiveFusion::none) {
-    mode.reduced = strategy.grad_bucket_bytes;
-    mode.gathered = strategy.param_bucket_bytes;
+  OwnerMode mode{strategy.owners.sharding_owner, strategy.sharding_degree, {}, {}, false};
+  mode.coalesces = strategy.owners.collective_fusion == CollectiveFusion::coalesced;
+  if (strategy.owners.collective_fusion != CollectiveFusion::none) {
+    mode.reduced = strategy.gradients.bucket_bytes;
+    mode.gathered = strategy.gathers.bucket_bytes;
   }
   return mode;
 }

@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 bool by_segments(const PassContext& context) {
-  return context.strategy.gather == ParameterGather::segment;
+  return context.strategy.gathers.unit == ParameterGather::segment;
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::int64_t ParameterGathers::resident_elements() const {
 // ---- uses of parameters ----
 
 bool ParameterGathers::is_gathered(const Slot& slot, std::size_t instance) const {
-  if (context_.strategy.gather == ParameterGather::use) return false;
+  if (context_.strategy.gathers.unit == ParameterGather::use) return false;
   if (slot.kind == SlotKind::tied_parameters) return !tied_stays();
   if (slot.kind != SlotKind::parameters) return false;
   if (!slot.entry) return true;
@@ -125,7 +125,7 @@ void ParameterGathers::add_segments(const std::vector<ParameterUse>& calls) {
     }
     const auto size = [&](std::size_t group) { return bytes_of_group(group); };
     const auto segments =
-        broadcasts_by_segment(broadcasts, size, context_.strategy.segment_broadcast_bytes);
+        broadcasts_by_segment(broadcasts, size, context_.strategy.gathers.segment_broadcast_bytes);
     for (const std::vector<UseBroadcast>& segment : segments) {
       std::size_t begin = end, last = 0;
       std::set<std::size_t> groups;
@@ -261,7 +261,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
 /// Frameworks that gather into a flat tensor copy it to a tensor for each parameter, between the
 /// kernels that compute (ShardMemory::flat_copies).
 void ParameterGathers::copy_out(const Item& item, const Use& use) {
-  if (context_.framework.shard_memory != ShardMemory::flat_copies || !item.buffer) return;
+  if (context_.framework.memory.shards != ShardMemory::flat_copies || !item.buffer) return;
   std::vector<Wait> waits;
   for (std::size_t call : item.gathers) waits.push_back({call, {}});
   const DType type = layout_.parameter_type();
@@ -273,7 +273,7 @@ void ParameterGathers::copy_out(const Item& item, const Use& use) {
 
 /// Frees parameters that are only kept for later, the latest reuse first, until `bytes` more fit.
 void ParameterGathers::make_room(Bytes bytes) {
-  const Bytes limit = context_.strategy.max_live_bytes;
+  const Bytes limit = context_.strategy.gathers.max_live_bytes;
   while (limit > Bytes(0) && live_ + bytes > limit) {
     Item* latest = nullptr;
     for (Item& item : items_) {
@@ -293,8 +293,8 @@ void ParameterGathers::release(Item& item) {
 
 std::vector<Wait> ParameterGathers::before_use() {
   if (calls_done_ > 0) return {};
-  const Bytes limit = context_.strategy.max_live_bytes;
-  const std::size_t window = std::size_t(context_.strategy.prefetch_depth);
+  const Bytes limit = context_.strategy.gathers.max_live_bytes;
+  const std::size_t window = std::size_t(context_.strategy.gathers.prefetch_depth);
   std::vector<Wait> waits;
   bool ahead = true;
   for (std::size_t k = now_; ahead && k < uses_.size() && k <= now_ + window; ++k) {
@@ -374,10 +374,10 @@ bool ParameterGathers::keeps(const Item& item) const {
   if (item.next == item.uses.size()) return false;
   const Strategy& strategy = context_.strategy;
   const std::size_t reuse = item.uses[item.next];
-  if (reuse <= now_ + 1 + std::size_t(strategy.prefetch_depth)) return true;
-  if (strategy.keep_gathered && item.between > 0) return true;
-  return strategy.reuse_distance_bytes > Bytes(0) &&
-         bytes_between(now_, reuse) <= strategy.reuse_distance_bytes;
+  if (reuse <= now_ + 1 + std::size_t(strategy.gathers.prefetch_depth)) return true;
+  if (strategy.gathers.keep && item.between > 0) return true;
+  return strategy.gathers.reuse_distance_bytes > Bytes(0) &&
+         bytes_between(now_, reuse) <= strategy.gathers.reuse_distance_bytes;
 }
 
 void ParameterGathers::after_use(std::size_t call) {

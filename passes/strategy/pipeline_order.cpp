@@ -292,8 +292,8 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
 
 std::vector<Action> stage_order(const Strategy& strategy, std::int64_t stage,
                                 std::int64_t micro_batches) {
-  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages,
-                        micro_batches, strategy.overlap_expert_exchange);
+  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.pipeline.virtual_stages,
+                        micro_batches, strategy.experts.overlap_exchange);
 }
 
 RepeatedActions repeated_actions(std::span<const Action> order, std::int64_t micro_batches,
@@ -314,11 +314,13 @@ RepeatedActions repeated_actions(std::span<const Action> order, std::int64_t mic
 }
 
 std::int64_t stage_of_head(const Strategy& strategy) {
-  return place_of(strategy.schedule, strategy.pp, strategy.pp * strategy.virtual_stages - 1).stage;
+  return place_of(strategy.schedule, strategy.pp,
+                  strategy.pp * strategy.pipeline.virtual_stages - 1)
+      .stage;
 }
 
 bool receives_ahead(const Framework& framework, const Strategy& strategy) {
-  return framework.receives_ahead && strategy.virtual_stages > 1;
+  return framework.parallelism.overlap.receives_ahead && strategy.pipeline.virtual_stages > 1;
 }
 
 }  // namespace plimsoll

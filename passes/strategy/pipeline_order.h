@@ -24,7 +24,7 @@ struct Action {
   std::int64_t chunk = 0;  ///< one of the stage's virtual_stages; 0 comes first in the model
   std::int64_t micro_batch = 0;
   /// A forward and the backward behind it, which does not depend on it, are issued in turns
-  /// (Strategy::overlap_expert_exchange).
+  /// (Strategy::experts.overlap_exchange).
   bool in_turns = false;
   bool operator==(const Action&) const = default;
 };

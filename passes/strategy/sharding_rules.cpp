@@ -22,36 +22,37 @@ Verdict owners_are_possible(const Strategy& strategy) {
   const auto be_elements = [](std::string_view choice) {
     return Verdict::no(fmt::format("{}; sharding_owner must be elements", choice));
   };
-  if (strategy.offload_optimizer_percent > 0) {
+  if (strategy.optimizer.offload_percent > 0) {
     return be_elements(
-        fmt::format("offload_optimizer_percent is {}", strategy.offload_optimizer_percent));
+        fmt::format("offload_optimizer_percent is {}", strategy.optimizer.offload_percent));
   }
-  if (strategy.main_gradient_type != GradientType::f32)
+  if (strategy.precision.main_gradients != GradientType::f32)
     return be_elements("main_gradient_type is not f32");
-  if (strategy.main_parameter_type != MasterType::f32)
+  if (strategy.precision.main_parameters != MasterType::f32)
     return be_elements("main_parameter_type is not f32");
-  if (strategy.moment_type != MomentType::f32) return be_elements("moment_type is not f32");
-  if (strategy.fp8_parameters) return be_elements("fp8_parameters is true");
+  if (strategy.precision.moments != MomentType::f32) return be_elements("moment_type is not f32");
+  if (strategy.precision.fp8_parameters) return be_elements("fp8_parameters is true");
   return Verdict::yes();
 }
 
 /// Returns whether a strategy goes with equal ranges of elements, without choices about whole
 /// tensors.
 Verdict elements_are_possible(const Strategy& strategy) {
-  if (optimizer_shards(strategy) > 1 && strategy.flatten != Flatten::fused) {
+  if (optimizer_shards(strategy) > 1 && strategy.optimizer.flatten != Flatten::fused) {
     return Verdict::no(
         "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
         "updates in parts");
   }
-  if (strategy.gather == ParameterGather::use || strategy.gather == ParameterGather::segment) {
+  if (strategy.gathers.unit == ParameterGather::use ||
+      strategy.gathers.unit == ParameterGather::segment) {
     return Verdict::no(
         "gather use and segment are broadcasts of whole tensors from their owners: "
         "they need another sharding_owner than elements");
   }
   const Strategy usual;
-  if (strategy.collective_fusion != usual.collective_fusion)
+  if (strategy.owners.collective_fusion != usual.owners.collective_fusion)
     return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
-  if (strategy.param_bucket_bytes != usual.param_bucket_bytes) {
+  if (strategy.gathers.bucket_bytes != usual.gathers.bucket_bytes) {
     return Verdict::no(
         "param_bucket_bytes is for tensors that are owned whole (sharding_owner): of equal element "
         "ranges each rank owns a part of every gradient bucket, so that a gather of any other "
@@ -67,7 +68,7 @@ bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage
 bool shards_parameters(const Strategy& strategy) { return strategy.sharding_stage == 3; }
 
 std::int64_t resident_limit(const Strategy& strategy) {
-  return shards_parameters(strategy) ? strategy.persistence_threshold : 0;
+  return shards_parameters(strategy) ? strategy.gathers.persistence_threshold : 0;
 }
 
 ResidentParameters resident_parameters(const Strategy& strategy) {
@@ -82,16 +83,16 @@ std::int64_t shards_of(const Strategy& strategy, bool experts) {
 
 bool sums_whole_gradients(const PassContext& context) {
   return context.strategy.sharding_stage == 1 && context.job.precision == DType::bf16 &&
-         context.strategy.gradient_type == GradientType::f32 &&
-         context.framework.gradient_memory == GradientMemory::bf16_also_in_f32;
+         context.strategy.precision.gradients == GradientType::f32 &&
+         context.framework.memory.gradients == GradientMemory::bf16_also_in_f32;
 }
 
 bool overlaps_grad_reduce(const PassContext& context) {
-  return context.framework.overlap_grad_reduce && context.strategy.overlap_grad_reduce;
+  return context.framework.parallelism.overlap.grad_reduce && context.strategy.gradients.overlap;
 }
 
 bool overlaps_param_gather(const PassContext& context) {
-  return context.framework.overlap_param_gather && context.strategy.overlap_param_gather;
+  return context.framework.parallelism.overlap.param_gather && context.strategy.gathers.overlap;
 }
 
 std::vector<std::optional<std::int64_t>> owner_classes(const Strategy& strategy) {
@@ -111,12 +112,12 @@ std::size_t class_of_rank(const Strategy& strategy, std::int64_t rank) {
 }
 
 Verdict owners_are_legal(const Strategy& strategy) {
-  if (strategy.param_bucket_bytes < kLeastBucket) {
+  if (strategy.gathers.bucket_bytes < kLeastBucket) {
     return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
-                                   strategy.param_bucket_bytes.count(), kLeastBucket.count()));
+                                   strategy.gathers.bucket_bytes.count(), kLeastBucket.count()));
   }
-  return strategy.sharding_owner == ShardingOwner::elements ? elements_are_possible(strategy)
-                                                            : owners_are_possible(strategy);
+  return strategy.owners.sharding_owner == ShardingOwner::elements ? elements_are_possible(strategy)
+                                                                   : owners_are_possible(strategy);
 }
 
 }  // namespace plimsoll

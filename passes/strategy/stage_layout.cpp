@@ -121,15 +121,15 @@ std::vector<std::int64_t> layers_of_layout(std::string_view text) {
 }
 
 std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
-  if (!strategy.layer_split.empty()) return strategy.layer_split;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  if (!strategy.pipeline.layer_split.empty()) return strategy.pipeline.layer_split;
+  const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
   const std::int64_t total =
-      dealt_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
+      dealt_layers(job) + strategy.pipeline.embedding_as_layers + strategy.pipeline.loss_as_layers;
   INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
   std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
   for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
-  layers.front() -= strategy.embedding_as_layers;
-  layers.back() += total_layers(job) - dealt_layers(job) - strategy.loss_as_layers;
+  layers.front() -= strategy.pipeline.embedding_as_layers;
+  layers.back() += total_layers(job) - dealt_layers(job) - strategy.pipeline.loss_as_layers;
   return layers;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 /// Whether a cycle is one micro-batch. 1F1B with several chunks repeats itself after pp.
 bool cycles_by_one(const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || is_placed_as_v(strategy.schedule);
+  return strategy.pipeline.virtual_stages == 1 || is_placed_as_v(strategy.schedule);
 }
 
 /// Returns the cycles of a step in which some stage does not yet, or no longer, repeat itself. They
@@ -18,8 +18,9 @@ bool cycles_by_one(const Strategy& strategy) {
 /// several chunks a cycle is pp micro-batches, each of which sends from every chunk.
 std::int64_t other_cycles(const Strategy& strategy) {
   const bool fuller = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
-  if (cycles_by_one(strategy)) return (fuller ? 4 : 2) * strategy.pp + strategy.send_slots + 2;
-  return 5 + strategy.send_slots / (strategy.pp * strategy.virtual_stages);
+  if (cycles_by_one(strategy))
+    return (fuller ? 4 : 2) * strategy.pp + strategy.pipeline.send_slots + 2;
+  return 5 + strategy.pipeline.send_slots / (strategy.pp * strategy.pipeline.virtual_stages);
 }
 
 }  // namespace
@@ -37,8 +38,8 @@ std::optional<FewerMicroBatches> fewer_micro_batches(const Strategy& strategy,
 std::optional<ShorterStep> with_fewer_micro_batches(const Target& target,
                                                     const Strategy& strategy) {
   const Framework& framework = target.framework();
-  const bool keeps = strategy.pp > 1 && (framework.border_memory == BorderMemory::for_each ||
-                                         strategy.send_lifetime == SendLifetime::held);
+  const bool keeps = strategy.pp > 1 && (framework.memory.borders == BorderMemory::for_each ||
+                                         strategy.pipeline.send_lifetime == SendLifetime::held);
   if (keeps || has_arena(framework)) return std::nullopt;
   const std::int64_t all = micro_batches(target.job, strategy);
   const auto fewer = fewer_micro_batches(strategy, all);

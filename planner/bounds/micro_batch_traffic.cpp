@@ -26,7 +26,7 @@ Picoseconds on_stream(const CostedProgram& costed, const Call& call, Stream stre
 
 bool has_micro_batch_traffic(const Strategy& strategy) {
   const bool reduces =
-      shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+      shards_gradients(strategy) || strategy.gradients.reduction == GradReduction::per_micro_batch;
   return reduces && strategy.pp == 1 && strategy.schedule == Schedule::one_f_one_b &&
          !classes_by_owner(strategy);
 }

@@ -104,7 +104,7 @@ class StageBuilder {
   }
   /// Returns the number of a micro-batch's transfer into a part of the model.
   std::uint64_t transfer_into(std::int64_t part, const Action& action) const {
-    const auto parts = std::uint64_t(strategy_.pp * strategy_.virtual_stages);
+    const auto parts = std::uint64_t(strategy_.pp * strategy_.pipeline.virtual_stages);
     return (direction_of(action) * parts + std::uint64_t(part)) << 32 |
            std::uint64_t(action.micro_batch);
   }
@@ -149,8 +149,9 @@ StageBuilder::StageBuilder(StreamRanks& all, const Strategy& strategy, const Sta
       micro_batches_(micro_batches),
       order_(stage_order(strategy, index, micro_batches)),
       v_(is_placed_as_v(strategy.schedule)),
-      slots_(strategy.send_lifetime == SendLifetime::event && !v_ ? std::size_t(strategy.send_slots)
-                                                                  : 0) {
+      slots_(strategy.pipeline.send_lifetime == SendLifetime::event && !v_
+                 ? std::size_t(strategy.pipeline.send_slots)
+                 : 0) {
   std::vector<std::uint32_t> queues(kTransfers + (v_ ? 2 : 1) * kStreamsOfChunk);
   std::iota(queues.begin(), queues.end(), 0u);
   engine_.add_rank(std::move(queues));

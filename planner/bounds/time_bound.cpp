@@ -64,7 +64,7 @@ class Spans {
     StageSpans spans;
     if (costs_.model().host_executes()) spans.post = post_;
     spans.receives_ahead =
-        receives_ahead(costs_.model().framework(), strategy_) || strategy_.overlap_expert_exchange;
+        receives_ahead(costs_.model().framework(), strategy_) || strategy_.experts.overlap_exchange;
     const StageChunks& chunks = stages_[std::size_t(stage)];
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const std::int64_t part = part_of(strategy_.schedule, strategy_.pp, stage, std::int64_t(c));
@@ -72,7 +72,7 @@ class Spans {
       chunk.forward = in_a_row(facts_, chunks[c], &BlockFacts::forward, false);
       chunk.backward = in_a_row(facts_, chunks[c], &BlockFacts::backward, true);
       chunk.weights = in_a_row(facts_, chunks[c], &BlockFacts::weights, true);
-      const std::int64_t parts = strategy_.pp * strategy_.virtual_stages;
+      const std::int64_t parts = strategy_.pp * strategy_.pipeline.virtual_stages;
       // Chunks of one stage hand over without a transfer.
       const auto apart = [&](std::int64_t other) { return place(other).stage != stage; };
       if (part > 0 && apart(part - 1)) {

@@ -136,8 +136,8 @@ bool scale_links(Parts& parts, bool within_node, double factor) {
 
 void scale_host(Parts& parts, double factor) {
   Framework& framework = parts.framework;
-  for (Seconds* time : {&framework.dispatch_op, &framework.dispatch_gather,
-                        &framework.dispatch_gradient, &framework.host_wait})
+  for (Seconds* time : {&framework.host.dispatch.op, &framework.host.dispatch.gather,
+                        &framework.host.dispatch.gradient, &framework.host.waits.time})
     *time = *time / factor;
   if (!parts.calibration) return;
   Calibration& calibration = *parts.calibration;

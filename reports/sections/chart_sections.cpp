@@ -263,7 +263,7 @@ std::string memory_section(const ReportInput& input) {
   const std::vector<Filling> fillings = fillings_of(plan);
   if (fillings.empty() || plan.timeline.memory.empty()) return "";
   const Filling& filling = fillings[fullest_of(fillings)];
-  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = plan.framework.memory.allocator.kind == AllocatorKind::arena;
   std::string content = memory_legend(plan.timeline);
   content += input.measured ? measured_charts(input, fillings) : predicted_charts(input, fillings);
   content += fmt::format(

@@ -99,7 +99,7 @@ std::string stages_table(const Plan& plan) {
   const auto layers = layers_per_stage(plan.job, plan.strategy);
   const auto& stages = plan.prediction.stages;
   const std::vector<Filling> fillings = fillings_of(plan);
-  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = plan.framework.memory.allocator.kind == AllocatorKind::arena;
   std::vector<std::vector<Cell>> rows;
   bool several = false;
   for (const AlikeStages& alike : alike_stages(fillings, kMostRows)) {

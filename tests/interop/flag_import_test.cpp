@@ -189,9 +189,9 @@ TEST(FlagImport, GradientsFollowTheirMainType) {
   const Imported imported = read_run(kRun + kRunVocab +
                                      "--use-distributed-optimizer --use-precision-aware-optimizer "
                                      "--main-grads-dtype bf16\n");
-  EXPECT_EQ(imported.strategy->gradient_type, GradientType::computed);
+  EXPECT_EQ(imported.strategy->precision.gradients, GradientType::computed);
   EXPECT_EQ(field_text(*imported.strategy, "main_gradient_type"), "computed");
-  EXPECT_EQ(read_run(kRun + kRunVocab).strategy->gradient_type, GradientType::f32);
+  EXPECT_EQ(read_run(kRun + kRunVocab).strategy->precision.gradients, GradientType::f32);
 }
 
 TEST(FlagImport, WhatTheRulesRefuseIsRefusedWithItsFlag) {
@@ -221,15 +221,15 @@ TEST(FlagImport, LearnedPositionsWithGatesSayWhatIsNearest) {
 
 TEST(FlagImport, LaunchesThatWaitAndGraphsAreRead) {
   const Imported plain = read_run(kRun + kRunVocab);
-  EXPECT_FALSE(plain.framework->launches_wait);
-  EXPECT_EQ(plain.framework->graphs, Graphs::nothing);
+  EXPECT_FALSE(plain.framework->host.waits.for_launches);
+  EXPECT_EQ(plain.framework->host.dispatch.graphs, Graphs::nothing);
   const Imported waits = read_run("export CUDA_LAUNCH_BLOCKING=1\n" + kRun + kRunVocab);
-  EXPECT_TRUE(waits.framework->launches_wait);
+  EXPECT_TRUE(waits.framework->host.waits.for_launches);
   EXPECT_EQ(waits.notes.size(), plain.notes.size() + 1);
-  EXPECT_FALSE(
-      read_run("export CUDA_LAUNCH_BLOCKING=0\n" + kRun + kRunVocab).framework->launches_wait);
+  EXPECT_FALSE(read_run("export CUDA_LAUNCH_BLOCKING=0\n" + kRun + kRunVocab)
+                   .framework->host.waits.for_launches);
   const auto graphs = [](const std::string& flags) {
-    return read_run(kRun + kRunVocab + flags).framework->graphs;
+    return read_run(kRun + kRunVocab + flags).framework->host.dispatch.graphs;
   };
   EXPECT_EQ(graphs("--cuda-graph-impl none"), Graphs::nothing);
   EXPECT_EQ(graphs("--cuda-graph-impl transformer_engine"), Graphs::layers);

@@ -24,7 +24,8 @@ Plan titan_plan_of_options(Random& random) {
   while (true) {
     Plan plan = random_titan_plan(random);
     const Fp8 named = plan.job.layers == 126 ? Fp8::tensorwise : Fp8::none;
-    if (plan.strategy.layer_split.empty() && plan.strategy.fp8 == named) return plan;
+    if (plan.strategy.pipeline.layer_split.empty() && plan.strategy.precision.fp8 == named)
+      return plan;
   }
 }
 
@@ -73,8 +74,8 @@ TEST(FlagsDocument, ModelsWithoutANameAreRefused) {
   Random random(3);
   Plan plan = random_titan_plan(random);
   plan.job.layers += 8;
-  plan.strategy.layer_split.clear();
-  plan.strategy.recompute_list.clear();
+  plan.strategy.pipeline.layer_split.clear();
+  plan.strategy.recomputed.list.clear();
   try {
     flags_of(plan, *flag_table_for("torchtitan"), "plan.json");
     ADD_FAILURE();

@@ -124,7 +124,7 @@ std::int64_t count(const Program& of, OpKind kind) {
 // each.
 TEST(Fp8Linears, OperandsThatAreReadAsTheyLieAreNotTransposed) {
   Framework blackwell = framework_by_name("megatron-lm");
-  blackwell.untransposed_fp8 = true;
+  blackwell.kernels.products.untransposed_fp8 = true;
   const std::int64_t weights = kLayers * (4 * h * h + 3 * h * f);
   for (const char* recipe :
        {"fp8=delayed", "fp8=current", "mp=2,sequence_parallel=true,fp8=delayed"}) {
@@ -147,7 +147,7 @@ TEST(Fp8Linears, OperandsThatAreReadAsTheyLieAreNotTransposed) {
   for (const char* recipe : {"fp8=mxfp8", "fp8=blockwise"})
     EXPECT_EQ(program(recipe, blackwell).routines, program(recipe).routines) << recipe;
   Framework torchao = framework_by_name("torchtitan");
-  torchao.untransposed_fp8 = true;
+  torchao.kernels.products.untransposed_fp8 = true;
   EXPECT_EQ(program("fp8=tensorwise", torchao).routines,
             program("fp8=tensorwise", "torchtitan").routines);
 }

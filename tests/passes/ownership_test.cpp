@@ -80,8 +80,8 @@ TEST(OwnerMode, OwnersComeTogetherAndStatedOnesStay) {
   strategy.sharding_stage = 2;
   EXPECT_FALSE(owner_mode(strategy));
   EXPECT_FALSE(scatters_bundles(strategy));
-  strategy.sharding_owner = ShardingOwner::greedy;
-  strategy.collective_fusion = CollectiveFusion::none;
+  strategy.owners.sharding_owner = ShardingOwner::greedy;
+  strategy.owners.collective_fusion = CollectiveFusion::none;
   EXPECT_TRUE(scatters_bundles(strategy));
   const auto mode = owner_mode(strategy);
   ASSERT_TRUE(mode);

@@ -109,8 +109,8 @@ TEST(StageLayout, EachPartIsAChunkOfAStage) {
   job.layers = 7;
   Strategy strategy;
   strategy.pp = 2;
-  strategy.virtual_stages = 2;
-  strategy.layer_split = {1, 2, 3, 1};
+  strategy.pipeline.virtual_stages = 2;
+  strategy.pipeline.layer_split = {1, 2, 3, 1};
   const auto layout_of = [&](Schedule schedule) {
     strategy.schedule = schedule;
     return stage_layout(job, strategy, block_shapes(job));
@@ -164,10 +164,10 @@ TEST(StageLayout, MtpModulesComeOnTopOfTheLastPart) {
   Job job = read_job("deepseek-v3");
   Strategy strategy;
   strategy.pp = 2;
-  strategy.loss_as_layers = 3;
+  strategy.pipeline.loss_as_layers = 3;
   EXPECT_EQ(layers_per_part(job, strategy), (Layers{32, 30}));
-  strategy.loss_as_layers = 0;
-  strategy.layer_split = {31, 31};
+  strategy.pipeline.loss_as_layers = 0;
+  strategy.pipeline.layer_split = {31, 31};
   const auto reason = [&] {
     const Verdict verdict = legal(job, strategy, strategy.pp);
     return verdict ? std::string() : verdict.reason();
@@ -176,13 +176,13 @@ TEST(StageLayout, MtpModulesComeOnTopOfTheLastPart) {
   EXPECT_EQ(stage_of_tied_table(job, strategy), 1);
   // On another stage than the head, as Et*3|(tt|)*29m|L has them.
   strategy.pp = 3;
-  strategy.layer_split = {31, 31, 0};
+  strategy.pipeline.layer_split = {31, 31, 0};
   EXPECT_EQ(reason(), "");
   EXPECT_EQ(stage_of_tied_table(job, strategy), 1);
   job.tied_embeddings = true;
   EXPECT_TRUE(states(reason(), {"layer_split", "MTP", "head", "tied_embeddings"}));
   job.mtp->depths = 2;
-  strategy.layer_split = {31, 31, 1};
+  strategy.pipeline.layer_split = {31, 31, 1};
   EXPECT_TRUE(states(reason(), {"layer_split", "several stages", "MTP"}));
 }
 

@@ -300,7 +300,7 @@ TEST(ReceivesAhead, InterleavedStagesPostThemOneComputationEarlier) {
   const Job job = job_of(8, 8);
   Framework framework = bundled_framework();
   for (const bool ahead : {false, true}) {
-    framework.receives_ahead = ahead;
+    framework.parallelism.overlap.receives_ahead = ahead;
     const auto programs =
         lower({job, parse_strategy("pp=4,virtual_stages=2"), framework}, {}, Proof::order);
     for (const Program& program : programs) {

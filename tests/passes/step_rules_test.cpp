@@ -47,7 +47,7 @@ TEST(StepRules, OwnersOfAStageCount) {
   const std::int64_t most = kMostLayerPasses / 4 / 8 * 8;  // micro-batches of 8 ranks
   Strategy strategy = parse_strategy("sharding_degree=8,micro_batch=1");
   EXPECT_TRUE(legal(long_job(2, most * 8), strategy, 8));
-  strategy.sharding_owner = ShardingOwner::greedy;
+  strategy.owners.sharding_owner = ShardingOwner::greedy;
   EXPECT_FALSE(legal(long_job(2, most * 8), strategy, 8));
   const Verdict verdict = legal(long_job(2, most), strategy, 8);
   EXPECT_TRUE(verdict) << verdict.reason();

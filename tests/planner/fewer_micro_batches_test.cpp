@@ -61,9 +61,10 @@ TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
     const StrategyList legal = enumerate(SearchRequest{target}).legal;
     for (int draw = 0; draw < draws; ++draw) {
       Strategy strategy = legal[random() % legal.size()];
-      if (strategy.pp > 1 && draw % 4 == 1) strategy.send_slots = 40;
-      if (strategy.pp > 1 && draw % 4 == 2) strategy.send_lifetime = SendLifetime::published;
-      if (strategy.pp > 1 && draw % 4 == 3) strategy.send_lifetime = SendLifetime::held;
+      if (strategy.pp > 1 && draw % 4 == 1) strategy.pipeline.send_slots = 40;
+      if (strategy.pp > 1 && draw % 4 == 2)
+        strategy.pipeline.send_lifetime = SendLifetime::published;
+      if (strategy.pp > 1 && draw % 4 == 3) strategy.pipeline.send_lifetime = SendLifetime::held;
       const auto fewer = with_fewer_micro_batches(target, strategy);
       if (!fewer) continue;
       ++shorter;

@@ -47,11 +47,11 @@ void wait_on_host(Random& random, ActionSpans& action) {
 Strategy random_pipeline(Random& random) {
   Strategy strategy;
   strategy.pp = between(random, 1, 6);
-  strategy.send_slots = between(random, 1, 3);
+  strategy.pipeline.send_slots = between(random, 1, 3);
   const std::int64_t kind = between(random, 0, 3);
   if (kind == 0) strategy.schedule = one_in(random, 2) ? Schedule::zb_h1 : Schedule::zb_h2;
-  if (kind > 1 && strategy.pp > 1) strategy.virtual_stages = between(random, 2, 4);
-  if (one_in(random, 4)) strategy.send_lifetime = SendLifetime::held;
+  if (kind > 1 && strategy.pp > 1) strategy.pipeline.virtual_stages = between(random, 2, 4);
+  if (one_in(random, 4)) strategy.pipeline.send_lifetime = SendLifetime::held;
   return strategy;
 }
 
@@ -60,15 +60,15 @@ std::vector<StageSpans> random_stages(Random& random, const Strategy& strategy) 
   // Stages of alike times find their rhythm late.
   const bool alike = one_in(random, 3), waits = one_in(random, 3);
   std::vector<StageSpans> stages;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
   for (std::int64_t s = 0; s < strategy.pp; ++s) {
     StageSpans stage;
     if (host_posts) stage.post = Picoseconds(200);
-    stage.receives_ahead = ahead && strategy.virtual_stages > 1;
+    stage.receives_ahead = ahead && strategy.pipeline.virtual_stages > 1;
     stage.gathers_ahead = one_in(random, 2);
     const std::int64_t most = one_in(random, 2) ? 50'000 : 0;  // of step traffic, chunk by chunk
     Picoseconds gathered, reduced;
-    for (std::int64_t c = 0; c < strategy.virtual_stages; ++c) {
+    for (std::int64_t c = 0; c < strategy.pipeline.virtual_stages; ++c) {
       const std::int64_t part = part_of(strategy.schedule, strategy.pp, s, c);
       ChunkSpans chunk;
       chunk.forward = random_action(random, part > 0, part + 1 < parts);
@@ -117,12 +117,12 @@ TEST(PipelineStep, FewMicroBatchesEndWhenAllOfThemWould) {
 TEST(PipelineStep, OneSendSlotHoldsUpTheLastCallOnly) {
   Strategy strategy;
   strategy.pp = 4;
-  strategy.virtual_stages = 3;
-  strategy.send_slots = 1;
+  strategy.pipeline.virtual_stages = 3;
+  strategy.pipeline.send_slots = 1;
   const Picoseconds transfer(5'000);
   std::vector<StageSpans> stages(4);
   for (std::int64_t s = 0; s < strategy.pp; ++s) {
-    for (std::int64_t c = 0; c < strategy.virtual_stages; ++c) {
+    for (std::int64_t c = 0; c < strategy.pipeline.virtual_stages; ++c) {
       const bool first = s + c == 0, last = s == 3 && c == 2;
       ActionSpans forward;
       forward.span = forward.computes = Picoseconds(2'000);

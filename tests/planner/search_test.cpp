@@ -127,7 +127,7 @@ TEST(Search, FindsTheFastestOfAllThatIsLegal) {
       // Without a pipeline there is no bubble to fill. Modules are recomputed in all layers or
       // none.
       const bool is_left_out = (one.pp == 1 && splits_backward(one.schedule)) ||
-                               (one.recompute == Recompute::modules && one.recompute_layers > 0);
+                               (one.recompute == Recompute::modules && one.recomputed.layers > 0);
       if (is_left_out) {
         EXPECT_GE(found.step, best->first.step) << strategy_summary(one);
       } else {
@@ -338,7 +338,8 @@ TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
   EXPECT_GT(plan.search.evaluated, plan.search.infeasible);
   EXPECT_LE(plan.search.evaluated - plan.search.infeasible, 15);  // of 20, 5 take too long
   for (const RunnerUp& loser : plan.runners_up) {
-    EXPECT_TRUE(loser.strategy.recompute != Recompute::full || loser.strategy.recompute_layers > 0);
+    EXPECT_TRUE(loser.strategy.recompute != Recompute::full ||
+                loser.strategy.recomputed.layers > 0);
   }
   EXPECT_EQ(plan_text(parse_plan(plan_text(plan), "FILE")), plan_text(plan));
   for (const Violation& violation : check(plan)) ADD_FAILURE() << violation.message;

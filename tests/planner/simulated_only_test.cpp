@@ -121,7 +121,7 @@ TEST(SimulatedOnly, ASearchSplitsSequencesOnlyWhereThatIsFixed) {
   const Plan plan = search(request);
   EXPECT_EQ(plan.strategy.cp, 4);
   EXPECT_EQ(grid_of(plan.strategy).world_size(), 8);
-  EXPECT_EQ(plan.strategy.fp8, Fp8::none);
+  EXPECT_EQ(plan.strategy.precision.fp8, Fp8::none);
 }
 
 }  // namespace

@@ -104,8 +104,8 @@ TEST(Evaluate, FitsUpToTheLastByte) {
 
 TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
   Framework framework = bundled_framework();
-  framework.context_memory = Bytes(100);
-  framework.pair_communicator_memory = Bytes(11);
+  framework.memory.process.context = Bytes(100);
+  framework.memory.process.pair_communicator = Bytes(11);
   const CostModel costs(small_cluster(), std::nullopt, framework);
   const Strategy strategy = parse_strategy("dp=2");
   const Evaluation evaluation = evaluate(Target(nano_job(), costs, 2), strategy);

@@ -111,27 +111,29 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
       text.replace(stage, text.find_first_of(",}", stage) - stage, "\"zero_stage\": null");
     return parse(text).at(0);
   };
-  const auto checkpoints = [](const PublishedRun& run) { return run.framework->checkpoint_memory; };
+  const auto checkpoints = [](const PublishedRun& run) {
+    return run.framework->memory.checkpoints;
+  };
   const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
   EXPECT_EQ(own.zero_stage, 3);
   EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
   EXPECT_EQ(own.offload_optimizer_percent, 0);
-  EXPECT_TRUE(own.framework->host_waits_for_gathers);
+  EXPECT_TRUE(own.framework->host.waits.for_gathers);
   EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
   EXPECT_EQ(all.offload_optimizer_percent, 100);
-  EXPECT_TRUE(all.framework->host_parameters);
+  EXPECT_TRUE(all.framework->memory.host_parameters);
   EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
   EXPECT_EQ(half.offload_optimizer_percent, 100);
-  EXPECT_FALSE(half.framework->host_parameters);
+  EXPECT_FALSE(half.framework->memory.host_parameters);
   EXPECT_EQ(half.framework->name, "deepspeed");
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);
-  EXPECT_FALSE(other.framework->host_waits_for_gathers);
+  EXPECT_FALSE(other.framework->host.waits.for_gathers);
   EXPECT_EQ(checkpoints(other), CheckpointMemory::on_device);
 }
 

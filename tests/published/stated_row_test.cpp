@@ -37,15 +37,15 @@ TEST(StatedRow, DocumentsCountInsteadOfWhatARowSays) {
   const PublishedRun run = run_of(row);
   EXPECT_EQ(run.kv_heads, 16);
   EXPECT_EQ(run.vocab, 50258);
-  EXPECT_EQ(run.framework->loss_memory, LossMemory::own_type);
-  EXPECT_EQ(run.framework->workspace, Bytes((2 * 8320) << 10));
+  EXPECT_EQ(run.framework->memory.loss, LossMemory::own_type);
+  EXPECT_EQ(run.framework->memory.process.workspace, Bytes((2 * 8320) << 10));
   set_source(row, "github:MooreThreads/SimuMax@4dcaae5", "summary.json case llama3_70b_l12");
   EXPECT_EQ(run_of(row).kv_heads, 8);
-  EXPECT_EQ(run_of(row).framework->loss_memory, LossMemory::own_type);
+  EXPECT_EQ(run_of(row).framework->memory.loss, LossMemory::own_type);
   set_source(row, "github:somebody/SimuMax", "summary.json case llama3_405b_l4");
   EXPECT_EQ(run_of(row).kv_heads, 8);
   EXPECT_EQ(run_of(row).vocab, 50257);
-  EXPECT_NE(run_of(row).framework->loss_memory, LossMemory::own_type);
+  EXPECT_NE(run_of(row).framework->memory.loss, LossMemory::own_type);
 }
 
 TEST(StatedRow, DocumentsSayWhatAModelHasNot) {

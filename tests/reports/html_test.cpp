@@ -70,11 +70,11 @@ TEST(Report, SaysWhatRecomputesAndWhatIsShared) {
   };
   plan.strategy.recompute = Recompute::full;
   EXPECT_TRUE(says({"again in backward."}));
-  plan.strategy.recompute_layers = 1;
+  plan.strategy.recomputed.layers = 1;
   EXPECT_TRUE(says({"again in backward", "the first layer of"}));
-  plan.strategy.recompute_layers = 2;
+  plan.strategy.recomputed.layers = 2;
   EXPECT_TRUE(says({"again in backward", "the first 2 layers of"}));
-  plan.strategy.recompute_list = {0, 3, 4};
+  plan.strategy.recomputed.list = {0, 3, 4};
   EXPECT_TRUE(says({"again in backward", "3 of the layers"}));
   plan.strategy.sharding_degree = 2;
   plan.strategy.sharding_stage = 2;
@@ -160,10 +160,10 @@ TEST(Report, DrawsALongRunTogether) {
 
 TEST(Report, ShowsEveryFieldThatIsNotTheDefault) {
   Plan plan = example_plan();
-  plan.strategy.sequence_parallel = true;
+  plan.strategy.tokens.sequence_parallel = true;
   plan.runners_up[0].strategy = plan.strategy;
-  plan.runners_up[0].strategy.virtual_stages = 2;
-  plan.runners_up[0].strategy.sequence_parallel = false;
+  plan.runners_up[0].strategy.pipeline.virtual_stages = 2;
+  plan.runners_up[0].strategy.tokens.sequence_parallel = false;
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(states(html, {">sequence_parallel</th>", ">true</td>"}));
   EXPECT_TRUE(contains(html, ">virtual_stages=2 sequence_parallel=false</td>"));
@@ -209,8 +209,8 @@ TEST(Report, ExplainsTheChosenSchedule) {
   Plan plan = example_plan();
   plan.strategy.schedule = Schedule::gpipe;
   plan.strategy.recompute = Recompute::modules;
-  plan.strategy.recompute_modules.add(RecomputedModule::norms);
-  plan.strategy.recompute_modules.add(RecomputedModule::experts);
+  plan.strategy.recomputed.modules.add(RecomputedModule::norms);
+  plan.strategy.recomputed.modules.add(RecomputedModule::experts);
   const std::string html = report_html(plan, std::nullopt, 0.30);
   EXPECT_TRUE(contains(html, "all forwards, then all backwards"));
   EXPECT_FALSE(contains(html, "dualpipe"));

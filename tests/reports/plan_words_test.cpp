@@ -16,7 +16,7 @@ TEST(PlanWords, SayWhichRanksShareWhat) {
   plan.strategy = Strategy();
   EXPECT_TRUE(states(split_sentences(plan), {"one device"}));
   plan.strategy.pp = 2;
-  plan.strategy.virtual_stages = 2;
+  plan.strategy.pipeline.virtual_stages = 2;
   plan.strategy.mp = 4;
   plan.strategy.sharding_degree = 8;
   plan.strategy.sharding_stage = 1;
@@ -33,7 +33,7 @@ TEST(PlanWords, SayWhereExpertsAre) {
   plan.strategy.sharding_degree = 16;
   plan.strategy.ep = 8;
   EXPECT_TRUE(states(split_sentences(plan), {"8 of", "64 experts."}));
-  plan.strategy.etp = 2;
+  plan.strategy.experts.etp = 2;
   EXPECT_TRUE(states(split_sentences(plan), {"8 of", "64 experts,", "2 ranks"}));
 }
 
@@ -89,7 +89,7 @@ TEST(PlanWords, SaysWhatHelpsAStepThatTheHostLimits) {
   prediction.breakdown.dispatch = Seconds(0.3);
   EXPECT_TRUE(states(host_bound_text(prediction, job, framework, strategy),
                      {"launches", "larger micro-batches", "tensor parallelism", "CUDA graphs"}));
-  framework.graphs = Graphs::layers;
+  framework.host.dispatch.graphs = Graphs::layers;
   strategy.mp = 1;
   const std::string split_less = host_bound_text(prediction, job, framework, strategy);
   EXPECT_TRUE(states(split_less, {"launches", "larger micro-batches"}));
