@@ -22,7 +22,7 @@ class App;
 
 namespace plimsoll {
 
-/// What --tokens and --price say of a training; empty: nothing.
+/// TrainingOptions are the texts of --tokens and --price; empty: nothing is asked.
 struct TrainingOptions {
   std::string tokens, price;
 };
