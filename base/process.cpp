@@ -1,4 +1,5 @@
-// The limit is that of Linux for data (RLIMIT_DATA), which counts what only this process writes to.
+// Reads limits and states of processes from Linux. The limit of memory is that for data
+// (RLIMIT_DATA), which counts what only this process writes to.
 #include "base/process.h"
 
 #include <sys/resource.h>
@@ -48,21 +49,21 @@ std::vector<std::filesystem::path> limits_of_groups() {
 
 }  // namespace
 
-Bytes machine_memory() {
+std::optional<Bytes> machine_memory() {
   const std::int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  std::int64_t least = pages > 0 && page > 0 ? pages * page : 0;
+  std::optional<std::int64_t> least;
+  if (pages > 0 && page > 0) least = pages * page;
   for (const std::filesystem::path& file : limits_of_groups()) {
     // A group without a limit says "max", or a huge number.
     std::int64_t bytes = 0;
-    if (std::ifstream(file) >> bytes && bytes > 0)
-      least = least > 0 ? std::min(least, bytes) : bytes;
+    if (std::ifstream(file) >> bytes && bytes > 0) least = std::min(least.value_or(bytes), bytes);
   }
-  return Bytes(least);
+  return least ? std::optional(Bytes(*least)) : std::nullopt;
 }
 
 void limit_memory(Bytes most) {
   rlimit limit = {};
-  if (most <= Bytes(0) || getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
   const auto wanted = rlim_t(most.count() + data_of_process());
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);

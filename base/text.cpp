@@ -1,4 +1,4 @@
-// Breaks lines between words.
+// Breaks lines between words, and shortens and escapes texts.
 #include "base/text.h"
 
 #include <algorithm>

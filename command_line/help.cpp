@@ -1,4 +1,5 @@
-// Puts the sentence and the examples of a command before CLI11's help.
+// Puts the sentence and the examples of a command before CLI11's help, and writes manual pages of
+// the same.
 #include "command_line/help.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// Cross-validation predicts each run of a fit by a fit without the runs that are like it.
+// Cross-validation predicts each run of a fit by a fit without the runs that are like it, or
+// without those of its document.
 #pragma once
 
 #include <string>

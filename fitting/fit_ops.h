@@ -1,4 +1,5 @@
-// This fit finds a device's kernel parameters from single kernels that somebody timed.
+// These fits find parameters of a device and its links from single kernels and collectives that
+// somebody timed.
 #pragma once
 
 #include <span>

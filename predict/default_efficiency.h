@@ -42,7 +42,7 @@ bool describes_training(const Framework& framework);
 /// lab/typical_rates.py writes. Fits of the same device and framework do not count, nor do fits
 /// with runs of the document `left_out`; fits that were made without that document do. The interval
 /// is as wide as nine in ten published runs needed (source_spread()). Returns nothing where the
-/// cluster states no rates of kernels (default_efficiency.h), and where describes_training() is
+/// cluster states no rates of kernels, and where describes_training() is
 /// false.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework,

@@ -43,12 +43,10 @@ class Arena {
   /// afterwards.
   void change(BufferId id, const std::function<void(std::byte* stored)>& work);
 
-  /// Checking: fills the guard zone after the block, and the block itself with NaN unless it lives
-  /// between steps.
-  void acquire(BufferId id);
-  /// For checking: fills the guard zone after the block with a pattern. It fills the block with NaN
+  /// For checking: fills the guard zone after the block with a pattern, and the block with NaN
   /// unless it lives between steps.
-  /// the block with NaN.
+  void acquire(BufferId id);
+  /// For checking: verifies the guard zone after the block, and fills the block with NaN.
   void release(BufferId id);
   /// For checking: verifies the guard zones of the buffers that live between steps.
   void verify_persistent() const;

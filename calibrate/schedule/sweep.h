@@ -32,7 +32,7 @@ bool is_essential_on_core(const OpPoint& point);
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
 /// Return the payloads of one collective or transfer, ascending, and the payloads that are measured
-/// beside compute. Devices (nccl) need larger ones to reach their bandwidth.
+/// next to compute. Devices (nccl) need larger ones to reach their bandwidth.
 std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator);
 std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator);
 

@@ -1,5 +1,5 @@
 // Contributions of many ranks or groups that measured at once become one number, and outliers are
-// named.
+// named. The result of each test is added to a calibration.
 #pragma once
 
 #include <span>

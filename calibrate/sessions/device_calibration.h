@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// Calibrates the device of a backend that has one. It is a single device (see device_sweep.h and
-/// device_description.h).
+/// Calibrates the device of a backend that has one. It is a single device (see
+/// calibrate/schedule/sweep.h and device_description.h).
 MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
                                     const DeviceFacts& facts);
 

@@ -1,5 +1,5 @@
-// Question command: the command line that asks a question, as it was typed or without the paths of
-// this machine.
+// Question command: the command line that asks a question, with or without the paths of this
+// machine.
 #pragma once
 
 #include <string>

@@ -16,10 +16,6 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace CLI {
-class App;
-}  // namespace CLI
-
 namespace plimsoll {
 
 /// TrainingOptions are the texts of --tokens and --price; empty: nothing is asked.
@@ -65,7 +61,7 @@ void add_verbose(CLI::App& command, bool& verbose);
 struct HeldOptions {
   std::vector<std::string> fix, max, min, exclude, tried{};
 };
-/// Adds the flags to a command.
+/// Adds --fix, --max, --min, --exclude and --try to a command.
 void add_held(CLI::App& command, HeldOptions& held);
 
 /// Parses the pairs. Throws UsageError for text without '=', an unknown key, a bad value, a key

@@ -108,7 +108,7 @@ ExitCode dispatch(int argc, char** argv) {
   }
   if (!parse(app, argc, argv)) return ExitCode::ok;
   if (!action) throw UsageError("calibrate and run must be the first word");
-  limit_memory(machine_memory());
+  if (const std::optional<Bytes> memory = machine_memory()) limit_memory(*memory);
   return action();
 }
 

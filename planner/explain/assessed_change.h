@@ -1,4 +1,4 @@
-// Assessed change: a strategy with some choices changed, simulated and set beside the plan that is
+// Assessed change: a strategy with some choices changed, simulated and set against the plan that is
 // explained.
 #pragma once
 

@@ -184,9 +184,10 @@ void write_rates(Out out, const Plan& plan, const std::vector<RateEffect>& rates
 void write_memory(Out out, const Plan& plan, const MemoryEffect& memory) {
   const std::string fields = fields_text(differing_fields(memory.strategy, plan.strategy));
   fmt::format_to(out, "the best plan with twice the memory{}\n    {}  {}\n",
-                 memory.proven ? ""
-                               : fmt::format(", not proven: none takes less than {}",
-                                             to_text(memory.least_step)),
+                 memory.proven       ? ""
+                 : memory.least_step ? fmt::format(", not proven: none takes less than {}",
+                                                   to_text(*memory.least_step))
+                                     : ", not proven",
                  ratio_text(memory.step_time, plan.prediction.step_time, memory.ratio),
                  fields.empty() ? "the same" : fields);
 }

@@ -1,5 +1,5 @@
-// Report explanation: what a report shows of a plan beside its file, found by the means of `planner
-// explain`, and how well the points of a calibration foretell each other.
+// Report explanation: what a report shows of a plan in addition to its file, found by the means of
+// `planner explain`, and how well the points of a calibration foretell each other.
 #pragma once
 
 #include "models/calibration/calibration.h"

@@ -62,7 +62,7 @@ struct MemoryEffect {
   Seconds step_time;
   StepRatio ratio;     ///< to the plan's step time
   bool proven = true;  ///< false: the search ended before it had looked at all strategies
-  Seconds least_step;  ///< no plan takes less; 0 where the search ended before it knew
+  std::optional<Seconds> least_step;  ///< no plan takes less; absent: the search ended too early
 };
 
 struct Sensitivity {

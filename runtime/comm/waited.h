@@ -2,8 +2,6 @@
 // deadline.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 namespace plimsoll {

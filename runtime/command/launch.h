@@ -1,4 +1,5 @@
-// A launch starts one process per rank by the launcher of a cluster, where the plan places them.
+// A launch starts one process per rank by the launcher of a cluster, on the hosts where the plan
+// places them; a placement that does not fit is refused.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ ExitCode run_command(int argc, char** argv, const StartProcesses& start);
 /// unwinding, since a rank may still run on its thread.
 int run_program_and_exit(const char* name, int argc, char** argv, const StartProcesses& start);
 
-/// Adds the option to a command, with its limits. `seconds` has the default.
+/// Adds the option --deadline to a command, with its limits. `seconds` has the default.
 void add_deadline(CLI::App& app, double& seconds, const std::string& description);
 
 /// Waits are counted in whole milliseconds; a deadline is kept, and named, exactly. Throws

@@ -1,5 +1,5 @@
 // Own loops are compiled for several instruction sets, and one is chosen when the program starts.
-// The exponential is one that vectorises.
+// It has an exponential that compilers can vectorise.
 #pragma once
 
 #include <bit>

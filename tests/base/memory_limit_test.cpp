@@ -44,8 +44,8 @@ TEST(MemoryLimit, IsNeverRaised) {
 }
 
 TEST(MemoryLimit, IsThatOfTheMachine) {
-  EXPECT_GT(machine_memory(), kLimit);
-  EXPECT_LT(machine_memory(), Bytes(std::int64_t{1} << 50));
+  EXPECT_GT(machine_memory().value(), kLimit);
+  EXPECT_LT(machine_memory().value(), Bytes(std::int64_t{1} << 50));
 }
 
 }  // namespace

@@ -52,9 +52,6 @@ TEST(FrameworkPrograms, MultiplyWhatTheBundledRuntimeDoes) {
       const std::string who = framework.name + ": " + describe(drawn);
       EXPECT_NEAR(found.forward / expected.forward, 1, 1e-9) << who;
       EXPECT_NEAR(found.backward / expected.backward, 1, 1e-9) << who;
-      for (const Program& program : programs) {
-        EXPECT_LE(memory_peak(program).peak, program.arena_bytes) << who;
-      }
       ++checked;
     }
   }

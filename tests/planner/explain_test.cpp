@@ -225,7 +225,7 @@ TEST(Explain, StatesEveryRateAndEveryChangeThatRuns) {
   const std::string text = explain_text(plan, step, found);
   const Seconds own = step.prediction.step_time;
   EXPECT_TRUE(states(text, {to_text(own), "MFU"}));
-  EXPECT_TRUE(states(text, {"proven"}));
+  EXPECT_TRUE(states(text, {"proven of"}));
   for (const RateEffect& one : found.rates) {
     EXPECT_EQ(one.is_there, one.rate != Rate::network);  // one node
     if (!one.is_there) continue;
@@ -235,7 +235,8 @@ TEST(Explain, StatesEveryRateAndEveryChangeThatRuns) {
   EXPECT_FALSE(found.changes.empty());
   for (const AssessedChange& change : found.changes) {
     if (change.outcome != ChangeOutcome::runs) continue;
-    EXPECT_TRUE(states(text, {change_of(change.step_time, own)}));
+    EXPECT_TRUE(states(text, {change_of(change.step_time, own),
+                              fields_text(differing_fields(change.strategy, plan.strategy))}));
   }
 }
 

@@ -34,9 +34,10 @@ TEST(RankStatus, NamesRanksThatGiveNoSignThenNoAnswerThenThoseThatCompute) {
   const RankReport waits = report(0, 0, true), computes = report(1, kSecond, false);
   const RankReport stopped = report(2, 3 * kSecond, false);
   const RankReport unknown = report(3, RankReport::kNoAnswer, false);
-  EXPECT_TRUE(states(who({waits, computes, stopped, unknown}), {"rank 2", "3.0 s", "rank 3"}));
-  EXPECT_TRUE(who({waits, computes, unknown}).starts_with("rank 3"));
-  EXPECT_TRUE(who({waits, computes}).starts_with("rank 1"));
+  EXPECT_TRUE(states(who({waits, computes, stopped, unknown}),
+                     {"rank 2", "no sign", "3.0 s", "rank 3", "no answer"}));
+  EXPECT_TRUE(states(who({waits, computes, unknown}), {"rank 3", "no answer"}));
+  EXPECT_TRUE(states(who({waits, computes}), {"rank 1", "computes"}));
   EXPECT_TRUE(states(who({waits}), {"all ranks wait"}));
   EXPECT_TRUE(states(who({waits}, false), {"all ranks", "this host"}));
 }

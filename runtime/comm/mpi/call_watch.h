@@ -1,5 +1,5 @@
 // A thread of each process watches its calls of MPI that block without a deadline, such as starting
-// MPI, and ends the process where another one keeps it waiting for too long.
+// MPI, and ends the process if another one keeps it waiting for too long, which it names.
 #pragma once
 
 #include <chrono>
