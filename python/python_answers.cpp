@@ -16,7 +16,7 @@
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
 #include "models/presets/preset_names.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 #include "planner/api/summary_json.h"
 #include "planner/api/target.h"
 #include "planner/cli/brief.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "interop/imports/imported.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 #include "planner/api/sweep_question.h"
 
 namespace plimsoll {

@@ -31,9 +31,9 @@ const std::vector<Preset>& framework_presets();
 /// (interop/flags/framework_flags.h).
 const std::vector<Preset>& flag_presets();
 
-/// Returns models/presets/gpus: datasheets of generations of GPUs
+/// Returns models/presets/gpu_generations: datasheets of generations of GPUs
 /// (models/cluster/gpu_generation.h).
-const std::vector<Preset>& gpu_presets();
+const std::vector<Preset>& gpu_generation_presets();
 
 /// Returns models/presets/spreads. They say how far predictions were from published runs, as
 /// lab/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "plan/plan.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 
 namespace plimsoll {
 

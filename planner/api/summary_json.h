@@ -7,7 +7,7 @@
 
 #include "models/job/job.h"
 #include "plan/check.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 #include "planner/explore/explore.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "passes/strategy/pipeline_order.h"
-#include "planner/bounds/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 #include "simulator/ranks/kernel_delays.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 namespace plimsoll {
 
 /// The step of a pipeline. If few micro-batches show how all stages repeat themselves
-/// (fewer_micro_batches.h, shortened_step.h), only these are run. The result is the same.
+/// (shorter_step.h, shortened_step.h), only these are run. The result is the same.
 class PipelineStep {
  public:
   /// Whether cycles of micro-batches may be left out of a run.

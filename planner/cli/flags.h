@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "passes/strategy/constraints.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 
 namespace CLI {
 class App;

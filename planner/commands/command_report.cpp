@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "interop/exports/flags_script.h"
 #include "plan/measured.h"
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 #include "planner/api/summary_json.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"

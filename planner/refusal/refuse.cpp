@@ -6,7 +6,7 @@
 #include <chrono>
 #include <limits>
 
-#include "planner/bounds/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 #include "planner/explore/explore.h"
 #include "planner/refusal/leanest.h"
 #include "planner/refusal/least_changes.h"

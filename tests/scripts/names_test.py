@@ -52,7 +52,7 @@ def words_of_rules(folder):
 def names():
     found = {path.stem for folder in ("clusters", "frameworks", "calibrations")
              for path in (PRESETS / folder).glob("*.json")}
-    for path in (PRESETS / "gpus").glob("*.json"):
+    for path in (PRESETS / "gpu_generations").glob("*.json"):
         found |= set(json.loads(path.read_text())["names"])
     for path in (RULES / "documents").glob("*.json"):
         document = json.loads(path.read_text())["document"]

@@ -1,5 +1,5 @@
 // How few micro-batches stand for all.
-#include "planner/bounds/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 
 #include "passes/strategy/pipeline_order.h"
 

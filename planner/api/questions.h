@@ -1,5 +1,5 @@
-// Answers: what planning commands compute, without a terminal. Command lines and the Python module
-// ask the same questions.
+// Questions of planning and their answers, without a terminal: command lines and the Python module
+// ask the same ones.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Fewer micro-batches: a shorter step whose Programs tell step time and memory of a longer one.
+// Shorter step: a step of fewer micro-batches whose Programs tell step time and memory of a longer
+// one.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // Loads what questions name, and asks the search, the simulator and the explainer.
-#include "planner/api/answers.h"
+#include "planner/api/questions.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

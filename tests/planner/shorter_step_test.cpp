@@ -1,5 +1,5 @@
 // A search gets from few micro-batches the step time that all of them give.
-#include "planner/bounds/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 
 #include <gtest/gtest.h>
 
