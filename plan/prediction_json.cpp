@@ -199,7 +199,9 @@ Json cuts_json(const CutCounts& counts) {
 CutCounts cuts_from(JsonObject& parent, std::string_view key) {
   CutCounts counts{};
   for (JsonObject& object : parent.objects(key)) {
-    counts[object.choice("reason", kCuts)] += count(object, "count");
+    std::int64_t& cut = counts[object.choice("reason", kCuts)];
+    if (cut != 0) object.fail("reason", "each reason at most once is required");
+    cut = count(object, "count");
     object.finish();
   }
   return counts;

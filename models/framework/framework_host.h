@@ -57,7 +57,7 @@ struct HostDispatch {
   bool operator==(const HostDispatch&) const = default;
 };
 
-/// Where the host waits for its device before it issues more, where streams run by themselves.
+/// When the host waits for its device before it issues more, if streams run by themselves.
 /// Consecutive transfers are one exchange, which blocks once. Where stages hold several parts of
 /// the model, only receives block, since two neighbours exchange at different places in their
 /// order.

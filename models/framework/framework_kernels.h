@@ -24,7 +24,7 @@ struct BiasKernels {
   bool operator==(const BiasKernels&) const = default;
 };
 
-/// `separate_qkv` and `masks_f32_apart` have an effect without flash attention alone.
+/// `separate_qkv` and `masks_f32_apart` only matter without flash attention.
 struct AttentionKernels {
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135). Without it,
   /// attention is matmul, softmax and matmul.

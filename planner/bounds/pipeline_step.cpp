@@ -21,15 +21,17 @@ using Event = StreamEngine::Event;
 constexpr std::uint32_t kCompute = 0, kGathers = 1, kReductions = 2, kTransfers = 3;
 constexpr std::uint32_t kStreamsOfChunk = 4;
 
-/// The longest paths to a row of a map, from each of its inputs; kLongAgo: there is none.
+/// The longest paths to a row of a map, from each of its inputs that has one. A path of HostPaths
+/// before time 0 is none.
 struct RowPaths {
-  Picoseconds issued = kLongAgo, awaited = kLongAgo, clock = kLongAgo;
+  std::optional<Picoseconds> issued, awaited, clock;
 };
 
 void add_rows(RoutineMap& map, const RowPaths& paths, std::initializer_list<std::uint32_t> rows) {
-  const std::array<Picoseconds, 3> by_input = {paths.issued, paths.awaited, paths.clock};
+  const std::array<std::optional<Picoseconds>, 3> by_input = {paths.issued, paths.awaited,
+                                                              paths.clock};
   for (std::uint32_t input = 0; input < by_input.size(); ++input) {
-    if (by_input[input] >= Picoseconds()) map.terms.push_back({input, by_input[input]});
+    if (by_input[input] >= Picoseconds()) map.terms.push_back({input, *by_input[input]});
   }
   for (const std::uint32_t row : rows) map.rows.push_back({row, {}});
   map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
@@ -163,10 +165,9 @@ StageBuilder::StageBuilder(StreamRanks& all, const Strategy& strategy, const Sta
   for (const ChunkSpans& chunk : stage_.chunks) {
     maps_.push_back({maps_of(chunk.forward, most), maps_of(chunk.backward, most),
                      maps_of(chunk.weights, most)});
-    reductions_.push_back(keep(map_of(kReductions, {kLongAgo, chunk.reduced, Picoseconds()})));
+    reductions_.push_back(keep(map_of(kReductions, {std::nullopt, chunk.reduced, Picoseconds()})));
   }
-  if (stage_.post > Picoseconds())
-    post_ = keep(map_of(kCompute, {kLongAgo, kLongAgo, stage_.post}));
+  if (stage_.post > Picoseconds()) post_ = keep(map_of(kCompute, {{}, {}, stage_.post}));
 }
 
 ActionMaps StageBuilder::maps_of(const ActionSpans& spans, double most_slowdown) {
@@ -188,6 +189,7 @@ void StageBuilder::add_step(const FewerMicroBatches& fewer) {
   RepeatedActions cycles;
   if (fewer.cycles_left_out > 0) {
     cycles = repeated_actions(order_, micro_batches_, fewer.micro_batches_per_cycle);
+    if (cycles.count < std::size_t(cycles_shown(strategy_.pp))) cycles = {};
     all_.may_be_shortened = all_.may_be_shortened && cycles.count > 0;
   }
   std::vector<StreamRank::CycleBegin> begins;
@@ -204,7 +206,7 @@ void StageBuilder::add_step(const FewerMicroBatches& fewer) {
   }
   if (!stage_.gathers_ahead) {
     const Picoseconds gathers = stage_.chunks.back().gathered;
-    engine_.add_call(*keep(map_of(kReductions, {kLongAgo, kLongAgo, gathers})), {});
+    engine_.add_call(*keep(map_of(kReductions, {{}, {}, gathers})), {});
   }
   StreamRank& rank = all_.ranks.emplace_back();
   rank.cycles = std::move(begins);
@@ -216,8 +218,7 @@ void StageBuilder::add_gathers() {
   Picoseconds before;
   for (const ChunkSpans& chunk : stage_.chunks) {
     const Picoseconds end = std::max(before, chunk.gathered);
-    gathered_.push_back(
-        engine_.add_call(*keep(map_of(kGathers, {kLongAgo, kLongAgo, end - before})), {}));
+    gathered_.push_back(engine_.add_call(*keep(map_of(kGathers, {{}, {}, end - before})), {}));
     before = end;
   }
 }

@@ -1,5 +1,5 @@
-// Shorter step: a step of fewer micro-batches whose Programs tell step time and memory of a longer
-// one.
+// Shorter step: a step of fewer micro-batches, from whose Programs step time and memory of a longer
+// one follow.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Returns how many cycles a step of so many micro-batches may lack and still show how its pipeline
+/// Returns how many cycles a step of `micro_batches` may lack and still show how its pipeline
 /// repeats itself: those between the micro-batches that fill the pipeline and those that drain it.
 /// Returns nothing if that saves little, and if there are no such cycles (GPipe).
 std::optional<FewerMicroBatches> fewer_micro_batches(const Strategy& strategy,
@@ -21,7 +21,7 @@ struct ShorterStep {
   FewerMicroBatches stand_for;
 };
 
-/// Returns the target with these fewer micro-batches. Lowering them tells as much as lowering all.
+/// Returns the target with these fewer micro-batches. Lowering them is as good as lowering all.
 /// Returns nothing if the framework's memory depends on every micro-batch. This is so with an
 /// arena, and if the framework keeps something of each micro-batch to the end of the step.
 std::optional<ShorterStep> with_fewer_micro_batches(const Target& target, const Strategy& strategy);

@@ -72,6 +72,16 @@ bool is_step_traffic(const Program& program, const Call& call) {
   return role == TensorRole::gradient || role == TensorRole::parameter;
 }
 
+/// Lets tokens and heads split over the ranks that share sequences. There may be more of them than
+/// in the strategy itself (smallest()), and bytes of collectives are not taken from this job.
+void widen(Job& job, const Strategy& small) {
+  job.sequence *= small.cp;
+  if (small.tokens.context_exchange != ContextExchange::all_to_all) return;
+  if (job.head_size == 0 && !job.latent) job.hidden *= small.cp;
+  job.heads *= small.cp;
+  job.kv_heads *= small.cp;
+}
+
 }  // namespace
 
 Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batches,
@@ -88,6 +98,7 @@ Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batc
 StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
   Job job = target_.job;
   job.global_batch = small.dp * small.sharding_degree;
+  if (small.cp > 2) widen(job, small);
   if (!layers_differ(job)) job.layers = 1;
   const PassContext context{job, small, target_.framework()};
   const Graph graph = lower_graph(context, {}, Proof::none);
