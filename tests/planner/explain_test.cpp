@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "passes/strategy/strategy_fields.h"
 #include "planner/api/question_command.h"
 #include "planner/cli/flags.h"
 #include "planner/explain/explain_json.h"
