@@ -16,7 +16,7 @@ namespace plimsoll {
 struct OpMeasurement {
   OpKind kind = OpKind::matmul;      ///< or flash_attention, flash_attention_backward
   std::string gpu, source;           ///< source: "repository or document, place in it"
-  std::vector<std::string> devices;  ///< names of devices of clusters that the GPU is
+  std::vector<std::string> devices;  ///< the names that cluster files have for this GPU
   DType dtype = DType::bf16;         ///< type of the operands
   Seconds time;
   // The next fields are the shape of a matmul.
@@ -43,7 +43,7 @@ OpMeasurements parse_op_measurements(std::string_view text, const std::string& f
 struct CollectiveMeasurement {
   OpKind kind = OpKind::all_reduce;
   std::string gpu, source;           ///< source: "repository or document, place in it"
-  std::vector<std::string> devices;  ///< names of devices of clusters that the GPU is
+  std::vector<std::string> devices;  ///< the names that cluster files have for this GPU
   std::int64_t ranks = 2;            ///< ranks of the group, on consecutive devices
   Bytes payload;                     ///< the full buffer on one rank
   Seconds time;
@@ -57,8 +57,8 @@ struct CollectiveMeasurements {
   std::vector<CollectiveMeasurement> points;
   std::int64_t skipped = 0;  ///< rows of other collectives, without ranks or without points
 };
-/// Parses rows as docs/reference/published-runs.md describes them; `file` is named in errors.
-/// Throws InputError.
+/// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
+/// InputError.
 CollectiveMeasurements parse_collective_measurements(std::string_view text,
                                                      const std::string& file);
 

@@ -241,7 +241,8 @@ std::optional<CountedAttention> read_stated(JsonObject stated, PublishedRun& run
 void check_stated(JsonObject& row) {
   if (row.has("statements") && row.raw("statements").is_array()) return;
   row.fail("statements",
-           "a raw row: lab/state writes stated rows, lab/validate and lab/fit state and read them");
+           "a list is required: no rules were applied to this row; lab/state of Plimsoll's sources "
+           "writes stated rows, lab/validate and lab/fit state and read raw ones");
 }
 
 PublishedRun read_row(JsonObject row) {

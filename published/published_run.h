@@ -1,4 +1,4 @@
-// A published run is one measured training step that somebody published, as a stated row says it.
+// A published run is one measured training step that somebody published, as a stated row has it.
 #pragma once
 
 #include <array>

@@ -251,8 +251,8 @@ void add_validate(CLI::App& app, Action& action) {
   command
       .add_option(
           "CASES", options->cases,
-          "files of published runs, or of PyTorch allocator traces, which are replayed; exit "
-          "7 if a replay is not exact")
+          "files of published runs as stated rows (planner schema published-runs), or of PyTorch "
+          "allocator traces, which are replayed; exit 7 if a replay is not exact")
       ->required();
   command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
@@ -273,8 +273,10 @@ void add_fit(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "fit", "fit a cluster's and a framework's numbers on measured runs, published or your own");
   command
-      .add_option("CASES", options->cases,
-                  "files of runs, of timed ops alone, or of timed collectives alone")
+      .add_option(
+          "CASES", options->cases,
+          "files of runs as stated rows (planner schema published-runs), of timed ops alone, or of "
+          "timed collectives alone")
       ->required();
   command
       .add_option("--cluster", options->cluster,

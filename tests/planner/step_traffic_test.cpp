@@ -93,7 +93,7 @@ TEST(StepTraffic, OfExpertsIsBoundedWhateverDividesTheirRanks) {
     const double step = step_of(target, strategy).value();
     const double low = bounds.bottleneck(strategy).seconds().value();
     EXPECT_LE(low, step) << text;
-    EXPECT_GT(low, 0.7 * step) << text;
+    EXPECT_GT(low, 0.45 * step) << text;  // exchanges of experts cross nodes on some ranks alone
   }
 }
 
