@@ -4,7 +4,7 @@
 Reads the fitted calibrations of models/presets/calibrations (or of DIR) but those of
 models/presets/spreads/untypical-fits.json, and the same fits without one of their documents, models/presets/folds. Writes
 models/presets/spreads/typical-rates.json (or FILE): for each fit the ratio of each rate that its runs determined to what its
-cluster states. The product takes rates typical of training from this file (predict/default_efficiency.h). `lab/fits`
+cluster states. The product takes rates typical of training from this file (predict/default_efficiency.h). `lab/built-in-fits`
 writes it of the fits that it has just made.
 """
 
