@@ -12,16 +12,13 @@ import argparse
 import json
 import pathlib
 
+from row_rules import document_of
+
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PRESETS = SOURCE / "models/presets"
 # Rates are shares of something that a cluster states. Times and sizes differ by machine.
 RATES = ("matmul.peak_fraction", "memory.bandwidth_fraction", "attention_forward.peak_fraction",
          "attention_backward.peak_fraction", "levels.0.bandwidth_fraction", "levels.1.bandwidth_fraction")
-
-
-def document_of(source):
-    """As models/calibration/fitted_calibration.h has it: without version and place."""
-    return source.split("@")[0].split(" ")[0].split(",")[0]
 
 
 def untypical():
