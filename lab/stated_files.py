@@ -236,9 +236,10 @@ def stated_arguments(arguments, folder):
     stater, stated = Stater(), []
     for i, argument in enumerate(arguments):
         path, new = pathlib.Path(argument), folder / str(i) / pathlib.Path(argument).name
-        data = read(path) if not argument.startswith("-") and (path.is_file() or path.is_fifo()) else None
+        is_pipe = os.path.exists(argument) and path.is_fifo()
+        data = read(path) if is_pipe or os.path.isfile(argument) and not argument.startswith("-") else None
         text = data and stated_text(stater, data, argument)
-        if text is data and not path.is_fifo():
+        if text is data and not is_pipe:
             stated.append(argument)
             continue
         new.parent.mkdir()
@@ -260,8 +261,8 @@ def run(command, names):
     """Runs a command and passes its messages on as they come, with the user's names of files. Returns its exit code."""
     ours, its = os.openpty() if sys.stderr.isatty() else os.pipe()  # planner shows its progress on terminals alone
     with subprocess.Popen(command, stderr=its) as running:
-        os.close(its)
         try:
+            os.close(its)
             pass_on(ours, names)
             running.wait()
         except SystemExit as stopped:

@@ -106,6 +106,8 @@ def files_are_told_by_their_content(folder):
     expected = [run["predicted"] for run in validated(lab, raw)]
     done = subprocess.run(["bash", "-c", f"'{SOURCE}/lab/validate' <(cat '{raw}') --json --bin='{BIN}'"], capture_output=True, text=True)
     assert done.returncode == OK and [run["predicted"] for run in json.loads(done.stdout)["rows"]] == expected, done.stderr
+    done = lab("validate", raw, "--calibration", "x" * 5000)
+    assert done.returncode == BAD_INPUT and done.stderr.startswith("planner: "), done.stderr[-300:]
     raw.write_bytes(b"\xef\xbb\xbf" + raw.read_bytes())
     assert [run["predicted"] for run in validated(lab, raw)] == expected
 
