@@ -10,6 +10,7 @@ from programs import SOURCE
 sys.path.insert(0, str(SOURCE / "lab"))
 import derived_facts  # noqa: E402
 import row_rules  # noqa: E402
+import typical_rates  # noqa: E402
 
 ROW = {"id": "test/1", "source": {"repo_or_doc": "github:somebody/runs", "path_or_issue": "page"},
        "parallel": {"tp": 2, "pp": 2, "dp": 4}, "batch": {"micro": 2}, "precision": "FP8 Current-Scaling"}
@@ -72,6 +73,11 @@ def statements_have_their_source():
     assert row["stated"]["family"] == "bert"
     own = {**ROW, "stated": {"family": "gpt"}}
     assert stated(own, [rule({"stated.family": "bert"})])["stated"]["family"] == "gpt", "a row's own statement counts"
+
+
+def documents_have_no_version_and_no_place():
+    for source in ("github:a/b@1234 (MIT)", "github:a/b, page 1", "github:a/b(2026)", "github:a/b"):
+        assert row_rules.document_of(source) == typical_rates.document_of(source) == "github:a/b", source
 
 
 def refused(words):
@@ -195,6 +201,7 @@ def main():
     the_first_rule_that_holds_applies()
     rules_see_what_other_rules_state()
     statements_have_their_source()
+    documents_have_no_version_and_no_place()
     rules_that_cannot_be_are_refused()
     built_in_rules_are_read()
     networks_are_read()
