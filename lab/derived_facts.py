@@ -9,7 +9,11 @@ from row_rules import field_of, is_number, set_field
 
 RATE = re.compile(r"(?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?(?:[A-Za-z]+(?:-[0-9]+)? |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?([GT])b(?:/s|ps|(?= ))")
 PEAK_UNITS = {"GB": 1e9, "GiB": float(1 << 30)}
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+UNITS = {"B": 1, "kB": 10 ** 3, "MB": 10 ** 6, "GB": 10 ** 9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+SIZE = re.compile(rf"(\d{{1,12}}(?:\.\d{{1,12}})?) ?({'|'.join(UNITS)})", re.ASCII)
+# Fields of `stated` that only rules state and only this file reads.
+OF_RULES = ("network_as_stated", "handle_workspace", "engine_workspace", "layers_of_ends", "parts_before_layers", "parts_after_layers",
+            "spreads_parts", "micro_is_local_batch", "mfu_of_tflops")
 KINDS = ("allocated", "reserved", "device")
 
 
@@ -41,55 +45,61 @@ def layers_of_parts(cuts, stages, before, layers, after):
     return [end - begin for begin, end in zip(layers_before, layers_before[1:])]
 
 
+def is_integer(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 class BadFact(Exception):
-    """A field of a raw row is not what it has to be; the message begins with its pointer."""
+    """A field has a wrong type or value. The message begins with the field's pointer."""
 
 
 class Facts:
     def __init__(self, row):
         self.row = row
 
-    def get(self, path, default=None):
+    def fact(self, path, default, holds, kind):
+        """The value of a field. Raises BadFact if it is of another kind."""
         value = field_of(self.row, path)
-        return default if value is None else value
+        if value is None:
+            return default
+        if not holds(value):
+            raise BadFact(f"/{path.replace('.', '/')}: {kind} is required")
+        return value
 
     def number(self, path):
-        value = self.get(path)
-        if value is not None and not (is_number(value) and 0 <= value <= 1e30):
-            raise BadFact(f"/{path.replace('.', '/')}: a number from 0 to 1e+30 is required")
-        return value
+        return self.fact(path, None, lambda value: is_number(value) and 0 <= value <= 1e30, "a number from 0 to 1e+30")
 
     def text(self, path):
-        value = self.get(path)
-        if value is not None and not isinstance(value, str):
-            raise BadFact(f"/{path.replace('.', '/')}: text is required")
-        return value or ""
+        return self.fact(path, "", lambda value: isinstance(value, str), "text")
+
+    def boolean(self, path):
+        return self.fact(path, False, lambda value: isinstance(value, bool), "true or false")
+
+    def integer(self, path, default=None, least=1):
+        return self.fact(path, default, lambda value: is_integer(value) and least <= value <= 1 << 24, f"an integer from {least} to 16777216")
 
     def integers(self, path):
-        values = self.get(path, [])
-        if not isinstance(values, list) or any(isinstance(value, bool) or not isinstance(value, int) or value < 0 for value in values):
-            raise BadFact(f"/{path.replace('.', '/')}: a list of integers from 0 on is required")
-        return values
+        return self.fact(path, [], lambda values: isinstance(values, list) and all(is_integer(one) and one >= 0 for one in values),
+                         "a list of integers from 0 on")
 
-    def integer(self, path, default=None):
-        value = self.get(path, default)
-        if value is not default and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 24):
-            raise BadFact(f"/{path.replace('.', '/')}: an integer from 1 to 16777216 is required")
-        return value
+    def size(self, path):
+        """Bytes of "8.5 MiB"."""
+        text = self.fact(path, "0 B", lambda value: isinstance(value, str) and SIZE.fullmatch(value), "a size such as \"32 MiB\"")
+        number, unit = SIZE.fullmatch(text).groups()
+        return int(float(number) * UNITS[unit] + 0.5)
+
+    def get(self, path):
+        return field_of(self.row, path)
 
     def set(self, path, value, source):
         set_field(self.row, path, value)
         self.row["statements"].append({"field": path, "value": value, "source": source, "settled_by_results": False})
 
-    def take(self, path):
-        """A field below `stated` that is only for this file."""
-        return self.get("stated", {}).pop(path, None)
-
     def degree(self, name):
         return self.integer(f"parallel.{name}", 1)
 
     def network(self):
-        as_stated, interconnect = self.take("network_as_stated"), self.text("hardware.interconnect")
+        as_stated, interconnect = self.boolean("stated.network_as_stated"), self.text("hardware.interconnect")
         rate = network_rate(interconnect, self.integer("hardware.gpus_per_node", 8)) if as_stated else None
         if rate is not None:
             self.set("stated.network_bytes_per_s", rate, "hardware.interconnect")
@@ -106,8 +116,9 @@ class Facts:
 
     def stages(self):
         """`layers_per_stage`, from the stages' parts of the model, or from the layers of the ends."""
-        before, after, spread = self.take("parts_before_layers"), self.take("parts_after_layers") or 0, self.take("spreads_parts")
-        ends, stages, layers = self.take("layers_of_ends"), self.degree("pp"), self.integer("model.layers", 0)
+        before, after = self.integer("stated.parts_before_layers", None, 0), self.integer("stated.parts_after_layers", 0, 0)
+        spread, ends = self.boolean("stated.spreads_parts"), self.integer("stated.layers_of_ends", 0, 0)
+        stages, layers = self.degree("pp"), self.integer("model.layers", 0)
         partition = self.integers("partition")
         if before is not None and (partition or spread):
             cuts = partition or even_parts(before + layers + after, stages)
@@ -122,7 +133,7 @@ class Facts:
 
     def micro_batch(self):
         micro, stages = self.integer("batch.micro"), self.degree("pp")
-        if self.take("micro_is_local_batch") and micro and micro % stages == 0:
+        if self.boolean("stated.micro_is_local_batch") and micro and micro % stages == 0:
             self.set("batch.micro", micro // stages, "the local batch has a micro-batch for each stage")
 
     def memory(self):
@@ -138,16 +149,15 @@ class Facts:
                 self.set(f"measured.memory_{kind}_bytes", int(size * unit + 0.5), f"measured.peak_mem of {kind} memory")
 
     def rate(self):
-        peak, share, tflops = self.take("mfu_of_tflops"), self.number("measured.mfu"), self.number("measured.tflops_per_gpu")
+        peak, share, tflops = self.number("stated.mfu_of_tflops"), self.number("measured.mfu"), self.number("measured.tflops_per_gpu")
         if tflops is not None:
             self.set("measured.flops_per_s", tflops * 1e12, "measured.tflops_per_gpu")
         elif share is not None and peak:
             self.set("measured.flops_per_s", share * (peak * 1e12), "measured.mfu of the peak that the source means")
 
     def workspace(self):
-        sizes = [self.take(f"{of}_workspace") for of in ("handle", "engine")]
-        if sizes[0] and self.get("stated.framework"):
-            handle, engine = (int(number) * UNITS[unit] for number, unit in ((size or "0 B").split() for size in sizes))
+        handle, engine = self.size("stated.handle_workspace"), self.size("stated.engine_workspace")
+        if handle and self.get("stated.framework"):
             self.set("stated.framework_fields.workspace_bytes", 2 * handle + engine, "workspaces of two cuBLAS handles and of an engine")
 
     def needs(self, partition):
@@ -170,4 +180,6 @@ def derive(row):
     facts.rate()
     facts.workspace()
     facts.needs(partition)
+    for field in OF_RULES:
+        (facts.get("stated") or {}).pop(field, None)
     return row

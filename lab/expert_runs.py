@@ -6,14 +6,14 @@ import re
 import statistics
 
 
-def document_of(source):
-    """The words of a source up to its version or its remark: github:x/y@1 (2026) is x/y."""
+def title_of(source):
+    """The words of a source up to its version or its remark, for tables: github:x/y@1 (2026) is x/y."""
     return re.split(r"@| \(", source)[0].removeprefix("github:")
 
 
 def documents_of(files):
-    """The documents of each file of runs, by the file's name, which follows them if several files are of the same ones."""
-    found = {name: ", ".join(sorted({document_of(row["source"]["repo_or_doc"]) for row in json.loads(path.read_text())}))
+    """The titles of the documents of each file of runs, by the file's name, which follows them if several files are of the same ones."""
+    found = {name: ", ".join(sorted({title_of(row["source"]["repo_or_doc"]) for row in json.loads(path.read_text())}))
              for name, path in files.items()}
     count = collections.Counter(found.values())
     return {name: text if count[text] == 1 else f"{text} ({name})" for name, text in found.items()}
@@ -62,7 +62,7 @@ def expert_rows(files, rows):
     of = collections.defaultdict(list)
     for row in rows:
         if row["id"] in models and "time_error_pct" in row:
-            of[document_of(row["source"])].append(row)
+            of[title_of(row["source"])].append(row)
     found = [table_row(document, {models[run["id"]] for run in runs}, runs) for document, runs in sorted(of.items())]
     everything = [run for runs in of.values() for run in runs]
     return [*found, table_row("all", [], everything)] if everything else []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """lab/memory_spreads.py CASES [--bin DIR] [--output FILE]: half widths of intervals of memory, by documents left out.
 
-CASES is a folder of published runs (docs/reference/published-runs.md). Each peak of memory is predicted, and the script finds the
+CASES is a folder of published runs, raw or stated (lab/README.md). Each peak of memory is predicted, and the script finds the
 relative half widths that nine in ten runs need, each document once (plan/memory_interval.h): of allocated bytes; then what
 reserved bytes need in addition; then what bytes of the device need in addition. Runs whose micro-batch is not stated are left
 out, since their layout is a guess. The numbers are printed, and how often intervals hold for a document whose runs were left out.
@@ -41,7 +41,7 @@ def peaks_of(planner, cases):
         done = subprocess.run([SOURCE / "lab/validate", "--bin", planner.parent, path, "--json", "--leave-out-sources"], capture_output=True, text=True,
                               timeout=3600)
         if done.returncode not in (0, 7):
-            sys.exit(f"planner validate {path}: exit {done.returncode}\n{done.stderr}")
+            sys.exit(f"lab/validate {path}: exit {done.returncode}\n{done.stderr}")
         for row in json.loads(done.stdout)["rows"]:
             for kind in KINDS if "predicted" in row and row["id"] in stated and not row["measured"]["oom"] else ():
                 if row["measured"][f"memory_{kind}_bytes"]:

@@ -13,7 +13,7 @@ LOWER = {ord(letter): ord(letter.lower()) for letter in "ABCDEFGHIJKLMNOPQRSTUVW
 
 
 class BadRule(Exception):
-    """A file of rules has a rule that cannot be."""
+    """A file of rules has an invalid rule."""
 
 
 def document_of(source):

@@ -4,7 +4,7 @@
 Reads the fitted calibrations of models/presets/calibrations (or of DIR) but those of
 models/presets/spreads/untypical-fits.json, and the same fits without one of their documents, models/presets/folds. Writes
 models/presets/spreads/typical-rates.json (or FILE): for each fit the ratio of each rate that its runs determined to what its
-cluster states. The product takes rates typical of training from this file (predict/default_efficiency.h). `lab/fits`
+cluster states. The product takes rates typical of training from this file (predict/default_efficiency.h). `lab/built-in-fits`
 writes it of the fits that it has just made.
 """
 
@@ -12,16 +12,13 @@ import argparse
 import json
 import pathlib
 
+from row_rules import document_of
+
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PRESETS = SOURCE / "models/presets"
 # Rates are shares of something that a cluster states. Times and sizes differ by machine.
 RATES = ("matmul.peak_fraction", "memory.bandwidth_fraction", "attention_forward.peak_fraction",
          "attention_backward.peak_fraction", "levels.0.bandwidth_fraction", "levels.1.bandwidth_fraction")
-
-
-def document_of(source):
-    """As models/calibration/fitted_calibration.h has it: without version and place."""
-    return source.split("@")[0].split(" ")[0].split(",")[0]
 
 
 def untypical():

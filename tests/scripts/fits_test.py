@@ -1,4 +1,4 @@
-"""lab/fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
+"""lab/built-in-fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
 
 import itertools
 import json
@@ -39,7 +39,7 @@ def made_up(path):
 
 
 def main():
-    fits = load_script("fits")
+    fits = load_script("built-in-fits")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         cases, known = folder / "cases", folder / "presets/calibrations"
@@ -54,7 +54,7 @@ def main():
         made, folds, typical = folder / "made", folder / "folds", folder / "typical.json"
         folds.mkdir()
         (folds / f"{NAME}--without--gone.json").write_text("{}")  # of a document that the fit has no more
-        sys.argv = ["fits", str(cases), "--bin", str(BIN), "--calibrations", str(made), "--folds", str(folds),
+        sys.argv = ["built-in-fits", str(cases), "--bin", str(BIN), "--calibrations", str(made), "--folds", str(folds),
                     "--typical", str(typical)]
         fits.main()
         # Rows of the third document are on the same cluster, but the fit does not name them.

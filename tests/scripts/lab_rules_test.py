@@ -10,6 +10,7 @@ from programs import SOURCE
 sys.path.insert(0, str(SOURCE / "lab"))
 import derived_facts  # noqa: E402
 import row_rules  # noqa: E402
+import typical_rates  # noqa: E402
 
 ROW = {"id": "test/1", "source": {"repo_or_doc": "github:somebody/runs", "path_or_issue": "page"},
        "parallel": {"tp": 2, "pp": 2, "dp": 4}, "batch": {"micro": 2}, "precision": "FP8 Current-Scaling"}
@@ -72,6 +73,11 @@ def statements_have_their_source():
     assert row["stated"]["family"] == "bert"
     own = {**ROW, "stated": {"family": "gpt"}}
     assert stated(own, [rule({"stated.family": "bert"})])["stated"]["family"] == "gpt", "a row's own statement counts"
+
+
+def documents_have_no_version_and_no_place():
+    for source in ("github:a/b@1234 (MIT)", "github:a/b, page 1", "github:a/b(2026)", "github:a/b"):
+        assert row_rules.document_of(source) == typical_rates.document_of(source) == "github:a/b", source
 
 
 def refused(words):
@@ -141,6 +147,8 @@ def sizes_are_derived():
     assert derived(batch={"micro": 6}, stated__micro_is_local_batch=True)["batch"]["micro"] == 6, "4 stages do not divide it"
     spaces = derived(stated__handle_workspace="8320 KiB", stated__engine_workspace="4 MiB")["stated"]
     assert spaces["framework_fields"]["workspace_bytes"] == (2 * 8320 + 4096) << 10 and "handle_workspace" not in spaces
+    for text, size in (("32MiB", 32 << 20), ("8.5 MiB", 17 << 19), ("32 MB", 32_000_000)):
+        assert derived(stated__handle_workspace=text)["stated"]["framework_fields"]["workspace_bytes"] == 2 * size, text
 
 
 def stages_are_derived():
@@ -174,11 +182,26 @@ def fields_of_another_kind_are_refused():
         raise AssertionError(f"{path}: {value} is taken")
 
 
+def statements_of_another_kind_are_refused():
+    for field, values in (("network_as_stated", ("false", 1)), ("spreads_parts", ("no",)), ("micro_is_local_batch", ("false", [])),
+                          ("layers_of_ends", ("2", True, 1.5, -1)), ("parts_before_layers", ("1", {})), ("parts_after_layers", (2.5, False)),
+                          ("mfu_of_tflops", ("312", True, -1)), ("handle_workspace", (5, "32", "MiB", "32 parsec", "-1 MiB")),
+                          ("engine_workspace", (True, "4 miles", ["4 MiB"]))):
+        for value in values:
+            try:
+                derived(**{f"stated__{field}": value})
+            except derived_facts.BadFact as error:
+                assert str(error).startswith(f"/stated/{field}: ") and str(error).endswith(" is required"), error
+                continue
+            raise AssertionError(f"stated.{field}: {value!r} is taken")
+
+
 def main():
     conditions_are_about_words_in_any_case_and_numbers()
     the_first_rule_that_holds_applies()
     rules_see_what_other_rules_state()
     statements_have_their_source()
+    documents_have_no_version_and_no_place()
     rules_that_cannot_be_are_refused()
     built_in_rules_are_read()
     networks_are_read()
@@ -186,6 +209,7 @@ def main():
     stages_are_derived()
     the_first_need_is_stated()
     fields_of_another_kind_are_refused()
+    statements_of_another_kind_are_refused()
     return 0
 
 

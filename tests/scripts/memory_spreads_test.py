@@ -2,8 +2,10 @@
 
 import json
 import math
+import pathlib
+import tempfile
 
-from programs import SOURCE, load_script
+from programs import BAD_INPUT, BIN, SOURCE, lab, load_script, write_json
 
 spreads = load_script("memory_spreads.py")
 
@@ -40,8 +42,16 @@ def the_file_has_the_parts():
         assert f"| {100 * preset[part]:.1f} % |" in page, part
 
 
+def errors_name_the_command_that_failed():
+    with tempfile.TemporaryDirectory() as folder:
+        bad = write_json(pathlib.Path(folder) / "bad.json", [{"measured": 1, "batch": {}}])
+        done = lab("memory_spreads.py", folder, "--bin", BIN)
+        assert done.returncode == 1 and done.stderr.startswith(f"lab/validate {bad}: exit {BAD_INPUT}\n"), done.stderr
+
+
 if __name__ == "__main__":
     each_kind_adds_what_it_needs()
     each_document_counts_once()
     a_document_is_held_by_the_others()
     the_file_has_the_parts()
+    errors_name_the_command_that_failed()
