@@ -13,7 +13,7 @@ FOLDERS = [*PRODUCT, "tests", "scripts", "lab", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
 # Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000.
-BUDGET = 123750
+BUDGET = 122260
 PRODUCT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".js"}
 # The main types, which only grow where nobody counts, and the headers of the structs that they nest.
 TYPES = ["Job", "Experts", "Strategy", "Framework", "Capabilities"]
