@@ -18,17 +18,24 @@ constexpr Flops kLargest{3.5e9};
 /// Larger groups of the local communicator are extrapolated.
 constexpr std::int64_t kMostRanks = 16;
 
-/// Adds a point unless it is there already or too large.
-void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
-         bool accumulate, bool bias) {
-  if (flops_of(shape) > kLargest) return;
+/// Adds a product unless it is there already.
+void add_product(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a,
+                 bool transpose_b, bool accumulate, bool bias, DType dtype) {
   MatmulPoint point;
   point.shape = shape;
   point.transpose_a = transpose_a;
   point.transpose_b = transpose_b;
   point.accumulate = accumulate;
   point.bias = bias;
+  point.dtype = dtype;
   if (std::find(to.begin(), to.end(), point) == to.end()) to.push_back(point);
+}
+
+/// Adds a product of f32 on CPU cores unless it is too large.
+void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
+         bool accumulate, bool bias) {
+  if (flops_of(shape) <= kLargest)
+    add_product(to, shape, transpose_a, transpose_b, accumulate, bias, DType::f32);
 }
 
 /// y [n, out] = x [n, in] w [in, out] and its two gradients.
@@ -65,14 +72,7 @@ std::vector<MatmulPoint> matmuls_of(SweepSize size, DType dtype) {
   std::vector<MatmulPoint> points;
   const auto add = [&](MatmulShape shape, bool transpose_a, bool transpose_b, bool accumulate,
                        bool bias) {
-    MatmulPoint point;
-    point.shape = shape;
-    point.transpose_a = transpose_a;
-    point.transpose_b = transpose_b;
-    point.accumulate = accumulate;
-    point.bias = bias;
-    point.dtype = dtype;
-    if (std::ranges::find(points, point) == points.end()) points.push_back(point);
+    add_product(points, shape, transpose_a, transpose_b, accumulate, bias, dtype);
   };
   // y [n, out] = x [n, in] w and its two gradients.
   const auto linear = [&](std::int64_t n, std::int64_t in, std::int64_t out, bool bias) {

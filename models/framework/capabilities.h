@@ -105,7 +105,7 @@ enum class MasterType : std::uint8_t {
 inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
 
 /// An ExpertOverlap is what a forward and a backward that are issued in turns
-/// (Strategy::experts.overlap_exchange) go with, beside each other.
+/// (Strategy::experts.overlap_exchange) go with, at the same time.
 enum class ExpertOverlap : std::uint8_t {
   plain,             ///< without a pipeline, and with several chunks on each stage
   one_chunk,         ///< a pipeline with one chunk on each stage

@@ -1,4 +1,4 @@
-// A FrameworkHost says what a framework's host does in a step: how long it takes to issue ops, and
+// A FrameworkHost is what a framework's host does in a step: how long it takes to issue ops, and
 // where it waits for the device.
 #pragma once
 
@@ -21,7 +21,7 @@ enum class Graphs : std::uint8_t {
 
 /// TransfersHold is what a pipeline transfer blocks in addition to the ops that read it.
 enum class TransfersHold : std::uint8_t {
-  nothing,  ///< transfers have streams of their own
+  nothing,  ///< transfers have separate streams
   compute,  ///< kernels that are issued after a transfer begin when it has ended
   host,     ///< the host waits until everything on its device has ended
 };
@@ -33,7 +33,7 @@ struct HostDispatch {
   Seconds op;
   /// The number of ops that the framework issues for one kernel of a block's forward, recompute or
   /// backward. It counts reshapes, transposes, scales, gradient sums and casts of activations as
-  /// ops of their own. Casts of parameters, merges of gradients, the optimizer and communications
+  /// separate ops. Casts of parameters, merges of gradients, the optimizer and communications
   /// count one each.
   double ops_per_kernel = 1;
   /// The number of ops for one op of a mixture of experts: the router's choice, the placement, and

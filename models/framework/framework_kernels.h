@@ -1,4 +1,4 @@
-// FrameworkKernels say which kernels a framework runs for the ops of a model.
+// FrameworkKernels are the kernels that a framework runs for the ops of a model.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ enum class AttentionKernel : std::uint8_t {
   triton,   ///< the same of 2022, written in Triton
 };
 
-/// BiasKernels say which kernel adds a linear layer's bias: the first of these that applies, else a
-/// kernel for the bias alone. They do not exclude each other: a layer has at most one of the two
-/// readers.
+/// BiasKernels are the kernels that may add a linear layer's bias: the first of these that applies,
+/// else a kernel for the bias alone. They do not exclude each other: a layer has at most one of the
+/// two readers.
 struct BiasKernels {
   bool in_gelu = false;   ///< the GELU after the layer adds it, forward and backward
   bool in_add = false;    ///< the residual add after the layer adds it

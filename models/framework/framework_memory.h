@@ -1,4 +1,4 @@
-// FrameworkMemory says how a framework uses device memory: what it takes for itself, its allocator,
+// FrameworkMemory is how a framework uses device memory: what it takes for itself, its allocator,
 // and the tensors that it has in addition to a Program's.
 #pragma once
 
@@ -31,7 +31,7 @@ enum class LossMemory : std::uint8_t {
 inline constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place",       "fused",
                                                      "by_op",        "gathered_by_op", "own_type"};
 
-/// GradientMemory says how gradients of the step lie in memory. Programs have them in f32 in one
+/// GradientMemory is how gradients of the step lie in memory. Programs have them in f32 in one
 /// buffer, and their reductions are costed so.
 enum class GradientMemory : std::uint8_t {
   one_buffer,
@@ -47,26 +47,26 @@ enum class GradientMemory : std::uint8_t {
   bf16_also_in_f32,
 };
 
-/// ShardMemory says how gathers of sharded parameters and scatters of gradients use memory.
+/// ShardMemory is how gathers of sharded parameters and scatters of gradients use memory.
 enum class ShardMemory : std::uint8_t {
   /// as in Programs: ops read the gathered memory, and computed gradients are scattered from where
   /// they are
   in_place,
-  /// Gathers and scatters use flat copies, which are tensors of their own, as in PyTorch's
+  /// Gathers and scatters use flat copies, which are separate tensors, as in PyTorch's
   /// fully_shard. The only shards of parameters are the optimizer's
   /// (simulator/memory/shard_copies.h).
   flat_copies,
 };
 
-/// BorderMemory says how long the tensors at the borders of a pipeline's stage live.
+/// BorderMemory is how long the tensors at the borders of a pipeline's stage live.
 enum class BorderMemory : std::uint8_t {
   by_use,  ///< as in Programs: until they have been sent or used
-  /// Received tensors have memory of their own for each micro-batch, which is never freed. Tensors
+  /// Received tensors have separate memory for each micro-batch, which is never freed. Tensors
   /// that a stage sends live until the end of the step (simulator/memory/stage_buffers.h).
   for_each,
 };
 
-/// CheckpointMemory says where the inputs of recomputed layers lie between forward and backward.
+/// CheckpointMemory is where the inputs of recomputed layers lie between forward and backward.
 enum class CheckpointMemory : std::uint8_t {
   on_device,  ///< whole, on every rank
   split,      ///< each rank of mp has its part and gathers the whole before it recomputes

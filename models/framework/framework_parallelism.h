@@ -1,4 +1,4 @@
-// FrameworkParallelism says how a framework shares work among ranks.
+// FrameworkParallelism is how a framework shares work among ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Ownership says which rank of a sharding group updates which tensor, and which tensors travel
+// Ownership is which rank of a sharding group updates which tensor, and which tensors travel
 // together. Both are pure functions of sizes.
 #pragma once
 

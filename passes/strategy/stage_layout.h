@@ -1,4 +1,4 @@
-// A stage layout says which layers and blocks of a model each part of the pipeline has, and which
+// A stage layout is which layers and blocks of a model each part of the pipeline has, and which
 // chunk of which stage each part is.
 #pragma once
 

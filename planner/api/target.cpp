@@ -16,6 +16,7 @@
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"
+#include "planner/explore/search_request.h"
 #include "predict/default_efficiency.h"
 #include "predict/evaluate.h"
 
