@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "graph/names.h"
 
 namespace plimsoll {
 
@@ -83,8 +82,5 @@ void remove_unused_tensors(Graph& graph) {
 }
 
 std::string_view to_text(BlockKind kind) { return kBlockKinds[std::size_t(kind)]; }
-std::optional<BlockKind> block_kind_from(std::string_view text) {
-  return enumerator_from<BlockKind>(kBlockKinds, text);
-}
 
 }  // namespace plimsoll

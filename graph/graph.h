@@ -67,6 +67,5 @@ bool runs_once_per_step(const Graph& graph, const Op& op);
 bool is_parameter_value(const Graph& graph, TensorId id);
 
 std::string_view to_text(BlockKind kind);
-std::optional<BlockKind> block_kind_from(std::string_view text);
 
 }  // namespace plimsoll

@@ -144,13 +144,6 @@ std::int64_t index_in(const Grid& grid, const Group& group, std::int64_t rank) {
 
 std::string_view to_text(Axis axis) { return kAxisNames[std::size_t(axis)]; }
 
-std::optional<Axis> axis_from(std::string_view text) {
-  for (std::size_t i = 0; i < kAxes; ++i) {
-    if (kAxisNames[i] == text) return Axis(i);
-  }
-  return std::nullopt;
-}
-
 std::string to_text(const Group& group) {
   std::string text;
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
@@ -192,9 +185,9 @@ std::optional<Group> group_from(std::string_view text) {
   if (text == "none") return group;
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
-    const std::optional<Axis> axis = axis_from(text.substr(0, comma));
-    if (!axis) return std::nullopt;
-    group.axes.add(*axis);
+    const auto axis = std::ranges::find(kAxisNames, text.substr(0, comma));
+    if (axis == kAxisNames.end()) return std::nullopt;
+    group.axes.add(Axis(axis - kAxisNames.begin()));
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return group;

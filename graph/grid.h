@@ -85,7 +85,6 @@ bool has_stage(const Grid& grid, const Group& group, std::int64_t stage);
 std::int64_t index_in(const Grid& grid, const Group& group, std::int64_t rank);
 
 std::string_view to_text(Axis axis);
-std::optional<Axis> axis_from(std::string_view text);
 std::string to_text(const Group& group);  ///< "mp", "sharding,dp", "pp:ends", "pp:ends2", "mp:run2"
 std::optional<Group> group_from(std::string_view text);
 

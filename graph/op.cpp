@@ -1,7 +1,7 @@
 // Names of phases, streams and reductions; those of op kinds stand in ops.def.
 #include "graph/op.h"
 
-#include "graph/names.h"
+#include <algorithm>
 
 namespace plimsoll {
 
@@ -30,16 +30,8 @@ std::string_view to_text(Phase phase) { return kPhaseNames[std::size_t(phase)]; 
 std::string_view to_text(Stream stream) { return kStreamNames[std::size_t(stream)]; }
 std::string_view to_text(Reduction reduction) { return kReductions[std::size_t(reduction)]; }
 std::optional<OpKind> op_kind_from(std::string_view text) {
-  return enumerator_from<OpKind>(kOpNames, text);
-}
-std::optional<Phase> phase_from(std::string_view text) {
-  return enumerator_from<Phase>(kPhaseNames, text);
-}
-std::optional<Stream> stream_from(std::string_view text) {
-  return enumerator_from<Stream>(kStreamNames, text);
-}
-std::optional<Reduction> reduction_from(std::string_view text) {
-  return enumerator_from<Reduction>(kReductions, text);
+  const auto found = std::ranges::find(kOpNames, text);
+  return found == kOpNames.end() ? std::nullopt : std::optional(OpKind(found - kOpNames.begin()));
 }
 
 }  // namespace plimsoll

@@ -284,8 +284,5 @@ std::string_view to_text(Phase phase);
 std::string_view to_text(Stream stream);
 std::string_view to_text(Reduction reduction);
 std::optional<OpKind> op_kind_from(std::string_view text);
-std::optional<Phase> phase_from(std::string_view text);
-std::optional<Stream> stream_from(std::string_view text);
-std::optional<Reduction> reduction_from(std::string_view text);
 
 }  // namespace plimsoll

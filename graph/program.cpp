@@ -2,7 +2,6 @@
 #include "graph/program.h"
 
 #include "base/error.h"
-#include "graph/names.h"
 
 namespace plimsoll {
 
@@ -149,8 +148,5 @@ std::string class_name(const Program& program) {
 }
 
 std::string_view to_text(SlotKind kind) { return kSlotKinds[std::size_t(kind)]; }
-std::optional<SlotKind> slot_kind_from(std::string_view text) {
-  return enumerator_from<SlotKind>(kSlotKinds, text);
-}
 
 }  // namespace plimsoll

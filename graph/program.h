@@ -242,6 +242,5 @@ std::int64_t ranks_per_class(std::span<const Program> programs);
 std::string class_name(const Program& program);
 
 std::string_view to_text(SlotKind kind);
-std::optional<SlotKind> slot_kind_from(std::string_view text);
 
 }  // namespace plimsoll

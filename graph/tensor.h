@@ -17,6 +17,8 @@ namespace plimsoll {
 
 /// e4m3 and e5m2 are the 8-bit formats of Micikevicius et al. 2022, arXiv 2209.05433.
 enum class DType : std::uint8_t { f32, bf16, f16, i32, u8, e4m3, e5m2 };
+inline constexpr std::array<std::string_view, 7> kDTypeNames = {"f32", "bf16", "f16", "i32",
+                                                                "u8",  "e4m3", "e5m2"};
 
 /// A TensorRole says why a tensor's memory exists. All memory reports use these classes.
 enum class TensorRole : std::uint8_t {
@@ -115,8 +117,5 @@ Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded
 std::string_view to_text(DType dtype);
 std::string_view to_text(TensorRole role);
 std::string_view to_text(Init init);
-std::optional<DType> dtype_from(std::string_view text);
-std::optional<TensorRole> tensor_role_from(std::string_view text);
-std::optional<Init> init_from(std::string_view text);
 
 }  // namespace plimsoll

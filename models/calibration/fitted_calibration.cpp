@@ -5,93 +5,95 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
-#include "base/json.h"
+#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {
 
-FittedValue value_from(JsonObject object) {
-  FittedValue value;
-  value.name = object.text("name");
-  value.value = object.number("value", 1e-12, 1e12);
-  value.prior = object.number("prior", 1e-12, 1e12);
-  value.low = object.number("low", 1e-12, value.value);
-  value.high = object.number("high", value.value, 1e12);
-  value.determined = object.boolean("determined");
-  if (object.has("typical")) value.typical = object.boolean("typical");
-  object.finish();
-  return value;
-}
-
-LayerPoint layer_from(JsonObject object) {
-  constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
-  LayerPoint point;
-  point.shape.tokens = object.integer("tokens", 1, kMostInteger);
-  point.shape.sequence = object.integer("sequence", 1, kMostInteger);
-  point.shape.hidden = object.integer("hidden", 1, kMostInteger);
-  point.shape.mp = object.integer("mp", 1, kMostInteger);
-  point.shape.operand_bytes = object.integer("operand_bytes", 1, 4);
-  if (object.has("routed")) point.shape.routed = object.integer("routed", 0, kMostInteger);
-  point.factor = object.number("factor", 0.01, 100);
-  point.deviation = object.number("deviation", 0, 10);
-  point.runs = object.integer("runs", 1, kMostInteger);
-  object.finish();
-  return point;
-}
-
-ModelSize size_from(JsonObject object) {
-  constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
-  ModelSize size;
-  size.layers = object.integer("layers", 1, kMostInteger);
-  size.hidden = object.integer("hidden", 1, kMostInteger);
-  if (object.has("experts")) size.experts = object.integer("experts", 1, kMostInteger);
-  object.finish();
-  return size;
-}
-
-Json size_json(const ModelSize& size) {
-  Json json = {{"layers", size.layers}, {"hidden", size.hidden}};
-  if (size.experts > 0) json["experts"] = size.experts;
-  return json;
-}
-
-RunSpread spread_from(JsonObject object) {
-  RunSpread spread;
-  spread.deviation = object.number("deviation", 0, 10);
-  spread.interval90_deviations = object.number("interval90_deviations", 0, 1e6);
-  object.finish();
-  return spread;
-}
-
-Json spread_json(const RunSpread& spread) {
-  return {{"deviation", spread.deviation}, {"interval90_deviations", spread.interval90_deviations}};
-}
+constexpr double kLeastValue = 1e-12, kMostValue = 1e12, kMostInteger = 0x1p40, kMostError = 1e6;
+constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
 
 constexpr std::array<std::string_view, 2> kRepeated = {"none", "full"};
 
-AssumedRecompute assumed_from(JsonObject object) {
-  AssumedRecompute assumed;
-  const auto scope = [&](const char* key) -> std::optional<bool> {
-    if (!object.has(key)) return std::nullopt;
-    return object.choice(key, kRepeated) == 1;
-  };
-  assumed.within_node = scope("within_node");
-  assumed.across_nodes = scope("across_nodes");
-  object.finish();
-  return assumed;
-}
+constexpr auto kValue = [](auto& fields, auto& value) {
+  fields.required("name", value.name);
+  fields.required("value", value.value, {kLeastValue, kMostValue});
+  fields.required("low", value.low, {kLeastValue, value.value});
+  fields.required("high", value.high, {value.value, kMostValue});
+  fields.required("prior", value.prior, {kLeastValue, kMostValue});
+  fields.required("determined", value.determined);
+  fields.optional("typical", value.typical);
+};
 
-Json assumed_json(const AssumedRecompute& assumed) {
-  Json json = Json::object();
-  const auto write = [&](const char* key, const std::optional<bool>& full) {
-    if (full) json[key] = kRepeated[*full ? 1 : 0];
-  };
-  write("within_node", assumed.within_node);
-  write("across_nodes", assumed.across_nodes);
-  return json;
-}
+constexpr auto kLayer = [](auto& fields, auto& point) {
+  fields.required("tokens", point.shape.tokens, {1, kMostInteger});
+  fields.required("sequence", point.shape.sequence, {1, kMostInteger});
+  fields.required("hidden", point.shape.hidden, {1, kMostInteger});
+  fields.required("mp", point.shape.mp, {1, kMostInteger});
+  fields.required("operand_bytes", point.shape.operand_bytes, {1, 4});
+  fields.required("factor", point.factor, {0.01, 100});
+  fields.required("deviation", point.deviation, {0, 10});
+  fields.required("runs", point.runs, {1, kMostInteger});
+  fields.optional("routed", point.shape.routed, {0, kMostInteger});
+};
+
+constexpr auto kSize = [](auto& fields, auto& size) {
+  fields.required("layers", size.layers, {1, kMostInteger});
+  fields.required("hidden", size.hidden, {1, kMostInteger});
+  fields.optional("experts", size.experts, {1, kMostInteger});
+};
+
+constexpr auto kSpread = [](auto& fields, auto& spread) {
+  fields.required("deviation", spread.deviation, {0, 10});
+  fields.required("interval90_deviations", spread.interval90_deviations, {0, kMostError});
+};
+
+constexpr auto kAssumed = [](auto& fields, auto& assumed) {
+  fields.optional("within_node", assumed.within_node, kRepeated);
+  fields.optional("across_nodes", assumed.across_nodes, kRepeated);
+};
+
+constexpr auto kDevice = [](auto& fields, auto& device) {
+  fields.required("name", device.name);
+  fields.required("memory_bytes", device.memory, {1, 0x1p50});
+  fields.required("memory_bandwidth_bytes_per_s", device.memory_bandwidth, {1, kMostRate});
+  fields.optional("peak_fp32_flops_per_s", device.peak_fp32, {1, kMostRate});
+  fields.optional("peak_bf16_flops_per_s", device.peak_bf16, {1, kMostRate});
+  fields.optional("peak_fp16_flops_per_s", device.peak_fp16, {1, kMostRate});
+  fields.optional("peak_fp8_flops_per_s", device.peak_fp8, {1, kMostRate});
+};
+
+constexpr auto kLevel = [](auto& fields, auto& level) {
+  const auto& least = level.least_bandwidth;
+  fields.required("name", level.name);
+  fields.required("least_bandwidth_bytes_per_s", level.least_bandwidth, {1, kMostRate});
+  fields.required("most_bandwidth_bytes_per_s", level.most_bandwidth, {least.value(), kMostRate});
+  fields.required("latency_s", level.latency, {0, 1});
+  fields.optional("peer_bandwidth_bytes_per_s", level.peer_bandwidth, {1, kMostRate});
+  fields.required("reduces_in_switch", level.reduces_in_switch);
+};
+
+constexpr auto kFit = [](auto& fields, auto& fitted) {
+  fields.required("cluster", fitted.cluster);
+  fields.required("framework", fitted.framework);
+  fields.required("device", fitted.device, kDevice);
+  fields.required("levels", fitted.levels, kLevel);
+  fields.required("sources", fitted.sources);
+  fields.required("runs", fitted.runs, {0, kMostInteger});
+  fields.required("sizes", fitted.sizes, kSize);
+  fields.required("cross_validated_mean", fitted.cross_validated_mean, {0, kMostError});
+  fields.required("cross_validated_p90", fitted.cross_validated_p90, {0, kMostError});
+  fields.optional("unseen_sizes_mean", fitted.unseen_sizes_mean, {0, kMostError});
+  fields.required("within_node", fitted.within_node, kSpread);
+  fields.required("across_nodes", fitted.across_nodes, kSpread);
+  fields.required("assumed_recompute", fitted.assumed_recompute, kAssumed);
+  fields.required("values", fitted.values, kValue);
+  fields.required("layers", fitted.layers, kLayer);
+};
+
+/// The fit is one member of a file, which may hold measurements, too.
+constexpr auto kFile = [](auto& fields, auto& fitted) { fields.required("fitted", fitted, kFit); };
 
 /// The field that says what the group of a parameter rests on; null where the parameter labels no
 /// time of an op.
@@ -117,63 +119,6 @@ RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
       break;
   }
   return nullptr;
-}
-
-constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
-
-constexpr std::array<std::pair<const char*, std::optional<FlopsPerSecond> Device::*>, 4> kPeaks = {
-    {{"peak_fp32_flops_per_s", &Device::peak_fp32},
-     {"peak_bf16_flops_per_s", &Device::peak_bf16},
-     {"peak_fp16_flops_per_s", &Device::peak_fp16},
-     {"peak_fp8_flops_per_s", &Device::peak_fp8}}};
-
-Device device_from(JsonObject object) {
-  Device device;
-  device.name = object.text("name");
-  device.memory = Bytes(object.integer("memory_bytes", 1, std::int64_t{1} << 50));
-  device.memory_bandwidth =
-      BytesPerSecond(object.number("memory_bandwidth_bytes_per_s", 1, kMostRate));
-  for (const auto& [key, peak] : kPeaks) {
-    if (object.has(key)) device.*peak = FlopsPerSecond(object.number(key, 1, kMostRate));
-  }
-  object.finish();
-  return device;
-}
-
-Json device_json(const Device& device) {
-  Json json = {{"name", device.name},
-               {"memory_bytes", device.memory.count()},
-               {"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value()}};
-  for (const auto& [key, peak] : kPeaks) {
-    if (device.*peak) json[key] = (device.*peak)->value();
-  }
-  return json;
-}
-
-FittedLevel level_from(JsonObject object) {
-  FittedLevel level;
-  level.name = object.text("name");
-  level.least_bandwidth =
-      BytesPerSecond(object.number("least_bandwidth_bytes_per_s", 1, kMostRate));
-  level.most_bandwidth = BytesPerSecond(
-      object.number("most_bandwidth_bytes_per_s", level.least_bandwidth.value(), kMostRate));
-  level.latency = Seconds(object.number("latency_s", 0, 1));
-  if (object.has("peer_bandwidth_bytes_per_s"))
-    level.peer_bandwidth =
-        BytesPerSecond(object.number("peer_bandwidth_bytes_per_s", 1, kMostRate));
-  level.reduces_in_switch = object.boolean("reduces_in_switch");
-  object.finish();
-  return level;
-}
-
-Json level_json(const FittedLevel& level) {
-  Json json = {{"name", level.name},
-               {"least_bandwidth_bytes_per_s", level.least_bandwidth.value()},
-               {"most_bandwidth_bytes_per_s", level.most_bandwidth.value()},
-               {"latency_s", level.latency.value()}};
-  if (level.peer_bandwidth) json["peer_bandwidth_bytes_per_s"] = level.peer_bandwidth->value();
-  json["reduces_in_switch"] = level.reduces_in_switch;
-  return json;
 }
 
 }  // namespace
@@ -210,80 +155,13 @@ void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framewo
   }
 }
 
-bool is_fitted_calibration(std::string_view text, const std::string& file) {
-  const Json json = parse_json(text, file);
-  return json.is_object() && json.contains("fitted");
-}
-
 FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
-  JsonObject whole(json, file);
-  JsonObject object = whole.object("fitted");
-  FittedCalibration fitted;
-  fitted.cluster = object.text("cluster");
-  fitted.framework = object.text("framework");
-  fitted.device = device_from(object.object("device"));
-  for (JsonObject& level : object.objects("levels")) fitted.levels.push_back(level_from(level));
-  fitted.sources = object.texts("sources");
-  fitted.runs = object.integer("runs", 0, std::int64_t{1} << 40);
-  // Fits from before sizes were written have wide intervals.
-  if (object.has("sizes")) {
-    for (JsonObject& size : object.objects("sizes")) fitted.sizes.push_back(size_from(size));
-  }
-  fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
-  fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
-  if (object.has("unseen_sizes_mean"))
-    fitted.unseen_sizes_mean = object.number("unseen_sizes_mean", 0, 1e6);
-  fitted.within_node = spread_from(object.object("within_node"));
-  fitted.across_nodes = spread_from(object.object("across_nodes"));
-  fitted.assumed_recompute = assumed_from(object.object("assumed_recompute"));
-  for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
-  for (JsonObject& layer : object.objects("layers")) fitted.layers.push_back(layer_from(layer));
-  object.finish();
-  whole.finish();
-  return fitted;
+  return read_fields<FittedCalibration>(JsonObject(json, file), kFile);
 }
 
 std::string fitted_calibration_text(const FittedCalibration& fitted) {
-  Json object;
-  object["cluster"] = fitted.cluster;
-  object["framework"] = fitted.framework;
-  object["device"] = device_json(fitted.device);
-  object["levels"] = Json::array();
-  for (const FittedLevel& level : fitted.levels) object["levels"].push_back(level_json(level));
-  object["sources"] = fitted.sources;
-  object["runs"] = fitted.runs;
-  object["sizes"] = Json::array();
-  for (const ModelSize& size : fitted.sizes) object["sizes"].push_back(size_json(size));
-  object["cross_validated_mean"] = fitted.cross_validated_mean;
-  object["cross_validated_p90"] = fitted.cross_validated_p90;
-  if (fitted.unseen_sizes_mean) object["unseen_sizes_mean"] = *fitted.unseen_sizes_mean;
-  object["within_node"] = spread_json(fitted.within_node);
-  object["across_nodes"] = spread_json(fitted.across_nodes);
-  object["assumed_recompute"] = assumed_json(fitted.assumed_recompute);
-  object["values"] = Json::array();
-  for (const FittedValue& value : fitted.values) {
-    object["values"].push_back({{"name", value.name},
-                                {"value", value.value},
-                                {"low", value.low},
-                                {"high", value.high},
-                                {"prior", value.prior},
-                                {"determined", value.determined}});
-    if (value.typical) object["values"].back()["typical"] = true;
-  }
-  object["layers"] = Json::array();
-  for (const LayerPoint& point : fitted.layers) {
-    object["layers"].push_back({{"tokens", point.shape.tokens},
-                                {"sequence", point.shape.sequence},
-                                {"hidden", point.shape.hidden},
-                                {"mp", point.shape.mp},
-                                {"operand_bytes", point.shape.operand_bytes},
-                                {"factor", point.factor},
-                                {"deviation", point.deviation},
-                                {"runs", point.runs}});
-    if (point.shape.routed > 0) object["layers"].back()["routed"] = point.shape.routed;
-  }
-  return json_text({{"fitted", object}});
+  return json_text(fields_json(fitted, kFile));
 }
 
 }  // namespace plimsoll

@@ -129,8 +129,6 @@ bool has_runs_of(const FittedCalibration& fitted, const ModelSize& size);
 /// values. Throws InputError where a name is no parameter of this cluster.
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework);
 
-/// Returns whether a calibration file holds a fit, i.e. has the key "fitted".
-bool is_fitted_calibration(std::string_view text, const std::string& file);
 FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file);
 std::string fitted_calibration_text(const FittedCalibration& fitted);
 

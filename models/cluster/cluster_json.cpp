@@ -5,10 +5,10 @@
 #include <map>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "models/cluster/cluster.h"
 #include "models/cluster/efficiency_json.h"
 #include "models/cluster/network_kind.h"
+#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 
@@ -23,74 +23,56 @@ constexpr std::int64_t kMostDevices = kMostNodes * kMostDevicesPerNode;
 
 // Slower than any machine ever trained on and faster than any that will be: what lies outside is a
 // slip of the pen, and times made from it would leave the clock.
-constexpr double kLeastFlops = 1e6, kMostFlops = 1e21;          // per second
-constexpr double kLeastBandwidth = 1e3, kMostBandwidth = 1e18;  // bytes per second
-constexpr Seconds kMostLatency{100};
+constexpr Allowed kFlops(1e6, 1e21);      // per second
+constexpr Allowed kBandwidth(1e3, 1e18);  // bytes per second
+constexpr double kMostLatency = 100;      // seconds
 
-/// A quantity that must be there, within bounds.
-template <class Value>
-Value within(JsonObject& object, const char* key, Value value, Value least, Value most) {
-  if (!(value >= least && value <= most)) {
-    object.fail(key, fmt::format("from {} to {} is required", exact_text(least), exact_text(most)));
+constexpr auto kPeaks = [](auto& fields, auto& device) {
+  fields.optional("fp32", device.peak_fp32, kFlops);
+  fields.optional("bf16", device.peak_bf16, kFlops);
+  fields.optional("fp16", device.peak_fp16, kFlops);
+  fields.optional("fp8", device.peak_fp8, kFlops);
+};
+
+constexpr auto kDevice = [](auto& fields, auto& device) {
+  fields.required("name", device.name);
+  fields.check(!device.name.empty(), "name", "a name is required");
+  fields.required("kind", device.kind, kDeviceKinds);
+  fields.required("memory", device.memory);
+  fields.check(device.memory > Bytes(0), "memory", "more than 0 is required");
+  fields.required("memory_bandwidth", device.memory_bandwidth, kBandwidth);
+  fields.required("peak", device, kPeaks);
+  fields.check(device.peak_fp32 || device.peak_bf16 || device.peak_fp16, "peak",
+               "the peak rate of at least one of fp32, bf16, fp16 is required");
+};
+
+constexpr auto kLevel = [](auto& fields, auto& level) {
+  fields.required("name", level.name);
+  if constexpr (kReading<decltype(fields)>) {
+    fields.optional("devices", level.devices, {1, kMostDevices});
+  } else {
+    fields.json()["devices"] = level.devices == 0 ? Json(nullptr) : Json(level.devices);
   }
-  return value;
-}
+  fields.required("bandwidth", level.bandwidth, kBandwidth);
+  fields.optional("peer_bandwidth", level.peer_bandwidth, kBandwidth);
+  fields.check(!level.peer_bandwidth || *level.peer_bandwidth <= level.bandwidth, "peer_bandwidth",
+               "it can be no more than the bandwidth to all others");
+  fields.optional("group_bandwidth", level.group_bandwidth, kBandwidth);
+  fields.required("latency", level.latency, {0, kMostLatency});
+  fields.optional("reduces_in_switch", level.reduces_in_switch);
+  fields.optional("network", level.network);
+  fields.check(level.network.empty() || find_network_kind(level.network) != nullptr, "network",
+               "known: {}", known_network_kinds());
+};
 
-std::optional<FlopsPerSecond> optional_rate(JsonObject& object, const char* key) {
-  if (!object.has(key)) return std::nullopt;
-  return within(object, key, object.flops_per_second(key), FlopsPerSecond(kLeastFlops),
-                FlopsPerSecond(kMostFlops));
-}
-
-BytesPerSecond bandwidth(JsonObject& object, const char* key) {
-  return within(object, key, object.bytes_per_second(key), BytesPerSecond(kLeastBandwidth),
-                BytesPerSecond(kMostBandwidth));
-}
-
-Device device_from(JsonObject object) {
-  Device device;
-  device.name = object.text("name");
-  if (device.name.empty()) object.fail("name", "found \"\"; a name is required");
-  device.kind = static_cast<DeviceKind>(object.choice("kind", kDeviceKinds));
-  device.memory = object.bytes("memory");
-  if (device.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
-  device.memory_bandwidth = bandwidth(object, "memory_bandwidth");
-  JsonObject peaks = object.object("peak");
-  device.peak_fp32 = optional_rate(peaks, "fp32");
-  device.peak_bf16 = optional_rate(peaks, "bf16");
-  device.peak_fp16 = optional_rate(peaks, "fp16");
-  device.peak_fp8 = optional_rate(peaks, "fp8");
-  peaks.finish();
-  if (!device.peak_fp32 && !device.peak_bf16 && !device.peak_fp16) {
-    object.fail("peak", "the peak rate of at least one of fp32, bf16, fp16 is required");
-  }
-  object.finish();
-  return device;
-}
-
-Level level_from(JsonObject& object) {
-  Level level;
-  level.name = object.text("name");
-  if (object.has("devices")) level.devices = object.integer("devices", 1, kMostDevices);
-  level.bandwidth = bandwidth(object, "bandwidth");
-  if (object.has("peer_bandwidth")) {
-    level.peer_bandwidth = bandwidth(object, "peer_bandwidth");
-    if (*level.peer_bandwidth > level.bandwidth) {
-      object.fail("peer_bandwidth", "it can be no more than the bandwidth to all others");
-    }
-  }
-  if (object.has("group_bandwidth")) level.group_bandwidth = bandwidth(object, "group_bandwidth");
-  level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
-  if (object.has("reduces_in_switch"))
-    level.reduces_in_switch = object.boolean("reduces_in_switch");
-  if (object.has("network")) {
-    level.network = object.text("network");
-    if (find_network_kind(level.network) == nullptr)
-      object.fail("network", "known: " + known_network_kinds());
-  }
-  object.finish();
-  return level;
-}
+constexpr auto kHost = [](auto& fields, auto& host) {
+  fields.required("to_host", host.to_host, kBandwidth);
+  fields.required("to_device", host.to_device, kBandwidth);
+  fields.required("memory_bandwidth", host.memory_bandwidth, kBandwidth);
+  fields.optional("memory", host.memory);
+  fields.check(!host.memory || *host.memory > Bytes(0), "memory", "more than 0 is required");
+  fields.unless(1, "core_speed", host.core_speed, {0.1, 10});
+};
 
 /// Levels nest: each connects whole units of the one inside it, and the last connects everything.
 /// Devices of one node need none: they share its memory.
@@ -107,7 +89,7 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   // Without a node count the user's --devices decides, and is checked there.
   const std::int64_t total = nodes.value_or(0) * devices_per_node;
   for (std::size_t i = 0; i < objects.size(); ++i) {
-    const Level level = level_from(objects[i]);
+    const auto level = read_fields<Level>(objects[i], kLevel, Units::texts);
     const bool last = i + 1 == objects.size();
     if (level.reduces_in_switch && i > 0) {
       objects[i].fail("reduces_in_switch", "only the innermost level may reduce in its switch");
@@ -128,20 +110,6 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   return levels;
 }
 
-Host host_from(JsonObject object) {
-  Host host;
-  host.to_host = bandwidth(object, "to_host");
-  host.to_device = bandwidth(object, "to_device");
-  host.memory_bandwidth = bandwidth(object, "memory_bandwidth");
-  if (object.has("memory")) {
-    host.memory = object.bytes("memory");
-    if (*host.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
-  }
-  if (object.has("core_speed")) host.core_speed = object.number("core_speed", 0.1, 10);
-  object.finish();
-  return host;
-}
-
 /// Whole nodes of the cluster, behind those of the entry before.
 OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
   OtherDevices others;
@@ -159,7 +127,7 @@ OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
     object.fail("nodes", fmt::format("{} nodes from node {} on; the cluster has {}", others.nodes,
                                      others.first_node, *cluster.nodes));
   }
-  others.device = device_from(object.object("device"));
+  others.device = read_fields<Device>(object.object("device"), kDevice, Units::texts);
   if (others.device.kind != cluster.device.kind) {
     object.fail("device", fmt::format("kind must be {}, as that of the cluster's device",
                                       kDeviceKinds[std::size_t(cluster.device.kind)]));
@@ -186,47 +154,13 @@ void read_other_devices(JsonObject& object, Cluster& cluster) {
   }
 }
 
-Json device_json(const Device& device) {
-  Json peaks = Json::object();
-  if (device.peak_fp32) peaks["fp32"] = exact_text(*device.peak_fp32);
-  if (device.peak_bf16) peaks["bf16"] = exact_text(*device.peak_bf16);
-  if (device.peak_fp16) peaks["fp16"] = exact_text(*device.peak_fp16);
-  if (device.peak_fp8) peaks["fp8"] = exact_text(*device.peak_fp8);
-  return {{"name", device.name},
-          {"kind", kDeviceKinds[static_cast<std::size_t>(device.kind)]},
-          {"memory", exact_text(device.memory)},
-          {"memory_bandwidth", exact_text(device.memory_bandwidth)},
-          {"peak", peaks}};
-}
-
-Json host_json(const Host& host) {
-  Json json = {{"to_host", exact_text(host.to_host)},
-               {"to_device", exact_text(host.to_device)},
-               {"memory_bandwidth", exact_text(host.memory_bandwidth)}};
-  if (host.memory) json["memory"] = exact_text(*host.memory);
-  if (host.core_speed != 1) json["core_speed"] = host.core_speed;
-  return json;
-}
-
 Json others_json(const OtherDevices& others) {
   Json json = {{"nodes", {others.first_node, others.nodes}},
-               {"device", device_json(others.device)}};
+               {"device", fields_json(others.device, kDevice, Units::texts)}};
   if (others.efficiency) {
     json["efficiency"] = efficiency_json(*others.efficiency);
     json["efficiency"].erase("levels");  // those of the cluster hold for all devices
   }
-  return json;
-}
-
-Json level_json(const Level& level) {
-  Json json = {{"name", level.name},
-               {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
-               {"bandwidth", exact_text(level.bandwidth)}};
-  if (level.peer_bandwidth) json["peer_bandwidth"] = exact_text(*level.peer_bandwidth);
-  if (level.group_bandwidth) json["group_bandwidth"] = exact_text(*level.group_bandwidth);
-  json["latency"] = exact_text(level.latency);
-  if (level.reduces_in_switch) json["reduces_in_switch"] = true;
-  if (!level.network.empty()) json["network"] = level.network;
   return json;
 }
 
@@ -256,13 +190,14 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   if (cluster.name.empty()) object.fail("name", "found \"\"; a name is required");
   if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
   cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
-  cluster.device = device_from(object.object("device"));
+  cluster.device = read_fields<Device>(object.object("device"), kDevice, Units::texts);
   cluster.levels = levels_from(object, cluster.nodes, cluster.devices_per_node);
   if (object.has("efficiency")) {
     cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
   }
   if (object.has("other_devices")) read_other_devices(object, cluster);
-  if (object.has("host")) cluster.host = host_from(object.object("host"));
+  if (object.has("host"))
+    cluster.host = read_fields<Host>(object.object("host"), kHost, Units::texts);
   object.has("source");
   object.finish();  // an unknown key has no source either: say first that it is unknown
   read_sources(object, value, cluster);
@@ -275,17 +210,18 @@ Cluster read_cluster(const std::filesystem::path& path) {
 
 std::string cluster_text(const Cluster& cluster) {
   Json levels = Json::array();
-  for (const Level& level : cluster.levels) levels.push_back(level_json(level));
+  for (const Level& level : cluster.levels)
+    levels.push_back(fields_json(level, kLevel, Units::texts));
   Json json = {{"name", cluster.name},
                {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
                {"devices_per_node", cluster.devices_per_node},
-               {"device", device_json(cluster.device)},
+               {"device", fields_json(cluster.device, kDevice, Units::texts)},
                {"levels", levels}};
   if (cluster.efficiency) json["efficiency"] = efficiency_json(*cluster.efficiency);
   for (const OtherDevices& others : cluster.other_devices) {
     json["other_devices"].push_back(others_json(others));
   }
-  if (cluster.host) json["host"] = host_json(*cluster.host);
+  if (cluster.host) json["host"] = fields_json(*cluster.host, kHost, Units::texts);
   write_sourced_defaults(json, cluster.sources);
   json["source"] = sources_json(cluster);
   return json_text(json);

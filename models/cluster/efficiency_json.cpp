@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/schema_note.h"
+#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {
@@ -13,116 +14,70 @@ namespace {
 constexpr std::int64_t kMostUnits = 1 << 20;
 constexpr double kMostAddedDepth = 1e6;    // steps of an inner dimension
 constexpr double kMostFittedFlops = 1e21;  // of one op
-constexpr Seconds kMostFixedTime{1};       // of one kernel or collective: a slip of the pen
 constexpr double kMostSlowdown = 10;
 constexpr double kLeastFraction = 1e-3;  // below, the peak is not this device's
-constexpr double kMostFp8Rate = 2;       // then 16-bit products reach half of their peak at most
+constexpr Allowed kFraction(kLeastFraction, 1);
+constexpr Allowed kFixedTime(0, 1);  // of one kernel or collective: more is a slip of the pen
+constexpr double kMostFp8Rate = 2;   // then 16-bit products reach half of their peak at most
 
-Seconds fixed_time(JsonObject& object) {
-  const Seconds time = object.seconds("fixed_time");
-  if (time > kMostFixedTime) {
-    object.fail("fixed_time", fmt::format("at most {} is allowed", exact_text(kMostFixedTime)));
-  }
-  return time;
-}
+constexpr auto kFlopsRange = [](auto& fields, auto& range) {
+  fields.required("from_flops", range.from, {1, kMostFittedFlops});
+  fields.required("to_flops", range.to, {range.from.value(), kMostFittedFlops});
+  fields.required("error", range.error, {0, 1});
+};
 
-std::optional<FitRange<Flops>> fitted_flops(JsonObject& object) {
-  if (!object.has("fitted")) return std::nullopt;
-  JsonObject fit = object.object("fitted");
-  FitRange<Flops> range;
-  range.from = Flops(fit.number("from_flops", 1, kMostFittedFlops));
-  range.to = Flops(fit.number("to_flops", range.from.value(), kMostFittedFlops));
-  range.error = fit.number("error", 0, 1);
-  fit.finish();
-  return range;
-}
+constexpr auto kBytesRange = [](auto& fields, auto& range) {
+  fields.required("from", range.from);
+  fields.required("to", range.to);
+  fields.check(range.to >= range.from, "to", "at least what `from` says is required");
+  fields.required("error", range.error, {0, 1});
+};
 
-std::optional<FitRange<Bytes>> fitted_bytes(JsonObject& object) {
-  if (!object.has("fitted")) return std::nullopt;
-  JsonObject fit = object.object("fitted");
-  FitRange<Bytes> range;
-  range.from = fit.bytes("from");
-  range.to = fit.bytes("to");
-  if (range.to < range.from) fit.fail("to", "at least what `from` says is required");
-  range.error = fit.number("error", 0, 1);
-  fit.finish();
-  return range;
-}
+constexpr auto kMatmul = [](auto& fields, auto& matmul) {
+  fields.required("peak_fraction", matmul.peak_fraction, kFraction);
+  fields.required("units", matmul.units, {1, kMostUnits});
+  fields.required("added_depth", matmul.added_depth, {0, kMostAddedDepth});
+  fields.required("half_rate_reuse", matmul.half_rate_reuse, {0, kMostAddedDepth});
+  fields.required("fixed_time", matmul.fixed_time, kFixedTime);
+  fields.unless(1, "unaligned_rate", matmul.unaligned_rate, kFraction);
+  fields.unless(1, "fp8_rate", matmul.fp8_rate, {kLeastFraction, kMostFp8Rate});
+  fields.check(matmul.peak_fraction * matmul.fp8_rate <= 1, "fp8_rate",
+               "times peak_fraction it is more than the peak");
+  fields.unless(1, "rowwise_rate", matmul.rowwise_rate, kFraction);
+  fields.unless(1, "f32_across_rate", matmul.f32_across_rate, kFraction);
+  fields.optional("fitted", matmul.fitted, kFlopsRange);
+};
 
-MatmulEfficiency matmul_from(JsonObject object) {
-  MatmulEfficiency matmul;
-  matmul.peak_fraction = object.number("peak_fraction", kLeastFraction, 1);
-  matmul.units = object.integer("units", 1, kMostUnits);
-  matmul.added_depth = object.number("added_depth", 0, kMostAddedDepth);
-  matmul.half_rate_reuse = object.number("half_rate_reuse", 0, kMostAddedDepth);
-  matmul.fixed_time = fixed_time(object);
-  if (object.has("unaligned_rate"))
-    matmul.unaligned_rate = object.number("unaligned_rate", kLeastFraction, 1);
-  if (object.has("fp8_rate"))
-    matmul.fp8_rate = object.number("fp8_rate", kLeastFraction, kMostFp8Rate);
-  if (matmul.peak_fraction * matmul.fp8_rate > 1)
-    object.fail("fp8_rate", "times peak_fraction it is more than the peak");
-  if (object.has("rowwise_rate"))
-    matmul.rowwise_rate = object.number("rowwise_rate", kLeastFraction, 1);
-  if (object.has("f32_across_rate"))
-    matmul.f32_across_rate = object.number("f32_across_rate", kLeastFraction, 1);
-  matmul.fitted = fitted_flops(object);
-  object.finish();
-  return matmul;
-}
+constexpr auto kAttention = [](auto& fields, auto& attention) {
+  fields.required("peak_fraction", attention.peak_fraction, kFraction);
+  fields.required("fixed_time", attention.fixed_time, kFixedTime);
+  fields.optional("fitted", attention.fitted, kFlopsRange);
+};
 
-AttentionEfficiency attention_from(JsonObject object) {
-  AttentionEfficiency attention;
-  attention.peak_fraction = object.number("peak_fraction", kLeastFraction, 1);
-  attention.fixed_time = fixed_time(object);
-  attention.fitted = fitted_flops(object);
-  object.finish();
-  return attention;
-}
+/// Memory and levels have the same fields.
+constexpr auto kMoving = [](auto& fields, auto& moving) {
+  fields.required("bandwidth_fraction", moving.bandwidth_fraction, kFraction);
+  fields.required("fixed_time", moving.fixed_time, kFixedTime);
+  fields.optional("fitted", moving.fitted, kBytesRange);
+};
 
-MemoryEfficiency memory_from(JsonObject object) {
-  MemoryEfficiency memory;
-  memory.bandwidth_fraction = object.number("bandwidth_fraction", kLeastFraction, 1);
-  memory.fixed_time = fixed_time(object);
-  memory.fitted = fitted_bytes(object);
-  object.finish();
-  return memory;
-}
+constexpr auto kOverlap = [](auto& fields, auto& overlap) {
+  fields.unless(1, "compute_slowdown", overlap.compute_slowdown, {1, kMostSlowdown});
+  fields.unless(1, "communication_slowdown", overlap.communication_slowdown, {1, kMostSlowdown});
+};
 
-LevelEfficiency level_efficiency_from(JsonObject& object) {
-  LevelEfficiency level;
-  level.bandwidth_fraction = object.number("bandwidth_fraction", kLeastFraction, 1);
-  level.fixed_time = fixed_time(object);
-  level.fitted = fitted_bytes(object);
-  object.finish();
-  return level;
-}
+constexpr auto kKernels = [](auto& fields, auto& efficiency) {
+  fields.required("matmul", efficiency.matmul, kMatmul);
+  fields.required("attention_forward", efficiency.attention_forward, kAttention);
+  fields.required("attention_backward", efficiency.attention_backward, kAttention);
+  fields.required("memory", efficiency.memory, kMoving);
+  fields.optional("overlap", efficiency.overlap, kOverlap);
+};
 
-OverlapEfficiency overlap_from(JsonObject object) {
-  OverlapEfficiency overlap;
-  if (object.has("compute_slowdown"))
-    overlap.compute_slowdown = object.number("compute_slowdown", 1, kMostSlowdown);
-  if (object.has("communication_slowdown"))
-    overlap.communication_slowdown = object.number("communication_slowdown", 1, kMostSlowdown);
-  object.finish();
-  return overlap;
-}
-
-Json flops_json(const FitRange<Flops>& range) {
-  return {
-      {"from_flops", range.from.value()}, {"to_flops", range.to.value()}, {"error", range.error}};
-}
-
-Json attention_json(const AttentionEfficiency& attention) {
-  Json json = {{"peak_fraction", attention.peak_fraction},
-               {"fixed_time", exact_text(attention.fixed_time)}};
-  if (attention.fitted) json["fitted"] = flops_json(*attention.fitted);
-  return json;
-}
-
-Json bytes_json(const FitRange<Bytes>& range) {
-  return {{"from", exact_text(range.from)}, {"to", exact_text(range.to)}, {"error", range.error}};
-}
+constexpr auto kEfficiency = [](auto& fields, auto& efficiency) {
+  kKernels(fields, efficiency);
+  fields.required("levels", efficiency.levels, kMoving);
+};
 
 /// JSON pointers of what needs a source: numbers, and texts that spell quantities. The note of the
 /// file's schema says nothing of the cluster.
@@ -165,54 +120,16 @@ bool is_date(const std::string& text) {
 
 Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels) {
   Efficiency efficiency;
-  efficiency.matmul = matmul_from(object.object("matmul"));
-  efficiency.attention_forward = attention_from(object.object("attention_forward"));
-  efficiency.attention_backward = attention_from(object.object("attention_backward"));
-  efficiency.memory = memory_from(object.object("memory"));
-  if (object.has("overlap")) efficiency.overlap = overlap_from(object.object("overlap"));
-  if (levels) {
-    std::vector<JsonObject> objects = object.objects("levels");
-    if (objects.size() != *levels) {
-      object.fail("levels", fmt::format("one for each of the {} levels is required", *levels));
-    }
-    for (JsonObject& level : objects) efficiency.levels.push_back(level_efficiency_from(level));
-  }
+  levels ? read_fields(object, efficiency, kEfficiency, Units::texts)
+         : read_fields(object, efficiency, kKernels, Units::texts);
+  if (levels && efficiency.levels.size() != *levels)
+    object.fail("levels", fmt::format("one for each of the {} levels is required", *levels));
   object.finish();
   return efficiency;
 }
 
 Json efficiency_json(const Efficiency& efficiency) {
-  const MatmulEfficiency& matmul = efficiency.matmul;
-  Json matmul_json = {{"peak_fraction", matmul.peak_fraction},
-                      {"units", matmul.units},
-                      {"added_depth", matmul.added_depth},
-                      {"half_rate_reuse", matmul.half_rate_reuse},
-                      {"fixed_time", exact_text(matmul.fixed_time)}};
-  if (matmul.unaligned_rate != 1) matmul_json["unaligned_rate"] = matmul.unaligned_rate;
-  if (matmul.fp8_rate != 1) matmul_json["fp8_rate"] = matmul.fp8_rate;
-  if (matmul.rowwise_rate != 1) matmul_json["rowwise_rate"] = matmul.rowwise_rate;
-  if (matmul.f32_across_rate != 1) matmul_json["f32_across_rate"] = matmul.f32_across_rate;
-  if (matmul.fitted) matmul_json["fitted"] = flops_json(*matmul.fitted);
-  const auto moving = [](double fraction, Seconds fixed, const auto& fitted) {
-    Json json = {{"bandwidth_fraction", fraction}, {"fixed_time", exact_text(fixed)}};
-    if (fitted) json["fitted"] = bytes_json(*fitted);
-    return json;
-  };
-  Json levels = Json::array();
-  for (const LevelEfficiency& level : efficiency.levels) {
-    levels.push_back(moving(level.bandwidth_fraction, level.fixed_time, level.fitted));
-  }
-  const MemoryEfficiency& memory = efficiency.memory;
-  Json json = {{"matmul", matmul_json},
-               {"attention_forward", attention_json(efficiency.attention_forward)},
-               {"attention_backward", attention_json(efficiency.attention_backward)},
-               {"memory", moving(memory.bandwidth_fraction, memory.fixed_time, memory.fitted)}};
-  const OverlapEfficiency& overlap = efficiency.overlap;
-  if (overlap.compute_slowdown != 1) json["overlap"]["compute_slowdown"] = overlap.compute_slowdown;
-  if (overlap.communication_slowdown != 1)
-    json["overlap"]["communication_slowdown"] = overlap.communication_slowdown;
-  json["levels"] = levels;
-  return json;
+  return fields_json(efficiency, kEfficiency, Units::texts);
 }
 
 void read_sources(JsonObject& object, const Json& document, Cluster& cluster) {

@@ -139,6 +139,7 @@ inline constexpr std::string_view kRankOrders[] = {"mp-cp-sharding-dp-pp", "mp-c
 template <class T>
 class SetOf {
  public:
+  using Element = T;
   constexpr SetOf() = default;
   constexpr SetOf(std::initializer_list<T> values) {
     for (T value : values) add(value);

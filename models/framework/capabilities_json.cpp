@@ -1,9 +1,10 @@
 // One list of capabilities serves reading, writing and replacing them.
 #include "models/framework/capabilities_json.h"
 
-#include <algorithm>
 #include <span>
 #include <string_view>
+
+#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {
@@ -25,13 +26,7 @@ Words words_of(MomentType) { return kMomentTypes; }
 constexpr std::string_view kPrecisions[] = {"f32", "bf16", "f16"};
 Words words_of(DType) { return kPrecisions; }
 
-/// Older plan files leave these capabilities out.
-constexpr std::string_view kLater[] = {
-    "recomputed_modules",    "latent_exchange",        "sink_exchange",          "alibi_exchange",
-    "expert_context_stages", "overlap_shared_experts", "overlap_expert_exchange"};
-
-constexpr std::int64_t kStages = 4;  // 0 to 3
-constexpr std::int64_t kMostDepth = std::int64_t{1} << 16;
+constexpr double kMostStage = 3, kMostDepth = 1 << 16;
 
 /// Calls visit with the key of each capability and with it.
 template <class Can, class Visit>
@@ -77,74 +72,33 @@ void for_each_capability(Can& can, Visit visit) {
   visit("live_limits", can.gathers.live_limits);
 }
 
-Json value_json(bool value) { return value; }
-Json value_json(std::int64_t value) { return value; }
-Json value_json(SetOf<std::int64_t> stages) {
-  Json list = Json::array();
-  for (std::int64_t stage = 0; stage < kStages; ++stage) {
-    if (stages.has(stage)) list.push_back(stage);
-  }
-  return list;
-}
+Allowed allowed_in(bool) { return {}; }
+Allowed allowed_in(std::int64_t) { return {0, kMostDepth}; }
+Allowed allowed_in(SetOf<std::int64_t>) { return {0, kMostStage}; }
 template <class Enum>
-Json value_json(SetOf<Enum> set) {
-  const Words words = words_of(Enum());
-  Json list = Json::array();
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (set.has(Enum(i))) list.push_back(words[i]);
-  }
-  return list;
+Allowed allowed_in(SetOf<Enum>) {
+  return words_of(Enum());
 }
 
-void read(JsonObject& object, bool& value) { value = object.boolean("value"); }
-void read(JsonObject& object, std::int64_t& value) {
-  value = object.integer("value", 0, kMostDepth);
-}
-void read(JsonObject& object, SetOf<std::int64_t>& stages) {
-  stages = {};
-  for (std::int64_t stage : object.integers("value", 0, kStages - 1)) stages.add(stage);
-}
-template <class Enum>
-void read(JsonObject& object, SetOf<Enum>& set) {
-  const Words words = words_of(Enum());
-  set = {};
-  for (const std::string& text : object.texts("value")) {
-    const auto word = std::find(words.begin(), words.end(), text);
-    if (word == words.end()) object.fail("value", "not a choice of the strategy");
-    set.add(Enum(word - words.begin()));
-  }
-}
-
-template <class Capability>
-void read_sourced(JsonObject object, Capability& capability) {
-  read(object, capability.value);
-  capability.source = object.text("source");
-  object.finish();
-}
+constexpr auto kSourced = [](auto& fields, auto& capability) {
+  fields.required("value", capability.value, allowed_in(capability.value));
+  fields.required("source", capability.source);
+};
 
 }  // namespace
 
 Json capabilities_json(const Capabilities& capabilities) {
   Json json = Json::object();
   for_each_capability(capabilities, [&](const char* key, const auto& capability) {
-    json[key] = {{"value", value_json(capability.value)}, {"source", capability.source}};
+    json[key] = fields_json(capability, kSourced);
   });
   return json;
 }
 
-Capabilities capabilities_from(JsonObject object) {
-  Capabilities capabilities;
-  for_each_capability(capabilities, [&](std::string_view key, auto& capability) {
-    const bool later = std::ranges::find(kLater, key) != std::end(kLater);
-    if (!later || object.has(key)) read_sourced(object.object(key), capability);
-  });
-  object.finish();
-  return capabilities;
-}
-
-void read_stated(JsonObject object, Capabilities& capabilities) {
-  for_each_capability(capabilities, [&](const char* key, auto& capability) {
-    if (object.has(key)) read_sourced(object.object(key), capability);
+void read_capabilities(JsonObject object, Stated stated, Capabilities& capabilities) {
+  for_each_capability(capabilities, [&]<class Capability>(const char* key, Capability& capability) {
+    if (stated == Stated::all || object.has(key))
+      capability = read_fields<Capability>(object.object(key), kSourced);
   });
   object.finish();
 }

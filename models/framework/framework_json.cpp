@@ -6,42 +6,33 @@
 
 #include "models/framework/capabilities_json.h"
 #include "models/framework/framework_fields.h"
+#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 constexpr std::array<std::string_view, 3> kRunsOn = {"nothing", "cpu_core", "gpu"};
 
-Json json_of(bool value) { return value; }
-Json json_of(std::int64_t value) { return value; }
-Json json_of(double value) { return value; }
-Json json_of(Seconds value) { return value.value(); }
-Json json_of(Bytes value) { return value.count(); }
-template <class Enum>
-Json json_of(Enum value) {
-  return words_of(value)[std::size_t(value)];
+template <class Value>
+Allowed allowed_in(const FieldPlace& place, const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return words_of(value);
+  } else if constexpr (std::is_same_v<Value, Bytes>) {
+    return {};
+  } else {
+    return {place.least, place.most};
+  }
 }
 
-void read(JsonObject& object, const FieldPlace& place, bool& value) {
-  value = object.boolean(place.key);
+template <class Value>
+Json json_of(const FieldPlace& place, const Value& value) {
+  return value_json(value, allowed_in(place, value), Units::numbers);
 }
-void read(JsonObject& object, const FieldPlace& place, std::int64_t& value) {
-  value = object.integer(place.key, std::int64_t(place.least), std::int64_t(place.most));
-}
-void read(JsonObject& object, const FieldPlace& place, double& value) {
-  value = object.number(place.key, place.least, place.most);
-}
-void read(JsonObject& object, const FieldPlace& place, Seconds& value) {
-  value = Seconds(object.number(place.key, place.least, place.most));
-}
-void read(JsonObject& object, const FieldPlace& place, Bytes& value) {
-  value = Bytes(object.integer(place.key, 0, kMostBytes));
-}
-template <class Enum>
-void read(JsonObject& object, const FieldPlace& place, Enum& value) {
-  value = static_cast<Enum>(object.choice(place.key, words_of(value)));
+
+template <class Value>
+void read(JsonObject& object, const FieldPlace& place, Value& value) {
+  read_value(object, place.key, allowed_in(place, value), Units::numbers, value);
 }
 
 /// The fields of one group that a framework file states, and where they are from.
@@ -75,7 +66,7 @@ Json framework_json(const Framework& framework) {
   Json json = {{"name", framework.name}, {"can", capabilities_json(framework.can)}};
   for_each_field(framework, [&](const FieldPlace& place, const auto& value) {
     Json& into = place.of_allocator ? json["allocator"] : json;
-    into[std::string(place.key)] = json_of(value);
+    into[std::string(place.key)] = json_of(place, value);
   });
   for_each_source(framework.sources, [&](std::string_view group, const std::string& source) {
     json["sources"][std::string(group)] = source;
@@ -103,7 +94,7 @@ std::string framework_text(const Framework& framework, const std::string& source
   for_each_field(framework, [&](const FieldPlace& place, const auto& value) {
     const Json& beside = place.of_allocator ? before.at("allocator") : before;
     const std::string key(place.key), group(place.group);
-    if (beside.at(key) != json_of(value)) json[group][key] = json_of(value);
+    if (beside.at(key) != json_of(place, value)) json[group][key] = json_of(place, value);
   });
   for (const std::string_view group : kGroups) {
     if (json.contains(group)) json[std::string(group)]["source"] = source;
@@ -114,7 +105,7 @@ std::string framework_text(const Framework& framework, const std::string& source
 Framework framework_from(JsonObject object) {
   Framework framework;
   framework.name = object.text("name");
-  framework.can = capabilities_from(object.object("can"));
+  read_capabilities(object.object("can"), Stated::all, framework.can);
   JsonObject allocator = object.object("allocator");
   for_each_field(framework, [&](const FieldPlace& place, auto& value) {
     read(place.of_allocator ? allocator : object, place, value);
@@ -149,7 +140,7 @@ std::optional<Framework> parse_framework(std::string_view text, const std::strin
   }
   framework.name = object.text("name");
   read_facts(object, framework.facts);
-  if (object.has("can")) read_stated(object.object("can"), framework.can);
+  if (object.has("can")) read_capabilities(object.object("can"), Stated::some, framework.can);
   for (const std::string_view group : kGroups) {
     if (object.has(group)) read_group(object.object(group), group, framework);
   }

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_layout.h"
@@ -24,6 +24,16 @@ template <class Form>
 const Form* field_of(std::string_view key) {
   const auto field = std::ranges::find(kFields, key, &Field::key);
   return field == kFields.end() ? nullptr : std::get_if<Form>(&field->form);
+}
+
+/// Calls visit(form) unless the form is a choice, which has no place.
+template <class Form, class Visit>
+void visit_place(const Form& any, Visit visit) {
+  std::visit(
+      [&](const auto& form) {
+        if constexpr (requires { form.place; }) visit(form);
+      },
+      any);
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view value, const std::string& allowed) {
@@ -236,29 +246,11 @@ Strategy strategy_from_pairs(std::string_view text) {
   return strategy;
 }
 
-void read_field(JsonObject& object, std::string_view key, const IntegerField& field, Strategy& to) {
-  field.place.of(to) = object.integer(key, field.least, field.most);
-}
-void read_field(JsonObject& object, std::string_view key, const BytesField& field, Strategy& to) {
-  field.place.of(to) = Bytes(object.integer(key, 0, kMostBytes));
-}
-void read_field(JsonObject& object, std::string_view key, const SwitchField& field, Strategy& to) {
-  field.place.of(to) = object.boolean(key);
-}
-void read_field(JsonObject& object, std::string_view key, const ChoiceField& field, Strategy& to) {
-  field.set(to, object.choice(key, field.words));
-}
-void read_field(JsonObject& object, std::string_view key, const ListField& field, Strategy& to) {
-  field.place.of(to) = object.integers(key, field.least, kMostDegree);
-}
-void read_field(JsonObject& object, std::string_view key, const SetField& field, Strategy& to) {
-  field.place.of(to) = {};
-  for (const std::string& text : object.texts(key)) {
-    const auto word = std::ranges::find(field.words, text);
-    if (word == field.words.end()) object.fail(key, "not a module that can be repeated");
-    field.place.of(to).add(RecomputedModule(word - field.words.begin()));
-  }
-}
+Allowed allowed_in(const IntegerField& field) { return {double(field.least), double(field.most)}; }
+Allowed allowed_in(const BytesField&) { return {0, double(kMostBytes)}; }
+Allowed allowed_in(const SwitchField&) { return {}; }
+Allowed allowed_in(const ListField& field) { return {double(field.least), double(kMostDegree)}; }
+Allowed allowed_in(const SetField& field) { return field.words; }
 
 }  // namespace
 
@@ -298,15 +290,10 @@ void reset_field(Strategy& strategy, std::string_view key) {
   static const Strategy usual;
   const auto field = std::ranges::find(kFields, key, &Field::key);
   INVARIANT(field != kFields.end(), "the key of a strategy");
-  if (const auto* choice = std::get_if<ChoiceField>(&field->form)) {
+  if (const auto* choice = std::get_if<ChoiceField>(&field->form))
     choice->set(strategy, choice->get(usual));
-  } else {
-    std::visit(
-        [&](const auto& form) {
-          if constexpr (requires { form.place; }) form.place.of(strategy) = form.place.in(usual);
-        },
-        field->form);
-  }
+  visit_place(field->form,
+              [&](const auto& form) { form.place.of(strategy) = form.place.in(usual); });
 }
 
 std::string_view strategy_key(std::string_view word) {
@@ -341,10 +328,14 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
   JsonObject object(value, file);
   Strategy strategy;
   for (const auto& [key, form] : kFields) {
-    const auto read = [&, key = key](const auto& field) {
-      read_field(object, key, field, strategy);
-    };
-    if (object.has(key)) std::visit(read, form);
+    if (!object.has(key)) continue;
+    if (const auto* choice = std::get_if<ChoiceField>(&form)) {
+      choice->set(strategy, object.choice(key, choice->words));
+      continue;
+    }
+    visit_place(form, [&, key = key](const auto& field) {
+      read_value(object, key, allowed_in(field), Units::numbers, field.place.of(strategy));
+    });
   }
   if (!object.has("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
   if (!object.has("virtual_stages"))
@@ -359,19 +350,11 @@ std::string strategy_text(const Strategy& strategy) {
   Json object = Json::object();
   for (const auto& [key, form] : kFields) {
     Json& value = object[std::string(key)];
-    if (const auto* integer = std::get_if<IntegerField>(&form)) {
-      value = integer->place.in(strategy);
-    } else if (const auto* bytes = std::get_if<BytesField>(&form)) {
-      value = bytes->place.in(strategy).count();
-    } else if (const auto* flag = std::get_if<SwitchField>(&form)) {
-      value = flag->place.in(strategy);
-    } else if (const auto* list = std::get_if<ListField>(&form)) {
-      value = list->place.in(strategy);
-    } else if (const auto* set = std::get_if<SetField>(&form)) {
-      value = words_in(*set, strategy);
-    } else {
-      value = field_text(strategy, key);
-    }
+    if (const auto* choice = std::get_if<ChoiceField>(&form))
+      value = choice->words[choice->get(strategy)];
+    visit_place(form, [&](const auto& field) {
+      value = value_json(field.place.in(strategy), allowed_in(field), Units::numbers);
+    });
   }
   return json_text(object);
 }

@@ -13,7 +13,6 @@
 #include "base/units.h"
 #include "calibrate/sessions/journal.h"
 #include "fitting/op_measurement.h"
-#include "graph/text.h"
 #include "interop/hardware/nccl_tests.h"
 #include "interop/hardware/topology.h"
 #include "interop/imports/imported.h"
@@ -73,12 +72,6 @@ void read_of_choices(std::string_view text) {
   if (text.find('=') == text.npos) return;
   parse_strategy(text);
   parse_choices(std::string(text));
-}
-void read_of_graph(std::string_view text) {
-  read_and_write(text, parse_graph, [](const Graph& graph) { return print(graph); });
-}
-void read_of_program(std::string_view text) {
-  read_and_write(text, parse_program, [](const Program& program) { return print(program); });
 }
 void read_of_nccl_tests(std::string_view text) { parse_nccl_tests(text, kFile, {}); }
 void read_of_topology(std::string_view text) { parse_topology(text, kFile); }
@@ -178,8 +171,6 @@ std::span<const EntryPoint> entry_points() {
       {"measured", read_of_measured, {"tests/fuzz/examples/measured"}},
       {"strategy", read_of_strategy, {"tests/fuzz/examples/strategy"}},
       {"choices", read_of_choices, {"tests/fuzz/examples/choices"}},
-      {"graph", read_of_graph, {"tests/fuzz/examples/graph"}},
-      {"program", read_of_program, {"tests/fuzz/examples/program"}},
       {"nccl_tests", read_of_nccl_tests, {"tests/interop/nccl-tests"}},
       {"topology", read_of_topology, {"tests/interop/topology"}},
       {"published_runs", read_of_published_runs, {"tests/fuzz/examples/published_runs"}},

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/op_table.h"
-#include "graph/text.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "graph/text.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {

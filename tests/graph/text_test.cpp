@@ -1,12 +1,10 @@
-// parse(print(x)) == x for Graphs and Programs of every preset, and errors that name their line.
-#include "graph/text.h"
-
+// parse(print(x)) == x for Graphs and Programs of every preset.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "base/error.h"
 #include "passes/pipeline.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {
@@ -62,15 +60,6 @@ INSTANTIATE_TEST_SUITE_P(Presets, TextForm, testing::ValuesIn(job_files()), [](c
   return name;
 });
 
-std::string message_of(const std::string& text) {
-  try {
-    parse_graph(text, "file.txt");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(TextForm, SharedPartsPartialGradientsAndCommentsParseBack) {
   const std::string text =
       "graph g\ngrid mp=4 cp=1 sharding=1 dp=1 pp=1 order=mp,cp,sharding,dp,pp\n"
@@ -82,17 +71,6 @@ TEST(TextForm, SharedPartsPartialGradientsAndCommentsParseBack) {
   EXPECT_EQ(graph.tensors[0].split, (Split{1, Axis::mp, 2, 2}));
   EXPECT_EQ(graph.tensors[0].gradient_group, (Group{{Axis::mp}, false, 2}));
   EXPECT_EQ(part_index(*graph.tensors[0].split, {3, 0, 0, 0, 0}), 1);
-}
-
-TEST(TextForm, ErrorsNameFileAndLine) {
-  EXPECT_EQ(message_of("graph g\nblock 0 a layer y2\n"), "file.txt:2: expected xCOUNT, found 'y2'");
-  EXPECT_EQ(message_of("graph g\ntensor %1 x f32[1] activation\n"),
-            "file.txt:2: tensors are not in order");
-  EXPECT_EQ(message_of("op fly forward () -> ()\n"), "file.txt:1: 'fly' is unknown here");
-  EXPECT_EQ(message_of("op gelu forward (%0) -> (%1) wings=2\n"),
-            "file.txt:1: unknown attribute 'wings'");
-  EXPECT_EQ(message_of("op gelu forward (%0"),
-            "file.txt:1: expected ')', found the end of the line");
 }
 
 TEST(TextForm, EveryOpKindHasARowAndAName) {

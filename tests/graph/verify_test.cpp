@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "graph/text.h"
 #include "passes/pipeline.h"
+#include "tests/graph/text_reader.h"
 #include "tests/states.h"
 
 namespace plimsoll {

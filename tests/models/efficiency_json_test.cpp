@@ -140,7 +140,7 @@ TEST(Efficiency, Refusals) {
       {"\"half_rate_reuse\": 64", "\"half_rate_reuse\": 1e7", "/matmul/half_rate_reuse: found"},
       {"\"fixed_time\": \"3 us\"", "\"fixed_time\": 3", "/matmul/fixed_time: found 3"},
       {"\"fixed_time\": \"3 us\"", "\"fixed_time\": \"-3 us\"", "found \"-3 us\""},
-      {"\"fixed_time\": \"3 us\"", "\"fixed_time\": \"2 s\"", "found \"2 s\"; at most 1 s"},
+      {"\"fixed_time\": \"3 us\"", "\"fixed_time\": \"2 s\"", "found \"2 s\"; from 0 s to 1 s"},
       {"\"to_flops\": 1e13", "\"to_flops\": 1e8", "/matmul/fitted/to_flops: found"},
       {"\"error\": 0.03", "\"error\": 1.5", "/matmul/fitted/error: found 1.5"},
       {"\"error\": 0.03", "\"error\": 0.03, \"eror\": 1", "/matmul/fitted/eror: unknown key"},

@@ -90,8 +90,6 @@ TEST(FittedCalibration, EveryParameterReadsWhatItSets) {
 
 TEST(FittedCalibration, FilesReadBackAsWritten) {
   const std::string text = fitted_calibration_text(fitted_example());
-  EXPECT_TRUE(is_fitted_calibration(text, "f.json"));
-  EXPECT_FALSE(is_fitted_calibration("{}", "f.json"));
   EXPECT_EQ(parse_fitted_calibration(text, "f.json"), fitted_example());
 }
 

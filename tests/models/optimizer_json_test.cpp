@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "models/job/job.h"
-#include "models/job/job_parts_json.h"
 
 namespace plimsoll {
 namespace {

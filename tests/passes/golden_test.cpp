@@ -7,11 +7,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "graph/text.h"
 #include "graph/verify/verify.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {

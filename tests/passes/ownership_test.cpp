@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/text.h"
 #include "passes/graph/parameter_casts.h"
 #include "passes/owners/broadcast_parameters.h"
 #include "passes/owners/owner_mode.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <map>
 
-#include "graph/text.h"
 #include "hand_programs.h"
 #include "simulator/ranks/expand.h"
 #include "simulator/ranks/topology.h"
+#include "tests/graph/text_reader.h"
 
 namespace plimsoll {
 namespace {

@@ -1,0 +1,287 @@
+// The rules inside a job, whether it is from a file or not.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "models/job/job_fields.h"
+
+namespace plimsoll {
+namespace {
+
+[[noreturn]] void refuse(const std::string& file, const char* pointer, const std::string& message) {
+  throw InputError(file, pointer, message);
+}
+
+/// The norms and inputs of a llama layer that exclude each other.
+void check_layer(const Job& job, const std::string& file) {
+  if (!job.norm_bias && job.norm != NormKind::layer_norm)
+    refuse(file, "/norm_bias", "it is of layer norms; RMS norms have no bias");
+  if (job.mlp_input == MlpInput::shared_norm && job.norm_place != NormPlace::before) {
+    refuse(file, "/mlp_input",
+           "found \"shared_norm\"; it needs norm_place \"before\", so that attention has a norm");
+  }
+  if (job.mlp_input == MlpInput::own_norm && job.norm_place == NormPlace::after) {
+    refuse(file, "/mlp_input",
+           "found \"own_norm\"; with norm_place \"after\" the MLP reads no norm");
+  }
+}
+
+/// "/branch" of an ERNIE job, absent elsewhere.
+void check_branch(const Job& job, const std::string& file) {
+  if (job.branch.has_value() != (job.family == Family::ernie)) {
+    refuse(file, job.branch ? "/branch" : "", "family ernie has a branch, no other family has one");
+  }
+  if (!job.branch) return;
+  const Branch& branch = *job.branch;
+  if (branch.hidden % branch.heads != 0) {
+    refuse(file, "/branch/heads",
+           fmt::format("found {} heads; they must divide hidden {}", branch.heads, branch.hidden));
+  }
+  if (job.tied_embeddings) {
+    refuse(file, "/tied_embeddings",
+           "found true; the branch is not as wide as the embedding, so its head has a table of its "
+           "own");
+  }
+}
+
+/// Latent attention has sizes of its own, as many keys as queries, and neither biases nor norms of
+/// heads.
+void check_latent(const Job& job, const std::string& file) {
+  const Latent& latent = *job.latent;
+  if (latent.rope % 2 != 0) {
+    refuse(
+        file, "/latent/rope",
+        fmt::format("found {}; rotary embeddings turn pairs and need an even width", latent.rope));
+  }
+  const auto without = [&](bool stated, const char* pointer, const char* what) {
+    if (stated) refuse(file, pointer, fmt::format("a job with latent attention has {}", what));
+  };
+  without(job.kv_heads != job.heads, "/kv_heads", "a key and a value of every head");
+  without(job.head_size != 0, "/head_size", "the sizes of heads in latent");
+  without(job.qkv_bias, "/qkv_bias", "no biases in attention");
+  without(job.out_bias, "/out_bias", "no biases in attention");
+  without(job.qk_norm, "/qk_norm", "norms of its latents, and none of heads");
+  without(job.qk_l2_norm, "/qk_l2_norm", "norms of its latents, and none of heads");
+  without(job.alibi, "/alibi", "columns that are turned");
+  without(job.rotary_fraction != 1, "/rotary_fraction", "the columns that are turned in latent");
+}
+
+/// Rotary embeddings turn pairs of a head's columns.
+void check_rotary(const Job& job, const std::string& file) {
+  const std::int64_t head = head_width(job);
+  if (head % 2 != 0) {
+    refuse(file, job.head_size > 0 ? "/head_size" : "/heads",
+           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
+                       head));
+  }
+  const double turned = double(head) * job.rotary_fraction;
+  const bool whole = std::abs(turned - std::round(turned)) < 1e-6;
+  if (!whole || turned < 1.5 || turned > double(head) || std::llround(turned) % 2 != 0) {
+    refuse(file, "/rotary_fraction",
+           fmt::format("found {}; it is {:g} of the {} columns of a head, and an even number of "
+                       "them from 2 on is required",
+                       job.rotary_fraction, turned, head));
+  }
+}
+
+/// Nothing is turned.
+void check_alibi(const Job& job, const std::string& file) {
+  if (job.rotary_fraction != 1)
+    refuse(file, "/rotary_fraction", "a job with alibi has no rotary embeddings");
+  if (job.window_rotary_base > 0)
+    refuse(file, "/window_rotary_base", "a job with alibi has no rotary embeddings");
+  if (job.rotary_base != Job().rotary_base)
+    refuse(file, "/rotary_base", "a job with alibi has no rotary embeddings");
+}
+
+void check_windows(const Job& job, const std::string& file) {
+  if (!job.window_pattern.empty() && job.window == 0)
+    refuse(file, "/window_pattern", "it states which layers have a window, and there is none");
+  if (job.window_chunks && job.window == 0)
+    refuse(file, "/window_chunks", "it states what the window is, and there is none");
+  if (job.window_rotary_base > 0 && job.window == 0)
+    refuse(file, "/window_rotary_base", "it is of layers that have a window, and there is none");
+}
+
+void check_llama_attention(const Job& job, const std::string& file) {
+  if (job.latent) {
+    check_latent(job, file);
+  } else if (job.alibi) {
+    check_alibi(job, file);
+  } else {
+    check_rotary(job, file);
+  }
+  check_windows(job, file);
+  if (job.qk_norm_across_heads && !job.qk_norm)
+    refuse(file, "/qk_norm_across_heads", "it is how qk_norm norms, which is not on");
+  if (job.qk_l2_norm && job.qk_norm)
+    refuse(file, "/qk_l2_norm", "it is a norm without a weight, and qk_norm has one");
+}
+
+void check_attention(const Job& job, const std::string& file) {
+  if (job.head_size == 0 && !job.latent && job.hidden % job.heads != 0) {
+    const char* or_size = job.family == Family::llama ? ", or head_size states their width" : "";
+    refuse(file, "/heads",
+           fmt::format("found {} heads; they must divide hidden {}{}", job.heads, job.hidden,
+                       or_size));
+  }
+  const bool grouped = job.family == Family::gpt || job.family == Family::llama;
+  if (!grouped && job.kv_heads != job.heads) {
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; only families gpt and llama have other kv_heads than heads ({})",
+                       job.kv_heads, job.heads));
+  }
+  if (job.heads % job.kv_heads != 0) {
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
+  }
+  if (job.family == Family::llama) check_llama_attention(job, file);
+}
+
+void check_masked(const Job& job, const std::string& file) {
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  if (!(job.mask_probability > 0 && job.mask_probability <= 1)) {
+    refuse(file, "/mask_probability",
+           fmt::format("found {}; a number above 0 and up to 1 is required", job.mask_probability));
+  }
+  if (job.token_types < 0 || job.token_types > job.sequence) {
+    refuse(file, "/token_types",
+           fmt::format("found {}; an integer from 0 to the sequence length is required",
+                       job.token_types));
+  }
+}
+
+std::int64_t layers_with_experts(const Job& job) {
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < job.layers; ++layer) count += has_experts(job, layer);
+  return count;
+}
+
+struct ExpertRule {
+  bool kept;
+  const char* pointer;
+  std::string message;
+};
+
+void check_experts(const Job& job, const std::string& file) {
+  if (!job.experts) return;
+  const Experts& experts = *job.experts;
+  const std::int64_t each = experts.count / experts.groups;
+  const ExpertRule rules[] = {
+      {job.family == Family::llama, "/experts", "only family llama has experts"},
+      {job.activation == Activation::swiglu || job.activation == Activation::geglu, "/activation",
+       "experts are gated: \"swiglu\" or \"geglu\" is required"},
+      {!job.mlp_bias, "/mlp_bias", "found true; experts.bias says whether experts have biases"},
+      {experts.dense_layers < job.layers, "/experts/dense_layers",
+       fmt::format("found {}; fewer than the {} layers are required", experts.dense_layers,
+                   job.layers)},
+      {layers_with_experts(job) > 0, "/experts/pattern", "no layer has experts"},
+      {!experts.shared_gate || experts.shared_ffn_hidden > 0, "/experts/shared_gate",
+       "it is of a shared MLP, and shared_ffn_hidden is 0"},
+      {experts.balance_sequences == 1 || experts.balance_loss > 0, "/experts/balance_sequences",
+       "it is of an auxiliary loss, and balance_loss is 0"},
+      {job.global_batch % experts.balance_sequences == 0, "/experts/balance_sequences",
+       fmt::format("found {}; it must divide the global batch of {}", experts.balance_sequences,
+                   job.global_batch)},
+      {experts.count % experts.groups == 0, "/experts/groups",
+       fmt::format("found {}; it must divide the {} experts", experts.groups, experts.count)},
+      {experts.top_groups <= experts.groups, "/experts/top_groups",
+       fmt::format("found {} of {} groups", experts.top_groups, experts.groups)},
+      {experts.group_best <= each, "/experts/group_best",
+       fmt::format("found {}; a group has {} experts", experts.group_best, each)},
+      {experts.chosen <= experts.top_groups * each, "/experts/chosen",
+       fmt::format("found {}; a token chooses among {} experts", experts.chosen,
+                   experts.top_groups * each)},
+  };
+  for (const ExpertRule& rule : rules) {
+    if (!rule.kept) refuse(file, rule.pointer, rule.message);
+  }
+}
+
+void check_optimizer(const Optimizer& optimizer, const std::string& file) {
+  if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
+  if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
+}
+
+/// Sizes that are fine one by one can still overflow byte counts together.
+void check_totals(const Job& job, const std::string& file) {
+  const double hidden = static_cast<double>(job.hidden), ffn = static_cast<double>(job.ffn_hidden);
+  const std::int64_t depths = job.mtp ? job.mtp->depths : 0;
+  const double layers = static_cast<double>(job.layers + depths),
+               vocab = static_cast<double>(job.vocab);
+  const double sequence = static_cast<double>(job.sequence);
+  const double tokens = sequence * static_cast<double>(job.global_batch);
+  const Branch branch = job.branch.value_or(Branch{});
+  const double narrow = static_cast<double>(branch.hidden),
+               branch_layers = static_cast<double>(branch.layers),
+               branch_ffn = static_cast<double>(branch.ffn_hidden);
+  double heads = static_cast<double>(job.heads * std::max(head_width(job), value_width(job)));
+  if (job.latent) heads += static_cast<double>(job.latent->q_rank + job.latent->kv_rank);
+  const Latent latent = job.latent.value_or(Latent{});
+  const double of_latents = static_cast<double>(latent.q_rank + latent.kv_rank) * 2 * heads;
+  const Experts experts = job.experts.value_or(Experts{});
+  const double expert_ffn = static_cast<double>(experts.ffn_hidden),
+               chosen = static_cast<double>(experts.chosen);
+  const double whole_ffn =
+                   static_cast<double>(experts.shared_ffn_hidden + experts.dense_ffn_hidden),
+               narrow_hidden = static_cast<double>(experts.latent_hidden);
+  const double modules = static_cast<double>(depths);
+  const double parameters = modules * 2 * hidden * hidden +
+                            layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
+                            layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
+                            layers * hidden * (3 * whole_ffn + 2 * narrow_hidden) +
+                            branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
+                            hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
+  if (parameters > kMostParameters) {
+    refuse(file, "",
+           fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
+  }
+  const double per_layer = static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads +
+                           2 * ffn + chosen * (2 * hidden + 3 * expert_ffn) + 3 * whole_ffn +
+                           2 * narrow_hidden + static_cast<double>(experts.count);
+  const double per_branch_layer =
+      static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
+  const double activations =
+      tokens * (layers * per_layer + branch_layers * per_branch_layer + (1 + modules) * vocab);
+  if (activations > kMostActivations) {
+    refuse(file, "",
+           fmt::format("a step of {:.3g} activation elements; at most 2^58 are supported",
+                       activations));
+  }
+}
+
+}  // namespace
+
+void check_job(const Job& job, const std::string& file) {
+  if (job.name.empty()) refuse(file, "/name", "a job needs a name");
+  check_fields(job, job_fields::kJob, file);
+  check_branch(job, file);
+  check_attention(job, file);
+  check_layer(job, file);
+  check_experts(job, file);
+  if (job.mtp && job.family != Family::llama)
+    refuse(file, "/mtp", "only family llama has MTP modules");
+  check_totals(job, file);
+  check_optimizer(job.optimizer, file);
+  check_masked(job, file);
+  if (!(job.dropout >= 0 && job.dropout < 1)) {
+    refuse(file, "/dropout",
+           fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));
+  }
+  const auto check_match = [&](const std::string& match, const std::string& pointer) {
+    const auto known = unmatched_group(build_forward(job, 1), match);
+    if (known)
+      refuse(file, pointer.c_str(),
+             fmt::format("found \"{}\"; known: {}", printable(match), *known));
+  };
+  for (std::size_t i = 0; i < job.optimizer.groups.size(); ++i) {
+    check_match(job.optimizer.groups[i].match, fmt::format("/optimizer/groups/{}/match", i));
+  }
+  for (std::size_t i = 0; i < job.fp32_parameters.size(); ++i) {
+    check_match(job.fp32_parameters[i], fmt::format("/fp32_parameters/{}", i));
+  }
+}
+
+}  // namespace plimsoll
