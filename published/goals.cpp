@@ -18,46 +18,77 @@ constexpr std::array<std::string_view, 5> kQuantities = {
     "time", "memory_allocated", "memory_reserved", "memory_device", "regret"};
 constexpr std::size_t kRegret = 4;
 
-std::string what_of(const Goal& goal) {
-  if (goal.regret) return "regret";
-  return fmt::format("{} {}", goal.family,
-                     kQuantities[goal.kind ? 1 + std::size_t(*goal.kind) : 0]);
+/// Goals are held against these.
+struct Found {
+  std::optional<ErrorStatistics> errors;
+  std::optional<double> skipped_pct;  ///< absent: no row should be predicted
+  double missed_oom = 0, false_oom = 0;
+  std::optional<MeanRegret> regret;  ///< over sources
+};
+
+/// A value that a goal bounds: from below where the key begins with "least".
+struct Bound {
+  std::string_view key, what;
+  std::optional<double> (*value)(const Found&);
+  double least = -1, most = 1e6;  ///< of the bound
+  bool counts = false;            ///< the bound is an integer
+  bool of_regret = false;
+};
+
+template <class Read>
+std::optional<double> of_errors(const Found& found, Read read) {
+  return found.errors ? std::optional<double>(read(*found.errors)) : std::nullopt;
 }
 
-RegretGoal regret_goal_from(JsonObject& object) {
-  const auto bound = [&](std::string_view key) -> std::optional<double> {
-    if (!object.has(key)) return std::nullopt;
-    return object.number(key, 0, 1e6);
-  };
-  return {bound("most_mean_pct"), bound("most_worst_pct"), bound("most_best_of_three_pct")};
+std::optional<double> percent(const Found& found, double MeanRegret::*part) {
+  return found.regret ? std::optional(100 * (*found.regret).*part) : std::nullopt;
 }
 
-Goal goal_from(JsonObject object) {
+/// Relative to the mean absolute error.
+std::optional<double> width_of_interval(const Found& found) {
+  if (!found.errors || !found.errors->interval90_half_width || found.errors->mean_abs == 0)
+    return std::nullopt;
+  return *found.errors->interval90_half_width / found.errors->mean_abs;
+}
+
+constexpr Bound kBounds[] = {
+    {"most_mean_abs_pct", "mean |error| %",
+     [](auto& found) { return of_errors(found, [](auto& e) { return 100 * e.mean_abs; }); }},
+    {"most_median_abs_pct", "median |error| %",
+     [](auto& found) { return of_errors(found, [](auto& e) { return 100 * e.median_abs; }); }},
+    {"least_spearman", "Spearman",
+     [](auto& found) { return found.errors ? found.errors->spearman : std::nullopt; }, -1, 1},
+    {"least_interval90_coverage", "share within the 90 % interval",
+     [](auto& found) { return found.errors ? found.errors->interval90_coverage : std::nullopt; },
+     -1, 1},
+    {"most_interval90_to_error", "interval half width / mean |error|", width_of_interval},
+    {"most_skipped_pct", "rows skipped %", [](auto& found) { return found.skipped_pct; }, -1, 100},
+    {"most_missed_oom", "rows that ran out of memory, not predicted to",
+     [](auto& found) { return std::optional(found.missed_oom); }, 0, 0x1p40, true},
+    {"most_false_oom", "rows that ran, predicted out of memory",
+     [](auto& found) { return std::optional(found.false_oom); }, 0, 0x1p40, true},
+    {"most_mean_pct", "mean % over sources",
+     [](auto& found) { return percent(found, &MeanRegret::mean); }, 0, 1e6, false, true},
+    {"most_worst_pct", "worst group %",
+     [](auto& found) { return percent(found, &MeanRegret::worst); }, 0, 1e6, false, true},
+    {"most_best_of_three_pct", "best of three, mean % over sources",
+     [](auto& found) { return percent(found, &MeanRegret::best_of_three); }, 0, 1e6, false, true},
+};
+
+Goal goal_from(JsonObject& object) {
   Goal goal;
   const std::size_t of = object.choice("of", kQuantities);
-  if (of == kRegret) {
-    goal.regret = regret_goal_from(object);
-    object.finish();
-    return goal;
+  goal.of_regret = of == kRegret;
+  if (!goal.of_regret) goal.family = object.text("family");
+  if (of > 0 && !goal.of_regret) goal.kind = MemoryKind(of - 1);
+  for (std::size_t i = 0; i < std::size(kBounds); ++i) {
+    const Bound& bound = kBounds[i];
+    if (bound.of_regret != goal.of_regret || !object.has(bound.key)) continue;
+    goal.bounds.emplace_back(i, bound.counts
+                                    ? double(object.integer(bound.key, std::int64_t(bound.least),
+                                                            std::int64_t(bound.most)))
+                                    : object.number(bound.key, bound.least, bound.most));
   }
-  goal.family = object.text("family");
-  if (of > 0) goal.kind = MemoryKind(of - 1);
-  const auto bound = [&](std::string_view key, double most) -> std::optional<double> {
-    if (!object.has(key)) return std::nullopt;
-    return object.number(key, -1, most);
-  };
-  const auto count = [&](std::string_view key) -> std::optional<std::int64_t> {
-    if (!object.has(key)) return std::nullopt;
-    return object.integer(key, 0, std::int64_t{1} << 40);
-  };
-  goal.most_mean_abs_pct = bound("most_mean_abs_pct", 1e6);
-  goal.most_median_abs_pct = bound("most_median_abs_pct", 1e6);
-  goal.least_spearman = bound("least_spearman", 1);
-  goal.least_interval90_coverage = bound("least_interval90_coverage", 1);
-  goal.most_interval90_to_error = bound("most_interval90_to_error", 1e6);
-  goal.most_skipped_pct = bound("most_skipped_pct", 100);
-  goal.most_missed_oom = count("most_missed_oom");
-  goal.most_false_oom = count("most_false_oom");
   object.finish();
   return goal;
 }
@@ -68,92 +99,36 @@ bool should_be_predicted(const PublishedRun& run) {
                      [](const std::string& need) { return need == "fp8" || need == "cp"; });
 }
 
-struct Counts {
-  std::optional<double> skipped_pct;  ///< absent: no row should be predicted
-  std::int64_t missed_oom = 0, false_oom = 0;
-};
-
-Counts counts_of(const ValidatedFamily& family) {
-  Counts counts;
+Found found_in(const ValidatedFamily& family, const std::optional<MemoryKind>& kind) {
+  Found found;
+  found.errors = kind ? memory_statistics(family, *kind) : time_statistics(family);
   double asked = 0, skipped = 0;
   for (const ValidatedRun& row : family.runs) {
     if (should_be_predicted(row.run)) asked += 1, skipped += row.predicted ? 0 : 1;
     const bool fits = !row.predicted || row.predicted->fits != Fits::no;  // silence warns nobody
-    if (row.run.out_of_memory == !fits) continue;
-    ++(row.run.out_of_memory ? counts.missed_oom : counts.false_oom);
+    if (row.run.out_of_memory == fits) ++(fits ? found.missed_oom : found.false_oom);
   }
-  if (asked > 0) counts.skipped_pct = 100 * skipped / asked;
-  return counts;
+  if (asked > 0) found.skipped_pct = 100 * skipped / asked;
+  return found;
 }
 
-class Results {
- public:
-  explicit Results(const Goal& goal) : goal_(goal) {}
-
-  void at_most(std::string_view what, std::optional<double> found, std::optional<double> bound) {
-    add(what, found, bound, [](double value, double limit) { return value <= limit; });
-  }
-  void at_least(std::string_view what, std::optional<double> found, std::optional<double> bound) {
-    add(what, found, bound, [](double value, double limit) { return value >= limit; });
-  }
-  std::vector<GoalResult> take() { return std::move(results_); }
-
- private:
-  template <class Holds>
-  void add(std::string_view what, std::optional<double> found, std::optional<double> bound,
-           Holds holds) {
-    if (!bound) return;
-    GoalResult result{fmt::format("{} {}", what_of(goal_), what),
-                      found.value_or(std::numeric_limits<double>::quiet_NaN()), *bound, false};
-    result.met = found && holds(*found, *bound);
-    results_.push_back(std::move(result));
-  }
-
-  const Goal& goal_;
-  std::vector<GoalResult> results_;
-};
-
-std::vector<GoalResult> check(const Goal& goal, const ValidatedFamily& family) {
-  const std::optional<ErrorStatistics> found =
-      goal.kind ? memory_statistics(family, *goal.kind) : time_statistics(family);
-  const auto of = [&](auto read) -> std::optional<double> {
-    return found ? read(*found) : std::optional<double>();
-  };
-  using S = const ErrorStatistics&;
-  using Found = std::optional<double>;
-  Results results(goal);
-  results.at_most("mean |error| %", of([](S s) -> Found { return 100 * s.mean_abs; }),
-                  goal.most_mean_abs_pct);
-  results.at_most("median |error| %", of([](S s) -> Found { return 100 * s.median_abs; }),
-                  goal.most_median_abs_pct);
-  results.at_least("Spearman", of([](S s) { return s.spearman; }), goal.least_spearman);
-  results.at_least("share within the 90 % interval", of([](S s) { return s.interval90_coverage; }),
-                   goal.least_interval90_coverage);
-  results.at_most("interval half width / mean |error|", of([](S s) -> Found {
-                    if (!s.interval90_half_width || s.mean_abs == 0) return std::nullopt;
-                    return *s.interval90_half_width / s.mean_abs;
-                  }),
-                  goal.most_interval90_to_error);
-  const Counts counts = counts_of(family);
-  results.at_most("rows skipped %", counts.skipped_pct, goal.most_skipped_pct);
-  results.at_most("rows that ran out of memory, not predicted to", double(counts.missed_oom),
-                  goal.most_missed_oom);
-  results.at_most("rows that ran, predicted out of memory", double(counts.false_oom),
-                  goal.most_false_oom);
-  return results.take();
+Found found_in(std::span<const ValidatedFamily> families) {
+  const std::vector<LayoutGroup> groups = layout_groups(families);
+  const std::optional<SourceRegret> all = regret_of_all(regret_by_source(groups));
+  Found found;
+  if (all) found.regret = all->recommended;
+  return found;
 }
 
-std::vector<GoalResult> check(const Goal& goal, const std::optional<SourceRegret>& all) {
-  const auto percent = [&](double MeanRegret::*part) -> std::optional<double> {
-    if (!all) return std::nullopt;
-    return 100 * all->recommended.*part;
-  };
-  Results results(goal);
-  results.at_most("mean % over sources", percent(&MeanRegret::mean), goal.regret->most_mean_pct);
-  results.at_most("worst group %", percent(&MeanRegret::worst), goal.regret->most_worst_pct);
-  results.at_most("best of three, mean % over sources", percent(&MeanRegret::best_of_three),
-                  goal.regret->most_best_of_three_pct);
-  return results.take();
+/// Returns what the goals are held against, of the family that the goal at `place` is about.
+Found found_for(const Goal& goal, std::span<const ValidatedFamily> families,
+                const std::string& file, std::size_t place) {
+  if (goal.of_regret) return found_in(families);
+  const auto family = std::ranges::find(families, goal.family, &ValidatedFamily::name);
+  if (family != families.end()) return found_in(*family, goal.kind);
+  throw InputError(
+      file, fmt::format("/goals/{}/family", place),
+      fmt::format("found \"{}\"; no file of that name is validated", printable(goal.family)));
 }
 
 }  // namespace
@@ -172,21 +147,20 @@ std::vector<GoalResult> check_goals(std::span<const Goal> goals,
                                     const std::string& file) {
   std::vector<GoalResult> results;
   for (std::size_t i = 0; i < goals.size(); ++i) {
-    if (goals[i].regret) {
-      const std::vector<LayoutGroup> groups = layout_groups(families);
-      for (GoalResult& result : check(goals[i], regret_of_all(regret_by_source(groups))))
-        results.push_back(std::move(result));
-      continue;
+    const Goal& goal = goals[i];
+    const Found found = found_for(goal, families, file, i);
+    const std::string of =
+        goal.of_regret ? "regret"
+                       : fmt::format("{} {}", goal.family,
+                                     kQuantities[goal.kind ? 1 + std::size_t(*goal.kind) : 0]);
+    for (const auto& [place, limit] : goal.bounds) {
+      const Bound& bound = kBounds[place];
+      const std::optional<double> value = bound.value(found);
+      const bool met =
+          value && (bound.key.starts_with("least") ? *value >= limit : *value <= limit);
+      results.push_back({fmt::format("{} {}", of, bound.what),
+                         value.value_or(std::numeric_limits<double>::quiet_NaN()), limit, met});
     }
-    const auto family =
-        std::find_if(families.begin(), families.end(),
-                     [&](const ValidatedFamily& known) { return known.name == goals[i].family; });
-    if (family == families.end()) {
-      throw InputError(file, fmt::format("/goals/{}/family", i),
-                       fmt::format("found \"{}\"; no file of that name is validated",
-                                   printable(goals[i].family)));
-    }
-    for (GoalResult& result : check(goals[i], *family)) results.push_back(std::move(result));
   }
   return results;
 }

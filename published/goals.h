@@ -11,27 +11,14 @@
 
 namespace plimsoll {
 
-/// A RegretGoal bounds what recommended layouts lose, by source (regret_by_source()).
-struct RegretGoal {
-  std::optional<double> most_mean_pct;           ///< mean over sources
-  std::optional<double> most_worst_pct;          ///< of any group
-  std::optional<double> most_best_of_three_pct;  ///< mean over sources
-};
-
 /// A Goal bounds one family's errors of step times, or of one kind of memory; or the regret over
-/// all families. Absent bounds ask for nothing.
+/// all families (regret_of_all()).
 struct Goal {
-  std::optional<RegretGoal> regret;  ///< if present, the other fields are not
-  std::string family;                ///< name of the family's file, without .json
-  std::optional<MemoryKind> kind;    ///< absent: step times
-  std::optional<double> most_mean_abs_pct, most_median_abs_pct, least_spearman;
-  std::optional<double> least_interval90_coverage;  ///< share
-  /// The mean half width of the intervals relative to the mean absolute error.
-  std::optional<double> most_interval90_to_error;
-  std::optional<double> most_skipped_pct;  ///< share of the rows that lack nothing but fp8 or cp
-  /// The most rows that ran out of memory though they were predicted to fit or not predicted; and
-  /// the most rows that ran though they were predicted not to fit.
-  std::optional<std::int64_t> most_missed_oom, most_false_oom;
+  bool of_regret = false;          ///< then it has no family
+  std::string family;              ///< name of the family's file, without .json
+  std::optional<MemoryKind> kind;  ///< absent: step times
+  /// The bounds that the goal states, by their place among those that there are.
+  std::vector<std::pair<std::size_t, double>> bounds;
 };
 
 /// Parses a goals file: {"goals": [{"family": ..., "of": "time", "most_mean_abs_pct": 4, ...}]}

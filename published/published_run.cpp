@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "models/cluster/network_kind.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
+#include "models/kinds/field_list.h"
 #include "models/presets/presets.h"
 #include "published/published_job.h"
 
@@ -17,145 +17,119 @@ namespace {
 // Beyond what a job file may say (docs/reference/job.md), so that its own rules speak where they
 // can.
 constexpr std::int64_t kMostInteger = std::int64_t{1} << 24;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr Allowed kInteger(1, kMostInteger), kCount(0, kMostInteger), kNumber(0, 1e30);
+constexpr Allowed kBytes(0, 0x1p50), kTime(1e-9, 1e9);
 
-std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {
-  if (!row.has(key)) return std::nullopt;
-  return row.integer(key, 1, kMostInteger);
-}
+constexpr auto kHardware = [](auto& fields, auto& run) {
+  fields.required("gpu", run.gpu);
+  fields.optional("interconnect", run.interconnect);
+  fields.required("gpus", run.gpus, kInteger);
+  fields.optional("gpus_per_node", run.gpus_per_node, kInteger);
+};
 
-std::optional<double> maybe_number(JsonObject& row, std::string_view key) {
-  if (!row.has(key)) return std::nullopt;
-  return row.number(key, 0, 1e30);
-}
+constexpr auto kLatent = [](auto& fields, auto& latent) {
+  fields.optional("q_lora_rank", latent.q_rank, kInteger);
+  fields.required("kv_lora_rank", latent.kv_rank, kInteger);
+  fields.required("qk_nope_head_dim", latent.nope, kInteger);
+  fields.required("qk_rope_head_dim", latent.rope, kInteger);
+  fields.required("v_head_dim", latent.value, kInteger);
+};
 
-std::optional<bool> maybe_boolean(JsonObject& row, std::string_view key) {
-  if (!row.has(key)) return std::nullopt;
-  return row.boolean(key);
-}
-
-std::string maybe_text(JsonObject& row, std::string_view key) {
-  return row.has(key) ? row.text(key) : "";
-}
-
-void read_hardware(JsonObject hardware, PublishedRun& run) {
-  run.gpu = hardware.text("gpu");
-  run.interconnect = maybe_text(hardware, "interconnect");
-  run.gpus = hardware.integer("gpus", 1, kMostInteger);
-  run.gpus_per_node = maybe_integer(hardware, "gpus_per_node");
-}
-
-Latent latent_of(JsonObject mla) {
-  Latent latent;
-  latent.q_rank = maybe_integer(mla, "q_lora_rank").value_or(0);
-  latent.kv_rank = mla.integer("kv_lora_rank", 1, kMostInteger);
-  latent.nope = mla.integer("qk_nope_head_dim", 1, kMostInteger);
-  latent.rope = mla.integer("qk_rope_head_dim", 1, kMostInteger);
-  latent.value = mla.integer("v_head_dim", 1, kMostInteger);
-  return latent;
-}
-
-Experts experts_of(JsonObject& model) {
-  Experts experts;
-  experts.count = model.integer("experts", 2, kMostInteger);
-  experts.chosen = model.integer("top_k", 1, kMostInteger);
-  experts.ffn_hidden = maybe_integer(model, "expert_ffn_hidden")
-                           .value_or(maybe_integer(model, "ffn_hidden").value_or(0));
-  if (model.has("shared_expert_ffn_hidden"))
-    experts.shared_ffn_hidden = model.integer("shared_expert_ffn_hidden", 0, kMostInteger);
-  if (model.has("dense_layers"))
-    experts.dense_layers = model.integer("dense_layers", 0, kMostInteger);
-  const std::int64_t every = maybe_integer(model, "moe_every").value_or(1);
-  if (every > 1) {  // the last layer of each group has experts
-    experts.pattern.assign(std::size_t(every), false);
-    experts.pattern.back() = true;
-  }
-  return experts;
-}
+constexpr auto kExperts = [](auto& fields, auto& experts) {
+  fields.required("experts", experts.count, {2, kMostInteger});
+  fields.required("top_k", experts.chosen, kInteger);
+  fields.optional("ffn_hidden", experts.ffn_hidden, kInteger);
+  fields.optional("expert_ffn_hidden", experts.ffn_hidden, kInteger);
+  fields.optional("shared_expert_ffn_hidden", experts.shared_ffn_hidden, kCount);
+  fields.optional("dense_layers", experts.dense_layers, kCount);
+  std::int64_t every = 1;
+  fields.optional("moe_every", every, kInteger);
+  if (every == 1) return;
+  experts.pattern.assign(std::size_t(every), false);
+  experts.pattern.back() = true;  // the last layer of each group has experts
+};
 
 /// How tokens are shared out, and how they travel. Without a word on balance a job's usual load
 /// counts.
-void read_routing(JsonObject moe, PublishedRun& run) {
-  run.experts->capacity = maybe_number(moe, "capacity_factor").value_or(0);
-  if (maybe_boolean(moe, "balanced").value_or(false)) run.experts->load = 1;
-  if (const auto load = maybe_number(moe, "load")) run.experts->load = *load;
-  run.experts->groups = maybe_integer(moe, "groups").value_or(1);
-  run.experts->top_groups = maybe_integer(moe, "top_groups").value_or(1);
-  run.overlaps_expert_exchange = maybe_boolean(moe, "a2a_overlap").value_or(false);
+constexpr auto kRouting = [](auto& fields, auto& run) {
+  bool balanced = false;
+  fields.optional("capacity_factor", run.experts->capacity, kNumber);
+  fields.optional("balanced", balanced);
+  if (balanced) run.experts->load = 1;
+  fields.optional("load", run.experts->load, kNumber);
+  fields.optional("groups", run.experts->groups, kInteger);
+  fields.optional("top_groups", run.experts->top_groups, kInteger);
+  fields.optional("a2a_overlap", run.overlaps_expert_exchange);
+};
+
+constexpr auto kModel = [](auto& fields, auto& run) {
+  fields.required("name", run.model);
+  fields.optional("hidden", run.hidden, kInteger);
+  fields.optional("layers", run.layers, kInteger);
+  fields.optional("heads", run.heads, kInteger);
+  fields.optional("kv_heads", run.kv_heads, kInteger);
+  fields.optional("ffn_hidden", run.ffn_hidden, kInteger);
+  fields.optional("vocab", run.vocab, kInteger);
+  fields.optional("seq_len", run.sequence, kInteger);
+  fields.optional("head_dim", run.head_size, kInteger);
+  fields.optional("qk_norm", run.qk_norm);
+  fields.optional("mtp_layers", run.predicted_ahead, kCount);
+};
+
+constexpr auto kParallel = [](auto& fields, auto& run) {
+  fields.optional("tp", run.tp, kInteger);
+  fields.optional("pp", run.pp, kInteger);
+  fields.optional("dp", run.dp, kInteger);
+  fields.optional("cp", run.cp, kInteger);
+  fields.optional("ep", run.ep, kInteger);
+  fields.optional("etp", run.etp, kInteger);
+  fields.optional("vpp", run.virtual_stages, kInteger);
+  fields.optional("zero_stage", run.zero_stage, {0, 3});
+  fields.optional("zero1_shards", run.shards, kInteger);
+  fields.optional("sequence_parallel", run.sequence_parallel);
+};
+
+constexpr auto kBatch = [](auto& fields, auto& run) {
+  fields.optional("micro", run.micro_batch, kInteger);
+  fields.optional("global", run.global_batch, kInteger);
+  fields.optional("grad_accum", run.accumulation, kInteger);
+};
+
+constexpr auto kMeasured = [](auto& fields, auto& run) {
+  fields.optional("step_time_s", run.step_time, kTime);
+  fields.optional("memory_allocated_bytes", run.memory_allocated, kBytes);
+  fields.optional("memory_reserved_bytes", run.memory_reserved, kBytes);
+  fields.optional("memory_device_bytes", run.memory_device, kBytes);
+};
+
+/// Keys that the list does not name carry notes of the source.
+template <class Value, class List>
+void read_part(JsonObject object, Value& value, const List& list) {
+  read_fields(object, value, list);
 }
 
 void read_model(JsonObject model, PublishedRun& run) {
-  run.model = model.text("name");
-  run.hidden = maybe_integer(model, "hidden");
-  run.layers = maybe_integer(model, "layers");
-  run.heads = maybe_integer(model, "heads");
-  run.kv_heads = maybe_integer(model, "kv_heads");
-  run.ffn_hidden = maybe_integer(model, "ffn_hidden");
-  run.vocab = maybe_integer(model, "vocab");
-  run.sequence = maybe_integer(model, "seq_len");
-  run.head_size = maybe_integer(model, "head_dim");
-  run.qk_norm = maybe_boolean(model, "qk_norm").value_or(false);
-  if (model.has("experts")) run.experts = experts_of(model);
-  if (model.has("mla")) run.latent = latent_of(model.object("mla"));
-  if (model.has("mtp_layers")) run.predicted_ahead = model.integer("mtp_layers", 0, kMostInteger);
-}
-
-std::int64_t degree(JsonObject& parallel, std::string_view key) {
-  return parallel.has(key) ? parallel.integer(key, 1, kMostInteger) : 1;
-}
-
-void read_parallel(JsonObject parallel, PublishedRun& run) {
-  run.tp = degree(parallel, "tp");
-  run.pp = degree(parallel, "pp");
-  run.dp = degree(parallel, "dp");
-  run.cp = degree(parallel, "cp");
-  run.ep = degree(parallel, "ep");
-  run.etp = maybe_integer(parallel, "etp").value_or(0);
-  run.virtual_stages = maybe_integer(parallel, "vpp");
-  if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
-  run.shards = maybe_integer(parallel, "zero1_shards");
-  run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
-}
-
-void read_batch(JsonObject batch, PublishedRun& run) {
-  run.micro_batch = maybe_integer(batch, "micro");
-  run.global_batch = maybe_integer(batch, "global");
-  run.accumulation = maybe_integer(batch, "grad_accum");
-}
-
-std::optional<Bytes> maybe_bytes(JsonObject& measured, std::string_view key) {
-  if (!measured.has(key)) return std::nullopt;
-  return Bytes(measured.integer(key, 0, kMostBytes));
+  read_fields(model, run, kModel);
+  if (model.has("experts")) read_fields(model, run.experts.emplace(), kExperts);
+  if (model.has("mla")) read_part(model.object("mla"), run.latent.emplace(), kLatent);
 }
 
 /// `attention`: the scores that the source counts in a rate of FLOP/s. A step time follows from a
 /// rate if the source prints none.
 void read_measured(JsonObject& row, std::optional<CountedAttention> attention, PublishedRun& run) {
   JsonObject measured = row.object("measured");
-  const auto time_of = [](JsonObject& object, std::string_view key) -> std::optional<Seconds> {
-    if (!object.has(key)) return std::nullopt;
-    return Seconds(object.number(key, 1e-9, 1e9));
-  };
-  run.step_time = time_of(measured, "step_time_s");
-  if (const auto derived = time_of(row, "derived_step_time_s"); derived && !run.step_time) {
-    run.step_time = derived;
-    run.step_time_derived = true;
+  read_fields(measured, run, kMeasured);
+  if (row.has("oom")) run.out_of_memory = row.boolean("oom");
+  const bool derived = row.has("derived_step_time_s");
+  const Seconds time(derived ? row.number("derived_step_time_s", kTime.least, kTime.most) : 0);
+  if (run.step_time) return;
+  if (derived) {
+    run.step_time = time;
+  } else if (attention && measured.has("flops_per_s")) {
+    const FlopsPerSecond rate(measured.number("flops_per_s", kNumber.least, kNumber.most));
+    run.step_time = step_time_of(run, rate, *attention);
   }
-  run.memory_allocated = maybe_bytes(measured, "memory_allocated_bytes");
-  run.memory_reserved = maybe_bytes(measured, "memory_reserved_bytes");
-  run.memory_device = maybe_bytes(measured, "memory_device_bytes");
-  run.out_of_memory = maybe_boolean(row, "oom").value_or(false);
-  const auto rate = maybe_number(measured, "flops_per_s");
-  if (run.step_time || !rate || !attention) return;
-  run.step_time = step_time_of(run, FlopsPerSecond(*rate), *attention);
   run.step_time_derived = run.step_time.has_value();
-}
-
-template <class Enum, std::size_t count>
-std::optional<Enum> maybe_choice(JsonObject& object, std::string_view key,
-                                 const std::array<std::string_view, count>& words) {
-  if (!object.has(key)) return std::nullopt;
-  return static_cast<Enum>(object.choice(key, words));
 }
 
 void read_framework(JsonObject& stated, PublishedRun& run) {
@@ -167,72 +141,68 @@ void read_framework(JsonObject& stated, PublishedRun& run) {
   if (stated.has("framework_fields")) set_fields(stated.object("framework_fields"), *run.framework);
 }
 
-void read_recompute(JsonObject& stated, PublishedRun& run) {
-  if (!stated.has("recompute")) return;
-  run.recompute = StatedRecompute(stated.choice("recompute", kStatedRecomputes));
-  if (run.recompute == StatedRecompute::layers || stated.has("recompute_every"))
-    run.recompute_every = stated.integers("recompute_every", 1, kMostInteger);
-  if (!stated.has("recompute_modules")) return;
-  JsonObject modules = stated.object("recompute_modules");
+/// The modules, each with whether it is repeated.
+constexpr auto kModules = [](auto& fields, auto& modules) {
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
-    if (maybe_boolean(modules, kRecomputedModules[i]).value_or(false))
-      run.recompute_modules.add(RecomputedModule(i));
+    bool repeated = false;
+    fields.optional(kRecomputedModules[i], repeated);
+    if (repeated) modules.add(RecomputedModule(i));
   }
-  modules.finish();
-}
+};
 
-void read_stated_model(JsonObject& stated, PublishedRun& run) {
-  run.architecture = maybe_choice<Family>(stated, "family", kFamilies).value_or(Family::gpt);
-  run.activation = maybe_choice<Activation>(stated, "activation", kActivations);
-  run.norm = maybe_choice<NormKind>(stated, "norm", kNorms);
-  run.tied_embeddings = maybe_boolean(stated, "tied_embeddings");
-  if (const auto type = maybe_choice<std::size_t>(stated, "precision", kPrecisions))
-    run.precision = kPrecisionTypes[*type];
-  run.pads_vocabulary = maybe_boolean(stated, "pads_vocabulary").value_or(false);
-  const std::string attributes = maybe_text(stated, "attributes_of");
-  if (attributes.empty()) return;
-  const auto preset = find_preset(job_presets(), attributes);
-  if (!preset) stated.fail("attributes_of", "no job preset has that name");
-  run.attributes = parse_job(*preset, attributes);
-}
+constexpr auto kRack = [](auto& fields, auto& rack) {
+  fields.required("devices", rack.devices, kInteger);
+  fields.required("used_of_several", rack.used_of_several, kInteger);
+};
+
+constexpr auto kStated = [](auto& fields, auto& run) {
+  fields.optional("cluster", run.cluster);
+  fields.check(run.cluster.empty() || find_preset(cluster_presets(), run.cluster), "cluster",
+               "no cluster preset has that name");
+  fields.optional("network_bytes_per_s", run.network_rate, kNumber);
+  fields.optional("network", run.network);
+  fields.check(run.network.empty() || find_network_kind(run.network) != nullptr, "network",
+               "known: {}", known_network_kinds());
+  fields.optional("core_speed", run.core_speed, {0.1, 10});
+  fields.optional("rack", run.rack, kRack);
+  fields.optional("family", run.architecture, kFamilies);
+  fields.optional("activation", run.activation, kActivations);
+  fields.optional("norm", run.norm, kNorms);
+  fields.optional("tied_embeddings", run.tied_embeddings);
+  fields.optional("precision", run.precision, kPrecisions);
+  fields.optional("pads_vocabulary", run.pads_vocabulary);
+  fields.optional("recompute", run.recompute, kStatedRecomputes);
+  fields.optional("recompute_every", run.recompute_every, kInteger);
+  fields.optional("recompute_modules", run.recompute_modules, kModules);
+  fields.optional("fp8", run.fp8, kFp8s);
+  fields.optional("fp8_parameters", run.fp8_parameters);
+  fields.optional("gradient_type", run.gradient_type, kGradientTypes);
+  fields.optional("moment_type", run.moment_type, kMomentTypes);
+  fields.optional("offload_optimizer_percent", run.offload_optimizer_percent, {0, 100});
+  fields.optional("splits_boundary", run.splits_boundary);
+  fields.optional("ends_as_layers", run.ends_as_layers, kInteger);
+  fields.optional("schedule", run.schedule, kSchedules);
+  fields.optional("shards_within_node", run.shards_within_node);
+  fields.optional("clip_norm", run.clip_norm, kNumber);
+  fields.optional("memory_of_last_rank", run.memory_of_last_rank);
+  fields.optional("needs", run.also_needs);
+};
 
 /// Returns how the source counts FLOP/s.
 std::optional<CountedAttention> read_stated(JsonObject stated, PublishedRun& run) {
-  run.cluster = maybe_text(stated, "cluster");
-  if (!run.cluster.empty() && !find_preset(cluster_presets(), run.cluster))
-    stated.fail("cluster", "no cluster preset has that name");
-  if (const auto rate = maybe_number(stated, "network_bytes_per_s"))
-    run.network_rate = BytesPerSecond(*rate);
-  run.network = maybe_text(stated, "network");
-  if (!run.network.empty() && find_network_kind(run.network) == nullptr)
-    stated.fail("network", "known: " + known_network_kinds());
-  if (stated.has("core_speed")) run.core_speed = stated.number("core_speed", 0.1, 10);
-  if (stated.has("rack")) {
-    JsonObject rack = stated.object("rack");
-    run.rack = {rack.integer("devices", 1, kMostInteger),
-                rack.integer("used_of_several", 1, kMostInteger)};
-    rack.finish();
-  }
-  read_stated_model(stated, run);
+  read_fields(stated, run, kStated);
+  if (run.recompute == StatedRecompute::layers && run.recompute_every.empty())
+    stated.fail("recompute_every", "recompute of every n-th layer needs n");
   read_framework(stated, run);
-  read_recompute(stated, run);
-  if (stated.has("fp8")) run.fp8 = Fp8(stated.choice("fp8", kFp8s));
-  run.fp8_parameters = maybe_boolean(stated, "fp8_parameters").value_or(false);
-  if (stated.has("gradient_type"))
-    run.gradient_type = GradientType(stated.choice("gradient_type", kGradientTypes));
-  if (stated.has("moment_type"))
-    run.moment_type = MomentType(stated.choice("moment_type", kMomentTypes));
-  if (stated.has("offload_optimizer_percent"))
-    run.offload_optimizer_percent = stated.integer("offload_optimizer_percent", 0, 100);
-  run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);
-  run.ends_as_layers = maybe_integer(stated, "ends_as_layers").value_or(0);
-  if (stated.has("schedule")) run.schedule = Schedule(stated.choice("schedule", kSchedules));
-  run.shards_within_node = maybe_boolean(stated, "shards_within_node").value_or(false);
-  run.clip_norm = maybe_number(stated, "clip_norm");
-  run.memory_of_last_rank = maybe_boolean(stated, "memory_of_last_rank").value_or(false);
-  run.also_needs = maybe_text(stated, "needs");
-  const auto counted =
-      maybe_choice<CountedAttention>(stated, "counted_attention", kCountedAttentions);
+  if (stated.has("attributes_of")) {
+    const std::string attributes = stated.text("attributes_of");
+    const auto preset = find_preset(job_presets(), attributes);
+    if (!preset) stated.fail("attributes_of", "no job preset has that name");
+    run.attributes = parse_job(*preset, attributes);
+  }
+  std::optional<CountedAttention> counted;
+  if (stated.has("counted_attention"))
+    counted = CountedAttention(stated.choice("counted_attention", kCountedAttentions));
   stated.finish();
   return counted;
 }
@@ -249,21 +219,21 @@ PublishedRun read_row(JsonObject row) {
   check_stated(row);
   PublishedRun run;
   run.id = row.text("id");
-  run.use = maybe_text(row, "use");
+  if (row.has("use")) run.use = row.text("use");
   JsonObject source = row.object("source");
   run.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
-  read_hardware(row.object("hardware"), run);
+  read_part(row.object("hardware"), run, kHardware);
   read_model(row.object("model"), run);
-  read_parallel(row.object("parallel"), run);
+  read_part(row.object("parallel"), run, kParallel);
   if (row.has("layers_per_stage"))
     run.layers_per_stage = row.integers("layers_per_stage", 0, kMostInteger);
-  read_batch(row.object("batch"), run);
+  read_part(row.object("batch"), run, kBatch);
   if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
   run.precision_words = row.text("precision");
-  run.release = maybe_text(row, "framework_version");
+  if (row.has("framework_version")) run.release = row.text("framework_version");
   for (const char* key : {"attention", "kernels"})
     if (row.has(key)) run.kernels.push_back(row.text(key));
-  if (run.experts && row.has("moe")) read_routing(row.object("moe"), run);
+  if (run.experts && row.has("moe")) read_part(row.object("moe"), run, kRouting);
   if (row.has("needs")) run.needs = row.texts("needs");
   std::optional<CountedAttention> counted;
   if (row.has("stated")) counted = read_stated(row.object("stated"), run);
