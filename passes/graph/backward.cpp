@@ -6,6 +6,7 @@
 #include "graph/gradient_rule.h"
 #include "graph/op_rows.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/saved_tensors.h"
 
 namespace plimsoll {
@@ -122,15 +123,8 @@ class BlockBackward {
 
   void emit(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
             OpParams params = {}, Stream stream = Stream::compute) {
-    Op op;
-    op.kind = kind;
-    op.phase = Phase::backward;
-    op.block = block_;
-    op.stream = stream;
-    op.inputs = std::move(inputs);
-    op.outputs = std::move(outputs);
-    op.params = std::move(params);
-    out_.push_back(std::move(op));
+    out_.push_back(op_of(Phase::backward, block_, kind, std::move(inputs), std::move(outputs),
+                         std::move(params), stream));
   }
 
   void matmul(const Op& op, TensorId dc) {
@@ -302,9 +296,7 @@ void lower_conjugates(Graph& graph) {
   std::map<TensorId, TensorId> same;
   std::vector<Op> ops;
   for (Op& op : graph.ops) {
-    for (TensorId& id : op.inputs) {
-      if (const auto found = same.find(id); found != same.end()) id = found->second;
-    }
+    rename(op.inputs, same);
     if (op.kind == OpKind::copy_to_group) {
       same.emplace(op.outputs[0], op.inputs[0]);
       continue;
@@ -329,9 +321,7 @@ void gather_again(Graph& graph) {
         if (gather == gathers.end()) continue;
         const auto [found, fresh] = again.try_emplace(id, id);
         if (fresh) {
-          Tensor copy = graph.at(id);
-          copy.name += ".again";
-          found->second = graph.add(std::move(copy));
+          found->second = add_like(graph, id, ".again");
           Op repeated = gather->second;
           repeated.phase = Phase::backward;
           repeated.outputs = {found->second};
@@ -350,13 +340,10 @@ void gather_again(Graph& graph) {
 bool backward(Graph& graph, const PassContext& context) {
   if (graph.blocks.empty()) return false;
   std::vector<Op> ops;
+  const std::vector<std::vector<Op>> forward = ops_by_block(graph);
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    std::vector<Op> forward;
-    for (const Op& op : graph.ops) {
-      if (op.block == BlockId(b)) forward.push_back(op);
-    }
-    ops.insert(ops.end(), forward.begin(), forward.end());
-    BlockBackward(graph, BlockId(b), forward, ops).run();
+    ops.insert(ops.end(), forward[b].begin(), forward[b].end());
+    BlockBackward(graph, BlockId(b), forward[b], ops).run();
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);

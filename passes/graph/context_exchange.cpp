@@ -32,6 +32,7 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/saved_tensors.h"
 
 namespace plimsoll {
@@ -77,21 +78,14 @@ class Exchanger {
   };
 
   TensorId add_tensor_like(TensorId id, const std::string& suffix) {
-    Tensor tensor = graph_.at(id);
-    tensor.name += suffix;
-    tensor.role = TensorRole::activation;
-    return graph_.add(std::move(tensor));
+    const TensorId like = add_like(graph_, id, suffix);
+    graph_.at(like).role = TensorRole::activation;
+    return like;
   }
 
   Op& push(const Op& near, OpKind kind, std::vector<TensorId> inputs,
            std::vector<TensorId> outputs) {
-    Op op;
-    op.kind = kind;
-    op.phase = near.phase;
-    op.block = near.block;
-    op.inputs = std::move(inputs);
-    op.outputs = std::move(outputs);
-    return out_.emplace_back(std::move(op));
+    return out_.emplace_back(op_near(near, kind, std::move(inputs), std::move(outputs)));
   }
 
   TensorId exchanged(const Op& near, OpKind kind, TensorId from, TensorId to) {

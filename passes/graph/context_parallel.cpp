@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
@@ -33,16 +34,10 @@ void gather_choices(Graph& graph, std::int64_t degree) {
       Tensor all = graph.at(op.inputs[0]);
       all.name += ".of_sequences";
       all.shape[0] *= degree;
-      Op gather;
-      gather.kind = OpKind::all_gather;
-      gather.block = op.block;
-      gather.stream = Stream::context;
-      gather.inputs = {op.inputs[0]};
-      gather.outputs = {graph.add(std::move(all))};
-      gather.params = CollectiveParams{Group{{Axis::cp}}};
-      op.inputs = gather.outputs;
+      ops.push_back(op_near(op, OpKind::all_gather, {op.inputs[0]}, {graph.add(std::move(all))},
+                            CollectiveParams{Group{{Axis::cp}}}, Stream::context));
+      op.inputs = ops.back().outputs;
       std::get<LimitParams>(op.params).ranks = degree;
-      ops.push_back(std::move(gather));
     }
     ops.push_back(std::move(op));
   }

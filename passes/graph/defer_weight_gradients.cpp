@@ -9,6 +9,7 @@
 
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
@@ -90,16 +91,9 @@ bool defer_weight_gradients(Graph& graph, const PassContext& context) {
     return false;
   std::vector<Op> ops;
   bool changed = false;
-  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    std::vector<Op> of_block;
-    for (const Op& op : graph.ops) {
-      if (op.block == BlockId(b)) of_block.push_back(op);
-    }
+  for (std::vector<Op>& of_block : ops_by_block(graph)) {
     if (defer(graph, of_block)) changed = true;
     ops.insert(ops.end(), of_block.begin(), of_block.end());
-  }
-  for (const Op& op : graph.ops) {
-    if (!op.block) ops.push_back(op);
   }
   graph.ops = std::move(ops);
   return changed;

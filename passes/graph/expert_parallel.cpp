@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/strategy/expert_rows.h"
 
 namespace plimsoll {
@@ -55,29 +56,26 @@ class ExpertSplitter {
     const Grid whole = grid_of(strategy_);
     for (const Axis axis : {Axis::etp, Axis::ep, Axis::edp})
       graph_.grid.degree[std::size_t(axis)] = whole[axis];
-    ops_ = std::move(graph_.ops);
-    for (const Op& op : ops_) {
+    for (const Op& op : graph_.ops) {
       if (op.kind == OpKind::all_gather) gathered_.emplace(op.outputs[0], op.inputs[0]);
     }
+    const std::vector<std::vector<Op>> ops = ops_by_block(graph_);
     for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
       const std::size_t begin = out_.size();
-      rewrite(BlockId(b));
+      rewrite(BlockId(b), ops[b]);
       if (strategy_.experts.overlap_shared) overlap_shared(begin);
     }
-    for (const Op& op : ops_) {
-      if (!op.block) out_.push_back(op);
-    }
+    out_.insert(out_.end(), ops.back().begin(), ops.back().end());
     graph_.ops = std::move(out_);
     remove_unread_gathers();
     remove_unused_tensors(graph_);
   }
 
  private:
-  ExpertOps experts_of(BlockId block) const {
+  static ExpertOps experts_of(const std::vector<Op>& ops) {
     ExpertOps found;
     std::set<TensorId> rows;
-    for (const Op& op : ops_) {
-      if (op.block != block) continue;
+    for (const Op& op : ops) {
       if (op.kind == OpKind::place_choices) found.place = &op;
       if (op.kind == OpKind::dispatch_rows) found.dispatch = &op;
       const bool reads_rows =
@@ -92,12 +90,11 @@ class ExpertSplitter {
     return found;
   }
 
-  void rewrite(BlockId block) {
-    const ExpertOps experts = experts_of(block);
+  void rewrite(BlockId block, const std::vector<Op>& ops) {
+    const ExpertOps experts = experts_of(ops);
     const bool has_experts = experts.place != nullptr;
     std::map<TensorId, TensorId> renamed;  // what own_part took of the combined rows
-    for (const Op& op : ops_) {
-      if (op.block != block) continue;
+    for (const Op& op : ops) {
       const bool of_rows = std::ranges::find(experts.of_rows, &op) != experts.of_rows.end();
       const bool taken =
           has_experts && (of_rows || &op == experts.place || &op == experts.dispatch);
@@ -113,10 +110,7 @@ class ExpertSplitter {
       // A rank needs the kept choices of its own tokens alone.
       if (op.kind == OpKind::limit_choices && op.outputs.size() > 1)
         graph_.at(op.outputs[1]).shape[0] = graph_.at(own(experts.dispatch->inputs[0])).shape[0];
-      Op& copy = out_.emplace_back(op);
-      for (TensorId& id : copy.inputs) {
-        if (const auto found = renamed.find(id); found != renamed.end()) id = found->second;
-      }
+      rename(out_.emplace_back(op).inputs, renamed);
     }
     Block& definition = graph_.at(block);
     if (definition.output && renamed.contains(*definition.output))
@@ -185,15 +179,9 @@ class ExpertSplitter {
 
   Op& push(const Op& near, OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
            OpParams params = {}) {
-    Op op;
-    op.kind = kind;
-    op.phase = near.phase;
-    op.block = near.block;
-    op.inputs = std::move(inputs);
-    op.outputs = std::move(outputs);
-    op.params = std::move(params);
-    if (communicates(kind) || kind == OpKind::copy_to_group) op.stream = Stream::experts;
-    return out_.emplace_back(std::move(op));
+    const bool sends = communicates(kind) || kind == OpKind::copy_to_group;
+    return out_.emplace_back(op_near(near, kind, std::move(inputs), std::move(outputs),
+                                     std::move(params), sends ? Stream::experts : Stream::compute));
   }
 
   /// Returns the part that this rank has of a value that sequence_parallel gathered.
@@ -278,9 +266,7 @@ class ExpertSplitter {
         const std::size_t dims = graph_.at(op->inputs[1]).shape.size();
         split_parameter(op->inputs[1], multiplies && dims == 3 ? 1 : std::int64_t(dims) - 1);
       }
-      for (TensorId& id : own.inputs) {
-        if (const auto found = renamed.find(id); found != renamed.end()) id = found->second;
-      }
+      rename(own.inputs, renamed);
       const TensorId y = op->outputs[0];
       resize(y, limit);
       const bool activates = op->kind == OpKind::swiglu || op->kind == OpKind::geglu;
@@ -432,7 +418,7 @@ class ExpertSplitter {
   const Experts& experts_;
   std::int64_t capacity_, micro_batch_, etp_, room_percent_;
   double kept_ = 1;  // the share of choices that a capacity keeps with even routing
-  std::vector<Op> ops_, out_;
+  std::vector<Op> out_;
   std::map<TensorId, TensorId> gathered_;  // the part, by the whole
 };
 

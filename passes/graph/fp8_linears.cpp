@@ -37,6 +37,7 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/saved_tensors.h"
 
 namespace plimsoll {
@@ -158,13 +159,7 @@ class Fp8Rewriter {
 
   void push(const Op& near, OpKind kind, std::vector<TensorId> inputs,
             std::vector<TensorId> outputs) {
-    Op op;
-    op.kind = kind;
-    op.phase = near.phase;
-    op.block = near.block;
-    op.inputs = std::move(inputs);
-    op.outputs = std::move(outputs);
-    out_.push_back(std::move(op));
+    out_.push_back(op_near(near, kind, std::move(inputs), std::move(outputs)));
   }
 
   TensorId copy_of(TensorId id, const char* suffix, DType type, Shape shape) {

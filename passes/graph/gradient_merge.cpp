@@ -5,23 +5,12 @@
 #include <utility>
 
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/step_ops.h"
 
 namespace plimsoll {
 
 namespace {
-
-Op backward_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
-               std::optional<BlockId> block, OpParams params = {}) {
-  Op op;
-  op.kind = kind;
-  op.phase = Phase::backward;
-  op.block = block;
-  op.inputs = std::move(inputs);
-  op.outputs = std::move(outputs);
-  op.params = std::move(params);
-  return op;
-}
 
 /// A gradient that an op of some block writes.
 using Written = std::pair<BlockId, TensorId>;
@@ -94,7 +83,7 @@ class GradientMerger {
     if (auto* params = std::get_if<MatmulParams>(&op.params)) {
       params->accumulate = false;
     } else {
-      ops.push_back(backward_op(OpKind::fill, {}, {own}, op.block, FillParams{0}));
+      ops.push_back(op_of(Phase::backward, op.block, OpKind::fill, {}, {own}, FillParams{0}));
     }
   }
 
@@ -105,10 +94,10 @@ class GradientMerger {
       cast.dtype = graph_.at(gradient).dtype;
       cast.name += "." + std::string(to_text(cast.dtype));
       const TensorId addend = graph_.add(std::move(cast));
-      ops.push_back(backward_op(OpKind::cast, {own}, {addend}, block));
+      ops.push_back(op_of(Phase::backward, block, OpKind::cast, {own}, {addend}));
       own = addend;
     }
-    ops.push_back(backward_op(OpKind::add, {gradient, own}, {gradient}, block));
+    ops.push_back(op_of(Phase::backward, block, OpKind::add, {gradient, own}, {gradient}));
   }
 
   // ---- fused: one arena for each type ----
@@ -163,12 +152,12 @@ class GradientMerger {
     const std::string name = "micro_batch_gradients." + std::string(to_text(type));
     const TensorId arena = add_step_arena(graph_, name, TensorRole::gradient, count, type);
     TensorId addend = arena;
-    ops.push_back(backward_op(OpKind::fill, {}, {arena}, {}, FillParams{0}));
+    ops.push_back(op_of(Phase::backward, {}, OpKind::fill, {}, {arena}, FillParams{0}));
     if (type != sum) {
       addend = add_step_arena(graph_, name + ".cast", TensorRole::activation, count, sum);
-      ops.push_back(backward_op(OpKind::cast, {arena}, {addend}, {}));
+      ops.push_back(op_of(Phase::backward, {}, OpKind::cast, {arena}, {addend}));
     }
-    ops.push_back(backward_op(OpKind::add, {merged, addend}, {merged}, {}));
+    ops.push_back(op_of(Phase::backward, {}, OpKind::add, {merged, addend}, {merged}));
   }
 
   Graph& graph_;

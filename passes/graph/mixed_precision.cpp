@@ -3,6 +3,7 @@
 
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
@@ -60,13 +61,8 @@ class CastInserter {
       Tensor wide = graph_.at(id);
       wide.name += ".wide";
       wide.dtype = DType::f32;
-      Op& cast = casts.emplace_back();
-      cast.kind = OpKind::cast;
-      cast.phase = op.phase;
-      cast.block = op.block;
-      cast.outputs = {id};
-      id = graph_.add(std::move(wide));
-      cast.inputs = {id};
+      const TensorId narrow = std::exchange(id, graph_.add(std::move(wide)));
+      casts.push_back(op_near(op, OpKind::cast, {id}, {narrow}));
     }
     // In place it overwrites the copy that it was given.
     if (in_place(op, graph_.tensors)) casts_.clear();
@@ -83,13 +79,8 @@ class CastInserter {
     copy.shape = graph_.at(from).shape;
     copy.filled = graph_.at(from).filled;
     copy.block = reader.block;
-    Op cast;
-    cast.kind = OpKind::cast;
-    cast.phase = reader.phase;
-    cast.block = reader.block;
-    cast.inputs = {from};
-    cast.outputs = {found->second = graph_.add(std::move(copy))};
-    ops_.push_back(std::move(cast));
+    found->second = graph_.add(std::move(copy));
+    ops_.push_back(op_near(reader, OpKind::cast, {from}, {found->second}));
     return found->second;
   }
 

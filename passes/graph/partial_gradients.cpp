@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/step_ops.h"
 
 namespace plimsoll {
@@ -23,12 +24,8 @@ bool partial_gradients(Graph& graph, const PassContext& context) {
   INVARIANT(gradients, "parts of gradients are summed in an arena");
   std::vector<Op> sums;
   for (const Group& group : groups) {
-    Op& sum = sums.emplace_back();
-    sum.kind = OpKind::all_reduce;
-    sum.phase = Phase::optimizer;
-    sum.stream = Stream::mp;
-    sum.inputs = sum.outputs = {*gradients};
-    sum.params = CollectiveParams{group, Reduction::sum};
+    sums.push_back(op_of(Phase::optimizer, {}, OpKind::all_reduce, {*gradients}, {*gradients},
+                         CollectiveParams{group, Reduction::sum}, Stream::mp));
   }
   // Once they are zeroed, before anything else of the update.
   const auto later = std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) {

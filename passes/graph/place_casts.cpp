@@ -7,6 +7,7 @@
 #include "graph/op_table.h"
 #include "passes/graph/parameter_casts.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/strategy/precision_rules.h"
 
 namespace plimsoll {
@@ -106,11 +107,7 @@ class CastMover {
     std::erase_if(graph_.ops, [&](const Op& op) {
       return op.kind == OpKind::cast && original.contains(op.outputs[0]);
     });
-    for (Op& op : graph_.ops) {
-      for (TensorId& id : op.inputs) {
-        if (const auto found = original.find(id); found != original.end()) id = found->second;
-      }
-    }
+    for (Op& op : graph_.ops) rename(op.inputs, original);
   }
 
   /// Lets the update work on masters of the parameters that the rank updates. Ranks afterwards
@@ -131,11 +128,8 @@ class CastMover {
     for (auto& [parameter, master] : masters) master = add_master(parameter, last_write);
     for (Op& op : graph_.ops) {
       if (!once_per_step(op) || communicates(op.kind)) continue;
-      for (auto* ids : {&op.inputs, &op.outputs}) {
-        for (TensorId& id : *ids) {
-          if (const auto found = masters.find(id); found != masters.end()) id = found->second;
-        }
-      }
+      rename(op.inputs, masters);
+      rename(op.outputs, masters);
     }
     write_parameters(masters, last_write);
   }
@@ -174,13 +168,8 @@ class CastMover {
         ops.back().outputs.push_back(found->second);
         continue;
       }
-      Op cast;
-      cast.kind = OpKind::cast_parameters;
-      cast.phase = Phase::optimizer;
-      cast.block = ops.back().block;
-      cast.inputs = {masters.at(found->second)};
-      cast.outputs = {found->second};
-      ops.push_back(std::move(cast));
+      ops.push_back(op_of(Phase::optimizer, ops.back().block, OpKind::cast_parameters,
+                          {masters.at(found->second)}, {found->second}));
     }
     graph_.ops = std::move(ops);
   }

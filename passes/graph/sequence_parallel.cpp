@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
@@ -20,23 +21,18 @@ class TokenSplitter {
       : graph_(graph), degree_(degree), experts_apart_(experts_apart) {}
 
   void run() {
-    const std::vector<Op> ops = std::move(graph_.ops);
+    const std::vector<std::vector<Op>> ops = ops_by_block(graph_);
     for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
       if (const auto input = graph_.blocks[b].input) split(*input);
       kind_ = graph_.blocks[b].kind;
-      std::vector<Op> of_block;
-      for (const Op& op : ops) {
-        if (op.block == BlockId(b)) of_block.push_back(op);
-      }
+      const std::vector<Op>& of_block = ops[b];
       for (const Op& op : of_block) rewrite(op, of_block);
       Block& block = graph_.blocks[b];
       if (block.output && !is_split(*block.output)) {
         block.output = part_of(of_block.back(), *block.output);
       }
     }
-    for (const Op& op : ops) {
-      if (!op.block) out_.push_back(op);
-    }
+    out_.insert(out_.end(), ops.back().begin(), ops.back().end());
     graph_.ops = std::move(out_);
   }
 
@@ -52,28 +48,12 @@ class TokenSplitter {
     split_.insert(id);
   }
 
-  TensorId add_tensor_like(TensorId id, const std::string& suffix) {
-    Tensor tensor = graph_.at(id);
-    tensor.name += suffix;
-    return graph_.add(std::move(tensor));
-  }
-
-  Op between(const Op& near, OpKind kind, TensorId from, TensorId to) {
-    Op op;
-    op.kind = kind;
-    op.phase = near.phase;
-    op.block = near.block;
-    op.inputs = {from};
-    op.outputs = {to};
-    return op;
-  }
-
   TensorId part_of(const Op& near, TensorId whole) {
     const auto [found, fresh] = parts_.try_emplace(whole, whole);
     if (fresh) {
-      found->second = add_tensor_like(whole, ".part");
+      found->second = add_like(graph_, whole, ".part");
       split(found->second);
-      out_.push_back(between(near, OpKind::own_part, whole, found->second));
+      out_.push_back(op_near(near, OpKind::own_part, {whole}, {found->second}));
     }
     return found->second;
   }
@@ -81,14 +61,12 @@ class TokenSplitter {
   TensorId whole_of(const Op& near, TensorId part) {
     const auto [found, fresh] = wholes_.try_emplace(part, part);
     if (fresh) {
-      found->second = add_tensor_like(part, ".gathered");
+      found->second = add_like(graph_, part, ".gathered");
       Tensor& whole = graph_.at(found->second);
       whole.split.reset();
       whole.shape[0] *= degree_;
-      Op gather = between(near, OpKind::all_gather, part, found->second);
-      gather.stream = Stream::mp;
-      gather.params = CollectiveParams{Group{{Axis::mp}}};
-      out_.push_back(std::move(gather));
+      out_.push_back(op_near(near, OpKind::all_gather, {part}, {found->second},
+                             CollectiveParams{Group{{Axis::mp}}}, Stream::mp));
     }
     return found->second;
   }
@@ -118,9 +96,7 @@ class TokenSplitter {
   }
 
   void rewrite(Op op, const std::vector<Op>& ops) {
-    for (TensorId& id : op.inputs) {
-      if (const auto found = combined_.find(id); found != combined_.end()) id = found->second;
-    }
+    rename(op.inputs, combined_);
     if (op.kind == OpKind::reduce_from_group && scatters(op, ops)) {
       op.kind = OpKind::reduce_scatter;
       split(op.outputs[0]);

@@ -3,6 +3,7 @@
 // per step; `backward` and `forward` mean in every micro-batch where its part of the arena is used.
 #include "base/error.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/step_ops.h"
 #include "passes/strategy/sharding_rules.h"
 
@@ -18,13 +19,8 @@ std::size_t existing_step_op(const Graph& graph, OpKind kind) {
 }
 
 Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
-  Op op;
-  op.kind = kind;
-  op.phase = Phase::optimizer;
-  op.stream = Stream::data;
-  op.inputs = op.outputs = {arena};
-  op.params = CollectiveParams{Group{axes}, Reduction::sum};
-  return op;
+  return op_of(Phase::optimizer, {}, kind, {arena}, {arena},
+               CollectiveParams{Group{axes}, Reduction::sum}, Stream::data);
 }
 
 /// Returns where replicas begin to combine gradients; mp ranks have summed theirs before.

@@ -2,18 +2,14 @@
 #include "passes/graph/step_ops.h"
 
 #include "base/error.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
 Op step_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
            OpParams params) {
-  Op op;
-  op.kind = kind;
-  op.phase = Phase::optimizer;
-  op.inputs = std::move(inputs);
-  op.outputs = std::move(outputs);
-  op.params = std::move(params);
-  return op;
+  return op_of(Phase::optimizer, {}, kind, std::move(inputs), std::move(outputs),
+               std::move(params));
 }
 
 Tensor step_tensor(std::string name, Shape shape) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 
 namespace plimsoll {
 
@@ -93,28 +94,15 @@ class Splitter {
   }
 
   Op group_op(const Op& near, OpKind kind, TensorId input, TensorId output, Reduction reduction) {
-    Op op;
-    op.kind = kind;
-    op.phase = near.phase;
-    op.block = near.block;
-    op.stream = Stream::mp;
-    op.inputs = {input};
-    op.outputs = {output};
-    op.params = CollectiveParams{Group{{Axis::mp}}, reduction};
-    return op;
-  }
-
-  TensorId add_tensor_like(TensorId id, const std::string& suffix) {
-    Tensor tensor = graph_.at(id);
-    tensor.name += suffix;
-    return graph_.add(std::move(tensor));
+    return op_near(near, kind, {input}, {output}, CollectiveParams{Group{{Axis::mp}}, reduction},
+                   Stream::mp);
   }
 
   /// A replicated value entering a split computation: one copy_to_group per value.
   TensorId copied(const Op& near, TensorId x) {
     const auto [found, fresh] = copies_.try_emplace(x, x);
     if (fresh) {
-      found->second = add_tensor_like(x, ".copied");
+      found->second = add_like(graph_, x, ".copied");
       out_.push_back(group_op(near, OpKind::copy_to_group, x, found->second, Reduction::sum));
     }
     return found->second;
@@ -124,7 +112,7 @@ class Splitter {
   /// added once, after the reduction.
   void emit_partial(Op op, Reduction reduction) {
     const TensorId whole = op.outputs[0];
-    const TensorId partial = add_tensor_like(whole, ".partial");
+    const TensorId partial = add_like(graph_, whole, ".partial");
     op.outputs[0] = partial;
     std::optional<TensorId> bias;
     if (op.kind == OpKind::matmul && op.inputs.size() == 3) {
@@ -132,15 +120,10 @@ class Splitter {
       op.inputs.pop_back();
     }
     out_.push_back(op);
-    const TensorId reduced = bias ? add_tensor_like(whole, ".reduced") : whole;
+    const TensorId reduced = bias ? add_like(graph_, whole, ".reduced") : whole;
     out_.push_back(group_op(op, OpKind::reduce_from_group, partial, reduced, reduction));
     if (!bias) return;
-    Op add = op;
-    add.kind = OpKind::bias_add;
-    add.inputs = {reduced, *bias};
-    add.outputs = {whole};
-    add.params = std::monostate{};
-    out_.push_back(std::move(add));
+    out_.push_back(op_near(op, OpKind::bias_add, {reduced, *bias}, {whole}));
   }
 
   void rewrite_matmul(Op op) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "passes/graph/parameter_casts.h"
+#include "passes/graph/rewrite.h"
 #include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
@@ -116,15 +117,9 @@ bool broadcast_parameters(Graph& graph, const PassContext& context) {
       INVARIANT(id == *read, "an op reads two casts of " + graph.at(parameter).name);
       id = *copy;
     }
-    Op op;
-    op.kind = OpKind::broadcast;
-    op.phase = reader.phase;
-    op.stream = Stream::data;
-    op.block = reader.block;
-    op.inputs = {*read};
-    op.outputs = {*copy};
-    op.params = CollectiveParams{Group{{Axis::sharding}}, Reduction::sum};
-    before[use.first].push_back(std::move(op));
+    before[use.first].push_back(op_near(reader, OpKind::broadcast, {*read}, {*copy},
+                                        CollectiveParams{Group{{Axis::sharding}}, Reduction::sum},
+                                        Stream::data));
   }
   if (before.empty()) return false;  // all parameters are small enough to stay whole
   std::vector<Op> ops;

@@ -5,6 +5,7 @@
 
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/recompute/layer_modules.h"
 
 namespace plimsoll {
@@ -156,13 +157,6 @@ std::vector<std::size_t> places_of(const std::vector<Again>& again, std::size_t 
   return places;
 }
 
-/// Lets ops read copies in place of what they are copies of.
-void rename(const std::map<TensorId, TensorId>& copies, Op& op) {
-  for (TensorId& id : op.inputs) {
-    if (const auto found = copies.find(id); found != copies.end()) id = found->second;
-  }
-}
-
 /// Appends the ops of a block to `out`, with those that backward repeats. Returns whether there are
 /// any.
 bool recompute_block(Graph& graph, BlockId block, const PassContext& context,
@@ -180,12 +174,10 @@ bool recompute_block(Graph& graph, BlockId block, const PassContext& context,
   std::map<TensorId, TensorId> copies;
   for (Again& one : again) {
     one.op.phase = Phase::recompute;
-    rename(copies, one.op);
+    rename(one.op.inputs, copies);
     for (TensorId& id : one.op.outputs) {
-      Tensor copy = graph.at(id);
-      copy.name += ".recomputed";
-      copy.role = TensorRole::activation;
-      id = copies.emplace(id, graph.add(std::move(copy))).first->second;
+      id = copies.emplace(id, add_like(graph, id, ".recomputed")).first->second;
+      graph.at(id).role = TensorRole::activation;
     }
   }
   for (const auto& [original, copy] : copies) graph.at(original).role = TensorRole::activation;
@@ -195,7 +187,7 @@ bool recompute_block(Graph& graph, BlockId block, const PassContext& context,
       if (places[one.part] == i) out.push_back(one.op);
     }
     if (i == ops.backward.size()) break;
-    rename(copies, ops.backward[i]);
+    rename(ops.backward[i].inputs, copies);
     out.push_back(std::move(ops.backward[i]));
   }
   return !again.empty();
@@ -226,11 +218,8 @@ BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
   for (Op op : graph.ops) {
     if (op.block != of) continue;
     op.block = variant;
-    for (auto* ids : {&op.inputs, &op.outputs}) {
-      for (TensorId& id : *ids) {
-        if (const auto found = copies.find(id); found != copies.end()) id = found->second;
-      }
-    }
+    rename(op.inputs, copies);
+    rename(op.outputs, copies);
     ops.push_back(std::move(op));
   }
   graph.ops.insert(graph.ops.end(), ops.begin(), ops.end());
@@ -268,6 +257,7 @@ bool recompute(Graph& graph, const PassContext& context) {
       if (graph.blocks[b].kind == BlockKind::layer) add_variant(graph, BlockId(b), ".recomputing");
     }
   }
+  const std::vector<std::vector<Op>> by_block = ops_by_block(graph);
   std::vector<Op> ops;
   bool changed = false;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
@@ -278,13 +268,9 @@ bool recompute(Graph& graph, const PassContext& context) {
       changed = recompute_block(graph, BlockId(b), context, ops) || changed;
       continue;
     }
-    for (const Op& op : graph.ops) {
-      if (op.block == BlockId(b)) ops.push_back(op);
-    }
+    ops.insert(ops.end(), by_block[b].begin(), by_block[b].end());
   }
-  for (const Op& op : graph.ops) {
-    if (!op.block) ops.push_back(op);
-  }
+  ops.insert(ops.end(), by_block.back().begin(), by_block.back().end());
   if (!changed && !variants) return false;
   graph.ops = std::move(ops);
   if (context.strategy.recompute != Recompute::full) keep_for_repeated(graph);
