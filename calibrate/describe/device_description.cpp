@@ -183,4 +183,73 @@ std::string describe_device(Cluster& cluster, const Calibration& calibration,
       peaks, to_text(largest_add(calibration.ops).moved));
 }
 
+namespace {
+
+SendRange sends_over(const Calibration& calibration, std::int64_t nodes) {
+  SendRange sends;
+  for (const CollectivePoint& point : calibration.collectives) {
+    if (point.kind != OpKind::send || point.nodes != nodes) continue;
+    if (sends.smallest.ranks == 0) sends.smallest = point;
+    if (point.groups_per_node == sends.smallest.groups_per_node) sends.largest = point;
+  }
+  INVARIANT(sends.largest.payload > Bytes(0), "every part of a calibration measures something");
+  return sends;
+}
+
+std::string cluster_name(const Calibration& calibration, const ClusterShape& shape,
+                         const DeviceFacts* device) {
+  const bool alone = calibration.communicator == CommunicatorKind::local;
+  if (alone && device != nullptr) return device->name;
+  if (alone) return fmt::format("{} x {}", calibration.device, shape.ranks_per_node);
+  return fmt::format("{} x {} x {}", shape.nodes, shape.ranks_per_node, calibration.device);
+}
+
+/// Returns the ranks that measured, for the source of a cluster.
+std::string ranks_in_words(const Calibration& calibration, const ClusterShape& shape,
+                           const DeviceFacts* device) {
+  if (calibration.communicator != CommunicatorKind::local) {
+    return fmt::format(" over {}, {} processes on {} hosts", to_text(calibration.communicator),
+                       shape.nodes * shape.ranks_per_node, shape.nodes);
+  }
+  return device == nullptr ? fmt::format(", {} cores busy", shape.ranks_per_node) : "";
+}
+
+}  // namespace
+
+Cluster measured_cluster(const Calibration& calibration, const ClusterShape& shape,
+                         const DeviceFacts* device, DType precision,
+                         std::span<const AttentionTiming> attention) {
+  const bool alone = calibration.communicator == CommunicatorKind::local;
+  Cluster cluster;
+  cluster.name = cluster_name(calibration, shape, device);
+  cluster.nodes = shape.nodes;
+  cluster.devices_per_node = shape.ranks_per_node;
+  std::string source;
+  if (device != nullptr) {
+    source = describe_device(cluster, calibration, *device, precision, attention);
+  } else {
+    cluster.device = measured_device(calibration, precision,
+                                     Bytes(memory_of_machine().count() / shape.ranks_per_node));
+    source = fmt::format(
+        "peaks are the best matmul rates, memory bandwidth that of an add of {}; memory is the "
+        "first host's divided by its {}",
+        to_text(largest_add(calibration.ops).moved), alone ? "cores" : "processes");
+  }
+  const auto add = [&](const char* name, std::int64_t devices, std::int64_t nodes) {
+    const SendRange sends = sends_over(calibration, nodes);
+    cluster.levels.push_back(measured_level(name, devices, sends));
+    source += fmt::format(", level {} a send of {} (bandwidth) and {} (latency)", name,
+                          to_text(sends.largest.payload), to_text(sends.smallest.payload));
+  };
+  const bool several = shape.nodes > 1, shares_memory = alone && device == nullptr;
+  if (shape.ranks_per_node > 1 || shares_memory)
+    add(shares_memory ? "shared memory" : "node", several ? shape.ranks_per_node : 0, 1);
+  if (several) add("network", 0, 2);
+  // The levels' bandwidths are measured, so they are reached in full.
+  if (cluster.efficiency) cluster.efficiency->levels.resize(cluster.levels.size());
+  cluster.source = fmt::format("measured on {} by planner calibrate{}: {}", calibration.date,
+                               ranks_in_words(calibration, shape, device), source);
+  return cluster;
+}
+
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// A device description is what a cluster file says of an accelerator that was measured.
+// A device description is what a cluster file contains of an accelerator that was measured, and of
+// the network between the ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "base/units.h"
 #include "calibrate/schedule/bench_case.h"
+#include "calibrate/schedule/schedule.h"
 #include "calibrate/schedule/sweep.h"
 #include "models/calibration/calibration.h"
 #include "models/cluster/cluster.h"
@@ -37,5 +39,11 @@ std::vector<AttentionTest> attention_tests(SweepSize size, DType precision);
 std::string describe_device(Cluster& cluster, const Calibration& calibration,
                             const DeviceFacts& facts, DType precision,
                             std::span<const AttentionTiming> attention);
+
+/// Returns the cluster of a calibration whose points are in order (put_in_order). Without `device`
+/// its ranks are cores. Levels are measured by sends of the fewest pairs at once.
+Cluster measured_cluster(const Calibration& calibration, const ClusterShape& shape,
+                         const DeviceFacts* device, DType precision,
+                         std::span<const AttentionTiming> attention);
 
 }  // namespace plimsoll

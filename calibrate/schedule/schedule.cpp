@@ -157,6 +157,15 @@ void append_ops(std::vector<CalibrationTest>& to, std::vector<Point> points, Ess
   append(to, std::move(tests), std::vector<bool>(points.size()));
 }
 
+void append_of_threads(std::vector<CalibrationTest>& to, SweepSize size) {
+  std::vector<CalibrationTest> tests;
+  for (const CollectivePoint& point : collective_sweep(size))
+    tests.push_back(
+        test_of(point, point.kind == OpKind::send || point.payload == Bytes(16 * kKiB)));
+  const std::vector<bool> none_long(tests.size());
+  append(to, std::move(tests), none_long);
+}
+
 void append_of_cores(std::vector<CalibrationTest>& to, SweepSize size, DType precision) {
   std::vector<OpPoint> ops = memory_sweep(size);
   std::vector<MatmulPoint> matmuls = matmul_sweep(size);
@@ -175,7 +184,7 @@ void append_of_devices(std::vector<CalibrationTest>& to, SweepSize size, DType p
              [](const OpPoint& point) { return is_essential_on_device(point); });
   const std::vector<MatmulPoint> matmuls = device_matmul_sweep(size, precision);
   append_ops(to, matmuls, [&](const MatmulPoint& point) {
-    return is_essential_on_device(point) || point == matmuls.front();
+    return is_essential_on_device(point) || point == matmuls.front() || point == matmuls.back();
   });
   to.push_back(test_of(LaunchTest{}, true));
   for (const CopyPoint& point : copy_sweep(size)) to.push_back(test_of(point, true));
@@ -218,7 +227,8 @@ std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize siz
   std::vector<CalibrationTest> tests = {test_of(DispatchTest{}, true)};
   for (const CollectivePoint& shape : group_shapes(cluster)) {
     const CommunicatorMemoryTest memory{shape};
-    if (shape.groups_per_node == 1) tests.push_back(test_of(memory, true));
+    const bool processes = communicator != CommunicatorKind::local;
+    if (processes && shape.groups_per_node == 1) tests.push_back(test_of(memory, true));
   }
   // Groups of one size over different spans keep the same.
   const auto same = [](const CalibrationTest& a, const CalibrationTest& b) {
@@ -228,8 +238,12 @@ std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize siz
       tests.begin() + 1, tests.end(),
       [](const CalibrationTest& a, const CalibrationTest& b) { return a.key < b.key; });
   tests.erase(std::unique(tests.begin(), tests.end(), same), tests.end());
-  append_collectives(tests, cluster, size, communicator);
-  append_overlaps(tests, cluster, size, communicator);
+  if (communicator == CommunicatorKind::local) {
+    append_of_threads(tests, size);
+  } else {
+    append_collectives(tests, cluster, size, communicator);
+    append_overlaps(tests, cluster, size, communicator);
+  }
   if (communicator == CommunicatorKind::nccl) {
     append_of_devices(tests, size, precision);
   } else {

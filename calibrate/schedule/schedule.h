@@ -63,8 +63,8 @@ std::vector<CollectivePoint> transfer_shapes(const ClusterShape& cluster);
 
 /// Returns every test, grouped by kind in the order of TestSubject. Within a kind every prefix of
 /// the order is spread over the whole range, with essential tests first and the longest last.
-/// Processes communicate over `communicator`; nccl measures devices, in the sizes of their
-/// training.
+/// Ranks communicate over `communicator`: local measures threads of one process, nccl devices in
+/// the sizes of their training.
 std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size, DType precision,
                                       CommunicatorKind communicator = CommunicatorKind::mpi);
 

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-/// These numbers are those of process_calibration.cpp.
+/// These numbers are those of calibrate.cpp.
 constexpr std::int64_t kSamples = 7, kWarmUp = 2, kRounds = 2;
 constexpr Bytes kFootprint{std::int64_t{32} << 20};
 /// The time of one test: the median of the journal, rounded up.

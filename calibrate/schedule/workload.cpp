@@ -59,14 +59,31 @@ double least_distance(const Point& shape, std::span<const Point> points) {
   return least;
 }
 
-/// Appends the shapes that are not among the points of their kind and type.
-template <class Shape, class Point>
-std::vector<Point> appended(const std::vector<Shape>& shapes, std::vector<Point> points) {
-  for (const Shape& shape : shapes) {
-    const double least = least_distance(shape.point, std::span<const Point>(points));
-    if (least > 0 && least < kForeign) points.push_back(shape.point);
+/// Returns the points of one kind of test, and where the tests are.
+template <class Point>
+std::vector<Point> points_of(std::span<const CalibrationTest> tests,
+                             std::vector<std::size_t>* places = nullptr) {
+  std::vector<Point> points;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const auto* point = std::get_if<Point>(&tests[i].subject);
+    if (point == nullptr) continue;
+    points.push_back(*point);
+    if (places != nullptr) places->push_back(i);
   }
   return points;
+}
+
+/// Appends the shapes that are not among the points of their kind and type.
+template <class Shape>
+void append_shapes(const std::vector<Shape>& shapes, std::vector<CalibrationTest>& tests) {
+  using Point = decltype(Shape::point);
+  std::vector<Point> points = points_of<Point>(tests);
+  for (const Shape& shape : shapes) {
+    const double least = least_distance(shape.point, std::span<const Point>(points));
+    if (least == 0 || least == kForeign) continue;
+    points.push_back(shape.point);
+    tests.push_back({test_key(shape.point), shape.point, false});
+  }
 }
 
 /// Adds the `amount` of each shape to the points nearest to it.
@@ -196,11 +213,11 @@ Workload workload_of(const Plan& plan) {
   return collector.workload();
 }
 
-std::vector<MatmulPoint> with_shapes(const Workload& workload, std::vector<MatmulPoint> sweep) {
-  return appended(workload.matmuls, std::move(sweep));
-}
-std::vector<OpPoint> with_shapes(const Workload& workload, std::vector<OpPoint> sweep) {
-  return appended(workload.ops, std::move(sweep));
+std::vector<CalibrationTest> with_shapes(const Workload& workload,
+                                         std::vector<CalibrationTest> tests) {
+  append_shapes(workload.matmuls, tests);
+  append_shapes(workload.ops, tests);
+  return tests;
 }
 
 std::vector<double> weights(const Workload& workload, std::span<const MatmulPoint> points) {
@@ -217,14 +234,8 @@ std::vector<double> weights(const Workload& workload, std::span<const Calibratio
   std::vector<double> result(tests.size(), 1);
   const auto fill = [&](auto* of_kind) {
     using Point = std::remove_pointer_t<decltype(of_kind)>;
-    std::vector<Point> points;
     std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < tests.size(); ++i) {
-      if (const auto* point = std::get_if<Point>(&tests[i].subject)) {
-        points.push_back(*point);
-        places.push_back(i);
-      }
-    }
+    const std::vector<Point> points = points_of<Point>(tests, &places);
     const std::vector<double> of_points = weights(workload, std::span<const Point>(points));
     for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = of_points[i];
   };

@@ -34,10 +34,10 @@ struct Workload {
 /// Returns the workload of a plan. Ranks fill the nodes in order, `plan.devices_per_node` on each.
 Workload workload_of(const Plan& plan);
 
-/// Return the points of a sweep, and behind them the shapes of the workload that the sweep lacks,
-/// among kinds and types that it has. A measured shape needs no interpolation.
-std::vector<MatmulPoint> with_shapes(const Workload& workload, std::vector<MatmulPoint> sweep);
-std::vector<OpPoint> with_shapes(const Workload& workload, std::vector<OpPoint> sweep);
+/// Returns the tests, and behind them the shapes of the workload's ops and products that they lack,
+/// among kinds and types that they have. A measured shape needs no interpolation.
+std::vector<CalibrationTest> with_shapes(const Workload& workload,
+                                         std::vector<CalibrationTest> tests);
 
 /// Returns how much of the workload each point stands for. Every shape counts for the points
 /// nearest to it in logarithms, among points of its kind and type (products: of its form and type).

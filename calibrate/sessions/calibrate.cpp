@@ -1,22 +1,33 @@
-// A calibration orders its measurements within the budget, and describes the cluster by them.
+// Processes work through the schedule together: process 0 chooses what is next. A calibration of
+// one machine has one process.
 #include "calibrate/sessions/calibrate.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <iterator>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "calibrate/describe/fit_errors.h"
+#include "calibrate/describe/device_description.h"
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/collectives.h"
 #include "calibrate/measure/core_bench.h"
+#include "calibrate/measure/device_bench.h"
 #include "calibrate/measure/dispatch.h"
+#include "calibrate/measure/group_bench.h"
+#include "calibrate/measure/statistics.h"
 #include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/schedule.h"
+#include "calibrate/schedule/test_order.h"
+#include "calibrate/sessions/check_devices.h"
+#include "calibrate/sessions/contributions.h"
 #include "calibrate/sessions/journal.h"
+#include "calibrate/sessions/one_process.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
 
@@ -25,239 +36,422 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The shares of the budget at which parts end. Matmuls come first: they are most of a step, and a
-/// slow machine reaches no more. Dispatch takes as long as it needs (about a second).
-constexpr double kMatmulsEnd = 0.45, kCollectivesEnd = 0.65;
-/// In the time that the first pass leaves, matmuls come first, since they are most of a step.
-constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
-/// The error of a fit, or the spread, up to which nothing hints at a disturbance.
-constexpr double kNoDoubt = 0.10;
-/// The weight of points that no plan runs, relative to the one that it runs most of.
-constexpr double kLeastWeight = 0.01;
+constexpr std::int64_t kLeast = Sampling::kLeast;
 
-/// Runs the parts of a calibration against the clock.
+/// Times that one communication is measured anew until its median is known well enough.
+constexpr int kMostRounds = 4;
+
+/// A Session measures tests and keeps their results on process 0.
 class Session {
  public:
-  explicit Session(const CalibrationRequest& request)
-      : request_(request), start_(Clock::now()), cores_(available_cores()) {}
+  Session(const CalibrationRequest& request, Processes& processes, const DeviceOfRank* device)
+      : request_(request),
+        processes_(processes),
+        shape_(shape_of(processes)),
+        device_(device),
+        groups_(processes, shape_, footprint(), request_.deadline,
+                device == nullptr ? nullptr : device->backend.device()) {
+    if (device_ == nullptr) {
+      describe_machine(calibration_, request.backend);
+      // A machine's cores are ranks, which threads of this process stand for.
+      if (is_alone()) shape_.ranks_per_node = available_cores();
+      bench_ = std::make_unique<CoreBench>(request.backend, is_alone() ? shape_.ranks_per_node : 1,
+                                           kCoreFootprint);
+    } else {
+      check_devices(processes, device_->facts, request_.deadline);
+      describe_machine(calibration_, device_->facts, device_->backend);
+      bench_ = std::make_unique<DeviceBench>(device_->backend, footprint());
+    }
+  }
 
   MachineCalibration run() {
-    MachineCalibration machine;
-    Calibration& calibration = machine.calibration;
-    describe_machine(calibration, request_.backend);
-    calibration.busy_cores = cores_;
-    PointJournal journal(request_.journal, settings(calibration), request_.resume,
-                         calibration.date);
-    journal_ = &journal;
-    auto collectives = collective_sweep(request_.size);
-    auto memory = memory_sweep(request_.size);
-    auto matmuls = matmul_sweep(request_.size);
-    if (request_.precision != DType::f32) {
-      std::ranges::copy(memory_sweep(request_.size, request_.precision),
-                        std::back_inserter(memory));
-      std::ranges::copy(matmul_sweep(request_.size, request_.precision),
-                        std::back_inserter(matmuls));
+    std::vector<CalibrationTest> tests =
+        schedule(shape_, request_.size, request_.precision,
+                 device_ != nullptr ? CommunicatorKind::nccl : communicator());
+    if (is_alone() && request_.workload) tests = with_shapes(*request_.workload, std::move(tests));
+    TestOrder order(tests, request_.budget,
+                    request_.workload ? weights(*request_.workload, tests) : std::vector<double>());
+    tests_ = &tests;
+    points_.resize(tests.size());
+    if (device_ != nullptr) connect_devices(tests);
+    if (is_first_process()) open_journal(tests, order);
+    trusted_ = points_;
+    if (device_ != nullptr) {
+      measure_attention();
+    } else {
+      sharing_ = measure_core_sharing(processes_, *bench_, reference(),
+                                      Seconds(quick() ? 0.1 : 0.5), request_.deadline);
     }
-    if (request_.workload) {
-      memory = with_shapes(*request_.workload, std::move(memory));
-      matmuls = with_shapes(*request_.workload, std::move(matmuls));
+    std::size_t done = restored_;
+    for (std::string word; (word = agreed(order)) != kOver;) {
+      if (word == kReference) {
+        measure_reference(order);
+        continue;
+      }
+      const std::size_t i = std::stoull(word);
+      const Seconds began = elapsed();
+      bool unsteady = false;
+      std::visit([&](const auto& subject) { unsteady = measure(i, subject); }, tests[i].subject);
+      if (!is_first_process()) continue;
+      const Seconds took = elapsed() - began;
+      order.measured(i, unsteady, time_of(i), took);
+      drift_.tested(i);
+      if (journal_) {
+        journal_->add(
+            {tests[i].key, as_calibration(points_[i], calibration_.date), unsteady, took});
+      }
+      if (request_.progress && ++done <= tests.size()) {
+        request_.progress(tests[i].key, done, tests.size());
+      }
     }
-    total_ = 1 + 2 * (collectives.size() + memory.size() + matmuls.size());
-
-    const DispatchCost dispatch = measure_dispatch(quick() ? kLeast : 25);
-    calibration.dispatch_op = dispatch.op;
-    calibration.dispatch_call = dispatch.call;
-    calibration.wake_up = measure_wake_up(quick() ? kLeast : 25);
-    calibration.sleeps_after = Seconds(std::chrono::duration<double>(kPollsBeforeSleep).count());
-    progress("dispatch");
-    CoreBench bench(request_.backend, cores_, kCoreFootprint);
-    const auto time_collective = [this](CollectivePoint& point) { time(point); };
-    const auto time_op = [&](auto& point) { time(point, bench); };
-    const MatmulShape first = matmuls.front().shape;
-    const auto essential = [](const auto& point) { return is_essential(point); };
-    const auto is_first = [&](const MatmulPoint& point) { return point.shape == first; };
-    measure_part(matmuls, kMatmulsEnd, is_first, time_op);
-    measure_part(collectives, kCollectivesEnd, essential, time_collective);
-    measure_part(memory, 1.0, essential, time_op);
-    const double now = elapsed() / request_.budget;
-    measure_again(matmuls, left_out_errors(matmuls, memory_bandwidth(memory)),
-                  now + (1 - now) * kMatmulsAgain, time_op);
-    measure_again(memory, left_out_errors(memory), now + (1 - now) * kMemoryAgain, time_op);
-    measure_again(collectives, left_out_errors(collectives), 1.0, time_collective);
-    drop_repeated(memory);
-    calibration.collectives = std::move(collectives);
-    calibration.ops = std::move(memory);
-    calibration.matmuls = std::move(matmuls);
-    machine.left_out = left_out_;
+    if (!is_first_process()) return {};
+    MachineCalibration machine = collected();
+    machine.left_out = order.left_out();
     machine.restored = restored_;
-    machine.cluster = cluster_of(calibration);
+    machine.outliers = outliers_.named();
+    if (const std::string drift = drift_.summary(); !drift.empty()) {
+      machine.outliers.push_back(drift);
+    }
     return machine;
   }
 
  private:
-  static constexpr std::int64_t kLeast = Sampling::kLeast;
-
+  bool is_first_process() const { return processes_.index() == 0; }
+  bool is_alone() const { return processes_.size() == 1; }
+  CommunicatorKind communicator() const {
+    if (is_alone()) return CommunicatorKind::local;
+    return device_ == nullptr ? CommunicatorKind::mpi : CommunicatorKind::nccl;
+  }
+  Bytes footprint() const {
+    return device_ == nullptr ? kCoreFootprint : device_footprint(request_.size);
+  }
+  Sampling sampling() const {
+    if (quick()) return {kLeast, Seconds(20e-6)};
+    return {kLeast, Seconds(device_ == nullptr ? 200e-6 : 2e-3)};
+  }
   bool quick() const { return request_.size == SweepSize::quick; }
-  std::string settings(const Calibration& calibration) const {
-    return fmt::format("{} threads={} device={} precision={} size={}", request_.backend, cores_,
-                       calibration.device, to_text(request_.precision), quick() ? "quick" : "full");
+  std::int64_t samples_of(Bytes payload) const {
+    return payload <= Bytes(1 << 20) && !quick() ? 4 * kLeast : kLeast;
   }
-  Sampling sampling() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
-
-  // Returns whether a point is measured whatever the clock says, so that each part has some.
-  static bool is_essential(const CollectivePoint& point) {
-    return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
-  }
-  static bool is_essential(const OpPoint& point) { return is_essential_on_core(point); }
-
-  void time(CollectivePoint& point) const {
-    const bool often = point.payload <= Bytes(1 << 20) && !quick();
-    point = measure_collective(point.kind, point.ranks, point.payload, kCoreFootprint,
-                               often ? 4 * kLeast : kLeast);
-  }
-  void time(OpPoint& point, CoreBench& bench) const {
-    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
-    point.moved = bytes_moved(bench_case.op, bench_case.tensors);
-    point.row = bench_case.row;
-    point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
-    point.time = bench.measure(bench_case, sampling());
-  }
-  void time(MatmulPoint& point, CoreBench& bench) const {
-    point.time = bench.measure(matmul_case(point.shape, point), sampling());
-  }
-
-  /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
-  static void drop_repeated(std::vector<OpPoint>& points) {
-    const auto same = [](const OpPoint& a, const OpPoint& b) {
-      return a.kind == b.kind && a.dtype == b.dtype && a.moved == b.moved && a.row == b.row;
-    };
-    points.erase(std::unique(points.begin(), points.end(), same), points.end());
-  }
-
-  template <class Point>
-  std::vector<double> weights_of(const std::vector<Point>& points) const {
-    if (!request_.workload) return std::vector<double>(points.size(), 1);
-    return weights(*request_.workload, std::span<const Point>(points));
-  }
-
-  /// Orders points by spreading them over the range. With a workload, points that stand for it come
-  /// first, by how much of it.
-  template <class Point>
-  std::vector<std::size_t> order_of(const std::vector<Point>& points) const {
-    std::vector<std::size_t> order = spread_order(points.size());
-    const std::vector<double> weight = weights_of(points);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return weight[a] > weight[b]; });
-    return order;
-  }
-
-  /// Measures points in that order until `end` of the budget has passed; the others are dropped,
-  /// except that `essential` points are measured whatever the clock says.
-  template <class Point, class Essential, class Measure>
-  void measure_part(std::vector<Point>& points, double end, Essential essential, Measure measure) {
-    std::vector<Point> measured;
-    std::vector<bool> done(points.size());
-    for (std::size_t i : order_of(points)) {
-      const std::string key = test_key(points[i]);
-      const bool restored = journal_->restore(key, points[i]);
-      restored_ += restored;
-      done[i] = restored || elapsed() <= request_.budget * end || essential(points[i]);
-      if (!done[i]) ++left_out_;
-      if (done[i] && !restored) {
-        measure(points[i]);
-        journal_->keep(key, points[i]);
-      }
-      progress(done[i] ? name_of(points[i]) : "left out");
-    }
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (done[i]) measured.push_back(points[i]);
-    }
-    total_ -= points.size() - measured.size();
-    points = std::move(measured);
-  }
-
-  /// The second pass, until `end` of the budget: first the points that were most probably
-  /// disturbed.
-  template <class Point, class Measure>
-  void measure_again(std::vector<Point>& points, const LeftOutErrors& errors, double end,
-                     Measure measure) {
-    const auto doubt = [&](std::size_t i) {
-      const Sample& time = points[i].time;
-      return std::max(errors[i].value_or(0), time.unsteady ? time.spread / time.median : 0);
-    };
-    std::vector<std::size_t> order = order_of(points);
-    const std::vector<double> weight = weights_of(points);
-    std::vector<double> doubts;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      doubts.push_back(std::max(kNoDoubt, doubt(i)) * std::max(kLeastWeight, weight[i]));
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return doubts[a] > doubts[b]; });
-    for (std::size_t i : order) {
-      const std::string key = "again " + test_key(points[i]);
-      Point again = points[i];
-      bool measured = journal_->restore(key, again);
-      if (!measured && elapsed() <= request_.budget * end) {
-        measure(again);
-        journal_->keep(key, again);
-        measured = true;
-      }
-      if (measured && again.time.median < points[i].time.median) points[i] = again;
-      progress(name_of(points[i]));
-    }
-  }
-
-  static std::string_view name_of(const MatmulPoint&) { return to_text(OpKind::matmul); }
-  template <class Point>
-  static std::string_view name_of(const Point& point) {
-    return to_text(point.kind);
-  }
-
-  Cluster cluster_of(const Calibration& calibration) const;
 
   Seconds elapsed() const {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
   }
-  /// Ends a point. One that was measured is in the journal by then.
-  void progress(std::string_view what) {
-    ++done_;
-    if (request_.progress) request_.progress(std::string(what), done_, total_);
-    if (request_.stop && request_.stop()) throw CalibrationStopped();
+
+  /// Takes over the tests that an earlier run over the same cluster shape has finished.
+  void open_journal(const std::vector<CalibrationTest>& tests, TestOrder& order) {
+    if (request_.journal.empty()) return;
+    const std::string library = groups_.library();
+    const std::string settings =
+        fmt::format("{} {}{} nodes={} ranks_per_node={} device={} precision={} size={}",
+                    request_.backend, processes_.version(), library.empty() ? "" : ", " + library,
+                    shape_.nodes, shape_.ranks_per_node, calibration_.device,
+                    to_text(request_.precision), quick() ? "quick" : "full");
+    journal_.emplace(request_.journal, settings, request_.resume);
+    for (const JournalEntry& entry : journal_->finished()) {
+      const auto test = std::find_if(tests.begin(), tests.end(), [&](const CalibrationTest& one) {
+        return one.key == entry.test;
+      });
+      TestResult result = result_in(entry.measured);
+      if (test == tests.end() || std::holds_alternative<std::monostate>(result)) continue;
+      const auto i = std::size_t(test - tests.begin());
+      restored_ += std::holds_alternative<std::monostate>(points_[i]);
+      points_[i] = std::move(result);
+      order.restored(i, entry.unsteady, time_of(i));
+    }
+  }
+
+  std::optional<Seconds> time_of(std::size_t i) const {
+    const auto* point = std::get_if<CollectivePoint>(&points_[i]);
+    return point == nullptr ? std::nullopt : std::optional(point->time.median);
+  }
+
+  // Codes for what is next, besides the number of a test.
+  static constexpr const char* kOver = "-";
+  static constexpr const char* kReference = "reference";
+
+  /// Returns on all processes the word of process 0 about the next test.
+  std::string agreed(TestOrder& order) {
+    if (request_.stop && processes_.any(request_.stop(), request_.deadline))
+      throw CalibrationStopped();
+    std::string word;
+    if (is_first_process()) {
+      const auto next = order.next(elapsed());
+      const bool look = next ? drift_.due(elapsed()) : drift_.pending();
+      word = look ? kReference : next ? std::to_string(*next) : kOver;
+    }
+    return processes_.broadcast(word, request_.deadline);
+  }
+
+  /// Times a matmul between the tests: that of the median rank, at its fastest.
+  void measure_reference(TestOrder& order) {
+    processes_.barrier(request_.deadline);
+    const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
+    const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
+    const std::vector<Contribution> all = contributions(own);
+    if (!is_first_process()) return;
+    const std::vector<std::size_t> slow = drift_.check_reference(merged(all).median, elapsed());
+    if (slow.empty()) {
+      trusted_ = points_;
+    } else {
+      discard(slow, order);
+    }
+  }
+
+  /// Results of these tests since the last reference are dropped; earlier ones stay.
+  void discard(const std::vector<std::size_t>& tests, TestOrder& order) {
+    std::vector<std::string> keys;
+    for (std::size_t i : tests) keys.push_back((*tests_)[i].key);
+    if (journal_) journal_->discard(keys);
+    for (std::size_t i : tests) {
+      points_[i] = trusted_[i];
+      order.forget(i);
+      if (std::holds_alternative<std::monostate>(points_[i])) continue;
+      order.restored(i, false, time_of(i));
+      if (journal_) {
+        journal_->add({(*tests_)[i].key, as_calibration(points_[i], calibration_.date), false, {}});
+      }
+    }
+  }
+
+  std::string name_of(std::int64_t rank) const {
+    return fmt::format("rank {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
+  }
+
+  /// The measurements of one op by every rank, on process 0.
+  std::vector<Contribution> contributions(const Sample& own) {
+    const std::array<double, 3> values = {own.median.value(), own.spread.value(),
+                                          double(own.samples)};
+    std::string bytes(sizeof(values), '\0');
+    std::memcpy(bytes.data(), values.data(), sizeof(values));
+    std::vector<Contribution> all;
+    for (const std::string& theirs : processes_.gather(bytes, request_.deadline)) {
+      std::array<double, 3> of_rank{};
+      std::memcpy(of_rank.data(), theirs.data(), sizeof(of_rank));
+      Sample sample{Seconds(of_rank[0]), Seconds(of_rank[1]), std::int64_t(of_rank[2]), false};
+      all.push_back({name_of(std::int64_t(all.size())), sample});
+    }
+    return all;
+  }
+  std::optional<Sample> merge(const std::vector<Contribution>& all) {
+    if (!is_first_process()) return std::nullopt;
+    outliers_.add_test(all);
+    return merged(all);
+  }
+
+  /// Keeps the faster of two measurements of a test. Returns whether it is unsteady.
+  template <class Point>
+  bool keep(std::size_t test, Point point, const std::optional<Sample>& sample) {
+    if (!sample) return false;
+    point.time = *sample;
+    auto& kept = points_[test];
+    const auto* before = std::get_if<Point>(&kept);
+    if (before == nullptr || point.time.median < before->time.median) kept = point;
+    return std::get<Point>(kept).time.unsteady;
+  }
+
+  bool measure(std::size_t i, const DispatchTest&) {
+    const std::int64_t samples = quick() ? kLeast : 25;
+    const DispatchCost own = measure_dispatch(samples);
+    const auto op = merge(contributions(own.op));
+    const auto call = merge(contributions(own.call));
+    if (!is_first_process()) return false;
+    DispatchCost cost{*op, *call, {}};
+    // A rank of MPI that polls sees by itself when a communication is over, so waking up takes no
+    // time.
+    if (communicator() == CommunicatorKind::mpi) cost.wake_up.samples = kLeast;
+    if (is_alone() && device_ == nullptr) cost.wake_up = measure_wake_up(samples);
+    points_[i] = cost;
+    return false;
+  }
+
+  bool measure(std::size_t i, const CommunicatorMemoryTest& test) {
+    std::vector<double> bytes;
+    for (Bytes grown : groups_.measure_memory(test.shape)) bytes.push_back(double(grown.count()));
+    if (!is_first_process()) return false;
+    CommunicatorMemory memory;
+    memory.communicator = communicator();
+    memory.ranks = test.shape.ranks;
+    memory.held = Bytes(std::int64_t(quantile(bytes, 0.5)));
+    points_[i] = memory;
+    return false;
+  }
+
+  /// Measures a communication until the median of the median group is known well enough.
+  bool measure(std::size_t i, const CollectivePoint& point) {
+    if (is_alone()) {
+      const CollectivePoint own = measure_collective(point.kind, point.ranks, point.payload,
+                                                     footprint(), samples_of(point.payload));
+      return keep(i, own, own.time);
+    }
+    std::vector<GroupTimings> groups;
+    for (int round = 0; round < (quick() ? 1 : kMostRounds); ++round) {
+      std::vector<GroupTimings> more = groups_.measure(point, samples_of(point.payload));
+      for (std::size_t g = 0; g < more.size(); ++g) {
+        if (groups.size() < more.size()) groups.push_back({more[g].ranks, {}});
+        auto& timings = groups[g].timings;
+        timings.insert(timings.end(), more[g].timings.begin(), more[g].timings.end());
+      }
+      std::string word;
+      if (is_first_process()) word = is_known(groups) ? "known" : "again";
+      if (quick() || processes_.broadcast(word, request_.deadline) == "known") break;
+    }
+    std::vector<Contribution> all;
+    for (const GroupTimings& group : groups) {
+      std::string who = "ranks";
+      for (std::int64_t rank : {group.ranks.front(), group.ranks.back()}) {
+        who += fmt::format(" {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
+      }
+      all.push_back({std::move(who), summarize(group.timings)});
+    }
+    return keep(i, point, merge(all));
+  }
+
+  static bool is_known(const std::vector<GroupTimings>& groups) {
+    std::vector<double> errors;
+    for (const GroupTimings& group : groups) errors.push_back(median_error(group.timings));
+    return quantile(errors, 0.5) <= kMedianKnown;
+  }
+
+  bool measure(std::size_t i, const OverlapTest& test) {
+    const auto work = bench_->repeated(
+        test.compute == OpKind::matmul ? reference() : memory_reference(test.compute));
+    OverlapTimings timings = groups_.measure_overlap(test.communication, *work, kLeast);
+    if (!is_first_process() || timings.compute_slowdowns.empty()) return false;
+    const auto width = [](const std::vector<double>& values) {
+      return quantile(values, 0.75) - quantile(values, 0.25);
+    };
+    OverlapPoint point;
+    point.compute = test.compute;
+    point.communication = test.communication.kind;
+    point.communicator = communicator();
+    point.nodes = test.communication.nodes;
+    point.payload = test.communication.payload;
+    point.compute_slowdown = std::clamp(quantile(timings.compute_slowdowns, 0.5), 0.1, 1000.0);
+    point.compute_spread = std::min(width(timings.compute_slowdowns), 1000.0);
+    point.communication_slowdown =
+        std::clamp(quantile(timings.communication_slowdowns, 0.5), 0.1, 1000.0);
+    point.communication_spread = std::min(width(timings.communication_slowdowns), 1000.0);
+    point.samples = std::int64_t(timings.communication_slowdowns.size());
+    // The second measurement counts. Disturbances only increase times, but they may also decrease
+    // ratios.
+    points_[i] = point;
+    return point.communication_spread > kUnsteady * point.communication_slowdown;
+  }
+
+  bool measure(std::size_t i, OpPoint point) {
+    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
+    if (!bench_->supports(bench_case)) return false;
+    point.moved = bytes_moved(bench_case.op, bench_case.tensors);
+    point.row = bench_case.row;
+    point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
+    return keep(i, point, measure_op(bench_case));
+  }
+  bool measure(std::size_t i, const MatmulPoint& point) {
+    return keep(i, point, measure_op(matmul_case(point.shape, point)));
+  }
+  std::optional<Sample> measure_op(const BenchCase& bench_case) {
+    processes_.barrier(request_.deadline);
+    return merge(contributions(bench_->measure(bench_case, sampling())));
+  }
+  bool measure(std::size_t i, const LaunchTest&) {
+    const auto time = merge(contributions(on_device().measure_launch(quick() ? kLeast : 15)));
+    if (is_first_process()) points_[i] = LaunchCost{*time};
+    return false;
+  }
+  bool measure(std::size_t i, const CopyPoint& point) {
+    processes_.barrier(request_.deadline);
+    const Sample own = on_device().measure_copy(point.direction, point.size, kLeast);
+    return keep(i, point, merge(contributions(own)));
+  }
+  DeviceBench& on_device() { return static_cast<DeviceBench&>(*bench_); }
+
+  /// The work that is timed between the tests, and runs beside communications: matmuls and adds
+  /// whose operands are those of a small layer.
+  BenchCase reference() const {
+    if (device_ == nullptr) return matmul_case({1, 256, 256, 256}, {});
+    MatmulPoint form;
+    form.dtype = request_.precision;
+    return matmul_case(quick() ? MatmulShape{1, 32, 32, 32} : MatmulShape{1, 4096, 1024, 1024},
+                       form);
+  }
+  BenchCase memory_reference(OpKind kind) const {
+    const std::int64_t kib = device_ == nullptr ? 1 << 10 : quick() ? 16 : 64 << 10;
+    return memory_case(kind, Bytes(kib << 10), 0, DType::f32);
+  }
+
+  /// NCCL is refused before anything takes long, and a journal is of its version.
+  void connect_devices(const std::vector<CalibrationTest>& tests) {
+    const auto first = std::ranges::find_if(tests, [](const CalibrationTest& test) {
+      return std::holds_alternative<CollectivePoint>(test.subject);
+    });
+    if (first == tests.end()) return;
+    groups_.connect(std::get<CollectivePoint>(first->subject));
+    if (const std::string library = groups_.library(); !library.empty())
+      calibration_.versions.push_back(library);
+  }
+  /// Flash attention, of which the cluster file tells.
+  void measure_attention() {
+    for (AttentionTest& test : attention_tests(request_.size, request_.precision)) {
+      if (!bench_->supports(test.bench_case)) break;
+      const auto sample = measure_op(test.bench_case);
+      if (!is_first_process()) continue;
+      test.timing.time = sample->median;
+      attention_.push_back(test.timing);
+    }
+  }
+
+  /// All that was measured.
+  MachineCalibration collected() {
+    Calibration& calibration = calibration_;
+    if (!is_alone()) calibration.versions.push_back(processes_.version());
+    calibration.communicator = communicator();
+    if (device_ == nullptr) calibration.busy_cores = shape_.ranks_per_node;
+    for (const TestResult& result : points_) add_result(calibration, result);
+    if (is_alone() && device_ == nullptr)
+      calibration.sleeps_after = Seconds(std::chrono::duration<double>(kPollsBeforeSleep).count());
+    apply(sharing_, calibration);
+    put_in_order(calibration);
+    MachineCalibration machine;
+    machine.calibration = std::move(calibration);
+    machine.cluster = measured_cluster(machine.calibration, shape_,
+                                       device_ == nullptr ? nullptr : &device_->facts,
+                                       request_.precision, attention_);
+    return machine;
   }
 
   const CalibrationRequest& request_;
-  Clock::time_point start_;
-  std::int64_t cores_;
-  PointJournal* journal_ = nullptr;
-  std::size_t done_ = 0, total_ = 0, left_out_ = 0, restored_ = 0;
+  Processes& processes_;
+  ClusterShape shape_;
+  const DeviceOfRank* device_;        ///< null: ranks are cores
+  std::unique_ptr<RankBench> bench_;  ///< outlives groups_, which end what a device is stuck in
+  GroupBench groups_;
+  std::vector<AttentionTiming> attention_;  ///< on process 0
+  Outliers outliers_;
+  Calibration calibration_;
+  const std::vector<CalibrationTest>* tests_ = nullptr;
+  std::vector<TestResult> points_;   ///< by test
+  std::vector<TestResult> trusted_;  ///< those at the last reference that was as before
+  std::optional<Journal> journal_;
+  std::size_t restored_ = 0;
+  CoreSharing sharing_;
+  ReferenceDrift drift_;
+  Clock::time_point start_ = Clock::now();
 };
-
-Cluster Session::cluster_of(const Calibration& calibration) const {
-  Cluster cluster;
-  cluster.name = fmt::format("{} x {}", calibration.device, cores_);
-  cluster.nodes = 1;
-  cluster.devices_per_node = cores_;
-  cluster.device =
-      measured_device(calibration, request_.precision, Bytes(memory_of_machine().count() / cores_));
-  SendRange sends;
-  for (const CollectivePoint& point : calibration.collectives) {
-    if (point.kind != OpKind::send) continue;
-    if (sends.smallest.ranks == 0 || point.payload < sends.smallest.payload) sends.smallest = point;
-    if (point.payload > sends.largest.payload) sends.largest = point;
-  }
-  INVARIANT(sends.largest.payload > Bytes(0), "every part of a calibration measures something");
-  cluster.levels = {measured_level("shared memory", 0, sends)};
-  cluster.source = fmt::format(
-      "measured on {} by planner calibrate, {} cores busy: peaks are the best matmul rates, "
-      "memory bandwidth that of an add of {}, the level a send between two ranks of {} "
-      "(bandwidth) and {} (latency); memory is the machine's divided by its cores",
-      calibration.date, cores_, to_text(largest_add(calibration.ops).moved),
-      to_text(sends.largest.payload), to_text(sends.smallest.payload));
-  return cluster;
-}
 
 }  // namespace
 
-MachineCalibration calibrate(const CalibrationRequest& request) { return Session(request).run(); }
+MachineCalibration calibrate(const CalibrationRequest& request, Processes* processes,
+                             const DeviceOfRank* device) {
+  if (processes == nullptr) {
+    OneProcess alone;
+    return Session(request, alone, device).run();
+  }
+  if (processes->size() < 2) throw UsageError("calibrating a cluster takes at least two processes");
+  constexpr int kDeadlines = 10;  // until all are ready
+  processes->barrier(kDeadlines * request.deadline);
+  processes->are_ready();
+  return Session(request, *processes, device).run();
+}
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// A calibration measures this machine through a backend and the local communicator.
+// A calibration measures this machine, or the ranks of a cluster, through a backend and
+// communicators.
 #pragma once
 
 #include <chrono>
@@ -25,11 +26,9 @@ struct CalibrationRequest {
   SweepSize size = SweepSize::full;
   /// bf16 or f16: matmuls and the ops of layers are also measured in this type, within the budget.
   DType precision = DType::f32;
-  /// The time to spend. Points are measured in an order of importance that is spread over the
-  /// sweep's range. Points that do not fit are left out and counted. Time that remains goes into a
-  /// second pass, which begins with points that were unsteady or slower than the others suggest. A
-  /// point's two samples lie far apart in time, and the faster one is kept, since other processes
-  /// and virtual machines only ever add time.
+  /// The time to spend. Tests that do not fit are left out and counted. Time that remains goes into
+  /// a second pass, which begins with tests that were unsteady (TestOrder). The faster of a point's
+  /// two samples is kept, since other processes and virtual machines only ever add time.
   Seconds budget{50};
   /// The file to which each finished test is written at once (by process 0 of a cluster). Empty:
   /// none. With `resume`, tests that an earlier run finished there are taken over.
@@ -37,11 +36,10 @@ struct CalibrationRequest {
   bool resume = false;
   /// The time that a process of a cluster waits for others.
   std::chrono::milliseconds deadline{120'000};
-  /// The work for which the calibration is made. Points that stand for more of it come first: in
-  /// both passes of one process, in the first pass of a cluster.
+  /// The work for which the calibration is made. Tests that stand for more of it come first. One
+  /// process measures the shapes of the work, too.
   std::optional<Workload> workload;
-  /// Called after each point with the measured test, the number of points done, and their total
-  /// over both passes.
+  /// Called after each test of the first pass with its key, the number of tests done, and of all.
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
   /// Asked between tests, on each process. Once it returns true on any of them, all throw
   /// CalibrationStopped.
@@ -63,21 +61,20 @@ struct MachineCalibration {
   std::vector<std::string> outliers;
 };
 
-/// Calibrates one machine. Throws EnvironmentError where the machine does not say what it is.
-MachineCalibration calibrate(const CalibrationRequest& request);
-
 /// A DeviceOfRank is a rank's device and the backend that has it.
 struct DeviceOfRank {
   Backend& backend;
   DeviceFacts facts;
 };
 
-/// Calibrates with the processes of a cluster, which all call it. The result is process 0's, and
-/// empty on the others. Ops and matmuls, which every rank measures, have the median rank's times.
-/// With `device`, the device of each process is measured, and exchanged data lies in the memory of
-/// devices. Each process must have a device of its own, all of one kind (UsageError).
-MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
-                                       const DeviceOfRank* device = nullptr);
+/// Calibrates one machine: without `device` all of its cores at once. With `processes` it
+/// calibrates their cluster, and all call it. The result is process 0's, and empty on the others.
+/// Ops and matmuls, which every rank measures, have the median rank's times. With `device`, the
+/// device of each process is measured, and exchanged data lies in the memory of devices. Each
+/// process must have a device of its own, all of one kind (UsageError). Throws EnvironmentError
+/// where the machine does not state what it is.
+MachineCalibration calibrate(const CalibrationRequest& request, Processes* processes = nullptr,
+                             const DeviceOfRank* device = nullptr);
 
 /// Returns a table for people: the range of rates per kind, errors of the fits, dispatch, unsteady
 /// points.

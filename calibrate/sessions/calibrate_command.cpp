@@ -15,7 +15,6 @@
 #include "calibrate/measure/group_bench.h"
 #include "calibrate/schedule/schedule_cost.h"
 #include "calibrate/sessions/calibrate.h"
-#include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
 #include "command_line/completion.h"
 #include "command_line/interrupt.h"
@@ -110,17 +109,12 @@ void show_schedule(const Arguments& arguments) {
 /// On this process's device or cores, or on a cluster's.
 MachineCalibration measure(const CalibrationRequest& request, Processes* processes,
                            FactsOfDevice facts) {
-  if (request.backend == "cpu") {
-    return processes == nullptr ? calibrate(request) : calibrate_processes(request, *processes);
-  }
-  if (processes == nullptr) {
-    const auto backend = make_backend(request.backend);
-    return calibrate_device(request, *backend, facts(0));
-  }
-  const std::int64_t local_rank = processes->index() % shape_of(*processes).ranks_per_node;
+  if (request.backend == "cpu") return calibrate(request, processes);
+  const std::int64_t local_rank =
+      processes == nullptr ? 0 : processes->index() % shape_of(*processes).ranks_per_node;
   const auto backend = make_backend(request.backend, local_rank);
   const DeviceOfRank device{*backend, facts(local_rank)};
-  return calibrate_processes(request, *processes, &device);
+  return calibrate(request, processes, &device);
 }
 
 /// Says on process 0 that a signal has ended the calibration, and what was written.
@@ -140,9 +134,6 @@ ExitCode run(const Arguments& arguments, Processes* processes, FactsOfDevice fac
   if (arguments.backend != "cpu" && (facts == nullptr || arguments.backend != "cuda")) {
     throw UsageError(fmt::format("--backend {}: {} can be calibrated", arguments.backend,
                                  facts == nullptr ? "only cpu" : "cpu and cuda"));
-  }
-  if (arguments.backend != "cpu" && processes == nullptr && !arguments.plan.empty()) {
-    throw UsageError("--plan: one GPU is measured in a fixed order");
   }
   if (reports) {
     check_output("-o", arguments.output, std::array{arguments.cluster_output, arguments.plan});

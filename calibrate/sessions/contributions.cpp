@@ -74,6 +74,7 @@ void add_result(Calibration& to, const TestResult& result) {
         if constexpr (std::is_same_v<Point, DispatchCost>) {
           to.dispatch_op = one.op;
           to.dispatch_call = one.call;
+          to.wake_up = one.wake_up;
         }
         if constexpr (std::is_same_v<Point, LaunchCost>) to.launch = one.time;
         if constexpr (std::is_same_v<Point, CopyPoint>) to.copies.push_back(one);
@@ -94,7 +95,8 @@ TestResult result_in(const Calibration& only) {
   if (!only.ops.empty()) return only.ops.front();
   if (!only.matmuls.empty()) return only.matmuls.front();
   if (!only.communicator_memory.empty()) return only.communicator_memory.front();
-  if (only.dispatch_op.samples > 0) return DispatchCost{only.dispatch_op, only.dispatch_call};
+  if (only.dispatch_op.samples > 0)
+    return DispatchCost{only.dispatch_op, only.dispatch_call, only.wake_up};
   if (only.launch) return LaunchCost{*only.launch};
   if (!only.copies.empty()) return only.copies.front();
   return std::monostate();

@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,36 +63,6 @@ class Journal {
   std::filesystem::path path_;
   Descriptor file_;
   JournalText read_;
-};
-
-/// A PointJournal is a journal of single points, each looked up by its key. A calibration by one
-/// process uses it, since it measures points in an order of its own.
-class PointJournal {
- public:
-  /// With an empty path nothing is known and nothing is kept. Otherwise the arguments are those of
-  /// Journal.
-  PointJournal(const std::filesystem::path& path, const std::string& settings, bool resume,
-               std::string date);
-
-  /// Puts the result of an earlier run into `point`. Returns false where there is none.
-  bool restore(const std::string& key, MatmulPoint& point);
-  bool restore(const std::string& key, OpPoint& point);
-  bool restore(const std::string& key, CollectivePoint& point);
-  void keep(const std::string& key, const MatmulPoint& point);
-  void keep(const std::string& key, const OpPoint& point);
-  void keep(const std::string& key, const CollectivePoint& point);
-  std::size_t restored() const { return restored_; }  ///< points
-
- private:
-  template <class Point>
-  bool restore_from(const std::string& key, Point& point, std::vector<Point> Calibration::*list);
-  template <class Point>
-  void keep_in(const std::string& key, const Point& point, std::vector<Point> Calibration::*list);
-
-  std::optional<Journal> journal_;
-  std::string date_;
-  std::map<std::string, Calibration> known_;
-  std::size_t restored_ = 0;
 };
 
 /// Returns the path of the journal, which lies beside the calibration. The code that writes the

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "interop/documents/settings.h"
@@ -56,65 +58,47 @@ std::vector<std::int64_t> lines_of_values(std::string_view text) {
   return lines;
 }
 
-/// Collects the values of a JSON text, which it visits in the order of `lines`.
-struct JsonVisit {
-  SettingCollector& collector;
-  std::vector<std::int64_t> lines;
-  std::size_t visited = 0;
+using JsonLines = std::map<const Json*, std::int64_t>;
 
-  std::int64_t count(std::int64_t depth) {
-    const std::int64_t line = lines.at(visited++);
-    collector.count(depth, line);
-    return line;
+/// Gives each value its line, in the order of the text.
+void place(const Json& value, const std::vector<std::int64_t>& in_order, JsonLines& lines) {
+  const std::int64_t line = in_order.at(lines.size());
+  lines.emplace(&value, line);
+  if (!value.is_structured()) return;
+  for (const Json& member : value) place(member, in_order, lines);
+}
+
+struct JsonNode {
+  const Json* value;
+  const JsonLines* lines;
+
+  std::int64_t line() const { return lines->at(value); }
+  NodeKind kind() const {
+    return value->is_object()  ? NodeKind::table
+           : value->is_array() ? NodeKind::list
+                               : NodeKind::scalar;
   }
-  std::vector<DocumentWord> words(const Json& list, std::int64_t depth) {
-    std::vector<DocumentWord> words;
-    for (const Json& element : list) {
-      count(depth);
-      words.push_back(json_word(element));
-    }
-    return words;
+  DocumentWord word() const { return json_word(*value); }
+  std::vector<std::pair<std::string, JsonNode>> members() const {
+    std::vector<std::pair<std::string, JsonNode>> all;
+    for (const auto& [name, member] : value->items())
+      all.emplace_back(name, JsonNode{&member, lines});
+    return all;
   }
-  void collect(const std::string& key, const Json& value, std::int64_t depth);
+  std::vector<JsonNode> elements() const {
+    std::vector<JsonNode> all;
+    for (const Json& element : *value) all.push_back({&element, lines});
+    return all;
+  }
 };
-
-bool holds_scalars(const Json& list) {
-  return std::ranges::none_of(list, [](const Json& element) { return element.is_structured(); });
-}
-
-void JsonVisit::collect(const std::string& key, const Json& value, std::int64_t depth) {
-  const std::int64_t line = count(depth);
-  if (value.is_object()) {
-    for (const auto& [name, member] : value.items()) collect(dotted(key, name), member, depth + 1);
-    return;
-  }
-  if (!value.is_array()) {
-    collector.add(key, {json_word(value)}, false, line);
-    return;
-  }
-  if (holds_scalars(value)) {
-    collector.add(key, words(value, depth), true, line);
-    return;
-  }
-  const bool of_lists = std::ranges::all_of(
-      value, [](const Json& element) { return element.is_array() && holds_scalars(element); });
-  std::vector<std::vector<DocumentWord>> lists;
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    if (of_lists) {
-      count(depth);
-      lists.push_back(words(value[i], depth));
-    } else {
-      collect(dotted(key, fmt::format("{}", i)), value[i], depth + 1);
-    }
-  }
-  if (of_lists) collector.add_lists(key, lists, line);
-}
 
 std::vector<Setting> read_json_document(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   if (!json.is_object()) throw InputError(file, "", "an object is required");
   SettingCollector collector{file};
-  JsonVisit{collector, lines_of_values(text)}.collect("", json, 0);
+  JsonLines lines;
+  place(json, lines_of_values(text), lines);
+  collect(collector, "", JsonNode{&json, &lines});
   return std::move(collector.settings);
 }
 
@@ -137,9 +121,7 @@ void SettingCollector::add(const std::string& key, std::vector<DocumentWord> wor
   settings.push_back({key, std::move(words), list, line});
 }
 
-void SettingCollector::add_lists(const std::string& key,
-                                 const std::vector<std::vector<DocumentWord>>& lists,
-                                 std::int64_t line) {
+DocumentWord word_of_lists(const std::vector<std::vector<DocumentWord>>& lists) {
   DocumentWord word;
   Json json = Json::array();
   for (const std::vector<DocumentWord>& list : lists) {
@@ -150,7 +132,7 @@ void SettingCollector::add_lists(const std::string& key,
     }
   }
   word.text = json.dump(-1, ' ', true);
-  add(key, {std::move(word)}, false, line);
+  return word;
 }
 
 std::string line_place(std::int64_t line) { return line > 0 ? fmt::format("line {}", line) : ""; }

@@ -32,63 +32,34 @@ constexpr void check_toml(bool holds) {
 namespace plimsoll {
 namespace {
 
-std::int64_t line_of(const toml::node& node) { return std::int64_t(node.source().begin.line); }
+struct TomlNode {
+  const toml::node* node;
 
-DocumentWord toml_word(const toml::node& node) {
-  if (const auto text = node.as_string()) return text_word(text->get());
-  if (const auto value = node.as_integer()) return {fmt::format("{}", value->get())};
-  if (const auto value = node.as_floating_point()) return {fmt::format("{}", value->get())};
-  if (const auto value = node.as_boolean()) return {value->get() ? "true" : "false"};
-  return {"a date", "dates say nothing of a job"};
-}
-
-bool holds_scalars(const toml::array& array) {
-  return std::none_of(array.begin(), array.end(), [](const toml::node& element) {
-    return element.is_table() || element.is_array();
-  });
-}
-
-std::vector<DocumentWord> toml_words(SettingCollector& collector, const toml::array& array,
-                                     std::int64_t depth) {
-  std::vector<DocumentWord> words;
-  for (const toml::node& element : array) {
-    collector.count(depth, line_of(array));
-    words.push_back(toml_word(element));
+  std::int64_t line() const { return std::int64_t(node->source().begin.line); }
+  NodeKind kind() const {
+    return node->is_table()   ? NodeKind::table
+           : node->is_array() ? NodeKind::list
+                              : NodeKind::scalar;
   }
-  return words;
-}
-
-void collect_toml(SettingCollector& collector, const std::string& key, const toml::node& node,
-                  std::int64_t depth) {
-  collector.count(depth, line_of(node));
-  if (const toml::table* table = node.as_table()) {
-    for (const auto& [name, member] : *table)
-      collect_toml(collector, dotted(key, name.str()), member, depth + 1);
-    return;
+  DocumentWord word() const {
+    if (const auto text = node->as_string()) return text_word(text->get());
+    if (const auto value = node->as_integer()) return {fmt::format("{}", value->get())};
+    if (const auto value = node->as_floating_point()) return {fmt::format("{}", value->get())};
+    if (const auto value = node->as_boolean()) return {value->get() ? "true" : "false"};
+    return {"a date", "dates say nothing of a job"};
   }
-  const toml::array* array = node.as_array();
-  if (array == nullptr) {
-    collector.add(key, {toml_word(node)}, false, line_of(node));
-    return;
+  std::vector<std::pair<std::string, TomlNode>> members() const {
+    std::vector<std::pair<std::string, TomlNode>> all;
+    for (const auto& [name, member] : *node->as_table())
+      all.emplace_back(std::string(name.str()), TomlNode{&member});
+    return all;
   }
-  if (holds_scalars(*array)) {
-    collector.add(key, toml_words(collector, *array, depth), true, line_of(node));
-    return;
+  std::vector<TomlNode> elements() const {
+    std::vector<TomlNode> all;
+    for (const toml::node& element : *node->as_array()) all.push_back({&element});
+    return all;
   }
-  const bool lists = std::all_of(array->begin(), array->end(), [](const toml::node& element) {
-    return element.is_array() && holds_scalars(*element.as_array());
-  });
-  std::vector<std::vector<DocumentWord>> words;
-  for (std::size_t i = 0; i < array->size(); ++i) {
-    const toml::node& element = *array->get(i);
-    if (lists) {
-      words.push_back(toml_words(collector, *element.as_array(), depth));
-    } else {
-      collect_toml(collector, dotted(key, fmt::format("{}", i)), element, depth + 1);
-    }
-  }
-  if (lists) collector.add_lists(key, words, line_of(node));
-}
+};
 
 }  // namespace
 
@@ -96,7 +67,7 @@ std::vector<Setting> read_toml(std::string_view text, const std::string& file) {
   SettingCollector collector{file};
   try {
     const toml::table table = toml::parse(text);
-    collect_toml(collector, "", table, 0);
+    collect(collector, "", TomlNode{&table});
   } catch (const toml::parse_error& error) {
     throw InputError(file, line_place(std::int64_t(error.source().begin.line)),
                      fmt::format("no TOML: {}", printable(error.description(), 200)));

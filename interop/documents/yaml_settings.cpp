@@ -80,54 +80,27 @@ std::string yaml_key(const SettingCollector& collector, const YAML::Node& key) {
   return key.IsNull() ? "null" : key.Scalar();
 }
 
-bool holds_scalars(const YAML::Node& sequence) {
-  return std::none_of(sequence.begin(), sequence.end(), [](const YAML::Node& element) {
-    return element.IsMap() || element.IsSequence();
-  });
-}
+struct YamlNode {
+  const SettingCollector* collector;
+  YAML::Node node;
 
-std::vector<DocumentWord> yaml_words(SettingCollector& collector, const YAML::Node& sequence,
-                                     std::int64_t depth) {
-  std::vector<DocumentWord> words;
-  for (const auto& element : sequence) {
-    collector.count(depth, line_of(sequence));
-    words.push_back(yaml_word(element));
+  std::int64_t line() const { return line_of(node); }
+  NodeKind kind() const {
+    return node.IsMap() ? NodeKind::table : node.IsSequence() ? NodeKind::list : NodeKind::scalar;
   }
-  return words;
-}
-
-void collect_yaml(SettingCollector& collector, const std::string& key, const YAML::Node& node,
-                  std::int64_t depth) {
-  const std::int64_t line = line_of(node);
-  collector.count(depth, line);
-  if (node.IsMap()) {
+  DocumentWord word() const { return yaml_word(node); }
+  std::vector<std::pair<std::string, YamlNode>> members() const {
+    std::vector<std::pair<std::string, YamlNode>> all;
     for (const auto& member : node)
-      collect_yaml(collector, dotted(key, yaml_key(collector, member.first)), member.second,
-                   depth + 1);
-    return;
+      all.emplace_back(yaml_key(*collector, member.first), YamlNode{collector, member.second});
+    return all;
   }
-  if (!node.IsSequence()) {
-    collector.add(key, {yaml_word(node)}, false, line);
-    return;
+  std::vector<YamlNode> elements() const {
+    std::vector<YamlNode> all;
+    for (const auto& element : node) all.push_back({collector, element});
+    return all;
   }
-  if (holds_scalars(node)) {
-    collector.add(key, yaml_words(collector, node, depth), true, line);
-    return;
-  }
-  const bool lists = std::all_of(node.begin(), node.end(), [](const YAML::Node& element) {
-    return element.IsSequence() && holds_scalars(element);
-  });
-  std::vector<std::vector<DocumentWord>> words;
-  std::int64_t index = 0;
-  for (const auto& element : node) {
-    if (lists) {
-      words.push_back(yaml_words(collector, element, depth));
-    } else {
-      collect_yaml(collector, dotted(key, fmt::format("{}", index++)), element, depth + 1);
-    }
-  }
-  if (lists) collector.add_lists(key, words, line);
-}
+};
 
 /// Takes the events of one document and keeps nothing. YAML::LoadAll would not end where yaml-cpp
 /// 0.7 stays at a stray comma, and makes one empty document after another of it.
@@ -163,7 +136,7 @@ std::vector<Setting> read_yaml(std::string_view text, const std::string& file) {
     const YAML::Node document = YAML::Load(copy);
     if (!document.IsMap() || has_second_document(copy))
       throw InputError(file, "", "one YAML document with keys at its top is required");
-    collect_yaml(collector, "", document, 0);
+    collect(collector, "", YamlNode{&collector, document});
   } catch (const YAML::Exception& error) {
     throw InputError(file, error.mark.is_null() ? "" : line_place(error.mark.line + 1),
                      fmt::format("no YAML: {}", printable(error.msg, 200)));

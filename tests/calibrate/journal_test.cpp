@@ -124,34 +124,6 @@ TEST_F(JournalTest, WhatWasDiscardedDoesNotComeBackUnlessItWasMeasuredSince) {
   EXPECT_EQ(kept, (std::vector<std::string>{entry(1).test, entry(2).test, entry(4).test}));
 }
 
-TEST_F(JournalTest, PointsAreFoundByTheirKeys) {
-  MatmulPoint matmul;
-  matmul.shape = {1, 2, 3, 4};
-  matmul.time = {Seconds(1e-5 / 3), Seconds(0), 7, true};
-  OpPoint op;
-  op.moved = Bytes(96);
-  op.time = {Seconds(1e-6), Seconds(0), 7, false};
-  {
-    PointJournal journal(path_, "settings", false, "2026-11-21");
-    journal.keep("a", matmul);
-    journal.keep("b", op);
-    EXPECT_FALSE(journal.restore("a", matmul));  // only what an earlier run found
-  }
-  PointJournal journal(path_, "settings", true, "2026-11-22");
-  MatmulPoint found;
-  EXPECT_TRUE(journal.restore("a", found));
-  EXPECT_EQ(found, matmul);
-  EXPECT_FALSE(journal.restore("b", found));  // of another kind
-  OpPoint found_op;
-  EXPECT_TRUE(journal.restore("b", found_op));
-  EXPECT_EQ(found_op, op);
-  EXPECT_EQ(journal.restored(), 2u);
-
-  PointJournal none("", "settings", true, "2026-11-22");
-  none.keep("a", matmul);
-  EXPECT_FALSE(none.restore("a", matmul));
-}
-
 TEST_F(JournalTest, OtherSettingsAreRefusedAndNoResumeBeginsAnew) {
   write(2);
   try {

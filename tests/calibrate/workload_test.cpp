@@ -96,20 +96,24 @@ TEST(ChoiceOfAPlan, WhatThePlanRunsComesFirst) {
 }
 
 }  // namespace
-TEST(Workload, AddsItsShapesToASweep) {
-  const std::vector<MatmulPoint> sweep = matmul_sweep(SweepSize::quick);
-  MatmulPoint known = sweep.back(), other = known, half = known;
+TEST(Workload, AddsItsShapesToTheTests) {
+  const std::vector<CalibrationTest> known_tests =
+      schedule({1, 2}, SweepSize::quick, DType::f32, CommunicatorKind::local);
+  const MatmulPoint known = matmul_sweep(SweepSize::quick).back();
+  MatmulPoint other = known, half = known;
   other.shape.m += 1;
-  half.dtype = DType::bf16;  // the sweep has no product of this type
+  half.dtype = DType::bf16;  // no test has a product of this type
   Workload workload;
   workload.matmuls = {{known, 1}, {other, 1}, {half, 1}};
-  const std::vector<MatmulPoint> points = with_shapes(workload, sweep);
-  ASSERT_EQ(points.size(), sweep.size() + 1);
-  EXPECT_EQ(points.back().shape, other.shape);
+  const std::vector<CalibrationTest> tests = with_shapes(workload, known_tests);
+  ASSERT_EQ(tests.size(), known_tests.size() + 1);
+  EXPECT_EQ(std::get<MatmulPoint>(tests.back().subject).shape, other.shape);
+  EXPECT_EQ(tests.back().key, test_key(other));
   // The exact shape stands for itself, and its neighbour for nothing but its own.
-  const std::vector<double> of_points = weights(workload, std::span(points));
-  EXPECT_EQ(of_points.back(), 1);
-  EXPECT_EQ(of_points[sweep.size() - 1], 1);
+  const std::vector<double> of_tests = weights(workload, std::span<const CalibrationTest>(tests));
+  EXPECT_EQ(of_tests.back(), 1);
+  const auto of_known = std::ranges::find(tests, test_key(known), &CalibrationTest::key);
+  EXPECT_EQ(of_tests[std::size_t(of_known - tests.begin())], 1);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,6 @@
 // Calibration of a device, on whatever the program is linked for.
+#include "calibrate/sessions/calibrate.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -7,7 +9,6 @@
 
 #include "calibrate/measure/device_bench.h"
 #include "calibrate/schedule/sweep.h"
-#include "calibrate/sessions/device_calibration.h"
 #include "graph/op_table.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
@@ -34,7 +35,8 @@ TEST(DeviceCalibration, MeasuresAFewPointsOfEverythingAndItsFilesCanBeRead) {
   DeviceFacts facts = cuda_device_facts(0);
   facts.compute_capability = 80;
   facts.multiprocessors = 4;
-  const MachineCalibration machine = calibrate_device(request, *backend, facts);
+  const DeviceOfRank device{*backend, facts};
+  const MachineCalibration machine = calibrate(request, nullptr, &device);
   const Calibration& calibration = machine.calibration;
   EXPECT_EQ(calibration.backend, "cuda");
   EXPECT_EQ(calibration.device, facts.name);

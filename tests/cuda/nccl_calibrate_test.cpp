@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "calibrate/measure/comm_operands.h"
 #include "calibrate/sessions/calibrate.h"
-#include "calibrate/sessions/device_calibration.h"
+#include "calibrate/sessions/check_devices.h"
 #include "runtime/cuda/backend.h"
 #include "tests/cuda/four_gpus.h"
 #include "tests/runtime/thread_processes.h"
@@ -38,7 +38,7 @@ MachineCalibration calibrate_gpus(const Hosts& hosts, const CalibrationRequest& 
     const auto backend = make_cuda_backend(processes.index());
     backend->enter_thread();
     const DeviceOfRank device{*backend, cuda_device_facts(processes.index())};
-    MachineCalibration own = calibrate_processes(request, processes, &device);
+    MachineCalibration own = calibrate(request, &processes, &device);
     if (processes.index() == 0) result = std::move(own);
   });
   return result;
