@@ -18,7 +18,6 @@
 #include "simulator/ranks/shortened_step.h"
 #include "simulator/ranks/steady_state.h"
 #include "simulator/ranks/step_account.h"
-#include "simulator/ranks/stream_op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -74,20 +73,17 @@ CoreInput core_input(std::span<const Expansion> expansions, const RankTopology& 
 }
 
 /// Runs the chosen ranks' step on the engine that their devices ask for, as often as needed.
-/// `whole`: the times of every op are asked for, too.
+/// `by_op`: the ranks whose ops' times are asked for, too.
 class Step {
  public:
   Step(std::span<const Expansion> expansions, const RankTopology& topology,
-       const RankChoice& choice, const CostModel& costs, bool whole)
-      : expansions_(expansions),
-        topology_(topology),
-        choice_(choice),
-        record_(whole ? StreamEngine::Record::all : StreamEngine::Record::ends) {
+       const RankChoice& choice, const CostModel& costs, std::span<const std::int64_t> by_op)
+      : expansions_(expansions), topology_(topology), choice_(choice), by_op_(by_op) {
     if (costs.host_executes()) {
       processes_ = costs.execution() == Execution::processes;
       const CoreInput input = core_input(expansions, topology, choice);
       core_ops_.emplace(input.ranks, costs.wake_up(), input.slowdowns);
-    } else if (!whole) {
+    } else if (by_op.empty()) {
       shortened_ = ShortenedStep::of(expansions, topology, choice);
     }
   }
@@ -103,15 +99,15 @@ class Step {
       if (auto ends = shortened_->run(starts)) return *std::move(ends);
       shortened_.reset();  // other steps will not show it either
     }
-    if (!streams_) streams_ = build_stream_ranks(expansions_, topology_, choice_);
-    stream_result_ = &streams_->engine.run(starts, record_);
+    if (!streams_) streams_ = build_stream_ranks(expansions_, topology_, choice_, {}, by_op_);
+    stream_result_ = &streams_->engine.run(
+        starts, by_op_.empty() ? StreamEngine::Record::ends : StreamEngine::Record::all);
     return stream_result_->rank_end;
   }
 
-  /// Returns when each op of the c-th rank, which began at `start`, ran in the last run.
-  std::vector<OpTimes> op_times(std::size_t c, Picoseconds start) const {
-    if (core_ops_) return core_result_.times[c];
-    return stream_op_times(streams_->ranks[c], *stream_result_, start);
+  /// Returns when each op of the c-th rank ran in the last run.
+  std::vector<OpTimes> times_of(std::size_t c) const {
+    return core_ops_ ? core_result_.times[c] : op_times(streams_->ranks[c], *stream_result_);
   }
 
  private:
@@ -123,7 +119,7 @@ class Step {
   bool processes_ = false;
   std::optional<StreamRanks> streams_;
   EngineResult core_result_;
-  StreamEngine::Record record_;
+  std::span<const std::int64_t> by_op_;
   const StreamEngine::Result* stream_result_ = nullptr;
 };
 
@@ -313,13 +309,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   const std::vector<Expansion> expansions = expand(programs, costs);
   const RankTopology topology = resolve_channels(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
-  Step step(expansions, topology, choice, costs, detail != Detail::none);
-  const SteadyState steady =
-      *run_to_steady_state(choice.representatives.size(),
-                           [&](const auto& starts) { return std::optional(step.run(starts)); });
-
   Simulation simulation;
-  simulation.step_time = steady.period.seconds();
   for (std::uint32_t c : choice.class_of) {
     simulation.represented_by.push_back(choice.representatives[c]);
   }
@@ -343,13 +333,22 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   if (detail != Detail::none) {
     simulation.out_of_range = out_of_range(expansion_of(critical), topology, critical);
   }
+  std::vector<std::int64_t> by_op;
+  if (detail == Detail::critical) {
+    by_op = {critical};
+  } else if (detail != Detail::none) {
+    by_op = choice.representatives;
+  }
+  Step step(expansions, topology, choice, costs, by_op);
+  const SteadyState steady =
+      *run_to_steady_state(choice.representatives.size(),
+                           [&](const auto& starts) { return std::optional(step.run(starts)); });
+  simulation.step_time = steady.period.seconds();
   const Picoseconds origin = *std::min_element(steady.starts.begin(), steady.starts.end());
   simulation.timeline.intervals.reserve(intervals_of(expansions, topology, choice, detail));
-  for (std::size_t c = 0; c < choice.representatives.size() && detail != Detail::none; ++c) {
-    const std::int64_t rank = choice.representatives[c];
-    if (detail == Detail::critical && rank != simulation.critical_rank) continue;
-    record({rank, expansion_of(rank), step.op_times(c, steady.starts[c]), origin}, detail,
-           simulation);
+  for (const std::int64_t rank : by_op) {
+    const std::vector<OpTimes> times = step.times_of(choice.class_of[std::size_t(rank)]);
+    record({rank, expansion_of(rank), times, origin}, detail, simulation);
   }
   sort_intervals(simulation.timeline);
   return simulation;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "simulator/ranks/framework_waits.h"
@@ -81,8 +82,6 @@ class RankBuilder {
 void RankBuilder::add_calls() {
   read_calls(rank_);
   const bool whole = !rank_.skipped.any();
-  rank_.host.reserve(whole ? rank_.calls.size() : 0);
-  rank_.delays.reserve(whole ? rank_.calls.size() : 0);
   for (std::size_t c = 0; c < program_.calls.size(); ++c) {
     if (!whole && c == rank_.skipped.from) {
       const bool alike = delays_.leave_out(rank_.skipped.cycle_count());
@@ -113,7 +112,6 @@ void RankBuilder::add_call(std::size_t call) {
   const std::vector<Event> transfers = framework_.before_call(call);
   call_waits_.insert(call_waits_.end(), transfers.begin(), transfers.end());
   if (!routine.ops.empty()) add_host_wait(routine.ops[0]);
-  if (!rank_.skipped.any()) rank_.host.push_back(engine_.host_time());
   add_delays(call);
   StreamRank::EngineCall& laid_out = rank_.calls[next_];
   laid_out.first = engine_.events();
@@ -162,7 +160,6 @@ void RankBuilder::add_delays(std::size_t call) {
   const std::size_t r = program_.calls[call].routine.index();
   const RankRoutine& routine = rank_.routines[r];
   const std::vector<std::uint32_t>& channel_ops = rank_.expansion->routines[r].channel_op;
-  Picoseconds delay;
   if (channel_ops.size() == 1 && channel_ops[0] != RoutineFacts::kLocal) {
     const Stream stream = program_.routines[r].ops[0].stream;
     communications_.push_back({engine_.events(), stream, next_});
@@ -171,10 +168,9 @@ void RankBuilder::add_delays(std::size_t call) {
                       StreamEngine::Delay::before_op);
   } else if (routine.computes > Picoseconds()) {
     wait_for(call_waits_);
-    delay = delays_.compute(routine.computes);
-    engine_.add_delay(std::uint32_t(Stream::compute), delay, StreamEngine::Delay::in_op);
+    engine_.add_delay(std::uint32_t(Stream::compute), delays_.compute(routine.computes),
+                      StreamEngine::Delay::in_op);
   }
-  if (!rank_.skipped.any()) rank_.delays.push_back(delay);
 }
 
 /// Tells delays_ that ops which are issued from here on come after these events.
@@ -220,7 +216,8 @@ class SkippedRendezvous {
 }  // namespace
 
 StreamRanks build_stream_ranks(std::span<const Expansion> expansions, const RankTopology& topology,
-                               const RankChoice& choice, std::span<const SkippedCalls> skipped) {
+                               const RankChoice& choice, std::span<const SkippedCalls> skipped,
+                               std::span<const std::int64_t> by_op) {
   StreamRanks all;
   ChannelNumbers numbers;
   SkippedRendezvous skipped_rendezvous;
@@ -232,7 +229,11 @@ StreamRanks build_stream_ranks(std::span<const Expansion> expansions, const Rank
     rank.expansion = &expansion;
     if (!skipped.empty()) rank.skipped = skipped[index];
     rank.routines = rank_routines(expansion, topology, number);
-    all.engine.add_rank(compose_routines(expansion, channels, rank.routines));
+    std::vector<std::uint32_t> queues(kStreams);
+    std::iota(queues.begin(), queues.end(), 0u);
+    if (std::ranges::find(by_op, number) == by_op.end())
+      compose_routines(expansion, channels, rank.routines, queues);
+    all.engine.add_rank(std::move(queues));
     RankBuilder(all, rank, channels).add_calls();
     rank.events_end = all.engine.events();
     if (!rank.skipped.any()) continue;

@@ -142,18 +142,14 @@ std::vector<RankRoutine> rank_routines(const Expansion& expansion, const RankTop
   return routines;
 }
 
-std::vector<std::uint32_t> compose_routines(const Expansion& expansion,
-                                            const NumberedChannels& channels,
-                                            std::vector<RankRoutine>& routines) {
+void compose_routines(const Expansion& expansion, const NumberedChannels& channels,
+                      std::vector<RankRoutine>& routines, QueueOfStream& queue_of_stream) {
   const Meeting meeting = find_meeting(expansion, channels);
-  QueueOfStream queue_of_stream(kStreams);
-  for (std::uint32_t s = 0; s < kStreams; ++s) queue_of_stream[s] = s;
   for (std::size_t r = 0; r < routines.size(); ++r) {
     if (!may_be_composed(expansion, r, meeting)) continue;
     routines[r].composition = compose_routine(expansion, r, routines[r]);
     join_queues(expansion.program->routines[r].ops, queue_of_stream);
   }
-  return queue_of_stream;
 }
 
 const RoutineMap& map_for(const Routine& routine, const AwaitedPorts& awaited,

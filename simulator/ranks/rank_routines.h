@@ -62,11 +62,11 @@ std::vector<LinkUse> shared_link_uses(const Expansion& expansion, const RankTopo
 std::vector<RankRoutine> rank_routines(const Expansion& expansion, const RankTopology& topology,
                                        std::int64_t rank);
 
-/// Composes each routine whose streams meet no other ranks, and returns the queue of each stream:
-/// streams of one composed routine share a queue (StreamEngine::add_rank).
-std::vector<std::uint32_t> compose_routines(const Expansion& expansion,
-                                            const NumberedChannels& channels,
-                                            std::vector<RankRoutine>& routines);
+/// Composes each routine whose streams meet no other ranks. Streams of one composed routine get one
+/// queue (StreamEngine::add_rank).
+void compose_routines(const Expansion& expansion, const NumberedChannels& channels,
+                      std::vector<RankRoutine>& routines,
+                      std::vector<std::uint32_t>& queue_of_stream);
 
 /// Returns the map of a composed routine for a call with these awaited ports. A new map is added to
 /// `maps`, whose elements must not move.

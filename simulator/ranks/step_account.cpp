@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/error.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
@@ -68,7 +69,10 @@ StepAccount account_for(const Expansion& expansion, const RankTopology& topology
   for_each_op(expansion, topology, rank,
               [&](const Op&, const Routine&, const Estimate& estimate, const RankChannel* channel,
                   std::int64_t calls) {
-                const Picoseconds time(to_picoseconds(estimate.time).count() * calls);
+                std::int64_t all = 0;
+                if (__builtin_mul_overflow(to_picoseconds(estimate.time).count(), calls, &all))
+                  throw InfeasibleError("a step would take longer than the clock can hold");
+                const Picoseconds time(all);
                 if (channel == nullptr) account.local += time;
                 account.worst = std::max(account.worst, estimate.provenance);
                 account.by_provenance[std::size_t(estimate.provenance)] += time.seconds();

@@ -1,5 +1,7 @@
-// Finds the events that a call waits for.
+// Finds the events that a call waits for, and the times of ops by their events.
 #include "simulator/ranks/stream_ranks.h"
+
+#include "base/error.h"
 
 namespace plimsoll {
 
@@ -21,6 +23,20 @@ void add_awaited(const StreamRank& rank, std::size_t call,
       }
     }
   }
+}
+
+std::vector<OpTimes> op_times(const StreamRank& rank, const StreamEngine::Result& result) {
+  INVARIANT(!rank.skipped.any(), "times of a step that calls were skipped of");
+  std::vector<OpTimes> times;
+  for (const StreamRank::EngineCall& call : rank.calls) {
+    const RankRoutine& routine = rank.routines[call.routine];
+    INVARIANT(!routine.composition, "times of ops inside a map");
+    for (const std::uint32_t op : routine.op_event) {
+      const StreamEngine::Event event = call.first + op;
+      times.push_back({result.posted[event], result.begin[event], result.fired[event]});
+    }
+  }
+  return times;
 }
 
 }  // namespace plimsoll

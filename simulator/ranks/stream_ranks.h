@@ -1,5 +1,5 @@
 // Stream ranks: the simulated ranks of a step on Execution::streams, laid out in a StreamEngine.
-// build_stream_ranks.h lays them out, and stream_op_times.h reads the times of their ops.
+// build_stream_ranks.h lays them out.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,6 @@ struct StreamRank {
   std::vector<RankRoutine> routines;
   std::vector<EngineCall> calls;
   std::vector<CallWait> waits;
-  /// By call, where none is skipped: when the host begins to issue it, and the time that its
-  /// kernels lose to communications beside them.
-  std::vector<StreamEngine::HostTime> host;
-  std::vector<Picoseconds> delays;
   std::vector<CycleBegin> cycles;      ///< of the cycles that stay, where some are skipped
   StreamEngine::Event events_end = 0;  ///< the first event behind those of this rank
 };
@@ -56,5 +52,9 @@ struct StreamRanks {
 /// Adds the events that a call of `rank.calls` waits for. The calls before it must be laid out.
 void add_awaited(const StreamRank& rank, std::size_t call,
                  std::vector<StreamEngine::Event>& events);
+
+/// Returns when each op of a rank ran, in issue order. The rank is laid out op by op, and `result`
+/// is that of a run with Record::all.
+std::vector<OpTimes> op_times(const StreamRank& rank, const StreamEngine::Result& result);
 
 }  // namespace plimsoll

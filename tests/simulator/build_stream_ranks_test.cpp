@@ -12,7 +12,6 @@
 #include "hand_programs.h"
 #include "passes/pipeline.h"
 #include "simulator/ranks/kernel_delays.h"
-#include "simulator/ranks/stream_op_times.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -158,12 +157,18 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
     for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
       starts.push_back(Picoseconds(std::int64_t(c * c * 7'777'777 % 100'000'000)));
     }
-    const StreamEngine::Result composed = ranks.engine.run(starts);
+    const StreamEngine::Result composed = ranks.engine.run(starts, StreamEngine::Record::ends);
     const EngineResult single = op_by_op(expansions, topology, choice, starts);
     EXPECT_EQ(composed.rank_end, single.rank_end);
     EXPECT_EQ(composed.host_end, single.host_end);
-    for (std::size_t c = 0; c < starts.size(); ++c) {
-      const std::vector<OpTimes> times = stream_op_times(ranks.ranks[c], composed, starts[c]);
+    // Some ranks op by op among composed ones, too.
+    const std::vector<std::int64_t>& all = choice.representatives;
+    const std::span by_op = folding == Folding::folded ? std::span(all).first(1) : std::span(all);
+    StreamRanks laid_out = build_stream_ranks(expansions, topology, choice, {}, by_op);
+    const StreamEngine::Result& run = laid_out.engine.run(starts, StreamEngine::Record::all);
+    EXPECT_EQ(run.rank_end, single.rank_end);
+    for (std::size_t c = 0; c < by_op.size(); ++c) {
+      const std::vector<OpTimes> times = op_times(laid_out.ranks[c], run);
       EXPECT_EQ(ends_of(times, true), ends_of(single.times[c], true)) << "begins of rank " << c;
       EXPECT_EQ(ends_of(times, false), ends_of(single.times[c], false)) << "ends of rank " << c;
     }
