@@ -18,10 +18,22 @@ Bytes largest_peak(const Plan& plan) {
   return peak;
 }
 
-Bytes most_taken(const Plan& plan) {
-  Bytes most;
-  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
-  return most;
+Seconds merit_of(const OtherPlan& plan) { return merit(plan.step_time, plan.unusual); }
+
+/// Finds the first error that `check` finds in the plans that were not chosen, in the order of the
+/// file.
+template <class Check>
+Finding in_others(const Plan& plan, Check check) {
+  if (plan.fastest) {
+    if (Finding wrong = check(*plan.fastest)) return wrong;
+  }
+  for (const OtherPlan& one : plan.runners_up) {
+    if (Finding wrong = check(one)) return wrong;
+  }
+  for (const OtherPlan& one : plan.pareto) {
+    if (Finding wrong = check(one)) return wrong;
+  }
+  return std::nullopt;
 }
 
 /// Says what is wrong with one list of reasons; adds its counts to `sum`.
@@ -101,15 +113,13 @@ Verdict legal_in(const Plan& plan, const Strategy& strategy) {
   return verdict ? legal(plan.framework, plan.job, strategy) : verdict;
 }
 
-Finding runners_up_legal(const CheckContext& context) {
-  const Plan& plan = context.plan;
+Finding others_legal(const CheckContext& context) {
   if (context.programs.empty()) return std::nullopt;
-  for (const RunnerUp& runner_up : plan.runners_up) {
-    if (Verdict verdict = legal_in(plan, runner_up.strategy); !verdict) {
-      return fmt::format("{}: {}", strategy_summary(runner_up.strategy), verdict.reason());
-    }
-  }
-  return std::nullopt;
+  return in_others(context.plan, [&](const OtherPlan& other) -> Finding {
+    const Verdict verdict = legal_in(context.plan, other.strategy);
+    if (verdict) return std::nullopt;
+    return fmt::format("{}: {}", strategy_summary(other.strategy), verdict.reason());
+  });
 }
 
 Finding runners_up_fit(const CheckContext& context) {
@@ -129,22 +139,28 @@ Finding runners_up_fit(const CheckContext& context) {
   return std::nullopt;
 }
 
-Finding runners_up_distinct(const CheckContext& context) {
-  std::vector<Strategy> seen = {context.plan.strategy};
-  for (const RunnerUp& runner_up : context.plan.runners_up) {
-    if (std::find(seen.begin(), seen.end(), runner_up.strategy) != seen.end()) {
-      return fmt::format("{} appears twice", strategy_summary(runner_up.strategy));
-    }
-    seen.push_back(runner_up.strategy);
+/// Finds a strategy of the list that is there twice, or is among `seen`.
+template <class Others>
+Finding repeated(const Others& list, std::vector<Strategy> seen) {
+  for (const OtherPlan& one : list) {
+    if (std::ranges::find(seen, one.strategy) != seen.end())
+      return fmt::format("{} appears twice", strategy_summary(one.strategy));
+    seen.push_back(one.strategy);
   }
   return std::nullopt;
 }
+
+Finding runners_up_distinct(const CheckContext& context) {
+  return repeated(context.plan.runners_up, {context.plan.strategy});
+}
+
+Finding pareto_distinct(const CheckContext& context) { return repeated(context.plan.pareto, {}); }
 
 Finding runners_up_lose(const CheckContext& context) {
   const Plan& plan = context.plan;
   const Seconds chosen = merit(plan.prediction.step_time, plan.unusual);
   for (const RunnerUp& runner_up : plan.runners_up) {
-    const Seconds other = merit(runner_up.step_time, runner_up.unusual);
+    const Seconds other = merit_of(runner_up);
     if (other < chosen) {
       return fmt::format("{} takes {} s with its unusual choices, less than the chosen plan's {} s",
                          strategy_summary(runner_up.strategy), other.value(), chosen.value());
@@ -172,23 +188,22 @@ std::optional<UnusualChoice> invented(const Plan& plan, const Strategy& strategy
 
 Finding unusual(const CheckContext& context) {
   const Plan& plan = context.plan;
-  Finding wrong;
-  const auto hold = [&](const Strategy& strategy, std::span<const Unusual> choices) {
+  const auto hold = [&](const Strategy& strategy, std::span<const Unusual> choices) -> Finding {
     const auto choice = invented(plan, strategy, choices);
-    if (!choice || wrong) return;
-    wrong = fmt::format("{} counts as unusual for {}, which it does not have",
-                        strategy_summary(strategy), rule_of(*choice).words);
+    if (!choice) return std::nullopt;
+    return fmt::format("{} counts as unusual for {}, which it does not have",
+                       strategy_summary(strategy), rule_of(*choice).words);
   };
-  hold(plan.strategy, plan.unusual);
-  if (plan.fastest) hold(plan.fastest->strategy, plan.fastest->reasons);
-  for (const RunnerUp& one : plan.runners_up) hold(one.strategy, one.unusual);
-  for (const ParetoPlan& one : plan.pareto) hold(one.strategy, one.unusual);
+  if (Finding wrong = hold(plan.strategy, plan.unusual)) return wrong;
+  if (Finding wrong = in_others(
+          plan, [&](const OtherPlan& other) { return hold(other.strategy, other.unusual); }))
+    return wrong;
   // Its gain rests on the memory of fewer micro-batches, which may differ a little.
   const bool tight =
       std::ranges::count(plan.unusual, UnusualChoice::tight_memory, &Unusual::choice) > 0;
-  if (!wrong && tight && plan.prediction.memory.verdict == MemoryVerdict::safe)
-    wrong = "the chosen plan counts as tight in memory, which is safe";
-  return wrong;
+  if (tight && plan.prediction.memory.verdict == MemoryVerdict::safe)
+    return "the chosen plan counts as tight in memory, which is safe";
+  return std::nullopt;
 }
 
 Finding fastest(const CheckContext& context) {
@@ -210,50 +225,31 @@ Finding fastest(const CheckContext& context) {
                          other.step_time.value());
     }
   }
-  if (handicap(other.reasons) * other.step_time >= plan.prediction.step_time) return std::nullopt;
+  if (handicap(other.unusual) * other.step_time >= plan.prediction.step_time) return std::nullopt;
   return fmt::format("{} gains {}, more than its unusual choices require", who, gain);
 }
 
-Finding fastest_legal(const CheckContext& context) {
-  const Plan& plan = context.plan;
-  if (context.programs.empty() || !plan.fastest) return std::nullopt;
-  const Verdict verdict = legal_in(plan, plan.fastest->strategy);
-  if (verdict) return std::nullopt;
-  return fmt::format("{}: {}", strategy_summary(plan.fastest->strategy), verdict.reason());
-}
-
-/// Finds an error in what a plan file says of another plan, whose step is `step`, beside the chosen
-/// one.
-Finding compared(const Plan& plan, const Strategy& strategy, Seconds step, const StepRatio& said) {
-  if (plan.prediction.step_time <= Seconds()) return std::nullopt;  // step-time-positive says so
-  const double ratio = step / plan.prediction.step_time;
-  const double middle = std::sqrt(said.low * said.high);
-  if (said.low > said.high || !nearly_equal(middle, ratio)) {
-    return fmt::format("{} takes {} times the chosen step, not in the middle of {} to {}",
-                       strategy_summary(strategy), ratio, said.low, said.high);
-  }
-  if (said.tied == (said.low <= 1 && 1 <= said.high)) return std::nullopt;
-  return fmt::format("{} is {}tied, yet takes {} to {} times the chosen step",
-                     strategy_summary(strategy), said.tied ? "" : "not ", said.low, said.high);
-}
-
 Finding ties(const CheckContext& context) {
-  const Plan& plan = context.plan;
-  for (const RunnerUp& one : plan.runners_up) {
-    if (Finding wrong = compared(plan, one.strategy, one.step_time, one.ratio)) return wrong;
-  }
-  for (const ParetoPlan& one : plan.pareto) {
-    if (Finding wrong = compared(plan, one.strategy, one.step_time, one.ratio)) return wrong;
-  }
-  if (!plan.fastest) return std::nullopt;
-  return compared(plan, plan.fastest->strategy, plan.fastest->step_time, plan.fastest->ratio);
+  const Seconds chosen = context.plan.prediction.step_time;
+  if (chosen <= Seconds()) return std::nullopt;  // step-time-positive says so
+  return in_others(context.plan, [&](const OtherPlan& other) -> Finding {
+    const StepRatio& said = other.ratio;
+    const double ratio = other.step_time / chosen, middle = std::sqrt(said.low * said.high);
+    if (said.low > said.high || !nearly_equal(middle, ratio)) {
+      return fmt::format("{} takes {} times the chosen step, not in the middle of {} to {}",
+                         strategy_summary(other.strategy), ratio, said.low, said.high);
+    }
+    if (said.tied == (said.low <= 1 && 1 <= said.high)) return std::nullopt;
+    return fmt::format("{} is {}tied, yet takes {} to {} times the chosen step",
+                       strategy_summary(other.strategy), said.tied ? "" : "not ", said.low,
+                       said.high);
+  });
 }
 
 Finding runners_up_ordered(const CheckContext& context) {
   const std::vector<RunnerUp>& list = context.plan.runners_up;
   for (std::size_t i = 1; i < list.size(); ++i) {
-    const Seconds before = merit(list[i - 1].step_time, list[i - 1].unusual);
-    const Seconds after = merit(list[i].step_time, list[i].unusual);
+    const Seconds before = merit_of(list[i - 1]), after = merit_of(list[i]);
     if (before <= after) continue;
     return fmt::format("{} ({} s with its unusual choices) comes after {} ({} s)",
                        strategy_summary(list[i].strategy), after.value(),
@@ -277,22 +273,11 @@ Finding runners_up_terms(const CheckContext& context) {
   return std::nullopt;
 }
 
-Finding pareto_legal(const CheckContext& context) {
-  const Plan& plan = context.plan;
-  if (context.programs.empty()) return std::nullopt;
-  for (const ParetoPlan& point : plan.pareto) {
-    if (Verdict verdict = legal_in(plan, point.strategy); !verdict) {
-      return fmt::format("{}: {}", strategy_summary(point.strategy), verdict.reason());
-    }
-  }
-  return std::nullopt;
-}
-
 Finding pareto_first(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (context.programs.empty()) return std::nullopt;  // the chosen strategy is not legal
   if (plan.pareto.empty()) return "no plan is on the front, not even the chosen one";
-  const ParetoPlan& first = plan.pareto.front();
+  const OtherPlan& first = plan.pareto.front();
   if (first.strategy == plan.strategy && first.step_time == plan.prediction.step_time &&
       first.peak == largest_peak(plan) && first.taken == most_taken(plan)) {
     return std::nullopt;
@@ -301,10 +286,8 @@ Finding pareto_first(const CheckContext& context) {
                      strategy_summary(first.strategy));
 }
 
-Seconds merit_of(const ParetoPlan& plan) { return merit(plan.step_time, plan.unusual); }
-
 Finding pareto_falls(const CheckContext& context) {
-  const std::vector<ParetoPlan>& front = context.plan.pareto;
+  const std::vector<OtherPlan>& front = context.plan.pareto;
   for (std::size_t i = 1; i < front.size(); ++i) {
     if (merit_of(front[i]) >= merit_of(front[i - 1]) && front[i].taken > Bytes() &&
         saves_enough(front[i].taken, front[i - 1].taken)) {
@@ -318,17 +301,6 @@ Finding pareto_falls(const CheckContext& context) {
   return std::nullopt;
 }
 
-Finding pareto_distinct(const CheckContext& context) {
-  std::vector<Strategy> seen;
-  for (const ParetoPlan& point : context.plan.pareto) {
-    if (std::find(seen.begin(), seen.end(), point.strategy) != seen.end()) {
-      return fmt::format("{} is twice on the front", strategy_summary(point.strategy));
-    }
-    seen.push_back(point.strategy);
-  }
-  return std::nullopt;
-}
-
 /// Each shown plan must be on the front, or a plan of the front must be as fast and need hardly
 /// more memory.
 Finding pareto_dominates(const CheckContext& context) {
@@ -336,10 +308,10 @@ Finding pareto_dominates(const CheckContext& context) {
   if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so
   const Seconds slowest = merit_of(plan.pareto.back());
   for (const RunnerUp& runner_up : plan.runners_up) {
-    const Seconds merit_of_other = merit(runner_up.step_time, runner_up.unusual);
+    const Seconds merit_of_other = merit_of(runner_up);
     if (merit_of_other > slowest) continue;
     const bool beaten =
-        std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
+        std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const OtherPlan& point) {
           return merit_of(point) <= merit_of_other && !saves_enough(runner_up.taken, point.taken);
         });
     if (!beaten) {
@@ -359,8 +331,9 @@ constexpr CheckRule kSearchRules[] = {
      infeasible_count},
     {{"runners-up-counted", "Every runner-up is one of the evaluated candidates that fit."},
      runners_up_counted},
-    {{"runners-up-legal", "Every runner-up is legal for the job, these devices and the framework."},
-     runners_up_legal},
+    {{"others-legal",
+      "Every plan that is shown is legal for the job, these devices and the framework."},
+     others_legal},
     {{"runners-up-fit", "Every runner-up needs memory, and leaves the reserve of its device."},
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
@@ -371,8 +344,6 @@ constexpr CheckRule kSearchRules[] = {
     {{"fastest",
       "The fastest plan is faster than the chosen one, by less than its unusual choices require."},
      fastest},
-    {{"fastest-legal", "The fastest plan is legal for the job, these devices and the framework."},
-     fastest_legal},
     {{"ties",
       "Plans whose ratio to the chosen step may be 1 are tied, no others; its interval is around "
       "it."},
@@ -381,9 +352,6 @@ constexpr CheckRule kSearchRules[] = {
      runners_up_ordered},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
-    {{"pareto-legal",
-      "Every plan of the Pareto front is legal for the job, these devices and the framework."},
-     pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
     {{"pareto-falls",
       "Along the Pareto front no plan is better, and each takes at least 5 % less of the device."},

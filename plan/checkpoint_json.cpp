@@ -8,9 +8,8 @@
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
 #include "plan/checkpoint.h"
+#include "plan/json_fields.h"
 #include "plan/json_layout.h"
-#include "plan/prediction_json.h"
-#include "plan/timeline_json.h"
 
 namespace plimsoll {
 namespace {
@@ -57,6 +56,22 @@ const std::vector<std::string>& moment_names(std::size_t moments) {
   return names[moments];
 }
 
+/// Lists the fields but for the tensors and the digest.
+void list_fields(Fields& io, CheckpointRecord& record) {
+  io("step", record.step, 1, kMostCount);
+  io("plan_digest", record.plan_digest);
+  io("data_bytes", record.data_bytes, 1);
+  io("data_digest", record.data_digest);
+  io("learning_rates", record.rates);
+  io("updates", record.updates, 0, kMostCount);
+  io.number("loss_scale", record.loss_scale, 0., double(std::numeric_limits<float>::max()));
+  io("good_steps", record.good_steps, 0, kMostCount);
+  io("skipped_steps", record.skipped_steps, 0, kMostCount);
+  io("overflowed", record.overflowed);
+  io("moments", record.moments);
+  io.as_text("job", record.job, job_text, parse_job);
+}
+
 std::string checkpoint_text(const CheckpointRecord& record) {
   Json tensors = Json::array();
   for (const CheckpointTensor& tensor : record.tensors) {
@@ -65,20 +80,8 @@ std::string checkpoint_text(const CheckpointRecord& record) {
     tensors.push_back(
         {{"name", tensor.name}, {"shape", tensor.shape}, {"checksums", std::move(checksums)}});
   }
-  Json json = {{"version", kCheckpointVersion},
-               {"step", record.step},
-               {"plan_digest", record.plan_digest},
-               {"data_bytes", record.data_bytes},
-               {"data_digest", record.data_digest},
-               {"learning_rates", record.rates},
-               {"updates", record.updates},
-               {"loss_scale", record.loss_scale},
-               {"good_steps", record.good_steps},
-               {"skipped_steps", record.skipped_steps},
-               {"overflowed", record.overflowed},
-               {"moments", record.moments},
-               {"job", parse_json(job_text(record.job), "job")},
-               {"tensors", std::move(tensors)}};
+  Json json = fields_json(record, {{"version", kCheckpointVersion}});
+  json["tensors"] = std::move(tensors);
   json["digest"] = digest(line_text(json));
   return line_text(json);
 }
@@ -89,23 +92,14 @@ CheckpointRecord parse_checkpoint(std::string_view text, const std::string& file
   if (object.integer("version", 0, kMostJsonInteger) != kCheckpointVersion) {
     object.fail("version", "this build reads version " + std::to_string(kCheckpointVersion));
   }
+  Fields io(std::move(object));
   CheckpointRecord record;
-  record.step = object.integer("step", 1, kMostCount);
-  record.plan_digest = object.text("plan_digest");
-  record.data_bytes = object.integer("data_bytes", 1, kMostJsonInteger);
-  record.data_digest = object.text("data_digest");
-  record.rates = object.text("learning_rates");
-  record.updates = object.integer("updates", 0, kMostCount);
-  record.loss_scale = object.number("loss_scale", 0, std::numeric_limits<float>::max());
-  record.good_steps = object.integer("good_steps", 0, kMostCount);
-  record.skipped_steps = object.integer("skipped_steps", 0, kMostCount);
-  record.overflowed = object.boolean("overflowed");
-  record.moments = object.texts("moments");
+  list_fields(io, record);
+  object = std::move(*io.from);
   if (record.moments.size() > 2 || record.moments != moment_names(record.moments.size())) {
     object.fail("moments",
                 "none, \"momentum_buffer\", or \"exp_avg\" and \"exp_avg_sq\" are required");
   }
-  record.job = read_embedded(object, "job", parse_job);
   for (JsonObject& entry : object.objects("tensors"))
     record.tensors.push_back(tensor_from(entry, 1 + record.moments.size()));
   if (record.tensors.empty()) object.fail("tensors", "a tensor is required");

@@ -46,6 +46,12 @@ std::vector<Filling> fillings_of(const Plan& plan) {
   return fillings;
 }
 
+Bytes most_taken(const Plan& plan) {
+  Bytes most;
+  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
+  return most;
+}
+
 std::size_t fullest_of(std::span<const Filling> fillings) {
   const auto fullest =
       std::max_element(fillings.begin(), fillings.end(), [](const Filling& a, const Filling& b) {

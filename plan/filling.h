@@ -30,6 +30,8 @@ struct Filling {
 Filling filling_of(const StagePrediction& stage, Bytes outside, Bytes reserve);
 /// Returns one filling for each class of ranks, in their order.
 std::vector<Filling> fillings_of(const Plan& plan);
+/// Returns the bytes that the plan takes of a device, on the stage that takes most.
+Bytes most_taken(const Plan& plan);
 /// Returns the index of the filling with the least room left, the first of equals. The list must
 /// not be empty.
 std::size_t fullest_of(std::span<const Filling> fillings);

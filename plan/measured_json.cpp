@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "graph/op_table.h"
 #include "models/kinds/file_kind.h"
+#include "plan/json_fields.h"
 #include "plan/json_layout.h"
 #include "plan/measured.h"
 #include "plan/timeline_json.h"
@@ -64,7 +65,7 @@ Traffic traffic_from(JsonObject& object) {
   one.kind = *known_kind;
   one.group = *known_group;
   one.count = object.integer("count", 1, kMostJsonInteger);
-  one.sent = byte_count(object, "sent_bytes");
+  one.sent = Bytes(object.integer("sent_bytes", 0, kMostJsonInteger));
   object.finish();
   return one;
 }
@@ -78,31 +79,63 @@ std::vector<std::vector<Traffic>> all_traffic_from(JsonObject& object, std::size
   return by_rank;
 }
 
-Json experts_json(const std::vector<MeasuredExperts>& experts) {
-  Json json = Json::array();
-  for (const MeasuredExperts& one : experts) {
-    json.push_back({{"layer", one.layer}, {"choices", one.choices}, {"dropped", one.dropped}});
-    if (one.load == 0) continue;
-    json.back()["load"] = one.load;
-    json.back()["highest_load"] = one.highest_load;
-  }
-  return json;
+void numbers_field(Fields& io, const char* key, std::vector<double>& numbers) {
+  if (io.from) numbers = numbers_or_null(*io.from, key);
+  if (!io.from) io.json[key] = numbers_json(numbers);
 }
 
-MeasuredExperts experts_from(JsonObject& object) {
-  MeasuredExperts one;
-  one.layer = object.integer("layer", 0, kMostJsonInteger);
-  one.choices = object.integer("choices", 0, kMostJsonInteger);
-  one.dropped = object.integer("dropped", 0, one.choices);
-  if (object.has("load")) {
-    one.load = object.number("load", 1, double(kMostJsonInteger));
-    one.highest_load = object.number("highest_load", 1, double(kMostJsonInteger));
+std::vector<Seconds> step_times_from(JsonObject& object) {
+  std::vector<Seconds> times;
+  for (const double time : object.numbers("step_times_s")) {
+    if (!(time >= 0 && time <= kMostJsonSeconds))
+      object.fail("step_times_s", fmt::format("must hold times from 0 to {} s", kMostJsonSeconds));
+    times.push_back(Seconds(time));
   }
-  object.finish();
-  return one;
+  return times;
 }
 
 }  // namespace
+
+void list_fields(Fields& io, MeasuredExperts& experts) {
+  io("layer", experts.layer);
+  io("choices", experts.choices);
+  io("dropped", experts.dropped, 0, experts.choices);
+  if (!io.shows("load", experts.load != 0)) return;
+  io.number("load", experts.load, 1., double(kMostJsonInteger));
+  io.number("highest_load", experts.highest_load, 1., double(kMostJsonInteger));
+}
+
+void list_fields(Fields& io, Measured& measured) {
+  io("plan_digest", measured.plan_digest);
+  io("backend", measured.backend);
+  io("communicator", measured.communicator);
+  io("date", measured.date);
+  io("host_cpu", measured.host_cpu);
+  io("steps", measured.steps);
+  io("warm_up_steps", measured.warm_up_steps);
+  io("median_step_time_s", measured.median_step_time);
+  if (io.from) measured.step_times = step_times_from(*io.from);
+  if (!io.from) {
+    io.json["step_times_s"] = Json::array();
+    for (const Seconds time : measured.step_times) io.json["step_times_s"].push_back(time.value());
+  }
+  numbers_field(io, "losses", measured.losses);
+  numbers_field(io, "gradient_norms", measured.gradient_norms);
+  io("resident_bytes", measured.resident);
+  if (!io.from) io.json["traffic"] = traffic_json(measured.traffic);
+  io.as("timeline", measured.timeline, timeline_json, timeline_from);
+  if (io.from) measured.traffic = all_traffic_from(*io.from, measured.timeline.memory.size());
+  if (io.shows("loss_scales", !measured.loss_scales.empty())) {
+    numbers_field(io, "loss_scales", measured.loss_scales);
+    io("skipped_steps", measured.skipped_steps);
+  }
+  if (io.shows("experts", !measured.experts.empty())) io.list("experts", measured.experts);
+  if (io.shows("device", !measured.device.empty())) {
+    io("device", measured.device);
+    io("device_memory_before_bytes", measured.device_memory_before);
+    io("device_memory_bytes", measured.device_memory);
+  }
+}
 
 std::optional<double> measured_load(const Measured& measured) {
   double sum = 0;
@@ -112,34 +145,7 @@ std::optional<double> measured_load(const Measured& measured) {
 }
 
 std::string measured_text(const Measured& measured) {
-  Json step_times = Json::array();
-  for (Seconds time : measured.step_times) step_times.push_back(time.value());
-  Json json = {{"version", kMeasuredVersion},
-               {"plan_digest", measured.plan_digest},
-               {"backend", measured.backend},
-               {"communicator", measured.communicator},
-               {"date", measured.date},
-               {"host_cpu", measured.host_cpu},
-               {"steps", measured.steps},
-               {"warm_up_steps", measured.warm_up_steps},
-               {"median_step_time_s", measured.median_step_time.value()},
-               {"step_times_s", std::move(step_times)},
-               {"losses", numbers_json(measured.losses)},
-               {"gradient_norms", numbers_json(measured.gradient_norms)},
-               {"resident_bytes", measured.resident.count()},
-               {"traffic", traffic_json(measured.traffic)},
-               {"timeline", timeline_json(measured.timeline)}};
-  if (!measured.loss_scales.empty()) {
-    json["loss_scales"] = numbers_json(measured.loss_scales);
-    json["skipped_steps"] = measured.skipped_steps;
-  }
-  if (!measured.experts.empty()) json["experts"] = experts_json(measured.experts);
-  if (!measured.device.empty()) {
-    json["device"] = measured.device;
-    json["device_memory_before_bytes"] = measured.device_memory_before.count();
-    json["device_memory_bytes"] = measured.device_memory.count();
-  }
-  return line_text(json);
+  return line_text(fields_json(measured, {{"version", kMeasuredVersion}}));
 }
 
 Measured parse_measured(std::string_view text, const std::string& file) {
@@ -148,40 +154,10 @@ Measured parse_measured(std::string_view text, const std::string& file) {
   if (object.integer("version", 0, kMostJsonInteger) != kMeasuredVersion) {
     object.fail("version", "this build reads version " + std::to_string(kMeasuredVersion));
   }
+  Fields io(std::move(object));
   Measured measured;
-  measured.plan_digest = object.text("plan_digest");
-  measured.backend = object.text("backend");
-  measured.communicator = object.text("communicator");
-  measured.date = object.text("date");
-  measured.host_cpu = object.text("host_cpu");
-  measured.steps = object.integer("steps", 0, kMostJsonInteger);
-  measured.warm_up_steps = object.integer("warm_up_steps", 0, kMostJsonInteger);
-  measured.median_step_time = Seconds(object.number("median_step_time_s", 0, kMostJsonSeconds));
-  for (double time : object.numbers("step_times_s")) {
-    if (!(time >= 0 && time <= kMostJsonSeconds)) {
-      object.fail("step_times_s", fmt::format("must hold times from 0 to {} s", kMostJsonSeconds));
-    }
-    measured.step_times.push_back(Seconds(time));
-  }
-  measured.losses = numbers_or_null(object, "losses");
-  measured.gradient_norms = numbers_or_null(object, "gradient_norms");
-  if (object.has("loss_scales")) {
-    measured.loss_scales = numbers_or_null(object, "loss_scales");
-    measured.skipped_steps = object.integer("skipped_steps", 0, kMostJsonInteger);
-  }
-  measured.resident = byte_count(object, "resident_bytes");
-  if (object.has("device")) {
-    measured.device = object.text("device");
-    measured.device_memory_before = byte_count(object, "device_memory_before_bytes");
-    measured.device_memory = byte_count(object, "device_memory_bytes");
-  }
-  if (object.has("experts")) {
-    for (JsonObject& entry : object.objects("experts"))
-      measured.experts.push_back(experts_from(entry));
-  }
-  measured.timeline = timeline_from(object.object("timeline"));
-  measured.traffic = all_traffic_from(object, measured.timeline.memory.size());
-  object.finish();
+  list_fields(io, measured);
+  io.from->finish();
   return measured;
 }
 

@@ -124,17 +124,21 @@ inline std::string_view relation_of(const StepRatio& ratio) {
   return ratio.tied ? "tied" : ratio.high < 1 ? "faster" : "slower";
 }
 
-/// A FastestPlan is the plan of least predicted step time, which is not the recommended one.
-struct FastestPlan {
+/// An OtherPlan fits and was not chosen, or it is the chosen plan in a list with others.
+struct OtherPlan {
   Strategy strategy;
   Seconds step_time;
   StepRatio ratio;
-  Bytes peak;       ///< live bytes, largest over stages
-  Bytes taken;      ///< memory taken on the device: Filling::taken, largest over stages
+  Bytes peak;   ///< live bytes, largest over stages
+  Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
+  std::vector<Unusual> unusual;  ///< that count against it
+};
+
+/// A FastestPlan is the plan of least predicted step time, which is not the recommended one. Its
+/// `unusual` has those choices only that the recommended plan does not have. `gain` is less than
+/// they require together.
+struct FastestPlan : OtherPlan {
   double gain = 0;  ///< the share of the recommended step that it saves, by prediction
-  /// Its unusual choices that the recommended plan does not have. `gain` is less than they require
-  /// together.
-  std::vector<Unusual> reasons;
 };
 
 /// By what a runner-up loses: a time term of its step, bytes at equal time, an unusual choice of a
@@ -155,14 +159,8 @@ inline constexpr std::array<std::string_view, 9> kLossTerms = {
     "memory",  "unusual choice", "tie"};
 inline std::string_view to_text(LossTerm term) { return kLossTerms[std::size_t(term)]; }
 
-/// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
-struct RunnerUp {
-  Strategy strategy;
-  Seconds step_time;
-  StepRatio ratio;
-  Bytes peak;   ///< live bytes, largest over stages
-  Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
-  std::vector<Unusual> unusual;  ///< that count against it
+/// A RunnerUp has the term by which it loses most.
+struct RunnerUp : OtherPlan {
   LossTerm term = LossTerm::tie;
   Seconds term_time;  ///< how much longer that term is than in the chosen plan (time terms)
   Bytes term_bytes;   ///< LossTerm::memory: the additional bytes at equal time
@@ -208,16 +206,6 @@ inline constexpr double kFrontSaving = 0.05;
 inline bool saves_enough(Bytes memory, Bytes before) {
   return double(memory.count()) <= (1 - kFrontSaving) * double(before.count());
 }
-
-/// A ParetoPlan fits. It is the best plan, or its taken bytes save enough over the plan before it.
-struct ParetoPlan {
-  Strategy strategy;
-  Seconds step_time;
-  StepRatio ratio;
-  Bytes peak;   ///< live bytes, largest over stages
-  Bytes taken;  ///< memory taken on the device: Filling::taken, largest over stages
-  std::vector<Unusual> unusual;  ///< that count against it
-};
 
 enum class SearchMethod : std::uint8_t {
   branch_and_bound,
@@ -297,8 +285,10 @@ struct Plan {
   std::vector<Unusual> unusual;        ///< of the chosen strategy, that count against it
   std::optional<FastestPlan> fastest;  ///< absent if it is the chosen plan
   std::vector<RunnerUp> runners_up;    ///< by merit(), the best first
-  std::vector<ParetoPlan> pareto;      ///< by merit(); the chosen plan is the first
-  Timeline timeline;                   ///< predicted steady-state step, one rank per class
+  /// By merit(). The chosen plan is the first. Each other one takes enough less of a device than
+  /// the one before it.
+  std::vector<OtherPlan> pareto;
+  Timeline timeline;  ///< predicted steady-state step, one rank per class
   /// Shorter intervals are merged in `timeline`; 0: none are.
   Picoseconds timeline_resolution;
   /// By rank of the timeline, where it is coarsened and the framework runs here, so that runs can

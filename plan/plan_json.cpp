@@ -10,6 +10,7 @@
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/sharding_rules.h"
+#include "plan/json_fields.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -21,42 +22,29 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 
-Json runners_up_json(const Plan& plan) {
-  Json json = Json::array();
-  for (const RunnerUp& runner_up : plan.runners_up) json.push_back(runner_up_json(runner_up));
-  return json;
+constexpr double kMostStepRatio = kMostJsonSeconds * 1e12;  // of the shortest step, a picosecond
+
+std::vector<Pruned> cuts_of(const CutCounts& counts) {
+  std::vector<Pruned> cuts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] != 0) cuts.push_back({std::string(kCuts[i]), counts[i]});
+  }
+  return cuts;
 }
 
-Json pareto_json(const Plan& plan) {
-  Json json = Json::array();
-  for (const ParetoPlan& point : plan.pareto) json.push_back(pareto_json(point));
-  return json;
-}
-
-/// Texts that may be missing are null, never empty.
-Json text_json(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-std::string text_from(JsonObject& object, std::string_view key) {
-  return object.raw(key).is_null() ? std::string() : object.text(key);
-}
-
-Json origin_json(const PlanOrigin& origin) {
-  return {{"version", origin.version},
-          {"command", text_json(origin.command)},
-          {"calibration_name", text_json(origin.calibration_name)},
-          {"calibration_provenance", text_json(origin.calibration_provenance)},
-          {"interval_basis", text_json(origin.interval_basis)}};
-}
-
-PlanOrigin origin_from(JsonObject object) {
-  PlanOrigin origin;
-  origin.version = object.text("version");
-  origin.command = text_from(object, "command");
-  origin.calibration_name = text_from(object, "calibration_name");
-  origin.calibration_provenance = text_from(object, "calibration_provenance");
-  origin.interval_basis = text_from(object, "interval_basis");
-  object.finish();
-  return origin;
+/// Returns what the file says of each bound. They cut so many strategies in all.
+CutCounts counts_of(std::span<const Pruned> cuts, std::int64_t all, const JsonObject& search) {
+  CutCounts counts{};
+  for (const Pruned& one : cuts) {
+    const auto cut = std::ranges::find(kCuts, one.reason);
+    if (cut == kCuts.end()) search.fail("bounded_by", "found \"" + one.reason + "\", no bound");
+    std::int64_t& count = counts[std::size_t(cut - kCuts.begin())];
+    if (count != 0) search.fail("bounded_by", "each reason at most once is required");
+    count = one.count;
+  }
+  if (all != sum_of(counts))
+    search.fail("bounded", fmt::format("the bounds cut {}", sum_of(counts)));
+  return counts;
 }
 
 /// A curve's share of the points that all have together.
@@ -70,57 +58,132 @@ std::optional<RowsRoom> rows_room_of(const Plan& plan) {
   return rows_room(plan.job, plan.framework, plan.strategy);
 }
 
-/// Checks the room that a file states against the one that follows from its plan.
-void check_rows_room(JsonObject object, const Plan& plan) {
-  const std::int64_t percent = object.integer("percent", 0, kMostJsonInteger);
-  const auto basis = RoomBasis(object.choice("basis", kRoomBases));
-  object.finish();
-  const auto room = rows_room_of(plan);
-  if (!room || room->percent != percent || room->basis != basis)
-    object.fail("percent", "the plan's job, framework and strategy give another room");
-}
-
-Json plan_json(const Plan& plan) {
-  Json json = {{"version", kPlanVersion},
-               {"origin", origin_json(plan.origin)},
-               {"constraints", constraints_json(plan.constraints)},
-               {"devices", plan.devices},
-               {"devices_per_node", plan.devices_per_node},
-               {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
-               {"oversubscribed", plan.oversubscribed},
-               {"cluster_name", plan.cluster_name},
-               {"cluster_digest", plan.cluster_digest},
-               {"calibration_digest", text_json(plan.calibration_digest)},
-               {"reserve_bytes", plan.reserve.count()},
-               {"stated_vocabulary", plan.stated_vocabulary},
-               {"job", parse_json(job_text(plan.job), "job")},
-               {"framework", framework_json(plan.framework)},
-               {"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
-               {"prediction", prediction_json(plan.prediction)},
-               {"programs", plan.program_digests},
-               {"search", search_json(plan.search)},
-               {"unusual", unusual_json(plan.unusual)},
-               {"fastest", plan.fastest ? fastest_json(*plan.fastest) : Json(nullptr)},
-               {"runners_up", runners_up_json(plan)},
-               {"pareto", pareto_json(plan)},
-               {"timeline_resolution_ps", plan.timeline_resolution.count()},
-               {"rank_times", rank_times_json(plan.rank_times)},
-               {"timeline", timeline_json(plan.timeline)}};
-  if (!plan.calibration_rest_digest.empty())
-    json["calibration_rest_digest"] = plan.calibration_rest_digest;
-  if (plan.communicator != CommunicatorKind::local) {
-    json["communicator"] = to_text(plan.communicator);
-  }
-  if (plan.mixed_devices) json["mixed_devices"] = true;
-  if (const auto room = rows_room_of(plan)) {
-    json["expert_rows"] = {{"percent", room->percent},
-                           {"basis", kRoomBases[std::size_t(room->basis)]}};
-  }
-  if (plan.training) json["training"] = training_json(*plan.training);
-  return json;
-}
-
 }  // namespace
+
+void list_fields(Fields& io, Pruned& pruned) {
+  io("reason", pruned.reason);
+  io("count", pruned.count);
+}
+
+void list_fields(Fields& io, SearchSummary& search) {
+  io.choice("method", search.method, kSearchMethods);
+  io("space", search.space);
+  io("evaluated", search.evaluated);
+  io("infeasible", search.infeasible);
+  std::int64_t bounded = sum_of(search.bounded);
+  std::vector<Pruned> cuts = cuts_of(search.bounded);
+  io("bounded", bounded);
+  io.list("bounded_by", cuts);
+  if (io.reads()) search.bounded = counts_of(cuts, bounded, *io.from);
+  io.list("pruned", search.pruned);
+  io("unexplored", search.unexplored);
+  io("proven", search.proven);
+  io.number("gap", search.gap, 0., kMostRatio);
+}
+
+/// Lists what all plans that were not chosen have, but for their unusual choices.
+void list_shared_fields(Fields& io, OtherPlan& plan) {
+  io.as_text("strategy", plan.strategy, strategy_text, strategy_from_json_text);
+  io("step_time_s", plan.step_time);
+  io.number("ratio_low", plan.ratio.low, 0., kMostStepRatio);
+  io.number("ratio_high", plan.ratio.high, 0., kMostStepRatio);
+  io("tied", plan.ratio.tied);
+  io("peak_bytes", plan.peak);
+  io("taken_bytes", plan.taken);
+}
+
+void list_fields(Fields& io, OtherPlan& plan) {
+  list_shared_fields(io, plan);
+  io.list("unusual", plan.unusual);
+}
+
+void list_fields(Fields& io, FastestPlan& plan) {
+  list_shared_fields(io, plan);
+  io.number("gain", plan.gain, 0., 1.);
+  io.list("reasons", plan.unusual);
+}
+
+void list_fields(Fields& io, RunnerUp& runner_up) {
+  list_fields(io, static_cast<OtherPlan&>(runner_up));
+  io.choice("term", runner_up.term, kLossTerms);
+  io("term_time_s", runner_up.term_time, -kMostJsonSeconds);
+  io("term_bytes", runner_up.term_bytes, -kMostJsonInteger);
+}
+
+void list_fields(Fields& io, RowsRoom& room) {
+  io("percent", room.percent);
+  io.choice("basis", room.basis, kRoomBases);
+}
+
+void list_fields(Fields& io, PlanOrigin& origin) {
+  io("version", origin.version);
+  io.or_null("command", origin.command);
+  io.or_null("calibration_name", origin.calibration_name);
+  io.or_null("calibration_provenance", origin.calibration_provenance);
+  io.or_null("interval_basis", origin.interval_basis);
+}
+
+void list_fields(Fields& io, RankTimes& times) {
+  static const auto kinds = texts_of<OpKind>(kOpKinds);
+  io("rank", times.rank);
+  io("exposed_wait_ps", times.exposed.wait);
+  io("exposed_transfer_ps", times.exposed.transfer);
+  if (io.reads()) times.by_kind.resize(kOpKinds);
+  io.by_name("by_kind_ps", times.by_kind, kinds, true);
+}
+
+void list_fields(Fields& io, Plan& plan) {
+  static const auto communicators = texts_of<CommunicatorKind>(3);
+  io.object("origin", plan.origin);
+  io.as("constraints", plan.constraints, constraints_json, constraints_from);
+  io("devices", plan.devices, 1);
+  io("devices_per_node", plan.devices_per_node, 1);
+  io.choice("device_kind", plan.device_kind, kDeviceKinds);
+  io("oversubscribed", plan.oversubscribed);
+  io("cluster_name", plan.cluster_name);
+  io("cluster_digest", plan.cluster_digest);
+  io.or_null("calibration_digest", plan.calibration_digest);
+  io("reserve_bytes", plan.reserve);
+  io("stated_vocabulary", plan.stated_vocabulary);
+  io.as_text("job", plan.job, job_text, parse_job);
+  if (io.reads()) io("stated_vocabulary", plan.stated_vocabulary, 0, plan.job.vocab);
+  io.as("framework", plan.framework, framework_json, framework_from);
+  io.as_text("strategy", plan.strategy, strategy_text, strategy_from_json_text);
+  io.as("prediction", plan.prediction, prediction_json, prediction_from);
+  io("programs", plan.program_digests);
+  io.object("search", plan.search);
+  io.list("unusual", plan.unusual);
+  io.object("fastest", plan.fastest);
+  io.list("runners_up", plan.runners_up);
+  io.list("pareto", plan.pareto);
+  io("timeline_resolution_ps", plan.timeline_resolution);
+  io.list("rank_times", plan.rank_times);
+  io.as("timeline", plan.timeline, timeline_json, timeline_from);
+  io.unless(std::string(), "calibration_rest_digest", plan.calibration_rest_digest);
+  if (io.shows("communicator", plan.communicator != CommunicatorKind::local))
+    io.choice("communicator", plan.communicator, communicators);
+  io.unless(false, "mixed_devices", plan.mixed_devices);
+  std::optional<RowsRoom> room;
+  if (!io.reads()) room = rows_room_of(plan);
+  if (io.shows("expert_rows", room.has_value())) {
+    if (io.reads()) room.emplace();
+    io.object("expert_rows", *room);
+    const auto right = rows_room_of(plan);
+    if (!right || room->percent != right->percent || room->basis != right->basis)
+      io.from->fail("expert_rows", "the plan's job, framework and strategy give another room");
+  }
+  if (io.shows("training", plan.training.has_value())) {
+    io.as(
+        "training", plan.training, [](const auto& known) { return training_json(*known); },
+        [&](JsonObject object) { return training_from(std::move(object), training_step(plan)); });
+  }
+}
+
+std::vector<Pruned> left_out_by(const SearchSummary& search) {
+  std::vector<Pruned> counts = cuts_of(search.bounded);
+  counts.insert(counts.end(), search.pruned.begin(), search.pruned.end());
+  return counts;
+}
 
 void fit_timeline(Plan& plan) {
   Timeline& timeline = plan.timeline;
@@ -162,10 +225,10 @@ std::string plan_text(const Plan& plan) {
   const auto& memory = plan.timeline.memory;
   const bool fits = plan.timeline.intervals.size() <= kMostIntervals &&
                     std::none_of(memory.begin(), memory.end(), too_long);
-  if (fits) return line_text(plan_json(plan));
+  if (fits) return line_text(fields_json(plan, {{"version", kPlanVersion}}));
   Plan shorter = plan;
   fit_timeline(shorter);
-  return line_text(plan_json(shorter));
+  return line_text(fields_json(shorter, {{"version", kPlanVersion}}));
 }
 
 Plan parse_plan(std::string_view text, const std::string& file) {
@@ -175,47 +238,9 @@ Plan parse_plan(std::string_view text, const std::string& file) {
     object.fail("version", "this build reads version " + std::to_string(kPlanVersion));
   }
   Plan plan;
-  plan.origin = origin_from(object.object("origin"));
-  plan.constraints = constraints_from(object.object("constraints"));
-  plan.devices = object.integer("devices", 1, kMostJsonInteger);
-  plan.devices_per_node = object.integer("devices_per_node", 1, kMostJsonInteger);
-  plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
-  if (object.has("mixed_devices")) plan.mixed_devices = object.boolean("mixed_devices");
-  if (object.has("communicator")) {
-    const auto kind = communicator_from(object.text("communicator"));
-    if (!kind) object.fail("communicator", "local, mpi or nccl is required");
-    plan.communicator = *kind;
-  }
-  plan.oversubscribed = object.boolean("oversubscribed");
-  plan.cluster_name = object.text("cluster_name");
-  plan.cluster_digest = object.text("cluster_digest");
-  plan.calibration_digest = text_from(object, "calibration_digest");
-  if (object.has("calibration_rest_digest"))
-    plan.calibration_rest_digest = object.text("calibration_rest_digest");
-  plan.reserve = byte_count(object, "reserve_bytes");
-  plan.job = read_embedded(object, "job", parse_job);
-  plan.stated_vocabulary = object.integer("stated_vocabulary", 0, plan.job.vocab);
-  plan.framework = framework_from(object.object("framework"));
-  plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
-  plan.prediction = prediction_from(object.object("prediction"));
-  if (object.has("training"))
-    plan.training = training_from(object.object("training"), training_step(plan));
-  plan.program_digests = object.texts("programs");
-  plan.search = search_from(object.object("search"));
-  plan.unusual = unusual_from(object, "unusual");
-  if (!object.raw("fastest").is_null()) plan.fastest = fastest_from(object.object("fastest"));
-  for (JsonObject& runner_up : object.objects("runners_up")) {
-    plan.runners_up.push_back(runner_up_from(std::move(runner_up)));
-  }
-  for (JsonObject& point : object.objects("pareto")) {
-    plan.pareto.push_back(pareto_from(std::move(point)));
-  }
-  plan.timeline_resolution =
-      Picoseconds(object.integer("timeline_resolution_ps", 0, kMostJsonInteger));
-  plan.rank_times = rank_times_from(object);
-  plan.timeline = timeline_from(object.object("timeline"));
-  if (object.has("expert_rows")) check_rows_room(object.object("expert_rows"), plan);
-  object.finish();
+  Fields io(std::move(object));
+  list_fields(io, plan);
+  io.from->finish();
   return plan;
 }
 

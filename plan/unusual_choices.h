@@ -52,6 +52,7 @@ const UnusualRule& rule_of(UnusualChoice choice);
 
 /// An unusual choice of a plan, with the gain that it requires there.
 struct Unusual {
+  Unusual() : Unusual(UnusualChoice::context_split) {}  // before one is read
   Unusual(UnusualChoice what, double measure = 1)
       : choice(what), gain(measure * rule_of(what).gain) {}
   UnusualChoice choice;

@@ -59,7 +59,6 @@ std::string job_answer(const std::string& name, const GivenTexts& texts) {
   TargetOptions options;
   options.job = name;
   options.texts = texts;
-  options.note = [](std::string_view) {};  // import_answer() has the notes
   return job_text(read_stated_job(options));
 }
 

@@ -23,57 +23,12 @@ std::string cell_html(const Cell& cell) {
   return fmt::format("<td{}{}>{}</td>", class_attribute(cell.style), exact, cell.html);
 }
 
-/// A character of UTF-8 text: its number, and how many bytes it takes.
-struct Character {
-  char32_t number = 0;
-  std::size_t bytes = 1;
-};
-
-/// Reads the character at the begin of `text`, which is not empty. A byte that begins no character
-/// is U+FFFD.
-Character character_of(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
-  if (bytes == 0 || bytes > text.size() || lead > 0xF4) return {0xFFFD, 1};
-  char32_t number = lead & (0x7Fu >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0u) != 0x80u) return {0xFFFD, 1};
-    number = (number << 6) | (next & 0x3Fu);
-  }
-  return {number, bytes};
-}
-
-/// Whether a character cannot be seen: controls, and those of Unicode's bidirectional algorithm
-/// (Unicode Standard Annex 9, section 2) with the marks and joiners beside them.
-bool is_hidden(char32_t c) {
-  if (c < 0x20) return c != '\n' && c != '\t';
-  return (c >= 0x7F && c < 0xA0) || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
-         (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || c == 0xFFFD;
-}
-
 }  // namespace
-
-std::string visible(std::string_view text) {
-  std::string shown;
-  shown.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = character_of(text.substr(at));
-    if (is_hidden(character.number)) {
-      shown += fmt::format("[U+{:04X}]", std::uint32_t(character.number));
-    } else {
-      shown += text.substr(at, character.bytes);
-    }
-    at += character.bytes;
-  }
-  return shown;
-}
 
 std::string escaped(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());
-  for (char c : visible(text)) {
+  for (const char c : text) {
     switch (c) {
       case '&':
         safe += "&amp;";

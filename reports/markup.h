@@ -10,10 +10,8 @@
 
 namespace plimsoll {
 
-/// Returns text in which nothing is hidden. Control characters, and characters that change the
-/// direction of text around them, are written out, as in "[U+202E]". Line breaks and tabs stay.
-std::string visible(std::string_view text);
-/// Returns visible() text that is safe as content and as a quoted attribute value.
+/// Returns text that is safe as content and as a quoted attribute value. Files have no hidden
+/// characters in it (base/json.h).
 std::string escaped(std::string_view text);
 
 /// A Cell is one cell of a table row; `html` is markup already.

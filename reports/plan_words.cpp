@@ -20,16 +20,6 @@ std::string_view device_word(const Plan& plan) {
   return plan.devices == 1 ? "CPU core" : "CPU cores";
 }
 
-/// Empty for a job without experts, else with a space before it.
-std::string experts_sentence(const Plan& plan) {
-  const Strategy& s = plan.strategy;
-  if (!plan.job.experts) return "";
-  const std::int64_t count = plan.job.experts->count, etp = experts_tensor_parallel(s);
-  std::string text = fmt::format(" A rank has {} of a layer's {} experts", count / s.ep, count);
-  if (etp > 1) text += fmt::format(", each split over {} ranks", etp);
-  return text + ".";
-}
-
 /// Names the modules that are computed again: "norms and expert activation".
 std::string modules_phrase(const Strategy& s) {
   std::vector<std::string> names;
@@ -42,33 +32,6 @@ std::string modules_phrase(const Strategy& s) {
   const std::string last = std::move(names.back());
   names.pop_back();
   return fmt::format("{} and {}", fmt::join(names, ", "), last);
-}
-
-std::string kept_phrase(const Strategy& s) {
-  switch (s.recompute) {
-    case Recompute::none:
-      return "kept for backward";
-    case Recompute::selective:
-      return "kept for backward, attention scores computed again";
-    case Recompute::per_op:
-      return "kept for backward in part, the rest computed again";
-    case Recompute::full:
-      return "computed again in backward";
-    case Recompute::modules:
-      return fmt::format("kept for backward, {} computed again", modules_phrase(s));
-  }
-  return "";
-}
-
-/// Names the layers of which that is so; all of the others is kept.
-std::string layers_phrase(const Strategy& s) {
-  if (s.recompute == Recompute::none) return "";
-  if (!s.recomputed.list.empty())
-    return fmt::format(" in {} of the layers, and kept in the others", s.recomputed.list.size());
-  if (s.recomputed.layers == 0) return "";
-  const std::string layers =
-      s.recomputed.layers == 1 ? "layer" : fmt::format("{} layers", s.recomputed.layers);
-  return fmt::format(" in the first {} of each part of the model, and kept in the others", layers);
 }
 
 /// A choice of a layout, in words.
@@ -318,41 +281,11 @@ std::string job_sentence(const Plan& plan) {
       plan.devices, device_word(plan));
 }
 
-std::string split_sentences(const Plan& plan) {
-  const Strategy& s = plan.strategy;
-  std::vector<std::string> parts;
-  if (s.pp > 1) {
-    std::string stages = fmt::format("the layers run in {} pipeline stages (layers: {})", s.pp,
-                                     counts_text(layers_per_stage(plan.job, s)));
-    if (s.pipeline.virtual_stages > 1)
-      stages += fmt::format(" of {} chunks each", s.pipeline.virtual_stages);
-    parts.push_back(std::move(stages));
-  }
-  if (s.mp > 1) parts.push_back(fmt::format("every layer is split over {} ranks", s.mp));
-  if (s.cp > 1) parts.push_back(fmt::format("each sequence is shared by {} ranks", s.cp));
-  if (s.dp * s.sharding_degree > 1) {
-    parts.push_back(fmt::format("the batch is shared by {} replicas", s.dp * s.sharding_degree));
-  }
-  if (s.sharding_degree > 1) {
-    const std::string_view too = s.sharding_stage >= 3   ? ", gradients and parameters are"
-                                 : s.sharding_stage == 2 ? " and gradients are"
-                                                         : " is";
-    parts.push_back(fmt::format("the optimizer state{} sharded over {}", too, s.sharding_degree));
-  }
-  if (parts.empty()) return "Nothing is split: one device does it all." + experts_sentence(plan);
-  std::string sentence = fmt::format("{}.", fmt::join(parts, ", "));
-  sentence[0] =
-      static_cast<char>(sentence[0] - 'a' + 'A');  // every part starts with a small letter
-  return sentence + experts_sentence(plan);
-}
-
-std::string micro_batch_sentence(const Plan& plan) {
-  const Strategy& s = plan.strategy;
-  const std::int64_t count = micro_batches(plan.job, s);
-  return fmt::format(
-      "Each replica takes its share in {} micro-batch{} of {} sequence{}; activations are {}{}.",
-      count, count == 1 ? "" : "es", s.micro_batch, s.micro_batch == 1 ? "" : "s", kept_phrase(s),
-      layers_phrase(s));
+std::string loss_words(const RunnerUp& loser) {
+  if (loser.term == LossTerm::unusual_choice) return words_of(loser.unusual);
+  if (loser.term == LossTerm::memory) return fmt::format("+{} live", to_text(loser.term_bytes));
+  if (loser.term == LossTerm::tie) return "as good; comes later in the space";
+  return fmt::format("+{} {}", to_text(loser.term_time), to_text(loser.term));
 }
 
 std::string host_bound_text(const Prediction& prediction, const Job& job,

@@ -1,5 +1,5 @@
-// Plan words: what is trained and how it is split, in sentences for pages and terminals, and what
-// each key of a strategy chooses.
+// Plan words: what is trained and how it is split, in the words of the field, and what each key of
+// a strategy chooses.
 #pragma once
 
 #include <string>
@@ -11,10 +11,6 @@ namespace plimsoll {
 
 /// Returns the job's size, its batch, its precision and how many devices train it.
 std::string job_sentence(const Plan& plan);
-/// Returns which ranks share layers, sequences, the batch, optimizer state and experts.
-std::string split_sentences(const Plan& plan);
-/// Returns how a replica's share of the batch is cut, and which activations are kept.
-std::string micro_batch_sentence(const Plan& plan);
 
 /// Returns a strategy in the field's words: "TP 4 (sequence parallel), PP 8, DP 4 with ZeRO-1,
 /// micro-batch 1 x 16, full recompute". DP counts all ranks that read different sequences. Choices
@@ -25,6 +21,9 @@ std::string layout_text(const Job& job, const Framework& framework, const Strate
 /// are the same.
 std::string layout_change(const Job& job, const Framework& framework, const Strategy& strategy,
                           const Strategy& from);
+
+/// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
+std::string loss_words(const RunnerUp& loser);
 
 /// Returns what helps a step that its host limits: "kernels take less time than their launches;
 /// larger micro-batches or CUDA graphs would help". It names what the strategy and the framework

@@ -24,6 +24,14 @@ std::size_t first_line_of(std::string_view text, std::size_t width) {
   return std::min(text.find(' ', width), text.size());  // a word wider than the line stays whole
 }
 
+constexpr std::size_t kBetweenColumns = 2;
+
+std::size_t width_of(const TextColumn& column) {
+  std::size_t width = column.title.size();
+  for (const std::string& cell : column.cells) width = std::max(width, cell.size());
+  return width;
+}
+
 }  // namespace
 
 std::string labelled_line(std::string_view label, std::string_view text, std::size_t label_width) {
@@ -53,6 +61,32 @@ std::string command_line(std::string_view label, std::string_view command,
     command.remove_prefix(end + 1);
   }
   return lines + fmt::format("{:<{}}{}\n", label, label_width, command);
+}
+
+std::size_t width_of(const std::vector<TextColumn>& columns) {
+  std::size_t sum = 0;
+  for (const TextColumn& column : columns)
+    sum += width_of(column) + (sum == 0 ? 0 : kBetweenColumns);
+  return sum;
+}
+
+std::string table_text(const std::vector<TextColumn>& columns) {
+  std::string text;
+  const auto add_line = [&](const auto& cell_of) {
+    std::string line;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const std::size_t width = i + 1 == columns.size() ? 0 : width_of(columns[i]);
+      line += std::string(i == 0 ? 0 : kBetweenColumns, ' ');
+      line += columns[i].is_text ? fmt::format("{:<{}}", cell_of(columns[i]), width)
+                                 : fmt::format("{:>{}}", cell_of(columns[i]), width);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  add_line([](const TextColumn& column) { return column.title; });
+  for (std::size_t row = 0; row < columns.at(0).cells.size(); ++row)
+    add_line([&](const TextColumn& column) { return column.cells[row]; });
+  return text;
 }
 
 std::size_t count_lines(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/text.h"
 
@@ -17,6 +18,17 @@ std::string labelled_line(std::string_view label, std::string_view text,
 /// shells take it.
 std::string command_line(std::string_view label, std::string_view command,
                          std::size_t label_width = 9);
+/// A column of a table. Texts begin on the left, numbers end on the right.
+struct TextColumn {
+  std::string title;
+  bool is_text = false;
+  int rank = 0;  ///< columns of the highest rank are left out first
+  std::vector<std::string> cells{};
+};
+/// Returns the columns of a terminal that these take side by side. Texts are ASCII.
+std::size_t width_of(const std::vector<TextColumn>& columns);
+/// Returns a line of titles, then a line for each row.
+std::string table_text(const std::vector<TextColumn>& columns);
 /// Returns the number of lines.
 std::size_t count_lines(std::string_view text);
 

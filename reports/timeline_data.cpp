@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "graph/step_flops.h"
 #include "plan/timeline_detail.h"
-#include "reports/markup.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +30,7 @@ struct Writer {
   std::int64_t name(const Interval& interval) {
     std::string text(interval.kind ? to_text(*interval.kind) : "");
     if (!interval.routine.empty() && interval.routine != text) {
-      text += (text.empty() ? "" : " \u00b7 ") + visible(interval.routine);
+      text += (text.empty() ? "" : " \u00b7 ") + interval.routine;
     }
     const auto [at, added] = index_of.emplace(text, std::int64_t(names.size()));
     if (added) names.push_back(text);

@@ -24,7 +24,7 @@ struct TimelinePart {
 ///                name, phase; and where some interval has one: layer and micro_batch (0: none,
 ///                else 1 more than the number), ops, wait (from posted to begin)
 ///
-/// Text in it is visible(), and all of it is ASCII.
+/// All of it is ASCII.
 std::string timeline_data(const std::vector<TimelinePart>& parts, const Strategy& strategy,
                           const GanttOptions& options);
 

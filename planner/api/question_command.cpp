@@ -30,6 +30,22 @@ class CommandLine {
   void flag(const char* name, std::optional<std::int64_t> value) {
     if (value) text_ += fmt::format(" {} {}", name, *value);
   }
+  void flag(const char* name, std::optional<Seconds> limit) {
+    if (limit) flag(name, fmt::format("{} s", limit->value()));
+  }
+  void flags(const char* name, const std::vector<std::string>& values) {
+    for (const std::string& value : values) flag(name, value);
+  }
+  /// Names files without their folders.
+  void files(const char* name, const std::vector<std::string>& files) {
+    for (const std::string& file : files) flag(name, file_name(file));
+  }
+  void held(const Constraints& constraints) {
+    for (const auto& [name, value] : flags_of(constraints)) flag(name, value);
+  }
+  void reserve(Bytes reserve) {
+    if (reserve != kDefaultReserve) flag("--reserve", exact_text(reserve));
+  }
   void toggle(const char* name, bool is_set) {
     if (is_set) text_ += fmt::format(" {}", name);
   }
@@ -47,7 +63,7 @@ void add_target(CommandLine& line, const TargetOptions& target) {
   line.flag("--global-batch", target.global_batch);
   line.flag("--sequence", target.sequence);
   line.flag("--cluster", target.cluster);
-  for (const std::string& calibration : target.calibration) line.flag("--calibration", calibration);
+  line.flags("--calibration", target.calibration);
   if (target.devices > 0) line.flag("--devices", target.devices);
   line.flag("--framework", target.framework);
 }
@@ -64,7 +80,7 @@ std::string tokens_text(double tokens) {
 void add_training(CommandLine& line, const std::optional<TrainingGoal>& training, Bytes reserve) {
   if (training) line.flag("--tokens", tokens_text(training->tokens));
   if (training && training->price) line.flag("--price", fmt::format("{}/h", *training->price));
-  if (reserve != kDefaultReserve) line.flag("--reserve", exact_text(reserve));
+  line.reserve(reserve);
 }
 
 /// Returns a file name after a name that a file states: one that is no flag, and not too long for a
@@ -108,12 +124,11 @@ std::string command_of(const PlanQuestion& question) {
   CommandLine line("planner plan");
   line.word(question.target.job);
   add_target(line, question.target);
-  for (const auto& [flag, value] : flags_of(question.constraints)) line.flag(flag, value);
+  line.held(question.constraints);
   if (question.top > 0) line.flag("--top", question.top);
   line.toggle("--fastest", question.fastest);
   add_training(line, question.training, question.reserve);
-  if (question.time_limit)
-    line.flag("--time-limit", fmt::format("{} s", question.time_limit->value()));
+  line.flag("--time-limit", question.time_limit);
   return std::move(line).text();
 }
 
@@ -124,6 +139,30 @@ std::string command_of(const SimulationQuestion& question) {
   add_target(line, question.target);
   add_training(line, question.training, question.reserve);
   return std::move(line).text();
+}
+
+std::string command_of(const SweepQuestion& question) {
+  CommandLine line("planner sweep");
+  line.word(file_name(question.target.job));
+  line.files("--cluster", question.clusters);
+  line.files("--calibration", question.target.calibration);
+  line.files("--framework", question.frameworks);
+  line.flags("--devices", question.devices);
+  line.flags("--global-batch", question.batches);
+  line.flags("--sequence", question.sequences);
+  line.flags("--network", question.networks);
+  line.flag("--tokens", question.tokens);
+  line.flags("--price", question.prices);
+  line.flag("--deadline", question.deadline);
+  line.held(question.constraints);
+  line.reserve(question.reserve);
+  line.flag("--time-limit", question.time_limit);
+  line.flag("--point-time-limit", question.point_time_limit);
+  return std::move(line).text();
+}
+
+std::string file_name(const std::string& name_or_path) {
+  return std::filesystem::path(name_or_path).filename().string();
 }
 
 PlanOrigin origin_of(const LoadedTarget& loaded, const PlanQuestion& question) {

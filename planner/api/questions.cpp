@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "interop/imports/imported.h"
 #include "planner/api/question_command.h"
-#include "planner/explain/report_explanation.h"
 #include "planner/search/search.h"
 #include "predict/plan_difference.h"
 

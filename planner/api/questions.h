@@ -12,10 +12,10 @@
 #include "plan/plan.h"
 #include "planner/api/plan_target.h"
 #include "planner/api/target.h"
+#include "planner/explain/report_explanation.h"
 #include "planner/explain/why_not.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
-#include "reports/sections/explanation.h"
 
 namespace plimsoll {
 

@@ -2,18 +2,16 @@
 #include "planner/api/summary_json.h"
 
 #include "base/json.h"
+#include "plan/json_fields.h"
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
 #include "plan/training/training_json.h"
+#include "planner/explain/explain_json.h"
 #include "predict/expert_memory.h"
 
 namespace plimsoll {
 namespace {
-
-Json strategy_json(const Strategy& strategy) {
-  return parse_json(strategy_text(strategy), "strategy");
-}
 
 /// The critical rank's step in whole picoseconds.
 Json step_json(const Evaluation& evaluation) {
@@ -34,13 +32,6 @@ Json step_json(const Evaluation& evaluation) {
 
 Json memory_json(const StageMemory& memory) {
   const StagePrediction& stage = memory.stage;
-  Json alive = Json::array();
-  for (const AliveTensors& one : memory.alive) {
-    alive.push_back({{"name", one.name},
-                     {"class", to_text(one.role)},
-                     {"count", one.count},
-                     {"bytes", one.bytes.count()}});
-  }
   Json json = {{"stage", stage.stage}};
   if (stage.owner) json["owner"] = *stage.owner;
   json["live_peak_bytes"] = stage.peak.count();
@@ -51,28 +42,17 @@ Json memory_json(const StageMemory& memory) {
   json["device_bytes"] = memory.filling.taken().count();
   json["capacity_bytes"] = stage.capacity.count();
   json["filled"] = memory.filling.share();
-  json["allocated_by_class"] = by_role_json(memory.by_role);
-  json["alive_at_peak"] = std::move(alive);
+  BytesByRole by_role = memory.by_role;
+  Fields classes;
+  classes.by_name("allocated_by_class", by_role, role_texts());
+  json.update(classes.json);
+  json["alive_at_peak"] = alive_json(memory);
   return json;
-}
-
-Json bounds_json(const BoundCounts& bounds) {
-  Json slower = Json::array();
-  for (const auto& [times, count] : bounds.slower) {
-    slower.push_back({{"times", times}, {"count", count}});
-  }
-  return {{"persistent_does_not_fit", bounds.lasting_too_large},
-          {"in_flight_does_not_fit", bounds.in_flight_too_large},
-          {"may_fit", bounds.may_fit},
-          {"least_step_s", bounds.least_time ? Json(bounds.least_time->value()) : Json(nullptr)},
-          {"slower", std::move(slower)}};
 }
 
 }  // namespace
 
-std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
-                       bool list) {
-  const Space& space = summary.space;
+std::string space_json(const Job& job, std::int64_t devices, const Space& space, bool list) {
   Json rejected = Json::array(), all = Json::array();
   for (const Pruned& pruned : space.rejected) {
     rejected.push_back({{"reason", pruned.reason}, {"count", pruned.count}});
@@ -91,7 +71,6 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
                {"legal_count", std::int64_t(space.legal.size())},
                {"rejected", std::move(rejected)},
                {"dimensions", std::move(all)}};
-  json["bounds"] = summary.bounds ? bounds_json(*summary.bounds) : Json(nullptr);
   if (list) {
     Json legal = Json::array();
     for (const Strategy& strategy : space.legal) legal.push_back(strategy_json(strategy));

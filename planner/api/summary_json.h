@@ -8,15 +8,14 @@
 #include "models/job/job.h"
 #include "plan/check.h"
 #include "planner/api/questions.h"
-#include "planner/explore/explore.h"
+#include "planner/space/space.h"
 #include "predict/evaluate.h"
 #include "predict/stage_memory.h"
 
 namespace plimsoll {
 
 /// Returns the result of `planner space --json`, with every legal strategy if `list` is set.
-std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
-                       bool list);
+std::string space_json(const Job& job, std::int64_t devices, const Space& space, bool list);
 /// Returns the result of `planner simulate --json`.
 std::string evaluation_json(const SimulationAnswer& answer);
 /// Returns the result of `planner check --json`: all rules, and those that the plan breaks.

@@ -4,57 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
-#include "interop/flags/flag_table.h"
 #include "models/presets/presets.h"
+#include "planner/api/question_command.h"
 #include "planner/api/target.h"
 #include "planner/sweep/sweep_inputs.h"
 
 namespace plimsoll {
 namespace {
-
-/// One point, by the words of the command line. 0 devices are all of the cluster.
-struct AskedPoint {
-  std::string cluster, framework;
-  std::int64_t devices = 0, global_batch = 0, sequence = 0;
-  std::optional<BytesPerSecond> network;
-};
-
-/// Returns the name of a preset as it is, and of a path the file's name alone.
-std::string word_of(const std::string& name_or_path) {
-  return std::filesystem::path(name_or_path).filename().string();
-}
-
-/// Returns the command line that makes the sweep again, without paths and outputs.
-std::string command_of(const SweepQuestion& question) {
-  std::string text = "planner sweep " + shell_word(word_of(question.target.job));
-  const auto add = [&](std::string_view flag, const std::string& value) {
-    if (!value.empty()) text += fmt::format(" {} {}", flag, shell_word(value));
-  };
-  const auto add_all = [&](const char* flag, const std::vector<std::string>& values) {
-    for (const std::string& value : values) add(flag, value);
-  };
-  for (const std::string& cluster : question.clusters) add("--cluster", word_of(cluster));
-  for (const std::string& name : question.target.calibration) add("--calibration", word_of(name));
-  for (const std::string& framework : question.frameworks) add("--framework", word_of(framework));
-  add_all("--devices", question.devices);
-  add_all("--global-batch", question.batches);
-  add_all("--sequence", question.sequences);
-  add_all("--network", question.networks);
-  add("--tokens", question.tokens);
-  add_all("--price", question.prices);
-  add("--deadline", question.deadline);
-  for (const auto& [flag, value] : flags_of(question.constraints)) add(flag, value);
-  if (question.reserve != kDefaultReserve) add("--reserve", exact_text(question.reserve));
-  const auto add_limit = [&](const char* flag, std::optional<Seconds> limit) {
-    if (limit) add(flag, fmt::format("{} s", limit->value()));
-  };
-  add_limit("--time-limit", question.time_limit);
-  add_limit("--point-time-limit", question.point_time_limit);
-  return text;
-}
 
 /// Parses the lists and reads every file once, so that what is wrong is said before any search.
 class Inputs {
@@ -70,12 +28,12 @@ class Inputs {
     list_points();
   }
 
-  const std::vector<AskedPoint>& points() const { return points_; }
+  const std::vector<SweepPoint>& points() const { return points_; }
   const SweepGoal& goal() const { return goal_; }
   const Job& job() const { return job_; }
 
   LoadedPoint load(std::size_t index) const {
-    const AskedPoint& asked = points_[index];
+    const SweepPoint& asked = points_[index];
     LoadedTarget loaded = load_point(target_of(asked), job_of(asked), question_.reserve);
     LoadedPoint point{SearchRequest{loaded.target, question_.constraints},
                       {loaded.target.cluster().name, loaded.target.framework().name,
@@ -88,13 +46,13 @@ class Inputs {
   }
 
   SweepPoint name(std::size_t index) const {
-    const AskedPoint& asked = points_[index];
-    return {word_of(asked.cluster), asked.framework, asked.devices,
-            asked.global_batch,     asked.sequence,  asked.network};
+    SweepPoint point = points_[index];
+    point.cluster = file_name(point.cluster);
+    return point;
   }
 
  private:
-  TargetOptions target_of(const AskedPoint& asked) const {
+  TargetOptions target_of(const SweepPoint& asked) const {
     TargetOptions target = question_.target;
     target.cluster = asked.cluster;
     target.framework = asked.framework;
@@ -103,7 +61,7 @@ class Inputs {
     return target;
   }
 
-  Job job_of(const AskedPoint& asked) const {
+  Job job_of(const SweepPoint& asked) const {
     Job job = job_;
     job.global_batch = asked.global_batch;
     job.sequence = asked.sequence;
@@ -137,7 +95,7 @@ class Inputs {
   }
 
   /// Returns the price of a cluster itself, else that of all clusters.
-  std::optional<double> price_of(const AskedPoint& asked, const std::string& name) const {
+  std::optional<double> price_of(const SweepPoint& asked, const std::string& name) const {
     std::optional<double> found;
     for (const Price& price : prices_) {
       if (price.cluster.empty() && !found) found = price.per_hour;
@@ -185,7 +143,7 @@ class Inputs {
   }
 
   /// Reads the files of a point and finds its price.
-  void check(const AskedPoint& asked) const {
+  void check(const SweepPoint& asked) const {
     const LoadedTarget loaded = load_point(target_of(asked), job_of(asked), question_.reserve);
     price_of(asked, loaded.target.cluster().name);
   }
@@ -194,7 +152,7 @@ class Inputs {
   const Job job_;
   SweepGoal goal_;
   std::vector<Price> prices_;
-  std::vector<AskedPoint> points_;
+  std::vector<SweepPoint> points_;  ///< by the words of the command line; 0 devices are all
 };
 
 }  // namespace

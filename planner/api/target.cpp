@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/command_line.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

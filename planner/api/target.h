@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/command_line.h"
 #include "interop/imports/imported.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
@@ -49,7 +48,7 @@ struct TargetOptions {
   bool ignore_unknown = false;               ///< goes on without flags that no table has
   GivenTexts texts;                          ///< of the job, the cluster and the framework
   /// Takes lines that say how a file of another tool was read.
-  std::function<void(std::string_view)> note = print_note;
+  std::function<void(std::string_view)> note = [](std::string_view) {};
 };
 
 /// The files behind TargetOptions, read and checked.

@@ -164,33 +164,25 @@ std::string found_text(const Plan& plan) {
                           100 * possible_gain(search));
 }
 
-/// A plan that was not chosen.
-struct OtherPlan {
-  const Strategy* strategy;
-  Seconds step_time;
-  StepRatio ratio;
-  Bytes taken;
-};
-
 /// Whether a difference to the step is 0.0 % in print.
 bool is_nothing(double difference) { return std::abs(difference) < kLeastBriefly; }
 
 /// Returns the plans that differ from the chosen one in the words of a layout, the fastest first.
 /// Plans with more unusual choices than it are left out, and so are faster ones, and those that
 /// are as fast and take as much memory.
-std::vector<OtherPlan> other_plans(const Plan& plan) {
-  std::vector<OtherPlan> all;
+std::vector<const OtherPlan*> other_plans(const Plan& plan) {
+  std::vector<const OtherPlan*> all;
   const Seconds step = plan.prediction.step_time;
-  const auto add = [&](const auto& one) {
+  const auto add = [&](const OtherPlan& one) {
     if (one.step_time < step || handicap(one.unusual) > handicap(plan.unusual)) return;
     if (is_nothing(one.step_time / step - 1) &&
         !saves_enough(one.taken, plan.prediction.memory.taken))
       return;
     if (!layout_change(plan.job, plan.framework, one.strategy, plan.strategy).empty())
-      all.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+      all.push_back(&one);
   };
   for (const RunnerUp& one : plan.runners_up) add(one);
-  for (const ParetoPlan& one : plan.pareto) add(one);
+  for (const OtherPlan& one : plan.pareto) add(one);
   std::ranges::stable_sort(all, {}, &OtherPlan::step_time);
   return all;
 }
@@ -199,17 +191,16 @@ std::vector<OtherPlan> other_plans(const Plan& plan) {
 constexpr std::array kAlternatives = {1e9, 0.85, 0.6};
 
 /// Returns the fastest other plan, and the fastest ones that take much less memory.
-std::vector<OtherPlan> alternatives_of(const Plan& plan) {
-  const std::vector<OtherPlan> all = other_plans(plan);
-  std::vector<OtherPlan> chosen;
-  Bytes taken;
-  for (const Filling& filling : fillings_of(plan)) taken = std::max(taken, filling.taken());
+std::vector<const OtherPlan*> alternatives_of(const Plan& plan) {
+  const std::vector<const OtherPlan*> all = other_plans(plan);
+  std::vector<const OtherPlan*> chosen;
+  const Bytes taken = most_taken(plan);
   for (const double share : kAlternatives) {
-    const auto found = std::ranges::find_if(all, [&](const OtherPlan& one) {
-      return double(one.taken.count()) <= share * double(taken.count()) &&
-             std::ranges::none_of(chosen, [&](const OtherPlan& before) {
-               return before.taken <= one.taken ||
-                      layout_change(plan.job, plan.framework, *one.strategy, *before.strategy)
+    const auto found = std::ranges::find_if(all, [&](const OtherPlan* one) {
+      return double(one->taken.count()) <= share * double(taken.count()) &&
+             std::ranges::none_of(chosen, [&](const OtherPlan* before) {
+               return before->taken <= one->taken ||
+                      layout_change(plan.job, plan.framework, one->strategy, before->strategy)
                           .empty();
              });
     });
@@ -220,20 +211,20 @@ std::vector<OtherPlan> alternatives_of(const Plan& plan) {
 
 std::string alternative_text(const Plan& plan, const OtherPlan& other) {
   const Seconds step = plan.prediction.step_time;
-  const std::string words = layout_change(plan.job, plan.framework, *other.strategy, plan.strategy);
+  const std::string words = layout_change(plan.job, plan.framework, other.strategy, plan.strategy);
   return fmt::format(
       "{} ({:+.1f} %{}), {}: {}", to_text(other.step_time), 100 * (other.step_time / step - 1),
       other.ratio.tied ? "" : ", slower", to_text(other.taken),
-      words.empty() ? fields_text(differing_fields(*other.strategy, plan.strategy)) : words);
+      words.empty() ? fields_text(differing_fields(other.strategy, plan.strategy)) : words);
 }
 
 /// Returns the plans that are named next to the chosen one.
-std::vector<OtherPlan> listed_plans(const Plan& plan, bool all) {
+std::vector<const OtherPlan*> listed_plans(const Plan& plan, bool all) {
   if (!all) return alternatives_of(plan);
-  std::vector<OtherPlan> listed;
+  std::vector<const OtherPlan*> listed;
   for (const RunnerUp& one : plan.runners_up) {
     if (!plan.fastest || one.strategy != plan.fastest->strategy)  // it has a line already
-      listed.push_back({&one.strategy, one.step_time, one.ratio, one.taken});
+      listed.push_back(&one);
   }
   std::ranges::stable_sort(listed, {}, &OtherPlan::step_time);
   return listed;
@@ -259,7 +250,7 @@ std::string faster_text(const Plan& plan, bool with_layout) {
       with_layout ? layout_change(plan.job, plan.framework, fastest.strategy, plan.strategy) : "";
   return fmt::format("{} (-{:.1f} %), {}{}; but {}; --fastest takes it", to_text(fastest.step_time),
                      100 * fastest.gain, to_text(fastest.taken),
-                     change.empty() ? "" : ": " + change, words_of(fastest.reasons));
+                     change.empty() ? "" : ": " + change, words_of(fastest.unusual));
 }
 
 }  // namespace
@@ -321,9 +312,9 @@ std::string basis_text(const LoadedTarget& loaded) {
 std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& end) {
   const Step step{loaded, plan.strategy, plan.prediction, plan.oversubscribed};
   std::vector<std::string> alternatives;
-  for (const OtherPlan& other : listed_plans(plan, end.lists_all)) {
+  for (const OtherPlan* other : listed_plans(plan, end.lists_all)) {
     alternatives.push_back(
-        labelled_line(alternatives.empty() ? "instead" : "", alternative_text(plan, other)));
+        labelled_line(alternatives.empty() ? "instead" : "", alternative_text(plan, *other)));
   }
   const std::string first = alternatives.empty() ? "" : alternatives.front();
   const std::string own = lines_of(step, end.training, found_text(plan)) +

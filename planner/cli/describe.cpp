@@ -111,14 +111,6 @@ void describe_memory(Out out, const Plan& plan) {
                    host.count());
 }
 
-/// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
-std::string loss_of(const RunnerUp& loser) {
-  if (loser.term == LossTerm::unusual_choice) return words_of(loser.unusual);
-  if (loser.term == LossTerm::memory) return fmt::format("+{} live", to_text(loser.term_bytes));
-  if (loser.term == LossTerm::tie) return "as good; comes later in the space";
-  return fmt::format("+{} {}", to_text(loser.term_time), to_text(loser.term));
-}
-
 /// Returns the fields in which `strategy` differs from `chosen`: "pp=2 micro_batch=4".
 std::string differences(const Strategy& strategy, const Strategy& chosen) {
   return fields_text(differing_fields(strategy, chosen));
@@ -134,7 +126,7 @@ void describe_fastest(Out out, const Plan& plan) {
   if (!plan.fastest) return;
   fmt::format_to(out, "  fastest     {} ({}), not recommended for {}: {}\n",
                  to_text(plan.fastest->step_time), longer(plan.fastest->step_time, plan),
-                 words_of(plan.fastest->reasons),
+                 words_of(plan.fastest->unusual),
                  differences(plan.fastest->strategy, plan.strategy));
 }
 
@@ -154,8 +146,8 @@ void describe_runners_up(Out out, const Plan& plan) {
                  "where it differs\n");
   for (const RunnerUp& loser : plan.runners_up) {
     fmt::format_to(out, "  {}  takes {:>8}  {:<32}  {}\n",
-                   beside(loser.step_time, loser.ratio, plan), to_text(loser.taken), loss_of(loser),
-                   differences(loser.strategy, plan.strategy));
+                   beside(loser.step_time, loser.ratio, plan), to_text(loser.taken),
+                   loss_words(loser), differences(loser.strategy, plan.strategy));
   }
 }
 
@@ -168,10 +160,8 @@ void describe_ranking(Out out, const Plan& plan) {
                  "the {} best plans that split the job otherwise: step time, how much longer (90 % "
                  "interval), what each takes of a device, where it differs\n",
                  order.size() + 1);
-  Bytes taken;
-  for (const Filling& filling : fillings_of(plan)) taken = std::max(taken, filling.taken());
   fmt::format_to(out, "  {:>3}  {}  takes {:>8}  chosen\n", 1,
-                 beside(plan.prediction.step_time, {}, plan, true), to_text(taken));
+                 beside(plan.prediction.step_time, {}, plan, true), to_text(most_taken(plan)));
   for (std::size_t i = 0; i < order.size(); ++i) {
     fmt::format_to(out, "  {:>3}  {}  takes {:>8}  {}\n", i + 2,
                    beside(order[i]->step_time, order[i]->ratio, plan), to_text(order[i]->taken),
@@ -185,7 +175,7 @@ void describe_front(Out out, const Plan& plan) {
                  "Pareto front of step time and memory taken of a device, in steps of {:.0f} % of "
                  "it, up to {} times the best step\n",
                  100 * kFrontSaving, kFrontTimes);
-  for (const ParetoPlan& point : plan.pareto) {
+  for (const OtherPlan& point : plan.pareto) {
     const bool chosen = point.strategy == plan.strategy;
     fmt::format_to(out, "  {}  takes {:>8}  {}\n",
                    beside(point.step_time, point.ratio, plan, chosen), to_text(point.taken),
@@ -281,8 +271,8 @@ std::string describe(const StepParts& parts) {
 std::string describe(const Plan& plan, bool by_rank) {
   std::string text;
   const Out out = std::back_inserter(text);
-  fmt::format_to(out, "chosen: {}\n  in words: {} {}\n", strategy_summary(plan.strategy),
-                 split_sentences(plan), micro_batch_sentence(plan));
+  fmt::format_to(out, "chosen: {}\n  in words: {}\n", strategy_summary(plan.strategy),
+                 layout_text(plan.job, plan.framework, plan.strategy));
   if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
       !flags.empty())
     fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
@@ -313,8 +303,7 @@ std::string describe(const NothingFits& refused) {
   return text;
 }
 
-std::string describe(const SpaceSummary& summary, bool list) {
-  const Space& space = summary.space;
+std::string describe(const Space& space, bool list) {
   std::string text;
   const Out out = std::back_inserter(text);
   if (list) {
@@ -330,20 +319,6 @@ std::string describe(const SpaceSummary& summary, bool list) {
       fmt::format_to(out, " {} ({})", value, count);
     }
     text += "\n";
-  }
-  if (!summary.bounds) return text;
-  const BoundCounts& bounds = *summary.bounds;
-  fmt::format_to(out, "bounds, before anything is evaluated\n");
-  fmt::format_to(out, "  {:>8}  what lives between steps does not fit\n", bounds.lasting_too_large);
-  fmt::format_to(out, "  {:>8}  with micro-batches in flight it does not fit\n",
-                 bounds.in_flight_too_large);
-  fmt::format_to(out, "  {:>8}  may fit", bounds.may_fit);
-  if (!bounds.least_time) return text + "\n";
-  fmt::format_to(out, ", none with a step below {} by the slowest stage\n",
-                 to_text(*bounds.least_time));
-  for (const auto& [times, count] : bounds.slower) {
-    fmt::format_to(out, "  {:>8}  of these: by the slowest stage above {} times that\n", count,
-                   times);
   }
   return text;
 }

@@ -6,8 +6,8 @@
 
 #include "models/job/job.h"
 #include "plan/plan.h"
-#include "planner/explore/explore.h"
 #include "planner/refusal/refuse.h"
+#include "planner/space/space.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {
@@ -30,6 +30,6 @@ std::string describe(const Plan& plan, bool by_rank = false);
 std::string describe(const NothingFits& refused);
 /// Returns a summary of a space: with `list` every legal strategy on a line, then what rules
 /// rejected.
-std::string describe(const SpaceSummary& summary, bool list);
+std::string describe(const Space& space, bool list);
 
 }  // namespace plimsoll

@@ -136,6 +136,7 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
 }
 
 void add_reading(CLI::App& command, TargetOptions& target) {
+  target.note = print_note;
   command
       .add_option("--vocab", target.vocab,
                   "tokens of the vocabulary, if a framework's file does not state them")
@@ -197,12 +198,6 @@ void add_training(CLI::App& command, TrainingOptions& training) {
 void add_reserve(CLI::App& command, std::string& reserve) {
   command.add_option("--reserve", reserve, "memory kept free on each device")
       ->capture_default_str();
-}
-
-void add_time_limit(CLI::App& command, std::string& limit, const std::string& what) {
-  command.add_option(
-      "--time-limit", limit,
-      fmt::format("end {} after this time (\"30 s\") without a result, exit 5", what));
 }
 
 void add_tolerance(CLI::App& command, double& tolerance) {

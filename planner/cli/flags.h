@@ -48,8 +48,6 @@ void add_machine(CLI::App& command, TargetOptions& target);
 /// Adds --tokens and --price.
 void add_training(CLI::App& command, TrainingOptions& training);
 void add_reserve(CLI::App& command, std::string& reserve);
-/// `what` is ended after this time, without a result.
-void add_time_limit(CLI::App& command, std::string& limit, const std::string& what);
 void add_tolerance(CLI::App& command, double& tolerance);
 /// `result` is what does not depend on the number of threads: "the plan".
 void add_threads(CLI::App& command, std::int64_t& threads, const std::string& result);

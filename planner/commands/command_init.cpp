@@ -1,4 +1,5 @@
 // `planner init`: a starting file of a job, a cluster or a framework, by questions or by flags.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +41,12 @@ ExitCode run_init(InitKind kind, const InitOptions& options) {
     write_file_atomically(options.output, text);
     print_note("wrote " + options.output + "\n");
   }
-  print_note(init_notes(kind, options.output));
+  const std::string_view name = kInitKinds[std::size_t(kind)];
+  print_note(fmt::format(
+      "planner schema {} has the meaning of each key{}\n", name,
+      options.output.empty()
+          ? ""
+          : fmt::format("; planner describe {} prints what follows from them", options.output)));
   return ExitCode::ok;
 }
 

@@ -11,7 +11,6 @@
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 #include "planner/search/search.h"
-#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {
@@ -21,8 +20,7 @@ struct PassesOptions {
   std::string strategy;
   std::string before, after;         ///< a stage; both empty: an overview of all
   std::optional<std::int64_t> rank;  ///< of the Programs, that of its class; absent: all
-  std::string time_limit;
-  bool list = false;  ///< names only; needs neither job nor strategy
+  bool list = false;                 ///< names only; needs neither job nor strategy
 };
 
 /// Returns the number of devices that a strategy asks for.
@@ -123,13 +121,9 @@ ExitCode run_passes(const PassesOptions& options) {
       options.before.empty() ? "after " + options.after : "before " + options.before;
   const std::string headline =
       fmt::format("# {} as {}; framework {}", job.name, strategy_summary(strategy), framework.name);
-  const auto text = [&] {
-    const TimeLimit limit(optional_time_limit(options.time_limit));
-    return stage.empty()
-               ? fmt::format("{}\n{}", headline, overview(context))
-               : fmt::format("{}; {}\n{}", headline, chosen, text_of(context, stage, options.rank));
-  };
-  print_result(text());
+  print_result(stage.empty() ? fmt::format("{}\n{}", headline, overview(context))
+                             : fmt::format("{}; {}\n{}", headline, chosen,
+                                           text_of(context, stage, options.rank)));
   return ExitCode::ok;
 }
 
@@ -150,7 +144,6 @@ void add_passes(CLI::App& app, Action& action) {
   command.add_option("--cluster", options->target.cluster,
                      "cluster file or preset: for its framework only");
   add_framework(command, options->target);
-  add_time_limit(command, options->time_limit, "the passes");
   command.callback([options, &action] {
     if (!options->list && options->strategy.empty()) {
       throw CLI::RequiredError("JOB and STRATEGY (or --list)");

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
-#include <optional>
 
 #include "base/command_line.h"
 #include "base/file.h"
@@ -20,7 +18,6 @@
 #include "planner/commands/next_commands.h"
 #include "planner/explain/few_changes.h"
 #include "planner/search/search.h"
-#include "planner/terminal/progress.h"
 #include "predict/expert_memory.h"
 #include "reports/plan_words.h"
 #include "reports/trace.h"
@@ -33,7 +30,6 @@ struct SimulateOptions {
   TrainingOptions training;
   std::string reserve = exact_text(kDefaultReserve);
   std::string trace;  ///< file; empty: none is written
-  std::string time_limit;
   bool unfolded = false, json = false, verbose = false;
 };
 
@@ -59,15 +55,12 @@ std::string why_unfit(const Filling& fullest) {
       to_text(fullest.capacity), fullest.capacity.count());
 }
 
-/// Returns changes that let a strategy fit. Ctrl-C and the end of the time end their search.
+/// Returns changes that let a strategy fit. Ctrl-C ends their search.
 FoundChanges changes_of(const Target& target, const Strategy& strategy,
-                        const Prediction& prediction,
-                        std::optional<std::chrono::steady_clock::time_point> until) {
+                        const Prediction& prediction) {
   ExplainRequest request{target, strategy};
   InterruptNoticeOnceAsked interrupt;
-  request.stop = [&] {
-    return interrupt.asked() || (until && std::chrono::steady_clock::now() > *until);
-  };
+  request.stop = [&] { return interrupt.asked(); };
   return changes_to_fit(request,
                         plan_time(target, strategy, prediction.step_time, prediction.breakdown));
 }
@@ -80,13 +73,7 @@ ExitCode run_simulate(SimulateOptions options) {
   if (options.unfolded) options.question.folding = Folding::unfolded;
   options.question.training = parse_training(options.training);
   options.question.reserve = parse_reserve(options.reserve);
-  const std::optional<Seconds> time = optional_time_limit(options.time_limit);
-  std::optional<std::chrono::steady_clock::time_point> until;
-  if (time) until = end_of(*time);
-  const SimulationAnswer answer = [&] {
-    const TimeLimit limit(time);
-    return simulate_job(options.question);
-  }();
+  const SimulationAnswer answer = simulate_job(options.question);
   const auto& [loaded, strategy, evaluation, memory, training] = answer;
   const Target& target = loaded.target;
   if (!options.trace.empty()) {
@@ -119,7 +106,7 @@ ExitCode run_simulate(SimulateOptions options) {
   }
   std::string why = why_unfit(fits.fullest);
   if (fits.even) why += "; " + describe_both(fits);
-  FoundChanges changes = changes_of(target, strategy, evaluation.prediction, until);
+  FoundChanges changes = changes_of(target, strategy, evaluation.prediction);
   for (FittingChange& change : changes.fitting) {
     const std::string words =
         layout_change(target.job, target.framework(), change.strategy, strategy);
@@ -159,7 +146,6 @@ void add_simulate(CLI::App& app, Action& action) {
   command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");
   command.add_option("--trace", options->trace,
                      "write the step here, as Chrome's and Perfetto's trace viewers read it");
-  add_time_limit(command, options->time_limit, "the simulation");
   add_verbose(command, options->verbose);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_simulate(*options); }; });

@@ -98,6 +98,7 @@ void add_list(CLI::App& command, const char* flag, std::vector<std::string>& val
 void add_sweep(CLI::App& app, Action& action) {
   const auto options = std::make_shared<SweepOptions>();
   SweepQuestion& question = options->question;
+  question.target.note = print_note;
   CLI::App& command = *app.add_subcommand(
       "sweep", "plan a job over many clusters, devices and batches: days, device-hours and cost");
   command.add_option("JOB", question.target.job, "job file, preset or Hugging Face config.json")

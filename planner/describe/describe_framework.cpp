@@ -14,31 +14,12 @@
 namespace plimsoll {
 namespace {
 
-std::string with_blanks(std::string_view key) {
-  std::string words(key);
-  for (char& c : words) {
-    if (c == '_') c = ' ';
-  }
-  return words;
-}
-
-/// Returns "yes", "no", a number, or the words of a list: "none, selective".
-std::string capability_words(const Json& value) {
-  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  if (!value.is_array()) return value.dump();
-  std::vector<std::string> words;
-  for (const Json& one : value) {
-    words.push_back(one.is_string() ? one.get<std::string>() : one.dump());
-  }
-  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
-}
-
 Section capability_section(const Capabilities& can) {
   Section section{"what it can run", "can"};
   const Json capabilities = capabilities_json(can);
   for (const auto& [key, capability] : capabilities.items()) {
     const std::string source = capability.at("source").get<std::string>();
-    const std::string words = capability_words(capability.at("value"));
+    const std::string words = value_words(capability.at("value"));
     section.add(with_blanks(key), source.empty() ? words : fmt::format("{} ({})", words, source),
                 capability);
   }

@@ -2,6 +2,7 @@
 #include "planner/describe/describe_input.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -101,6 +102,22 @@ Json section_json(const Section& section) {
 }
 
 }  // namespace
+
+std::string with_blanks(std::string_view key) {
+  std::string words(key);
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
+
+std::string value_words(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number_integer()) return grouped(value.get<std::int64_t>());
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> words;
+  for (const Json& one : value) words.push_back(value_words(one));
+  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
 
 InputKind kind_of(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);

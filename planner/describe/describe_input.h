@@ -53,6 +53,11 @@ std::string description_text(const Description& description);
 /// labels become '_'.
 Json description_json(const Description& description);
 
+/// Returns a key of a file in words: "kv heads".
+std::string with_blanks(std::string_view key);
+/// Returns a value of a file in words: "yes", "8,192", "none, selective"; "none" for an empty list.
+std::string value_words(const Json& value);
+
 /// An InputKind is the kind of a file that commands read.
 enum class InputKind : std::uint8_t { job, cluster, framework, calibration, plan, strategy };
 inline constexpr std::string_view kInputKinds[] = {"job",         "cluster", "framework",
@@ -75,8 +80,9 @@ InputKind kind_of(std::string_view text, const std::string& file);
 /// Returns the description of a file that is no plan. Throws InputError as its reader does.
 Description describe_input(const Input& input);
 
-/// Says how many parameters there are by kind and by block, what a step computes, and the bytes of
-/// parameters, gradients and optimizer state on one rank without sharding.
+/// Has each key of the job's file, how many parameters there are by kind and by block, what a step
+/// computes, and the bytes of parameters, gradients and optimizer state on one rank without
+/// sharding.
 Description describe_job(const Job& job);
 /// Says what devices and links reach, from how many FLOPs per byte on compute is what takes time,
 /// what was measured or fitted, and the sources of all numbers.

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
-#include "models/job/job_words.h"
 #include "passes/pipeline.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"
@@ -16,188 +14,24 @@
 namespace plimsoll {
 namespace {
 
-std::string_view family_words(const Job& job) {
-  switch (job.family) {
-    case Family::gpt:
-      return "gpt: a decoder with learned positions, layer norm before each block, GELU and biases";
-    case Family::llama:
-      return "llama: a decoder with rotary embeddings";
-    case Family::bert:
-      return "bert: an encoder with learned positions, layer norm after each block and GELU; "
-             "masked words are predicted";
-    case Family::ernie:
-      return "ernie: layers of bert shared between tasks, and a narrower branch behind them";
+/// Adds all that a job file states, by its keys. Those of an inner object follow its key.
+void add_stated(const Json& object, const std::string& before, Section& section) {
+  for (const auto& [key, value] : object.items()) {
+    const std::string label = before + with_blanks(key);
+    if (value.is_object()) {
+      add_stated(value, label + " ", section);
+    } else if (label != "name") {
+      section.add(label, value_words(value), value);
+    }
   }
-  return "";
 }
 
-std::string_view activation_words(Activation activation) {
-  switch (activation) {
-    case Activation::swiglu:
-      return "SwiGLU";
-    case Activation::squared_relu:
-      return "squared ReLU";
-    case Activation::geglu:
-      return "GeGLU";
-    case Activation::gelu:
-      return "GELU";
-  }
-  return "";
-}
-
-std::string norm_words(const Job& job) {
-  std::string words = job.norm == NormKind::rms_norm ? "RMS norms " : "layer norms ";
-  switch (job.norm_place) {
-    case NormPlace::before:
-      words += "before attention and MLP";
-      break;
-    case NormPlace::around:
-      words += "before and behind attention and MLP";
-      break;
-    case NormPlace::after:
-      words += "behind attention and MLP";
-      break;
-  }
-  if (job.norm == NormKind::layer_norm && !job.norm_bias) words += ", without biases";
-  if (job.embedding_norm) words += "; behind the embedding";
-  if (job.qk_l2_norm) words += "; of each head's query and key, without weights";
-  if (!job.qk_norm) return words;
-  return words + (job.qk_norm_across_heads ? "; RMS norms of all heads' queries and keys"
-                                           : "; RMS norms of each head's query and key");
-}
-
-std::string mlp_words(const Job& job) {
-  const std::string_view activation = activation_words(job.activation);
-  switch (job.mlp_input) {
-    case MlpInput::attended:
-      return fmt::format("{}, behind attention", activation);
-    case MlpInput::own_norm:
-      return fmt::format("{}, in parallel to attention, with a separate norm", activation);
-    case MlpInput::shared_norm:
-      return fmt::format("{}, in parallel to attention, behind the same norm", activation);
-  }
-  return "";
-}
-
-std::string bias_words(const Job& job) {
-  std::vector<std::string_view> of;
-  if (job.qkv_bias) of.push_back("query, key and value");
-  if (job.out_bias) of.push_back("the projection behind attention");
-  if (job.mlp_bias) of.push_back("the MLP");
-  if (job.experts && job.experts->bias) of.push_back("the experts");
-  if (job.experts && job.experts->router_bias) of.push_back("the router");
-  if (job.head_bias) of.push_back("the logits");
-  return of.empty() ? "none" : fmt::format("of {}", fmt::join(of, "; "));
-}
-
-std::string expert_words(const Job& job) {
-  const Experts& experts = *job.experts;
-  std::string words = fmt::format("{} of {} for each token, {} wide", experts.chosen, experts.count,
-                                  experts.ffn_hidden);
-  if (experts.shared_ffn_hidden > 0)
-    words += fmt::format("; one of {} for all tokens{}", experts.shared_ffn_hidden,
-                         experts.shared_gate ? ", times a sigmoid" : "");
-  if (experts.latent_hidden > 0)
-    words += fmt::format("; they work on {} columns of a token", experts.latent_hidden);
-  if (experts.dense_ffn_hidden > 0)
-    words += fmt::format("; in addition to an MLP of {}", experts.dense_ffn_hidden);
-  if (experts.scaled_input) words += "; weights multiply what they read";
-  if (experts.dense_layers > 0)
-    words += fmt::format("; none in the first {} layers", experts.dense_layers);
-  if (!experts.pattern.empty()) {
-    std::int64_t layers = 0;
-    for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
-    words += fmt::format("; in {} layers", layers);
-  }
-  if (experts.capacity > 0)
-    words += fmt::format("; at most {} rows of a sequence at each", expert_capacity(job));
-  if (experts.drop_overflow) words += "; rows without memory are dropped";
-  if (experts.balance_sequences > 1)
-    words += fmt::format("; one auxiliary loss of {} sequences", experts.balance_sequences);
-  return words;
-}
-
-void add_llama(const Job& job, Section& shape) {
-  shape.add("norms", norm_words(job));
-  shape.add("MLP", mlp_words(job));
-  if (job.experts) shape.add("experts", expert_words(job), job.experts->count);
-  if (job.experts && job.experts->selection_bias > 0) {
-    shape.add("selection biases",
-              fmt::format("moved by {:g} in a step", job.experts->selection_bias),
-              job.experts->selection_bias);
-  }
-  if (job.mtp) {
-    shape.add("MTP modules",
-              fmt::format("{}, whose loss counts {:g}", job.mtp->depths, job.mtp->loss_weight),
-              job.mtp->depths);
-  }
-  shape.add("biases", bias_words(job));
-  if (job.latent) {
-    const Latent& latent = *job.latent;
-    const std::string queries =
-        latent.q_rank > 0 ? fmt::format("queries of {}, ", latent.q_rank) : std::string();
-    shape.add("latents",
-              fmt::format("{}keys and values of {}; a head's value has {} columns", queries,
-                          latent.kv_rank, latent.value),
-              latent.kv_rank);
-  }
-  if (job.window > 0) shape.add_count(job.window_chunks ? "chunk" : "window", job.window);
-  if (!job.window_pattern.empty()) {
-    std::int64_t windowed = 0;
-    for (std::int64_t i = 0; i < job.layers; ++i) windowed += has_window(job, i);
-    shape.add_count("layers with the window", windowed);
-  }
-  if (job.score_cap > 0) shape.add("score cap", fmt::format("{:g}", job.score_cap));
-  if (job.logit_cap > 0) shape.add("logit cap", fmt::format("{:g}", job.logit_cap));
-  if (job.sinks) shape.add("sinks", "a logit of each head in the sum of its softmax");
-  if (job.alibi) {
-    shape.add("positions", "ALiBi, a linear bias of scores by distance");
-    return;
-  }
-  shape.add("rotary",
-            fmt::format("{} of {} columns of a head, base {:g}", rotary_width(job), head_width(job),
-                        job.rotary_base),
-            rotary_width(job));
-}
-
-std::string_view optimizer_words(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::adamw:
-      return "AdamW";
-    case OptimizerKind::sgd:
-      return "SGD with momentum";
-    case OptimizerKind::lamb:
-      return "LAMB";
-  }
-  return "";
-}
-
-Section shape_section(const Job& job) {
-  Section shape{"shape", "shape"};
-  shape.add("family", std::string(family_words(job)));
-  shape.add_count("layers", job.layers);
-  shape.add_count("hidden", job.hidden);
-  shape.add(
-      "heads",
-      fmt::format(
-          "{} of {} columns{}", job.heads, head_width(job),
-          job.kv_heads == job.heads ? "" : fmt::format("; {} of keys and values", job.kv_heads)),
-      job.heads);
-  shape.add_count("kv heads", job.kv_heads);
-  shape.add_count("ffn hidden", job.ffn_hidden);
-  if (job.family == Family::llama) add_llama(job, shape);
-  if (job.branch) {
-    shape.add("branch",
-              fmt::format("{} layers of {} columns, {} heads, ffn {}", job.branch->layers,
-                          job.branch->hidden, job.branch->heads, job.branch->ffn_hidden),
-              job.branch->layers, "layers");
-  }
-  shape.add_count("vocabulary", job.vocab);
-  shape.add("tied embeddings",
-            job.tied_embeddings ? "yes: the head uses the embedding's table"
-                                : "no: the head has a separate table",
-            job.tied_embeddings);
-  return shape;
+/// Returns the keys of the job's file with their values, and the columns of a head.
+Section stated_section(const Job& job) {
+  Section section{"as the file has it", "stated"};
+  add_stated(Json::parse(job_text(job)), "", section);
+  section.add_count("columns of a head", head_width(job));
+  return section;
 }
 
 /// Returns how many parameters the kinds of an optimizer's groups match, and each block has.
@@ -285,35 +119,12 @@ Section state_section(const Job& job) {
   return section;
 }
 
-Section training_section_of(const Job& job) {
-  Section training{"training", "training"};
-  const std::string precision = job.precision == DType::f32   ? "fp32"
-                                : job.precision == DType::f16 ? "fp16"
-                                                              : "bf16";
-  training.add("precision",
-               job.precision == DType::f32
-                   ? precision
-                   : precision + ", with fp32 masters, gradients and optimizer state",
-               precision);
-  training.add(
-      "optimizer",
-      fmt::format("{}, learning rate {:g}, weight decay {:g}", optimizer_words(job.optimizer.kind),
-                  job.optimizer.learning_rate, job.optimizer.weight_decay),
-      std::string(optimizer_words(job.optimizer.kind)));
-  training.add("gradient norm",
-               job.clip_norm == 0 ? "not clipped" : fmt::format("clipped at {:g}", job.clip_norm),
-               job.clip_norm);
-  training.add("dropout", fmt::format("{:g}", job.dropout), job.dropout);
-  return training;
-}
-
 }  // namespace
 
 Description describe_job(const Job& job) {
   return {"job",
           job.name,
-          {shape_section(job), parameter_section(job), work_section(job), state_section(job),
-           training_section_of(job)}};
+          {stated_section(job), parameter_section(job), work_section(job), state_section(job)}};
 }
 
 }  // namespace plimsoll

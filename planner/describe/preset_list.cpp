@@ -12,11 +12,10 @@
 #include "passes/pipeline.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"
+#include "reports/text_lines.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::size_t kWidth = 100;  // of a line
 
 std::vector<Fact> facts_of_job(const Preset& preset) {
   const Job job = parse_job(preset.text, std::string(preset.name));
@@ -96,32 +95,21 @@ std::vector<ListedPreset> list_presets(const PresetKind& kind) {
 }
 
 std::string preset_list_text(const std::vector<ListedPreset>& presets) {
-  std::size_t name_width = 4;
-  std::vector<std::size_t> widths;
-  for (const Fact& fact : presets.at(0).facts) widths.push_back(fact.label.size());
+  std::vector<TextColumn> columns = {{"name", true}};
+  for (const Fact& fact : presets.at(0).facts) columns.push_back({fact.label});
   for (const ListedPreset& preset : presets) {
-    name_width = std::max(name_width, preset.name.size());
-    for (std::size_t i = 0; i < widths.size(); ++i)
-      widths[i] = std::max(widths[i], preset.facts[i].text.size());
+    columns[0].cells.push_back(preset.name);
+    for (std::size_t i = 0; i < preset.facts.size(); ++i)
+      columns[i + 1].cells.push_back(preset.facts[i].text);
   }
-  std::string text;
-  const auto add_line = [&](const std::string& name, const auto& cell_of, const auto& others) {
-    std::string line = fmt::format("{:<{}}", name, name_width);
-    for (std::size_t i = 0; i < widths.size(); ++i)
-      line += fmt::format("  {:>{}}", cell_of(i), widths[i]);
-    if (line.size() + 2 < kWidth) line += "  " + fitting(others, kWidth - 2 - line.size());
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  const bool named = std::ranges::any_of(
-      presets, [](const ListedPreset& preset) { return !preset.other_names.empty(); });
-  add_line(
-      "name", [&](std::size_t i) { return presets[0].facts[i].label; },
-      std::vector<std::string>{named ? "also" : ""});
-  for (const ListedPreset& preset : presets)
-    add_line(
-        preset.name, [&](std::size_t i) { return preset.facts[i].text; }, preset.other_names);
-  return text;
+  const std::size_t left = kTerminalColumns - std::min(width_of(columns) + 2, kTerminalColumns);
+  TextColumn others{"", true};
+  for (const ListedPreset& preset : presets) {
+    others.cells.push_back(fitting(preset.other_names, left));
+    if (!preset.other_names.empty()) others.title = "also";
+  }
+  columns.push_back(std::move(others));
+  return table_text(columns);
 }
 
 Json preset_list_json(const std::vector<ListedPreset>& presets) {
@@ -143,7 +131,7 @@ std::string preset_names_text() {
     text += fmt::format("{} ({}):\n", kind.name, kind.presets().size());
     std::string line;
     for (const Preset& preset : kind.presets()) {
-      if (line.size() + preset.name.size() + 2 > kWidth) {
+      if (line.size() + preset.name.size() + 2 > kTerminalColumns) {
         text += line + "\n";
         line.clear();
       }

@@ -3,13 +3,10 @@
 
 #include "base/json.h"
 #include "plan/json_layout.h"
+#include "plan/prediction_json.h"
 
 namespace plimsoll {
 namespace {
-
-Json strategy_json(const Strategy& strategy) {
-  return parse_json(strategy_text(strategy), "strategy");
-}
 
 Json ratio_json(const StepRatio& ratio) {
   return {{"low", ratio.low}, {"high", ratio.high}, {"cannot_be_told_apart", ratio.tied}};
@@ -44,7 +41,7 @@ Json terms_json(const ExplainedStep& step) {
 }
 
 Json memory_json(const ExplainedStep& step) {
-  Json stages = Json::array(), alive = Json::array();
+  Json stages = Json::array();
   for (std::size_t i = 0; i < step.fillings.size(); ++i) {
     const Filling& filling = step.fillings[i];
     stages.push_back({{"stage", name_of(step.prediction.stages[i])},
@@ -54,15 +51,9 @@ Json memory_json(const ExplainedStep& step) {
                       {"capacity_bytes", filling.capacity.count()},
                       {"fits", filling.fits()}});
   }
-  for (const AliveTensors& one : step.fullest.alive) {
-    alive.push_back({{"name", one.name},
-                     {"class", to_text(one.role)},
-                     {"count", one.count},
-                     {"bytes", one.bytes.count()}});
-  }
   return {{"stages", std::move(stages)},
           {"fullest", name_of(step.fullest.stage)},
-          {"alive_at_peak", std::move(alive)}};
+          {"alive_at_peak", alive_json(step.fullest)}};
 }
 
 Json asked_json(const std::optional<AskedStep>& asked) {
@@ -100,6 +91,17 @@ Json more_memory_json(const MemoryEffect& memory) {
 }
 
 }  // namespace
+
+Json alive_json(const StageMemory& memory) {
+  Json alive = Json::array();
+  for (const AliveTensors& one : memory.alive) {
+    alive.push_back({{"name", one.name},
+                     {"class", to_text(one.role)},
+                     {"count", one.count},
+                     {"bytes", one.bytes.count()}});
+  }
+  return alive;
+}
 
 Json step_json(const ExplainedStep& step) {
   return {{"strategy", strategy_json(step.strategy)},

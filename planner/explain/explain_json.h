@@ -9,6 +9,8 @@
 
 namespace plimsoll {
 
+/// Returns the tensors that are alive at the peak of a stage.
+Json alive_json(const StageMemory& memory);
 /// Returns a strategy with its step, the step's terms and its memory.
 Json step_json(const ExplainedStep& step);
 /// Returns a change with what came of it. A change that is illegal has its rule, and no time.

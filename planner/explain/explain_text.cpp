@@ -143,7 +143,7 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
                   short_count(double(plan.search.space)),
                   plan.fastest
                       ? fmt::format("; {} is possible, with {}", to_text(plan.fastest->step_time),
-                                    words_of(plan.fastest->reasons))
+                                    words_of(plan.fastest->unusual))
                       : ""));
   if (whole) {
     text += explain_line("runners-up",

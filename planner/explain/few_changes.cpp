@@ -150,14 +150,22 @@ std::vector<std::string> flag_changes(const Job& job, const Framework& framework
   return changes;
 }
 
+namespace {
+
+/// Says what the step is, and what it is spent on.
+std::string step_lines(const Target& target, const ExplainedStep& step) {
+  return explain_line("layout", layout_text(target.job, target.framework(), step.strategy)) +
+         explain_line("step",
+                      step_words(step.prediction) + (step.fits ? "" : "; it does not fit")) +
+         limits_text(step);
+}
+
+}  // namespace
+
 std::string few_changes_brief(const Target& target, const ExplainedStep& step,
                               const FewChanges& found) {
   constexpr std::size_t kMostLines = 12;  // a headline and the commands come on top
-  std::string text =
-      explain_line("layout", layout_text(target.job, target.framework(), step.strategy));
-  text +=
-      explain_line("step", step_words(step.prediction) + (step.fits ? "" : "; it does not fit"));
-  text += limits_text(step);
+  const std::string text = step_lines(target, step);
   if (found.one.found.empty() && found.two.found.empty())
     return text + explain_line("change", found.one.proven && found.two.proven
                                              ? "no single change and no pair is faster"
@@ -177,12 +185,8 @@ std::string few_changes_brief(const Target& target, const ExplainedStep& step,
 
 std::string few_changes_text(const Target& target, const ExplainedStep& step,
                              const FewChanges& found) {
-  const Prediction& p = step.prediction;
-  std::string text = fmt::format("strategy    {}\n", strategy_summary(step.strategy));
-  text += fmt::format("step        {} (90 % interval {} to {}), MFU {:.1f} %{}\n",
-                      to_text(p.step_time), to_text(p.step_time_low), to_text(p.step_time_high),
-                      100 * p.mfu, step.fits ? "" : "; by prediction it does not fit");
-  text += limits_text(step);
+  std::string text =
+      step_lines(target, step) + fmt::format("strategy    {}\n", strategy_summary(step.strategy));
   const auto unproven = [](bool proven) {
     return proven ? "" : "; a change that was not looked at may be faster";
   };

@@ -20,17 +20,13 @@ namespace {
 /// Stages whose tensors are listed at most.
 constexpr std::size_t kMostPeaks = 8;
 
-std::vector<TensorsAtPeak> peaks_of(const ExplainRequest& request, const Footprint& footprint,
-                                    const ExplainedStep& step) {
-  std::vector<TensorsAtPeak> peaks;
+std::vector<StageMemory> peaks_of(const ExplainRequest& request, const Footprint& footprint,
+                                  const ExplainedStep& step) {
+  std::vector<StageMemory> peaks;
   for (const AlikeStages& alike : alike_stages(step.fillings, kMostPeaks)) {
-    const std::size_t stage = alike.fullest;
-    const StageMemory memory = memory_at_peak(request.target, request.strategy,
-                                              footprint.programs[stage], footprint.stages[stage]);
-    TensorsAtPeak peak{stage, memory.stage.allocated, {}};
-    for (const AliveTensors& one : memory.alive)
-      peak.tensors.push_back({one.name, one.role, one.count, one.bytes});
-    peaks.push_back(std::move(peak));
+    peaks.push_back(memory_at_peak(request.target, request.strategy,
+                                   footprint.programs[alike.fullest],
+                                   footprint.stages[alike.fullest]));
   }
   return peaks;
 }
@@ -85,21 +81,6 @@ Simulation add_timeline(const ExplainRequest& request, const Footprint& footprin
   found.critical_resolution = draw_together(critical, kMostShownIntervals);
   found.critical = std::move(critical.intervals);
   return simulation;
-}
-
-void add_sensitivity(const ExplainRequest& request, const ExplainedStep& step, Explanation& found) {
-  const Sensitivity sensitive = sensitivity(request, step);
-  for (const RateEffect& effect : sensitive.rates) {
-    if (!effect.is_there) continue;
-    found.rates.push_back(
-        {std::string(to_text(effect.rate)), effect.slower, effect.faster, effect.doubled});
-  }
-  const MemoryEffect& memory = sensitive.memory;
-  found.twice_memory = {memory.strategy, memory.step_time, memory.ratio, memory.proven};
-  for (const AssessedChange& change : sensitive.changes) {
-    found.neighbours.push_back({change.strategy, std::string(to_text(change.outcome)), change.rule,
-                                change.need, change.step_time, change.ratio});
-  }
 }
 
 struct SizedPoint {
@@ -194,7 +175,7 @@ Explanation explanation_for_report(const ExplainRequest& request) {
   const Program& program =
       footprint.programs[class_of(footprint.programs, grid.coordinates(simulation.critical_rank))];
   found.communication = communications_of(program, simulation.critical_rank, step);
-  add_sensitivity(request, step, found);
+  found.sensitivity = sensitivity(request, step);
   found.fitted = request.target.costs->fitted();
   if (const auto& measured = request.target.costs->calibration())
     found.measured = measured_machine(*measured);

@@ -114,19 +114,6 @@ void write_least(Out out, const LeastChanges& least, const Strategy& changed) {
   }
 }
 
-void write_as_asked(Out out, const WhyNot& answer) {
-  const std::string what = difference(answer.changed, answer.plan.strategy);
-  const Seconds plan = answer.plan.prediction.step_time;
-  if (!answer.rule.empty()) {
-    fmt::format_to(out, "as asked    {}: cannot run: {}\n", what, answer.rule);
-    return;
-  }
-  const AskedStep& asked = *answer.as_asked;
-  fmt::format_to(out, "as asked    {}: {}, {}{}\n", what, to_text(asked.step.prediction.step_time),
-                 ratio_text(asked.step.prediction.step_time, plan, asked.ratio),
-                 asked.step.fits ? "" : "; does not fit");
-}
-
 /// Returns the terms that make one step longer or shorter than another, the largest first.
 std::string losses_text(const ExplainedStep& plan, const ExplainedStep& other) {
   constexpr std::size_t kMostTerms = 3;
@@ -197,33 +184,15 @@ std::string why_not_brief(const Target& target, const WhyNot& answer) {
 }
 
 std::string why_not_text(const Target& target, const WhyNot& answer) {
-  std::string text;
+  std::string text = why_not_brief(target, answer);
+  if (answer.is_plan) return text;
   const Out out = std::back_inserter(text);
-  const Prediction& plan = answer.plan.prediction;
-  fmt::format_to(out, "why not     {}\n", choices_text(answer.asked));
-  fmt::format_to(out, "plan        {}: {} (90 % interval {} to {})\n",
-                 strategy_summary(answer.plan.strategy), to_text(plan.step_time),
-                 to_text(plan.step_time_low), to_text(plan.step_time_high));
-  if (answer.is_plan) {
-    fmt::format_to(out, "this is the plan: it has these choices\n");
-    return text;
-  }
-  write_as_asked(out, answer);
   std::vector<Column> columns = {{"plan", &answer.plan}};
   if (answer.as_asked && !(answer.best && answer.best->step.strategy == answer.changed))
     columns.push_back({"as asked", &answer.as_asked->step});
-  if (answer.best) {
-    const Prediction& best = answer.best->step.prediction;
-    fmt::format_to(out, "best with   {}: {} ({} to {}), {}{}\n",
-                   difference(answer.best->step.strategy, answer.plan.strategy),
-                   to_text(best.step_time), to_text(best.step_time_low),
-                   to_text(best.step_time_high),
-                   ratio_text(best.step_time, plan.step_time, answer.best->ratio),
-                   answer.best_is_proven ? "" : "; not proven best");
-    columns.push_back({"best with", &answer.best->step});
-  } else {
-    fmt::format_to(out, "best with   none on {}: {}\n", target.cluster().name, answer.none);
-  }
+  if (answer.best) columns.push_back({"best with", &answer.best->step});
+  for (const Column& column : columns)
+    fmt::format_to(out, "{:<12}{}\n", column.head, strategy_summary(column.step->strategy));
   if (columns.size() > 1) {
     write_terms(out, columns);
     fmt::format_to(out, "memory of the fullest stage\n");

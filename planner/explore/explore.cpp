@@ -33,26 +33,6 @@ class Explorer {
         pool_(request),
         incumbents_(request.tolerance, request.shown) {}
 
-  /// Counts what the bounds that need no incumbent cut.
-  BoundCounts count() {
-    bound_families();
-    expand_all_families();
-    BoundCounts counts;
-    counts.lasting_too_large = cut_by(Cut::lasting_bytes);
-    counts.in_flight_too_large = cut_by(Cut::bytes_in_flight);
-    counts.may_fit = queue_.strategies();
-    if (queue_.empty()) return counts;
-    counts.least_time = queue_.least_bound().seconds();
-    for (double times : {1.1, 1.5, 2.0, 4.0}) {
-      std::int64_t slower = 0;
-      for (const SearchNode& node : queue_.nodes()) {
-        if (node.bound.seconds() > times * *counts.least_time) slower += node.count();
-      }
-      counts.slower.emplace_back(times, slower);
-    }
-    return counts;
-  }
-
   Explored run() {
     find_first_plan();
     bound_families();
@@ -145,16 +125,6 @@ class Explorer {
       queue_.insert(node);
     } else {
       cut(all.lasting_fits ? Cut::bytes_in_flight : Cut::lasting_bytes, node);
-    }
-  }
-
-  void expand_all_families() {
-    for (const SearchNode& node : queue_.take_all()) {
-      if (summaries_[node.family]) {
-        expand(node);
-      } else {
-        queue_.insert(node);
-      }
     }
   }
 
@@ -438,11 +408,6 @@ class Explorer {
 
 Explored branch_and_bound(const SearchRequest& request, const Space& space, const Bounds& bounds) {
   return Explorer(request, space, bounds).run();
-}
-
-BoundCounts count_bounds(const SearchRequest& request, const Space& space) {
-  const Bounds bounds(request.target);
-  return Explorer(request, space, bounds).count();
 }
 
 }  // namespace plimsoll

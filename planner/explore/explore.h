@@ -39,21 +39,4 @@ Explored explore_all(const SearchRequest& request, const Space& space, const Bou
 /// canonical order. So candidates and counts do not depend on the number of threads.
 Explored branch_and_bound(const SearchRequest& request, const Space& space, const Bounds& bounds);
 
-/// How many strategies each bound cuts by itself, without any incumbent.
-struct BoundCounts {
-  std::int64_t lasting_too_large = 0;  ///< bytes that live between steps do not fit
-  std::int64_t in_flight_too_large =
-      0;                              ///< the others that do not fit with micro-batches in flight
-  std::int64_t may_fit = 0;           ///< all others
-  std::optional<Seconds> least_time;  ///< the least step time bound of those that may fit
-  /// How many of those that may fit have a bound of at least so many times least_time.
-  std::vector<std::pair<double, std::int64_t>> slower;
-};
-BoundCounts count_bounds(const SearchRequest& request, const Space& space);
-/// A space, with its bounds where the cluster is known.
-struct SpaceSummary {
-  Space space;
-  std::optional<BoundCounts> bounds;
-};
-
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <utility>
 
 #include "planner/explore/search_node.h"
 
@@ -31,7 +30,6 @@ class NodeQueue {
   Picoseconds least_bound() const {
     return std::ranges::min_element(nodes_, {}, &SearchNode::bound)->bound;
   }
-  const std::set<SearchNode>& nodes() const { return nodes_; }
 
   void insert(const SearchNode& node) {
     if (nodes_.insert(node).second) strategies_ += count_in(node);
@@ -44,11 +42,6 @@ class NodeQueue {
     nodes_.erase(nodes_.begin());
     strategies_ -= count_in(node);
     return node;
-  }
-  /// Takes all nodes.
-  std::set<SearchNode> take_all() {
-    strategies_ = 0;
-    return std::exchange(nodes_, {});
   }
 
  private:

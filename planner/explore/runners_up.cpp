@@ -130,12 +130,9 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
   return front;
 }
 
-RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Prediction& best) {
+RunnerUp runner_up(OtherPlan plan, const Prediction& loser, const Prediction& best) {
   RunnerUp result;
-  result.strategy = candidate.strategy;
-  result.unusual = candidate.unusual;
-  result.step_time = loser.step_time;
-  result.peak = largest(loser.stages, &StagePrediction::peak);
+  static_cast<OtherPlan&>(result) = std::move(plan);
   const auto mine = times_of_terms(loser.breakdown);
   const auto theirs = times_of_terms(best.breakdown);
   for (std::size_t i = 0; i < mine.size(); ++i) {

@@ -70,9 +70,10 @@ std::optional<std::size_t> fastest_plan(std::span<const Candidate> candidates);
 /// the plan before it.
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
-/// Says how `loser` loses against `best`: by the breakdown term that grows most. If it is not
-/// slower, the term is "unusual choice" where it has some, "memory" with the bytes more, or "tie"
-/// where only the canonical order decides. Both predictions must have breakdowns.
-RunnerUp runner_up(const Candidate& candidate, const Prediction& loser, const Prediction& best);
+/// Says how a plan with the prediction `loser` loses against `best`: by the breakdown term that
+/// grows most. If it is not slower, the term is "unusual choice" where it has some, "memory" with
+/// the bytes more, or "tie" where only the canonical order decides. Both predictions must have
+/// breakdowns.
+RunnerUp runner_up(OtherPlan plan, const Prediction& loser, const Prediction& best);
 
 }  // namespace plimsoll

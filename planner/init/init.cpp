@@ -54,44 +54,6 @@ constexpr KeyWords kFrameworkKeys[] = {
     {"name", "name of the framework"},
 };
 
-constexpr KeyWords kJobNotes[] = {
-    {"family, layers, hidden, heads", "the shape; docs/reference/job.md has the families"},
-    {"kv_heads, ffn_hidden", "grouped queries, and the inner columns of the feed-forward part"},
-    {"vocab", "rows without padding; frameworks pad it themselves"},
-    {"tied_embeddings", "whether the head uses the embedding's table"},
-    {"sequence, global_batch", "tokens of a sequence, and sequences per step"},
-    {"precision", "bf16 and fp16 are mixed precision, with fp32 masters"},
-    {"optimizer, clip_norm, dropout, seed",
-     "how it is trained; they change memory and time little"},
-};
-constexpr KeyWords kClusterNotes[] = {
-    {"nodes", "null: as many as --devices needs"},
-    {"device.memory", "total as the driver reports it"},
-    {"device.peak", "dense rates, without sparsity"},
-    {"levels", "the network from the inside out; bandwidth is per device and direction"},
-    {"efficiency", "what kernels and collectives reach; without it means over presets count"},
-    {"source", "where each number comes from; every number needs one"},
-};
-constexpr KeyWords kFrameworkNotes[] = {
-    {"based_on", "what the file does not state is as there; planner describe shows it"},
-    {"can", "what it can run: {\"pipeline\": {\"value\": false, \"source\": \"...\"}}"},
-    {"kernels, parallelism, dispatch", "how ops run, each group with its \"source\""},
-    {"waits, memory, allocator", "the same; planner schema framework has all keys"},
-    {"calibrated_as", "the framework whose fits hold for this one, as long as both run alike"},
-};
-
-std::span<const KeyWords> notes_of(InitKind kind) {
-  switch (kind) {
-    case InitKind::job:
-      return kJobNotes;
-    case InitKind::cluster:
-      return kClusterNotes;
-    case InitKind::framework:
-      return kFrameworkNotes;
-  }
-  return {};
-}
-
 /// Returns why the answer is not allowed, or nothing.
 std::string refusal(const Question& question, const std::string& answer) {
   if (answer.empty()) return "an answer is required";
@@ -163,15 +125,6 @@ std::string init_text(InitKind kind, const Answers& answers) {
       return new_framework_text(answers);
   }
   return "";
-}
-
-std::string init_notes(InitKind kind, const std::string& file) {
-  std::string text = "keys of the file\n";
-  for (const auto& [keys, words] : notes_of(kind)) {
-    text += fmt::format("  {:<36} {}\n", keys, words);
-  }
-  if (!file.empty()) text += fmt::format("planner describe {} says what follows from it\n", file);
-  return text;
 }
 
 std::function<std::string(const std::string&)> integer_answer(std::int64_t least,

@@ -45,9 +45,6 @@ Answers take_usual(InitKind kind, Answers answers);
 /// Returns the text of the file. Throws UsageError and InputError for answers that do not go
 /// together.
 std::string init_text(InitKind kind, const Answers& answers);
-/// Says what the keys of such a file mean and what to do next, since JSON has no comments. `file`
-/// is the name of the file, or empty.
-std::string init_notes(InitKind kind, const std::string& file);
 
 // The parts by kind.
 

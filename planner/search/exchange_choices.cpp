@@ -26,11 +26,6 @@ bool is_free(const SearchRequest& request, std::string_view key) {
   return !is_fixed(request.constraints.fixed, key) && !is_tried(request.constraints.tried, key);
 }
 
-bool is_legal(const Target& target, const Strategy& strategy) {
-  return legal(target.job, strategy, target.devices) &&
-         legal(target.framework(), target.job, strategy);
-}
-
 /// Returns whether the user left it open that shared experts compute otherwise than before.
 bool may_change_shared(const SearchRequest& request, const Strategy& before,
                        const Strategy& changed) {
@@ -50,7 +45,7 @@ std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& s
     return std::nullopt;
   for (const bool shared : {strategy.experts.overlap_shared, false}) {
     changed.experts.overlap_shared = shared;
-    if (may_change_shared(request, strategy, changed) && is_legal(request.target, changed))
+    if (may_change_shared(request, strategy, changed) && legal(request.target, changed))
       return changed;
   }
   return std::nullopt;
@@ -65,7 +60,7 @@ std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& s
   changed.experts.overlap_shared = false;  // gains nothing there
   if (!is_within(request.constraints.limits, changed, "expert_dispatch")) return std::nullopt;
   if (!may_change_shared(request, strategy, changed)) return std::nullopt;
-  return is_legal(request.target, changed) ? std::optional(changed) : std::nullopt;
+  return legal(request.target, changed) ? std::optional(changed) : std::nullopt;
 }
 
 using ChangeOf = std::optional<Strategy> (*)(const SearchRequest&, const Strategy&);

@@ -32,9 +32,7 @@ std::optional<std::string> rule_of_held(const SearchRequest& request) {
   if (space.legal.empty()) return std::nullopt;
   Strategy strategy = space.legal[0];
   for (const auto& [key, value] : request.constraints.fixed) set_field(strategy, key, value);
-  const Target& target = request.target;
-  Verdict verdict = legal(target.job, strategy, target.devices);
-  if (verdict) verdict = legal(target.framework(), target.job, strategy);
+  const Verdict verdict = legal(request.target, strategy);
   return verdict ? std::nullopt : std::optional(verdict.reason());
 }
 
@@ -87,13 +85,6 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
     if (best > least) summary.gap = best / least - 1;
   }
   return summary;
-}
-
-/// Returns the bytes that the chosen plan takes of a device, on the stage that takes most.
-Bytes taken_by(const Plan& plan) {
-  Bytes most;
-  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
-  return most;
 }
 
 /// Returns the Pareto front of step time and taken bytes: the best plan, then each that takes
@@ -173,27 +164,21 @@ ShownPlans evaluate_shown(const SearchRequest& request, std::span<const Candidat
   return plans;
 }
 
-std::vector<RunnerUp> runners_up_of(const ShownPlans& plans, std::size_t best) {
-  std::vector<RunnerUp> losers;
-  for (std::size_t i = 1; i < best; ++i) {
-    RunnerUp loser = runner_up(plans.at(i), plans.predictions[i], plans.predictions[0]);
-    loser.taken = taken_by(plans.target, plans.at(i));
-    loser.ratio = plans.ratio_of(i);
-    losers.push_back(std::move(loser));
-  }
-  return losers;
+/// Returns a plan that is shown, against the chosen one.
+OtherPlan other_plan(const ShownPlans& plans, std::size_t i) {
+  return {plans.at(i).strategy,
+          plans.predictions[i].step_time,
+          plans.ratio_of(i),
+          largest(plans.predictions[i].stages, &StagePrediction::peak),
+          taken_by(plans.target, plans.at(i)),
+          plans.at(i).unusual};
 }
 
-std::vector<ParetoPlan> pareto_of(const ShownPlans& plans, std::span<const std::size_t> front,
-                                  const Plan& chosen) {
-  std::vector<ParetoPlan> points;
-  for (const std::size_t index : front) {
-    const std::size_t i = plans.place_of(index);
-    points.push_back({plans.at(i).strategy, plans.predictions[i].step_time, plans.ratio_of(i),
-                      largest(plans.predictions[i].stages, &StagePrediction::peak),
-                      i == 0 ? taken_by(chosen) : taken_by(plans.target, plans.at(i)),
-                      plans.at(i).unusual});
-  }
+std::vector<OtherPlan> pareto_of(const ShownPlans& plans, std::span<const std::size_t> front,
+                                 const Plan& chosen) {
+  std::vector<OtherPlan> points;
+  for (const std::size_t index : front) points.push_back(other_plan(plans, plans.place_of(index)));
+  points.front().taken = most_taken(chosen);  // with all micro-batches
   return points;
 }
 
@@ -201,18 +186,12 @@ std::vector<ParetoPlan> pareto_of(const ShownPlans& plans, std::span<const std::
 /// that is the fastest.
 std::optional<FastestPlan> fastest_of(const ShownPlans& plans) {
   const std::size_t i = plans.place_of(fastest_plan(plans.candidates).value());
-  const Candidate &candidate = plans.at(i), &chosen = plans.at(0);
-  const Prediction& prediction = plans.predictions[i];
-  if (prediction.step_time >= plans.predictions[0].step_time) return std::nullopt;
-  FastestPlan fastest;
-  fastest.strategy = candidate.strategy;
-  fastest.step_time = prediction.step_time;
-  fastest.ratio = plans.ratio_of(i);
-  fastest.peak = largest(prediction.stages, &StagePrediction::peak);
-  fastest.taken = taken_by(plans.target, candidate);
-  fastest.gain = 1 - prediction.step_time / plans.predictions[0].step_time;
-  std::ranges::set_difference(candidate.unusual, chosen.unusual,
-                              std::back_inserter(fastest.reasons));
+  const Seconds step = plans.predictions[i].step_time;
+  if (step >= plans.predictions[0].step_time) return std::nullopt;
+  FastestPlan fastest{other_plan(plans, i), 1 - step / plans.predictions[0].step_time};
+  fastest.unusual.clear();
+  std::ranges::set_difference(plans.at(i).unusual, plans.at(0).unusual,
+                              std::back_inserter(fastest.unusual));
   return fastest;
 }
 
@@ -250,7 +229,10 @@ Plan make_plan(const SearchRequest& request, const Space& space, const Explored&
   plan.search = summarize(request, space, explored, plan.prediction);
   plan.unusual = plans.at(0).unusual;
   plan.fastest = fastest_of(plans);
-  plan.runners_up = runners_up_of(plans, best.size());
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    plan.runners_up.push_back(
+        runner_up(other_plan(plans, i), plans.predictions[i], plan.prediction));
+  }
   plan.pareto = pareto_of(plans, front, plan);
   plan.timeline = std::move(plans.chosen.timeline);
   fit_timeline(plan);

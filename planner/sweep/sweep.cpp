@@ -7,9 +7,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "planner/search/search.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
@@ -21,6 +21,7 @@ PointPlan point_plan(const Plan& plan, std::string costs) {
   const Filling& fullest = fillings[fullest_of(fillings)];
   PointPlan result;
   result.strategy = plan.strategy;
+  result.layout = layout_text(plan.job, plan.framework, plan.strategy);
   result.step_time = plan.prediction.step_time;
   result.step_time_low = plan.prediction.step_time_low;
   result.step_time_high = plan.prediction.step_time_high;
@@ -166,20 +167,6 @@ SweepAnswer answer_of(const Sweep& sweep) {
     answer.not_told_apart += price_of(sweep, rows[i]).low <= least.high;
   }
   return answer;
-}
-
-std::string short_strategy(const Strategy& strategy) {
-  std::vector<StrategyField> fields;
-  for (StrategyField& field : shown_fields(strategy)) {
-    const std::string_view key = field.key;
-    const bool always = key == "mp" || key == "pp" || key == "micro_batch" || key == "recompute";
-    const bool degree = key == "dp" || key == "sharding_degree" || key == "cp";
-    const bool kind = key == "sharding_stage" || key == "schedule" || key == "virtual_stages" ||
-                      key == "sequence_parallel";
-    if (always || ((degree || kind) && field.value != field_text(Strategy(), key)))
-      fields.push_back(std::move(field));
-  }
-  return fields_text(fields);
 }
 
 }  // namespace plimsoll

@@ -23,6 +23,7 @@ struct SweepPoint {
 /// The best plan of a point.
 struct PointPlan {
   Strategy strategy;
+  std::string layout;  ///< the strategy in the field's words
   Seconds step_time, step_time_low, step_time_high;
   double tokens_per_second = 0, mfu = 0;
   Bytes taken, capacity;  ///< of the device of the fullest stage, as Filling has them
@@ -98,8 +99,5 @@ struct SweepAnswer {
   std::int64_t not_told_apart = 0;
 };
 SweepAnswer answer_of(const Sweep& sweep);
-
-/// Returns the degrees and the choices of a strategy that matter most, in one short line.
-std::string short_strategy(const Strategy& strategy);
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "plan/prediction_json.h"
 #include "plan/training/training_json.h"
 #include "planner/sweep/sweep_output.h"
 
@@ -64,8 +65,7 @@ std::string sweep_json(const Sweep& sweep) {
   Json points = Json::array();
   for (const SweepRow& row : sweep.rows) {
     Json json = row_json(sweep, row);
-    json["strategy"] =
-        row.plan ? parse_json(strategy_text(row.plan->strategy), "strategy") : Json(nullptr);
+    json["strategy"] = row.plan ? strategy_json(row.plan->strategy) : Json(nullptr);
     points.push_back(std::move(json));
   }
   const SweepAnswer answer = answer_of(sweep);

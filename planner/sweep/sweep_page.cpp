@@ -229,7 +229,7 @@ class PageTable {
   static Cell strategy_cell(const SweepRow& row) {
     if (!row.plan) return {escaped(row.reason), "value", false};
     const std::string doubt = row.plan->proven ? "" : "not proven: ";
-    return {escaped(doubt + short_strategy(row.plan->strategy)), "key", false};
+    return {escaped(doubt + row.plan->layout), "value", false};
   }
 
   std::string marks_of(std::size_t index) const {

@@ -13,55 +13,14 @@ namespace {
 
 constexpr const char* kNothing = "-";
 
-struct TextColumn {
-  std::string title;
-  bool is_text = false;  ///< texts begin on the left, numbers end on the right
-  int rank = 0;          ///< columns of the highest rank are left out first
-  std::vector<std::string> cells{};
-};
-
-/// Returns the width in columns of a terminal, of texts that are ASCII.
-std::size_t width_of(const TextColumn& column) {
-  std::size_t width = column.title.size();
-  for (const std::string& cell : column.cells) width = std::max(width, cell.size());
-  return width;
-}
-
-/// The columns between two columns.
-constexpr std::size_t kBetween = 2;
-
 /// Returns the columns that fit side by side on a terminal.
 std::vector<TextColumn> fitting(std::vector<TextColumn> columns) {
-  const auto width = [&] {
-    std::size_t sum = 0;
-    for (const TextColumn& column : columns) sum += width_of(column) + (sum == 0 ? 0 : kBetween);
-    return sum;
-  };
-  while (width() > kTerminalColumns) {
+  while (width_of(columns) > kTerminalColumns) {
     const auto least = std::ranges::max_element(columns, {}, &TextColumn::rank);
     if (least->rank == 0) break;
     columns.erase(least);
   }
   return columns;
-}
-
-std::string table_text(const std::vector<TextColumn>& columns, std::size_t rows) {
-  std::string text;
-  const auto add_line = [&](const auto& cell_of) {
-    std::string line;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const std::size_t width = i + 1 == columns.size() ? 0 : width_of(columns[i]);
-      line += std::string(i == 0 ? 0 : kBetween, ' ');
-      line += columns[i].is_text ? fmt::format("{:<{}}", cell_of(columns[i]), width)
-                                 : fmt::format("{:>{}}", cell_of(columns[i]), width);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  add_line([](const TextColumn& column) { return column.title; });
-  for (std::size_t row = 0; row < rows; ++row)
-    add_line([&](const TextColumn& column) { return column.cells[row]; });
-  return text;
 }
 
 std::string range_text(const Amount& estimate) {
@@ -106,7 +65,7 @@ class Table {
       return row.plan ? short_layout(row.plan->strategy) : "none, see below";
     });
     columns_.back().rank = 4;
-    return table_text(fitting(std::move(columns_)), sweep_.rows.size());
+    return table_text(fitting(std::move(columns_)));
   }
 
   std::string text() {
@@ -123,9 +82,9 @@ class Table {
     add("strategy, or why there is none", true, [](const SweepRow& row) {
       if (!row.plan) return row.reason;
       const std::string doubt = doubt_of(*row.plan);
-      return (doubt.empty() ? "" : doubt + ": ") + short_strategy(row.plan->strategy);
+      return (doubt.empty() ? "" : doubt + ": ") + row.plan->layout;
     });
-    return table_text(columns_, sweep_.rows.size());
+    return table_text(columns_);
   }
 
  private:

@@ -18,12 +18,12 @@ namespace {
 /// Returns the cell of a bar that fills a share of its width.
 Cell bar_cell(const std::vector<BarPart>& parts) { return {stacked_bar(parts), "bars", false}; }
 
-std::string tensors_table(const TensorsAtPeak& peak) {
+std::string tensors_table(const StageMemory& peak) {
   constexpr std::size_t kMostNames = 40;
   std::vector<std::vector<Cell>> rows;
-  Bytes rest = peak.allocated;
-  const double all = std::max(1.0, double(peak.allocated.count()));
-  for (const NamedTensors& one : peak.tensors) {
+  Bytes rest = peak.stage.allocated;
+  const double all = std::max(1.0, double(peak.stage.allocated.count()));
+  for (const AliveTensors& one : peak.alive) {
     if (rows.size() == kMostNames) break;
     const double share = double(one.bytes.count()) / all;
     Cell name = heading_cell(one.name);
@@ -35,9 +35,9 @@ std::string tensors_table(const TensorsAtPeak& peak) {
     rest -= one.bytes;
   }
   std::string note;
-  if (peak.tensors.size() > kMostNames) {
+  if (peak.alive.size() > kMostNames) {
     note = fmt::format("<p class=\"note\">{} more names have {} together.</p>\n",
-                       peak.tensors.size() - kMostNames, to_text(rest));
+                       peak.alive.size() - kMostNames, to_text(rest));
   }
   return table("",
                {{"Tensor", ""},
@@ -68,10 +68,11 @@ std::string changed_words(const StepRatio& ratio) {
                      ratio.low, ratio.high);
 }
 
-std::vector<TornadoRow> tornado_rows(const Explanation& found, Seconds step) {
+std::vector<TornadoRow> tornado_rows(const Sensitivity& found, Seconds step) {
   std::vector<TornadoRow> rows;
-  for (const ChangedRate& rate : found.rates) {
-    rows.push_back({rate.rate,
+  for (const RateEffect& rate : found.rates) {
+    if (!rate.is_there) continue;
+    rows.push_back({std::string(to_text(rate.rate)),
                     {{"slower", percent_change(rate.slower, step)},
                      {"faster", percent_change(rate.faster, step)}}});
   }
@@ -81,14 +82,11 @@ std::vector<TornadoRow> tornado_rows(const Explanation& found, Seconds step) {
     return most;
   };
   std::ranges::stable_sort(rows, std::greater(), reach);
-  for (const ChangedRate& rate : found.rates) {
-    if (rate.rate != "network") continue;
-    rows.push_back({"twice the network", {{"doubled", percent_change(rate.doubled, step)}}});
+  for (const RateEffect& rate : found.rates) {
+    if (rate.rate == Rate::network && rate.is_there)
+      rows.push_back({"twice the network", {{"doubled", percent_change(rate.doubled, step)}}});
   }
-  if (found.twice_memory) {
-    rows.push_back(
-        {"twice the memory", {{"doubled", percent_change(found.twice_memory->step_time, step)}}});
-  }
+  rows.push_back({"twice the memory", {{"doubled", percent_change(found.memory.step_time, step)}}});
   return rows;
 }
 
@@ -101,19 +99,18 @@ Cell change_cell(Seconds step, Seconds plan) {
   return {signed_cell_text(change), "number", false, fmt::format("{:.6g}", change)};
 }
 
-std::string rates_table(const Explanation& found, Seconds step) {
+std::string rates_table(const Sensitivity& found, Seconds step) {
   std::vector<std::vector<Cell>> rows;
-  for (const ChangedRate& rate : found.rates) {
-    rows.push_back({heading_cell(rate.rate), change_cell(rate.slower, step),
+  for (const RateEffect& rate : found.rates) {
+    if (!rate.is_there) continue;
+    rows.push_back({heading_cell(to_text(rate.rate)), change_cell(rate.slower, step),
                     change_cell(rate.faster, step), change_cell(rate.doubled, step)});
   }
   return table("Change of the step's time, when one rate changes and all else stays",
                {{"Rate", ""}, {"-10 %", "number"}, {"+10 %", "number"}, {"twice", "number"}}, rows);
 }
 
-std::string memory_words(const Plan& plan, const Explanation& found) {
-  if (!found.twice_memory) return "";
-  const MoreMemory& more = *found.twice_memory;
+std::string memory_words(const Plan& plan, const MemoryEffect& more) {
   if (more.strategy == plan.strategy) {
     return fmt::format("<p>With twice the memory {} this plan.</p>\n",
                        more.proven ? "the best plan is" : "no plan was found that is faster than");
@@ -125,18 +122,19 @@ std::string memory_words(const Plan& plan, const Explanation& found) {
       escaped(fields_text(differing_fields(more.strategy, plan.strategy))));
 }
 
-std::string neighbours_table(const Plan& plan, const Explanation& found) {
+std::string changes_table(const Plan& plan, const std::vector<AssessedChange>& changes) {
   std::vector<std::vector<Cell>> rows;
-  for (const NeighbourPlan& one : found.neighbours) {
-    const bool runs = one.step_time > Seconds();
+  for (const AssessedChange& one : changes) {
+    const bool runs = one.outcome == ChangeOutcome::runs;
+    const std::string outcome(to_text(one.outcome));
     Cell differs = text_cell(fields_text(differing_fields(one.strategy, plan.strategy)));
     differs.style = "key";
     rows.push_back({differs,
                     runs ? change_cell(one.step_time, plan.prediction.step_time) : number_cell(""),
                     one.need > Bytes() ? exact_cell(one.need) : number_cell(""),
                     text_cell(runs               ? changed_words(one.ratio)
-                              : one.rule.empty() ? one.outcome
-                                                 : one.outcome + ": " + one.rule)});
+                              : one.rule.empty() ? outcome
+                                                 : outcome + ": " + one.rule)});
   }
   if (rows.empty()) return "";
   return table("One choice changed at a time, best first",
@@ -155,12 +153,12 @@ std::string peak_tensors_html(const ReportInput& input) {
   std::string html;
   const std::vector<Filling> fillings = fillings_of(input.plan);
   const std::size_t fullest = fillings.empty() ? 0 : fullest_of(fillings);
-  for (const TensorsAtPeak& peak : input.explanation->peaks) {
-    const bool open = peak.stage == fullest || input.explanation->peaks.size() == 1;
+  for (const StageMemory& peak : input.explanation->peaks) {
+    const std::string name = name_of(peak.stage);
+    const bool open = fullest < stages.size() && name == name_of(stages[fullest]);
     html += fmt::format("<details{}><summary>{}: {} in {} names</summary>\n{}</details>\n",
-                        open ? " open" : "",
-                        peak.stage < stages.size() ? name_of(stages[peak.stage]) : "",
-                        to_text(peak.allocated), peak.tensors.size(), tensors_table(peak));
+                        open ? " open" : "", name, to_text(peak.stage.allocated), peak.alive.size(),
+                        tensors_table(peak));
   }
   if (html.empty()) return "";
   return "<h3>Tensors alive at the peak</h3>\n<p class=\"note\">Of stages that are alike the "
@@ -221,7 +219,7 @@ std::string sensitivity_section(const ReportInput& input) {
                     "change the step are not shown: {}.</p>\n",
                     escaped(input.not_explained)));
   }
-  const Explanation& found = *input.explanation;
+  const Sensitivity& found = input.explanation->sensitivity;
   const Seconds step = input.plan.prediction.step_time;
   std::string content = legend({{"slower", "10 % less of the rate"},
                                 {"faster", "10 % more"},
@@ -229,7 +227,8 @@ std::string sensitivity_section(const ReportInput& input) {
                         "<div class=\"columns\">\n<div>" +
                         tornado_svg("Change of the step's time", tornado_rows(found, step)) +
                         "</div>\n<div>" + rates_table(found, step) + "</div>\n</div>\n" +
-                        memory_words(input.plan, found) + neighbours_table(input.plan, found);
+                        memory_words(input.plan, found.memory) +
+                        changes_table(input.plan, found.changes);
   return section("sensitivity", "What would change the step", content);
 }
 

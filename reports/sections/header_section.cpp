@@ -35,7 +35,7 @@ std::string search_verdict(const Plan& plan) {
   const SearchSummary& search = plan.search;
   if (plan.fastest) {
     return fmt::format("It is the recommended layout. One that is predicted {} faster has {}.{}",
-                       percent(plan.fastest->gain), words_of(plan.fastest->reasons),
+                       percent(plan.fastest->gain), words_of(plan.fastest->unusual),
                        search.proven ? " Both are proven." : "");
   }
   if (search.proven) return "It is proven to be the fastest layout of the searched space.";

@@ -9,17 +9,9 @@
 
 namespace plimsoll {
 
-std::string report_html(const ReportContent& content) {
-  const Plan& plan = content.plan;
-  ReportInput input{plan,
-                    content.measured,
-                    std::nullopt,
-                    content.explanation,
-                    content.not_explained,
-                    content.flags_target,
-                    content.flags,
-                    content.flags_lost};
-  if (content.measured) input.comparison = compare(plan, *content.measured, content.tolerance);
+std::string report_html(ReportInput input) {
+  const Plan& plan = input.plan;
+  if (input.measured) input.comparison = compare(plan, *input.measured, input.tolerance);
   std::string body =
       "<a class=\"skip\" href=\"#plan\">Skip to the plan</a>\n" + header_html(input) + "<main>\n";
   for (auto section : {plan_section, comparison_section, timeline_section, memory_section,
@@ -37,7 +29,7 @@ std::string report_html(const ReportContent& content) {
 
 std::string report_html(const Plan& plan, const std::optional<Measured>& measured,
                         double tolerance) {
-  return report_html({plan, measured, tolerance});
+  return report_html(ReportInput{plan, measured, tolerance});
 }
 
 }  // namespace plimsoll

@@ -132,9 +132,8 @@ std::string stages_table(const Plan& plan) {
 
 std::string plan_section(const ReportInput& input) {
   const Plan& plan = input.plan;
-  std::string content =
-      fmt::format("<p>{} {} {}</p>\n", escaped(job_sentence(plan)), escaped(split_sentences(plan)),
-                  escaped(micro_batch_sentence(plan)));
+  std::string content = fmt::format("<p>{} {}.</p>\n", escaped(job_sentence(plan)),
+                                    escaped(layout_text(plan.job, plan.framework, plan.strategy)));
   content += "<div class=\"columns\">\n<div>" + strategy_table(plan) + "</div>\n" + "<div>" +
              breakdown_html(plan.prediction) + flags_html(input) + "</div>\n</div>\n" +
              stages_table(plan);

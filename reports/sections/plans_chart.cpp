@@ -7,7 +7,7 @@
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "reports/markup.h"
-#include "reports/numbers.h"
+#include "reports/plan_words.h"
 #include "reports/plots.h"
 #include "reports/sections/report_sections.h"
 
@@ -17,13 +17,6 @@ namespace {
 std::string against(const StepRatio& ratio) {
   return fmt::format("{:.2f} to {:.2f} times the chosen step{}", ratio.low, ratio.high,
                      ratio.tied ? ", so the two cannot be told apart" : "");
-}
-
-std::string losing_words(const RunnerUp& loser) {
-  if (loser.term == LossTerm::tie) return "equal; the canonical order decides";
-  if (loser.term == LossTerm::memory)
-    return fmt::format("loses by memory, {} more at equal time", to_text(loser.term_bytes));
-  return fmt::format("loses by {}, {} more", to_text(loser.term), to_text(loser.term_time));
 }
 
 /// The points of a plot, one for each strategy.
@@ -49,20 +42,20 @@ std::vector<PlanPoint> points_of(const ReportInput& input, const std::vector<Fil
   PlanPoints all{plan, {}, {}};
   all.add("chosen", plan.strategy, plan.prediction.step_time,
           fillings[fullest_of(fillings)].taken(), "the chosen plan");
-  for (const ParetoPlan& point : plan.pareto) {
+  for (const OtherPlan& point : plan.pareto) {
     all.add("front", point.strategy, point.step_time, point.taken,
             "no plan with as little memory is faster; " + against(point.ratio));
   }
   for (const RunnerUp& loser : plan.runners_up) {
     all.add("loser", loser.strategy, loser.step_time, loser.taken,
-            losing_words(loser) + "; " + against(loser.ratio));
+            "loses by " + loss_words(loser) + "; " + against(loser.ratio));
   }
   if (input.explanation == nullptr) return std::move(all.points);
-  for (const NeighbourPlan& one : input.explanation->neighbours) {
+  for (const AssessedChange& one : input.explanation->sensitivity.changes) {
     if (one.need == Bytes()) continue;  // it is not legal
-    const bool runs = one.step_time > Seconds();
+    const bool runs = one.outcome == ChangeOutcome::runs;
     all.add(runs ? "neighbour" : "misfit", one.strategy, one.step_time, one.need,
-            runs ? against(one.ratio) : one.outcome);
+            runs ? against(one.ratio) : std::string(to_text(one.outcome)));
   }
   return std::move(all.points);
 }

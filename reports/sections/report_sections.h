@@ -1,26 +1,11 @@
 // The report page consists of these sections, each as HTML.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 
-#include "plan/measured.h"
-#include "plan/plan.h"
-#include "reports/compare.h"
-#include "reports/sections/explanation.h"
+#include "reports/sections/html.h"
 
 namespace plimsoll {
-
-/// The inputs of the page. `comparison` is there exactly when `measured` is.
-struct ReportInput {
-  const Plan& plan;
-  const std::optional<Measured>& measured;
-  std::optional<Comparison> comparison;
-  const Explanation* explanation = nullptr;           ///< none: the plan file alone is shown
-  std::string not_explained{};                        ///< why there is none
-  std::string flags_target{}, flags{}, flags_lost{};  ///< as ReportContent has them
-};
 
 std::string header_html(const ReportInput& input);  ///< title, verdict, key figures
 /// the plan in words, its strategy, and where time goes

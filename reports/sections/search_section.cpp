@@ -7,6 +7,7 @@
 #include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 #include "reports/sections/report_sections.h"
 
 namespace plimsoll {
@@ -21,15 +22,6 @@ Cell differences_cell(const Strategy& strategy, const Plan& plan) {
   return {escaped(fields_text(differing_fields(strategy, plan.strategy))), "key", false};
 }
 
-std::string loses_by(const RunnerUp& runner_up) {
-  if (runner_up.term == LossTerm::tie) return "nothing: the canonical order decides";
-  if (runner_up.term == LossTerm::unusual_choice) return words_of(runner_up.unusual);
-  if (runner_up.term != LossTerm::memory) {
-    return fmt::format("{}, {} more", to_text(runner_up.term), to_text(runner_up.term_time));
-  }
-  return fmt::format("memory, {} more at equal time", to_text(runner_up.term_bytes));
-}
-
 Cell ratio_cell(const StepRatio& ratio) {
   return text_cell(fmt::format("{}, {:.2f} to {:.2f}", relation_of(ratio), ratio.low, ratio.high));
 }
@@ -39,17 +31,15 @@ std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
           number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})),
           ratio_cell(runner_up.ratio),
           exact_cell(runner_up.taken),
-          text_cell(loses_by(runner_up)),
+          text_cell(loss_words(runner_up)),
           differences_cell(runner_up.strategy, plan)};
 }
 
 std::vector<Cell> chosen_row(const Plan& plan) {
-  Bytes most;
-  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
   return {exact_cell(plan.prediction.step_time),
           number_cell(""),
           text_cell(""),
-          exact_cell(most),
+          exact_cell(most_taken(plan)),
           text_cell(""),
           differences_cell(plan.strategy, plan)};
 }
@@ -62,7 +52,7 @@ std::string fastest_words(const Plan& plan) {
       "<p>The fastest prediction is {}, {} less than the chosen plan. It is not recommended for {}. "
       "It differs in <code>{}</code>.</p>\n",
       to_text(plan.fastest->step_time), percent(plan.fastest->gain),
-      words_of(plan.fastest->reasons),
+      words_of(plan.fastest->unusual),
       escaped(fields_text(differing_fields(plan.fastest->strategy, plan.strategy))));
 }
 
@@ -108,7 +98,7 @@ std::string cuts_table(const SearchSummary& search) {
 std::string pareto_table(const Plan& plan) {
   if (plan.pareto.size() < 2) return "";
   std::vector<std::vector<Cell>> rows;
-  for (const ParetoPlan& point : plan.pareto) {
+  for (const OtherPlan& point : plan.pareto) {
     rows.push_back({exact_cell(point.step_time),
                     number_cell(signed_error({point.step_time, plan.prediction.step_time})),
                     point.strategy == plan.strategy ? text_cell("") : ratio_cell(point.ratio),

@@ -102,6 +102,16 @@ TEST(DescribeJob, CountsParametersByKindAndBlock) {
   EXPECT_EQ(fact(qwen, "parameters", "in_head"), 896) << "its table is the embedding's";
 }
 
+TEST(DescribeJob, HasEveryKeyOfTheFile) {
+  const Description described = describe_job(job_of("deepseek-v3"));
+  EXPECT_EQ(fact(described, "stated", "experts_count"), 256);
+  EXPECT_EQ(fact(described, "stated", "latent_kv_rank"), 512);
+  EXPECT_EQ(fact(described, "stated", "optimizer_kind"), "adamw");
+  EXPECT_EQ(fact(described, "stated", "tied_embeddings"), false);
+  EXPECT_TRUE(states(description_text(described), {"experts count", "256"}));
+  EXPECT_TRUE(states(description_text(described), {"tied embeddings", "no"}));
+}
+
 TEST(DescribeJob, KindsAndBlocksAddUp) {
   for (const Preset& preset : job_presets()) {
     const Job job = parse_job(preset.text, std::string(preset.name));

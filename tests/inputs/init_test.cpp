@@ -296,15 +296,5 @@ TEST(InitQuestions, AreAskedOnATerminal) {
   EXPECT_THROW(ask(InitKind::job, {}, ended, out), UsageError);
 }
 
-TEST(InitQuestions, KeysOfNotesAreInTheFiles) {
-  const std::string job =
-      init_text(InitKind::job, take_usual(InitKind::job, {{"based-on", "bert-base"}}));
-  for (const char* key :
-       {"family", "kv_heads", "vocab", "tied_embeddings", "global_batch", "seed"}) {
-    EXPECT_NE(job.find(std::string("\"") + key + "\""), std::string::npos) << key;
-    EXPECT_NE(init_notes(InitKind::job, "").find(key), std::string::npos) << key;
-  }
-}
-
 }  // namespace
 }  // namespace plimsoll

@@ -28,19 +28,19 @@ TEST(CheckBorders, NumbersAreEqualUpToARelativeError) {
 }
 
 TEST(CheckBorders, DegreesMultiplyToTheDevices) {
-  EXPECT_TRUE(breaks("devices-product", [](Plan& p) { p.strategy.cp = 0; }));
-  EXPECT_TRUE(breaks("devices-product", [](Plan& p) { p.strategy.dp = p.strategy.mp = -1; }));
-  EXPECT_TRUE(breaks("devices-product", [](Plan& p) { p.strategy.dp = 3; }));
-  EXPECT_TRUE(breaks("devices-product", [](Plan& p) { p.strategy.dp = 4; }));
-  EXPECT_FALSE(breaks("devices-product", [](Plan& p) { std::swap(p.strategy.mp, p.strategy.dp); }));
+  EXPECT_TRUE(breaks("strategy-legal", [](Plan& p) { p.strategy.cp = 0; }));
+  EXPECT_TRUE(breaks("strategy-legal", [](Plan& p) { p.strategy.dp = p.strategy.mp = -1; }));
+  EXPECT_TRUE(breaks("strategy-legal", [](Plan& p) { p.strategy.dp = 3; }));
+  EXPECT_TRUE(breaks("strategy-legal", [](Plan& p) { p.strategy.dp = 4; }));
+  EXPECT_FALSE(breaks("strategy-legal", [](Plan& p) { std::swap(p.strategy.mp, p.strategy.dp); }));
 }
 
 TEST(CheckBorders, TheBatchIsDividedStepByStep) {
   const std::int64_t batch = valid_plan().job.global_batch;
   // It is a multiple of each degree, not of their product.
-  EXPECT_TRUE(breaks("batch-divides", [&](Plan& p) { p.strategy.micro_batch = batch; }));
-  EXPECT_TRUE(breaks("batch-divides", [](Plan& p) { p.strategy.micro_batch = 0; }));
-  EXPECT_FALSE(breaks("batch-divides", [&](Plan& p) {
+  EXPECT_TRUE(breaks("strategy-legal", [&](Plan& p) { p.strategy.micro_batch = batch; }));
+  EXPECT_TRUE(breaks("strategy-legal", [](Plan& p) { p.strategy.micro_batch = 0; }));
+  EXPECT_FALSE(breaks("strategy-legal", [&](Plan& p) {
     p.strategy.micro_batch = batch / p.strategy.dp / p.strategy.sharding_degree;
   }));
 }
@@ -48,7 +48,7 @@ TEST(CheckBorders, TheBatchIsDividedStepByStep) {
 TEST(CheckBorders, ASplitHasAllChunksAndAllLayers) {
   const std::int64_t layers = total_layers(valid_plan().job);
   const auto split = [&](std::vector<std::int64_t> parts, std::int64_t virtual_stages) {
-    return breaks("layers-cover", [&](Plan& p) {
+    return breaks("strategy-legal", [&](Plan& p) {
       p.strategy.pipeline.layer_split = parts;
       p.strategy.pipeline.virtual_stages = virtual_stages;
     });
@@ -60,28 +60,6 @@ TEST(CheckBorders, ASplitHasAllChunksAndAllLayers) {
   EXPECT_TRUE(split({1, 1, layers - 2}, 1));
   EXPECT_FALSE(split({1, 1, 1, layers - 3}, 2));
   EXPECT_TRUE(split({1, layers - 1}, 2));
-}
-
-TEST(CheckBorders, AShardingStageNeedsRanksToShardOver) {
-  const auto stage = [](std::int64_t stage, std::int64_t degree, std::int64_t cp) {
-    return breaks("sharding-stage", [&](Plan& p) {
-      p.strategy.dp = 1;
-      p.strategy.sharding_stage = stage;
-      p.strategy.sharding_degree = degree;
-      p.strategy.cp = cp;
-    });
-  };
-  EXPECT_TRUE(stage(-1, 2, 1));
-  EXPECT_TRUE(stage(0, 2, 1));
-  for (const std::int64_t legal : {1, 2, 3}) EXPECT_FALSE(stage(legal, 2, 1)) << legal;
-  EXPECT_TRUE(stage(4, 2, 1));
-  EXPECT_FALSE(stage(0, 1, 1));
-  EXPECT_TRUE(stage(1, 1, 1));
-  EXPECT_FALSE(stage(0, 1, 2));  // cp alone
-  EXPECT_FALSE(stage(3, 1, 2));
-  EXPECT_TRUE(stage(4, 1, 2));
-  EXPECT_TRUE(stage(-1, 1, 2));
-  EXPECT_TRUE(stage(0, 2, 2));
 }
 
 TEST(CheckBorders, AFrameworkMayRefuseALegalStrategy) {

@@ -168,13 +168,13 @@ TEST(CheckLists, RunnersUpLoseBySomething) {
 }
 
 TEST(CheckLists, TheFrontBeginsWithTheChosenPlan) {
-  const auto first = [](const std::function<void(ParetoPlan&)>& change) {
+  const auto first = [](const std::function<void(OtherPlan&)>& change) {
     return breaks("pareto-first", [&](Plan& p) { change(p.pareto[0]); });
   };
-  EXPECT_FALSE(first([](ParetoPlan&) {}));
-  EXPECT_TRUE(first([](ParetoPlan& one) { one.step_time = one.step_time * 1.001; }));
-  EXPECT_TRUE(first([](ParetoPlan& one) { one.peak += Bytes(1); }));
-  EXPECT_TRUE(first([](ParetoPlan& one) { one.taken += Bytes(1); }));
+  EXPECT_FALSE(first([](OtherPlan&) {}));
+  EXPECT_TRUE(first([](OtherPlan& one) { one.step_time = one.step_time * 1.001; }));
+  EXPECT_TRUE(first([](OtherPlan& one) { one.peak += Bytes(1); }));
+  EXPECT_TRUE(first([](OtherPlan& one) { one.taken += Bytes(1); }));
   // The largest stage counts, wherever it is.
   for (const std::size_t stage : {0u, 1u}) {
     EXPECT_FALSE(breaks("pareto-first", [&](Plan& p) {

@@ -22,10 +22,9 @@ using Tampering = std::function<void(Plan&)>;
 
 /// Repeats in timeline and front what the stages state, as a plan does that is wrong throughout.
 void repeat_memory(Plan& plan) {
-  ParetoPlan& chosen = plan.pareto.front();
-  chosen.peak = chosen.taken = Bytes();
-  for (const Filling& filling : fillings_of(plan))
-    chosen.taken = std::max(chosen.taken, filling.taken());
+  OtherPlan& chosen = plan.pareto.front();
+  chosen.peak = Bytes();
+  chosen.taken = most_taken(plan);
   for (std::size_t i = 0; i < plan.prediction.stages.size(); ++i) {
     const StagePrediction& stage = plan.prediction.stages[i];
     chosen.peak = std::max(chosen.peak, stage.peak);
@@ -44,7 +43,7 @@ FastestPlan fastest_plan(const Plan& plan) {
   fastest.gain = 0.01;
   fastest.step_time = plan.prediction.step_time * (1 - fastest.gain);
   fastest.ratio = {0.99 / 1.25, 0.99 * 1.25, true};
-  fastest.reasons = {UnusualChoice::tight_memory};
+  fastest.unusual = {UnusualChoice::tight_memory};
   return fastest;
 }
 
@@ -69,13 +68,6 @@ std::map<std::string, Tampering> tamperings() {
   std::map<std::string, Tampering> all;
   // The strategy. Programs cannot be rebuilt then, so rules about them stay silent.
   all["job-well-formed"] = [](Plan& p) { p.job.optimizer.learning_rate = -1; };
-  all["devices-product"] = [](Plan& p) {
-    p.devices = 8;
-    p.prediction.peak_flops = p.prediction.peak_flops * 0.5;
-  };
-  all["batch-divides"] = [](Plan& p) { p.strategy.micro_batch = 3; };
-  all["layers-cover"] = [](Plan& p) { p.strategy.pipeline.layer_split = {1, 2}; };
-  all["sharding-stage"] = [](Plan& p) { p.strategy.sharding_stage = 1; };
   all["strategy-legal"] = [](Plan& p) { p.strategy.pipeline.send_slots = 0; };
   // Programs and memory.
   all["input-digests"] = [](Plan& p) { p.cluster_digest = "abc"; };
@@ -210,10 +202,6 @@ std::map<std::string, Tampering> tamperings() {
     p.search.bounded = {};
     p.search.pruned = {{"everything else", p.search.space - 1}};
   };
-  all["runners-up-legal"] = [](Plan& p) {
-    p.runners_up.back() = loser(p, p.runners_up.size() - 1);  // may be the least simple
-    p.runners_up.back().strategy.mp = 3;
-  };
   all["runners-up-fit"] = [](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].taken = p.prediction.stages[0].capacity - p.reserve + Bytes(1);
@@ -233,7 +221,7 @@ std::map<std::string, Tampering> tamperings() {
     p.fastest = fastest_plan(p);
     p.fastest->gain = 0.02;
   };
-  all["fastest-legal"] = [](Plan& p) {
+  all["others-legal"] = [](Plan& p) {
     p.fastest = fastest_plan(p);
     p.fastest->strategy.mp = 3;
   };
@@ -248,7 +236,6 @@ std::map<std::string, Tampering> tamperings() {
     p.runners_up[0] = loser(p);
     p.runners_up[0].term_time = Seconds();
   };
-  all["pareto-legal"] = [](Plan& p) { p.pareto.back().strategy.mp = 3; };
   all["pareto-first"] = [](Plan& p) { p.pareto[0].strategy.pipeline.send_slots = 7; };
   all["pareto-falls"] = [](Plan& p) {
     p.pareto.push_back(p.pareto.back());
@@ -334,6 +321,8 @@ TEST(Check, SeesEverySideOfARule) {
             })
                 .count("fits-capacity"),
             1u);
+  EXPECT_TRUE(breaks("others-legal", [](Plan& p) { p.pareto.back().strategy.mp = 3; }));
+  EXPECT_TRUE(breaks("others-legal", [](Plan& p) { p.runners_up.back().strategy.mp = 3; }));
   EXPECT_EQ(
       broken_by([](Plan& p) {  // what the framework has no optimizer for
         p.framework.can.ranks.sharding_stages = p.framework.can.ranks.pipeline_sharding_stages = {};
@@ -345,7 +334,7 @@ TEST(Check, SeesEverySideOfARule) {
           strategy->sharding_stage = 1;
         }
       }),
-      (Names{"runners-up-legal", "pareto-legal", "framework-known"}));
+      (Names{"others-legal", "framework-known"}));
   EXPECT_EQ(broken_by([](Plan& p) { p.search.proven = false; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) {
               p.search.method = SearchMethod::brute_force;
@@ -359,7 +348,7 @@ TEST(Check, SeesEverySideOfARule) {
             Names{"runners-up-counted"});  // nothing but the chosen plan fits
   EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});
   EXPECT_EQ(broken_by([](Plan& p) {  // a saving that is too small to be shown
-              ParetoPlan next = p.pareto.back();
+              OtherPlan next = p.pareto.back();
               next.strategy.pipeline.send_slots = 7;
               next.taken = Bytes(std::int64_t(double(next.taken.count()) * 0.96));
               p.pareto.push_back(next);

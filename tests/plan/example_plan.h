@@ -198,7 +198,7 @@ inline Plan example_plan() {
   fastest.peak = Bytes(3'500'000);
   fastest.taken = Bytes(3'600'000);
   fastest.gain = 0.01;
-  fastest.reasons = {UnusualChoice::tight_memory};
+  fastest.unusual = {UnusualChoice::tight_memory};
   plan.fastest = fastest;
   append_example_rank(plan.timeline, 0, 0, 100);
   append_example_rank(plan.timeline, 2, 1, 100);

@@ -70,7 +70,7 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.fastest->strategy, plan.fastest->strategy);
   EXPECT_EQ(read.fastest->step_time, plan.fastest->step_time);
   EXPECT_EQ(read.fastest->gain, 0.01);
-  EXPECT_EQ(read.fastest->reasons, std::vector<Unusual>{UnusualChoice::tight_memory});
+  EXPECT_EQ(read.fastest->unusual, std::vector<Unusual>{UnusualChoice::tight_memory});
   ASSERT_EQ(read.pareto.size(), plan.pareto.size());
   EXPECT_EQ(read.pareto[1].strategy, plan.pareto[1].strategy);
   EXPECT_EQ(read.pareto[1].step_time, plan.pareto[1].step_time);
@@ -93,19 +93,6 @@ TEST(PlanFile, SaysWhatAnswersForWhatWasNotMeasured) {
 }
 
 // Plans from before fitted and typical were told apart from the others.
-TEST(PlanFile, SharesOfLabelsThatPlansDidNotHaveAreNothing) {
-  const Plan plan = example_plan();
-  Json json = Json::parse(plan_text(plan));
-  Json& shares = json["prediction"]["share_by_provenance"];
-  ASSERT_TRUE(shares.contains("fitted") && shares.contains("typical"));
-  shares.erase("fitted");
-  shares.erase("typical");
-  EXPECT_EQ(parse_plan(json.dump(), "FILE").prediction.share_by_provenance,
-            plan.prediction.share_by_provenance);
-  shares.erase("datasheet");
-  EXPECT_THROW(parse_plan(json.dump(), "FILE"), InputError);
-}
-
 TEST(PlanFile, BeginsWithItsVersion) {
   EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 3,");
 }

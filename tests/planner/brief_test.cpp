@@ -72,12 +72,12 @@ TEST(Brief, SaysWhyTheFastestIsNotRecommended) {
   fastest.step_time = plan.prediction.step_time * 0.98;
   fastest.strategy.recompute = Recompute::full;
   fastest.gain = 0.02;
-  fastest.reasons = {UnusualChoice::context_split};
+  fastest.unusual = {UnusualChoice::context_split};
   plan.fastest = fastest;
   const std::string line = line_of(brief(loaded, plan, {}), "faster");
   for (const std::string& words :
        {to_text(fastest.step_time), std::string("-2.0 %"), std::string("full recompute"),
-        words_of(fastest.reasons), std::string("--fastest")})
+        words_of(fastest.unusual), std::string("--fastest")})
     EXPECT_NE(line.find(words), std::string::npos) << line << " lacks " << words;
   plan.fastest->gain = 0.0004;  // 0.0 % in print
   EXPECT_EQ(line_of(brief(loaded, plan, {}), "faster"), "");

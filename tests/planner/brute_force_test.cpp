@@ -137,9 +137,9 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
       const std::vector<Seconds> steps = merits_of(found), least = merits_of(all);
       for (std::size_t k = 0; k < steps.size(); ++k, ++runners_up)
         EXPECT_LE(steps[k], least[k] * 1.05);
-      for (const ParetoPlan& plan : all.pareto) {
+      for (const OtherPlan& plan : all.pareto) {
         ++on_front;
-        EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const ParetoPlan& other) {
+        EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const OtherPlan& other) {
           return merit(other.step_time, other.unusual) <=
                      merit(plan.step_time, plan.unusual) * 1.05 &&
                  double(other.peak.count()) <= double(plan.peak.count()) / (1 - kFrontSaving);

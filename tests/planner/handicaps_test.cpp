@@ -65,8 +65,8 @@ TEST(Handicaps, TheRecommendedPlanIsUsualAndTheFastestIsNamed) {
   ASSERT_TRUE(plan.fastest);
   EXPECT_EQ(plan.unusual, Choices{});
   EXPECT_LT(plan.fastest->step_time, plan.prediction.step_time);
-  EXPECT_FALSE(plan.fastest->reasons.empty());
-  EXPECT_LT(plan.prediction.step_time, merit(plan.fastest->step_time, plan.fastest->reasons));
+  EXPECT_FALSE(plan.fastest->unusual.empty());
+  EXPECT_LT(plan.prediction.step_time, merit(plan.fastest->step_time, plan.fastest->unusual));
   asked.fastest = true;
   const Plan fastest = search(asked);
   EXPECT_EQ(fastest.strategy, plan.fastest->strategy);

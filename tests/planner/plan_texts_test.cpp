@@ -39,7 +39,7 @@ TEST(PlanTexts, FillDevicesAsTheReportDoes) {
 
 TEST(PlanTexts, SayWhichPlanIsFasterAndWhyItIsNotRecommended) {
   Plan plan = example_plan();
-  EXPECT_TRUE(states(describe(plan), {words_of(plan.fastest->reasons)}));
+  EXPECT_TRUE(states(describe(plan), {words_of(plan.fastest->unusual)}));
   EXPECT_TRUE(states(describe(plan), {"-1.0 %"}));
   EXPECT_TRUE(states(describe(plan), {"+16.7 %", "+10.0", "+25.0 %", "slower"}));
   plan.runners_up[0].ratio = {0.9, 1.44, true};

@@ -22,6 +22,16 @@ Candidate candidate(std::size_t index, double seconds, std::int64_t peak) {
   return c;
 }
 
+RunnerUp against(const Candidate& best, const Candidate& loser) {
+  return runner_up({loser.strategy,
+                    loser.prediction.step_time,
+                    {},
+                    loser.prediction.stages[0].peak,
+                    {},
+                    loser.unusual},
+                   loser.prediction, best.prediction);
+}
+
 TEST(RunnersUp, OrderOfMerit) {
   const Candidate fast = candidate(5, 1, 900);
   EXPECT_TRUE(better(fast, candidate(1, 2, 100)));
@@ -66,7 +76,7 @@ TEST(RunnersUp, NamesTheTermThatGrowsMost) {
   loser.prediction.breakdown.forward = Seconds(0.9);
   loser.prediction.breakdown.bubble = Seconds(0.4);
   loser.prediction.breakdown.exposed_communication = Seconds(0.2);
-  const RunnerUp result = runner_up(loser, loser.prediction, best.prediction);
+  const RunnerUp result = against(best, loser);
   EXPECT_EQ(result.term, LossTerm::bubble);
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
@@ -82,18 +92,17 @@ TEST(RunnersUp, UnusualChoicesCountAgainstPlans) {
   const std::vector<Candidate> candidates = {odd, slower, slowest};
   EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{1, 0, 2}));
   EXPECT_EQ(fastest_plan(candidates), 0u);
-  EXPECT_EQ(runner_up(odd, odd.prediction, slower.prediction).term, LossTerm::unusual_choice);
-  EXPECT_EQ(runner_up(slowest, slowest.prediction, slower.prediction).term, LossTerm::compute);
+  EXPECT_EQ(against(slower, odd).term, LossTerm::unusual_choice);
+  EXPECT_EQ(against(slower, slowest).term, LossTerm::compute);
   EXPECT_FALSE(fastest_plan({}));
 }
 
 TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
   const Candidate best = candidate(0, 1, 100);
-  const RunnerUp heavier =
-      runner_up(candidate(0, 1, 164), candidate(0, 1, 164).prediction, best.prediction);
+  const RunnerUp heavier = against(best, candidate(0, 1, 164));
   EXPECT_EQ(heavier.term, LossTerm::memory);
   EXPECT_EQ(heavier.term_bytes, Bytes(64));
-  EXPECT_EQ(runner_up(best, best.prediction, best.prediction).term, LossTerm::tie);
+  EXPECT_EQ(against(best, best).term, LossTerm::tie);
 }
 
 }  // namespace

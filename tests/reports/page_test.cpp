@@ -1,4 +1,4 @@
-// The pieces of a page: hidden characters, exact values, data for the script, plots.
+// The pieces of a page: exact values, data for the script, plots.
 #include "reports/page.h"
 
 #include <gtest/gtest.h>
@@ -13,17 +13,6 @@ namespace plimsoll {
 namespace {
 
 bool has(const std::string& text, std::string_view word) { return text.find(word) != text.npos; }
-
-TEST(Page, WritesHiddenCharactersOut) {
-  EXPECT_EQ(visible("a\u202Eb"), "a[U+202E]b");
-  EXPECT_EQ(visible("\u2066x\u2069\u200F"), "[U+2066]x[U+2069][U+200F]");
-  EXPECT_EQ(visible(std::string("a\0\x1b", 3)), "a[U+0000][U+001B]");
-  EXPECT_EQ(visible("zw\u200Bj\uFEFF"), "zw[U+200B]j[U+FEFF]");
-  EXPECT_EQ(visible("tab\tand\nline, \u00e9 \u4e2d \U0001F600"),
-            "tab\tand\nline, \u00e9 \u4e2d \U0001F600");
-  EXPECT_EQ(visible("\xff\xc3"), "[U+FFFD][U+FFFD]");
-  EXPECT_EQ(escaped("<b>\u202E'\""), "&lt;b&gt;[U+202E]&#39;&quot;");
-}
 
 TEST(Page, CellsKeepExactValues) {
   const std::string html =
@@ -41,8 +30,8 @@ TEST(Page, DataDoesNotEndItsBlock) {
 }
 
 TEST(Page, NamesItsScriptAndStyleByDigest) {
-  const std::string html = page_html("<title> of \u202E", "<p>body</p>\n");
-  EXPECT_TRUE(has(html, "<title>&lt;title&gt; of [U+202E]</title>"));
+  const std::string html = page_html("<title> of x", "<p>body</p>\n");
+  EXPECT_TRUE(has(html, "<title>&lt;title&gt; of x</title>"));
   EXPECT_TRUE(has(html, "script-src 'sha256-"));
   EXPECT_TRUE(has(html, "style-src 'sha256-"));
   const auto at = html.find("script-src 'sha256-") + std::string_view("script-src 'sha256-").size();
@@ -52,7 +41,7 @@ TEST(Page, NamesItsScriptAndStyleByDigest) {
 
 TEST(TimelineData, GivesBackEveryInterval) {
   Plan plan = example_plan();
-  plan.timeline.intervals[0].routine = "</script>\u202E";
+  plan.timeline.intervals[0].routine = "</script>";
   const GanttOptions options = {"id",
                                 "title",
                                 timeline_begin(plan.timeline),
@@ -75,8 +64,7 @@ TEST(TimelineData, GivesBackEveryInterval) {
   EXPECT_NEAR(double(last) * data["unit_s"].get<double>(), 0.021, 1e-6);
   EXPECT_EQ(data["lanes"][0]["rank"], "rank 0 \u00b7 stage 0");
   const std::string text = data.dump();
-  EXPECT_TRUE(has(text, "</script>[U+202E]"));
-  EXPECT_FALSE(has(text, "\u202E"));
+  EXPECT_TRUE(has(text, "</script>"));
 }
 
 TEST(TimelineData, KeepsRanksApart) {

@@ -1,4 +1,4 @@
-// Sentences about how a plan splits its job.
+// Words for how a plan splits its job.
 #include "reports/plan_words.h"
 
 #include <gtest/gtest.h>
@@ -9,33 +9,6 @@
 
 namespace plimsoll {
 namespace {
-
-TEST(PlanWords, SayWhichRanksShareWhat) {
-  Plan plan = example_plan();
-  plan.job.layers = 8;
-  plan.strategy = Strategy();
-  EXPECT_TRUE(states(split_sentences(plan), {"one device"}));
-  plan.strategy.pp = 2;
-  plan.strategy.pipeline.virtual_stages = 2;
-  plan.strategy.mp = 4;
-  plan.strategy.sharding_degree = 8;
-  plan.strategy.sharding_stage = 1;
-  EXPECT_TRUE(states(split_sentences(plan), {"2 pipeline stages", "4 each", "2 chunks", "4 ranks",
-                                             "8 replicas", "optimizer state", "8."}));
-}
-
-TEST(PlanWords, SayWhereExpertsAre) {
-  Plan plan = example_plan();
-  plan.strategy = Strategy();
-  plan.job.experts.emplace();
-  plan.job.experts->count = 64;
-  EXPECT_TRUE(states(split_sentences(plan), {"64 of", "64 experts."}));
-  plan.strategy.sharding_degree = 16;
-  plan.strategy.ep = 8;
-  EXPECT_TRUE(states(split_sentences(plan), {"8 of", "64 experts."}));
-  plan.strategy.experts.etp = 2;
-  EXPECT_TRUE(states(split_sentences(plan), {"8 of", "64 experts,", "2 ranks"}));
-}
 
 TEST(PlanWords, LayoutsAreInTheFieldsWords) {
   Plan plan = example_plan();

@@ -170,20 +170,12 @@ def bad_command_lines(cases):
                   arguments=("--time-limit", "1e300 s"))
     cases.refuses("hardly any time", NANO, STOPPED_EARLY, "time limit", "none fits so far",
                   arguments=("--time-limit", "1 ps"))
-    for command in (("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2), ("passes", NANO, "mp=2"),
-                    ("space", NANO, "--devices", 2)):
-        cases.says(f"hardly any time for {command[0]}", STOPPED_EARLY, "time limit", "nothing was written",
-                   command=(*command, "--time-limit", "1 ps"))
     cases.refuses("a fixed value that is not legal", NANO, INFEASIBLE, "heads",
                   arguments=("--fix", "mp=3"), devices=3)
     cases.refuses("a fixed value beside the devices", NANO, INFEASIBLE, "devices",
                   arguments=("--fix", "pp=3"))
-    cases.says("calibration without cluster", USAGE, "--cluster",
-               command=("space", NANO, "--devices", 2, "--calibration", "x.json"))
     cases.says("space of an unknown framework", USAGE, "no-such",
                command=("space", NANO, "--devices", 2, "--framework", "no-such"))
-    cases.says("space with a bad reserve", USAGE, "--reserve",
-               command=("space", NANO, "--devices", 2, "--reserve", "much"))
     cases.says("space without the cluster file", BAD_INPUT, "nowhere.json",
                command=("space", NANO, "--devices", 2, "--cluster", "nowhere.json"))
     presets = SOURCE / "models" / "presets"
