@@ -105,12 +105,12 @@ constexpr auto kMeasured = [](auto& fields, auto& run) {
 /// Keys that the list does not name carry notes of the source.
 template <class Value, class List>
 void read_part(JsonObject object, Value& value, const List& list) {
-  read_fields(object, value, list);
+  read_listed(object, value, list);
 }
 
 void read_model(JsonObject model, PublishedRun& run) {
-  read_fields(model, run, kModel);
-  if (model.has("experts")) read_fields(model, run.experts.emplace(), kExperts);
+  read_listed(model, run, kModel);
+  if (model.has("experts")) read_listed(model, run.experts.emplace(), kExperts);
   if (model.has("mla")) read_part(model.object("mla"), run.latent.emplace(), kLatent);
 }
 
@@ -118,7 +118,7 @@ void read_model(JsonObject model, PublishedRun& run) {
 /// rate if the source prints none.
 void read_measured(JsonObject& row, std::optional<CountedAttention> attention, PublishedRun& run) {
   JsonObject measured = row.object("measured");
-  read_fields(measured, run, kMeasured);
+  read_listed(measured, run, kMeasured);
   if (row.has("oom")) run.out_of_memory = row.boolean("oom");
   const bool derived = row.has("derived_step_time_s");
   const Seconds time(derived ? row.number("derived_step_time_s", kTime.least, kTime.most) : 0);
@@ -190,7 +190,7 @@ constexpr auto kStated = [](auto& fields, auto& run) {
 
 /// Returns how the source counts FLOP/s.
 std::optional<CountedAttention> read_stated(JsonObject stated, PublishedRun& run) {
-  read_fields(stated, run, kStated);
+  read_listed(stated, run, kStated);
   if (run.recompute == StatedRecompute::layers && run.recompute_every.empty())
     stated.fail("recompute_every", "recompute of every n-th layer needs n");
   read_framework(stated, run);

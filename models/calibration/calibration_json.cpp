@@ -170,7 +170,7 @@ std::string_view to_text(CopyDirection direction) { return kDirections[std::size
 
 Calibration parse_calibration(std::string_view text, const std::string& file) {
   const Json value = parse_json(text, file);
-  return read_fields<Calibration>(JsonObject(value, file), kCalibration);
+  return read_listed<Calibration>(JsonObject(value, file), kCalibration);
 }
 
 Calibration read_calibration(const std::filesystem::path& path) {
@@ -178,7 +178,7 @@ Calibration read_calibration(const std::filesystem::path& path) {
 }
 
 std::string calibration_text(const Calibration& calibration) {
-  return json_text(fields_json(calibration, kCalibration));
+  return json_text(listed_json(calibration, kCalibration));
 }
 
 }  // namespace plimsoll

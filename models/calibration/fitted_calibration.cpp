@@ -157,11 +157,11 @@ void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framewo
 
 FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
-  return read_fields<FittedCalibration>(JsonObject(json, file), kFile);
+  return read_listed<FittedCalibration>(JsonObject(json, file), kFile);
 }
 
 std::string fitted_calibration_text(const FittedCalibration& fitted) {
-  return json_text(fields_json(fitted, kFile));
+  return json_text(listed_json(fitted, kFile));
 }
 
 }  // namespace plimsoll

@@ -89,7 +89,7 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   // Without a node count the user's --devices decides, and is checked there.
   const std::int64_t total = nodes.value_or(0) * devices_per_node;
   for (std::size_t i = 0; i < objects.size(); ++i) {
-    const auto level = read_fields<Level>(objects[i], kLevel, Units::texts);
+    const auto level = read_listed<Level>(objects[i], kLevel, Units::texts);
     const bool last = i + 1 == objects.size();
     if (level.reduces_in_switch && i > 0) {
       objects[i].fail("reduces_in_switch", "only the innermost level may reduce in its switch");
@@ -127,7 +127,7 @@ OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
     object.fail("nodes", fmt::format("{} nodes from node {} on; the cluster has {}", others.nodes,
                                      others.first_node, *cluster.nodes));
   }
-  others.device = read_fields<Device>(object.object("device"), kDevice, Units::texts);
+  others.device = read_listed<Device>(object.object("device"), kDevice, Units::texts);
   if (others.device.kind != cluster.device.kind) {
     object.fail("device", fmt::format("kind must be {}, as that of the cluster's device",
                                       kDeviceKinds[std::size_t(cluster.device.kind)]));
@@ -156,7 +156,7 @@ void read_other_devices(JsonObject& object, Cluster& cluster) {
 
 Json others_json(const OtherDevices& others) {
   Json json = {{"nodes", {others.first_node, others.nodes}},
-               {"device", fields_json(others.device, kDevice, Units::texts)}};
+               {"device", listed_json(others.device, kDevice, Units::texts)}};
   if (others.efficiency) {
     json["efficiency"] = efficiency_json(*others.efficiency);
     json["efficiency"].erase("levels");  // those of the cluster hold for all devices
@@ -190,14 +190,14 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   if (cluster.name.empty()) object.fail("name", "found \"\"; a name is required");
   if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
   cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
-  cluster.device = read_fields<Device>(object.object("device"), kDevice, Units::texts);
+  cluster.device = read_listed<Device>(object.object("device"), kDevice, Units::texts);
   cluster.levels = levels_from(object, cluster.nodes, cluster.devices_per_node);
   if (object.has("efficiency")) {
     cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
   }
   if (object.has("other_devices")) read_other_devices(object, cluster);
   if (object.has("host"))
-    cluster.host = read_fields<Host>(object.object("host"), kHost, Units::texts);
+    cluster.host = read_listed<Host>(object.object("host"), kHost, Units::texts);
   object.has("source");
   object.finish();  // an unknown key has no source either: say first that it is unknown
   read_sources(object, value, cluster);
@@ -211,17 +211,17 @@ Cluster read_cluster(const std::filesystem::path& path) {
 std::string cluster_text(const Cluster& cluster) {
   Json levels = Json::array();
   for (const Level& level : cluster.levels)
-    levels.push_back(fields_json(level, kLevel, Units::texts));
+    levels.push_back(listed_json(level, kLevel, Units::texts));
   Json json = {{"name", cluster.name},
                {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
                {"devices_per_node", cluster.devices_per_node},
-               {"device", fields_json(cluster.device, kDevice, Units::texts)},
+               {"device", listed_json(cluster.device, kDevice, Units::texts)},
                {"levels", levels}};
   if (cluster.efficiency) json["efficiency"] = efficiency_json(*cluster.efficiency);
   for (const OtherDevices& others : cluster.other_devices) {
     json["other_devices"].push_back(others_json(others));
   }
-  if (cluster.host) json["host"] = fields_json(*cluster.host, kHost, Units::texts);
+  if (cluster.host) json["host"] = listed_json(*cluster.host, kHost, Units::texts);
   write_sourced_defaults(json, cluster.sources);
   json["source"] = sources_json(cluster);
   return json_text(json);

@@ -120,8 +120,8 @@ bool is_date(const std::string& text) {
 
 Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels) {
   Efficiency efficiency;
-  levels ? read_fields(object, efficiency, kEfficiency, Units::texts)
-         : read_fields(object, efficiency, kKernels, Units::texts);
+  levels ? read_listed(object, efficiency, kEfficiency, Units::texts)
+         : read_listed(object, efficiency, kKernels, Units::texts);
   if (levels && efficiency.levels.size() != *levels)
     object.fail("levels", fmt::format("one for each of the {} levels is required", *levels));
   object.finish();
@@ -129,7 +129,7 @@ Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels)
 }
 
 Json efficiency_json(const Efficiency& efficiency) {
-  return fields_json(efficiency, kEfficiency, Units::texts);
+  return listed_json(efficiency, kEfficiency, Units::texts);
 }
 
 void read_sources(JsonObject& object, const Json& document, Cluster& cluster) {

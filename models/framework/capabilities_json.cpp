@@ -90,7 +90,7 @@ constexpr auto kSourced = [](auto& fields, auto& capability) {
 Json capabilities_json(const Capabilities& capabilities) {
   Json json = Json::object();
   for_each_capability(capabilities, [&](const char* key, const auto& capability) {
-    json[key] = fields_json(capability, kSourced);
+    json[key] = listed_json(capability, kSourced);
   });
   return json;
 }
@@ -98,7 +98,7 @@ Json capabilities_json(const Capabilities& capabilities) {
 void read_capabilities(JsonObject object, Stated stated, Capabilities& capabilities) {
   for_each_capability(capabilities, [&]<class Capability>(const char* key, Capability& capability) {
     if (stated == Stated::all || object.has(key))
-      capability = read_fields<Capability>(object.object(key), kSourced);
+      capability = read_listed<Capability>(object.object(key), kSourced);
   });
   object.finish();
 }

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 Job parse_job(std::string_view text, const std::string& file) {
   const Json value = parse_file_of(FileKind::job, text, file);
-  Job job = read_fields<Job>(JsonObject(value, file), job_fields::kJob);
+  Job job = read_listed<Job>(JsonObject(value, file), job_fields::kJob);
   // The width that heads have anyway is not stated again.
   if (job.head_size * job.heads == job.hidden) job.head_size = 0;
   if (job.experts && job.experts->ffn_hidden == 0) job.experts->ffn_hidden = job.ffn_hidden;
@@ -21,6 +21,6 @@ Job read_job(const std::filesystem::path& path) {
   return parse_job(read_file_or_preset(path.string(), job_presets()), path.string());
 }
 
-std::string job_text(const Job& job) { return json_text(fields_json(job, job_fields::kJob)); }
+std::string job_text(const Job& job) { return json_text(listed_json(job, job_fields::kJob)); }
 
 }  // namespace plimsoll

@@ -256,7 +256,7 @@ void check_totals(const Job& job, const std::string& file) {
 
 void check_job(const Job& job, const std::string& file) {
   if (job.name.empty()) refuse(file, "/name", "a job needs a name");
-  check_fields(job, job_fields::kJob, file);
+  check_listed(job, job_fields::kJob, file);
   check_branch(job, file);
   check_attention(job, file);
   check_layer(job, file);

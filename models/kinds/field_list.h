@@ -4,7 +4,7 @@
 //       fields.required("to_host", host.to_host, {kLeastBandwidth, kMostBandwidth});
 //       fields.optional("memory", host.memory);
 //     };
-//     Host host = read_fields<Host>(object, kHostFields);
+//     Host host = read_listed<Host>(object, kHostFields);
 #pragma once
 
 #include <fmt/format.h>
@@ -203,7 +203,7 @@ Json value_json(const Value& value, const Allowed& allowed, Units units) {
 /// A list of fields calls these. `how` is Allowed, or the list of a nested struct, of which
 /// there may be several.
 template <class Own>
-class Fields {
+class FieldVisitor {
  public:
   template <class Value, class How = Allowed>
   void required(std::string_view key, Value& value, const How& how = {}) {
@@ -235,7 +235,7 @@ class Fields {
   Own& own() { return static_cast<Own&>(*this); }
 };
 
-class FieldReader : public Fields<FieldReader> {
+class FieldReader : public FieldVisitor<FieldReader> {
  public:
   static constexpr bool kReads = true;
   FieldReader(JsonObject& object, Units units) : object_(object), units_(units) {}
@@ -278,7 +278,7 @@ class FieldReader : public Fields<FieldReader> {
   Units units_;
 };
 
-class FieldWriter : public Fields<FieldWriter> {
+class FieldWriter : public FieldVisitor<FieldWriter> {
  public:
   static constexpr bool kReads = false;
   FieldWriter(Json& json, Units units) : json_(json), units_(units) {}
@@ -320,7 +320,7 @@ class FieldWriter : public Fields<FieldWriter> {
 };
 
 /// Checks the limits of a struct that was not read from a file.
-class FieldChecker : public Fields<FieldChecker> {
+class FieldChecker : public FieldVisitor<FieldChecker> {
  public:
   static constexpr bool kReads = false;
   FieldChecker(const std::string& file, std::string pointer)
@@ -360,27 +360,27 @@ class FieldChecker : public Fields<FieldChecker> {
 };
 
 /// Whether a list is given a FieldReader: `if constexpr (kReading<decltype(fields)>)`.
-template <class Fields>
-inline constexpr bool kReading = std::remove_reference_t<Fields>::kReads;
+template <class Visitor>
+inline constexpr bool kReading = std::remove_reference_t<Visitor>::kReads;
 
 /// Reads the fields of a struct. Keys that the list does not name are left to the caller.
 template <class Value, class List>
-void read_fields(JsonObject& object, Value& value, const List& list, Units units = Units::numbers) {
+void read_listed(JsonObject& object, Value& value, const List& list, Units units = Units::numbers) {
   FieldReader reader(object, units);
   list(reader, value);
 }
 
 /// Reads a struct from an object that has its fields alone.
 template <class Value, class List>
-Value read_fields(JsonObject object, const List& list, Units units = Units::numbers) {
+Value read_listed(JsonObject object, const List& list, Units units = Units::numbers) {
   Value value;
-  read_fields(object, value, list, units);
+  read_listed(object, value, list, units);
   object.finish();
   return value;
 }
 
 template <class Value, class List>
-Json fields_json(const Value& value, const List& list, Units units = Units::numbers) {
+Json listed_json(const Value& value, const List& list, Units units = Units::numbers) {
   Json json = Json::object();
   FieldWriter writer(json, units);
   list(writer, value);
@@ -389,7 +389,7 @@ Json fields_json(const Value& value, const List& list, Units units = Units::numb
 
 /// Throws InputError at `file` where a number is outside its limits.
 template <class Value, class List>
-void check_fields(const Value& value, const List& list, const std::string& file) {
+void check_listed(const Value& value, const List& list, const std::string& file) {
   FieldChecker checker(file, "");
   list(checker, value);
 }
