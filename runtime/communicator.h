@@ -72,14 +72,12 @@ class Communicator {
   virtual Ticket post_collective(OpKind kind, const CollectiveParams& params,
                                  const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;
-  /// Posts a transfer to, or from, the rank that is stage_offset stages further, round the
-  /// pipeline; 0 stands for the rank's partner (pipeline_peer). The n-th send and the n-th receive
-  /// of a sender, a receiver and a direction (to a later or to an earlier stage) are one
-  /// rendezvous.
-  virtual Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
-                           const CommunicationLabel& label) = 0;
-  virtual Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
-                           const CommunicationLabel& label) = 0;
+  /// Posts a transfer (`kind` is send or recv) to, or from, the rank that is stage_offset stages
+  /// further, round the pipeline; 0 stands for the rank's partner (pipeline_peer). A send only
+  /// reads the data. The n-th send and the n-th receive of a sender, a receiver and a direction (to
+  /// a later or to an earlier stage) are one rendezvous.
+  virtual Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                               const CommunicationLabel& label) = 0;
   /// Blocks until the communication has ended. Every ticket is waited for exactly once. Throws
   /// EnvironmentError, which names rank, communication and step, after the deadline, and
   /// RankFailure where another rank failed.
@@ -101,6 +99,17 @@ inline constexpr std::chrono::microseconds kPollsBeforeSleep{1000};
 
 /// A message about a deadline that has passed says of so many ranks what each did last.
 inline constexpr std::size_t kMostDescribed = 16;
+
+/// Returns the time since `epoch`.
+inline Picoseconds time_since(std::chrono::steady_clock::time_point epoch) {
+  const auto elapsed = std::chrono::steady_clock::now() - epoch;
+  return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
+                     std::int64_t{1000});
+}
+
+/// Returns what member `index` of `size` gives to a collective and gets from it.
+MemberData member_data(OpKind kind, const CollectiveOperand& operand, std::int64_t size,
+                       std::int64_t index);
 
 /// Returns the number of cores that this process may use.
 std::int64_t available_cores();

@@ -81,11 +81,7 @@ struct Executor::State {
     return made;
   }
 
-  Picoseconds now() const {
-    const auto elapsed = std::chrono::steady_clock::now() - options.epoch;
-    const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
-    return Picoseconds(std::int64_t{count} * 1000);
-  }
+  Picoseconds now() const { return time_since(options.epoch); }
 
   std::string failed_in(std::int64_t step, const char* reason) const {
     return fmt::format("rank {} failed in {}, routine {}: {}", options.rank, step_name(step),
@@ -99,12 +95,9 @@ struct Executor::State {
   bool withholds_update();
   void issue(const PreparedCall& call);
   void freeze_update(const Op& op);
-  void run_local(const PreparedCall& call, PreparedOp& op);
-  void issue_on_device(const PreparedCall& call);
   void run_sequence(const PreparedCall& call, std::uint32_t first, std::uint32_t end);
   void begin_device_trace();
   void end_device_trace();
-  RunPosition position_of(const PreparedCall& call) const;
   void post(std::uint32_t index);
   void wait(std::uint32_t index);
   void acquire(BufferId id);
@@ -238,21 +231,7 @@ void Executor::State::issue(const PreparedCall& call) {
   for (const BufferId id : call.releases) release(id);
   for (const BufferId id : call.acquires) acquire(id);
   if (!call.releases.empty() || !call.acquires.empty()) record_memory();
-  if (device != nullptr) return issue_on_device(call);
-  for (std::size_t i = 0; i < call.routine->ops.size(); ++i) {
-    const auto index = call.first_op + std::uint32_t(i);
-    PreparedOp& op = prepared.ops[index];
-    for (const std::uint32_t earlier : op.waits) wait(earlier);
-    if (op.kernel != nullptr) {
-      run_local(call, op);
-    } else {
-      post(index);
-    }
-  }
-}
-
-/// Kernels up to the next communication, or wait for one, are one sequence.
-void Executor::State::issue_on_device(const PreparedCall& call) {
+  // Kernels up to the next communication, or wait for one, are one sequence.
   const auto end = call.first_op + std::uint32_t(call.routine->ops.size());
   for (std::uint32_t index = call.first_op; index < end;) {
     for (const std::uint32_t earlier : prepared.ops[index].waits) wait(earlier);
@@ -271,24 +250,27 @@ void Executor::State::issue_on_device(const PreparedCall& call) {
 
 void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first,
                                    std::uint32_t end) {
-  const RunPosition position = position_of(call);
+  const RunPosition position{step, call.call->micro_batch.value_or(0),
+                             call.call->layer.value_or(0)};
   // A replayed update would not be frozen.
   const bool may_replay = options.replay && trace == nullptr && !frozen;
-  if (!device->begin(first, position, may_replay)) return;
-  std::uint32_t began = trace != nullptr ? device->mark() : 0;
+  if (device != nullptr && !device->begin(first, position, may_replay)) return;
+  const bool marks = trace != nullptr && device != nullptr;
+  std::uint32_t began = marks ? device->mark() : 0;
   for (std::uint32_t index = first; index < end; ++index) {
     PreparedOp& op = prepared.ops[index];
     freeze_update(*op.op);
+    const Picoseconds begin = trace != nullptr ? now() : Picoseconds(0);
     op.kernel->run(op.inputs, op.outputs, position);
     if (trace == nullptr) continue;
     flops[std::size_t(op.op->phase)] += op.kernel->flops();
-    const std::uint32_t ended = device->mark();
-    device_times.kernels.push_back({trace->intervals.size(), began, ended});
-    record(call, *op.op, {});
+    const std::uint32_t ended = marks ? device->mark() : 0;
+    if (marks) device_times.kernels.push_back({trace->intervals.size(), began, ended});
+    record(call, *op.op, {begin, begin, now()});
     // The device idles while the host reads.
-    began = record_rows(call, op) ? device->mark() : ended;
+    began = record_rows(call, op) && marks ? device->mark() : ended;
   }
-  device->end();
+  if (device != nullptr) device->end();
 }
 
 /// Waits until earlier work is over, so that the host's clock and the device's marks have one
@@ -312,24 +294,6 @@ void Executor::State::end_device_trace() {
   for (std::size_t i = 0; i < device_times.curve.size(); ++i) {
     curve[i].time = at(device_times.curve[i]);
   }
-}
-
-RunPosition Executor::State::position_of(const PreparedCall& call) const {
-  return {step, call.call->micro_batch.value_or(0), call.call->layer.value_or(0)};
-}
-
-void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
-  const RunPosition position = position_of(call);
-  freeze_update(*op.op);
-  if (trace == nullptr) {
-    op.kernel->run(op.inputs, op.outputs, position);
-    return;
-  }
-  const Picoseconds begin = now();
-  op.kernel->run(op.inputs, op.outputs, position);
-  flops[std::size_t(op.op->phase)] += op.kernel->flops();
-  record(call, *op.op, {begin, begin, now()});
-  record_rows(call, op);
 }
 
 /// Reads what a router's ops have just written. Returns whether there was something to read.
@@ -357,9 +321,8 @@ void Executor::State::post(std::uint32_t index) {
   if (const auto* transfer = std::get_if<TransferParams>(&op.op->params)) {
     const Bytes size = bytes_of(op.operand.dtype) * op.operand.elements;
     std::byte* const data = op.operand.whole;
-    tickets[index] = op.op->kind == OpKind::send
-                         ? communicator.post_send(transfer->stage_offset, size, data, label)
-                         : communicator.post_recv(transfer->stage_offset, size, data, label);
+    tickets[index] =
+        communicator.post_transfer(op.op->kind, transfer->stage_offset, size, data, label);
     return;
   }
   tickets[index] = communicator.post_collective(

@@ -98,9 +98,6 @@ CollectivePoint measure_collective(OpKind kind, std::int64_t ranks, Bytes payloa
 
 Sample measure_wake_up(std::int64_t samples) {
   const Clock::time_point epoch = Clock::now();
-  const auto now = [&] {
-    return Picoseconds(std::chrono::nanoseconds(Clock::now() - epoch).count() * 1000);
-  };
   Grid grid;
   grid.degree[std::size_t(Axis::pp)] = 2;
   auto communicators = make_local_communicators(grid, kDeadline, epoch);
@@ -116,7 +113,7 @@ Sample measure_wake_up(std::int64_t samples) {
       }
       const CommunicationTimes times =
           communicator.wait(post_bench(communicator, OpKind::send, rank, {&value, 1}));
-      const Picoseconds returned = now();
+      const Picoseconds returned = time_since(epoch);
       if (rank == 1 && i >= 0) delays.push_back((returned - times.end).seconds());
     }
   });

@@ -147,8 +147,8 @@ Communicator::Ticket post_bench(Communicator& communicator, OpKind kind, std::in
   auto* const data = reinterpret_cast<std::byte*>(operand.data());
   if (kind == OpKind::send) {
     const Bytes size{std::int64_t(operand.size_bytes())};
-    return index == 0 ? communicator.post_send(1, size, data, label)
-                      : communicator.post_recv(-1, size, data, label);
+    return communicator.post_transfer(index == 0 ? OpKind::send : OpKind::recv, index == 0 ? 1 : -1,
+                                      size, data, label);
   }
   const CollectiveParams params{Group{{Axis::dp}}};
   return communicator.post_collective(kind, params,

@@ -217,14 +217,9 @@ class CoreBench::OnOneCore final : public RepeatedWork {
 
   std::vector<Run> run(std::int64_t at_least, Seconds horizon) override {
     const auto start = Clock::now();
-    const auto now = [&] {
-      const auto since = Clock::now() - start;
-      return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() *
-                         1000);
-    };
     std::vector<Run> runs;
-    while (std::int64_t(runs.size()) < at_least || now().seconds() < horizon) {
-      const Picoseconds begin = now();
+    while (std::int64_t(runs.size()) < at_least || time_since(start).seconds() < horizon) {
+      const Picoseconds begin = time_since(start);
       runs.push_back({begin, work_(number_++)});
     }
     return runs;

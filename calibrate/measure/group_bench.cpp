@@ -231,11 +231,6 @@ std::string GroupBench::library() const {
   return {};
 }
 
-Picoseconds GroupBench::now() const {
-  const auto since = Clock::now() - processes_.epoch();
-  return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * 1000);
-}
-
 /// Hosts synchronise when operands are written, and when the work beside has run once. Devices are
 /// busy writing while the host posts the next communication, so they synchronise before.
 void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64_t i, Timed& timed,
@@ -248,7 +243,7 @@ void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64
     if (beside != nullptr) beside->run(1, Seconds(0));
     processes_.barrier(deadline_);
     timed.ticket = post_bench(communicator, point.kind, index, timed.data, label);
-    timed.from = now();
+    timed.from = time_since(processes_.epoch());
     return;
   }
   if (!signal_) signal_ = allocate_on(*device_, Bytes(sizeof(float)));
@@ -263,8 +258,8 @@ void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64
   };
   if (point.kind == OpKind::send) {
     // First to the sender, then to the receiver, which is the last to be ready.
-    signalled(index == 0 ? communicator.post_recv(1, bytes, signal_.get(), label)
-                         : communicator.post_send(-1, bytes, signal_.get(), label));
+    signalled(communicator.post_transfer(index == 0 ? OpKind::recv : OpKind::send,
+                                         index == 0 ? 1 : -1, bytes, signal_.get(), label));
     signalled(post_bench(communicator, point.kind, index, signal, label));
   } else {
     signalled(post_bench(communicator, OpKind::all_reduce, index, signal, label));

@@ -74,7 +74,6 @@ class GroupBench {
   void post(const CollectivePoint& point, Operand& operand, std::int64_t i, Timed& timed,
             RepeatedWork* beside = nullptr);
   void finish(const CollectivePoint& point, Operand& operand, Timed& timed);
-  Picoseconds now() const;
 
   Processes& processes_;
   ClusterShape cluster_;

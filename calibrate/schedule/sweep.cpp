@@ -2,6 +2,7 @@
 #include "calibrate/schedule/sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "calibrate/schedule/bench_case.h"
@@ -18,43 +19,46 @@ constexpr Flops kLargest{3.5e9};
 /// Larger groups of the local communicator are extrapolated.
 constexpr std::int64_t kMostRanks = 16;
 
-/// Adds a product unless it is there already.
-void add_product(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a,
-                 bool transpose_b, bool accumulate, bool bias, DType dtype) {
-  MatmulPoint point;
-  point.shape = shape;
-  point.transpose_a = transpose_a;
-  point.transpose_b = transpose_b;
-  point.accumulate = accumulate;
-  point.bias = bias;
-  point.dtype = dtype;
-  if (std::find(to.begin(), to.end(), point) == to.end()) to.push_back(point);
-}
+/// A MatmulList holds products of a type, each once.
+struct MatmulList {
+  DType dtype;
+  Flops largest;  ///< larger products are left out
+  std::vector<MatmulPoint> points = {};
 
-/// Adds a product of f32 on CPU cores unless it is too large.
-void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
-         bool accumulate, bool bias) {
-  if (flops_of(shape) <= kLargest)
-    add_product(to, shape, transpose_a, transpose_b, accumulate, bias, DType::f32);
-}
-
-/// y [n, out] = x [n, in] w [in, out] and its two gradients.
-void add_linear(std::vector<MatmulPoint>& to, std::int64_t n, std::int64_t in, std::int64_t out,
-                bool bias) {
-  add(to, {1, n, out, in}, false, false, false, bias);
-  add(to, {1, n, in, out}, false, true, false, false);
-  add(to, {1, in, out, n}, true, false, true, false);
-}
-
-/// The products of attention over `heads` heads (times sequences), forward and backward.
-void add_attention(std::vector<MatmulPoint>& to, std::int64_t heads, std::int64_t sequence,
-                   std::int64_t width) {
-  const MatmulShape square{heads, sequence, sequence, width};
-  const MatmulShape thin{heads, sequence, width, sequence};
-  add(to, square, false, true, false, false);  // scores, and gradient of probabilities
-  add(to, thin, false, false, false, false);   // context, and gradient of queries
-  add(to, thin, true, false, false, false);    // gradients of keys and values
-}
+  void add(MatmulShape shape, bool transpose_a, bool transpose_b, bool accumulate, bool bias) {
+    MatmulPoint point;
+    point.shape = shape;
+    point.transpose_a = transpose_a;
+    point.transpose_b = transpose_b;
+    point.accumulate = accumulate;
+    point.bias = bias;
+    point.dtype = dtype;
+    if (flops_of(shape) <= largest &&
+        std::find(points.begin(), points.end(), point) == points.end())
+      points.push_back(point);
+  }
+  /// Adds y [n, out] = x [n, in] w [in, out] and its two gradients.
+  void add_linear(std::int64_t n, std::int64_t in, std::int64_t out, bool bias) {
+    add({1, n, out, in}, false, false, false, bias);
+    add({1, n, in, out}, false, true, false, false);
+    add({1, in, out, n}, true, false, true, false);
+  }
+  /// Adds the linear layers of a decoder that is h wide.
+  void add_layers(std::int64_t n, std::int64_t h) {
+    add_linear(n, h, 3 * h, true);
+    add_linear(n, h, h, true);
+    add_linear(n, h, 4 * h, true);
+    add_linear(n, 4 * h, h, true);
+  }
+  /// Adds the products of attention over `heads` heads (times sequences), forward and backward.
+  void add_attention(std::int64_t heads, std::int64_t sequence, std::int64_t width) {
+    const MatmulShape square{heads, sequence, sequence, width};
+    const MatmulShape thin{heads, sequence, width, sequence};
+    add(square, false, true, false, false);  // scores, and gradient of probabilities
+    add(thin, false, false, false, false);   // context, and gradient of queries
+    add(thin, true, false, false, false);    // gradients of keys and values
+  }
+};
 
 /// Sizes of the budget's essential products: tokens of a micro-batch, and hidden sizes, of GPT-2
 /// 345M and of 1.3B.
@@ -69,39 +73,21 @@ std::vector<MatmulPoint> matmuls_of(SweepSize size, DType dtype) {
     points.resize(std::min<std::size_t>(points.size(), 6));
     return points;
   }
-  std::vector<MatmulPoint> points;
-  const auto add = [&](MatmulShape shape, bool transpose_a, bool transpose_b, bool accumulate,
-                       bool bias) {
-    add_product(points, shape, transpose_a, transpose_b, accumulate, bias, dtype);
-  };
-  // y [n, out] = x [n, in] w and its two gradients.
-  const auto linear = [&](std::int64_t n, std::int64_t in, std::int64_t out, bool bias) {
-    add({1, n, out, in}, false, false, false, bias);
-    add({1, n, in, out}, false, true, false, false);
-    add({1, in, out, n}, true, false, true, false);
-  };
+  MatmulList list{dtype, Flops(INFINITY)};
   for (const std::int64_t n : {1024, 4096, 8192, 16384}) {
-    for (const std::int64_t h : {1024, 2048, 4096}) {
-      linear(n, h, 3 * h, true);
-      linear(n, h, h, true);
-      linear(n, h, 4 * h, true);
-      linear(n, 4 * h, h, true);
-    }
-    linear(n, 4096, 22016, false);  // gate and up of LLaMA 7B
-    linear(n, 11008, 4096, false);
+    for (const std::int64_t h : {1024, 2048, 4096}) list.add_layers(n, h);
+    list.add_linear(n, 4096, 22016, false);  // gate and up of LLaMA 7B
+    list.add_linear(n, 11008, 4096, false);
   }
   for (const std::int64_t n : {4096, 8192}) {
-    for (const std::int64_t h : {1024, 4096}) linear(n, h, 50304, false);
-    linear(n, 2880, 5120, true);  // gpt-oss: a width that tiles of 128 columns do not divide
-    linear(n, 4096, 2880, true);
+    for (const std::int64_t h : {1024, 4096}) list.add_linear(n, h, 50304, false);
+    list.add_linear(n, 2880, 5120,
+                    true);  // gpt-oss: a width that tiles of 128 columns do not divide
+    list.add_linear(n, 4096, 2880, true);
   }
-  for (const std::int64_t sequence : {1024, 2048}) {  // attention with scores in memory
-    const MatmulShape square{64, sequence, sequence, 64}, thin{64, sequence, 64, sequence};
-    add(square, false, true, false, false);
-    add(thin, false, false, false, false);
-    add(thin, true, false, false, false);
-  }
-  return points;
+  // Attention with scores in memory.
+  for (const std::int64_t sequence : {1024, 2048}) list.add_attention(64, sequence, 64);
+  return std::move(list.points);
 }
 
 /// Lengths of rows that large models have.
@@ -119,23 +105,26 @@ std::vector<std::int64_t> device_rows(OpRows rows) {
   return {0};
 }
 
-std::vector<OpPoint> ops_of(SweepSize size, DType dtype) {
-  if (size == SweepSize::quick) return memory_sweep(size, dtype);
+/// Returns a point for each kind, row and size.
+template <class Rows, class Sizes>
+std::vector<OpPoint> op_points(DType dtype, Rows rows_of, Sizes sizes_of) {
   std::vector<OpPoint> points;
   for (const OpKind kind : memory_bound_kinds(dtype)) {
-    const std::vector<std::int64_t> rows = device_rows(row(kind).rows);
-    for (const std::int64_t row : rows) {
-      for (const std::int64_t mebibytes : {1, 16, 64, 256}) {
-        OpPoint point;
-        point.kind = kind;
-        point.dtype = dtype;
-        point.moved = Bytes(mebibytes * kMiB);
-        point.row = row;
-        points.push_back(point);
-      }
+    const std::vector<std::int64_t> sizes = sizes_of(kind);
+    for (const std::int64_t row : rows_of(kind)) {
+      for (const std::int64_t bytes : sizes) points.push_back({kind, dtype, Bytes(bytes), row, {}});
     }
   }
   return points;
+}
+
+std::vector<OpPoint> ops_of(SweepSize size, DType dtype) {
+  if (size == SweepSize::quick) return memory_sweep(size, dtype);
+  return op_points(
+      dtype, [](OpKind kind) { return device_rows(row(kind).rows); },
+      [](OpKind) {
+        return Sizes{kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB};
+      });
 }
 
 bool is_linear(const MatmulShape& shape, std::int64_t in, std::int64_t out) {
@@ -153,55 +142,40 @@ std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype) {
   const bool quick = size == SweepSize::quick;
   const Sizes tokens = quick ? Sizes{32, 128} : Sizes{32, 128, 256, 512, 2048};
   const Sizes hidden = quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024, 2048};
-  std::vector<MatmulPoint> points;
+  MatmulList list{dtype, kLargest};
   for (std::int64_t n : tokens) {
     for (std::int64_t h : hidden) {
-      add_linear(points, n, h, 3 * h, true);
-      add_linear(points, n, h, h, true);
-      add_linear(points, n, h, 4 * h, true);
-      add_linear(points, n, 4 * h, h, true);
-      add_linear(points, n, h, 256, false);
-      add_linear(points, n, h, 128, false);  // half the vocabulary on each of two ranks
+      list.add_layers(n, h);
+      list.add_linear(n, h, 256, false);
+      list.add_linear(n, h, 128, false);  // half the vocabulary on each of two ranks
     }
   }
   for (std::int64_t sequence : quick ? Sizes{32} : Sizes{32, 64, 128, 256, 512}) {
     for (std::int64_t width : quick ? Sizes{16} : Sizes{16, 32, 64, 128}) {
-      for (std::int64_t heads : quick ? Sizes{4} : Sizes{2, 8, 48}) {
-        add_attention(points, heads, sequence, width);
-      }
+      for (std::int64_t heads : quick ? Sizes{4} : Sizes{2, 8, 48})
+        list.add_attention(heads, sequence, width);
     }
   }
-  for (MatmulPoint& point : points) point.dtype = dtype;
-  return points;
+  return std::move(list.points);
 }
 
 std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
   const bool quick = size == SweepSize::quick;
-  const Sizes sizes =
-      quick ? Sizes{kSmallest, kMiB} : Sizes{kSmallest, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
-  std::vector<OpPoint> points;
-  for (OpKind kind : memory_bound_kinds(dtype)) {
-    Sizes rows = {0};
+  const auto rows_of = [&](OpKind kind) {
+    if (row(kind).rows == OpRows::scores) return quick ? Sizes{32} : Sizes{32, 128, 512};
     // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
-    if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};
-    if (row(kind).rows == OpRows::scores) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
-    Sizes all_sizes = sizes;
+    if (has_rows(kind)) return quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};
+    return Sizes{0};
+  };
+  const auto sizes_of = [&](OpKind kind) {
+    if (quick) return Sizes{kSmallest, kMiB};
+    Sizes sizes = {kSmallest, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
     // Ops over whole arenas are as large as the model.
-    const bool arena =
-        kind == OpKind::adamw || kind == OpKind::squared_norm || kind == OpKind::fill;
-    if (arena && !quick) all_sizes.push_back(64 * kMiB), all_sizes.push_back(256 * kMiB);
-    for (std::int64_t row : rows) {
-      for (std::int64_t bytes : all_sizes) {
-        OpPoint point;
-        point.kind = kind;
-        point.dtype = dtype;
-        point.moved = Bytes(bytes);
-        point.row = row;
-        points.push_back(point);
-      }
-    }
-  }
-  return points;
+    if (kind == OpKind::adamw || kind == OpKind::squared_norm || kind == OpKind::fill)
+      sizes.insert(sizes.end(), {64 * kMiB, 256 * kMiB});
+    return sizes;
+  };
+  return op_points(dtype, rows_of, sizes_of);
 }
 
 bool is_essential_on_core(const OpPoint& point) {

@@ -69,10 +69,7 @@ struct SharedState {
   std::uint64_t& posts_with(std::int64_t rank, std::int64_t other) {
     return shared_posts[std::size_t(rank) * woken.size() + std::size_t(other)];
   }
-  Picoseconds now() const {
-    const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - epoch);
-    return Picoseconds(std::int64_t{elapsed.count()} * 1000);
-  }
+  Picoseconds now() const { return time_since(epoch); }
 };
 
 class LocalCommunicator final : public Communicator {
@@ -89,31 +86,18 @@ class LocalCommunicator final : public Communicator {
                          const CommunicationLabel& label) override {
     Membership& membership = collective_member(params.group);
     const auto members = std::int64_t(membership.channel->members.size());
-    const bool parts =
-        kind == OpKind::reduce_scatter || kind == OpKind::all_gather || kind == OpKind::all_to_all;
-    INVARIANT(!parts || operand.elements % members == 0,
-              "the operand does not divide into one part per member");
     INVARIANT(params.root >= 0 && params.root < members, "the root is not in the group");
-    MemberData data{operand.whole, operand.part, operand.rows};
-    if (data.part == nullptr) {
-      const std::int64_t before = operand.elements / members * std::int64_t(membership.member);
-      data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
-    }
+    const MemberData data = member_data(kind, operand, members, std::int64_t(membership.member));
     return post(membership, {kind, params, operand.dtype, operand.elements, Bytes(0)}, data, label);
   }
 
-  Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
-                   const CommunicationLabel& label) override {
-    Membership membership = transfer_member(rank_, peer(stage_offset), stage_offset < 0, 0);
-    // The rendezvous stores one kind of pointer; the sender's is only read.
-    return post(membership, {OpKind::send, {}, DType::f32, 0, size}, {const_cast<std::byte*>(data)},
-                label);
-  }
-
-  Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
-                   const CommunicationLabel& label) override {
-    Membership membership = transfer_member(peer(stage_offset), rank_, stage_offset > 0, 1);
-    return post(membership, {OpKind::recv, {}, DType::f32, 0, size}, {data}, label);
+  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                       const CommunicationLabel& label) override {
+    const std::int64_t peer = pipeline_peer(shared_->grid, rank_, stage_offset);
+    const bool sends = kind == OpKind::send;
+    Membership membership = sends ? transfer_member(rank_, peer, stage_offset < 0, 0)
+                                  : transfer_member(peer, rank_, stage_offset > 0, 1);
+    return post(membership, {kind, {}, DType::f32, 0, size}, {data}, label);
   }
 
   CommunicationTimes wait(Ticket ticket) override;
@@ -136,10 +120,6 @@ class LocalCommunicator final : public Communicator {
     Picoseconds posted;
     std::uint32_t generation = 0;
   };
-
-  std::int64_t peer(std::int64_t stage_offset) const {
-    return pipeline_peer(shared_->grid, rank_, stage_offset);
-  }
 
   Membership& collective_member(const Group& group);
   Membership transfer_member(std::int64_t sender, std::int64_t receiver, bool backward,
@@ -425,6 +405,18 @@ void LocalCommunicator::fail(std::unique_lock<std::mutex>& guard, const std::str
 }
 
 }  // namespace
+
+MemberData member_data(OpKind kind, const CollectiveOperand& operand, std::int64_t size,
+                       std::int64_t index) {
+  const bool parts =
+      kind == OpKind::reduce_scatter || kind == OpKind::all_gather || kind == OpKind::all_to_all;
+  INVARIANT(!parts || operand.elements % size == 0,
+            "the operand does not divide into one part per member");
+  MemberData data{operand.whole, operand.part, operand.rows};
+  if (data.part != nullptr) return data;
+  data.part = operand.whole + (bytes_of(operand.dtype) * (operand.elements / size * index)).count();
+  return data;
+}
 
 std::int64_t available_cores() {
   cpu_set_t set;

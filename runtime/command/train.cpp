@@ -79,11 +79,7 @@ struct Run {
   const Program& program_of(std::int64_t local) const {
     return programs[class_of(programs, programs[0].grid.coordinates(rank_of(local)))];
   }
-  Picoseconds now() const {
-    const auto elapsed = Clock::now() - epoch;
-    return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
-                       std::int64_t{1000});
-  }
+  Picoseconds now() const { return time_since(epoch); }
 
   void fail(const std::exception& error) {
     const std::lock_guard guard(lock);

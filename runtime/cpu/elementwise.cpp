@@ -83,35 +83,19 @@ PLIMSOLL_VECTORIZE void add_rows(const float* a, const float* b, float* sum, std
 }
 
 KernelPointer prepare_squared_relu(const KernelRequest& request) {
-  const RowBlocks blocks = elements_of(request);
-  Scratch scratch(request);
-  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      squared_relu_row(x.read(in[0], first, count), y.target(out[0], first), count);
-      y.store(out[0], first, count);
-    });
-  });
+  return map_rows<1>(request, elements_of(request),
+                     [](const RowsRun<1>& run) { squared_relu_row(run.x[0], run.y, run.count); });
 }
 
 KernelPointer prepare_squared_relu_backward(const KernelRequest& request) {
-  const RowBlocks blocks = elements_of(request);
-  Scratch scratch(request);
-  const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      dx(request.output(0), blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      squared_relu_backward_row(dy.read(in[0], first, count), x.read(in[1], first, count),
-                                dx.target(out[0], first), count);
-      dx.store(out[0], first, count);
-    });
+  return map_rows<2>(request, elements_of(request), [](const RowsRun<2>& run) {
+    squared_relu_backward_row(run.x[0], run.x[1], run.y, run.count);
   });
 }
 
 KernelPointer prepare_gelu(const KernelRequest& request) {
   const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);
-  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
   BlockPrimitive gelu(blocks, [&](std::int64_t count) {
     const auto layout = dense({count});
     Primitive block(request.library, describe_gelu(request, layout), scratch);
@@ -119,22 +103,17 @@ KernelPointer prepare_gelu(const KernelRequest& request) {
     block.declare(DNNL_ARG_DST, layout);
     return block;
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = gelu.for_rows(count);
-      block.set(DNNL_ARG_SRC, x.read(in[0], first, count));
-      block.set(DNNL_ARG_DST, y.target(out[0], first));
-      block.execute();
-      y.store(out[0], first, count);
-    });
+  return map_rows<1>(request, blocks, scratch, [gelu](const RowsRun<1>& run) mutable {
+    Primitive& block = gelu.for_rows(run.count);
+    block.set(DNNL_ARG_SRC, run.x[0]);
+    block.set(DNNL_ARG_DST, run.y);
+    block.execute();
   });
 }
 
 KernelPointer prepare_gelu_backward(const KernelRequest& request) {
   const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);
-  const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      dx(request.output(0), blocks, scratch);
   BlockPrimitive gelu(blocks, [&](std::int64_t count) {
     const auto layout = dense({count});
     const dnnl::eltwise_backward::primitive_desc descriptor(
@@ -145,32 +124,23 @@ KernelPointer prepare_gelu_backward(const KernelRequest& request) {
       block.declare(argument, layout);
     return block;
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = gelu.for_rows(count);
-      block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
-      block.set(DNNL_ARG_SRC, x.read(in[1], first, count));
-      block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
-      block.execute();
-      dx.store(out[0], first, count);
-    });
+  return map_rows<2>(request, blocks, scratch, [gelu](const RowsRun<2>& run) mutable {
+    Primitive& block = gelu.for_rows(run.count);
+    block.set(DNNL_ARG_DIFF_DST, run.x[0]);
+    block.set(DNNL_ARG_SRC, run.x[1]);
+    block.set(DNNL_ARG_DIFF_SRC, run.y);
+    block.execute();
   });
 }
 
 KernelPointer prepare_add(const KernelRequest& request) {
   const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);
-  const Rows a(request.input(0), blocks, scratch), b(request.input(1), blocks, scratch),
-      y(request.output(0), blocks, scratch);
   BlockPrimitive sum(blocks, [&](std::int64_t count) {
     return make_sum(request, dense({count}), dense({count}), scratch);
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      run_sum(sum.for_rows(count), a.read(in[0], first, count), b.read(in[1], first, count),
-              y.target(out[0], first));
-      y.store(out[0], first, count);
-    });
+  return map_rows<2>(request, blocks, scratch, [sum](const RowsRun<2>& run) mutable {
+    run_sum(sum.for_rows(run.count), run.x[0], run.x[1], run.y);
   });
 }
 
@@ -179,17 +149,14 @@ KernelPointer prepare_bias_add(const KernelRequest& request) {
   const RowBlocks blocks =
       RowBlocks::for_type(request.output(0).dtype, request.input_elements(0) / columns, columns);
   Scratch scratch(request);
-  const Rows x(request.input(0), blocks, scratch), bias = whole_row(request.input(1), scratch),
-                                                   y(request.output(0), blocks, scratch);
+  const Rows bias = whole_row(request.input(1), scratch);
   BlockPrimitive sum(blocks, [&](std::int64_t rows) {
     return make_sum(request, dense({rows, columns}), dense({1, columns}), scratch);
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    const float* added = bias.read(in[1], 0, 1);
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      run_sum(sum.for_rows(count), x.read(in[0], first, count), added, y.target(out[0], first));
-      y.store(out[0], first, count);
-    });
+  const float* added = nullptr;
+  return map_rows<1>(request, blocks, scratch, [=](const RowsRun<1>& run) mutable {
+    if (run.first == 0) added = bias.read(run.in[1], 0, 1);
+    run_sum(sum.for_rows(run.count), run.x[0], added, run.y);
   });
 }
 
@@ -225,38 +192,19 @@ KernelPointer prepare_cast(const KernelRequest& request) {
 }
 
 KernelPointer prepare_soft_cap(const KernelRequest& request) {
-  const RowBlocks blocks =
-      RowBlocks::for_type(request.output(0).dtype, request.output_elements(0), 1);
   const auto limit = float(request.params<CapParams>().limit);
-  Scratch scratch(request);
-  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      const float* from = x.read(in[0], first, count);
-      float* to = y.target(out[0], first);
-      for (std::int64_t i = 0; i < count; ++i) to[i] = limit * std::tanh(from[i] / limit);
-      y.store(out[0], first, count);
-    });
+  return map_rows<1>(request, elements_of(request), [limit](const RowsRun<1>& run) {
+    for (std::int64_t i = 0; i < run.count; ++i) run.y[i] = limit * std::tanh(run.x[0][i] / limit);
   });
 }
 
 KernelPointer prepare_soft_cap_backward(const KernelRequest& request) {
-  const RowBlocks blocks =
-      RowBlocks::for_type(request.output(0).dtype, request.output_elements(0), 1);
   const auto limit = float(request.params<CapParams>().limit);
-  Scratch scratch(request);
-  const Rows dy(request.input(0), blocks, scratch), y(request.input(1), blocks, scratch),
-      dx(request.output(0), blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      const float *slope = dy.read(in[0], first, count), *capped = y.read(in[1], first, count);
-      float* to = dx.target(out[0], first);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float share = capped[i] / limit;
-        to[i] = slope[i] * (1 - share * share);
-      }
-      dx.store(out[0], first, count);
-    });
+  return map_rows<2>(request, elements_of(request), [limit](const RowsRun<2>& run) {
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const float share = run.x[1][i] / limit;
+      run.y[i] = run.x[0][i] * (1 - share * share);
+    }
   });
 }
 

@@ -78,35 +78,18 @@ KernelPointer prepare_grouped_bias_backward(const KernelRequest& request) {
 
 KernelPointer prepare_scale_rows(const KernelRequest& request) {
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
-  Scratch scratch(request);
-  const Rows x(request.input(0), {rows, columns, 1}, scratch),
-      y(request.output(0), {rows, columns, 1}, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const float* from = x.read(in[0], row, 1);
-      const float weight = floats(in, 1)[row];
-      float* to = y.target(out[0], row);
-      for (std::int64_t i = 0; i < columns; ++i) to[i] = from[i] * weight;
-      y.store(out[0], row, 1);
-    }
+  return map_rows<1>(request, {rows, columns, 1}, [columns](const RowsRun<1>& run) {
+    const float weight = floats(run.in, 1)[run.first];
+    for (std::int64_t i = 0; i < columns; ++i) run.y[i] = run.x[0][i] * weight;
   });
 }
 
 KernelPointer prepare_scale_rows_backward(const KernelRequest& request) {
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
-  Scratch scratch(request);
-  const Rows dy(request.input(0), {rows, columns, 1}, scratch),
-      x(request.input(1), {rows, columns, 1}, scratch),
-      dx(request.output(0), {rows, columns, 1}, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const float* slopes = dy.read(in[0], row, 1);
-      const float weight = floats(in, 2)[row];
-      floats_out(out, 1)[row] = dot(slopes, x.read(in[1], row, 1), columns);
-      float* to = dx.target(out[0], row);
-      for (std::int64_t i = 0; i < columns; ++i) to[i] = slopes[i] * weight;
-      dx.store(out[0], row, 1);
-    }
+  return map_rows<2>(request, {rows, columns, 1}, [columns](const RowsRun<2>& run) {
+    const float weight = floats(run.in, 2)[run.first];
+    floats_out(run.out, 1)[run.first] = dot(run.x[0], run.x[1], columns);
+    for (std::int64_t i = 0; i < columns; ++i) run.y[i] = run.x[0][i] * weight;
   });
 }
 

@@ -73,17 +73,9 @@ PLIMSOLL_VECTORIZE void scale_row(float* row, float factor, std::int64_t count) 
 KernelPointer prepare_forward(const KernelRequest& request, ForwardRow run_row) {
   const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
   const bool weighted = request.op.inputs.size() > 1;
-  Scratch scratch(request);
-  const Rows x(request.input(0), {rows, 2 * columns, 1}, scratch),
-      y(request.output(0), {rows, columns, 1}, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const float* gates = x.read(in[0], row, 1);
-      float* values = y.target(out[0], row);
-      run_row(gates, gates + columns, values, columns);
-      if (weighted) scale_row(values, floats(in, 1)[row], columns);
-      y.store(out[0], row, 1);
-    }
+  return map_rows<1>(request, {rows, columns, 1}, [=](const RowsRun<1>& run) {
+    run_row(run.x[0], run.x[0] + columns, run.y, columns);
+    if (weighted) scale_row(run.y, floats(run.in, 1)[run.first], columns);
   });
 }
 
@@ -92,21 +84,13 @@ KernelPointer prepare_forward(const KernelRequest& request, ForwardRow run_row) 
 KernelPointer prepare_backward(const KernelRequest& request, BackwardRow run_row) {
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
   const bool weighted = request.op.inputs.size() > 2;
-  Scratch scratch(request);
-  const Rows dy(request.input(0), {rows, columns, 1}, scratch),
-      x(request.input(1), {rows, 2 * columns, 1}, scratch),
-      dx(request.output(0), {rows, 2 * columns, 1}, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const float *gates = x.read(in[1], row, 1), *up = gates + columns;
-      float* slopes = dx.target(out[0], row);
-      run_row(dy.read(in[0], row, 1), gates, up, slopes, slopes + columns, columns);
-      if (weighted) {
-        floats_out(out, 1)[row] = dot(slopes + columns, up, columns);
-        scale_row(slopes, floats(in, 2)[row], 2 * columns);
-      }
-      dx.store(out[0], row, 1);
-    }
+  return map_rows<2>(request, {rows, columns, 1}, [=](const RowsRun<2>& run) {
+    const float *gates = run.x[1], *up = gates + columns;
+    float *slopes = run.y, *of_up = slopes + columns;
+    run_row(run.x[0], gates, up, slopes, of_up, columns);
+    if (!weighted) return;
+    floats_out(run.out, 1)[run.first] = dot(of_up, up, columns);
+    scale_row(slopes, floats(run.in, 2)[run.first], 2 * columns);
   });
 }
 

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "graph/tensor.h"
 #include "runtime/cpu/kernels.h"
@@ -101,5 +104,39 @@ class BlockPrimitive {
   Primitive full_;
   std::optional<Primitive> rest_;
 };
+
+/// A RowsRun is what a kernel of map_rows() gets for each block of rows.
+template <std::size_t kInputs>
+struct RowsRun {
+  std::array<const float*, kInputs> x;  ///< of the first inputs
+  float* y;                             ///< of the first output
+  std::int64_t first, count;            ///< rows
+  Addresses in, out;                    ///< whole operands
+};
+/// Returns a kernel that calls function(run) for each block of rows. Operands have as many rows,
+/// and may differ in their columns.
+template <std::size_t kInputs, class Function>
+KernelPointer map_rows(const KernelRequest& request, const RowBlocks& blocks, Scratch& scratch,
+                       Function function) {
+  const auto rows_of = [&](const Tensor& tensor) {
+    return Rows(tensor, {blocks.rows, elements(tensor.shape) / blocks.rows, blocks.block}, scratch);
+  };
+  std::vector<Rows> x;
+  for (std::size_t i = 0; i < kInputs; ++i) x.push_back(rows_of(request.input(i)));
+  const Rows y = rows_of(request.output(0));
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      RowsRun<kInputs> run{{}, y.target(out[0], first), first, count, in, out};
+      for (std::size_t i = 0; i < kInputs; ++i) run.x[i] = x[i].read(in[i], first, count);
+      function(run);
+      y.store(out[0], first, count);
+    });
+  });
+}
+template <std::size_t kInputs, class Function>
+KernelPointer map_rows(const KernelRequest& request, const RowBlocks& blocks, Function function) {
+  Scratch scratch(request);
+  return map_rows<kInputs>(request, blocks, scratch, std::move(function));
+}
 
 }  // namespace plimsoll

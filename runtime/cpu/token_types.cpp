@@ -23,15 +23,9 @@ TypedRows typed_rows(const KernelRequest& request, const Tensor& table) {
 KernelPointer prepare_token_type_add(const KernelRequest& request) {
   const TypedRows shape = typed_rows(request, request.input(1));
   Scratch scratch(request);
-  const Rows x(request.input(0), shape.blocks(), scratch),
-      table(request.input(1), shape.blocks(), scratch),
-      y(request.output(0), shape.blocks(), scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      add_rows(x.read(in[0], row, 1), table.read(in[1], shape.type_of(row), 1),
-               y.target(out[0], row), shape.columns);
-      y.store(out[0], row, 1);
-    }
+  const Rows table(request.input(1), shape.blocks(), scratch);
+  return map_rows<1>(request, shape.blocks(), scratch, [=](const RowsRun<1>& run) {
+    add_rows(run.x[0], table.read(run.in[1], shape.type_of(run.first), 1), run.y, shape.columns);
   });
 }
 

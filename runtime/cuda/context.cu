@@ -1,5 +1,5 @@
-// Ops between attention and the exchange of its operands, where ranks share sequences: copies of
-// parts and of heads, and the merge of attention over different keys.
+// Values of two operands are put side by side, or taken apart again. Where ranks share sequences,
+// heads are exchanged, and attention over different keys is merged.
 #include "runtime/attention_layout.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
@@ -9,10 +9,6 @@
 namespace plimsoll {
 
 namespace {
-
-struct alignas(16) Word16 {
-  std::uint32_t words[4];
-};
 
 /// Rows of `first` and of `second` words lie side by side in `joined`.
 template <class Word, bool kJoins>
@@ -45,21 +41,10 @@ __global__ void exchange_heads(std::int64_t ranks, std::int64_t rows, std::int64
   }
 }
 
-/// Calls start(Word{}) with the widest word that rows of so many bytes consist of.
-template <class Start>
-void with_word(bool wide, Start start) {
-  if (wide) {
-    start(Word16{});
-  } else {
-    start(std::uint16_t{});  // no floating type is smaller
-  }
-}
-
 template <bool kJoins>
-CudaKernelPointer prepare_parts(const CudaRequest& request, const Tensor& whole, const Tensor& a,
+CudaKernelPointer prepare_parts(const CudaRequest& request, std::int64_t rows, const Tensor& a,
                                 const Tensor& b) {
   const CudaDevice& device = request.device;
-  const std::int64_t rows = rows_of_parts(whole, a);
   const std::int64_t first = bytes_of(a).count() / rows, second = bytes_of(b).count() / rows;
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     std::byte* const joined = kJoins ? out[0] : in[0];
@@ -120,11 +105,24 @@ __global__ void merge(MergeShape s, const T* a, const float* of_a, const T* b, c
 }  // namespace
 
 CudaKernelPointer prepare_split_parts(const CudaRequest& request) {
-  return prepare_parts<false>(request, request.input(0), request.output(0), request.output(1));
+  return prepare_parts<false>(request, rows_of_parts(request.input(0), request.output(0)),
+                              request.output(0), request.output(1));
 }
 
 CudaKernelPointer prepare_join_parts(const CudaRequest& request) {
-  return prepare_parts<true>(request, request.output(0), request.input(0), request.input(1));
+  return prepare_parts<true>(request, rows_of_parts(request.output(0), request.input(0)),
+                             request.input(0), request.input(1));
+}
+
+// The second part has a row for each token.
+CudaKernelPointer prepare_join_tokens(const CudaRequest& request) {
+  return prepare_parts<true>(request, request.input(1).shape[0], request.input(0),
+                             request.input(1));
+}
+
+CudaKernelPointer prepare_part_tokens(const CudaRequest& request) {
+  return prepare_parts<false>(request, request.output(1).shape[0], request.output(0),
+                              request.output(1));
 }
 
 CudaKernelPointer prepare_group_heads(const CudaRequest& request) {
@@ -140,14 +138,11 @@ CudaKernelPointer prepare_merge_attention(const CudaRequest& request) {
   const Shape &y = request.input(0).shape, &sums = request.input(1).shape;
   const std::int64_t tokens = y[0] / sums[0], heads = sums[1] * sums[2] / tokens;
   const MergeShape shape{y[0], tokens, heads, y[1] / heads};
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, shape.rows * shape.heads * 32), kThreads, 0,
-             merge<T>, shape, input_at<T>(in, 0), input_at<float>(in, 1), input_at<T>(in, 2),
-             input_at<float>(in, 3), output_at<T>(out, 0), output_at<float>(out, 1));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, blocks_for(device, shape.rows * shape.heads * 32), kThreads, 0, merge<T>,
+           shape, input_at<T>(in, 0), input_at<float>(in, 1), input_at<T>(in, 2),
+           input_at<float>(in, 3), output_at<T>(out, 0), output_at<float>(out, 1));
   });
 }
 

@@ -99,22 +99,19 @@ CudaKernelPointer prepare_dropout(const CudaRequest& request) {
       std::uint32_t(params.rate * 0x1p32),
       float(1 / (1 - params.rate)),
   };
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* x = input_at<T>(in, 0);
-      T* y = output_at<T>(out, 0);
-      if (place.runs.part.ranks > 1) {
-        const std::int64_t elements = place.runs.runs * place.runs.run;
-        launch(device.stream, blocks_for(device, elements), kThreads, 0, dropout_of_parts<T>, place,
-               device.position, x, y);
-        return;
-      }
-      const std::int64_t items = place.runs.runs * (place.runs.run / 4 + 2);
-      launch(device.stream, blocks_for(device, items), kThreads, 0, dropout<T>, place,
-             device.position, aligned({x, y}), x, y);
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* x = input_at<T>(in, 0);
+    T* y = output_at<T>(out, 0);
+    if (place.runs.part.ranks > 1) {
+      const std::int64_t elements = place.runs.runs * place.runs.run;
+      launch(device.stream, blocks_for(device, elements), kThreads, 0, dropout_of_parts<T>, place,
+             device.position, x, y);
+      return;
+    }
+    const std::int64_t items = place.runs.runs * (place.runs.run / 4 + 2);
+    launch(device.stream, blocks_for(device, items), kThreads, 0, dropout<T>, place,
+           device.position, aligned({x, y}), x, y);
   });
 }
 

@@ -1,5 +1,5 @@
-// Kernels that work on each element alone: GELU, squared ReLU, add, cast, fill and the small scalar
-// ops. Bound by memory: a thread loads and stores 16 bytes at a time.
+// Kernels that work on each element alone: GELU, squared ReLU, soft caps, add, cast, fill and the
+// small scalar ops. Bound by memory: a thread loads and stores 16 bytes at a time.
 #include <utility>
 
 #include "runtime/cuda/activations.h"
@@ -40,84 +40,90 @@ struct Quotient {
 struct SquareRoot {
   __device__ float operator()(float x) const { return sqrtf(x); }
 };
+/// Gemma 2, arXiv 2408.00118, section 2.
+struct Cap {
+  float limit;
+  __device__ float operator()(float x) const { return limit * tanhf(x / limit); }
+};
+struct CapSlope {
+  float limit;
+  __device__ float operator()(float dy, float y) const {
+    const float share = y / limit;
+    return dy * (1 - share * share);
+  }
+};
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
 
 /// y = f(x). May work in place.
 template <int kCount, class Function, class X, class Y>
-__global__ void map(std::int64_t count, const X* x, Y* y) {
+__global__ void map(std::int64_t count, Function f, const X* x, Y* y) {
   const std::int64_t packs = count / kCount;
   for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
     float values[kCount];
     load(x + i * kCount, values);
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) values[j] = Function()(values[j]);
+    for (int j = 0; j < kCount; ++j) values[j] = f(values[j]);
     store(y + i * kCount, values);
   }
   for (std::int64_t i = packs * kCount + global_thread(); i < count; i += global_threads())
-    y[i] = from_float<Y>(Function()(to_float(x[i])));
+    y[i] = from_float<Y>(f(to_float(x[i])));
 }
 
 /// y = f(a, b).
 template <int kCount, class Function, class T>
-__global__ void map2(std::int64_t count, const T* a, const T* b, T* y) {
+__global__ void map2(std::int64_t count, Function f, const T* a, const T* b, T* y) {
   const std::int64_t packs = count / kCount;
   for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
     float left[kCount], right[kCount];
     load(a + i * kCount, left);
     load(b + i * kCount, right);
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) left[j] = Function()(left[j], right[j]);
+    for (int j = 0; j < kCount; ++j) left[j] = f(left[j], right[j]);
     store(y + i * kCount, left);
   }
   for (std::int64_t i = packs * kCount + global_thread(); i < count; i += global_threads())
-    y[i] = from_float<T>(Function()(to_float(a[i]), to_float(b[i])));
+    y[i] = from_float<T>(f(to_float(a[i]), to_float(b[i])));
 }
 
 template <class Function, class X, class Y>
-void launch_map(const CudaDevice& device, std::int64_t count, const X* x, Y* y) {
+void launch_map(const CudaDevice& device, std::int64_t count, Function f, const X* x, Y* y) {
   constexpr int kWide = int(16 / std::min(sizeof(X), sizeof(Y)));
   if (aligned({x, y})) {
     launch(device.stream, blocks_for(device, count / kWide + 1), kThreads, 0,
-           map<kWide, Function, X, Y>, count, x, y);
+           map<kWide, Function, X, Y>, count, f, x, y);
   } else {
-    launch(device.stream, blocks_for(device, count), kThreads, 0, map<1, Function, X, Y>, count, x,
-           y);
+    launch(device.stream, blocks_for(device, count), kThreads, 0, map<1, Function, X, Y>, count, f,
+           x, y);
   }
 }
 
 template <class Function>
-CudaKernelPointer prepare_map2(const CudaRequest& request) {
+CudaKernelPointer prepare_map2(const CudaRequest& request, Function f) {
   const CudaDevice& device = request.device;
   const std::int64_t count = request.output_elements(0);
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T *a = input_at<T>(in, 0), *b = input_at<T>(in, 1);
-      T* y = output_at<T>(out, 0);
-      if (aligned({a, b, y})) {
-        launch(device.stream, blocks_for(device, count / kPack<T> + 1), kThreads, 0,
-               map2<kPack<T>, Function, T>, count, a, b, y);
-      } else {
-        launch(device.stream, blocks_for(device, count), kThreads, 0, map2<1, Function, T>, count,
-               a, b, y);
-      }
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T *a = input_at<T>(in, 0), *b = input_at<T>(in, 1);
+    T* y = output_at<T>(out, 0);
+    if (aligned({a, b, y})) {
+      launch(device.stream, blocks_for(device, count / kPack<T> + 1), kThreads, 0,
+             map2<kPack<T>, Function, T>, count, f, a, b, y);
+    } else {
+      launch(device.stream, blocks_for(device, count), kThreads, 0, map2<1, Function, T>, count, f,
+             a, b, y);
+    }
   });
 }
 
 template <class Function>
-CudaKernelPointer prepare_map(const CudaRequest& request) {
+CudaKernelPointer prepare_map(const CudaRequest& request, Function f) {
   const CudaDevice& device = request.device;
   const std::int64_t count = request.output_elements(0);
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch_map<Function>(device, count, input_at<T>(in, 0), output_at<T>(out, 0));
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch_map(device, count, f, input_at<T>(in, 0), output_at<T>(out, 0));
   });
 }
 
@@ -132,31 +138,33 @@ __global__ void float_to_flag(const float* x, std::int32_t* flag) { *flag = std:
 
 }  // namespace
 
-CudaKernelPointer prepare_gelu(const CudaRequest& request) { return prepare_map<Gelu>(request); }
+CudaKernelPointer prepare_gelu(const CudaRequest& request) { return prepare_map(request, Gelu{}); }
 CudaKernelPointer prepare_squared_relu(const CudaRequest& request) {
-  return prepare_map<SquaredRelu>(request);
+  return prepare_map(request, SquaredRelu{});
 }
 CudaKernelPointer prepare_squared_relu_backward(const CudaRequest& request) {
-  return prepare_map2<SquaredReluSlope>(request);
+  return prepare_map2(request, SquaredReluSlope{});
 }
 
 CudaKernelPointer prepare_gelu_backward(const CudaRequest& request) {
-  return prepare_map2<GeluSlope>(request);
+  return prepare_map2(request, GeluSlope{});
 }
-CudaKernelPointer prepare_add(const CudaRequest& request) { return prepare_map2<Sum>(request); }
+CudaKernelPointer prepare_add(const CudaRequest& request) { return prepare_map2(request, Sum{}); }
 CudaKernelPointer prepare_maximum(const CudaRequest& request) {
-  return prepare_map2<Larger>(request);
+  return prepare_map2(request, Larger{});
 }
 CudaKernelPointer prepare_divide(const CudaRequest& request) {
-  return prepare_map2<Quotient>(request);
+  return prepare_map2(request, Quotient{});
 }
 
 CudaKernelPointer prepare_square_root(const CudaRequest& request) {
-  const CudaDevice& device = request.device;
-  const std::int64_t count = request.output_elements(0);
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    launch_map<SquareRoot>(device, count, input_at<float>(in, 0), output_at<float>(out, 0));
-  });
+  return prepare_map(request, SquareRoot{});
+}
+CudaKernelPointer prepare_soft_cap(const CudaRequest& request) {
+  return prepare_map(request, Cap{float(request.params<CapParams>().limit)});
+}
+CudaKernelPointer prepare_soft_cap_backward(const CudaRequest& request) {
+  return prepare_map2(request, CapSlope{float(request.params<CapParams>().limit)});
 }
 
 CudaKernelPointer prepare_cast(const CudaRequest& request) {
@@ -180,7 +188,7 @@ CudaKernelPointer prepare_cast(const CudaRequest& request) {
       using X = decltype(zero);
       with_type(to, [&](auto rounded) {
         using Y = decltype(rounded);
-        launch_map<Same>(device, count, input_at<X>(in, 0), output_at<Y>(out, 0));
+        launch_map(device, count, Same{}, input_at<X>(in, 0), output_at<Y>(out, 0));
       });
     });
   });

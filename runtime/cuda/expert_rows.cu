@@ -147,15 +147,12 @@ CudaKernelPointer prepare_sum(const CudaRequest& request, std::size_t rows_at) {
   const Shape& rows = request.input(rows_at).shape;
   const std::int64_t tokens = rows[0], each = rows[1], columns = request.input(0).shape[1];
   const bool weighted = request.op.outputs.size() > 1;
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, tokens * kThreads), kThreads, 0, sum_rows<T>, tokens,
-             each, columns, input_at<std::int32_t>(in, rows_at), input_at<T>(in, 0),
-             output_at<T>(out, 0), weighted ? input_at<float>(in, 1) : nullptr,
-             weighted ? output_at<float>(out, 1) : nullptr);
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, blocks_for(device, tokens * kThreads), kThreads, 0, sum_rows<T>, tokens,
+           each, columns, input_at<std::int32_t>(in, rows_at), input_at<T>(in, 0),
+           output_at<T>(out, 0), weighted ? input_at<float>(in, 1) : nullptr,
+           weighted ? output_at<float>(out, 1) : nullptr);
   });
 }
 
@@ -165,14 +162,11 @@ CudaKernelPointer prepare_grouped_bias_add(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const BiasedRows s(request);
   const bool weighted = request.op.inputs.size() > 3;
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, s.rows * kThreads), kThreads, 0, add_biases<T>, s,
-             input_at<T>(in, 0), input_at<T>(in, 1), input_at<std::int32_t>(in, 2),
-             weighted ? input_at<float>(in, 3) : nullptr, output_at<T>(out, 0));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, blocks_for(device, s.rows * kThreads), kThreads, 0, add_biases<T>, s,
+           input_at<T>(in, 0), input_at<T>(in, 1), input_at<std::int32_t>(in, 2),
+           weighted ? input_at<float>(in, 3) : nullptr, output_at<T>(out, 0));
   });
 }
 
@@ -202,30 +196,24 @@ CudaKernelPointer prepare_grouped_bias_backward(const CudaRequest& request) {
 CudaKernelPointer prepare_scale_rows(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* none = nullptr;
-      float* no_weights = nullptr;
-      launch(device.stream, blocks_for(device, rows * kThreads), kThreads, 0, multiply_rows<T>,
-             rows, columns, none, input_at<T>(in, 0), input_at<float>(in, 1), output_at<T>(out, 0),
-             no_weights);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* none = nullptr;
+    float* no_weights = nullptr;
+    launch(device.stream, blocks_for(device, rows * kThreads), kThreads, 0, multiply_rows<T>, rows,
+           columns, none, input_at<T>(in, 0), input_at<float>(in, 1), output_at<T>(out, 0),
+           no_weights);
   });
 }
 
 CudaKernelPointer prepare_scale_rows_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, rows * kThreads), kThreads, 0, multiply_rows<T>,
-             rows, columns, input_at<T>(in, 0), input_at<T>(in, 1), input_at<float>(in, 2),
-             output_at<T>(out, 0), output_at<float>(out, 1));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, blocks_for(device, rows * kThreads), kThreads, 0, multiply_rows<T>, rows,
+           columns, input_at<T>(in, 0), input_at<T>(in, 1), input_at<float>(in, 2),
+           output_at<T>(out, 0), output_at<float>(out, 1));
   });
 }
 

@@ -329,14 +329,11 @@ CudaKernelPointer prepare_route(const CudaRequest& request) {
                      chosen = request.output(0).shape[1];
   const auto shared = std::size_t(3 * experts + params.groups) * sizeof(float);
   const bool biased = request.op.inputs.size() > 1;
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, warps_for(device, tokens), kWarp, shared, route<T>, params, tokens,
-             experts, chosen, input_at<T>(in, 0), biased ? input_at<float>(in, 1) : nullptr,
-             output_at<float>(out, 0), output_at<std::int32_t>(out, 1));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, warps_for(device, tokens), kWarp, shared, route<T>, params, tokens,
+           experts, chosen, input_at<T>(in, 0), biased ? input_at<float>(in, 1) : nullptr,
+           output_at<float>(out, 0), output_at<std::int32_t>(out, 1));
   });
 }
 
@@ -366,14 +363,11 @@ CudaKernelPointer prepare_route_backward(const CudaRequest& request) {
   const std::int64_t tokens = request.input(1).shape[0], experts = request.input(1).shape[1],
                      chosen = request.input(0).shape[1];
   const auto shared = std::size_t(2 * experts) * sizeof(float);
-  const DType type = request.input(1).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, warps_for(device, tokens), kWarp, shared, route_backward<T>, params,
-             tokens, experts, chosen, input_at<float>(in, 0), input_at<T>(in, 1),
-             input_at<std::int32_t>(in, 2), output_at<T>(out, 0));
-    });
+  return make_typed_kernel(request.input(1).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, warps_for(device, tokens), kWarp, shared, route_backward<T>, params,
+           tokens, experts, chosen, input_at<float>(in, 0), input_at<T>(in, 1),
+           input_at<std::int32_t>(in, 2), output_at<T>(out, 0));
   });
 }
 
@@ -391,14 +385,11 @@ CudaKernelPointer prepare_balance_experts_backward(const CudaRequest& request) {
   const std::int64_t of_sequence = tokens * (split ? split->degree : 1) / request.input(1).shape[0];
   const auto shared = std::size_t(3 * experts) * sizeof(float);
   const bool scaled = request.op.inputs.size() > 2;
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, warps_for(device, tokens), kWarp, shared, balance_backward<T>, params,
-             before, of_sequence, tokens, experts, input_at<T>(in, 0), input_at<float>(in, 1),
-             scaled ? input_at<float>(in, 2) : nullptr, output_at<T>(out, 0));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, warps_for(device, tokens), kWarp, shared, balance_backward<T>, params,
+           before, of_sequence, tokens, experts, input_at<T>(in, 0), input_at<float>(in, 1),
+           scaled ? input_at<float>(in, 2) : nullptr, output_at<T>(out, 0));
   });
 }
 

@@ -65,19 +65,16 @@ template <class Function>
 CudaKernelPointer prepare_forward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
-  const DType type = request.output(0).dtype;
   const bool weighted = request.op.inputs.size() > 1;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const float* weights = weighted ? input_at<float>(in, 1) : nullptr;
-      const T* x = input_at<T>(in, 0);
-      T* y = output_at<T>(out, 0);
-      const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
-      launch(device.stream, row_blocks(device, rows), kThreads, 0,
-             wide ? gated<kPack<T>, Function, T> : gated<1, Function, T>, rows, columns, x, weights,
-             y);
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const float* weights = weighted ? input_at<float>(in, 1) : nullptr;
+    const T* x = input_at<T>(in, 0);
+    T* y = output_at<T>(out, 0);
+    const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
+    launch(device.stream, row_blocks(device, rows), kThreads, 0,
+           wide ? gated<kPack<T>, Function, T> : gated<1, Function, T>, rows, columns, x, weights,
+           y);
   });
 }
 
@@ -85,20 +82,17 @@ template <class Function>
 CudaKernelPointer prepare_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
-  const DType type = request.output(0).dtype;
   const bool weighted = request.op.inputs.size() > 2;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const float* weights = weighted ? input_at<float>(in, 2) : nullptr;
-      float* dweights = weighted ? output_at<float>(out, 1) : nullptr;
-      const T *dy = input_at<T>(in, 0), *x = input_at<T>(in, 1);
-      T* dx = output_at<T>(out, 0);
-      const bool wide = aligned({dy, x, dx}, columns * std::int64_t(sizeof(T)));
-      launch(device.stream, row_blocks(device, rows), kThreads, 0,
-             wide ? gated_backward<kPack<T>, Function, T> : gated_backward<1, Function, T>, rows,
-             columns, dy, x, weights, dx, dweights);
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const float* weights = weighted ? input_at<float>(in, 2) : nullptr;
+    float* dweights = weighted ? output_at<float>(out, 1) : nullptr;
+    const T *dy = input_at<T>(in, 0), *x = input_at<T>(in, 1);
+    T* dx = output_at<T>(out, 0);
+    const bool wide = aligned({dy, x, dx}, columns * std::int64_t(sizeof(T)));
+    launch(device.stream, row_blocks(device, rows), kThreads, 0,
+           wide ? gated_backward<kPack<T>, Function, T> : gated_backward<1, Function, T>, rows,
+           columns, dy, x, weights, dx, dweights);
   });
 }
 

@@ -12,10 +12,6 @@ namespace plimsoll {
 
 namespace {
 
-struct alignas(16) Word16 {
-  std::uint32_t words[4];
-};
-
 /// Sizes of heads [b,a,s,d], or of grouped ones [b,kv,g*s,d], the same memory with a = kv*g.
 struct Heads {
   std::int64_t batch, heads, sequence, row_bytes;
@@ -70,11 +66,7 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
            count, words, shape.heads, std::int64_t(heads.size()), shape.sequence,
            reinterpret_cast<Word*>(tokens), parts);
   };
-  if (wide) {
-    start(Word16{});
-  } else {
-    start(std::uint16_t{});
-  }
+  with_word(wide, start);
 }
 
 /// Cosines and sines of the rank's tokens of a sequence [sequence, width/2]: made when the kernel
@@ -176,25 +168,22 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const CudaDevice& device = request.device;
   const auto& params = request.params<RotaryParams>();
   const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
-  const DType type = request.input(0).dtype;
   const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
                           x[3], of_head / 2,        params.sequence};
   const auto angles = std::make_shared<const RotaryAngles>(
       params, own_tokens(request.context, params.sequence), of_head, direction);
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* from = input_at<T>(in, 0);
-      T* to = output_at<T>(out, 0);
-      const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T))) &&
-                        shape.depth * std::int64_t(sizeof(T)) % 16 == 0;
-      const std::int64_t pairs = shape.turned / shape.depth * shape.half / (wide ? kPack<T> : 1);
-      const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
-      launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
-             wide ? turn<kPack<T>, T> : turn<1, T>, shape, angles->cosine.as<const float>(),
-             angles->sine.as<const float>(), from, to);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* from = input_at<T>(in, 0);
+    T* to = output_at<T>(out, 0);
+    const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T))) &&
+                      shape.depth * std::int64_t(sizeof(T)) % 16 == 0;
+    const std::int64_t pairs = shape.turned / shape.depth * shape.half / (wide ? kPack<T> : 1);
+    const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
+    launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
+           wide ? turn<kPack<T>, T> : turn<1, T>, shape, angles->cosine.as<const float>(),
+           angles->sine.as<const float>(), from, to);
   });
 }
 

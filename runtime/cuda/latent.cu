@@ -83,35 +83,29 @@ bool wide(const LatentHeads& s, std::initializer_list<const void*> addresses) {
 CudaKernelPointer prepare_share_rope_key(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LatentHeads s(request.output(0), request.output(1), request.input(1));
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T *kv = input_at<T>(in, 0), *rope = input_at<T>(in, 1);
-      T *k = output_at<T>(out, 0), *v = output_at<T>(out, 1);
-      const bool packs = wide<T>(s, {kv, rope, k, v});
-      const std::int64_t count = s.rows * s.heads * s.columns() / (packs ? kPack<T> : 1);
-      launch(device.stream, blocks_for(device, count), kThreads, 0,
-             packs ? share_rope_key<kPack<T>, T> : share_rope_key<1, T>, s, kv, rope, k, v);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T *kv = input_at<T>(in, 0), *rope = input_at<T>(in, 1);
+    T *k = output_at<T>(out, 0), *v = output_at<T>(out, 1);
+    const bool packs = wide<T>(s, {kv, rope, k, v});
+    const std::int64_t count = s.rows * s.heads * s.columns() / (packs ? kPack<T> : 1);
+    launch(device.stream, blocks_for(device, count), kThreads, 0,
+           packs ? share_rope_key<kPack<T>, T> : share_rope_key<1, T>, s, kv, rope, k, v);
   });
 }
 
 CudaKernelPointer prepare_share_rope_key_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LatentHeads s(request.input(0), request.input(1), request.output(1));
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T *dk = input_at<T>(in, 0), *dv = input_at<T>(in, 1);
-      T *dkv = output_at<T>(out, 0), *drope = output_at<T>(out, 1);
-      const bool packs = wide<T>(s, {dk, dv, dkv, drope});
-      const std::int64_t count = s.rows * s.heads * s.columns() / (packs ? kPack<T> : 1);
-      launch(device.stream, blocks_for(device, count), kThreads, 0,
-             packs ? share_rope_key_backward<kPack<T>, T> : share_rope_key_backward<1, T>, s, dk,
-             dv, dkv, drope);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T *dk = input_at<T>(in, 0), *dv = input_at<T>(in, 1);
+    T *dkv = output_at<T>(out, 0), *drope = output_at<T>(out, 1);
+    const bool packs = wide<T>(s, {dk, dv, dkv, drope});
+    const std::int64_t count = s.rows * s.heads * s.columns() / (packs ? kPack<T> : 1);
+    launch(device.stream, blocks_for(device, count), kThreads, 0,
+           packs ? share_rope_key_backward<kPack<T>, T> : share_rope_key_backward<1, T>, s, dk, dv,
+           dkv, drope);
   });
 }
 

@@ -112,16 +112,13 @@ constexpr int kRowThreads = 512;
 CudaKernelPointer prepare_logits_max(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LogitColumns shard = logit_columns(request);
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* logits = input_at<T>(in, 0);
-      const bool wide = aligned({logits}, shard.columns * std::int64_t(sizeof(T)));
-      launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
-             wide ? logits_max<kPack<T>, T> : logits_max<1, T>, shard, logits,
-             output_at<float>(out, 0));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* logits = input_at<T>(in, 0);
+    const bool wide = aligned({logits}, shard.columns * std::int64_t(sizeof(T)));
+    launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
+           wide ? logits_max<kPack<T>, T> : logits_max<1, T>, shard, logits,
+           output_at<float>(out, 0));
   });
 }
 
@@ -162,18 +159,15 @@ CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
   const LogitColumns shard = logit_columns(request);
   const auto params = request.params<VocabularyParams>();
   const bool scales = request.op.inputs.size() > 3;
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* logits = input_at<T>(in, 0);
-      T* dlogits = output_at<T>(out, 0);
-      const bool wide = aligned({logits, dlogits}, shard.columns * std::int64_t(sizeof(T)));
-      launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
-             wide ? cross_entropy_backward<kPack<T>, T> : cross_entropy_backward<1, T>, shard,
-             params, logits, input_at<std::int32_t>(in, 1), input_at<float>(in, 2),
-             scales ? input_at<float>(in, 3) : nullptr, dlogits);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* logits = input_at<T>(in, 0);
+    T* dlogits = output_at<T>(out, 0);
+    const bool wide = aligned({logits, dlogits}, shard.columns * std::int64_t(sizeof(T)));
+    launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
+           wide ? cross_entropy_backward<kPack<T>, T> : cross_entropy_backward<1, T>, shard, params,
+           logits, input_at<std::int32_t>(in, 1), input_at<float>(in, 2),
+           scales ? input_at<float>(in, 3) : nullptr, dlogits);
   });
 }
 

@@ -70,24 +70,21 @@ CudaKernelPointer prepare(const CudaRequest& request) {
   const std::size_t inputs = request.op.inputs.size();
   const std::int64_t columns = inputs > 1 ? elements(request.input(1).shape) : shape.back(),
                      rows = elements(shape) / columns;
-  const DType type = request.input(0).dtype;
   const auto epsilon = float(request.params<NormParams>().epsilon);
   const int threads = norm_threads(columns);
   const unsigned blocks = norm_blocks(rows, device.multiprocessors * (2048 / threads));
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* x = input_at<T>(in, 0);
-      T* y = output_at<T>(out, 0);
-      const T* gamma = inputs > 1 ? input_at<T>(in, 1) : nullptr;
-      const T* beta = inputs > 2 ? input_at<T>(in, 2) : nullptr;
-      float* means = kCentered ? output_at<float>(out, 1) : nullptr;
-      float* rstds = output_at<float>(out, kCentered ? 2 : 1);
-      const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
-      launch(device.stream, blocks, threads, 0,
-             wide ? norm<kCentered, kPack<T>, T> : norm<kCentered, 1, T>, rows, columns, epsilon, x,
-             gamma, beta, y, means, rstds);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* x = input_at<T>(in, 0);
+    T* y = output_at<T>(out, 0);
+    const T* gamma = inputs > 1 ? input_at<T>(in, 1) : nullptr;
+    const T* beta = inputs > 2 ? input_at<T>(in, 2) : nullptr;
+    float* means = kCentered ? output_at<float>(out, 1) : nullptr;
+    float* rstds = output_at<float>(out, kCentered ? 2 : 1);
+    const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
+    launch(device.stream, blocks, threads, 0,
+           wide ? norm<kCentered, kPack<T>, T> : norm<kCentered, 1, T>, rows, columns, epsilon, x,
+           gamma, beta, y, means, rstds);
   });
 }
 

@@ -9,10 +9,6 @@ namespace plimsoll {
 
 namespace {
 
-struct alignas(16) Word16 {
-  std::uint32_t words[4];
-};
-
 /// y[to(row)] = x[from(row)], or zeros where from(row) is -1. `words`: of one row.
 template <class Word, class From, class To>
 __global__ void copy_rows(std::int64_t rows, std::int64_t words, From from, To to, const Word* x,
@@ -52,11 +48,7 @@ void launch_copy(const CudaDevice& device, std::int64_t rows, std::int64_t row_b
            copy_rows<Word, From, To>, rows, words, from, to, reinterpret_cast<const Word*>(x),
            reinterpret_cast<Word*>(y));
   };
-  if (aligned({x, y}, row_bytes)) {
-    start(Word16{});
-  } else {
-    start(std::uint16_t{});  // no floating type is smaller
-  }
+  with_word(aligned({x, y}, row_bytes), start);
 }
 
 // A row of x gets a row of the table added.
@@ -97,22 +89,18 @@ template <class Of>
 CudaKernelPointer prepare_add_table(const CudaRequest& request, std::int64_t columns, Of of) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input_elements(0) / columns;
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T *x = input_at<T>(in, 0), *table = input_at<T>(in, 1);
-      T* y = output_at<T>(out, 0);
-      const bool wide = aligned({x, table, y}, columns * std::int64_t(sizeof(T)));
-      const std::int64_t packs = wide ? columns / kPack<T> : columns;
-      const int threads = int(std::clamp<std::int64_t>((packs + 31) / 32 * 32, 32, kThreads));
-      const auto across = unsigned((packs + threads - 1) / threads);
-      const unsigned all = blocks_for(device, rows * across * threads, threads);
-      const unsigned down = std::clamp(all / across, 1u, 65535u);
-      launch(device.stream, dim3(across, down), threads, 0,
-             wide ? add_table<kPack<T>, T, Of> : add_table<1, T, Of>, rows, columns, of, x, table,
-             y);
-    });
+  return make_typed_kernel(request.output(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T *x = input_at<T>(in, 0), *table = input_at<T>(in, 1);
+    T* y = output_at<T>(out, 0);
+    const bool wide = aligned({x, table, y}, columns * std::int64_t(sizeof(T)));
+    const std::int64_t packs = wide ? columns / kPack<T> : columns;
+    const int threads = int(std::clamp<std::int64_t>((packs + 31) / 32 * 32, 32, kThreads));
+    const auto across = unsigned((packs + threads - 1) / threads);
+    const unsigned all = blocks_for(device, rows * across * threads, threads);
+    const unsigned down = std::clamp(all / across, 1u, 65535u);
+    launch(device.stream, dim3(across, down), threads, 0,
+           wide ? add_table<kPack<T>, T, Of> : add_table<1, T, Of>, rows, columns, of, x, table, y);
   });
 }
 

@@ -67,14 +67,11 @@ __global__ void sum_sinks(SunkRows s, const T* dy, const T* y, const float* tota
 CudaKernelPointer prepare_add_sinks(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const SunkRows s(request.input(0), request.input(1), request.input(2));
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch(device.stream, blocks_for(device, s.tokens * s.heads * 32), kThreads, 0, sink_rows<T>,
-             s, input_at<T>(in, 0), input_at<float>(in, 1), input_at<T>(in, 2),
-             output_at<T>(out, 0), output_at<float>(out, 1));
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, blocks_for(device, s.tokens * s.heads * 32), kThreads, 0, sink_rows<T>, s,
+           input_at<T>(in, 0), input_at<float>(in, 1), input_at<T>(in, 2), output_at<T>(out, 0),
+           output_at<float>(out, 1));
   });
 }
 

@@ -142,18 +142,15 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
   const std::int64_t own_heads = request.input(0).shape[1] * (request.input(0).shape[2] / columns);
   const HeadRows heads{own_heads, request.context.at[std::size_t(Axis::mp)] * own_heads,
                        params.alibi_heads};
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T* scores = input_at<T>(in, 0);
-      T* p = output_at<T>(out, 0);
-      const bool wide = aligned({scores, p}, columns * std::int64_t(sizeof(T)));
-      const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
-      launch(device.stream, size.blocks, size.threads, 0,
-             wide ? softmax<kPack<T>, T> : softmax<1, T>, rows, columns, causal, window, chunks,
-             heads, scores, sunk ? input_at<T>(in, 1) : nullptr, p);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T* scores = input_at<T>(in, 0);
+    T* p = output_at<T>(out, 0);
+    const bool wide = aligned({scores, p}, columns * std::int64_t(sizeof(T)));
+    const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
+    launch(device.stream, size.blocks, size.threads, 0, wide ? softmax<kPack<T>, T> : softmax<1, T>,
+           rows, columns, causal, window, chunks, heads, scores,
+           sunk ? input_at<T>(in, 1) : nullptr, p);
   });
 }
 
@@ -179,18 +176,15 @@ CudaKernelPointer prepare_softmax_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t columns = request.input(0).shape.back();
   const std::int64_t rows = request.input_elements(0) / columns;
-  const DType type = request.input(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      const T *dp = input_at<T>(in, 0), *p = input_at<T>(in, 1);
-      T* dscores = output_at<T>(out, 0);
-      const bool wide = aligned({dp, p, dscores}, columns * std::int64_t(sizeof(T)));
-      const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
-      launch(device.stream, size.blocks, size.threads, 0,
-             wide ? softmax_backward<kPack<T>, T> : softmax_backward<1, T>, rows, columns, dp, p,
-             dscores);
-    });
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    const T *dp = input_at<T>(in, 0), *p = input_at<T>(in, 1);
+    T* dscores = output_at<T>(out, 0);
+    const bool wide = aligned({dp, p, dscores}, columns * std::int64_t(sizeof(T)));
+    const RowLaunch size(device, rows, columns / (wide ? kPack<T> : 1));
+    launch(device.stream, size.blocks, size.threads, 0,
+           wide ? softmax_backward<kPack<T>, T> : softmax_backward<1, T>, rows, columns, dp, p,
+           dscores);
   });
 }
 

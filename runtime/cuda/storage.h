@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "graph/tensor.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/kernels.h"
 
 namespace plimsoll {
 
@@ -99,11 +100,33 @@ void with_type(DType type, Function f) {
   INVARIANT(false, "a kernel of floating values was asked for another type");
 }
 
+/// Returns a kernel whose run is `function(T{}, inputs, outputs)`, with the C++ type T that stores
+/// `type`.
+template <class Function>
+CudaKernelPointer make_typed_kernel(DType type, Function function) {
+  return make_cuda_kernel([type, function](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) { function(zero, in, out); });
+  });
+}
+
 /// Returns whether all addresses, and rows of `row_bytes` that start there, allow 16-byte accesses.
 inline bool aligned(std::initializer_list<const void*> addresses, std::int64_t row_bytes = 16) {
   return row_bytes % 16 == 0 && std::all_of(addresses.begin(), addresses.end(), [](const void* at) {
            return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
          });
+}
+
+struct alignas(16) Word16 {
+  std::uint32_t words[4];
+};
+/// Calls start(Word{}) with the widest word for copies of aligned values, or of any floating ones.
+template <class Start>
+void with_word(bool wide, Start start) {
+  if (wide) {
+    start(Word16{});
+  } else {
+    start(std::uint16_t{});  // no floating type is smaller
+  }
 }
 
 /// The threads of a block in kernels whose threads do not cooperate.

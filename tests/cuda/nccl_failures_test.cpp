@@ -176,14 +176,14 @@ TEST_F(FourGpus, AKernelBehindAPostedReceiveIsNamed) {
     to.stream = first ? Stream::send_next : Stream::send_previous;
     from.stream = first ? Stream::recv_next : Stream::recv_previous;
     // Stage 0 sends what it got, behind a kernel that does not end; stage 1 sends behind that.
-    const auto received = communicator->post_recv(offset, Bytes(64), data, from);
+    const auto received = communicator->post_transfer(OpKind::recv, offset, Bytes(64), data, from);
     if (first) {
       cuda_on_cpu::promise(queue.device().stream);
       cuda_on_cpu::enqueue_promised(queue.device().stream, [&] { return std::vector{endless}; });
     } else {
       communicator->wait(received);
     }
-    const auto sent = communicator->post_send(offset, Bytes(64), data, to);
+    const auto sent = communicator->post_transfer(OpKind::send, offset, Bytes(64), data, to);
     if (first) communicator->wait(received);
     communicator->wait(sent);
     if (!first) {

@@ -313,8 +313,8 @@ TEST_F(Nccl, TransfersBothWaysBetweenStages) {
     CommunicationLabel to{0, "test", 0}, from{0, "test", 0};
     to.stream = stage == 0 ? Stream::send_next : Stream::send_previous;
     from.stream = stage == 0 ? Stream::recv_next : Stream::recv_previous;
-    const auto sent = communicator->post_send(offset, Bytes(64), data, to);
-    const auto received = communicator->post_recv(offset, Bytes(64), got, from);
+    const auto sent = communicator->post_transfer(OpKind::send, offset, Bytes(64), data, to);
+    const auto received = communicator->post_transfer(OpKind::recv, offset, Bytes(64), got, from);
     communicator->wait(sent);
     communicator->wait(received);
     EXPECT_EQ(read(device, got, 16), values_of(other, 16)) << "rank " << rank;

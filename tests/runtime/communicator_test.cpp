@@ -305,8 +305,8 @@ TEST(LocalCommunicator, TransfersPairInPostingOrder) {
     std::vector<Communicator::Ticket> tickets;
     for (std::size_t i = 0; i < kTransfers; ++i) {
       const Bytes size(std::int64_t(4 * (i + 1)));
-      tickets.push_back(comm.post_send(peer, size, bytes(sent[i]), {}));
-      tickets.push_back(comm.post_recv(peer, size, bytes(received[i]), {}));
+      tickets.push_back(comm.post_transfer(OpKind::send, peer, size, bytes(sent[i]), {}));
+      tickets.push_back(comm.post_transfer(OpKind::recv, peer, size, bytes(received[i]), {}));
     }
     for (const auto ticket : tickets) comm.wait(ticket);
     for (std::size_t i = 0; i < kTransfers; ++i) {
@@ -431,7 +431,7 @@ TEST(LocalCommunicator, RefusesDifferentSizes) {
       [](std::int64_t rank, Communicator& comm) {
         Floats values(rank == 0 ? 8 : 6);
         comm.wait(all_reduce(comm, values));
-        comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
+        comm.wait(comm.post_transfer(OpKind::recv, rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
       },
       "of 8 f32 elements over group mp");
 }
@@ -442,7 +442,7 @@ TEST(LocalCommunicator, RefusesDifferentKinds) {
         Floats values(8);
         const OpKind kind = rank == 1 ? OpKind::all_gather : OpKind::all_reduce;
         comm.wait(comm.post_collective(kind, {kMp}, whole(values), {}));
-        comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
+        comm.wait(comm.post_transfer(OpKind::recv, rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
       },
       "all_gather of 8 f32 elements");
 }
@@ -453,7 +453,7 @@ TEST(LocalCommunicator, RefusesDifferentRoots) {
         Floats values(8);
         const CollectiveParams params{kMp, Reduction::sum, rank % 2};
         comm.wait(comm.post_collective(OpKind::broadcast, params, whole(values), {}));
-        comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
+        comm.wait(comm.post_transfer(OpKind::recv, rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
       },
       "over group mp with root 1");
 }
@@ -467,7 +467,7 @@ TEST(LocalCommunicator, RefusesADifferentOrderOfGroups) {
         const auto second = all_reduce(comm, b, rank == 1 ? kMp : all);
         comm.wait(first);
         comm.wait(second);
-        comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(a), {}));
+        comm.wait(comm.post_transfer(OpKind::recv, rank < 2 ? 1 : -1, Bytes(4), bytes(a), {}));
       },
       "but as collective");
 }
@@ -476,8 +476,8 @@ TEST(LocalCommunicator, RefusesATransferOfAnotherSize) {
   const auto errors =
       on_ranks(grid_of(1, 1, 2), kPatient, [](std::int64_t stage, Communicator& comm) {
         Floats values(4);
-        comm.wait(stage == 0 ? comm.post_send(1, Bytes(16), bytes(values), {})
-                             : comm.post_recv(-1, Bytes(12), bytes(values), {}));
+        comm.wait(stage == 0 ? comm.post_transfer(OpKind::send, 1, Bytes(16), bytes(values), {})
+                             : comm.post_transfer(OpKind::recv, -1, Bytes(12), bytes(values), {}));
       });
   for (const std::string& error : errors) {
     EXPECT_NE(error.find("send of 16 bytes"), std::string::npos) << error;

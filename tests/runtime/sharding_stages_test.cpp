@@ -113,13 +113,9 @@ class CountingCommunicator final : public Communicator {
         rounds * operand.elements * bytes_of(operand.dtype).count() * (ranks - 1) / ranks;
     return inner_.post_collective(kind, params, operand, label);
   }
-  Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
-                   const CommunicationLabel& label) override {
-    return inner_.post_send(stage_offset, size, data, label);
-  }
-  Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
-                   const CommunicationLabel& label) override {
-    return inner_.post_recv(stage_offset, size, data, label);
+  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                       const CommunicationLabel& label) override {
+    return inner_.post_transfer(kind, stage_offset, size, data, label);
   }
   CommunicationTimes wait(Ticket ticket) override { return inner_.wait(ticket); }
   void abort(const std::string& reason) override { inner_.abort(reason); }

@@ -10,13 +10,13 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "runtime/backend.h"
+#include "runtime/comm/groups.h"
 #include "runtime/comm/mpi/posted_op.h"
 #include "runtime/comm/rank_status.h"
 #include "runtime/comm/waited.h"
@@ -30,20 +30,6 @@ constexpr int kFailureTag = 1;
 constexpr int kForwardTag = 2, kBackwardTag = 3;
 constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
 
-/// Every group and stream that some Program communicates over, in one order on all processes.
-std::set<std::pair<Group, Stream>> groups_of(std::span<const Program> programs) {
-  std::set<std::pair<Group, Stream>> groups;
-  for (const Program& program : programs) {
-    for (const Routine& routine : program.routines) {
-      for (const Op& op : routine.ops) {
-        const auto* params = std::get_if<CollectiveParams>(&op.params);
-        if (params != nullptr) groups.emplace(params->group, op.stream);
-      }
-    }
-  }
-  return groups;
-}
-
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MpiWorld& world, std::span<const Program> programs,
@@ -54,26 +40,14 @@ class MpiCommunicator final : public Communicator {
   Ticket post_collective(OpKind kind, const CollectiveParams& params,
                          const CollectiveOperand& operand,
                          const CommunicationLabel& label) override;
-  Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
-                   const CommunicationLabel& label) override {
-    return post_transfer(OpKind::send, stage_offset, size, const_cast<std::byte*>(data), label);
-  }
-  Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
-                   const CommunicationLabel& label) override {
-    return post_transfer(OpKind::recv, stage_offset, size, data, label);
-  }
+  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                       const CommunicationLabel& label) override;
   CommunicationTimes wait(Ticket ticket) override;
   void abort(const std::string& reason) override;
 
  private:
-  Picoseconds now() const {
-    const auto elapsed = Clock::now() - world_.epoch();
-    return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
-                       std::int64_t{1000});
-  }
+  Picoseconds now() const { return time_since(world_.epoch()); }
   void make_group(const Group& group, Stream stream);
-  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
-                       const CommunicationLabel& label);
   PostedOp& free_op();
   Ticket launch(PostedOp& op, const CommunicationLabel& label);
   PostedOp* op_of(Ticket ticket);
@@ -162,8 +136,8 @@ void MpiCommunicator::make_group(const Group& group, Stream stream) {
   made->group = group;
   made->stream = stream;
   const std::int64_t rank = world_.index();
-  const bool inside = has_stage(grid_, group, grid_.coordinates(rank)[std::size_t(Axis::pp)]);
-  if (inside) made->ranks = members(grid_, group, rank);
+  made->ranks = part_of(grid_, group, rank);
+  const bool inside = !made->ranks.empty();
   const int color = inside ? int(made->ranks.front()) : MPI_UNDEFINED;
   check_mpi(MPI_Comm_split(world_.comm(), color, int(rank), &made->comm), "split the processes");
   if (!inside) return;
@@ -197,10 +171,6 @@ Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const Collect
   });
   INVARIANT(found != groups_.end(), "a collective over a group that no Program names");
   MpiGroup& group = **found;
-  const bool parts =
-      kind == OpKind::reduce_scatter || kind == OpKind::all_gather || kind == OpKind::all_to_all;
-  INVARIANT(!parts || operand.elements % group.size == 0,
-            "the operand does not divide into one part per member");
   if (operand.elements > kMostCount) {
     throw EnvironmentError(fmt::format("MPI counts up to {} elements; {} has {}", kMostCount,
                                        to_text(kind), operand.elements));
@@ -210,11 +180,7 @@ Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const Collect
   PostedOp& op = free_op();
   op.request = {kind, params, operand.dtype, operand.elements, Bytes(0)};
   op.group = &group;
-  op.data = {operand.whole, operand.part, operand.rows};
-  if (op.data.part == nullptr) {
-    const std::int64_t before = operand.elements / group.size * group.index;
-    op.data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
-  }
+  op.data = member_data(kind, operand, group.size, group.index);
   return launch(op, label);
 }
 

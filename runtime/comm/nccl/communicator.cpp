@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "runtime/backend.h"
+#include "runtime/comm/groups.h"
 #include "runtime/comm/nccl/exchange.h"
-#include "runtime/comm/nccl/groups.h"
 #include "runtime/comm/nccl/library.h"
 #include "runtime/comm/nccl/posted_ops.h"
 #include "runtime/comm/rank_status.h"
@@ -54,19 +54,13 @@ class NcclCommunicator final : public Communicator, private StreamWatch {
   Ticket post_collective(OpKind kind, const CollectiveParams& params,
                          const CollectiveOperand& operand,
                          const CommunicationLabel& label) override;
-  Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
-                   const CommunicationLabel& label) override;
-  Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
-                   const CommunicationLabel& label) override;
+  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                       const CommunicationLabel& label) override;
   CommunicationTimes wait(Ticket ticket) override;
   void abort(const std::string& reason) override;
 
  private:
-  Picoseconds now() const {
-    const auto elapsed =
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - epoch_);
-    return Picoseconds(std::int64_t{elapsed.count()} * 1000);
-  }
+  Picoseconds now() const { return time_since(epoch_); }
   void make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
   void settle(ncclComm_t comm, std::string_view what);
@@ -347,8 +341,8 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
   const NcclMember& member = found->member;
   const auto count = std::size_t(operand.elements);
   const auto what = fmt::format("run {} of {} elements", to_text(kind), count);
+  MemberData data = member_data(kind, operand, member.size, member.index);
   if (moves_rows(kind)) {
-    MemberData data{operand.whole, operand.part, operand.rows};
     data.rows.all_ends = read_ends(member, operand.rows, label, what).data();
     return enqueue(
         member.comm, label, what,
@@ -361,10 +355,7 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
   const ncclDataType_t type = nccl_type(operand.dtype);
   const ncclRedOp_t sum = params.reduction == Reduction::max ? ncclMax : ncclSum;
   std::byte* const whole = operand.whole;
-  std::byte* const mine =
-      operand.part != nullptr
-          ? operand.part
-          : whole + (bytes_of(operand.dtype) * (std::int64_t(part) * member.index)).count();
+  std::byte* const mine = data.part;
   const ncclComm_t comm = member.comm;
   // Ends that were read from there are no longer those that lie there.
   ends_.erase(reinterpret_cast<const std::int32_t*>(whole));
@@ -406,25 +397,17 @@ Pair& NcclCommunicator::pair_of(const TransferChannel& channel) {
   return *found;
 }
 
-Communicator::Ticket NcclCommunicator::post_send(std::int64_t stage_offset, Bytes size,
-                                                 const std::byte* data,
-                                                 const CommunicationLabel& label) {
-  const Pair& pair = pair_of(channel_from(grid_, rank_, stage_offset));
-  return enqueue(pair.comm, label, fmt::format("send {} bytes", size.count()),
+Communicator::Ticket NcclCommunicator::post_transfer(OpKind kind, std::int64_t stage_offset,
+                                                     Bytes size, std::byte* data,
+                                                     const CommunicationLabel& label) {
+  const bool sends = kind == OpKind::send;
+  const std::int64_t sender = sends ? rank_ : pipeline_peer(grid_, rank_, stage_offset);
+  const Pair& pair = pair_of(channel_from(grid_, sender, sends ? stage_offset : -stage_offset));
+  const auto bytes = std::size_t(size.count());
+  return enqueue(pair.comm, label, fmt::format("{} {} bytes", sends ? "send" : "receive", bytes),
                  [&](cudaStream_t stream, std::int64_t) {
-                   return nccl().send(data, std::size_t(size.count()), ncclUint8, pair.peer,
-                                      pair.comm, stream);
-                 });
-}
-
-Communicator::Ticket NcclCommunicator::post_recv(std::int64_t stage_offset, Bytes size,
-                                                 std::byte* data, const CommunicationLabel& label) {
-  const std::int64_t sender = pipeline_peer(grid_, rank_, stage_offset);
-  const Pair& pair = pair_of(channel_from(grid_, sender, -stage_offset));
-  return enqueue(pair.comm, label, fmt::format("receive {} bytes", size.count()),
-                 [&](cudaStream_t stream, std::int64_t) {
-                   return nccl().recv(data, std::size_t(size.count()), ncclUint8, pair.peer,
-                                      pair.comm, stream);
+                   return sends ? nccl().send(data, bytes, ncclUint8, pair.peer, pair.comm, stream)
+                                : nccl().recv(data, bytes, ncclUint8, pair.peer, pair.comm, stream);
                  });
 }
 

@@ -1,5 +1,5 @@
-// Ops between attention and the exchange of its operands, where ranks share sequences: copies of
-// parts and of heads, and the merge of attention over different keys.
+// Values of two operands are put side by side, or taken apart again. Where ranks share sequences,
+// heads are exchanged, and attention over different keys is merged.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,8 +18,8 @@ namespace {
 struct PartRows {
   std::int64_t rows;
   std::size_t first, second;
-  PartRows(const Tensor& whole, const Tensor& a, const Tensor& b)
-      : rows(rows_of_parts(whole, a)),
+  PartRows(std::int64_t rows_of_whole, const Tensor& a, const Tensor& b)
+      : rows(rows_of_whole),
         first(std::size_t(bytes_of(a).count() / rows)),
         second(std::size_t(bytes_of(b).count() / rows)) {}
 };
@@ -51,8 +51,9 @@ PLIMSOLL_VECTORIZE void blend(const float* a, float of_a, const float* b, float 
 
 }  // namespace
 
-KernelPointer prepare_split_parts(const KernelRequest& request) {
-  const PartRows parts(request.input(0), request.output(0), request.output(1));
+namespace {
+
+KernelPointer prepare_split(const PartRows& parts) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::size_t i = 0; i < std::size_t(parts.rows); ++i) {
       const std::byte* const whole = in[0] + i * (parts.first + parts.second);
@@ -62,14 +63,44 @@ KernelPointer prepare_split_parts(const KernelRequest& request) {
   });
 }
 
-KernelPointer prepare_join_parts(const KernelRequest& request) {
-  const PartRows parts(request.output(0), request.input(0), request.input(1));
+KernelPointer prepare_join(const PartRows& parts) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::size_t i = 0; i < std::size_t(parts.rows); ++i) {
       std::byte* const whole = out[0] + i * (parts.first + parts.second);
       std::memcpy(whole, in[0] + i * parts.first, parts.first);
       std::memcpy(whole + parts.first, in[1] + i * parts.second, parts.second);
     }
+  });
+}
+
+}  // namespace
+
+KernelPointer prepare_split_parts(const KernelRequest& request) {
+  return prepare_split(
+      {rows_of_parts(request.input(0), request.output(0)), request.output(0), request.output(1)});
+}
+
+KernelPointer prepare_join_parts(const KernelRequest& request) {
+  return prepare_join(
+      {rows_of_parts(request.output(0), request.input(0)), request.input(0), request.input(1)});
+}
+
+// The second part has a row for each token.
+KernelPointer prepare_part_tokens(const KernelRequest& request) {
+  return prepare_split({request.output(1).shape[0], request.output(0), request.output(1)});
+}
+
+KernelPointer prepare_join_tokens(const KernelRequest& request) {
+  return prepare_join({request.input(1).shape[0], request.input(0), request.input(1)});
+}
+
+/// A rank keeps its rows of a tensor that every rank of its group holds whole.
+KernelPointer prepare_own_part(const KernelRequest& request) {
+  const Tensor& part = request.output(0);
+  const auto bytes = std::size_t(bytes_of(part).count());
+  const std::size_t begin = bytes * std::size_t(part_index(*part.split, request.context.at));
+  return make_kernel([bytes, begin](Addresses in, Addresses out, const RunPosition&) {
+    std::memcpy(out[0], in[0] + begin, bytes);
   });
 }
 

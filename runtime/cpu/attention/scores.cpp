@@ -153,7 +153,6 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
   const bool causal = params.causal, chunks = params.chunks;
   const std::int64_t window = params.window > 0 ? params.window : blocks.columns;
   Scratch scratch(request);
-  const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
   const HeadBiases biases(request, blocks.block, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
     const auto layout = dense({rows, blocks.columns});
@@ -162,25 +161,21 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
     block.declare(DNNL_ARG_DST, layout);
     return block;
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      const float* from = scores.read(in[0], first, count);
-      float* block = p.target(out[0], first);
-      if (causal) {
-        mask_unseen(from, block, first, count, blocks.columns, window, chunks);
-      } else if (biases.has_alibi() && block != from) {
-        std::copy_n(from, count * blocks.columns, block);
-      }
-      if (biases.has_alibi()) biases.add_distances(block, first, count);
-      const float* masked = causal || biases.has_alibi() ? block : from;
-      biases.sum(masked, count);
-      Primitive& rows = softmax.for_rows(count);
-      rows.set(DNNL_ARG_SRC, masked);
-      rows.set(DNNL_ARG_DST, block);
-      rows.execute();
-      biases.sink(in, block, first, count);
-      p.store(out[0], first, count);
-    });
+  return map_rows<1>(request, blocks, scratch, [=](const RowsRun<1>& run) mutable {
+    const float* from = run.x[0];
+    if (causal) {
+      mask_unseen(from, run.y, run.first, run.count, blocks.columns, window, chunks);
+    } else if (biases.has_alibi() && run.y != from) {
+      std::copy_n(from, run.count * blocks.columns, run.y);
+    }
+    if (biases.has_alibi()) biases.add_distances(run.y, run.first, run.count);
+    const float* masked = causal || biases.has_alibi() ? run.y : from;
+    biases.sum(masked, run.count);
+    Primitive& rows = softmax.for_rows(run.count);
+    rows.set(DNNL_ARG_SRC, masked);
+    rows.set(DNNL_ARG_DST, run.y);
+    rows.execute();
+    biases.sink(run.in, run.y, run.first, run.count);
   });
 }
 
@@ -188,8 +183,6 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
 KernelPointer prepare_softmax_backward(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
   Scratch scratch(request);
-  const Rows dp(request.input(0), blocks, scratch), p(request.input(1), blocks, scratch),
-      dscores(request.output(0), blocks, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
     const auto layout = dense({rows, blocks.columns});
     const dnnl::softmax_backward::primitive_desc descriptor(
@@ -200,15 +193,12 @@ KernelPointer prepare_softmax_backward(const KernelRequest& request) {
       block.declare(argument, layout);
     return block;
   });
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& rows = softmax.for_rows(count);
-      rows.set(DNNL_ARG_DIFF_DST, dp.read(in[0], first, count));
-      rows.set(DNNL_ARG_DST, p.read(in[1], first, count));
-      rows.set(DNNL_ARG_DIFF_SRC, dscores.target(out[0], first));
-      rows.execute();
-      dscores.store(out[0], first, count);
-    });
+  return map_rows<2>(request, blocks, scratch, [softmax](const RowsRun<2>& run) mutable {
+    Primitive& rows = softmax.for_rows(run.count);
+    rows.set(DNNL_ARG_DIFF_DST, run.x[0]);
+    rows.set(DNNL_ARG_DST, run.x[1]);
+    rows.set(DNNL_ARG_DIFF_SRC, run.y);
+    rows.execute();
   });
 }
 

@@ -1,5 +1,5 @@
 // Groups and channels are collected from Programs.
-#include "runtime/comm/nccl/groups.h"
+#include "runtime/comm/groups.h"
 
 #include "graph/grid.h"
 #include "graph/op.h"

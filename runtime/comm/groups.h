@@ -1,4 +1,4 @@
-// All ranks make the NCCL communicators that a job needs in one order.
+// All ranks make the communicators of the groups and transfers of a job in one order.
 #pragma once
 
 #include <cstdint>
