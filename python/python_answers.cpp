@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/command_line.h"
 #include "base/json.h"
 #include "fitting/fit.h"
 #include "interop/exports/flags_script.h"
