@@ -13,7 +13,7 @@
 #include "graph/timeline.h"
 #include "simulator/costs/cost_model.h"
 #include "simulator/critical_op.h"
-#include "simulator/ranks/fewer_micro_batches.h"
+#include "simulator/ranks/call_cycles.h"
 #include "simulator/ranks/rank_choice.h"
 #include "simulator/ranks/step_account.h"
 

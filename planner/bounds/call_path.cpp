@@ -60,8 +60,8 @@ namespace {
 constexpr Picoseconds kLongest{std::int64_t{1} << 60};
 
 HostPaths product(const HostPaths& first, const HostPaths& second) {
-  const auto through = [](Picoseconds to_stream, Picoseconds on, Picoseconds to_host,
-                          Picoseconds from_host) {
+  using Path = std::optional<Picoseconds>;
+  const auto through = [](Path to_stream, Path on, Path to_host, Path from_host) {
     return std::max(after(to_stream, on), after(to_host, from_host));
   };
   return {through(first.computes, second.computes, first.waited, second.follows),
@@ -74,21 +74,14 @@ HostPaths product(const HostPaths& first, const HostPaths& second) {
 class PathsTo {
  public:
   PathsTo(const RoutineMap& map, std::size_t index) {
-    from_.assign(map.inputs(), kLongAgo);
-    std::size_t term = 0, row = 0;
-    for (const RoutineMap::Bundle& bundle : map.bundles) {
-      for (; row < bundle.row_end; ++row) {
-        if (map.rows[row].index != index) continue;
-        for (std::size_t t = term; t < bundle.term_end; ++t)
-          from_[map.terms[t].input] = map.terms[t].delay + map.rows[row].later;
-      }
-      term = bundle.term_end;
-    }
+    from_.resize(map.inputs());
+    for (std::size_t t = index > 0 ? map.row_end[index - 1] : 0; t < map.row_end[index]; ++t)
+      from_[map.terms[t].input] = map.terms[t].delay;
   }
-  Picoseconds from(std::size_t input) const { return from_[input]; }
+  std::optional<Picoseconds> from(std::size_t input) const { return from_[input]; }
 
  private:
-  std::vector<Picoseconds> from_;  ///< by input; kLongAgo: the row does not depend on it
+  std::vector<std::optional<Picoseconds>> from_;  ///< by input, if the row depends on it
 };
 
 CallPaths paths_on_host(const CostedProgram& costed, RoutineId id, std::size_t written) {
@@ -108,9 +101,9 @@ CallPaths paths_on_host(const CostedProgram& costed, RoutineId id, std::size_t w
 
 }  // namespace
 
-Picoseconds after(Picoseconds time, Picoseconds path) {
-  if (time < kHardlyLongAgo || path < kHardlyLongAgo) return kLongAgo;
-  return std::min(std::min(time, kLongest) + std::min(path, kLongest), kLongest);
+std::optional<Picoseconds> after(std::optional<Picoseconds> time, std::optional<Picoseconds> path) {
+  if (!time || !path) return std::nullopt;
+  return std::min(std::min(*time, kLongest) + std::min(*path, kLongest), kLongest);
 }
 
 CallPaths call_paths(const CostedProgram& costed, RoutineId id, std::size_t written) {
@@ -130,19 +123,18 @@ CallPaths call_paths(const CostedProgram& costed, RoutineId id, std::size_t writ
   const auto stream = std::size_t(std::ranges::find(map.streams, std::uint32_t(Stream::compute)) -
                                   map.streams.begin());
   const auto from_stream = [&](const PathsTo& to) {
-    const Picoseconds awaited =
-        begins_elsewhere(routine) ? to.from(RoutineMap::kAwaited) : kLongAgo;
+    const auto awaited = begins_elsewhere(routine) ? to.from(RoutineMap::kAwaited) : std::nullopt;
     return stream < streams ? std::max(to.from(RoutineMap::kClocks + stream), awaited) : awaited;
   };
   CallPaths paths;
-  paths.written = std::max(Picoseconds(), from_stream(PathsTo(map, streams + 1)));
+  paths.written = from_stream(PathsTo(map, streams + 1)).value_or(Picoseconds());
   paths.host.computes = Picoseconds();
   if (stream < streams) {
     const PathsTo computed(map, stream);
     paths.host.computes = from_stream(computed);
     paths.host.follows = computed.from(RoutineMap::kIssued);
   }
-  paths.span = paths.host.computes;
+  paths.span = *paths.host.computes;
   paths.host.issued = map.dispatch;
   if (map.host_waits) {
     const PathsTo issued(map, streams + 2);

@@ -1,6 +1,6 @@
 // Call path: the longest paths through one call of a rank. Where devices have streams, they are
 // read off the map of the call that the simulator applies (RoutineMap). Everything outside the call
-// counts as over long ago, unless said otherwise. Leaving out earlier work and other ranks only
+// counts as over before, unless said otherwise. Leaving out earlier work and other ranks only
 // shortens a longest path, so every time here is at most the simulated one.
 #pragma once
 
@@ -10,11 +10,6 @@
 #include "planner/bounds/least_costs.h"
 
 namespace plimsoll {
-
-/// A time before everything, which nobody has to wait for.
-inline constexpr Picoseconds kLongAgo{-(std::int64_t{1} << 60)};
-/// Times before this one are still from long ago, with some durations added.
-inline constexpr Picoseconds kHardlyLongAgo{-(std::int64_t{1} << 59)};
 
 /// Returns `count` times `one`. Throws InfeasibleError beyond the clock's range.
 Picoseconds repeated(Picoseconds one, std::int64_t count);
@@ -36,18 +31,18 @@ Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine);
 /// Longest paths through calls in a row, in max-plus algebra (time_bound.h). They begin when the
 /// compute stream is free, or when the host has issued all calls before. They end when the last
 /// call has computed, or when the host has issued it. Paths follow dependencies of the simulator,
-/// so its other waits only lengthen them. A path is kLongAgo if nothing leads there, and at most
-/// 2^60 ps, which is enough for a lower bound.
+/// so its other waits only lengthen them. A path is absent if nothing leads there, and at most 2^60
+/// ps, which is enough for a lower bound.
 struct HostPaths {
-  Picoseconds computes = kLongAgo;  ///< from the stream to the stream
-  Picoseconds waited = kLongAgo;    ///< from the stream to the host
-  Picoseconds follows = kLongAgo;   ///< from the host to the stream
-  Picoseconds issued = kLongAgo;    ///< from the host to the host
+  std::optional<Picoseconds> computes;  ///< from the stream to the stream
+  std::optional<Picoseconds> waited;    ///< from the stream to the host
+  std::optional<Picoseconds> follows;   ///< from the host to the stream
+  std::optional<Picoseconds> issued;    ///< from the host to the host
   bool operator==(const HostPaths&) const = default;
 };
 
 /// Returns the paths of no call.
-inline HostPaths no_call() { return {Picoseconds(), kLongAgo, kLongAgo, Picoseconds()}; }
+inline HostPaths no_call() { return {Picoseconds(), {}, {}, Picoseconds()}; }
 
 /// The paths through one call. They begin when the compute stream is free, or the host where it
 /// executes. Whatever an op on another stream waits for ended long ago, except that the call
@@ -62,8 +57,8 @@ struct CallPaths {
 /// waits for.
 CallPaths call_paths(const CostedProgram& costed, RoutineId routine, std::size_t written);
 
-/// Returns a time later by a path.
-Picoseconds after(Picoseconds time, Picoseconds path);
+/// Returns a time later by a path; nothing if one of them is absent.
+std::optional<Picoseconds> after(std::optional<Picoseconds> time, std::optional<Picoseconds> path);
 
 /// Returns the paths through `first` and then `second`, the second `count` times.
 HostPaths then(HostPaths first, HostPaths second, std::int64_t count);

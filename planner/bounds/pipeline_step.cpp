@@ -21,20 +21,18 @@ using Event = StreamEngine::Event;
 constexpr std::uint32_t kCompute = 0, kGathers = 1, kReductions = 2, kTransfers = 3;
 constexpr std::uint32_t kStreamsOfChunk = 4;
 
-/// The longest paths to a row of a map, from each of its inputs that has one. A path of HostPaths
-/// before time 0 is none.
+/// The longest paths to a row of a map, from each of its inputs that has one.
 struct RowPaths {
   std::optional<Picoseconds> issued, awaited, clock;
 };
 
-void add_rows(RoutineMap& map, const RowPaths& paths, std::initializer_list<std::uint32_t> rows) {
+void add_row(RoutineMap& map, const RowPaths& paths) {
   const std::array<std::optional<Picoseconds>, 3> by_input = {paths.issued, paths.awaited,
                                                               paths.clock};
   for (std::uint32_t input = 0; input < by_input.size(); ++input) {
-    if (by_input[input] >= Picoseconds()) map.terms.push_back({input, *by_input[input]});
+    if (by_input[input]) map.terms.push_back({input, *by_input[input]});
   }
-  for (const std::uint32_t row : rows) map.rows.push_back({row, {}});
-  map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
+  map.row_end.push_back(std::uint32_t(map.terms.size()));
 }
 
 /// Returns the map of calls on one stream, of which others await the end.
@@ -42,7 +40,8 @@ RoutineMap map_of(std::uint32_t stream, const RowPaths& end) {
   RoutineMap map;
   map.streams = {stream};
   map.events = 1;
-  add_rows(map, end, {0, 1});
+  add_row(map, end);
+  add_row(map, end);
   return map;
 }
 
@@ -56,11 +55,14 @@ struct BlockCalls {
 
 RoutineMap map_of(const BlockCalls& calls) {
   const HostPaths paths = calls.host.value_or(no_call());
-  const Picoseconds span = std::max(calls.span, paths.computes);
-  RoutineMap map = map_of(kCompute, {std::max({calls.span, calls.dispatch, paths.follows}),
-                                     span + calls.complete, span});
+  const Picoseconds span = std::max(calls.span, *paths.computes);
+  const std::optional issued = std::max(calls.span, calls.dispatch);
+  RoutineMap map = map_of(kCompute, {std::max(issued, paths.follows), span + calls.complete, span});
   map.dispatch = calls.dispatch;
-  const auto add_event = [&](const RowPaths& end) { add_rows(map, end, {1 + map.events++}); };
+  const auto add_event = [&](const RowPaths& end) {
+    ++map.events;
+    add_row(map, end);
+  };
   if (calls.written) add_event({*calls.written, *calls.written, *calls.written});
   if (!calls.host) return map;
   map.host_waits = true;

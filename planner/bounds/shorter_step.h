@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "predict/target.h"
-#include "simulator/ranks/fewer_micro_batches.h"
+#include "simulator/ranks/call_cycles.h"
 
 namespace plimsoll {
 

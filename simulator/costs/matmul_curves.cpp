@@ -1,6 +1,7 @@
 // Interpolates measured matmul times over shapes.
 #include "simulator/costs/matmul_curves.h"
 
+#include <Eigen/Dense>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,11 +11,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kDimensions = 4;                  // batch, m, n, k
-constexpr std::size_t kUnknowns = 1 + 2 * kDimensions;  // constant, slopes and curvatures
-constexpr std::size_t kNeighbours = 10;                 // whose range bounds the fit
+constexpr int kDimensions = 4;                  // batch, m, n, k
+constexpr int kUnknowns = 1 + 2 * kDimensions;  // constant, slopes and curvatures
+constexpr std::size_t kNeighbours = 10;         // whose range bounds the fit
 using Logs = std::array<double, kDimensions>;
-using Row = std::array<double, kUnknowns>;
 
 Logs logs(const MatmulShape& shape) {
   return {std::log2(double(shape.batch)), std::log2(double(shape.m)), std::log2(double(shape.n)),
@@ -31,31 +31,6 @@ Flops flops_of(const MatmulShape& shape) {
   return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
 }
 
-/// Solves a system by Gaussian elimination with pivoting. A ridge on the diagonal keeps the matrix
-/// regular.
-Row solve(std::array<Row, kUnknowns> matrix, Row right) {
-  for (std::size_t column = 0; column < kUnknowns; ++column) {
-    std::size_t pivot = column;
-    for (std::size_t row = column + 1; row < kUnknowns; ++row) {
-      if (std::abs(matrix[row][column]) > std::abs(matrix[pivot][column])) pivot = row;
-    }
-    std::swap(matrix[column], matrix[pivot]);
-    std::swap(right[column], right[pivot]);
-    for (std::size_t row = column + 1; row < kUnknowns; ++row) {
-      const double factor = matrix[row][column] / matrix[column][column];
-      for (std::size_t i = column; i < kUnknowns; ++i) matrix[row][i] -= factor * matrix[column][i];
-      right[row] -= factor * right[column];
-    }
-  }
-  Row result{};
-  for (std::size_t row = kUnknowns; row-- > 0;) {
-    double value = right[row];
-    for (std::size_t i = row + 1; i < kUnknowns; ++i) value -= matrix[row][i] * result[i];
-    result[row] = value / matrix[row][row];
-  }
-  return result;
-}
-
 struct Neighbour {
   double distance = 0;  // squared, in doublings
   Logs offset{};        // from the wanted shape
@@ -66,24 +41,25 @@ struct Neighbour {
 /// Returns the value at offset 0 of a quadratic fit without cross terms. Points are weighted by
 /// closeness (half a doubling away counts as near) and by steadiness.
 double local_fit(const std::vector<Neighbour>& points) {
-  std::array<Row, kUnknowns> matrix{};
-  Row right{};
+  using Row = Eigen::Matrix<double, kUnknowns, 1>;
+  Eigen::Matrix<double, kUnknowns, kUnknowns> matrix;
+  matrix.setZero();
+  Row right = Row::Zero();
   for (const Neighbour& point : points) {
     const double doubt = 1 + (point.spread / 0.05) * (point.spread / 0.05);
     const double weight = 1 / (std::pow(point.distance + 0.25, 3) * doubt);
-    Row row{1};
-    for (std::size_t i = 0; i < kDimensions; ++i) {
-      row[1 + i] = point.offset[i];
-      row[1 + kDimensions + i] = point.offset[i] * point.offset[i];
+    Row row;
+    row[0] = 1;
+    for (int i = 0; i < kDimensions; ++i) {
+      row[1 + i] = point.offset[std::size_t(i)];
+      row[1 + kDimensions + i] = row[1 + i] * row[1 + i];
     }
-    for (std::size_t i = 0; i < kUnknowns; ++i) {
-      for (std::size_t j = 0; j < kUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
-      right[i] += weight * row[i] * point.value;
-    }
+    matrix += weight * row * row.transpose();
+    right += weight * point.value * row;
   }
   // Terms that the points do not determine, as with a single batch size, are pulled to zero.
-  for (std::size_t i = 1; i < kUnknowns; ++i) matrix[i][i] += 0.05 * matrix[0][0];
-  return solve(matrix, right)[0];
+  matrix.diagonal().tail<kUnknowns - 1>().array() += 0.05 * matrix(0, 0);
+  return matrix.ldlt().solve(right)[0];
 }
 
 }  // namespace

@@ -90,21 +90,57 @@ std::uint32_t CoreOps::add_to_rendezvous(const TimedOp& timed,
   return at->second;
 }
 
-EngineResult CoreOps::result(const std::vector<OpTimes>& times, std::span<const State> states,
-                             std::span<const std::uint32_t> next_op,
-                             std::span<const Picoseconds> clock) const {
+CoreRun::CoreRun(const CoreOps& ops, std::span<const Picoseconds> starts)
+    : ops_(ops),
+      times_(ops.ops.size()),
+      states_(ops.ops.size()),
+      waiter_(ops.ops.size(), kNone),
+      hosts_(ops.ranks()) {
+  INVARIANT(starts.size() == ops.ranks(), "one start per rank");
+  for (std::uint32_t rank = 0; rank < hosts_.size(); ++rank) {
+    hosts_[rank].next_op = ops.first_op[rank];
+    hosts_[rank].clock = starts[rank];
+  }
+}
+
+bool CoreRun::wait_for_all(std::uint32_t rank, const CoreOps::Op& op) {
+  Host& host = hosts_[rank];
+  for (; op.first_wait + host.waits_done < op.last_wait; ++host.waits_done) {
+    const std::uint32_t awaited = ops_.waits[op.first_wait + host.waits_done];
+    if (!has_ended(awaited)) {
+      host.next_waiter = waiter_[awaited];
+      waiter_[awaited] = rank;
+      return false;
+    }
+    const Picoseconds end = times_[awaited].end;
+    if (end <= host.clock) continue;
+    const bool slept = end - host.clock >= ops_.wake_up.after;
+    host.clock = slept ? end + ops_.wake_up.delay : end;
+  }
+  return true;
+}
+
+void CoreRun::finish(std::uint32_t op, Picoseconds end, std::vector<std::uint32_t>& free) {
+  times_[op].end = end;
+  states_[op] = State::ended;
+  for (std::uint32_t rank = waiter_[op]; rank != kNone; rank = hosts_[rank].next_waiter)
+    free.push_back(rank);
+  waiter_[op] = kNone;
+}
+
+EngineResult CoreRun::result() const {
   EngineResult result;
-  for (std::size_t rank = 0; rank < clock.size(); ++rank) {
-    const std::uint32_t first = first_op[rank], last = first_op[rank + 1];
-    INVARIANT(next_op[rank] == last, "rank " + std::to_string(rank) + " never gets past its op " +
-                                         std::to_string(next_op[rank] - first));
-    result.host_end.push_back(clock[rank]);
-    result.times.emplace_back(times.begin() + first, times.begin() + last);
-    Picoseconds end = clock[rank];
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
+    const std::uint32_t first = ops_.first_op[rank], last = ops_.first_op[rank + 1];
+    const Host& host = hosts_[rank];
+    INVARIANT(host.next_op == last, "rank " + std::to_string(rank) + " never gets past its op " +
+                                        std::to_string(host.next_op - first));
+    result.host_end.push_back(host.clock);
+    result.times.emplace_back(times_.begin() + first, times_.begin() + last);
+    Picoseconds end = host.clock;
     for (std::uint32_t op = first; op < last; ++op) {
-      INVARIANT(states[op] == State::ended,
-                "a rendezvous of rank " + std::to_string(rank) + " never completes");
-      end = std::max(end, times[op].end);
+      INVARIANT(has_ended(op), "a rendezvous of rank " + std::to_string(rank) + " never completes");
+      end = std::max(end, times_[op].end);
     }
     result.rank_end.push_back(end);
   }

@@ -11,8 +11,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t kNone = CoreOps::kNone;
-
 /// Picoseconds times kFullSpeed: beyond 64 bits.
 __extension__ using Amount = __int128;
 
@@ -53,20 +51,12 @@ struct Event {
 };
 
 /// The state of one run.
-class ProcessRun {
+class ProcessRun : CoreRun {
  public:
   ProcessRun(const CoreOps& ops, std::span<const Picoseconds> starts)
-      : ops_(ops),
-        times_(ops.ops.size()),
-        states_(ops.ops.size()),
-        waiter_(ops.ops.size(), kNone),
-        rendezvous_(ops.rendezvous.size()),
-        hosts_(ops.ranks()) {
-    for (std::uint32_t rank = 0; rank < hosts_.size(); ++rank) {
-      hosts_[rank].next_op = ops.first_op[rank];
-      hosts_[rank].clock = starts[rank];
+      : CoreRun(ops, starts), rendezvous_(ops.rendezvous.size()), work_(ops.ranks()) {
+    for (std::uint32_t rank = 0; rank < hosts_.size(); ++rank)
       push({starts[rank], EventKind::proceed, rank, 0});
-    }
   }
 
   EngineResult run() {
@@ -77,23 +67,14 @@ class ProcessRun {
       now_ = event.time;
       handle(event);
     }
-    std::vector<std::uint32_t> next;
-    std::vector<Picoseconds> clocks;
-    for (const Host& host : hosts_) {
-      next.push_back(host.next_op);
-      clocks.push_back(host.clock);
-    }
-    return ops_.result(times_, states_, next, clocks);
+    return result();
   }
 
  private:
-  struct Host {
-    Picoseconds clock;  // when it is free
-    std::uint32_t next_op = 0;
-    std::uint32_t waits_done = 0;
-    std::uint32_t next_waiter = kNone;  // list of the hosts blocked on one op
-    std::uint32_t running = kNone;      // a local op that rendezvous may slow
-    Activity work;
+  /// The work of a rank that changes speed.
+  struct Work {
+    std::uint32_t running = kNone;  // a local op that rendezvous may slow
+    Activity local;
     std::uint32_t open = 0;             // rendezvous that were posted and have not ended
     std::vector<std::uint32_t> moving;  // ops of rendezvous that are under way
   };
@@ -112,7 +93,7 @@ class ProcessRun {
         if (rendezvous_[event.subject].transfer.version == event.version) advance(event.subject);
         break;
       case EventKind::host:
-        if (hosts_[event.subject].work.version == event.version) end_work(event.subject);
+        if (work_[event.subject].local.version == event.version) end_work(event.subject);
         break;
       case EventKind::proceed:
         proceed(event.subject);
@@ -130,11 +111,11 @@ class ProcessRun {
       if (op.rendezvous != kNone) {
         host.clock += op.dispatch;
         push({host.clock, EventKind::post, i, 0});
-        next(host);
+        host.next();
         return;
       }
       times_[i].posted = times_[i].begin = host.clock + op.dispatch;
-      if (host.open > 0) {
+      if (work_[rank].open > 0) {
         if (host.clock > now_) {  // the host has just woken up
           push({host.clock, EventKind::proceed, rank, 0});
           return;
@@ -144,59 +125,37 @@ class ProcessRun {
       }
       // No rendezvous of this rank is under way, and none can be before the rank posts.
       host.clock = times_[i].begin + op.duration;
-      finish(i, host.clock);
-      next(host);
+      finish_local(i, host.clock);
+      host.next();
     }
-  }
-
-  static void next(Host& host) {
-    ++host.next_op;
-    host.waits_done = 0;
-  }
-
-  bool wait_for_all(std::uint32_t rank, const CoreOps::Op& op) {
-    Host& host = hosts_[rank];
-    for (; op.first_wait + host.waits_done < op.last_wait; ++host.waits_done) {
-      const std::uint32_t awaited = ops_.waits[op.first_wait + host.waits_done];
-      if (!has_ended(awaited)) {
-        host.next_waiter = waiter_[awaited];
-        waiter_[awaited] = rank;
-        return false;
-      }
-      const Picoseconds end = times_[awaited].end;
-      if (end <= host.clock) continue;
-      const bool slept = end - host.clock >= ops_.wake_up.after;
-      host.clock = slept ? end + ops_.wake_up.delay : end;
-    }
-    return true;
   }
 
   void begin_work(std::uint32_t rank, std::uint32_t i) {
-    Host& host = hosts_[rank];
+    Work& work = work_[rank];
     const CoreOps::Op& op = ops_.ops[i];
-    host.running = i;
-    host.work.left = amount_of(op.dispatch + op.duration);
-    host.work.since = now_;
-    host.work.speed = 0;
+    work.running = i;
+    work.local.left = amount_of(op.dispatch + op.duration);
+    work.local.since = now_;
+    work.local.speed = 0;
     refresh(rank);
   }
 
   void end_work(std::uint32_t rank) {
     Host& host = hosts_[rank];
-    const std::uint32_t i = std::exchange(host.running, kNone);
-    ++host.work.version;
+    const std::uint32_t i = std::exchange(work_[rank].running, kNone);
+    ++work_[rank].local.version;
     host.clock = now_;
-    next(host);
-    finish(i, now_);
+    host.next();
+    finish_local(i, now_);
     proceed(rank);
-    if (host.running == kNone) refresh(rank);  // a host that waits slows nothing
+    if (work_[rank].running == kNone) refresh(rank);  // a host that waits slows nothing
   }
 
   void post(std::uint32_t i) {
     const CoreOps::Op& op = ops_.ops[i];
     times_[i].posted = now_;
-    states_[i] = CoreOps::State::posted;
-    ++hosts_[op.rank].open;
+    states_[i] = State::posted;
+    ++work_[op.rank].open;
     if (op.before == kNone || has_ended(op.before)) arrive(i);
     proceed(op.rank);
   }
@@ -211,7 +170,7 @@ class ProcessRun {
     state.transfer.since = now_;
     for (std::uint32_t op : state.arrivals) {
       times_[op].begin = now_;
-      hosts_[ops_.ops[op].rank].moving.push_back(op);
+      work_[ops_.ops[op].rank].moving.push_back(op);
     }
     refresh_ranks(state);
   }
@@ -235,45 +194,38 @@ class ProcessRun {
     ++state.transfer.version;
     std::vector<std::uint32_t> free;
     for (std::uint32_t op : state.arrivals) {
-      Host& host = hosts_[ops_.ops[op].rank];
-      std::erase(host.moving, op);
-      --host.open;
+      Work& work = work_[ops_.ops[op].rank];
+      std::erase(work.moving, op);
+      --work.open;
     }
-    for (std::uint32_t op : state.arrivals) finish(op, now_, &free);
+    for (std::uint32_t op : state.arrivals) finish(op, now_, free);
     for (std::uint32_t op : state.arrivals) {
       const std::uint32_t after = ops_.ops[op].after;
-      if (after != kNone && states_[after] != CoreOps::State::open) arrive(after);
+      if (after != kNone && states_[after] != State::open) arrive(after);
     }
     refresh_ranks(state);
     for (std::uint32_t rank : free) proceed(rank);
   }
 
-  /// Ends the op. Hosts that waited for it go into `free`, which is null where no host can be
-  /// waiting.
-  void finish(std::uint32_t op, Picoseconds end, std::vector<std::uint32_t>* free = nullptr) {
-    times_[op].end = end;
-    states_[op] = CoreOps::State::ended;
-    for (std::uint32_t rank = waiter_[op]; rank != kNone; rank = hosts_[rank].next_waiter) {
-      INVARIANT(free != nullptr, "hosts wait for their own ops");
-      free->push_back(rank);
-    }
-    waiter_[op] = kNone;
+  /// Ends a local op, for which no host can be waiting.
+  void finish_local(std::uint32_t op, Picoseconds end) {
+    std::vector<std::uint32_t> free;
+    finish(op, end, free);
+    INVARIANT(free.empty(), "hosts wait for their own ops");
   }
-
-  bool has_ended(std::uint32_t op) const { return states_[op] == CoreOps::State::ended; }
 
   /// Sets the speeds of what is under way on this rank, after something there began or ended.
   void refresh(std::uint32_t rank) {
-    Host& host = hosts_[rank];
-    if (host.running != kNone) {
-      const auto work = std::size_t(ops_.ops[host.running].work);
+    Work& work = work_[rank];
+    if (work.running != kNone) {
+      const auto kind = std::size_t(ops_.ops[work.running].work);
       std::int64_t speed = kFullSpeed;
-      for (std::uint32_t op : host.moving) {
-        speed = std::min(speed, slowdown_of(op).compute[work]);
+      for (std::uint32_t op : work.moving) {
+        speed = std::min(speed, slowdown_of(op).compute[kind]);
       }
-      change(host.work, speed, EventKind::host, rank);
+      change(work.local, speed, EventKind::host, rank);
     }
-    for (std::uint32_t op : host.moving) set_speed(ops_.ops[op].rendezvous);
+    for (std::uint32_t op : work.moving) set_speed(ops_.ops[op].rendezvous);
   }
 
   void set_speed(std::uint32_t rendezvous) {
@@ -282,13 +234,13 @@ class ProcessRun {
     std::int64_t speed = kFullSpeed, sharing = 1;
     for (std::uint32_t i : state.arrivals) {
       const CoreOps::Op& op = ops_.ops[i];
-      const Host& host = hosts_[op.rank];
-      if (host.running != kNone) {
-        const auto work = std::size_t(ops_.ops[host.running].work);
-        speed = std::min(speed, slowdown.communication[work]);
+      const Work& work = work_[op.rank];
+      if (work.running != kNone) {
+        const auto kind = std::size_t(ops_.ops[work.running].work);
+        speed = std::min(speed, slowdown.communication[kind]);
       }
       std::int64_t senders = 0, receivers = 0;
-      for (std::uint32_t other : host.moving) {
+      for (std::uint32_t other : work.moving) {
         senders += op.sends && ops_.ops[other].sends;
         receivers += op.receives && ops_.ops[other].receives;
       }
@@ -314,12 +266,8 @@ class ProcessRun {
     std::push_heap(heap_.begin(), heap_.end());
   }
 
-  const CoreOps& ops_;
-  std::vector<OpTimes> times_;
-  std::vector<CoreOps::State> states_;
-  std::vector<std::uint32_t> waiter_;  // by op: head of the list of blocked hosts
   std::vector<RendezvousState> rendezvous_;
-  std::vector<Host> hosts_;  // by rank
+  std::vector<Work> work_;  // by rank
   std::vector<Event> heap_;
   Picoseconds now_;
 };

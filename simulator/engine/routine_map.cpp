@@ -1,4 +1,4 @@
-// Composes ops in max-plus algebra, and bundles the rows of the map.
+// Composes ops in max-plus algebra.
 #include "simulator/engine/routine_map.h"
 
 #include <algorithm>
@@ -18,52 +18,13 @@ void add(std::span<Delay> delays, Picoseconds time) {
   }
 }
 
-/// Returns how much later `row` is than `base` whatever the inputs; nothing where that depends.
-std::optional<Picoseconds> apart(std::span<const Delay> base, std::span<const Delay> row) {
-  std::optional<Picoseconds> later;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if (base[i].has_value() != row[i].has_value()) return std::nullopt;
-    if (!row[i]) continue;
-    if (later && *row[i] - *base[i] != *later) return std::nullopt;
-    later = *row[i] - *base[i];
+/// Adds a row that is the latest of these.
+void add_row(std::span<const Delay> delays, RoutineMap& map) {
+  for (std::uint32_t i = 0; i < delays.size(); ++i) {
+    if (delays[i]) map.terms.push_back({i, *delays[i]});
   }
-  return later;
+  map.row_end.push_back(std::uint32_t(map.terms.size()));
 }
-
-/// Rows in bundles: the first row of each, and how much later the others are.
-struct Bundles {
-  std::size_t inputs = 0;
-  struct Row {
-    std::size_t bundle = 0;
-    Picoseconds later;
-  };
-  std::vector<std::span<const Delay>> first;  ///< row of each bundle
-  std::vector<Row> rows;
-
-  void add(std::span<const Delay> row) {
-    for (std::size_t b = 0; b < first.size(); ++b) {
-      if (const auto later = apart(first[b], row)) return rows.push_back({b, *later});
-    }
-    rows.push_back({first.size(), {}});
-    first.push_back(row);
-  }
-
-  void write(RoutineMap& map) const {
-    for (std::size_t b = 0; b < first.size(); ++b) {
-      Picoseconds least;
-      for (const Row& row : rows) {
-        if (row.bundle == b) least = std::min(least, row.later);
-      }
-      for (std::uint32_t i = 0; i < inputs; ++i) {
-        if (first[b][i]) map.terms.push_back({i, *first[b][i] + least});
-      }
-      for (std::uint32_t r = 0; r < rows.size(); ++r) {
-        if (rows[r].bundle == b) map.rows.push_back({r, rows[r].later - least});
-      }
-      map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
-    }
-  }
-};
 
 }  // namespace
 
@@ -111,16 +72,13 @@ RoutineMap Composition::map(std::span<const std::uint32_t> event_ops) const {
   };
   RoutineMap map = map_;
   std::vector<Delay> all(inputs_);
-  Bundles bundles;
-  bundles.inputs = inputs_;
   for (std::size_t s = 0; s < map.streams.size(); ++s) {
-    bundles.add(row(clocks_, s));
+    add_row(row(clocks_, s), map);
     take_latest(all, row(clocks_, s));
   }
-  bundles.add(all);
-  for (std::uint32_t op : event_ops) bundles.add(row(ends_, op));
-  if (map.host_waits) bundles.add(host_);
-  bundles.write(map);
+  add_row(all, map);
+  for (std::uint32_t op : event_ops) add_row(row(ends_, op), map);
+  if (map.host_waits) add_row(host_, map);
   map.events = std::uint32_t(1 + event_ops.size() + (map.host_waits ? 1 : 0));
   return map;
 }

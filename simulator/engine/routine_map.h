@@ -31,23 +31,11 @@ struct RoutineMap {
     std::uint32_t input = 0;
     Picoseconds delay;
   };
-  struct Row {
-    std::uint32_t index = 0;
-    Picoseconds later;
-  };
-  /// Rows that are a fixed time apart whatever the inputs. Each is a fixed time later than the
-  /// latest of the bundle's terms. Most rows of a routine lie in one bundle, since its last ops all
-  /// follow one op before them.
-  struct Bundle {
-    std::uint32_t term_end = 0, row_end = 0;  ///< where its terms, and its rows, end
-  };
-
   std::vector<std::uint32_t> streams;  ///< ascending
   /// Rows: when each of `streams` is free again; then the call's events. These are the end of all
   /// ops, the ends of the ops that were asked for, and the end of the host's waits, if it waits.
-  std::vector<Bundle> bundles;
+  std::vector<std::uint32_t> row_end;  ///< by row: where its terms end
   std::vector<Term> terms;
-  std::vector<Row> rows;  ///< each row once, in the order of bundles
   std::uint32_t events = 0;
   bool host_waits = false;
   Picoseconds dispatch;  ///< host time to issue all of it
@@ -87,24 +75,21 @@ inline RoutineMap compose(std::span<const RoutineOp> ops,
 /// had issued the call earlier.
 inline bool apply(const RoutineMap& map, const Picoseconds* inputs, Picoseconds* rows) {
   const RoutineMap::Term* term = map.terms.data();
-  const RoutineMap::Row* row = map.rows.data();
   bool host_bound = false;
-  for (const RoutineMap::Bundle& bundle : map.bundles) {
-    const RoutineMap::Term* const term_end = map.terms.data() + bundle.term_end;
-    const RoutineMap::Row* const row_end = map.rows.data() + bundle.row_end;
+  for (std::size_t row = 0; row < map.row_end.size(); ++row) {
+    const RoutineMap::Term* const end = map.terms.data() + map.row_end[row];
     Picoseconds issued(-1), latest;
     // kIssued is the first input, so its term, if there is one, is the first term.
-    if (term != term_end && term->input == RoutineMap::kIssued) {
+    if (term != end && term->input == RoutineMap::kIssued) {
       issued = inputs[RoutineMap::kIssued] + term->delay;
       ++term;
     }
-    for (; term != term_end; ++term) {
+    for (; term != end; ++term) {
       const Picoseconds time = inputs[term->input] + term->delay;
       latest = time < latest ? latest : time;
     }
     host_bound = host_bound || issued > latest;
-    latest = issued < latest ? latest : issued;
-    for (; row != row_end; ++row) rows[row->index] = latest + row->later;
+    rows[row] = latest < issued ? issued : latest;
   }
   return host_bound;
 }

@@ -63,19 +63,12 @@ void SharedLinks::push(std::uint32_t flow, Picoseconds time) {
                  [](const Event& a, const Event& b) { return a.time > b.time; });
 }
 
-/// A flow that begins on free links has full speed, and changes no other flow's. Most flows do.
 void SharedLinks::enter(std::uint32_t index) {
-  Flow& flow = flows_[index];
-  flow.since = now_;
-  bool free = heap_.empty() || heap_.front().time > now_;  // nothing else happens at this instant
-  for (const std::uint32_t number : flow.links) {
-    Link& link = links_[number];
-    free = free && link.flows.empty() && !link.changed;
-    link.flows.push_back(index);
+  flows_[index].since = now_;
+  for (const std::uint32_t link : flows_[index].links) {
+    links_[link].flows.push_back(index);
+    mark_changed(link);
   }
-  if (free) return set_speed(index, kFullSpeed);
-  begun_.push_back(index);
-  for (const std::uint32_t link : flow.links) mark_changed(link);
 }
 
 void SharedLinks::leave(std::uint32_t index) {
@@ -83,7 +76,7 @@ void SharedLinks::leave(std::uint32_t index) {
     Link& link = links_[number];
     *std::find(link.flows.begin(), link.flows.end(), index) = link.flows.back();
     link.flows.pop_back();
-    link.flows.empty() && !link.changed ? void(link.level = kFullSpeed) : mark_changed(number);
+    mark_changed(number);
   }
   free_.push_back(index);
 }
@@ -94,61 +87,11 @@ void SharedLinks::mark_changed(std::uint32_t link) {
 
 void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
   Flow& flow = flows_[index];
-  flow.next_speed = speed;
   if (flow.speed == speed) return;
   flow.left -= Amount((now_ - flow.since).count()) * flow.speed;
   flow.since = now_;
   flow.speed = speed;
   push(index, now_ + Picoseconds(flow.left > 0 ? rounded_up(flow.left, speed) : 0));
-}
-
-/// Speeds are max-min fair if every flow has the lowest level of its links. Only flows on links
-/// that changed can get another speed. Mostly a flow that begins takes the place of one that ended,
-/// and no other speed changes. Else everything that depends on these links is shared anew.
-void SharedLinks::share() {
-  for (const std::uint32_t flow : begun_) flows_[flow].next_speed = kFullSpeed;
-  for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
-  if (!begun_.empty()) {
-    for (const std::uint32_t flow : begun_) flows_[flow].next_speed = slowest_level(flows_[flow]);
-    for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
-  }
-  if (std::all_of(changed_.begin(), changed_.end(),
-                  [&](std::uint32_t link) { return is_shared(links_[link]); })) {
-    for (const std::uint32_t flow : begun_) set_speed(flow, flows_[flow].next_speed);
-  } else {
-    share_all();
-  }
-  for (const std::uint32_t link : changed_) links_[link].changed = false;
-  changed_.clear();
-  begun_.clear();
-}
-
-/// Returns the link's level if its flows want no more than their next_speed.
-std::int64_t SharedLinks::level_of(const Link& link) const {
-  std::int64_t level = 0;
-  while (true) {  // flows that are slower than the level leave more to the others
-    std::int64_t room = kFullSpeed, flows = 0;
-    for (const std::uint32_t flow : link.flows) {
-      const std::int64_t speed = flows_[flow].next_speed;
-      speed < level ? room -= speed : ++flows;
-    }
-    if (flows == 0) return kFullSpeed;
-    const std::int64_t next = std::max<std::int64_t>(1, room / flows);
-    if (next <= level) return level;
-    level = next;
-  }
-}
-
-std::int64_t SharedLinks::slowest_level(const Flow& flow) const {
-  std::int64_t level = kFullSpeed;
-  for (const std::uint32_t link : flow.links) level = std::min(level, links_[link].level);
-  return level;
-}
-
-bool SharedLinks::is_shared(const Link& link) const {
-  return std::all_of(link.flows.begin(), link.flows.end(), [&](std::uint32_t flow) {
-    return flows_[flow].next_speed == slowest_level(flows_[flow]);
-  });
 }
 
 /// Finds the links and flows that depend on the links that changed.
@@ -163,7 +106,6 @@ void SharedLinks::find_component() {
     Link& link = links_[component_links_[i]];
     link.room = kFullSpeed;
     link.unshared = std::int64_t(link.flows.size());
-    link.level = kFullSpeed;
     for (const std::uint32_t flow : link.flows) {
       if (std::exchange(flows_[flow].seen, true)) continue;
       flows_[flow].next_speed = 0;
@@ -175,7 +117,8 @@ void SharedLinks::find_component() {
   for (const std::uint32_t flow : component_flows_) flows_[flow].seen = false;
 }
 
-void SharedLinks::share_all() {
+/// Shares the links that changed, and everything that depends on them, anew.
+void SharedLinks::share() {
   find_component();
   for (std::size_t shared = 0; shared < component_flows_.size();) {
     std::int64_t least = kFullSpeed;
@@ -188,13 +131,12 @@ void SharedLinks::share_all() {
     for (const std::uint32_t number : component_links_) {
       Link& link = links_[number];
       if (link.unshared == 0 || link.room / link.unshared != least) continue;
-      link.level = std::max<std::int64_t>(1, least);
       full_.push_back(number);
     }
     for (const std::uint32_t link : full_) {
       for (const std::uint32_t flow : links_[link].flows) {
         if (flows_[flow].next_speed != 0) continue;
-        flows_[flow].next_speed = links_[link].level;
+        flows_[flow].next_speed = std::max<std::int64_t>(1, least);
         ++shared;
         for (const std::uint32_t other : flows_[flow].links) {
           links_[other].room -= least;
@@ -204,6 +146,8 @@ void SharedLinks::share_all() {
     }
   }
   for (const std::uint32_t flow : component_flows_) set_speed(flow, flows_[flow].next_speed);
+  for (const std::uint32_t link : changed_) links_[link].changed = false;
+  changed_.clear();
 }
 
 }  // namespace plimsoll

@@ -54,10 +54,8 @@ class SharedLinks {
     std::uint32_t flow, version;
   };
   struct Link {
-    std::vector<std::uint32_t> flows;  ///< under way
-    /// The speed of the flows that the link limits; kFullSpeed if it limits none.
-    std::int64_t level = kFullSpeed;
-    std::int64_t room = 0, unshared = 0;  ///< in share_all(): speed left, and flows without one
+    std::vector<std::uint32_t> flows;     ///< under way
+    std::int64_t room = 0, unshared = 0;  ///< in share(): speed left, and flows without one
     bool changed = false, seen = false;
   };
 
@@ -67,10 +65,6 @@ class SharedLinks {
   void set_speed(std::uint32_t flow, std::int64_t speed);
   void share();
   void mark_changed(std::uint32_t link);
-  std::int64_t level_of(const Link& link) const;
-  std::int64_t slowest_level(const Flow& flow) const;
-  bool is_shared(const Link& link) const;
-  void share_all();
   void find_component();
 
   Picoseconds now_;
@@ -78,9 +72,8 @@ class SharedLinks {
   std::vector<std::uint32_t> free_;  ///< of flows_
   std::vector<Link> links_;
   std::vector<Event> heap_;
-  // Flows that began at this instant, and links on which flows began or ended, not shared yet.
-  std::vector<std::uint32_t> begun_, changed_;
-  // Used by share_all(): the links and flows that depend on the links that changed.
+  std::vector<std::uint32_t> changed_;  ///< links on which flows began or ended, not shared yet
+  // Used by share(): the links and flows that depend on the links that changed.
   std::vector<std::uint32_t> component_links_, component_flows_, full_;
 };
 

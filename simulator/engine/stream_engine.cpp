@@ -95,7 +95,7 @@ StreamEngine::Event StreamEngine::add_call(const RoutineMap& map, std::span<cons
   entry.kind = Kind::call;
   entry.map = &map;
   most_inputs_ = std::max(most_inputs_, map.inputs());
-  most_rows_ = std::max(most_rows_, map.rows.size());
+  most_rows_ = std::max(most_rows_, map.row_end.size());
   events_ += map.events;
   Rank& rank = ranks_.back();
   rank.issued += map.dispatch;

@@ -126,7 +126,6 @@ void StreamRun::advance_all() {
   while (!runnable_.empty()) {
     const std::uint32_t queue = runnable_.back();
     runnable_.pop_back();
-    if (!runnable_.empty()) __builtin_prefetch(queues_[runnable_.back()].next);
     advance(queue);
   }
 }
@@ -136,7 +135,6 @@ void StreamRun::advance(std::uint32_t index) {
   QueueState& state = queues_[index];
   while (state.next != state.end) {
     const Entry& entry = *state.next;
-    prefetch_after(entry, state.end);
     if (!wait_for_all(index, state, entry)) return;
     ++state.next;
     const std::uint32_t clock = state.first + entry.stream;
@@ -162,12 +160,6 @@ void StreamRun::advance(std::uint32_t index) {
   }
 }
 
-/// Other queues may run before this one, so memory is asked for its next entry now.
-void StreamRun::make_runnable(std::uint32_t queue) {
-  runnable_.push_back(queue);
-  __builtin_prefetch(queues_[queue].next);
-}
-
 void StreamRun::run_delay(const Entry& entry, std::uint32_t clock) {
   const Picoseconds delay(entry.value);
   clocks_[clock] += delay;
@@ -185,26 +177,6 @@ void StreamRun::record_begin(const Entry& entry, std::uint32_t clock, Picosecond
   };
   result_.posted[entry.event] = without(delayed_);
   result_.begin[entry.event] = without(delayed_in_op_);
-}
-
-/// A run waits for memory most of its time. Asks for a later entry of the queue, and for the events
-/// that about as many entries write.
-void StreamRun::prefetch_after(const Entry& entry, const Entry* end) const {
-  constexpr std::size_t kEntries = 4, kEvents = 8;
-  // May lie behind the end: an address, not a pointer into the array.
-  const auto address = [](const auto* first, std::size_t index) {
-    return reinterpret_cast<const void*>(std::uintptr_t(first) + index * sizeof(*first));
-  };
-  const std::size_t event = entry.event + kEvents;
-  __builtin_prefetch(address(&entry, kEntries));
-  __builtin_prefetch(address(result_.fired.data(), event), 1);
-  const Entry* const next = &entry + 1;
-  if (next != end && next->kind == StreamEngine::Kind::rendezvous) {
-    __builtin_prefetch(&rendezvous_[std::size_t(next->value)], 1);
-  }
-  if (!records_all_) return;
-  __builtin_prefetch(address(result_.posted.data(), event), 1);
-  __builtin_prefetch(address(result_.begin.data(), event), 1);
 }
 
 bool StreamRun::wait_for_all(std::uint32_t index, QueueState& state, const Entry& entry) {
@@ -234,7 +206,7 @@ void StreamRun::fire(const QueueState& queue, Event event, Picoseconds time) {
       ++i;
       continue;
     }
-    make_runnable(blocked[i].queue);
+    runnable_.push_back(blocked[i].queue);
     blocked[i] = blocked[--count];
   }
 }
@@ -300,7 +272,7 @@ void StreamRun::complete(std::uint32_t number, Picoseconds end) {
     const Event event = queues_[queue].event;
     if (records_all_) result_.begin[event] = rendezvous.last;
     clocks_[queue] = end;
-    make_runnable(queue);
+    runnable_.push_back(queue);
     fire(queues_[queue], event, end);
   }
   open_ -= rendezvous.arrived;

@@ -54,11 +54,9 @@ class StreamRun {
              StreamEngine::Record record);
   void advance_all();
   void advance(std::uint32_t queue);
-  void make_runnable(std::uint32_t queue);
   void run_delay(const Entry& entry, std::uint32_t clock);
   void record_begin(const Entry& entry, std::uint32_t clock, Picoseconds issued,
                     Picoseconds awaited);
-  void prefetch_after(const Entry& entry, const Entry* end) const;
   bool wait_for_all(std::uint32_t queue, QueueState& state, const Entry& entry);
   bool block(std::uint32_t queue, const QueueState& state, Event event);
   void fire(const QueueState& queue, Event event, Picoseconds time);

@@ -3,14 +3,11 @@
 #include "simulator/engine/thread_engine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
-
-#include "base/error.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::uint32_t kNone = CoreOps::kNone;
 
 /// At equal times all arrivals come before any host goes on: hosts that tie are charged together.
 enum class EventPhase : std::uint32_t { post, arrive, proceed };
@@ -29,21 +26,14 @@ struct Event {
 };
 
 /// The state of one run.
-class ThreadRun {
+class ThreadRun : CoreRun {
  public:
   ThreadRun(const CoreOps& ops, std::span<const Picoseconds> starts)
-      : ops_(ops),
-        times_(ops.ops.size()),
-        states_(ops.ops.size()),
-        waiter_(ops.ops.size(), kNone),
+      : CoreRun(ops, starts),
         next_arrival_(ops.ops.size(), kNone),
         rendezvous_(ops.rendezvous.size()),
-        hosts_(ops.ranks()) {
-    for (std::uint32_t rank = 0; rank < hosts_.size(); ++rank) {
-      hosts_[rank].next_op = ops.first_op[rank];
-      hosts_[rank].clock = starts[rank];
-      runnable_.push_back(rank);
-    }
+        runnable_(ops.ranks()) {
+    std::iota(runnable_.begin(), runnable_.end(), 0u);
   }
 
   EngineResult run() {
@@ -69,12 +59,6 @@ class ThreadRun {
   }
 
  private:
-  struct HostState {
-    Picoseconds clock;  // when it is free
-    std::uint32_t next_op = 0;
-    std::uint32_t waits_done = 0;
-    std::uint32_t next_waiter = kNone;  // list of the hosts blocked on one op
-  };
   struct RendezvousState {
     std::uint32_t arrived = 0;
     std::uint32_t arrivals = kNone;  // head of the list of arrived ops, through next_arrival_
@@ -90,7 +74,7 @@ class ThreadRun {
 
   /// Runs ops of one host until it blocks, arrives at a rendezvous or is through.
   void advance(std::uint32_t rank) {
-    HostState& state = hosts_[rank];
+    Host& state = hosts_[rank];
     while (state.next_op < ops_.first_op[rank + 1]) {
       const std::uint32_t i = state.next_op;
       const CoreOps::Op& op = ops_.ops[i];
@@ -98,50 +82,19 @@ class ThreadRun {
       state.clock += op.dispatch;
       if (op.rendezvous != kNone) {
         push({state.clock, EventPhase::post, i});
-        next(state);
+        state.next();
         return;
       }
       times_[i].posted = times_[i].begin = state.clock;
       state.clock += op.duration;
-      finish(i, state.clock);
-      next(state);
+      finish(i, state.clock, runnable_);
+      state.next();
     }
-  }
-
-  static void next(HostState& state) {
-    ++state.next_op;
-    state.waits_done = 0;
-  }
-
-  bool wait_for_all(std::uint32_t rank, const CoreOps::Op& op) {
-    HostState& state = hosts_[rank];
-    for (; op.first_wait + state.waits_done < op.last_wait; ++state.waits_done) {
-      const std::uint32_t awaited = ops_.waits[op.first_wait + state.waits_done];
-      if (!has_ended(awaited)) {
-        state.next_waiter = waiter_[awaited];
-        waiter_[awaited] = rank;
-        return false;
-      }
-      const Picoseconds end = times_[awaited].end;
-      if (end <= state.clock) continue;
-      const bool slept = end - state.clock >= ops_.wake_up.after;
-      state.clock = slept ? end + ops_.wake_up.delay : end;
-    }
-    return true;
-  }
-
-  void finish(std::uint32_t op, Picoseconds end) {
-    times_[op].end = end;
-    states_[op] = CoreOps::State::ended;
-    for (std::uint32_t rank = waiter_[op]; rank != kNone; rank = hosts_[rank].next_waiter) {
-      runnable_.push_back(rank);
-    }
-    waiter_[op] = kNone;
   }
 
   void post(std::uint32_t op, Picoseconds now) {
     times_[op].posted = now;
-    states_[op] = CoreOps::State::posted;
+    states_[op] = State::posted;
     const CoreOps::Op& laid_out = ops_.ops[op];
     push({now, EventPhase::proceed, laid_out.rank});
     if (laid_out.before == kNone ||
@@ -166,9 +119,9 @@ class ThreadRun {
     charge(rendezvous, begin, end);
     for (std::uint32_t op = rendezvous_[rendezvous].arrivals; op != kNone; op = next_arrival_[op]) {
       times_[op].begin = begin;
-      finish(op, end);
+      finish(op, end, runnable_);
       const CoreOps::Op& laid_out = ops_.ops[op];
-      if (laid_out.after != kNone && states_[laid_out.after] != CoreOps::State::open) {
+      if (laid_out.after != kNone && states_[laid_out.after] != State::open) {
         push({end, EventPhase::arrive, laid_out.after});
       }
     }
@@ -198,30 +151,13 @@ class ThreadRun {
     }
   }
 
-  bool has_ended(std::uint32_t op) const { return states_[op] == CoreOps::State::ended; }
-
   void push(const Event& event) {
     heap_.push_back(event);
     std::push_heap(heap_.begin(), heap_.end());
   }
 
-  EngineResult result() const {
-    std::vector<std::uint32_t> next;
-    std::vector<Picoseconds> clocks;
-    for (const HostState& host : hosts_) {
-      next.push_back(host.next_op);
-      clocks.push_back(host.clock);
-    }
-    return ops_.result(times_, states_, next, clocks);
-  }
-
-  const CoreOps& ops_;
-  std::vector<OpTimes> times_;
-  std::vector<CoreOps::State> states_;
-  std::vector<std::uint32_t> waiter_;        // by op: head of the list of blocked hosts
   std::vector<std::uint32_t> next_arrival_;  // by op
   std::vector<RendezvousState> rendezvous_;
-  std::vector<HostState> hosts_;  // by rank
   std::vector<std::uint32_t> runnable_;
   std::vector<Event> heap_;
 };
@@ -229,7 +165,6 @@ class ThreadRun {
 }  // namespace
 
 EngineResult run_threads(const CoreOps& ops, std::span<const Picoseconds> starts) {
-  INVARIANT(starts.size() == ops.ranks(), "one start per rank");
   return ThreadRun(ops, starts).run();
 }
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "simulator/ranks/framework_waits.h"
 #include "simulator/ranks/kernel_delays.h"
-#include "simulator/ranks/prefetch_waits.h"
 
 namespace plimsoll {
 namespace {
@@ -24,7 +23,6 @@ void read_calls(StreamRank& rank) {
   std::size_t next = 0;
   for (std::size_t c = 0; c < program.calls.size(); ++c) {
     if (skipped.has(c)) c = skipped.to;
-    prefetch_waits(program.calls, c + kPrefetchAhead);
     StreamRank::EngineCall& call = rank.calls[next++];
     call.routine = std::uint32_t(program.calls[c].routine.index());
     for (const Wait& wait : program.calls[c].waits) {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "simulator/ranks/prefetch_waits.h"
-
 namespace plimsoll {
 namespace {
 
@@ -46,11 +44,8 @@ CallCycles call_cycles(const Program& program, std::int64_t micro_batches) {
   }
   std::size_t first = middle, last = middle;
   if (middle + later.calls == calls.size()) return {};
-  while (first > 0 && later.is_repeated(program, first - 1))
-    prefetch_waits(calls, --first - kPrefetchAhead);
-  while (last + later.calls < calls.size() && later.is_repeated(program, last)) {
-    prefetch_waits(calls, ++last + later.calls + kPrefetchAhead);
-  }
+  while (first > 0 && later.is_repeated(program, first - 1)) --first;
+  while (last + later.calls < calls.size() && later.is_repeated(program, last)) ++last;
   return {first, later.calls, (last + later.calls - first) / later.calls};
 }
 

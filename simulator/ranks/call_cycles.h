@@ -10,8 +10,7 @@
 namespace plimsoll {
 
 /// Calls [first, first + count * length) are the same `length` calls, `count` times: they call the
-/// same routines, and wait for calls that are as far before them. (alike_cycles.h also asks for the
-/// same memory.)
+/// same routines, and wait for calls that are as far before them.
 struct CallCycles {
   std::size_t first = 0, length = 0, count = 0;
   std::size_t end() const { return first + count * length; }
@@ -20,6 +19,20 @@ struct CallCycles {
 /// Returns the cycles around the middle of the step, each of `micro_batches`; their count is 0
 /// where there are none. Every call is looked at once.
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches);
+
+/// The step of many micro-batches has `cycles_left_out` more cycles in its middle, each of
+/// `micro_batches_per_cycle`. A cycle is what every stage repeats: one micro-batch, or pp of them
+/// where stages have several chunks.
+struct FewerMicroBatches {
+  std::int64_t micro_batches_per_cycle = 1;
+  std::int64_t cycles_left_out = 0;
+};
+
+/// The cycles that every stage of a shorter step must repeat: some until ranks have found their
+/// rhythm, some to show it, and more for stages that wait for each other. Where these cycles do not
+/// show the rhythm, the whole step is simulated; in the searches of docs/results/speed.md that
+/// happened in 5 of some 150 steps.
+constexpr std::int64_t cycles_shown(std::int64_t stages) { return 8 + stages / 8; }
 
 /// The cycles that a simulation skips. Either calls [from, to) are skipped, which are whole cycles
 /// of `cycles`; or the Program already lacks `missing` cycles before the call `from`, which is

@@ -109,7 +109,7 @@ class CycleEvents {
 /// Everything that happens on a rank strictly after `from` and before `to` belongs to cycles that
 /// follow each other in the rhythm.
 struct Span {
-  Picoseconds from{-1}, to{std::numeric_limits<std::int64_t>::max()};
+  Picoseconds from, to{std::numeric_limits<std::int64_t>::max()};
 
   void begin_after(std::span<const Picoseconds> events) {
     for (const Picoseconds time : events) from = std::max(from, time);

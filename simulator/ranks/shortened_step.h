@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "simulator/ranks/build_stream_ranks.h"
-#include "simulator/ranks/fewer_micro_batches.h"
 
 namespace plimsoll {
 

@@ -41,7 +41,8 @@ ActionSpans random_action(Random& random, bool receives, bool sends) {
 void wait_on_host(Random& random, ActionSpans& action) {
   action.until_last = no_call();
   const auto path = [&] { return Picoseconds(between(random, 2'000, 9'000)); };
-  action.last_host = HostPaths{path(), one_in(random, 2) ? path() : kLongAgo, path(), path()};
+  action.last_host =
+      HostPaths{path(), one_in(random, 2) ? std::optional(path()) : std::nullopt, path(), path()};
 }
 
 Strategy random_pipeline(Random& random) {

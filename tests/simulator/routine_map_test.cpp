@@ -56,22 +56,6 @@ TEST(RoutineMap, AHostThatWaitsInsideIssuesTheRestLater) {
   EXPECT_EQ(rows[3].count(), 215);  // the host has issued all
 }
 
-TEST(RoutineMap, RowsThatAreAFixedTimeApartShareTheirTerms) {
-  // compute 10, then mp 5 which waits for it, then compute 3 which waits for mp: all after the
-  // first op follows from its end, but for mp, which may be busy, too.
-  const std::vector<std::uint32_t> none, first = {0}, second = {1};
-  const std::vector<RoutineOp> ops = {{0, Picoseconds(1), Picoseconds(10), none},
-                                      {1, Picoseconds(1), Picoseconds(5), first},
-                                      {0, Picoseconds(1), Picoseconds(3), second}};
-  const std::vector<std::uint32_t> events = {0, 1};
-  const RoutineMap map = compose(ops, events);
-  ASSERT_EQ(map.bundles.size(), 2u);  // clocks, all and op 1; op 0
-  EXPECT_EQ(map.rows.size(), 5u);
-  EXPECT_EQ(map.bundles[0].row_end, 4u);
-  EXPECT_EQ(map.terms.size(), 4u + 3u);
-  for (const RoutineMap::Row& row : map.rows) EXPECT_GE(row.later.count(), 0);
-}
-
 RC_GTEST_PROP(RoutineMap, EqualsItsOpsOneByOne, ()) {
   const auto count = *rc::gen::inRange<std::size_t>(1, 12);
   std::vector<std::vector<std::uint32_t>> waits(count);
