@@ -3,115 +3,63 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <map>
 #include <optional>
 
-#include "base/json.h"
+#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 24;
+constexpr Allowed kSize(1, kMost);
 
-/// "b=1, m=4096, k=5120": the parts by name.
-std::map<std::string, std::string, std::less<>> parts_of(const std::string& shape) {
-  std::map<std::string, std::string, std::less<>> parts;
-  for (std::size_t begin = 0; begin < shape.size();) {
-    const std::size_t end = std::min(shape.find(", ", begin), shape.size());
-    const std::string part = shape.substr(begin, end - begin);
-    if (const std::size_t is = part.find('='); is != std::string::npos) {
-      parts[part.substr(0, is)] = part.substr(is + 1);
-    }
-    begin = end + 2;
-  }
-  return parts;
-}
+constexpr std::array<std::string_view, 3> kOps = {"matmul", "flash_attention",
+                                                  "flash_attention_backward"};
+constexpr std::array kOpKindsOf = {OpKind::matmul, OpKind::flash_attention,
+                                   OpKind::flash_attention_backward};
 
-/// A row whose shape is a text; time from the efficiency that it states relative to a peak.
-class ShapeText {
- public:
-  explicit ShapeText(JsonObject& row) : row_(row), parts_(parts_of(row.text("shape"))) {}
-
-  std::int64_t number(std::string_view key) const {
-    const std::string value = text(key);
-    std::int64_t number = 0;
-    const char* end = value.data() + value.size();
-    const auto [at, error] = std::from_chars(value.data(), end, number);
-    if (error == std::errc() && at == end && number >= 1 && number <= kMost) return number;
-    row_.fail("shape", "a number from 1 to 16777216 is needed for " + std::string(key));
-  }
-  std::string text(std::string_view key) const {
-    const auto found = parts_.find(key);
-    return found == parts_.end() ? "" : found->second;
-  }
-  Seconds time_of(double flops) const {
-    return Seconds(flops / (row_.number("peak_tflops", 1e-3, 1e6) * 1e12 *
-                            row_.number("efficiency", 1e-6, 10)));
-  }
-
- private:
-  JsonObject& row_;
-  std::map<std::string, std::string, std::less<>> parts_;
+constexpr auto kTimed = [](auto& fields, auto& op) {
+  fields.required("gpu", op.gpu);
+  fields.optional("devices", op.devices);
+  fields.required("dtype", op.dtype, kDTypeNames);
+  fields.required("time_s", op.time, {1e-12, 3600});
 };
 
-double flops_of(const MatmulShape& shape) {
-  return 2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
-}
+constexpr auto kMatmul = [](auto& fields, auto& op) {
+  fields.required("batch", op.shape.batch, kSize);
+  fields.required("m", op.shape.m, kSize);
+  fields.required("n", op.shape.n, kSize);
+  fields.required("k", op.shape.k, kSize);
+  fields.required("transpose_a", op.transpose_a);
+  fields.required("transpose_b", op.transpose_b);
+  fields.required("output_bytes", op.output_bytes, {1, 8});
+};
 
-/// The layout names what is transposed of weights and of activations, in column-major order: "TN"
-/// is a linear layer's forward, "NN" its input gradient, "NT" its weight gradient.
-bool read_matmul(JsonObject& row, OpMeasurement& op) {
-  const ShapeText shape(row);
-  op.shape = {shape.number("b"), shape.number("m"), shape.number("n"), shape.number("k")};
-  const std::string layout = shape.text("layout");
-  op.transpose_a = layout == "NT";
-  op.transpose_b = layout == "TN";
-  op.output_bytes = shape.text("accumulate") == "True" ? 8 : 2;
-  op.time = shape.time_of(flops_of(op.shape));
-  return true;
-}
+constexpr auto kAttention = [](auto& fields, auto& op) {
+  fields.required("batch", op.batch, kSize);
+  fields.required("sequence", op.sequence, kSize);
+  fields.required("heads", op.heads, kSize);
+  fields.required("head_size", op.head_size, kSize);
+};
 
-/// Backward does two and a half times the products of forward.
-bool read_attention(JsonObject& row, OpMeasurement& op) {
-  const ShapeText shape(row);
-  op.batch = shape.number("batch");
-  op.sequence = shape.number("seq_len");
-  op.heads = shape.number("head_num");
-  op.head_size = shape.number("qk_head_dim");
-  if (shape.number("v_head_dim") != op.head_size) return false;
-  const double scores = double(op.batch) * double(op.heads) * double(op.sequence * op.sequence);
-  const double times = op.kind == OpKind::flash_attention ? 1 : 2.5;
-  op.time = shape.time_of(4 * times * scores * double(op.head_size));
-  return true;
-}
-
-/// DeepBench's, in column-major order: C^T = B^T A^T is what we multiply.
-bool read_gemm(JsonObject& row, OpMeasurement& op) {
-  if (!row.has("m") || !row.has("tflops") || !row.has("transA") || !row.has("transB")) return false;
-  if (!row.text("dtype").starts_with("fp16_in_fp32_acc")) return false;
-  op.dtype = DType::f16;
-  op.shape = {row.has("batch") ? row.integer("batch", 1, kMost) : 1, row.integer("n", 1, kMost),
-              row.integer("m", 1, kMost), row.integer("k", 1, kMost)};
-  op.transpose_a = row.text("transB") == "T";
-  op.transpose_b = row.text("transA") == "T";
-  const double rate = row.number("tflops", 0, 1e6) * 1e12;
-  if (rate == 0) return false;
-  op.time = Seconds(flops_of(op.shape) / rate);
-  return true;
-}
-
-bool read_op(JsonObject& row, OpMeasurement& op) {
-  op.gpu = row.text("gpu");
-  if (row.has("devices")) op.devices = row.texts("devices");
+std::string source_of(JsonObject& row) {
   JsonObject source = row.object("source");
-  op.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
-  const std::string kind = row.text("op");
-  if (kind == "matmul") return read_matmul(row, op);
-  if (kind == "gemm") return read_gemm(row, op);
-  if (kind != "sdp_fwd" && kind != "sdp_bwd") return false;
-  op.kind = kind == "sdp_fwd" ? OpKind::flash_attention : OpKind::flash_attention_backward;
-  return read_attention(row, op);
+  return source.text("repo_or_doc") + ", " + source.text("path_or_issue");
+}
+
+/// Returns false for a stated row of another op, or without a time.
+bool read_op(JsonObject& row, OpMeasurement& op) {
+  op.source = source_of(row);
+  const auto kind = std::ranges::find(kOps, row.text("op"));
+  if (!row.has("time_s") && !row.has("statements")) {
+    row.fail("time_s",
+             "seconds are required; lab/fit of Plimsoll's sources states and reads raw rows");
+  }
+  if (!row.has("time_s") || kind == kOps.end()) return false;
+  op.kind = kOpKindsOf[std::size_t(kind - kOps.begin())];
+  read_listed(row, op, kTimed);
+  op.kind == OpKind::matmul ? read_listed(row, op, kMatmul) : read_listed(row, op, kAttention);
+  return true;
 }
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
@@ -146,8 +94,7 @@ bool read_row(JsonObject row, std::vector<CollectiveMeasurement>& points) {
   next.kind = kKinds[std::size_t(kind - kCollectives.begin())];
   next.gpu = row.object("hardware").text("gpu");
   if (row.has("devices")) next.devices = row.texts("devices");
-  JsonObject source = row.object("source");
-  next.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
+  next.source = source_of(row);
   next.ranks = row.integer("ranks", 2, kMostRanks);
   const std::vector<std::string> fields = row.texts("point_fields");
   const auto size = place_of(fields, "size_bytes");

@@ -34,7 +34,7 @@ bool is_op_measurements(std::string_view text, const std::string& file);
 
 struct OpMeasurements {
   std::vector<OpMeasurement> ops;
-  std::int64_t skipped = 0;  ///< rows of other ops, dtypes or head sizes, or without a time
+  std::int64_t skipped = 0;  ///< stated rows of other ops, or without a time
 };
 /// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
 /// InputError.

@@ -14,6 +14,7 @@ import tempfile
 
 import derived_facts
 import row_rules
+import stated_ops
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 USAGE, BAD_INPUT, ENVIRONMENT = 2, 3, 6
@@ -89,11 +90,11 @@ class Stater:
 
     def timing(self, row, gpu):
         """A timed op or collective, with the devices that its GPU is. No other rule is about it."""
-        if not isinstance(gpu, str) or "devices" in row:
+        if not isinstance(gpu, str) or "statements" in row:
             return row
         if gpu not in self.devices:
             self.devices[gpu] = devices_of(gpu, self.device_names, self.rules)
-        return {**row, "devices": self.devices[gpu], "statements": []}
+        return {"devices": self.devices[gpu], **(stated_ops.stated(row) if "op" in row else row), "statements": []}
 
     def row(self, row):
         if isinstance(row, dict) and "op" in row:

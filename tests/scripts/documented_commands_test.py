@@ -66,8 +66,9 @@ def reason_not_to_run(command):
 
 def timed_ops():
     """Matrix products with four fifths of the peak of an A100."""
-    return [{"source": {"repo_or_doc": "made up", "path_or_issue": "documented_commands_test.py"}, "gpu": "A100-SXM4-80GB", "dtype": "fp16_in_fp32_acc",
-             "op": "gemm", "m": m, "n": 4096, "k": k, "transA": "N", "transB": "N", "tflops": 250}
+    return [{"source": {"repo_or_doc": "made up", "path_or_issue": "documented_commands_test.py"}, "gpu": "A100-SXM4-80GB", "dtype": "f16",
+             "devices": ["NVIDIA A100 SXM4 80GB"], "op": "matmul", "batch": 1, "m": m, "n": 4096, "k": k, "transpose_a": False,
+             "transpose_b": False, "output_bytes": 2, "time_s": 2 * m * 4096 * k / 250e12}
             for m in (1024, 2048, 4096, 8192, 16384) for k in (1024, 2048, 4096, 8192, 16384)]
 
 

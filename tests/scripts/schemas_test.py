@@ -71,8 +71,8 @@ RUNS = stated([*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"mic
 TRACE = {"id": "made up", "initial": {"segments": [], "live": []}, "events": [["S", 2097152, 4096], ["a", 1, 1000, 4096]],
          "expected": {"peak_reserved_bytes": 2097152}}
 GOALS = {"goals": [{"family": "runs", "of": "time", "most_mean_abs_pct": 0.001}]}
-OPS = [{"source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}, "gpu": "A100", "devices": ["NVIDIA A100 PCIe 80GB"], "op": "matmul", "peak_tflops": 312,
-        "efficiency": 0.7, "shape": f"b=1, m={m}, k={k}, n=4096, layout=TN, accumulate=False, out_dtype=bf16"}
+OPS = [{"source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}, "gpu": "A100", "devices": ["NVIDIA A100 PCIe 80GB"], "op": "matmul", "dtype": "bf16",
+        "batch": 1, "m": m, "k": k, "n": 4096, "transpose_a": False, "transpose_b": True, "output_bytes": 2, "time_s": 2 * m * k * 4096 / 218e12}
        for m in (512, 1024, 2048, 4096, 8192) for k in (512, 1024, 2048, 4096)]
 SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 \\
   --max-position-embeddings 256 --micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size 4 --vocab-size 1024 --bf16

@@ -205,6 +205,34 @@ def goals_and_traces_pass_through(folder):
     assert found["families"][0]["name"] == "few", found["families"]
 
 
+def timed_ops_are_stated(folder):
+    """Shapes in words, a share of a peak, and products of column-major matrices. Ops that no fit reads are skipped."""
+    source = {"gpu": "A100-PCIe-80GB", "source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}}
+    of_peak = {"peak_tflops": 312, "efficiency": 0.5}
+    attention = {**source, **of_peak, "shape": "batch=1, seq_len=1024, head_num=8, qk_head_dim=128, v_head_dim=128"}
+    gemm = {**source, "op": "gemm", "m": 512, "n": 256, "k": 1024, "transA": "T", "transB": "N", "batch": 1, "tflops": 50}
+    rows = [{**source, **of_peak, "op": "matmul", "shape": "b=2, m=4096, k=512, n=1024, layout=TN, accumulate=True, out_dtype=fp32"},
+            {**attention, "op": "sdp_fwd"}, {**attention, "op": "sdp_bwd"}, {**gemm, "dtype": "fp16_in_fp32_acc_tensor_core"},
+            {**gemm, "dtype": "fp32"}]
+    raw = write_json(folder / "ops.json", rows)
+    done = subprocess.run([SOURCE / "lab/state", raw, "-o", folder / "stated"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == OK, done.stderr
+    product, forward, backward, column_major, other = json.loads((folder / "stated/ops.json").read_text())
+    assert {key: product[key] for key in ("batch", "m", "n", "k", "transpose_a", "transpose_b", "output_bytes")} == {
+        "batch": 2, "m": 4096, "n": 1024, "k": 512, "transpose_a": False, "transpose_b": True, "output_bytes": 8}, product
+    assert product["time_s"] == 2.0 * 2 * 4096 * 512 * 1024 / 156e12 and product["devices"] == ["NVIDIA A100 PCIe 80GB"], product
+    assert forward["op"] == "flash_attention" and forward["time_s"] == 4.0 * 8 * 1024 * 1024 * 128 / 156e12, forward
+    assert backward["op"] == "flash_attention_backward" and backward["time_s"] == 2.5 * forward["time_s"], backward
+    assert column_major["op"] == "matmul" and (column_major["m"], column_major["n"], column_major["dtype"]) == (256, 512, "f16")
+    assert not column_major["transpose_a"] and column_major["transpose_b"], column_major
+    assert column_major["time_s"] == 2.0 * 256 * 512 * 1024 / 50e12 and "time_s" not in other, other
+    done = planner("fit", raw, "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm")
+    assert done.returncode == BAD_INPUT and "/0/time_s" in done.stderr and "lab/fit" in done.stderr, done.stderr
+    write_json(raw, [{**rows[0], "shape": "b=1, m=0, k=1, n=1"}])
+    done = lab("fit", raw, "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm")
+    assert done.returncode == BAD_INPUT and "/0/shape" in done.stderr, done.stderr
+
+
 def bad_statements_are_refused(folder):
     for stated, word in (({"framework": "ours"}, "/0/stated/framework"), ({"cluster": "ours"}, "/0/stated/cluster"),
                          ({"recompute": "some"}, "/0/stated/recompute"), ({"framewerk": "x"}, "framework")):
@@ -236,6 +264,7 @@ def main():
         messages_name_the_raw_file(pathlib.Path(folder))
         outputs_are_written_where_they_were_asked_for(pathlib.Path(folder))
         goals_and_traces_pass_through(pathlib.Path(folder))
+        timed_ops_are_stated(pathlib.Path(folder))
         bad_statements_are_refused(pathlib.Path(folder))
         what_runs_are_taken_for_is_printed(pathlib.Path(folder))
         runs_are_not_overwritten(pathlib.Path(folder))
