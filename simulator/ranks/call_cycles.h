@@ -10,7 +10,8 @@
 namespace plimsoll {
 
 /// Calls [first, first + count * length) are the same `length` calls, `count` times: they call the
-/// same routines, and wait for calls that are as far before them.
+/// same routines, and wait for calls that are as far before them. (alike_cycles.h asks for the same
+/// memory.)
 struct CallCycles {
   std::size_t first = 0, length = 0, count = 0;
   std::size_t end() const { return first + count * length; }
