@@ -359,13 +359,16 @@ class RoutineReader {
     for (const std::uint32_t storage : made) add(StorageEvent::Kind::last_use, storage);
   }
 
+  bool has_placeholders() const {
+    return framework_.kernels.products.add_gradients &&
+           framework_.memory.copies.gradient_placeholders;
+  }
+
   /// Adds the memory that an op has while it runs.
   void add_scratch(const Op& op) {
     if (op.kind == OpKind::logits_sum_exp || op.kind == OpKind::cross_entropy_backward)
       add_loss_copies(op);
-    if (framework_.kernels.products.add_gradients &&
-        !framework_.memory.copies.gradient_placeholders)
-      return;
+    if (framework_.kernels.products.add_gradients && !has_placeholders()) return;
     for (TensorId id : op.outputs) {
       const Tensor& gradient = routine_.tensors[id.index()];
       // Zeroed or added to in place: no new tensor.
@@ -384,8 +387,7 @@ class RoutineReader {
     const Bytes element = std::max(bytes_of(compute_dtype(op, routine_.tensors)), Bytes(2));
     TensorStorage storage;
     storage.bytes = elements(gradient.shape) * element;
-    storage.stays = framework_.memory.copies.gradient_placeholders && op.kind == OpKind::matmul &&
-                    !gives_loss_gradient();
+    storage.stays = has_placeholders() && op.kind == OpKind::matmul && !gives_loss_gradient();
     storage.name = names_.of(storage.stays ? fmt::format("in_place_of_gradient.{}", gradient.shape)
                                            : gradient.name + ".new");
     const std::uint32_t made = push(storage);

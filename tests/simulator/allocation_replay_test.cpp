@@ -304,6 +304,8 @@ TEST(AllocationReplay, TensorsStandInForGradientsThatMatmulsAdd) {
   EXPECT_GE(more, at_end(2, true).allocated - at_end(2, false).allocated - Bytes(4096));
   const std::int64_t weights = 12 * job.hidden * job.hidden;  // of one GPT layer
   EXPECT_NEAR(double(more.count()), 2.0 * double(weights), 0.6 * double(weights));
+  framework.kernels.products.add_gradients = false;
+  EXPECT_EQ(at_end(4, true).allocated, at_end(4, false).allocated) << "no matmul adds a gradient";
 }
 
 TEST(AllocationReplay, GradientsOfTheirOwnTypeAreCopiedByTheUpdate) {
