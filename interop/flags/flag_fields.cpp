@@ -16,6 +16,8 @@
 #include "interop/flags/flag_values.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
+#include "models/presets/command_presets.h"
+#include "models/presets/known_json.h"
 #include "passes/strategy/recompute_rules.h"
 
 namespace plimsoll {
@@ -25,88 +27,51 @@ constexpr std::string_view kOfFramework = "framework.";
 constexpr std::string_view kModules = "modules";
 enum class Form : std::uint8_t { number, boolean, text };
 
-/// A JobKey is a key of job files that flags may state.
+/// A JobKey is a key of job files.
 struct JobKey {
-  std::string_view key;
+  std::string key;
   Form form;
-  bool of_model = true;  ///< false: it is about how the model is trained
+  bool of_model;  ///< false: it is about how the model is trained
 };
 
-constexpr JobKey kJobKeys[] = {{"name", Form::text},
-                               {"family", Form::text},
-                               {"layers", Form::number},
-                               {"hidden", Form::number},
-                               {"heads", Form::number},
-                               {"kv_heads", Form::number},
-                               {"ffn_hidden", Form::number},
-                               {"vocab", Form::number},
-                               {"tied_embeddings", Form::boolean},
-                               {"head_size", Form::number},
-                               {"qkv_bias", Form::boolean},
-                               {"out_bias", Form::boolean},
-                               {"mlp_bias", Form::boolean},
-                               {"qk_norm", Form::boolean},
-                               {"qk_l2_norm", Form::boolean},
-                               {"sinks", Form::boolean},
-                               {"window", Form::number},
-                               {"window_chunks", Form::boolean},
-                               {"window_pattern", Form::number},
-                               {"rotary_base", Form::number},
-                               {"rotary_fraction", Form::number},
-                               {"activation", Form::text},
-                               {"norm", Form::text},
-                               {"norm_place", Form::text},
-                               {"mlp_input", Form::text},
-                               {"latent.q_rank", Form::number},
-                               {"latent.kv_rank", Form::number},
-                               {"latent.nope", Form::number},
-                               {"latent.rope", Form::number},
-                               {"latent.value", Form::number},
-                               {"experts.count", Form::number},
-                               {"experts.chosen", Form::number},
-                               {"experts.ffn_hidden", Form::number},
-                               {"experts.shared_ffn_hidden", Form::number},
-                               {"experts.shared_gate", Form::boolean},
-                               {"experts.dense_ffn_hidden", Form::number},
-                               {"experts.latent_hidden", Form::number},
-                               {"experts.bias", Form::boolean},
-                               {"experts.router_bias", Form::boolean},
-                               {"experts.scaled_input", Form::boolean},
-                               {"experts.dense_layers", Form::number},
-                               {"experts.pattern", Form::number},
-                               {"experts.score", Form::text},
-                               {"experts.normalized", Form::boolean},
-                               {"experts.scale", Form::number},
-                               {"experts.groups", Form::number},
-                               {"experts.top_groups", Form::number},
-                               {"experts.group_best", Form::number},
-                               {"experts.capacity", Form::number},
-                               {"experts.drop_overflow", Form::boolean},
-                               {"experts.balance_loss", Form::number},
-                               {"experts.balance_sequences", Form::number},
-                               {"experts.z_loss", Form::number},
-                               {"experts.selection_bias", Form::number},
-                               {"mtp.depths", Form::number},
-                               {"mtp.loss_weight", Form::number},
-                               {"sequence", Form::number, false},
-                               {"global_batch", Form::number, false},
-                               {"precision", Form::text, false},
-                               {"optimizer.kind", Form::text, false},
-                               {"optimizer.learning_rate", Form::number, false},
-                               {"optimizer.momentum", Form::number, false},
-                               {"optimizer.beta1", Form::number, false},
-                               {"optimizer.beta2", Form::number, false},
-                               {"optimizer.epsilon", Form::number, false},
-                               {"optimizer.weight_decay", Form::number, false},
-                               {"loss_scale.initial", Form::number, false},
-                               {"loss_scale.growth_interval", Form::number, false},
-                               {"clip_norm", Form::number, false},
-                               {"dropout", Form::number, false},
-                               {"seed", Form::number, false}};
+constexpr std::string_view kOfTraining[] = {
+    "sequence",   "global_batch", "precision", "fp32_parameters", "mask_probability",
+    "optimizer.", "loss_scale.",  "clip_norm", "dropout",         "seed"};
+
+/// Adds the keys of an object of models/presets/schemas/job.json.
+void add_keys(const Json& object, const Json& definitions, const std::string& prefix,
+              std::vector<JobKey>& keys) {
+  for (const auto& [name, value] : object.at("properties").items()) {
+    const std::string key = prefix + name;
+    const Json& inner = definitions.contains(key) ? definitions.at(key) : value;
+    if (inner.contains("properties")) {
+      add_keys(inner, definitions, key + ".", keys);
+      continue;
+    }
+    const Json& types = value.at("type");
+    const std::string type = types.is_array() ? types.front() : types;
+    const Form form = type == "boolean"  ? Form::boolean
+                      : type == "string" ? Form::text
+                                         : Form::number;
+    const bool of_model = std::ranges::none_of(
+        kOfTraining, [&](std::string_view start) { return key.starts_with(start); });
+    keys.push_back({key, form, of_model});
+  }
+}
+
+const std::vector<JobKey>& job_keys() {
+  static const std::vector<JobKey> keys = [] {
+    const Json schema = known_json(schema_presets(), "job");
+    std::vector<JobKey> all;
+    add_keys(schema, schema.at("definitions"), "", all);
+    return all;
+  }();
+  return keys;
+}
 
 const JobKey* job_key_of(std::string_view key) {
-  const auto* found = std::ranges::find(kJobKeys, key, &JobKey::key);
-  return found == std::end(kJobKeys) ? nullptr : found;
+  const auto found = std::ranges::find(job_keys(), key, &JobKey::key);
+  return found == job_keys().end() ? nullptr : &*found;
 }
 
 bool is_strategy_key(std::string_view key) {
@@ -241,7 +206,7 @@ FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& 
 namespace {
 
 /// Sets a key of a job's file from its field, if there is one.
-void set_key(Json& json, std::string_view key, const FlagFields& fields) {
+void set_job_key(Json& json, std::string_view key, const FlagFields& fields) {
   const auto field = fields.find(key);
   if (field == fields.end()) return;
   const bool none = key == "latent.q_rank" || key == "mtp.depths";
@@ -263,7 +228,7 @@ void set_key(Json& json, std::string_view key, const FlagFields& fields) {
 
 Job job_of(const FlagFields& fields, const std::string& file) {
   Json json = Json::object();
-  for (const JobKey& known : kJobKeys) set_key(json, known.key, fields);
+  for (const JobKey& known : job_keys()) set_job_key(json, known.key, fields);
   return parse_job(json.dump(), file);
 }
 
@@ -272,8 +237,8 @@ Job job_over(const Job& job, const FlagFields& fields, const std::string& file) 
   const auto kind = fields.find("optimizer.kind");
   if (kind != fields.end() && json["optimizer"].value("kind", kind->second) != kind->second)
     json.erase("optimizer");
-  for (const JobKey& known : kJobKeys) {
-    if (!known.of_model) set_key(json, known.key, fields);
+  for (const JobKey& known : job_keys()) {
+    if (!known.of_model) set_job_key(json, known.key, fields);
   }
   return parse_job(json.dump(), file);
 }

@@ -88,11 +88,13 @@ struct KeyFault {
 std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture) {
   std::vector<KeyFault> faults;
   for (const KeyRule& rule : key_rules()) {
-    for (const auto& [key, value] : fields.stated().items()) {
-      if (!rule.matches(key) || is_known(architecture, key)) continue;
-      fields.mark_read(key);
-      const bool has = rule.always != nullptr && architecture.always.*rule.always;
-      if (!rule.fine(value) && !(has && value == true)) faults.push_back({key, rule.message});
+    for (const std::string& pattern : rule.keys) {
+      for (const auto& [key, value] : fields.stated().items()) {
+        if (!fits(pattern, key) || is_known(architecture, key)) continue;
+        fields.mark_read(key);
+        const bool has = rule.always != nullptr && architecture.always.*rule.always;
+        if (!rule.fine(value) && !(has && value == true)) faults.push_back({key, rule.message});
+      }
     }
   }
   return faults;
@@ -177,12 +179,13 @@ void note_defaults(const ConfigFields& fields, const Architecture& known, Import
 
 void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
                Imported& imported) {
-  for (const NotedKey& noted : noted_keys()) {
-    const std::string key(noted.key);
-    if (!fields.has(key) || noted.fine(fields.raw(key))) continue;
-    const Json& value = fields.raw(key);
-    imported.notes.push_back(
-        fmt::format("{}{}: {}", key, value.is_number() ? " " + value.dump() : "", noted.message));
+  for (const KeyRule& noted : noted_keys()) {
+    for (const std::string& key : noted.keys) {
+      if (!fields.has(key) || noted.fine(fields.raw(key))) continue;
+      const Json& value = fields.raw(key);
+      imported.notes.push_back(
+          fmt::format("{}{}: {}", key, value.is_number() ? " " + value.dump() : "", noted.message));
+    }
   }
   for (const std::string& key : constants) {
     if (!fields.has(key) || fields.raw(key) == 1) continue;
@@ -229,8 +232,9 @@ void note_masked_head(Imported& imported) {
 
 void list_unread(const ConfigFields& fields, const TextModel& source, Imported& imported) {
   const auto is_noted = [](const std::string& key) {
-    return std::ranges::any_of(noted_keys(),
-                               [&](const NotedKey& noted) { return noted.key == key; });
+    return std::ranges::any_of(noted_keys(), [&](const KeyRule& noted) {
+      return std::ranges::find(noted.keys, key) != noted.keys.end();
+    });
   };
   const std::string part = source.is_part() ? source.pointer.substr(1) + "/" : "";
   for (const auto& [key, value] : source.object->items()) {

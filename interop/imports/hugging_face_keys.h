@@ -1,39 +1,37 @@
 // Keys of a config.json whose meaning does not depend on the model: what no Job can state, what
-// changes the function but no size, and what says nothing of a training step. The meanings are
-// those of huggingface/transformers (configuration_utils.py, and the models that have the key).
+// changes the function but no size, and what says nothing of a training step. They are those of
+// models/presets/readers/hugging-face-keys.json.
 #pragma once
 
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
 
-/// A KeyRule is a key that must be off for a Job to state the model.
+/// A KeyRule is about keys that must be off, or have a value that a Job computes with.
 struct KeyRule {
-  std::string_view key;  ///< "NAME*": all keys that begin with NAME
-  bool (*fine)(const Json& value);
-  std::string_view message;  ///< what a job can state instead
+  std::vector<std::string> keys;  ///< "NAME*": all keys that begin with NAME
+  std::string message;            ///< what a job can state instead, or leaves out
+  Json only = {};                 ///< the one value that is fine; null: the keys must be off
+  double most = 0;                ///< the largest number that counts as off
   /// The key may be on if every model of the type has this; null: no model has it.
   bool Job::*always = nullptr;
 
-  bool matches(std::string_view name) const {
-    return key.ends_with('*') ? name.starts_with(key.substr(0, key.size() - 1)) : name == key;
-  }
+  bool fine(const Json& value) const;
 };
-/// Returns the rules, in the order in which they are checked.
-std::span<const KeyRule> key_rules();
+/// Returns whether a key is the pattern, or what its "*" leaves open.
+bool fits(std::string_view pattern, std::string_view key);
 
-/// A NotedKey changes what is computed, but no parameter, no matmul and no byte. A Job cannot state
-/// it, and a note says so.
-struct NotedKey {
-  std::string_view key;
-  bool (*fine)(const Json& value);  ///< without a note
-  std::string_view message;
-};
-std::span<const NotedKey> noted_keys();
+/// Returns the rules of keys without which no Job states the model, in the order in which they are
+/// checked.
+const std::vector<KeyRule>& key_rules();
+/// Returns the rules of keys that change what is computed, but no parameter, no matmul and no byte.
+/// A Job cannot state them, and a note says so.
+const std::vector<KeyRule>& noted_keys();
 
 /// Returns whether a value switches nothing on: null, false, 0, or an empty list, object or text.
 bool is_off(const Json& value);
