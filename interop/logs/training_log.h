@@ -1,0 +1,124 @@
+// Logs of trainers are read into steps: their times, rates and losses, with what memory, timers and
+// arguments the log prints.
+//
+// models/presets/readers/training-logs.json has the labels of each trainer's lines, the unit of the
+// value after each label, and the source that fixes it. A value whose unit is neither printed nor
+// fixed there is not read, and a doubt names its line.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// The quantities of a step, then those of a memory report. Rates are of the whole run, except
+/// those of one device.
+enum class LogQuantity : std::uint8_t {
+  time,              ///< seconds of one step, as printed
+  steps_per_second,  ///< its inverse
+  interval,          ///< seconds since the step that was logged before
+  elapsed,           ///< seconds since the start, or since another fixed moment
+  time_stamp,        ///< of the line, in seconds since 1970
+  samples,           ///< global batch
+  sequence,          ///< tokens of a sample
+  samples_per_second,
+  tokens_per_second,
+  device_tokens_per_second,
+  device_flops,  ///< FLOP/s of one device
+  loss,
+  skipped,    ///< steps of the interval without an optimizer step
+  allocated,  ///< bytes, as are the next three
+  peak_allocated,
+  reserved,
+  peak_reserved,
+};
+inline constexpr std::size_t kStepQuantities = std::size_t(LogQuantity::allocated);
+inline constexpr std::size_t kMemoryQuantities = 4;
+
+struct LogStep {
+  std::int64_t number = 0;  ///< as printed; counted from 1 where the trainer prints none
+  std::int64_t line = 0;    ///< from 1; in a trainer_state.json, the record
+  bool evaluated = false;   ///< an evaluation was printed since the step before
+  bool saved = false;       ///< a checkpoint was
+  std::array<std::optional<double>, kStepQuantities> values = {};
+
+  std::optional<double> value(LogQuantity quantity) const { return values[std::size_t(quantity)]; }
+};
+
+/// TimeBasis is where the time of a step comes from.
+enum class TimeBasis : std::uint8_t {
+  printed,
+  smoothed,     ///< printed, as a running mean
+  elapsed,      ///< differences of a printed clock
+  time_stamps,  ///< differences of the lines' time stamps
+  throughput,   ///< batch over samples or tokens per second
+};
+
+enum class LeftOut : std::uint8_t { first, evaluation, checkpoint, skipped, outlier };
+
+struct LeftOutStep {
+  std::int64_t number, line;
+  LeftOut reason;
+};
+
+/// SteadyPart is what stays of a run's steps without its first, those that skipped the optimizer,
+/// and those outside half to twice the median. If an evaluation or a checkpoint came before such a
+/// step, this is the reason.
+struct SteadyPart {
+  TimeBasis basis = TimeBasis::printed;
+  Seconds median = {}, lower_quartile = {}, upper_quartile = {};
+  std::int64_t steps = 0;
+  std::vector<LeftOutStep> left_out = {};
+};
+
+struct LogMemory {
+  std::int64_t line = 0;
+  std::optional<std::int64_t> rank = {};
+  std::array<std::optional<double>, kMemoryQuantities> bytes = {};
+};
+
+/// LogTimer is a timer of the trainer, such as "forward-backward".
+struct LogTimer {
+  std::string name;
+  Seconds median;
+  std::int64_t count = 0;  ///< of at most 4096 values
+};
+
+struct TrainingLog {
+  std::string trainer;  ///< whose lines they are: "Megatron-LM"
+  /// Distinct steps in the order of the file. Of very many, each 2nd, 4th, ... is kept.
+  std::vector<LogStep> steps;
+  std::int64_t distinct_steps = 0;
+  std::int64_t repeats = 0;             ///< further lines of the same steps, of other ranks, say
+  std::vector<std::size_t> run_begins;  ///< the first of `steps` of each run in the file
+  std::optional<SteadyPart> steady;     ///< of all runs together; absent: no time can be told
+  /// Also by a clock, if one is printed: where `steady` is smoothed, this tells more.
+  std::optional<SteadyPart> by_clock;
+  /// Medians of the steady part; without times, of all steps but the first.
+  std::array<std::optional<double>, kStepQuantities> medians = {};
+  std::optional<Seconds> mean_step;  ///< whole runs over their steps, as the trainer sums up
+  std::vector<LogMemory> memory;
+  std::vector<LogTimer> timers;                  ///< in order of name
+  std::map<std::string, std::string> arguments;  ///< as the log prints them, the last of a name
+  std::vector<std::string> doubts;
+};
+
+/// Reads a log as a stream in bounded memory. Throws InputError where the file cannot be read, is
+/// compressed, or has no step of a known trainer.
+TrainingLog read_training_log(const std::filesystem::path& path);
+TrainingLog read_training_log(std::istream& stream, const std::string& file);
+
+/// Returns the steady part of some steps, of one run say, by a basis; or nothing where no step has
+/// it.
+std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, TimeBasis basis);
+
+}  // namespace plimsoll
