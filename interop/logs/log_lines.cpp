@@ -14,6 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostDoubts = 50;
+constexpr std::size_t kMostHits = 1'000;  // of labels in a line: some work takes their square
 constexpr std::size_t kMostMemory = 20'000;
 constexpr std::size_t kMostArguments = 5'000;
 constexpr std::size_t kLongestValue = 4'096;
@@ -77,9 +78,22 @@ std::optional<double> LogLines::value_of(std::string_view line, const LabelHit& 
 void LogLines::read(std::string_view line, std::int64_t number) {
   number_ = number;
   table_.scanner.scan(line, hits_);
+  const std::vector<std::size_t> cuts = ends_of_bars(line);
+  if (cuts.empty()) return read_part(line);
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const std::size_t begin = i == 0 ? 0 : cuts[i - 1];
+    const std::string_view part =
+        line.substr(begin, (i < cuts.size() ? cuts[i] : line.size()) - begin);
+    table_.scanner.scan(part, hits_);
+    read_part(part);
+  }
+}
+
+void LogLines::read_part(std::string_view line) {
   if (in_timers_) in_timers_ = read_timer_row(line);
   if (hits_.empty() && !in_dump_) return;
   std::erase_if(hits_, [&](const LabelHit& hit) { return !begins_word(line, hit.begin); });
+  hits_.resize(std::min(hits_.size(), kMostHits));
   const bool dots = read_marks(line);
   open_steps(line);
   if (std::ranges::find(opened_, true) != opened_.end()) {
@@ -89,6 +103,22 @@ void LogLines::read(std::string_view line, std::int64_t number) {
   }
   read_fields(line);
   read_memory(line);
+}
+
+/// Returns where states of progress bars end that terminals wrote over each other: behind the
+/// bracket before the next.
+std::vector<std::size_t> LogLines::ends_of_bars(std::string_view line) const {
+  std::vector<std::size_t> ends;
+  std::optional<std::size_t> last;
+  for (const LabelHit& hit : hits_) {
+    if (table_.meanings[hit.label].front().use != LabelUse::bar) continue;
+    if (last) {
+      const std::size_t end = line.substr(*last, hit.begin - *last).rfind(']');
+      if (end != line.npos) ends.push_back(*last + end + 1);
+    }
+    last = hit.begin;
+  }
+  return ends;
 }
 
 void LogLines::open_steps(std::string_view line) {
@@ -384,7 +414,7 @@ TrainingLog LogLines::finish(const std::string& file) {
   log.arguments = std::move(arguments_);
   for (auto& [name, seconds] : timers_) {
     const auto count = std::int64_t(seconds.size());
-    log.timers.push_back({name, Seconds(quantile(std::move(seconds), 0.5)), count});
+    log.timers.push_back({name, Seconds(quantile_of(std::move(seconds), 0.5)), count});
   }
   if (run_steps_ > 0) log.mean_step = Seconds(run_seconds_ / run_steps_);
   log.doubts = std::move(doubts_);

@@ -34,6 +34,8 @@ class LogLines {
   TrainingLog finish(const std::string& file);
 
  private:
+  void read_part(std::string_view line);
+  std::vector<std::size_t> ends_of_bars(std::string_view line) const;
   void open_steps(std::string_view line);
   void open_bar(std::string_view line, std::size_t at);
   void read_fields(std::string_view line);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -135,8 +136,11 @@ std::optional<PrintedValue> value_after(std::string_view line, std::size_t at, P
   const std::size_t end = read_number(line, at, number);
   if (end == at) return std::nullopt;
   const std::size_t after = end + (end < line.size() && line[end] == ' ' ? 1 : 0);
-  std::size_t last = after;
-  while (last < line.size() && (is_word(line[last]) || line[last] == '/')) ++last;
+  std::size_t last = after;  // a unit begins with a letter: "5890.1/5901.2" has none
+  while (last < line.size() &&
+         (last > after ? is_word(line[last]) || line[last] == '/'
+                       : std::isalpha(static_cast<unsigned char>(line[last]))))
+    ++last;
   const std::string_view suffix = line.substr(after, last - after);
   auto factor = printed_factor(suffix, unit);
   if (!factor) factor = printed_factor(bracketed, unit);

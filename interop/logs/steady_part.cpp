@@ -18,15 +18,15 @@ constexpr double kMostTime = 1e9;
 /// Differences that a doubt names.
 constexpr double kClocksDiffer = 0.1, kHalvesDiffer = 0.05;
 
-bool is_clock(TimeBasis basis) {
-  return basis == TimeBasis::elapsed || basis == TimeBasis::time_stamps;
+bool is_clock(LogTimeBasis basis) {
+  return basis == LogTimeBasis::elapsed || basis == LogTimeBasis::time_stamps;
 }
 
 /// Returns the time that a step's own values tell. `before` is the step before it in the same run,
 /// if there is one.
-std::optional<double> time_of(const LogStep& step, const LogStep* before, TimeBasis basis) {
+std::optional<double> time_of(const LogStep& step, const LogStep* before, LogTimeBasis basis) {
   std::optional<double> time;
-  if (basis == TimeBasis::throughput) {
+  if (basis == LogTimeBasis::throughput) {
     const auto samples = step.value(LogQuantity::samples);
     const auto sequence = step.value(LogQuantity::sequence);
     const auto rate = step.value(LogQuantity::samples_per_second);
@@ -67,7 +67,7 @@ std::vector<TimedStep> clocked_steps(std::span<const LogStep> steps, LogQuantity
   }
   std::vector<TimedStep> timed;
   if (strides.empty()) return timed;
-  const double most = 2 * quantile(std::move(strides), 0.5);
+  const double most = 2 * quantile_of(std::move(strides), 0.5);
   const LogStep* from = nullptr;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const double stride = i > 0 ? double(steps[i].number - steps[i - 1].number) : 1;
@@ -86,9 +86,9 @@ std::vector<TimedStep> clocked_steps(std::span<const LogStep> steps, LogQuantity
   return timed;
 }
 
-std::vector<TimedStep> timed_steps(std::span<const LogStep> steps, TimeBasis basis) {
-  if (basis == TimeBasis::elapsed) return clocked_steps(steps, LogQuantity::elapsed);
-  if (basis == TimeBasis::time_stamps) return clocked_steps(steps, LogQuantity::time_stamp);
+std::vector<TimedStep> timed_steps(std::span<const LogStep> steps, LogTimeBasis basis) {
+  if (basis == LogTimeBasis::elapsed) return clocked_steps(steps, LogQuantity::elapsed);
+  if (basis == LogTimeBasis::time_stamps) return clocked_steps(steps, LogQuantity::time_stamp);
   std::vector<TimedStep> timed;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const LogStep* before =
@@ -112,11 +112,11 @@ bool all_skipped(const TimedStep& timed) {
   return *skipped >= double(timed.step->number - timed.before->number);
 }
 
-std::optional<LeftOut> disturbance(const TimedStep& timed, double median) {
-  if (all_skipped(timed)) return LeftOut::skipped;
+std::optional<LeftOutReason> disturbance(const TimedStep& timed, double median) {
+  if (all_skipped(timed)) return LeftOutReason::skipped;
   if (timed.time >= median / 2 && timed.time <= median * 2) return std::nullopt;
-  if (timed.step->evaluated) return LeftOut::evaluation;
-  return timed.step->saved ? LeftOut::checkpoint : LeftOut::outlier;
+  if (timed.step->evaluated) return LeftOutReason::evaluation;
+  return timed.step->saved ? LeftOutReason::checkpoint : LeftOutReason::outlier;
 }
 
 /// Fills in what the arguments state and the steps do not.
@@ -167,7 +167,7 @@ void set_medians(TrainingLog& log) {
     for (const LogStep* step : kept) {
       if (step->values[i]) values.push_back(*step->values[i]);
     }
-    if (!values.empty()) log.medians[i] = quantile(std::move(values), 0.5);
+    if (!values.empty()) log.medians[i] = quantile_of(std::move(values), 0.5);
   }
 }
 
@@ -203,9 +203,9 @@ void add_doubts(TrainingLog& log) {
   if (log.steady->steps == 1 && !is_clock(log.steady->basis) && log.steady->left_out.empty()) {
     say("there is one step only, and the start-up may be in it");
   }
-  if (log.steady->basis == TimeBasis::throughput) {
+  if (log.steady->basis == LogTimeBasis::throughput) {
     say("the time follows from the batch and the throughput; no time is printed");
-  } else if (log.steady->basis == TimeBasis::time_stamps) {
+  } else if (log.steady->basis == LogTimeBasis::time_stamps) {
     say("the time follows from the time stamps of lines; no time is printed");
   }
   if (log.by_clock) {
@@ -213,15 +213,16 @@ void add_doubts(TrainingLog& log) {
     if (std::abs(clock - median) > kClocksDiffer * median) {
       say(fmt::format(
           "{:.4g} s a step as printed, but {:.4g} s by the {}", median, clock,
-          log.by_clock->basis == TimeBasis::elapsed ? "clock that is printed" : "time stamps"));
+          log.by_clock->basis == LogTimeBasis::elapsed ? "clock that is printed" : "time stamps"));
     }
   }
   const auto timed = timed_steps(log.steps, log.steady->basis);
   const std::size_t half = timed.size() / 2;
   if (half >= 4) {
     const std::vector<double> times = times_of(timed);
-    const double early = quantile({times.begin() + 1, times.begin() + std::ptrdiff_t(half)}, 0.5);
-    const double late = quantile({times.begin() + std::ptrdiff_t(half), times.end()}, 0.5);
+    const double early =
+        quantile_of({times.begin() + 1, times.begin() + std::ptrdiff_t(half)}, 0.5);
+    const double late = quantile_of({times.begin() + std::ptrdiff_t(half), times.end()}, 0.5);
     if (std::abs(late - early) > kHalvesDiffer * median) {
       say(fmt::format("the steps drift: {:.4g} s in the first half, {:.4g} s in the second", early,
                       late));
@@ -231,7 +232,7 @@ void add_doubts(TrainingLog& log) {
 
 }  // namespace
 
-double quantile(std::vector<double> values, double part) {
+double quantile_of(std::vector<double> values, double part) {
   std::ranges::sort(values);
   const double at = part * double(values.size() - 1);
   const auto below = std::size_t(at);
@@ -239,19 +240,19 @@ double quantile(std::vector<double> values, double part) {
   return values[below] + (at - double(below)) * (above - values[below]);
 }
 
-std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, TimeBasis basis) {
+std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, LogTimeBasis basis) {
   std::vector<TimedStep> timed = timed_steps(steps, basis);
   if (timed.empty()) return std::nullopt;
   SteadyPart part{.basis = basis};
-  const auto leave_out = [&](const LogStep& step, LeftOut reason) {
+  const auto leave_out = [&](const LogStep& step, LeftOutReason reason) {
     part.left_out.push_back({step.number, step.line, reason});
   };
   // A difference of clocks begins with the second step.
   if (timed.size() > 1 && !is_clock(basis)) {
-    leave_out(*timed.front().step, LeftOut::first);
+    leave_out(*timed.front().step, LeftOutReason::first);
     timed.erase(timed.begin());
   }
-  const double median = quantile(times_of(timed), 0.5);
+  const double median = quantile_of(times_of(timed), 0.5);
   std::vector<TimedStep> kept;
   for (const TimedStep& step : timed) {
     if (const auto reason = disturbance(step, median)) {
@@ -262,22 +263,22 @@ std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, TimeBasis 
   }
   if (kept.empty()) kept = timed;  // all skipped the optimizer
   const std::vector<double> times = times_of(kept);
-  part.median = Seconds(quantile(times, 0.5));
-  part.lower_quartile = Seconds(quantile(times, 0.25));
-  part.upper_quartile = Seconds(quantile(times, 0.75));
+  part.median = Seconds(quantile_of(times, 0.5));
+  part.lower_quartile = Seconds(quantile_of(times, 0.25));
+  part.upper_quartile = Seconds(quantile_of(times, 0.75));
   part.steps = std::int64_t(kept.size());
   return part;
 }
 
 void tell_times(TrainingLog& log, bool smoothed) {
   fill_in(log);
-  std::optional<SteadyPart> clock = steady_part(log.steps, TimeBasis::elapsed);
-  if (!clock) clock = steady_part(log.steps, TimeBasis::time_stamps);
-  log.steady = steady_part(log.steps, smoothed ? TimeBasis::smoothed : TimeBasis::printed);
+  std::optional<SteadyPart> clock = steady_part(log.steps, LogTimeBasis::elapsed);
+  if (!clock) clock = steady_part(log.steps, LogTimeBasis::time_stamps);
+  log.steady = steady_part(log.steps, smoothed ? LogTimeBasis::smoothed : LogTimeBasis::printed);
   if (log.steady) {
     log.by_clock = std::move(clock);
   } else {
-    log.steady = clock ? std::move(clock) : steady_part(log.steps, TimeBasis::throughput);
+    log.steady = clock ? std::move(clock) : steady_part(log.steps, LogTimeBasis::throughput);
   }
   set_medians(log);
   add_doubts(log);

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 /// Returns the value below which that part of the values is. There has to be one.
-double quantile(std::vector<double> values, double part);
+double quantile_of(std::vector<double> values, double part);
 
 /// Fills what follows from the steps: times, medians and doubts. `smoothed` says that the printed
 /// times are running means.

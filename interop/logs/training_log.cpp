@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{1} << 20;  // also the most of a line that is read
+constexpr std::size_t kBlock = std::size_t{1} << 18;  // also the most of a line that is read
 constexpr std::size_t kMostJson = std::size_t{64} << 20;
 
 using Record = std::vector<std::pair<std::string, std::string>>;
@@ -59,7 +59,7 @@ std::int64_t for_each_line(std::istream& stream, std::string buffer, Function li
         if (!skipping) ++cut;
         skipping = true;
       }
-      rest = whole ? rest.substr(std::min(part, rest.size())) : std::string_view();
+      rest.remove_prefix(whole ? part : rest.size());
     }
     std::memmove(buffer.data(), rest.data(), rest.size());
     filled = rest.size();
@@ -176,7 +176,7 @@ TrainingLog read_training_log(std::istream& stream, const std::string& file) {
         lines.read_record(record, number);
       });
   if (cut > 0) {
-    lines.doubt(fmt::format("{} lines are longer than 1 MiB, and their rest is not read", cut));
+    lines.doubt(fmt::format("{} lines are longer than 256 KiB, and their rest is not read", cut));
   }
   return lines.finish(file);
 }

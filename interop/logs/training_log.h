@@ -54,8 +54,8 @@ struct LogStep {
   std::optional<double> value(LogQuantity quantity) const { return values[std::size_t(quantity)]; }
 };
 
-/// TimeBasis is where the time of a step comes from.
-enum class TimeBasis : std::uint8_t {
+/// LogTimeBasis is where the time of a step comes from.
+enum class LogTimeBasis : std::uint8_t {
   printed,
   smoothed,     ///< printed, as a running mean
   elapsed,      ///< differences of a printed clock
@@ -63,18 +63,18 @@ enum class TimeBasis : std::uint8_t {
   throughput,   ///< batch over samples or tokens per second
 };
 
-enum class LeftOut : std::uint8_t { first, evaluation, checkpoint, skipped, outlier };
+enum class LeftOutReason : std::uint8_t { first, evaluation, checkpoint, skipped, outlier };
 
 struct LeftOutStep {
   std::int64_t number, line;
-  LeftOut reason;
+  LeftOutReason reason;
 };
 
 /// SteadyPart is what stays of a run's steps without its first, those that skipped the optimizer,
 /// and those outside half to twice the median. If an evaluation or a checkpoint came before such a
 /// step, this is the reason.
 struct SteadyPart {
-  TimeBasis basis = TimeBasis::printed;
+  LogTimeBasis basis = LogTimeBasis::printed;
   Seconds median = {}, lower_quartile = {}, upper_quartile = {};
   std::int64_t steps = 0;
   std::vector<LeftOutStep> left_out = {};
@@ -119,6 +119,6 @@ TrainingLog read_training_log(std::istream& stream, const std::string& file);
 
 /// Returns the steady part of some steps, of one run say, by a basis; or nothing where no step has
 /// it.
-std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, TimeBasis basis);
+std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, LogTimeBasis basis);
 
 }  // namespace plimsoll

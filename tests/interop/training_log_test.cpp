@@ -83,8 +83,9 @@ void compare(const std::string& name, const Json& expected, const TrainingLog& l
   std::int64_t timed = 0, outliers = 0;
   for (const LogStep& step : log.steps) timed += step.value(LogQuantity::time).has_value();
   if (log.steady) {
-    outliers = std::ranges::count_if(
-        log.steady->left_out, [](const LeftOutStep& out) { return out.reason != LeftOut::first; });
+    outliers = std::ranges::count_if(log.steady->left_out, [](const LeftOutStep& out) {
+      return out.reason != LeftOutReason::first;
+    });
   }
   near("steps_read", double(log.distinct_steps));
   near("first_step", double(log.steps.front().number));
@@ -172,13 +173,14 @@ TEST(TrainingLog, DisturbedStepsAreLeftOutWithTheirReason) {
             ".0 | number of skipped iterations: " + (step == 3 ? "1" : "0") + " |\n";
   }
   const TrainingLog log = log_of(text);
-  std::vector<std::pair<std::int64_t, LeftOut>> out;
+  std::vector<std::pair<std::int64_t, LeftOutReason>> out;
   for (const LeftOutStep& step : log.steady->left_out) out.emplace_back(step.number, step.reason);
-  EXPECT_EQ(out, (std::vector<std::pair<std::int64_t, LeftOut>>{{1, LeftOut::first},
-                                                                {3, LeftOut::skipped},
-                                                                {5, LeftOut::evaluation},
-                                                                {7, LeftOut::checkpoint},
-                                                                {9, LeftOut::outlier}}));
+  EXPECT_EQ(out,
+            (std::vector<std::pair<std::int64_t, LeftOutReason>>{{1, LeftOutReason::first},
+                                                                 {3, LeftOutReason::skipped},
+                                                                 {5, LeftOutReason::evaluation},
+                                                                 {7, LeftOutReason::checkpoint},
+                                                                 {9, LeftOutReason::outlier}}));
   EXPECT_EQ(log.steady->steps, 7);
   EXPECT_NEAR(median(log), 1.008, 1e-9);
 }
@@ -209,7 +211,7 @@ TEST(TrainingLog, ProgressBarsOfEvaluationsAreLeftOut) {
   }
   const TrainingLog log = log_of(text);
   EXPECT_EQ(log.distinct_steps, 6);
-  EXPECT_EQ(log.steady->basis, TimeBasis::smoothed);
+  EXPECT_EQ(log.steady->basis, LogTimeBasis::smoothed);
   EXPECT_NEAR(median(log), 4.5, 1e-9);
   ASSERT_TRUE(log.by_clock);
   EXPECT_NEAR(log.by_clock->median.value(), 4.0, 1e-9);
@@ -240,13 +242,13 @@ TEST(TrainingLog, TimesFollowFromClocksOrThroughput) {
                ", skipped=6, lr=[9.6e-06], mom=[(0.9, 0.95)]\n";
   }
   const TrainingLog clock = log_of(stamped);
-  EXPECT_EQ(clock.steady->basis, TimeBasis::time_stamps);
+  EXPECT_EQ(clock.steady->basis, LogTimeBasis::time_stamps);
   EXPECT_NEAR(median(clock), 0.5, 1e-6);
   const TrainingLog rate = log_of(
       "  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
       "epoch=0/micro_step=1/global_step=1, RunningAvgSamplesPerSec=8.0, CurrSamplesPerSec=8.0, x\n"
       "epoch=0/micro_step=2/global_step=2, RunningAvgSamplesPerSec=8.0, CurrSamplesPerSec=16.0, x\n");
-  EXPECT_EQ(rate.steady->basis, TimeBasis::throughput);
+  EXPECT_EQ(rate.steady->basis, LogTimeBasis::throughput);
   EXPECT_NEAR(median(rate), 4, 1e-9);
 }
 
@@ -279,6 +281,26 @@ TEST(TrainingLog, LinesOfOtherTrainers) {
   EXPECT_EQ(paddle.memory.at(1).bytes[1], 12.5 * 1024 * 1024 * 1024);
 }
 
+TEST(TrainingLog, StatesOfBarsThatAreJoinedAreApart) {
+  const TrainingLog nemo = log_of(
+      "Epoch 0: :   1%|#| 9/99 [01:12<9:01, v_num=0, global_step=8.000, train_step_timing in s=6.50]"
+      "Epoch 0: :   1%|#| 10/99 [01:18<9:00, v_num=0, global_step=9.000, train_step_timing in s=6.25]"
+      "Validation: 100%|#| 1/1 [00:01<00:00, 1.00s/it]"
+      "Epoch 0: :   1%|#| 11/99 [01:24<8:59, global_step=10.00, train_step_timing in s=6.25]\n");
+  EXPECT_EQ(nemo.trainer, "NeMo");
+  EXPECT_EQ(nemo.distinct_steps, 3);
+  EXPECT_NEAR(median(nemo), 6.25, 1e-9);
+}
+
+TEST(TrainingLog, ValuesAndMeansThatASlashDivides) {
+  const TrainingLog log = log_of(
+      "iteration 5/ 9 | elapsed time per iteration (ms): 5890.5/5901.2 | throughput per GPU "
+      "(TFLOP/s/GPU): 580.5/578.3 | tokens per GPU (tokens/s/GPU): 1390.5/1387.5 |\n");
+  EXPECT_NEAR(median(log), 5.8905, 1e-9);
+  EXPECT_NEAR(value(log, LogQuantity::device_flops), 580.5e12, 1e6);
+  EXPECT_EQ(value(log, LogQuantity::device_tokens_per_second), 1390.5);
+}
+
 TEST(TrainingLog, TimersOfBothLevels) {
   const TrainingLog log = log_of(
       kStep +
@@ -292,9 +314,9 @@ TEST(TrainingLog, TimersOfBothLevels) {
 }
 
 TEST(TrainingLog, FilesWithoutStepsAreRefused) {
-  EXPECT_NE(
-      log_refusal("validation loss at iteration 9 | lm loss value: 2.0\n").find("no line is a step"),
-      std::string::npos);
+  EXPECT_NE(log_refusal("validation loss at iteration 9 | lm loss value: 2.0\n")
+                .find("no line is a step"),
+            std::string::npos);
   EXPECT_NE(log_refusal("\x1f\x8b\x08").find("compressed"), std::string::npos);
   EXPECT_NE(log_refusal("").find("train.log"), std::string::npos);
   EXPECT_THROW(read_training_log(std::filesystem::path("/nowhere/x.log")), InputError);
@@ -303,7 +325,7 @@ TEST(TrainingLog, FilesWithoutStepsAreRefused) {
 TEST(TrainingLog, LongLinesAndManyStepsTakeBoundedMemory) {
   const TrainingLog cut = log_of(std::string(5 << 20, 'x') + "\n" + kStep);
   EXPECT_EQ(cut.steps.at(0).line, 2);
-  EXPECT_TRUE(has_doubt(cut, "1 lines are longer than 1 MiB"));
+  EXPECT_TRUE(has_doubt(cut, "1 lines are longer than 256 KiB"));
   std::string text;
   for (int step = 1; step <= 70'000; ++step) {
     text += "iteration " + std::to_string(step) + "/ 1 | elapsed time per iteration (ms): 50.0 |\n";
