@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostDoubts = 50;
-constexpr std::size_t kMostHits = 1'000;  // of labels in a line: some work takes their square
+constexpr std::size_t kMostHits = 300;  // of labels in a line: some work takes their square
 constexpr std::size_t kMostMemory = 20'000;
 constexpr std::size_t kMostArguments = 5'000;
 constexpr std::size_t kLongestValue = 4'096;
