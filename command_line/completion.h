@@ -1,4 +1,5 @@
-// Completion: the words that may stand next on a command line, read from its commands and options.
+// Completion: the words that may stand next on a command line, read from its commands and options,
+// and the scripts with which shells ask for them.
 #pragma once
 
 #include <functional>
@@ -42,5 +43,9 @@ std::string next_words_text(const NextWords& candidates);
 inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 /// Returns the script with which a shell completes `planner`. The script asks the program itself.
 std::string completion_script(std::string_view shell);
+
+/// Prints what is asked for and returns true, if the first word is `--complete` (then `--` and the
+/// words of a command line follow) or `--man` (the manual page). `program` has no commands.
+bool answer_shell(CLI::App& program, int argc, char** argv);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Help: what `--help` of a command begins with, which is one sentence and examples by task. The
-// texts are files of models/presets/commands.
+// Help: what `--help` of a command begins with, which is one sentence and examples by task, and its
+// manual page (section 1). The texts are files of models/presets/commands.
 #pragma once
 
 #include <optional>
@@ -34,5 +34,13 @@ std::optional<CommandHelp> find_help(std::string_view full_name);
 /// Returns the text of `--help` of the command that was parsed last, which is below `root`.
 /// Sentence and examples come first, then what CLI11 says of the command.
 std::string help_text(CLI::App& root);
+
+/// Names the types of all text options of a program and its commands by their flag, which means
+/// alike everywhere: CLUSTER for --cluster. Options that have a type of their own keep it.
+void name_types(CLI::App& program);
+
+/// Returns the page of a command in the man macros of troff. `source` is the program with its
+/// version: "planner 1.0".
+std::string manual_page(const CLI::App& command, const std::string& source);
 
 }  // namespace plimsoll

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "fitting/cross_validate.h"
-#include "fitting/fits_without.h"
 #include "models/calibration/fitted_calibration.h"
 #include "published/published_run.h"
 

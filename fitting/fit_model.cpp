@@ -43,7 +43,7 @@ bool several_recomputes(const PublishedTarget& target) {
 
 /// Returns whether a parameter can change the time of a run.
 bool can_move(const FitParameter& parameter, const FitRun& run) {
-  const Fp8 fp8 = run.target.strategies[0].fp8;
+  const Fp8 fp8 = run.target.strategies[0].precision.fp8;
   switch (parameter.part) {
     case FitPart::level:
       return parameter.level == 0 || run.across_nodes;
@@ -53,7 +53,7 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
       return fp8 == Fp8::rowwise;
     case FitPart::attention_forward:
     case FitPart::attention_backward:
-      return run.target.framework.flash_attention;
+      return run.target.framework.kernels.attention.flash;
     default:
       return true;
   }
@@ -64,7 +64,8 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
 std::vector<bool> shown_by(const FitParameter& parameter, std::span<const FitRun> runs) {
   std::vector<bool> shown;
   if (parameter.part != FitPart::products_of_16_bits) return shown;
-  for (const FitRun& run : runs) shown.push_back(run.target.strategies[0].fp8 == Fp8::none);
+  for (const FitRun& run : runs)
+    shown.push_back(run.target.strategies[0].precision.fp8 == Fp8::none);
   return shown;
 }
 
@@ -128,7 +129,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
   std::vector<FitRun> all;
   for (const PublishedRun& run : published) {
     // If each launch waits for its kernel, a step is no measure of rates.
-    if (!run.has_step_time() || (run.framework && run.framework->launches_wait)) continue;
+    if (!run.has_step_time() || (run.framework && run.framework->host.waits.for_launches)) continue;
     const PublishedTarget open = published_target(run, own_numbers());
     if (!open.missing.empty() || open.cluster.name != selection.cluster ||
         calibrated_as(open.framework) != selection.framework)

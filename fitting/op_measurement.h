@@ -1,4 +1,5 @@
-// An op measurement is one kernel that somebody timed on a GPU, as a row of a cases file.
+// An op measurement is one kernel or collective that somebody timed on GPUs, as a row of a cases
+// file.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@
 namespace plimsoll {
 
 struct OpMeasurement {
-  OpKind kind = OpKind::matmul;  ///< or flash_attention, flash_attention_backward
-  std::string gpu, source;       ///< source: "repository or document, place in it"
-  DType dtype = DType::bf16;     ///< type of the operands
+  OpKind kind = OpKind::matmul;      ///< or flash_attention, flash_attention_backward
+  std::string gpu, source;           ///< source: "repository or document, place in it"
+  std::vector<std::string> devices;  ///< the names that cluster files have for this GPU
+  DType dtype = DType::bf16;         ///< type of the operands
   Seconds time;
   // The next fields are the shape of a matmul.
   MatmulShape shape;
@@ -37,5 +39,27 @@ struct OpMeasurements {
 /// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
 /// InputError.
 OpMeasurements parse_op_measurements(std::string_view text, const std::string& file);
+
+struct CollectiveMeasurement {
+  OpKind kind = OpKind::all_reduce;
+  std::string gpu, source;           ///< source: "repository or document, place in it"
+  std::vector<std::string> devices;  ///< the names that cluster files have for this GPU
+  std::int64_t ranks = 2;            ///< ranks of the group, on consecutive devices
+  Bytes payload;                     ///< the full buffer on one rank
+  Seconds time;
+  bool operator==(const CollectiveMeasurement&) const = default;
+};
+
+/// Returns whether a cases file holds collectives, i.e. its rows have a "collective".
+bool is_collective_measurements(std::string_view text, const std::string& file);
+
+struct CollectiveMeasurements {
+  std::vector<CollectiveMeasurement> points;
+  std::int64_t skipped = 0;  ///< rows of other collectives, without ranks or without points
+};
+/// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
+/// InputError.
+CollectiveMeasurements parse_collective_measurements(std::string_view text,
+                                                     const std::string& file);
 
 }  // namespace plimsoll

@@ -96,17 +96,17 @@ struct OpRow {
   bool keeps_split = false;
   /// The op is an update that may also write the parameters in their own type, as its last output.
   bool writes_parameters = false;
-  /// Frameworks that run a formula op by op (Framework::ops_per_kernel) also have a single op for
-  /// this formula.
+  /// Frameworks that run a formula op by op (Framework::host.dispatch.ops_per_kernel) also have a
+  /// single op for this formula.
   bool one_op_everywhere = false;
   /// Frameworks run several ops instead of this op of a mixture of experts
-  /// (Framework::ops_per_expert_op).
+  /// (Framework::host.dispatch.ops_per_expert_op).
   bool of_experts = false;
   /// The factor of the kernel's bytes where the ops of its formula run one by one
-  /// (Framework::elementwise_by_op), counted for 16-bit values.
+  /// (Framework::kernels.elementwise.by_op), counted for 16-bit values.
   double moved_op_by_op = 1;
   /// The factor of the kernel's bytes where its mask is a kernel of its own
-  /// (Framework::masks_f32_apart).
+  /// (Framework::kernels.attention.masks_f32_apart).
   double moved_with_mask = 1;
   OpRows rows = OpRows::none;
   OpBench bench = {};

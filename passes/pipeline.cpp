@@ -11,8 +11,8 @@
 #include "graph/verify/verify.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/graph/passes.h"
-#include "passes/layout/arena_layout.h"
 #include "passes/layout/plan_memory.h"
+#include "passes/owners/broadcast_parameters.h"
 #include "passes/schedule/schedule.h"
 
 namespace plimsoll {
@@ -151,18 +151,14 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer, Pro
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof,
                            Addresses addresses) {
   const Graph graph = lower_graph(context, observer, proof);
-  const std::int64_t alignment = arena_alignment(context.job, context.strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(context.strategy));
+  const CutGraph cut = cut_blocks(graph, arena_alignment(context.job, context.strategy),
+                                  cut_choices(context.strategy));
   if (observer) observer("cut_blocks", [&](std::optional<std::int64_t>) { return print(cut); });
+  const StageLayout stages = stage_layout(context.job, context.strategy, block_shapes(graph));
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {
-    if (!classes_by_owner(context.strategy)) {
-      programs.push_back(schedule_stage(graph, cut, context, stage, alignment));
-      continue;
-    }
-    for (std::int64_t owner = 0; owner < context.strategy.sharding_degree; ++owner) {
-      programs.push_back(schedule_stage(graph, cut, context, stage, alignment, owner));
-    }
+    for (Program& program : schedule_stage(graph, cut, context, stages, stage))
+      programs.push_back(std::move(program));
   }
   observe(observer, "schedule", programs, proof);
   if (addresses == Addresses::left_out) return programs;

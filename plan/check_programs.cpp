@@ -46,9 +46,9 @@ Finding framework_known(const CheckContext& context) {
   if (preset == nullptr) return std::nullopt;  // a file's, which the plan holds whole
   // Devices decide whether flash attention exists, and how 8-bit operands are read.
   Framework known = *preset;
-  if (!stated.flash_attention && preset->flash_attention)
-    known.flash_attention = known.attention_by_parts = false;
-  known.untransposed_fp8 = stated.untransposed_fp8;
+  if (!stated.kernels.attention.flash && preset->kernels.attention.flash)
+    known.kernels.attention.flash = known.kernels.attention.by_parts = false;
+  known.kernels.products.untransposed_fp8 = stated.kernels.products.untransposed_fp8;
   const bool calibrated = !context.plan.calibration_digest.empty();
   if (stated == known || (calibrated && lowers_alike(stated, known))) return std::nullopt;
   return fmt::format("framework {} differs from the preset of that name in a field or a source",
@@ -153,7 +153,7 @@ Finding fits_capacity(const CheckContext& context) {
 }
 
 Finding reserved_bytes(const CheckContext& context) {
-  const bool arena = context.plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = context.plan.framework.memory.allocator.kind == AllocatorKind::arena;
   for (const StagePrediction& stage : context.plan.prediction.stages) {
     if (arena && (stage.allocated != stage.peak || stage.reserved != stage.arena)) {
       return fmt::format(

@@ -50,13 +50,14 @@ Finding batch_divides(const CheckContext& context) {
 }
 
 Finding layers_cover(const CheckContext& context) {
-  const std::vector<std::int64_t>& split = context.plan.strategy.layer_split;
+  const std::vector<std::int64_t>& split = context.plan.strategy.pipeline.layer_split;
   if (split.empty()) return std::nullopt;  // resolved as evenly as possible, which always covers
   const Strategy& s = context.plan.strategy;
   const auto layers = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-  if (std::int64_t(split.size()) != s.pp * s.virtual_stages) {
+  if (std::int64_t(split.size()) != s.pp * s.pipeline.virtual_stages) {
     return fmt::format("layer_split names {} chunks, pp {} x virtual_stages {} are {}",
-                       split.size(), s.pp, s.virtual_stages, s.pp * s.virtual_stages);
+                       split.size(), s.pp, s.pipeline.virtual_stages,
+                       s.pp * s.pipeline.virtual_stages);
   }
   if (layers != total_layers(context.plan.job)) {
     return fmt::format("layer_split covers {} layers, the job has {}", layers,

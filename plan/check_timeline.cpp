@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "graph/op_table.h"
+#include "passes/strategy/sharding_rules.h"
 #include "plan/check_rules.h"
 
 namespace plimsoll {
@@ -21,9 +22,8 @@ std::string name_of(const Interval& interval) {
 
 /// The class of a rank; absent for ranks the plan does not have.
 std::optional<std::size_t> class_of_rank(const Plan& plan, std::int64_t rank) {
-  const Grid grid = grid_of(plan.strategy);
-  if (rank < 0 || rank >= grid.world_size()) return std::nullopt;
-  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
+  if (rank < 0 || rank >= grid_of(plan.strategy).world_size()) return std::nullopt;
+  return class_of_rank(plan.strategy, rank);
 }
 
 Finding timeline_ranks(const CheckContext& context) {

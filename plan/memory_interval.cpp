@@ -40,7 +40,7 @@ const MemorySpread& spread() {
 }
 
 bool has_arena(const Framework& framework) {
-  return framework.allocator.kind == AllocatorKind::arena;
+  return framework.memory.allocator.kind == AllocatorKind::arena;
 }
 
 /// Returns the probability that memory exceeds the capacity. It is normal around `taken`, with nine

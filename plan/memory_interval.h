@@ -28,7 +28,7 @@ struct PredictedMemory {
 /// Returns the relative half width of the 90 % interval of one kind of memory. It is 0 for an
 /// arena, which holds exactly the Program's memory. Other executors have tensors that nobody
 /// counted, allocators that keep more than the blocks in use, and contexts and communicators: three
-/// errors that add up as if independent. scripts/memory_spreads.py finds how large they are.
+/// errors that add up as if independent. lab/memory_spreads.py finds how large they are.
 double memory_half_width(MemoryKind kind, const Framework& framework,
                          const PredictedMemory& memory);
 

@@ -9,6 +9,7 @@
 #include "models/framework/framework_json.h"
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/expert_rows.h"
+#include "passes/strategy/sharding_rules.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -225,10 +226,9 @@ std::string name_of(const StagePrediction& stage) {
 }
 
 bool is_class(const StagePrediction& stage, const Strategy& strategy, std::size_t index) {
-  const std::int64_t owners = classes_by_owner(strategy) ? strategy.sharding_degree : 1;
-  const auto place = std::int64_t(index);
-  if (stage.stage != place / owners) return false;
-  return classes_by_owner(strategy) ? stage.owner == place % owners : !stage.owner;
+  const auto owners = owner_classes(strategy);
+  return stage.stage == std::int64_t(index / owners.size()) &&
+         stage.owner == owners[index % owners.size()];
 }
 
 Plan read_plan(const std::filesystem::path& path) {
@@ -239,14 +239,12 @@ void check_legal(const Plan& plan, const std::string& file) {
   if (Verdict verdict = legal(plan.job, plan.strategy, plan.devices); !verdict) {
     throw InputError(file, "/strategy", verdict.reason());
   }
-  const auto stages = plan.prediction.stages.size();
+  const std::size_t stages = plan.prediction.stages.size(),
+                    owners = owner_classes(plan.strategy).size();
   if (std::int64_t(stages) != rank_classes(plan.strategy)) {
-    throw InputError(
-        file, "/prediction/stages",
-        fmt::format("found {} stages; pp is {}{}", stages, plan.strategy.pp,
-                    classes_by_owner(plan.strategy)
-                        ? fmt::format(", with {} owners each", plan.strategy.sharding_degree)
-                        : ""));
+    throw InputError(file, "/prediction/stages",
+                     fmt::format("found {} stages; pp is {}{}", stages, plan.strategy.pp,
+                                 owners > 1 ? fmt::format(", with {} owners each", owners) : ""));
   }
   for (std::size_t i = 0; i < stages; ++i) {
     const StagePrediction& stage = plan.prediction.stages[i];

@@ -1,6 +1,8 @@
 // The JSON of what a plan predicts and of how it was found.
 #include "plan/prediction_json.h"
 
+#include <fmt/format.h>
+
 #include "plan/timeline_json.h"
 
 namespace plimsoll {
@@ -188,18 +190,20 @@ std::vector<Pruned> pruned_from(JsonObject& parent, std::string_view key) {
   return entries;
 }
 
-Json cuts_json(const CutCounts& counts) {
-  Json json = Json::array();
+std::vector<Pruned> cuts_of(const CutCounts& counts) {
+  std::vector<Pruned> cuts;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] != 0) json.push_back({{"reason", kCuts[i]}, {"count", counts[i]}});
+    if (counts[i] != 0) cuts.push_back({std::string(kCuts[i]), counts[i]});
   }
-  return json;
+  return cuts;
 }
 
 CutCounts cuts_from(JsonObject& parent, std::string_view key) {
   CutCounts counts{};
   for (JsonObject& object : parent.objects(key)) {
-    counts[object.choice("reason", kCuts)] += count(object, "count");
+    std::int64_t& cut = counts[object.choice("reason", kCuts)];
+    if (cut != 0) object.fail("reason", "each reason at most once is required");
+    cut = count(object, "count");
     object.finish();
   }
   return counts;
@@ -213,7 +217,7 @@ Json search_json(const SearchSummary& search) {
           {"evaluated", search.evaluated},
           {"infeasible", search.infeasible},
           {"bounded", sum_of(search.bounded)},
-          {"bounded_by", cuts_json(search.bounded)},
+          {"bounded_by", pruned_json(cuts_of(search.bounded))},
           {"pruned", pruned_json(search.pruned)},
           {"unexplored", search.unexplored},
           {"proven", search.proven},
@@ -221,10 +225,7 @@ Json search_json(const SearchSummary& search) {
 }
 
 std::vector<Pruned> left_out_by(const SearchSummary& search) {
-  std::vector<Pruned> counts;
-  for (std::size_t i = 0; i < kCuts.size(); ++i) {
-    if (search.bounded[i] != 0) counts.push_back({std::string(kCuts[i]), search.bounded[i]});
-  }
+  std::vector<Pruned> counts = cuts_of(search.bounded);
   counts.insert(counts.end(), search.pruned.begin(), search.pruned.end());
   return counts;
 }

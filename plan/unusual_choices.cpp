@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 1> kContext = {"cp"}, kTensor = {"mp"},
                                           kStages = {"pp"};
 
 // Published tables hardly have these choices beside others (docs/results/recommended.md): they
-// bound the gains from above, as scripts/regret finds. Within these bounds 5 % is required of what
+// bound the gains from above, as lab/regret finds. Within these bounds 5 % is required of what
 // one in a hundred published layouts has, and 3 % of what one in ten has. A failed start costs a
 // whole run: three quarters of one give the same regret, less give more of it or more failures.
 constexpr std::array<UnusualRule, kUnusualChoices> kRules = {{
@@ -47,8 +47,8 @@ std::vector<Unusual> unusual_choices(const Job& job, const Strategy& strategy,
   add(strategy.cp > 1 && job.sequence < kUsualContext, UnusualChoice::context_split);
   add(strategy.mp > devices.per_node, UnusualChoice::tensor_over_nodes);
   add(!std::has_single_bit(std::uint64_t(strategy.micro_batch)), UnusualChoice::odd_micro_batch);
-  add(strategy.virtual_stages > kUsualVirtualStages, UnusualChoice::many_virtual_stages,
-      std::ceil(std::log2(double(strategy.virtual_stages) / double(kUsualVirtualStages))));
+  add(strategy.pipeline.virtual_stages > kUsualVirtualStages, UnusualChoice::many_virtual_stages,
+      std::ceil(std::log2(double(strategy.pipeline.virtual_stages) / double(kUsualVirtualStages))));
   add(!devices.mixed && !shares_layers_evenly(job, strategy), UnusualChoice::uneven_layers);
   add(strategy.pp >= kAlone &&
           strategy.mp * strategy.cp * strategy.dp * strategy.sharding_degree == 1,

@@ -43,7 +43,7 @@ struct UnusualRule {
   /// The strategy's fields that make the choice. A choice that the user made counts as usual.
   std::span<const std::string_view> fields;
   /// The predicted gain that one measure of it requires over the best plan without it, as a share
-  /// of that plan's step. scripts/regret chose it by the regret of published tables. Virtual stages
+  /// of that plan's step. lab/regret chose it by the regret of published tables. Virtual stages
   /// are measured in doublings of kUsualVirtualStages. Tight memory is measured by the odds that
   /// the plan does not fit, so its gain is what a failed start costs, as a share of a run.
   double gain = 0;

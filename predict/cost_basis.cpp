@@ -17,7 +17,6 @@
 #include "models/presets/presets.h"
 #include "predict/default_efficiency.h"
 #include "predict/fit_transfer.h"
-#include "predict/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -305,10 +304,10 @@ void use_kernels_of(Device& device, CostBasis& basis) {
   const GpuGeneration* generation = generation_named(device.name);
   if (generation == nullptr) return;
   Framework& framework = basis.framework;
-  if (framework.tf32_products && generation->tf32_of_16_bits && device.peak_bf16)
+  if (framework.kernels.products.tf32 && generation->tf32_of_16_bits && device.peak_bf16)
     device.peak_fp32 = *generation->tf32_of_16_bits * *device.peak_bf16;
-  if (!framework.flash_attention || !generation->without_flash_attention) return;
-  framework.flash_attention = framework.attention_by_parts = false;
+  if (!framework.kernels.attention.flash || !generation->without_flash_attention) return;
+  framework.kernels.attention.flash = framework.kernels.attention.by_parts = false;
   basis.source.assumed = device.name + " has no flash attention, so scores are kept";
   basis.source.words += "; " + basis.source.assumed;
 }
@@ -339,10 +338,10 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   if (basis.source.name.empty()) basis.source.words = "no calibration, " + basis.source.words;
   use_kernels_of(basis.cluster.device, basis);
   for (OtherDevices& others : basis.cluster.other_devices) use_kernels_of(others.device, basis);
-  const SetOf<Fp8>& recipes = basis.framework.can.fp8.value;
+  const SetOf<Fp8>& recipes = basis.framework.can.precision.fp8.value;
   const bool scales_tensors = recipes.has(Fp8::delayed) || recipes.has(Fp8::current);
   if (scales_tensors && multiplies_untransposed_fp8(basis.cluster))
-    basis.framework.untransposed_fp8 = true;
+    basis.framework.kernels.products.untransposed_fp8 = true;
   return basis;
 }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "base/shortened.h"
+#include "base/text.h"
 #include "graph/step_flops.h"
 #include "graph/text.h"
 #include "passes/strategy/step_rules.h"
@@ -199,7 +199,8 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   const CostModel& costs = *target.costs;
   // First: the cost model takes it for granted that the device can compute in this dtype.
   check_peak_rate(costs.cluster(), target.job.precision, target.devices);
-  if (strategy.fp8 != Fp8::none) check_peak_rate(costs.cluster(), DType::e4m3, target.devices);
+  if (strategy.precision.fp8 != Fp8::none)
+    check_peak_rate(costs.cluster(), DType::e4m3, target.devices);
   Simulation simulation = simulate(footprint.programs, costs_of(target, strategy), folding, detail);
   Evaluation evaluation;
   Prediction& prediction = evaluation.prediction;

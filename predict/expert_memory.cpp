@@ -17,7 +17,7 @@ std::optional<ExpertMemory> expert_memory(const Target& target, const Strategy& 
   if (!target.job.experts || strategy.ep == 1) return std::nullopt;
   const auto peak_with = [&](std::int64_t percent) {
     Strategy other = strategy;
-    other.expert_rows_percent = percent;
+    other.experts.rows_percent = percent;
     return largest(lay_out(target, other, Proof::none, AllocatorReplay::leave_out).stages,
                    &StagePrediction::peak);
   };
@@ -54,7 +54,7 @@ FitsAnswer fits_answer(const Target& target, const Strategy& strategy,
   if (!has_room || rows_room(target.job, target.framework(), strategy).percent <= kEvenPercent)
     return answer;
   Strategy even = strategy;
-  even.expert_rows_percent = kEvenPercent;
+  even.experts.rows_percent = kEvenPercent;
   answer.even = fullest(lay_out(target, even, Proof::none).stages);
   if (answer.even->fits()) answer.fits = Fits::with_even_routing;
   return answer;

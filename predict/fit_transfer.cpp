@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "predict/typical_calibration.h"
+#include "predict/default_efficiency.h"
 
 namespace plimsoll {
 namespace {

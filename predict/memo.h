@@ -10,12 +10,13 @@
 
 namespace plimsoll {
 
-/// Returns the strategy with the default of these fields. A result that does not depend on them is
-/// that of all strategies that are then equal. A field that is not named counts.
+/// Returns the strategy with the default of these fields: without(strategy, FIELD(dp)). A result
+/// that does not depend on them is that of all strategies that are then equal. A field that is not
+/// named counts.
 template <class... Fields>
-Strategy without(Strategy strategy, Fields Strategy::*... fields) {
+Strategy without(Strategy strategy, Fields... fields) {
   static const Strategy usual;
-  ((strategy.*fields = usual.*fields), ...);
+  ((fields(strategy) = fields(usual)), ...);
   return strategy;
 }
 

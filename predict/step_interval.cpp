@@ -1,4 +1,4 @@
-// Reads the spreads that scripts/spreads found and makes intervals of them.
+// Reads the spreads that lab/spreads found and makes intervals of them.
 #include "predict/step_interval.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace plimsoll {
 /// The kind of numbers that a predicted step time rests on.
 enum class TimeBasis : std::uint8_t {
   kernels,       ///< rates of kernels and collectives alone: the cluster's own, or measured
-  typical,       ///< rates typical of training (predict/typical_calibration.h)
+  typical,       ///< rates typical of training (predict/default_efficiency.h)
   fit,           ///< runs of other models on the device with the framework
   fit_of_model,  ///< such runs of a model that is about as large and has experts or none alike
 };
@@ -26,7 +26,7 @@ TimeBasis basis_of(const std::optional<FittedCalibration>& fitted, const ModelSi
 /// Models are about as large if layers x hidden^2 is within this factor. Other
 /// people's runs of models without experts spread, by moments, by 0.24 at equal sizes and by 0.25
 /// within this factor (10 documents). Within a factor of 1.5 they spread by 0.30 (12 documents),
-/// and beyond 1.3 by 0.39 (13 documents). scripts/spreads printed this with other factors.
+/// and beyond 1.3 by 0.39 (13 documents). lab/spreads printed this with other factors.
 inline constexpr double kAboutAsLarge = 1.3;
 
 /// A 90 % interval, with its ends as multiples of the predicted step time.
@@ -66,7 +66,7 @@ struct StepOpen {
 /// Returns the interval of a half width that is a logarithm: from 1 / exp to exp.
 StepInterval around(double logarithm);
 
-/// The spread of natural logarithms of measured over predicted step times. scripts/spreads found it
+/// The spread of natural logarithms of measured over predicted step times. lab/spreads found it
 /// by predicting published runs. Runs of a document (document_of) were predicted with calibrations
 /// that had seen none of them, and each document counts as much as any other.
 struct SourceSpread {
@@ -76,7 +76,7 @@ struct SourceSpread {
   std::int64_t documents = 0, runs = 0;
 };
 /// The spread of the ratio of two step times: half widths of the 90 % interval of its logarithm.
-/// scripts/spreads found it from pairs of published runs of one source, model, cluster and
+/// lab/spreads found it from pairs of published runs of one source, model, cluster and
 /// framework.
 struct DifferenceSpread {
   double any = 0;           ///< between any two runs
@@ -92,7 +92,7 @@ const DifferenceSpread& difference_spread(TimeBasis basis);
 
 /// The error of a step whose ops were measured one by one, beside the errors of these ops, as a
 /// logarithm. It stands for caches that the op before left, and for the machine some minutes later.
-/// For CPU cores one run of scripts/own-accuracy chose it: ops left 4 % open, and nine of ten of 30
+/// For CPU cores one run of lab/own-accuracy chose it: ops left 4 % open, and nine of ten of 30
 /// strategies were within 6.6 % (docs/results/kernels.md). For GPUs nothing was measured.
 inline constexpr double kBesideOps = 0.055;
 

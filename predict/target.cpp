@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/strategy/sharding_rules.h"
 #include "plan/filling.h"
 #include "simulator/costs/layer_factors.h"
 
@@ -35,7 +36,7 @@ void check_devices(const Target& target) {
 }
 
 bool has_arena(const Framework& framework) {
-  return framework.allocator.kind == AllocatorKind::arena;
+  return framework.memory.allocator.kind == AllocatorKind::arena;
 }
 
 PassContext context_of(const Target& target, const Strategy& strategy) {
@@ -48,7 +49,8 @@ Verdict legal(const Target& target, const Strategy& strategy) {
 }
 
 LayerShape layer_shape(const Job& job, const Strategy& strategy) {
-  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
+  const std::int64_t operand =
+      strategy.precision.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
   const std::int64_t routed = job.experts ? job.experts->chosen * job.experts->ffn_hidden : 0;
   return {strategy.micro_batch * job.sequence / strategy.cp,
           job.sequence,
@@ -81,12 +83,11 @@ Bytes host_memory_of_node(const Target& target, const Strategy& strategy,
                           std::span<const StagePrediction> stages) {
   const auto keeps = [](const StagePrediction& stage) { return stage.host > Bytes(); };
   if (std::ranges::none_of(stages, keeps)) return {};
-  const Grid grid = grid_of(strategy);
   const std::int64_t per_node = target.cluster().devices_per_node;
   Bytes most, of_node;
   for (std::int64_t rank = 0; rank < target.devices; ++rank) {
     if (rank % per_node == 0) of_node = {};
-    of_node += stages[class_of(grid, classes_by_owner(strategy), grid.coordinates(rank))].host;
+    of_node += stages[class_of_rank(strategy, rank)].host;
     most = std::max(most, of_node);
   }
   return most;

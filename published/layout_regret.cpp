@@ -39,15 +39,14 @@ std::string group_words(const ValidatedRun& row) {
                                   run.model.empty() ? "model" : run.model, job.layers, job.hidden,
                                   job.sequence, job.global_batch, run.gpus, row.predicted->cluster,
                                   row.predicted->framework, run.precision_words);
-  for (const std::string& more : {run.attention, run.kernels})
-    if (!more.empty()) words += ", " + more;
+  for (const std::string& more : run.kernels) words += ", " + more;
   return words;
 }
 
 /// Returns the choices by which releases of one recipe are recognised.
 std::string degrees_of(const Strategy& s) {
   return fmt::format("{} {} {} {} {} {} {} {}", s.mp, s.pp, s.dp * s.sharding_degree, s.cp, s.ep,
-                     s.virtual_stages, s.sharding_stage, s.micro_batch);
+                     s.pipeline.virtual_stages, s.sharding_stage, s.micro_batch);
 }
 
 Seconds median(std::vector<Seconds> values) {

@@ -61,19 +61,19 @@ Job published_job(const PublishedRun& run, std::int64_t global_batch) {
   return job;
 }
 
-void derive_step_time(PublishedRun& run) {
+std::optional<Seconds> step_time_of(const PublishedRun& run, FlopsPerSecond rate,
+                                    CountedAttention attention) {
   const bool sized = run.hidden && run.layers && run.heads && run.vocab && run.sequence &&
                      run.precision && run.global_batch && run.gpus > 0;
-  if (run.step_time || !run.flops_rate || !run.counted_attention || !sized) return;
+  if (!sized) return std::nullopt;
   const Job job = published_job(run, *run.global_batch);
   try {
     check_job(job, run.id);
   } catch (const InputError&) {
-    return;  // published_target() says what is wrong
+    return std::nullopt;  // published_target() states what is wrong
   }
-  const Flops step = counted_flops(job, *run.counted_attention) * 3.0 * double(*run.global_batch);
-  run.step_time = step / (*run.flops_rate * double(run.gpus));
-  run.step_time_derived = true;
+  const Flops step = counted_flops(job, attention) * 3.0 * double(*run.global_batch);
+  return step / (rate * double(run.gpus));
 }
 
 }  // namespace plimsoll

@@ -10,9 +10,9 @@ namespace plimsoll {
 /// Returns the job of a run whose sizes are stated.
 Job published_job(const PublishedRun& run, std::int64_t global_batch);
 
-/// Sets the step time of a run that has a rate of FLOP/s in its place. All sizes must be known, and
-/// how the source counts: the FLOPs of forward and twice as many of backward. What is recomputed
-/// does not count.
-void derive_step_time(PublishedRun& run);
+/// Returns the step time of a run by the FLOP/s of a device, if all sizes are stated. Sources count
+/// the FLOPs of forward, and twice as many of backward; what is recomputed does not count.
+std::optional<Seconds> step_time_of(const PublishedRun& run, FlopsPerSecond rate,
+                                    CountedAttention attention);
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 #include "published/published_run.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -11,7 +10,6 @@
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
 #include "published/published_job.h"
-#include "published/stated_row.h"
 
 namespace plimsoll {
 namespace {
@@ -19,6 +17,7 @@ namespace {
 // Beyond what a job file may say (docs/reference/job.md), so that its own rules speak where they
 // can.
 constexpr std::int64_t kMostInteger = std::int64_t{1} << 24;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
 std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {
   if (!row.has(key)) return std::nullopt;
@@ -42,7 +41,7 @@ std::string maybe_text(JsonObject& row, std::string_view key) {
 void read_hardware(JsonObject hardware, PublishedRun& run) {
   run.gpu = hardware.text("gpu");
   run.interconnect = maybe_text(hardware, "interconnect");
-  run.gpus = maybe_integer(hardware, "gpus").value_or(0);
+  run.gpus = hardware.integer("gpus", 1, kMostInteger);
   run.gpus_per_node = maybe_integer(hardware, "gpus_per_node");
 }
 
@@ -105,17 +104,6 @@ std::int64_t degree(JsonObject& parallel, std::string_view key) {
   return parallel.has(key) ? parallel.integer(key, 1, kMostInteger) : 1;
 }
 
-/// Without a number of GPUs and of replicas: one node, as many replicas as there is room for;
-/// without a number of GPUs alone, those that the layout needs.
-void fill_in_gpus(bool replicas_stated, PublishedRun& run) {
-  if (run.gpus > 0) return;
-  const std::int64_t of_one = run.tp * run.pp * run.cp;
-  if (!replicas_stated && run.gpus_per_node.value_or(0) % of_one == 0) {
-    run.dp = std::max<std::int64_t>(1, run.gpus_per_node.value_or(0) / of_one);
-  }
-  run.gpus = of_one * run.dp;
-}
-
 void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.tp = degree(parallel, "tp");
   run.pp = degree(parallel, "pp");
@@ -127,7 +115,6 @@ void read_parallel(JsonObject parallel, PublishedRun& run) {
   if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
   run.shards = maybe_integer(parallel, "zero1_shards");
   run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
-  fill_in_gpus(parallel.has("dp"), run);
 }
 
 void read_batch(JsonObject batch, PublishedRun& run) {
@@ -136,11 +123,14 @@ void read_batch(JsonObject batch, PublishedRun& run) {
   run.accumulation = maybe_integer(batch, "grad_accum");
 }
 
-/// `unit`: bytes of a unit in which the source counts.
-Bytes bytes_from(double count, double unit) { return Bytes(std::llround(count * unit)); }
+std::optional<Bytes> maybe_bytes(JsonObject& measured, std::string_view key) {
+  if (!measured.has(key)) return std::nullopt;
+  return Bytes(measured.integer(key, 0, kMostBytes));
+}
 
-void read_measured(JsonObject& row, PublishedRun& run) {
-  constexpr double kGigabyte = 1e9, kGibibyte = 1073741824.0;
+/// `attention`: the scores that the source counts in a rate of FLOP/s. A step time follows from a
+/// rate if the source prints none.
+void read_measured(JsonObject& row, std::optional<CountedAttention> attention, PublishedRun& run) {
   JsonObject measured = row.object("measured");
   const auto time_of = [](JsonObject& object, std::string_view key) -> std::optional<Seconds> {
     if (!object.has(key)) return std::nullopt;
@@ -151,28 +141,14 @@ void read_measured(JsonObject& row, PublishedRun& run) {
     run.step_time = derived;
     run.step_time_derived = true;
   }
-  const auto share = maybe_number(measured, "mfu");
-  if (const auto rate = maybe_number(measured, "tflops_per_gpu")) {
-    run.flops_rate = FlopsPerSecond(*rate * 1e12);
-  } else if (share && run.utilised_peak > 0) {
-    run.flops_rate = FlopsPerSecond(*share * run.utilised_peak);
-  }
-  constexpr std::string_view kUnits[] = {"GB", "GiB"};
-  const bool binary =
-      measured.has("peak_mem_unit") && measured.choice("peak_mem_unit", kUnits) == 1;
-  if (const auto peak = maybe_number(measured, "peak_mem_gb")) {
-    const std::string kind = maybe_text(measured, "peak_mem_kind");
-    const Bytes bytes = bytes_from(*peak, binary ? kGibibyte : kGigabyte);
-    // Rows may add the unit: "allocated (GiB)". Rules read it as peak_mem_unit.
-    if (kind.starts_with("allocated")) run.memory_allocated = bytes;
-    if (kind.starts_with("reserved")) run.memory_reserved = bytes;
-    if (kind.starts_with("device")) run.memory_device = bytes;
-  }
-  if (const auto peak = maybe_number(measured, "peak_mem_allocated_gib"))
-    run.memory_allocated = bytes_from(*peak, kGibibyte);
-  if (const auto peak = maybe_number(measured, "peak_mem_reserved_gib"))
-    run.memory_reserved = bytes_from(*peak, kGibibyte);
+  run.memory_allocated = maybe_bytes(measured, "memory_allocated_bytes");
+  run.memory_reserved = maybe_bytes(measured, "memory_reserved_bytes");
+  run.memory_device = maybe_bytes(measured, "memory_device_bytes");
   run.out_of_memory = maybe_boolean(row, "oom").value_or(false);
+  const auto rate = maybe_number(measured, "flops_per_s");
+  if (run.step_time || !rate || !attention) return;
+  run.step_time = step_time_of(run, FlopsPerSecond(*rate), *attention);
+  run.step_time_derived = run.step_time.has_value();
 }
 
 template <class Enum, std::size_t count>
@@ -220,11 +196,13 @@ void read_stated_model(JsonObject& stated, PublishedRun& run) {
   run.attributes = parse_job(*preset, attributes);
 }
 
-void read_stated(JsonObject stated, PublishedRun& run) {
+/// Returns how the source counts FLOP/s.
+std::optional<CountedAttention> read_stated(JsonObject stated, PublishedRun& run) {
   run.cluster = maybe_text(stated, "cluster");
   if (!run.cluster.empty() && !find_preset(cluster_presets(), run.cluster))
     stated.fail("cluster", "no cluster preset has that name");
-  run.network_as_stated = maybe_boolean(stated, "network_as_stated").value_or(false);
+  if (const auto rate = maybe_number(stated, "network_bytes_per_s"))
+    run.network_rate = BytesPerSecond(*rate);
   run.network = maybe_text(stated, "network");
   if (!run.network.empty() && find_network_kind(run.network) == nullptr)
     stated.fail("network", "known: " + known_network_kinds());
@@ -238,8 +216,6 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   read_stated_model(stated, run);
   read_framework(stated, run);
   read_recompute(stated, run);
-  if (stated.has("handle_workspace")) run.handle_workspace = stated.bytes("handle_workspace");
-  if (stated.has("engine_workspace")) run.engine_workspace = stated.bytes("engine_workspace");
   if (stated.has("fp8")) run.fp8 = Fp8(stated.choice("fp8", kFp8s));
   run.fp8_parameters = maybe_boolean(stated, "fp8_parameters").value_or(false);
   if (stated.has("gradient_type"))
@@ -249,23 +225,28 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   if (stated.has("offload_optimizer_percent"))
     run.offload_optimizer_percent = stated.integer("offload_optimizer_percent", 0, 100);
   run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);
-  run.parts_before_layers = maybe_integer(stated, "parts_before_layers");
-  run.parts_after_layers = maybe_integer(stated, "parts_after_layers");
-  run.spreads_parts = maybe_boolean(stated, "spreads_parts").value_or(false);
-  run.layers_of_ends = maybe_integer(stated, "layers_of_ends");
   run.ends_as_layers = maybe_integer(stated, "ends_as_layers").value_or(0);
   if (stated.has("schedule")) run.schedule = Schedule(stated.choice("schedule", kSchedules));
+  run.shards_within_node = maybe_boolean(stated, "shards_within_node").value_or(false);
   run.clip_norm = maybe_number(stated, "clip_norm");
-  run.counted_attention =
-      maybe_choice<CountedAttention>(stated, "counted_attention", kCountedAttentions);
-  run.utilised_peak = maybe_number(stated, "mfu_of_tflops").value_or(0) * 1e12;
-  run.micro_is_local_batch = maybe_boolean(stated, "micro_is_local_batch").value_or(false);
   run.memory_of_last_rank = maybe_boolean(stated, "memory_of_last_rank").value_or(false);
   run.also_needs = maybe_text(stated, "needs");
+  const auto counted =
+      maybe_choice<CountedAttention>(stated, "counted_attention", kCountedAttentions);
   stated.finish();
+  return counted;
+}
+
+/// A row has the list of what rules stated, or it is raw: its words may mean anything.
+void check_stated(JsonObject& row) {
+  if (row.has("statements") && row.raw("statements").is_array()) return;
+  row.fail("statements",
+           "a list is required: no rules were applied to this row; lab/state of Plimsoll's sources "
+           "writes stated rows, lab/validate and lab/fit state and read raw ones");
 }
 
 PublishedRun read_row(JsonObject row) {
+  check_stated(row);
   PublishedRun run;
   run.id = row.text("id");
   run.use = maybe_text(row, "use");
@@ -274,30 +255,28 @@ PublishedRun read_row(JsonObject row) {
   read_hardware(row.object("hardware"), run);
   read_model(row.object("model"), run);
   read_parallel(row.object("parallel"), run);
-  if (row.has("partition")) run.partition = row.integers("partition", 0, kMostInteger);
   if (row.has("layers_per_stage"))
     run.layers_per_stage = row.integers("layers_per_stage", 0, kMostInteger);
   read_batch(row.object("batch"), run);
   if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
   run.precision_words = row.text("precision");
-  run.framework_words = maybe_text(row, "framework");
   run.release = maybe_text(row, "framework_version");
-  run.attention = maybe_text(row, "attention");
-  run.kernels = maybe_text(row, "kernels");
-  run.shards_within_node = maybe_text(row, "sharding") == "HSDP";
-  run.finetuning = maybe_text(row, "finetuning");
+  for (const char* key : {"attention", "kernels"})
+    if (row.has(key)) run.kernels.push_back(row.text(key));
   if (run.experts && row.has("moe")) read_routing(row.object("moe"), run);
   if (row.has("needs")) run.needs = row.texts("needs");
-  if (row.has("stated")) read_stated(row.object("stated"), run);
-  read_measured(row, run);
-  derive_step_time(run);
+  std::optional<CountedAttention> counted;
+  if (row.has("stated")) counted = read_stated(row.object("stated"), run);
+  read_measured(row, counted, run);
   return run;
 }
 
 }  // namespace
 
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file) {
-  const Json rows = stated_rows(text, file);
+  const Json rows = parse_json(text, file);
+  if (!rows.is_array())
+    throw InputError(file, "", "expected an array of rows, each one published run");
   std::vector<PublishedRun> runs;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     runs.push_back(read_row(JsonObject(rows[i], file, "/" + std::to_string(i))));

@@ -1,4 +1,4 @@
-// A published run is one measured training step that somebody published, as a stated row says it.
+// A published run is one measured training step that somebody published, as a stated row has it.
 #pragma once
 
 #include <array>
@@ -43,17 +43,17 @@ struct Rack {
   bool operator==(const Rack&) const = default;
 };
 
-/// A PublishedRun has facts as the row and its rules state them (published/stated_row.h). Absent
-/// facts are not stated, and nothing is derived here.
+/// A PublishedRun has the facts of a stated row. Absent facts are not stated, and nothing is
+/// derived here.
 struct PublishedRun {
   std::string family;           ///< name of its file, without .json
   std::string id, use, source;  ///< source: "repository or document, place in it"
 
   // Hardware.
-  std::string gpu, interconnect;       ///< free text: "A100-80GB SXM", "8x100 Gb/s between nodes"
-  std::string cluster;                 ///< name of the preset; empty: none is of that GPU
-  std::optional<Cluster> own_cluster;  ///< instead of the preset: a user's file (put_on())
-  bool network_as_stated = false;    ///< the rate that `interconnect` states replaces the preset's
+  std::string gpu, interconnect;               ///< free text, which tells machines apart
+  std::string cluster;                         ///< name of the preset; empty: none is of that GPU
+  std::optional<Cluster> own_cluster;          ///< instead of the preset: a user's file (put_on())
+  std::optional<BytesPerSecond> network_rate;  ///< of a device between nodes; absent: the preset's
   std::string network;               ///< kind of the network between nodes; empty: the preset's
   std::optional<double> core_speed;  ///< of the hosts (Host::core_speed); absent: the preset's
   std::optional<Rack> rack;
@@ -90,16 +90,9 @@ struct PublishedRun {
   /// The share of the parameters that the host updates, in percent.
   std::int64_t offload_optimizer_percent = 0;
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
-  /// Where each stage begins, and the last ends, in the source's own list of the model's parts.
-  /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.
-  std::vector<std::int64_t> partition;
-  std::optional<std::int64_t> parts_before_layers, parts_after_layers;
-  bool spreads_parts = false;  ///< without a partition, stages have equal numbers of these parts
   /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two
   /// more than the model has, the embedding and the head count as a layer each. Empty: not stated.
   std::vector<std::int64_t> layers_per_stage;
-  /// The layers of the first and of the last stage, where the other stages share the rest.
-  std::optional<std::int64_t> layers_of_ends;
   Schedule schedule = Schedule::one_f_one_b;
   /// The layers that the embedding, and the head, count as where layers are spread evenly.
   std::int64_t ends_as_layers = 0;
@@ -108,17 +101,11 @@ struct PublishedRun {
 
   // Batch, in sequences.
   std::optional<std::int64_t> micro_batch, global_batch, accumulation;
-  /// Whether `micro_batch` is cut into as many micro-batches as the pipeline has stages.
-  bool micro_is_local_batch = false;
 
   // The next fields are about the program.
-  std::string framework_words;         ///< words of the row
   std::string release;                 ///< of the framework, in words of the row
-  std::string attention, kernels;      ///< words of the row
+  std::vector<std::string> kernels;    ///< of attention and others, in words of the row
   std::optional<Framework> framework;  ///< absent: there is no preset of it
-  /// The workspace of each of PyTorch's two cuBLAS handles, and the additional workspace of an
-  /// engine.
-  std::optional<Bytes> handle_workspace, engine_workspace;
   bool pads_vocabulary = false;
   StatedRecompute recompute = StatedRecompute::unknown;
   std::vector<std::int64_t> recompute_every;
@@ -127,7 +114,6 @@ struct PublishedRun {
   bool fp8_parameters = false;  ///< kept and gathered in 8 bits where their shards can be
   GradientType gradient_type = GradientType::f32;
   MomentType moment_type = MomentType::f32;
-  std::string finetuning;
   /// Features that a predictor must support to be judged on the row, and facts that the source
   /// lacks.
   std::vector<std::string> needs;
@@ -137,11 +123,6 @@ struct PublishedRun {
   // The next fields are measured.
   std::optional<Seconds> step_time;  ///< printed by the source, else derived from its throughput
   bool step_time_derived = false;
-  /// The rate that the source prints, and how it counts the FLOPs of attention: where both are
-  /// stated and a step time is not, it is derived of them.
-  std::optional<FlopsPerSecond> flops_rate;
-  double utilised_peak = 0;  ///< FLOP/s of a device of which the source prints the share; 0: none
-  std::optional<CountedAttention> counted_attention;
   std::optional<Bytes> memory_allocated, memory_reserved, memory_device;
   /// Whether memory is that of the last rank, and not that of the rank with most memory.
   bool memory_of_last_rank = false;
@@ -153,9 +134,9 @@ struct PublishedRun {
   }
 };
 
-/// Reads the rows of a cases file, raw or stated (docs/reference/published-runs.md): a JSON array
-/// of objects. Unknown keys are ignored, since rows carry notes in the words of their sources.
-/// Throws InputError with file and pointer.
+/// Reads a file of stated rows (docs/reference/published-runs.md): a JSON array of objects. Unknown
+/// keys are ignored, since rows carry notes in the words of their sources. Throws InputError with
+/// file and pointer, also for a raw row, which rules have not been applied to.
 std::vector<PublishedRun> read_published_runs(const std::filesystem::path& path);
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file);
 

@@ -18,9 +18,10 @@ SetOf<RecomputedModule> modules_of(const PublishedRun& run, const Framework& fra
   SetOf<RecomputedModule> modules;
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
     const auto module = RecomputedModule(i);
-    const bool kept = module != RecomputedModule::core_attention || !framework.flash_attention;
+    const bool kept =
+        module != RecomputedModule::core_attention || !framework.kernels.attention.flash;
     if (kept && run.recompute_modules.has(module) &&
-        framework.can.recomputed_modules.value.has(module))
+        framework.can.repeats.modules.value.has(module))
       modules.add(module);
   }
   return without_parts(modules);
@@ -28,8 +29,8 @@ SetOf<RecomputedModule> modules_of(const PublishedRun& run, const Framework& fra
 
 std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
                                      const std::optional<bool>& full) {
-  const bool scores =
-      framework.can.recompute.value.has(Recompute::selective) && !framework.flash_attention;
+  const bool scores = framework.can.repeats.recompute.value.has(Recompute::selective) &&
+                      !framework.kernels.attention.flash;
   const SetOf<RecomputedModule> core = {RecomputedModule::core_attention};
   const SetOf<RecomputedModule> modules = modules_of(run, framework);
   const Recompute some = !modules.empty() && modules != core ? Recompute::modules
@@ -75,33 +76,6 @@ std::vector<std::int64_t> stated_split(const PublishedRun& run) {
   return split;
 }
 
-/// The ends have what is stated of them, and the stages between them share the rest.
-std::vector<std::int64_t> split_with_ends(const PublishedRun& run) {
-  const std::int64_t ends = run.layers_of_ends.value_or(0), others = *run.layers - 2 * ends;
-  if (ends == 0 || run.pp < 3 || others % (run.pp - 2) != 0) return {};
-  std::vector<std::int64_t> split(std::size_t(run.pp), others / (run.pp - 2));
-  split.front() = split.back() = ends;
-  return split;
-}
-
-/// Returns where each stage begins, if the model's parts are spread evenly. The first stages have
-/// the parts that are left over.
-std::vector<std::int64_t> even_parts(const PublishedRun& run) {
-  const std::int64_t parts = run.parts_before_layers.value_or(0) + run.layers.value_or(0) +
-                             run.parts_after_layers.value_or(0);
-  std::vector<std::int64_t> cuts = {0};
-  for (std::int64_t stage = 0; stage < run.pp; ++stage)
-    cuts.push_back(cuts.back() + parts / run.pp + (stage < parts % run.pp ? 1 : 0));
-  return cuts;
-}
-
-std::vector<std::int64_t> layer_split_of(const PublishedRun& run) {
-  if (run.parts_before_layers && run.pp > 1 && (!run.partition.empty() || run.spreads_parts))
-    return layers_of_parts(run).value_or(std::vector<std::int64_t>{});
-  const std::vector<std::int64_t> stated = stated_split(run);
-  return stated.empty() ? split_with_ends(run) : stated;
-}
-
 void shard(const PublishedRun& run, Strategy& strategy) {
   const std::int64_t per_node = run.gpus_per_node.value_or(8), stage = run.zero_stage.value_or(0);
   strategy.dp = run.dp;
@@ -118,25 +92,26 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.pp = run.pp;
   strategy.cp = run.cp;
   strategy.ep = run.ep;
-  strategy.etp = run.etp;
+  strategy.experts.etp = run.etp;
   // Frameworks allocate the rows that come.
-  if (run.experts) strategy.expert_rows_percent = std::llround(100 * run.experts->load);
-  strategy.overlap_expert_exchange = run.overlaps_expert_exchange && run.ep > 1;
+  if (run.experts) strategy.experts.rows_percent = std::llround(100 * run.experts->load);
+  strategy.experts.overlap_exchange = run.overlaps_expert_exchange && run.ep > 1;
   strategy.schedule = run.schedule;
-  strategy.virtual_stages = is_placed_as_v(run.schedule) ? 2 : run.virtual_stages.value_or(1);
+  strategy.pipeline.virtual_stages =
+      is_placed_as_v(run.schedule) ? 2 : run.virtual_stages.value_or(1);
   shard(run, strategy);
   strategy.rank_order = rank_orders(framework, strategy, {}).tried.front();
-  strategy.sequence_parallel = run.sequence_parallel.value_or(false) && run.tp > 1;
-  strategy.split_boundary =
-      run.splits_boundary && run.tp > 1 && run.pp > 1 && !strategy.sequence_parallel;
-  strategy.fp8 = run.fp8;
-  strategy.fp8_parameters = has_fp8_parameters(run);
-  strategy.gradient_type = run.gradient_type;
-  strategy.moment_type = run.moment_type;
-  strategy.offload_optimizer_percent = run.offload_optimizer_percent;
-  strategy.layer_split = layer_split_of(run);
-  if (strategy.layer_split.empty() && run.pp > 1)
-    strategy.embedding_as_layers = strategy.loss_as_layers = run.ends_as_layers;
+  strategy.tokens.sequence_parallel = run.sequence_parallel.value_or(false) && run.tp > 1;
+  strategy.pipeline.split_boundary =
+      run.splits_boundary && run.tp > 1 && run.pp > 1 && !strategy.tokens.sequence_parallel;
+  strategy.precision.fp8 = run.fp8;
+  strategy.precision.fp8_parameters = has_fp8_parameters(run);
+  strategy.precision.gradients = run.gradient_type;
+  strategy.precision.moments = run.moment_type;
+  strategy.optimizer.offload_percent = run.offload_optimizer_percent;
+  strategy.pipeline.layer_split = stated_split(run);
+  if (strategy.pipeline.layer_split.empty() && run.pp > 1)
+    strategy.pipeline.embedding_as_layers = strategy.pipeline.loss_as_layers = run.ends_as_layers;
   return strategy;
 }
 
@@ -148,7 +123,7 @@ std::vector<Strategy> of_layers(const Strategy& strategy, const PublishedRun& ru
   for (const std::int64_t nth : run.recompute_every) {
     Strategy& choice = choices.emplace_back(strategy);
     for (std::int64_t layer = 0; layer < *run.layers; layer += nth)
-      choice.recompute_list.push_back(layer);
+      choice.recomputed.list.push_back(layer);
   }
   return choices;
 }
@@ -156,29 +131,10 @@ std::vector<Strategy> of_layers(const Strategy& strategy, const PublishedRun& ru
 }  // namespace
 
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
-  if (run.micro_batch && run.micro_is_local_batch && *run.micro_batch % run.pp == 0)
-    return {*run.micro_batch / run.pp};
   if (run.micro_batch) return {*run.micro_batch};
   if (run.global_batch && run.accumulation && *run.accumulation > 0)
     return {*run.global_batch / (run.dp * *run.accumulation)};
   return {1, 2, 4, 8, 16};
-}
-
-std::optional<std::vector<std::int64_t>> layers_of_parts(const PublishedRun& run) {
-  const std::int64_t before = run.parts_before_layers.value_or(0);
-  const std::vector<std::int64_t> cuts =
-      run.partition.empty() && run.spreads_parts ? even_parts(run) : run.partition;
-  const std::int64_t layers = run.layers.value_or(0);
-  const bool whole = std::ssize(cuts) == run.pp + 1 && cuts.front() == 0 &&
-                     cuts.back() == before + layers + run.parts_after_layers.value_or(0);
-  if (!whole || !std::is_sorted(cuts.begin(), cuts.end())) return std::nullopt;
-  const auto layers_before = [&](std::int64_t part) {
-    return std::clamp<std::int64_t>(part - before, 0, layers);
-  };
-  std::vector<std::int64_t> split;
-  for (std::size_t s = 0; s + 1 < cuts.size(); ++s)
-    split.push_back(layers_before(cuts[s + 1]) - layers_before(cuts[s]));
-  return split;
 }
 
 std::vector<Strategy> strategies_of(const PublishedRun& run, const Framework& framework,
@@ -188,7 +144,7 @@ std::vector<Strategy> strategies_of(const PublishedRun& run, const Framework& fr
     for (const std::int64_t micro_batch : micro_batches_of(run)) {
       Strategy whole = strategy_of(run, framework);
       whole.recompute = recompute;
-      if (recompute == Recompute::modules) whole.recompute_modules = modules_of(run, framework);
+      if (recompute == Recompute::modules) whole.recomputed.modules = modules_of(run, framework);
       whole.micro_batch = micro_batch;
       for (const Strategy& strategy : of_layers(whole, run)) strategies.push_back(strategy);
     }

@@ -14,11 +14,6 @@ namespace plimsoll {
 /// Returns the micro-batches that the row states or implies, else powers of two from 1 to 16.
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run);
 
-/// Returns the layers of each stage where the source cuts a list of the model's parts
-/// (PublishedRun::partition). It returns nothing where this does not cut the list into the
-/// pipeline's stages.
-std::optional<std::vector<std::int64_t>> layers_of_parts(const PublishedRun& run);
-
 /// Returns the strategies that the row may mean. There are several where the source leaves out
 /// choices of its authors, and not all need be legal. `full` says whether layers were recomputed
 /// where the source does not, if that is known.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "models/cluster/network_kind.h"
 #include "models/presets/presets.h"
@@ -41,9 +40,7 @@ Cluster cluster_of(const PublishedRun& run) {
   const std::int64_t per_node = devices_per_node(run, cluster);
   cluster.devices_per_node = per_node;
   cluster.levels[0].devices = per_node;
-  if (const auto network = stated_network(run.interconnect, run.gpus_per_node.value_or(8));
-      network && run.network_as_stated)
-    cluster.levels.back().bandwidth = *network;
+  if (run.network_rate) cluster.levels.back().bandwidth = *run.network_rate;
   if (!run.network.empty()) set_network_kind(*find_network_kind(run.network), cluster);
   if (run.core_speed) {
     if (!cluster.host) cluster.host.emplace();
@@ -58,10 +55,11 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "precision unknown") return run.fp8 != Fp8::none;  // what a rule states
   if (need == "moe") return run.experts.has_value();
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
-  if (need == "dispatcher model") return run.framework && run.framework->sends_tokens_once_per_node;
+  if (need == "dispatcher model")
+    return run.framework && run.framework->parallelism.sends_tokens_once_per_node;
   if (need == "offload") return run.offload_optimizer_percent > 0;
   if (need == "zero-bubble")
-    return run.framework && run.framework->can.schedules.value.has(Schedule::zb_h1);
+    return run.framework && run.framework->can.pipelines.schedules.value.has(Schedule::zb_h1);
   // Where a row does not say whether layers were repeated, or how large micro-batches were, all
   // ways to run are predicted.
   return need == "fp8" || need == "cp" || need == "recompute unknown" ||
@@ -77,11 +75,8 @@ std::string missing_of(const PublishedRun& run) {
   if (!run.vocab) return "vocabulary";
   if (!run.sequence) return "sequence";
   if (!run.also_needs.empty()) return run.also_needs;
-  if (!run.finetuning.empty()) return "finetuning";
   if (!run.precision) return "precision " + run.precision_words;
-  if (!run.framework) return "framework " + run.framework_words;
-  if (run.parts_before_layers && !run.partition.empty() && !layers_of_parts(run))
-    return "partition: a cut of the model's parts into pp stages";
+  if (!run.framework) return "framework";
   if (run.cluster.empty() && !run.own_cluster) return "gpu " + run.gpu;
   return "";
 }
@@ -90,11 +85,9 @@ std::string missing_of(const PublishedRun& run) {
 Framework framework_of(const PublishedRun& run) {
   Framework framework = *run.framework;
   // The run had this stage, whatever the preset says: engines without a preset of their own.
-  for (auto* stages : {&framework.can.sharding_stages, &framework.can.pipeline_sharding_stages})
+  for (auto* stages :
+       {&framework.can.ranks.sharding_stages, &framework.can.ranks.pipeline_sharding_stages})
     stages->value.add(run.zero_stage.value_or(0));
-  if (run.handle_workspace) {
-    framework.workspace = 2 * *run.handle_workspace + run.engine_workspace.value_or(Bytes(0));
-  }
   return framework;
 }
 
@@ -152,20 +145,6 @@ void put_on(const Cluster& cluster, PublishedRun& run) {
                     (!run.cluster.empty() &&
                      device_difference(preset(run.cluster).device, cluster.device).empty());
   if (same) run.own_cluster = cluster;
-}
-
-std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
-                                             std::int64_t devices_per_node) {
-  static const std::regex rate(R"((?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?)"
-                               R"((?:[A-Za-z]+(?:-[0-9]+)? |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?)"
-                               R"(([GT])b(?:/s|ps|(?= )))");
-  std::match_results<std::string_view::const_iterator> found;
-  if (!std::regex_search(interconnect.begin(), interconnect.end(), found, rate))
-    return std::nullopt;
-  double gigabits = std::stod(found[2].str()) * (found[3] == "T" ? 1000 : 1);
-  if (found[1].matched) gigabits *= std::stod(found[1].str());
-  const bool per_device = interconnect.find("per GPU") != interconnect.npos;
-  return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
 }
 
 PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration,

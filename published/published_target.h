@@ -49,10 +49,4 @@ void put_on(const Cluster& cluster, PublishedRun& run);
 PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration = {},
                                  const AssumedRecompute& assumed = {});
 
-/// Returns the bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600
-/// Gbps node-node", "400 Gb/s RDMA per GPU". The number is per node unless it says per GPU. Returns
-/// nothing where there is no number.
-std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
-                                             std::int64_t devices_per_node);
-
 }  // namespace plimsoll

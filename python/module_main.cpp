@@ -11,10 +11,11 @@
 #include <tuple>
 #include <type_traits>
 
+#include "planner/api/target.h"
 #include "planner/cli/brief.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/limits.h"
+#include "planner/cli/flags.h"
 #include "planner/search/search.h"
+#include "planner/sweep/sweep_inputs.h"
 #include "python/python_answers.h"
 
 namespace plimsoll {
@@ -128,8 +129,9 @@ Constraints held_of(const py::dict& arguments) {
   return parse_held({pairs("fix"), pairs("max"), pairs("min"), pairs("exclude"), pairs("try")});
 }
 
-TrainingQuestion training_question(const py::dict& arguments) {
-  return {arguments["tokens"].cast<std::string>(), arguments["price"].cast<std::string>()};
+std::optional<TrainingGoal> training_question(const py::dict& arguments) {
+  return parse_training(
+      {arguments["tokens"].cast<std::string>(), arguments["price"].cast<std::string>()});
 }
 
 /// The JSON of an answer, the notes on how files were read, and the lines that a command prints.
@@ -143,8 +145,8 @@ ShownAnswer plan(const py::dict& target, const py::dict& held, const std::string
   question.target = target_of(target, notes);
   question.training = training_question(target);
   question.constraints = held_of(held);
-  if (!reserve.empty()) question.reserve = reserve;
-  question.time_limit = time_limit;
+  if (!reserve.empty()) question.reserve = parse_reserve(reserve);
+  question.time_limit = optional_time_limit(time_limit);
   check_range("threads", threads, 1, kMostThreads);
   question.threads = threads.value_or(0);
   check_range("top", top, 1, kMostListedPlans);
@@ -174,9 +176,11 @@ Answer sweep(const py::dict& target, const py::dict& lists, const py::dict& held
   const auto text = [&](const char* name) { return texts[name].cast<std::string>(); };
   question.tokens = text("tokens");
   question.deadline = text("deadline");
-  if (const std::string reserve = text("reserve"); !reserve.empty()) question.reserve = reserve;
-  question.time_limit = text("time_limit");
-  question.point_time_limit = text("point_time_limit");
+  if (const std::string reserve = text("reserve"); !reserve.empty())
+    question.reserve = parse_reserve(reserve);
+  question.time_limit = optional_time_limit(text("time_limit"));
+  if (const std::string limit = text("point_time_limit"); !limit.empty())
+    question.point_time_limit = parse_days("--point-time-limit", limit);
   check_range("threads", threads, 1, kMostThreads);
   question.threads = threads.value_or(0);
   answer.first = unlocked([&](const std::function<bool()>& stop) {
@@ -193,7 +197,7 @@ ShownAnswer simulate(const py::dict& target, const std::string& strategy,
   question.target = target_of(target, notes);
   question.strategy = strategy;
   question.training = training_question(target);
-  if (!reserve.empty()) question.reserve = reserve;
+  if (!reserve.empty()) question.reserve = parse_reserve(reserve);
   const py::gil_scoped_release unlocked;
   BriefAnswer answer = simulation_answer(std::move(question));
   return {std::move(answer.json), std::move(notes), std::move(answer.lines)};
@@ -223,7 +227,9 @@ void add_functions(py::module_& module) {
          std::optional<std::int64_t> threads) {
         check_range("threads", threads, 1, kMostThreads);
         return explain(plan, {why_not, from_script},
-                       {{"plan", cluster, calibration, texts}, time_limit, threads.value_or(0)});
+                       {{"plan", cluster, calibration, texts},
+                        optional_time_limit(time_limit),
+                        threads.value_or(0)});
       },
       "plan"_a, "why_not"_a, "from_script"_a, "cluster"_a, "calibration"_a, "texts"_a,
       "time_limit"_a, "threads"_a);
@@ -246,11 +252,12 @@ void add_functions(py::module_& module) {
          const GivenTexts& texts, const std::string& time_limit,
          std::optional<std::int64_t> threads) {
         check_range("threads", threads, 1, kMostThreads);
-        const ReportQuestion question{
-            {{"plan", cluster, calibration, texts}, time_limit, threads.value_or(0)},
-            measured,
-            tolerance,
-            plan_only};
+        const ReportQuestion question{{{"plan", cluster, calibration, texts},
+                                       optional_time_limit(time_limit),
+                                       threads.value_or(0)},
+                                      measured,
+                                      tolerance,
+                                      plan_only};
         return unlocked(
             [&](const std::function<bool()>& stop) { return report_answer(plan, question, stop); });
       },

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "interop/imports/imported.h"
-#include "planner/cli/answers.h"
-#include "planner/cli/sweep_question.h"
+#include "planner/api/questions.h"
+#include "planner/api/sweep_question.h"
 
 namespace plimsoll {
 

@@ -12,14 +12,11 @@
 #include "graph/program.h"
 #include "graph/traffic.h"
 #include "passes/pipeline.h"
+#include "passes/strategy/sharding_rules.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
 namespace {
-
-std::size_t class_of_rank(const Plan& plan, const Grid& grid, std::int64_t rank) {
-  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
-}
 
 /// A plan's timeline shows one rank per class.
 std::map<std::size_t, const RankMemory*> predicted_by_class(const Plan& plan) {
@@ -27,7 +24,7 @@ std::map<std::size_t, const RankMemory*> predicted_by_class(const Plan& plan) {
   std::map<std::size_t, const RankMemory*> by_class;
   for (const RankMemory& memory : plan.timeline.memory) {
     if (memory.rank >= grid.world_size()) continue;
-    by_class.emplace(class_of_rank(plan, grid, memory.rank), &memory);
+    by_class.emplace(class_of_rank(plan.strategy, memory.rank), &memory);
   }
   return by_class;
 }
@@ -57,11 +54,10 @@ void check_same_plan(const Plan& plan, const Measured& measured, const ComparedF
 
 std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& measured,
                                           const ComparedFiles& files) {
-  const Grid grid = grid_of(plan.strategy);
   const auto by_class = predicted_by_class(plan);
   std::vector<RankComparison> ranks;
   for (const RankMemory& memory : measured.timeline.memory) {
-    const std::size_t of_rank = class_of_rank(plan, grid, memory.rank);
+    const std::size_t of_rank = class_of_rank(plan.strategy, memory.rank);
     const auto predicted = by_class.find(of_rank);
     if (predicted == by_class.end()) {
       throw InputError(files.plan, "/timeline/memory",

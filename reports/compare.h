@@ -36,9 +36,7 @@ struct KindComparison {
   TimePair time;  ///< per step, mean over ranks
 };
 
-/// Returns
-/// predicted - measured
-/// / measured.
+/// Returns |predicted - measured| / measured.
 double prediction_error(const TimePair& time);
 
 struct Comparison {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/framework/capabilities.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
@@ -33,7 +34,7 @@ std::string experts_sentence(const Plan& plan) {
 std::string modules_phrase(const Strategy& s) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
-    if (!s.recompute_modules.has(RecomputedModule(i))) continue;
+    if (!s.recomputed.modules.has(RecomputedModule(i))) continue;
     names.emplace_back(kRecomputedModules[i]);
     std::replace(names.back().begin(), names.back().end(), '_', ' ');
   }
@@ -62,11 +63,11 @@ std::string kept_phrase(const Strategy& s) {
 /// Names the layers of which that is so; all of the others is kept.
 std::string layers_phrase(const Strategy& s) {
   if (s.recompute == Recompute::none) return "";
-  if (!s.recompute_list.empty())
-    return fmt::format(" in {} of the layers, and kept in the others", s.recompute_list.size());
-  if (s.recompute_layers == 0) return "";
+  if (!s.recomputed.list.empty())
+    return fmt::format(" in {} of the layers, and kept in the others", s.recomputed.list.size());
+  if (s.recomputed.layers == 0) return "";
   const std::string layers =
-      s.recompute_layers == 1 ? "layer" : fmt::format("{} layers", s.recompute_layers);
+      s.recomputed.layers == 1 ? "layer" : fmt::format("{} layers", s.recomputed.layers);
   return fmt::format(" in the first {} of each part of the model, and kept in the others", layers);
 }
 
@@ -98,11 +99,12 @@ LayoutPart pipeline_part(const Strategy& s) {
   std::vector<std::string> words;
   if (s.schedule != Schedule::one_f_one_b)
     words.push_back(spelt(kSchedules[std::size_t(s.schedule)]) + " schedule");
-  if (s.virtual_stages > 1) words.push_back(fmt::format("{} virtual stages", s.virtual_stages));
-  if (!s.layer_split.empty()) {
-    words.push_back(s.layer_split.size() > kMostCounts
+  if (s.pipeline.virtual_stages > 1)
+    words.push_back(fmt::format("{} virtual stages", s.pipeline.virtual_stages));
+  if (!s.pipeline.layer_split.empty()) {
+    words.push_back(s.pipeline.layer_split.size() > kMostCounts
                         ? "uneven layers"
-                        : fmt::format("layers {}", fmt::join(s.layer_split, "+")));
+                        : fmt::format("layers {}", fmt::join(s.pipeline.layer_split, "+")));
   }
   const std::string text = fmt::format("PP {}{}", s.pp, in_parentheses(words));
   return {text, text};
@@ -113,9 +115,9 @@ LayoutPart experts_part(const Job& job, const Strategy& s) {
   std::vector<std::string> words;
   if (const std::int64_t etp = experts_tensor_parallel(s); etp > 1 && etp != s.mp)
     words.push_back(fmt::format("each split over {}", etp));
-  if (s.ep > 1 && s.expert_dispatch != ExpertDispatch::all_to_all)
-    words.push_back(spelt(kExpertDispatches[std::size_t(s.expert_dispatch)]) + " dispatch");
-  if (s.overlap_expert_exchange) words.emplace_back("exchange overlapped");
+  if (s.ep > 1 && s.experts.dispatch != ExpertDispatch::all_to_all)
+    words.push_back(spelt(kExpertDispatches[std::size_t(s.experts.dispatch)]) + " dispatch");
+  if (s.experts.overlap_exchange) words.emplace_back("exchange overlapped");
   const std::string text = fmt::format("EP {}{}", s.ep, in_parentheses(words));
   return {text, text};
 }
@@ -150,26 +152,27 @@ std::string recompute_words(const Strategy& s) {
     case Recompute::full:
       break;
   }
-  if (!s.recompute_list.empty())
-    return fmt::format("full recompute of {} layers", s.recompute_list.size());
-  if (s.recompute_layers == 0) return "full recompute";
-  const std::string_view per = s.virtual_stages > 1 ? " per virtual stage"
-                               : s.pp > 1           ? " per stage"
-                                                    : "";
-  return fmt::format("full recompute of {} layer{}{}", s.recompute_layers,
-                     s.recompute_layers == 1 ? "" : "s", per);
+  if (!s.recomputed.list.empty())
+    return fmt::format("full recompute of {} layers", s.recomputed.list.size());
+  if (s.recomputed.layers == 0) return "full recompute";
+  const std::string_view per = s.pipeline.virtual_stages > 1 ? " per virtual stage"
+                               : s.pp > 1                    ? " per stage"
+                                                             : "";
+  return fmt::format("full recompute of {} layer{}{}", s.recomputed.layers,
+                     s.recomputed.layers == 1 ? "" : "s", per);
 }
 
 LayoutPart types_part(const Job& job, const Framework& framework, const Strategy& s) {
   std::vector<std::string> words;
-  if (s.gradient_type != usual_gradient_type(framework, job)) {
-    const bool computed = s.gradient_type == GradientType::computed;
+  if (s.precision.gradients != usual_gradient_type(framework, job)) {
+    const bool computed = s.precision.gradients == GradientType::computed;
     words.push_back(fmt::format("gradients in {}", computed ? to_text(job.precision) : "f32"));
   }
-  if (s.main_parameter_type == MasterType::remainder) words.emplace_back("no f32 copy of weights");
-  if (s.main_parameter_type == MasterType::f16) words.emplace_back("main weights in f16");
-  if (s.moment_type != MomentType::f32)
-    words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.moment_type)]));
+  if (s.precision.main_parameters == MasterType::remainder)
+    words.emplace_back("no f32 copy of weights");
+  if (s.precision.main_parameters == MasterType::f16) words.emplace_back("main weights in f16");
+  if (s.precision.moments != MomentType::f32)
+    words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.precision.moments)]));
   return part_unless(words.empty(), fmt::format("{}", fmt::join(words, ", ")), "usual types");
 }
 
@@ -177,12 +180,12 @@ LayoutPart types_part(const Job& job, const Framework& framework, const Strategy
 std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
                                      const Strategy& s) {
   const std::string tensor =
-      fmt::format("TP {}{}", s.mp, s.sequence_parallel ? " (sequence parallel)" : "");
+      fmt::format("TP {}{}", s.mp, s.tokens.sequence_parallel ? " (sequence parallel)" : "");
   const std::string context = fmt::format(
       "CP {}{}", s.cp,
-      s.context_exchange == ContextExchange::ring
+      s.tokens.context_exchange == ContextExchange::ring
           ? ""
-          : fmt::format(" ({})", spelt(kContextExchanges[std::size_t(s.context_exchange)])));
+          : fmt::format(" ({})", spelt(kContextExchanges[std::size_t(s.tokens.context_exchange)])));
   const std::string micro_batch = fmt::format("micro-batch {}", s.micro_batch);
   const std::string recompute = recompute_words(s);
   return {{tensor, tensor},
@@ -192,13 +195,95 @@ std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
           replicas_part(s),
           {fmt::format("{} x {}", micro_batch, micro_batches(job, s)), micro_batch},
           {recompute, recompute},
-          part_unless(s.offload_optimizer_percent == 0,
-                      fmt::format("{} % of the optimizer on the host", s.offload_optimizer_percent),
+          part_unless(s.optimizer.offload_percent == 0,
+                      fmt::format("{} % of the optimizer on the host", s.optimizer.offload_percent),
                       "no offload"),
-          part_unless(s.fp8 == Fp8::none,
-                      fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.fp8)]), "no FP8"),
+          part_unless(s.precision.fp8 == Fp8::none,
+                      fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.precision.fp8)]),
+                      "no FP8"),
           types_part(job, framework, s)};
 }
+
+struct Meaning {
+  std::string_view key, words;
+};
+
+constexpr Meaning kMeanings[] = {
+    {"mp", "ranks that split every layer (tensor parallel)"},
+    {"pp", "pipeline stages"},
+    {"dp", "replicas that hold everything"},
+    {"sharding_degree", "replicas that share the optimizer state"},
+    {"sharding_stage", "what is sharded: 1 the optimizer state, 2 gradients too, 3 parameters too"},
+    {"micro_batch", "sequences per micro-batch"},
+    {"schedule", "order of forwards and backwards"},
+    {"recompute", "what backward computes again instead of keeping it"},
+    {"grad_bucket_bytes", "gradients reduced in one collective"},
+    {"send_slots", "sends in flight to one neighbour"},
+    {"layer_split", "layers of each part of the model, from its front"},
+    {"rank_order",
+     "how ranks are numbered, and so which of them share a node; innermost axis first"},
+    {"embedding_as_layers",
+     "layers that the embedding counts as, when layers are spread evenly over stages"},
+    {"loss_as_layers", "layers that the loss counts as, when layers are spread evenly over stages"},
+    {"virtual_stages", "parts of the model on each stage, computed in turn (interleaved)"},
+    {"send_lifetime", "how long a sent tensor is kept"},
+    {"split_boundary", "each rank of mp sends its share of what stages exchange"},
+    {"sequence_parallel", "ranks of mp share the tokens of norms and dropout"},
+    {"fp8", "linear layers in 8 bits, by how their operands are scaled"},
+    {"fp8_parameters", "parameters of these layers are kept and gathered in 8 bits"},
+    {"cp", "ranks that share the tokens of each sequence (context parallel)"},
+    {"context_exchange", "how ranks of cp exchange keys and values"},
+    {"ep", "ranks that share out the experts of a layer (expert parallel)"},
+    {"etp", "ranks that share each expert; 0: one with ep, else those of mp"},
+    {"expert_dispatch", "how tokens reach the ranks of their experts"},
+    {"expert_rows_percent", "rows for which experts have memory, in percent of even routing"},
+    {"overlap_shared_experts", "whether shared experts compute while tokens travel to experts"},
+    {"overlap_expert_exchange", "whether a forward and a backward hide each other's exchanges"},
+    {"recompute_layers", "only the first layers of each part are recomputed"},
+    {"recompute_list", "only these layers are recomputed"},
+    {"recompute_modules", "only these parts of a layer are recomputed"},
+    {"cast_placement", "the place of the cast of parameters to the compute type"},
+    {"flatten", "whether updates run over one buffer or by tensor"},
+    {"sharding_owner", "who updates what: equal ranges, or whole tensors"},
+    {"collective_fusion", "how tensors become one collective"},
+    {"param_bucket_bytes", "parameters gathered in one collective"},
+    {"grad_reduction", "when gradients are reduced"},
+    {"gradient_merge", "how gradients of micro-batches become the step's"},
+    {"gradient_type", "the type in which gradients are added up and reduced"},
+    {"main_gradient_type", "the type of the gradients that the update reads"},
+    {"main_parameter_type", "the type of the parameters that the update works on"},
+    {"moment_type", "the type of the optimizer's moments"},
+    {"overlap_grad_reduce", "gradients are reduced during backward"},
+    {"overlap_param_gather", "parameters are gathered during forward"},
+    {"offload_optimizer_percent", "the share of updated parameters that the host updates"},
+    {"overlap_offload", "parts of the offloaded share are copied while the host updates others"},
+    {"gather", "what is gathered at once in sharding stage 3"},
+    {"prefetch_depth", "gathers posted this many uses ahead"},
+    {"max_live_bytes", "most bytes of gathered parameters"},
+    {"reuse_distance_bytes", "gathered parameters used again within this many are kept"},
+    {"persistence_threshold", "tensors of at most this number of elements are not sharded"},
+    {"keep_gathered", "gathered parameters are kept from forward to backward"},
+    {"segment_broadcast_bytes", "parameters broadcast at once for a segment"},
+};
+
+struct ScheduleMeaning {
+  Schedule schedule;
+  std::string_view words;
+};
+
+constexpr ScheduleMeaning kScheduleMeanings[] = {
+    {Schedule::one_f_one_b, "one forward and one backward in turn"},
+    {Schedule::gpipe, "all forwards, then all backwards"},
+    {Schedule::zb_h1, "as 1f1b, with gradients of weights computed later, at the same memory"},
+    {Schedule::zb_h2, "as 1f1b, with gradients of weights computed later and more micro-batches"},
+    {Schedule::zb_v, "two chunks on each stage, placed as a V, with late gradients of weights"},
+    {Schedule::v_half, "chunks placed as a V, at half of the activation memory of 1f1b"},
+    {Schedule::v_min, "chunks placed as a V, at a third of the activation memory of 1f1b"},
+    {Schedule::dualpipe_v, "two chunks on each stage, placed as a V; forwards hide exchanges"},
+    {Schedule::dualpipe,
+     "two chunks on each stage, placed as a V, whose halves of the data ranks swap micro-batches "
+     "where the V turns"},
+};
 
 }  // namespace
 
@@ -239,7 +324,8 @@ std::string split_sentences(const Plan& plan) {
   if (s.pp > 1) {
     std::string stages = fmt::format("the layers run in {} pipeline stages (layers: {})", s.pp,
                                      counts_text(layers_per_stage(plan.job, s)));
-    if (s.virtual_stages > 1) stages += fmt::format(" of {} chunks each", s.virtual_stages);
+    if (s.pipeline.virtual_stages > 1)
+      stages += fmt::format(" of {} chunks each", s.pipeline.virtual_stages);
     parts.push_back(std::move(stages));
   }
   if (s.mp > 1) parts.push_back(fmt::format("every layer is split over {} ranks", s.mp));
@@ -276,15 +362,33 @@ std::string host_bound_text(const Prediction& prediction, const Job& job,
   std::vector<std::string> helps;
   if (micro_batches(job, strategy) > 1) helps.emplace_back("larger micro-batches");
   if (strategy.mp > 1) helps.emplace_back("less tensor parallelism");
-  if (framework.graphs != Graphs::layers && framework.graphs != Graphs::step)
+  if (framework.host.dispatch.graphs != Graphs::layers &&
+      framework.host.dispatch.graphs != Graphs::step)
     helps.emplace_back("CUDA graphs");
-  const std::string limits = framework.launches_wait ? "each launch waits for its kernel"
-                                                     : "kernels take less time than their launches";
+  const std::string limits = framework.host.waits.for_launches
+                                 ? "each launch waits for its kernel"
+                                 : "kernels take less time than their launches";
   if (helps.empty()) return limits;
   const std::string last = helps.back();
   helps.pop_back();
   return fmt::format("{}; {}{}{} would help", limits, fmt::join(helps, ", "),
                      helps.empty() ? "" : " or ", last);
+}
+
+std::string meaning_of(std::string_view strategy_key, std::string_view value) {
+  std::string meaning(meaning_of(strategy_key));
+  if (strategy_key != "schedule") return meaning;
+  for (const ScheduleMeaning& one : kScheduleMeanings) {
+    if (kSchedules[std::size_t(one.schedule)] == value)
+      return fmt::format("{}: {}", meaning, one.words);
+  }
+  return meaning;
+}
+
+std::string_view meaning_of(std::string_view strategy_key) {
+  const auto meaning = std::find_if(std::begin(kMeanings), std::end(kMeanings),
+                                    [&](const Meaning& one) { return one.key == strategy_key; });
+  return meaning == std::end(kMeanings) ? std::string_view() : meaning->words;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,9 @@
-// Plan words: what is trained and how it is split, in sentences for pages and terminals.
+// Plan words: what is trained and how it is split, in sentences for pages and terminals, and what
+// each key of a strategy chooses.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "plan/plan.h"
 
@@ -29,5 +31,10 @@ std::string layout_change(const Job& job, const Framework& framework, const Stra
 /// leave open. The result is empty where less than a tenth of the step is time of the host alone.
 std::string host_bound_text(const Prediction& prediction, const Job& job,
                             const Framework& framework, const Strategy& strategy);
+
+/// Returns in a few words what a key of a strategy chooses, and an empty text for an unknown key.
+std::string_view meaning_of(std::string_view strategy_key);
+/// Returns the same and, for a schedule, what the chosen one does.
+std::string meaning_of(std::string_view strategy_key, std::string_view value);
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/columns.h"
+#include "base/text.h"
 
 namespace plimsoll {
 

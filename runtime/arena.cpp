@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "graph/program.h"
 
 namespace plimsoll {
 namespace {
@@ -118,6 +119,43 @@ void Arena::verify_persistent() const {
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     if (program_.buffers[i].persistent) verify_guard(BufferId(i));
   }
+}
+
+std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& context,
+                                  std::optional<std::int64_t> group) {
+  if (!operand.arena) {
+    OwnedRange whole;
+    whole.elements = elements(operand.shape);
+    whole.decay = true;
+    return {whole};
+  }
+  INVARIANT(context.program != nullptr, "arena ops need a program");
+  std::vector<OwnedRange> ranges = owned_ranges(*context.program, context.at);
+  if (group) std::erase_if(ranges, [&](const OwnedRange& range) { return range.group != *group; });
+  return ranges;
+}
+
+bool keeps_part(const Tensor& operand, const RankContext& context) {
+  if (!operand.arena) return false;
+  INVARIANT(context.program != nullptr, "arena ops need a program");
+  return elements(operand.shape) == owned_elements(*context.program);
+}
+
+void MemoryAccount::acquire(TensorRole role, Bytes needed) {
+  const Bytes size = round_up(needed, kBlockAlignment);
+  by_role_[std::size_t(role)] += size;
+  live_ += size;
+  if (live_ > peak_) {
+    peak_ = live_;
+    peak_by_role_ = by_role_;
+  }
+}
+
+void MemoryAccount::release(TensorRole role, Bytes needed) {
+  const Bytes size = round_up(needed, kBlockAlignment);
+  by_role_[std::size_t(role)] -= size;
+  live_ -= size;
+  INVARIANT(by_role_[std::size_t(role)] >= Bytes(0), "more memory released than acquired");
 }
 
 }  // namespace plimsoll

@@ -1,14 +1,19 @@
 // An Arena is the one allocation that holds all buffers of a rank, at the offsets of the memory
-// plan.
+// plan. Ranges of an arena are what an op of the update works on.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/units.h"
 #include "graph/program.h"
+#include "graph/tensor.h"
+#include "runtime/backend.h"
 #include "runtime/rank_device.h"
 
 namespace plimsoll {
@@ -38,12 +43,10 @@ class Arena {
   /// afterwards.
   void change(BufferId id, const std::function<void(std::byte* stored)>& work);
 
-  /// Checking: fills the guard zone after the block, and the block itself with NaN unless it lives
-  /// between steps.
-  void acquire(BufferId id);
-  /// For checking: fills the guard zone after the block with a pattern. It fills the block with NaN
+  /// For checking: fills the guard zone after the block with a pattern, and the block with NaN
   /// unless it lives between steps.
-  /// the block with NaN.
+  void acquire(BufferId id);
+  /// For checking: verifies the guard zone after the block, and fills the block with NaN.
   void release(BufferId id);
   /// For checking: verifies the guard zones of the buffers that live between steps.
   void verify_persistent() const;
@@ -60,6 +63,45 @@ class Arena {
   const bool checking_;
   RankDevice* const device_;  ///< null: host memory
   std::unique_ptr<std::byte[], Free> memory_;
+};
+
+/// Returns the ranges of an operand. For an arena they are the parts that this rank owns, of one
+/// attribute group if `group` is given. For a tensor it is the whole tensor, whose norm weight and
+/// decay are the op's parameters.
+std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& context,
+                                  std::optional<std::int64_t> group);
+
+/// Returns whether the operand is an arena that holds only the rank's own parts: gradients from
+/// sharding stage 2 on, parameters in stage 3, and masters. Ranges then have the offsets of the
+/// optimizer's state.
+bool keeps_part(const Tensor& operand, const RankContext& context);
+inline std::int64_t offset_in(const OwnedRange& range, bool part) {
+  return part ? range.state_offset : range.arena_offset;
+}
+
+/// An op of a whole tensor has the final weight decay in its parameters; the segments of an arena
+/// have their own.
+inline double weight_decay_of(const OwnedRange& range, double optimizer) {
+  return range.weight_decay.value_or(range.decay ? optimizer : 0);
+}
+
+/// A MemoryAccount counts live bytes and their first peak by role.
+class MemoryAccount {
+ public:
+  /// Says that a block of `needed` bytes becomes alive. It counts rounded up to kBlockAlignment.
+  void acquire(TensorRole role, Bytes needed);
+  /// Says that the block dies. Releasing more than was acquired breaks an invariant.
+  void release(TensorRole role, Bytes needed);
+
+  Bytes live() const { return live_; }
+  const BytesByRole& by_role() const { return by_role_; }
+  Bytes peak() const { return peak_; }
+  /// Returns the live bytes at the time when the peak was first reached.
+  const BytesByRole& peak_by_role() const { return peak_by_role_; }
+
+ private:
+  Bytes live_, peak_;
+  BytesByRole by_role_ = {}, peak_by_role_ = {};
 };
 
 }  // namespace plimsoll

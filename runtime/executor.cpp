@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "passes/layout/plan_memory.h"
 #include "runtime/arena.h"
-#include "runtime/memory_account.h"
 #include "runtime/prepare.h"
 #include "runtime/state/arena_values.h"
 

@@ -36,7 +36,8 @@ struct Heartbeat {
 struct ExecutorOptions {
   std::int64_t rank = 0;
   std::int64_t seed = 0;  ///< seed of the job, for initial parameters
-  Bytes workspace;  ///< Framework::workspace; the Program's workspace buffer holds at least this
+  Bytes workspace;  ///< Framework::memory.process.workspace; the Program's workspace buffer holds
+                    ///< at least this
   /// Puts guard zones around blocks, and fills blocks with NaN when they are acquired and released.
   /// The layout is then the executor's own, while sizes and lifetimes stay the Program's.
   bool checking = false;

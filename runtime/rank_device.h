@@ -67,4 +67,13 @@ class RankDevice {
   virtual Bytes memory_used() const = 0;
 };
 
+/// DeviceFacts are what an accelerator reports.
+struct DeviceFacts {
+  std::string name;  ///< e.g. "NVIDIA H200"
+  std::string bus;   ///< where it is plugged in; unique among the devices of a host
+  Bytes memory;      ///< total as the driver reports it
+  std::int64_t multiprocessors = 0;
+  int compute_capability = 0;  ///< 10 * major + minor
+};
+
 }  // namespace plimsoll

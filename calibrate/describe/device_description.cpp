@@ -8,7 +8,7 @@
 
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/statistics.h"
-#include "calibrate/schedule/bench_operands.h"
+#include "calibrate/schedule/bench_case.h"
 #include "fitting/robust/robust_fit.h"
 #include "graph/op_table.h"
 #include "models/cluster/gpu_generation.h"

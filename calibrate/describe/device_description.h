@@ -11,7 +11,7 @@
 #include "calibrate/schedule/sweep.h"
 #include "models/calibration/calibration.h"
 #include "models/cluster/cluster.h"
-#include "runtime/device_facts.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 #include "models/calibration/calibration.h"
 #include "models/cluster/cluster.h"
 #include "runtime/backend.h"
-#include "runtime/device_facts.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 

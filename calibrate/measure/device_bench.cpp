@@ -43,7 +43,7 @@ DeviceBench::DeviceBench(Backend& backend, Bytes footprint)
       footprint_(footprint),
       text_(std::size_t{1} << 20),
       workspace_(nullptr),
-      workspace_size_(bundled_cuda_framework().workspace) {
+      workspace_size_(bundled_cuda_framework().memory.process.workspace) {
   for (std::size_t i = 0; i < text_.size(); ++i) text_[i] = std::byte(i * 31 % 251);
   backend_.enter_thread();
   workspace_ = device_.allocate(workspace_size_);

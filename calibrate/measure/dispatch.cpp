@@ -50,7 +50,7 @@ TimedProgram walk(const Job& job, Recompute recompute, std::int64_t samples) {
   }
   const auto backend = make_backend("null");
   ExecutorOptions options;
-  options.workspace = framework.workspace;
+  options.workspace = framework.memory.process.workspace;
   options.epoch = std::chrono::steady_clock::now();
   const auto communicators =
       make_local_communicators(programs[0].grid, std::chrono::minutes(1), options.epoch);

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "calibrate/schedule/bench_operands.h"
 
 namespace plimsoll {
 namespace {

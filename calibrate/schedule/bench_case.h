@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/op.h"
@@ -40,5 +42,21 @@ BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row, DType dtype = 
 /// these are the kinds that mixed precision runs in them, without the loss and without ops that run
 /// once per step.
 std::vector<OpKind> memory_bound_kinds(DType dtype = DType::f32);
+
+inline TensorId add_tensor(BenchCase& bench_case, Shape shape, DType dtype) {
+  Tensor tensor;
+  tensor.name = "t" + std::to_string(bench_case.tensors.size());
+  tensor.dtype = dtype;
+  tensor.shape = std::move(shape);
+  bench_case.tensors.push_back(std::move(tensor));
+  return TensorId(bench_case.tensors.size() - 1);
+}
+
+inline void add_input(BenchCase& bench_case, Shape shape, DType dtype = DType::f32) {
+  bench_case.op.inputs.push_back(add_tensor(bench_case, std::move(shape), dtype));
+}
+inline void add_output(BenchCase& bench_case, Shape shape, DType dtype = DType::f32) {
+  bench_case.op.outputs.push_back(add_tensor(bench_case, std::move(shape), dtype));
+}
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "calibrate/schedule/device_sweep.h"
+#include "calibrate/schedule/sweep.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {

@@ -32,7 +32,7 @@ bool is_essential_on_core(const OpPoint& point);
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
 /// Return the payloads of one collective or transfer, ascending, and the payloads that are measured
-/// beside compute. Devices (nccl) need larger ones to reach their bandwidth.
+/// next to compute. Devices (nccl) need larger ones to reach their bandwidth.
 std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator);
 std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator);
 
@@ -41,5 +41,19 @@ std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind comm
 std::vector<std::size_t> spread_order(std::size_t count);
 
 Flops flops_of(const MatmulShape& shape);
+
+/// The sweep of an accelerator has the shapes and sizes of GPU training: GPT-2 345M and 1.3B, LLaMA
+/// 1B to 7B, gpt-oss. Returns the products of jobs of that precision, and one product in f32.
+std::vector<MatmulPoint> device_matmul_sweep(SweepSize size, DType precision);
+/// Returns the memory-bound ops of such jobs in that type. In f32 they are the ops that mixed
+/// precision keeps in f32, and adds, whose rate is the memory bandwidth.
+std::vector<OpPoint> device_memory_sweep(SweepSize size, DType precision);
+/// Returns copies between pageable host memory and the device, and on the device.
+std::vector<CopyPoint> copy_sweep(SweepSize size);
+
+/// Returns whether a point is measured whatever the budget is: linear layers of 8192 tokens and
+/// hidden sizes of 1024 and 2048, forward and backward; the peak in f32; the memory bandwidth.
+bool is_essential_on_device(const MatmulPoint& point);
+bool is_essential_on_device(const OpPoint& point);
 
 }  // namespace plimsoll

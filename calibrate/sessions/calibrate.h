@@ -15,8 +15,8 @@
 #include "models/calibration/calibration.h"
 #include "models/cluster/cluster.h"
 #include "runtime/backend.h"
-#include "runtime/device_facts.h"
 #include "runtime/processes.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 

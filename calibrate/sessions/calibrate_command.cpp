@@ -17,11 +17,11 @@
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
-#include "command_line/answer_shell.h"
+#include "command_line/completion.h"
 #include "command_line/interrupt.h"
 #include "command_line/parse.h"
-#include "runtime/command/deadline.h"
 #include "runtime/command/launch.h"
+#include "runtime/command/run_command.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "runtime/command/run_command.h"
-#include "runtime/device_facts.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 

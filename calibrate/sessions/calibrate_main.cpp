@@ -5,7 +5,6 @@
 #include "calibrate/sessions/calibrate_command.h"
 #ifdef PLIMSOLL_CUDA
 #include "runtime/cuda/backend.h"
-#include "runtime/cuda/facts.h"
 #endif
 
 int main(int argc, char** argv) {

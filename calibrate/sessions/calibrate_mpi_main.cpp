@@ -10,7 +10,6 @@
 #include "runtime/command/start_mpi.h"
 #ifdef PLIMSOLL_CUDA
 #include "runtime/cuda/backend.h"
-#include "runtime/cuda/facts.h"
 #endif
 
 int main(int argc, char** argv) {

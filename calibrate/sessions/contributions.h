@@ -1,11 +1,13 @@
 // Contributions of many ranks or groups that measured at once become one number, and outliers are
-// named.
+// named. The result of each test is added to a calibration.
 #pragma once
 
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "calibrate/measure/dispatch.h"
 #include "models/calibration/calibration.h"
 
 namespace plimsoll {
@@ -40,5 +42,23 @@ class Outliers {
   };
   std::vector<Seen> seen_;
 };
+
+/// The result of a LaunchTest. Each test of a cluster's schedule has one of the results below.
+struct LaunchCost {
+  Sample time;
+};
+
+using TestResult = std::variant<std::monostate, CollectivePoint, OverlapPoint, OpPoint, MatmulPoint,
+                                CommunicatorMemory, DispatchCost, LaunchCost, CopyPoint>;
+
+/// Adds a result to a calibration.
+void add_result(Calibration& to, const TestResult& result);
+/// Returns a calibration that holds this result alone, dated `date`.
+Calibration as_calibration(const TestResult& result, const std::string& date);
+/// Returns the result in such a calibration; std::monostate where it is empty.
+TestResult result_in(const Calibration& only);
+
+/// Sorts points by curve and size, and drops those that were measured twice.
+void put_in_order(Calibration& calibration);
 
 }  // namespace plimsoll

@@ -5,20 +5,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "calibrate/describe/device_description.h"
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/device_bench.h"
 #include "calibrate/measure/dispatch.h"
-#include "calibrate/schedule/device_sweep.h"
 #include "calibrate/schedule/schedule.h"
+#include "calibrate/schedule/sweep.h"
 #include "calibrate/sessions/journal.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -161,6 +164,31 @@ class DeviceSession {
   std::size_t done_ = 0, total_ = 0;
 };
 
+/// Why these devices cannot be calibrated together; empty: they can. By rank: name, line feed, bus.
+std::string refuse_devices(const std::vector<std::string>& hosts,
+                           const std::vector<std::string>& devices) {
+  std::map<std::pair<std::string, std::string>, std::size_t> used;  // host and bus: by whom
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const std::size_t end = devices[rank].find('\n');
+    const std::string name = devices[rank].substr(0, end), bus = devices[rank].substr(end + 1);
+    const std::string first = devices[0].substr(0, devices[0].find('\n'));
+    if (name != first) {
+      return fmt::format(
+          "process 0 on {} has a device {}, process {} on {} a device {}: a "
+          "calibration is of one kind of device",
+          hosts[0], first, rank, hosts[rank], name);
+    }
+    const auto [known, is_new] = used.try_emplace({hosts[rank], bus}, rank);
+    if (!is_new) {
+      return fmt::format(
+          "processes {} and {} on {} would share the device at {}: every process "
+          "needs a separate one; start as many per host as it has",
+          known->second, rank, hosts[rank], bus);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
@@ -169,6 +197,15 @@ MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& 
     throw UsageError(fmt::format("backend {} has no separate device", backend.name()));
   }
   return DeviceSession(request, backend, facts).run();
+}
+
+void check_devices(Processes& processes, const DeviceFacts& own,
+                   std::chrono::milliseconds deadline) {
+  const auto all = processes.gather(own.name + "\n" + own.bus, deadline);
+  std::string why;
+  if (processes.index() == 0) why = refuse_devices(processes.hosts(), all);
+  why = processes.broadcast(why, deadline);
+  if (!why.empty()) throw UsageError(why);
 }
 
 }  // namespace plimsoll

@@ -13,7 +13,6 @@
 #include "calibrate/describe/device_description.h"
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/core_bench.h"
-#include "calibrate/measure/core_sharing.h"
 #include "calibrate/measure/device_bench.h"
 #include "calibrate/measure/dispatch.h"
 #include "calibrate/measure/group_bench.h"
@@ -23,9 +22,8 @@
 #include "calibrate/schedule/test_order.h"
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/contributions.h"
-#include "calibrate/sessions/device_ranks.h"
+#include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
-#include "calibrate/sessions/test_result.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
 

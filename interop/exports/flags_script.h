@@ -1,7 +1,8 @@
 // Flags script: a plan as a shell script that starts another framework by its flags, or as the
-// framework's configuration file.
+// framework's configuration file, and which of these loses least of the plan.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,5 +46,25 @@ std::string flags_document(const Plan& plan, const FlagTable& table, const PlanF
 /// order ranks are numbered, and what the plan has that the file does not state.
 std::vector<std::string> document_comments(const Plan& plan, const FlagTable& table,
                                            const PlanFlags& flags);
+
+/// A PlanExport is the table that states a plan best, with the plan's flags.
+struct PlanExport {
+  const FlagTable* table;
+  PlanFlags flags;
+};
+
+/// Returns the export that loses least of a plan. Among equals the framework's own flags come
+/// before files that other programs read for it. Returns nothing if no table is for the plan's
+/// framework, or none states its job.
+std::optional<PlanExport> plan_export(const Plan& plan);
+
+/// The file or the script that `planner export PLAN --to TARGET` writes.
+struct ReportFlags {
+  std::string target, text;
+  std::string lost;  ///< what it does not state; empty: it states the whole plan
+};
+
+/// Returns nothing when no export is for the plan's framework, or when it has no such job.
+std::optional<ReportFlags> report_flags(const Plan& plan);
 
 }  // namespace plimsoll

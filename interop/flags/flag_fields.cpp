@@ -298,7 +298,7 @@ Strategy strategy_of(const FlagFields& fields, const std::string& file) {
     throw InputError(file, "", error.what());
   }
   // Frameworks take a module in addition to the whole that repeats it.
-  strategy.recompute_modules = without_parts(strategy.recompute_modules);
+  strategy.recomputed.modules = without_parts(strategy.recomputed.modules);
   return strategy;
 }
 
@@ -357,7 +357,7 @@ Framework framework_of(const FlagFields& fields, const std::string& file) {
   for (const Framework& other : all_frameworks()) {
     // A program without pipelines has a flag that names it.
     const bool same_program = calibrated_as(other) == base->name && other.name != base->name &&
-                              other.can.pipeline.value == base->can.pipeline.value;
+                              other.can.ranks.pipeline.value == base->can.ranks.pipeline.value;
     if (same_program && is_variant(other, *base, framework))
       return with_fields(other, fields, file);
   }

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "interop/flags/flag_values.h"
 #include "models/job/job_limits.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 namespace {
@@ -68,10 +68,12 @@ std::optional<std::string> split_of(const FlagFields& fields) {
   const auto parts = parts_of(fields);
   if (!parts) return std::nullopt;
   const Strategy& strategy = parts->strategy;
-  const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
+  const std::int64_t embedding = strategy.pipeline.embedding_as_layers,
+                     loss = strategy.pipeline.loss_as_layers;
   const bool even =
-      strategy.layer_split.empty() && embedding <= 1 && loss <= 1 &&
-      (parts->job.layers + embedding + loss) % (strategy.pp * strategy.virtual_stages) == 0;
+      strategy.pipeline.layer_split.empty() && embedding <= 1 && loss <= 1 &&
+      (parts->job.layers + embedding + loss) % (strategy.pp * strategy.pipeline.virtual_stages) ==
+          0;
   return even ? "even" : "listed";
 }
 
@@ -80,7 +82,7 @@ std::optional<std::string> layout_of(const FlagFields& fields) {
   const auto parts = parts_of(fields);
   if (!parts) return std::nullopt;
   const Strategy& strategy = parts->strategy;
-  if (strategy.pp > kMostLayers || strategy.pp * strategy.virtual_stages > 2 * kMostLayers)
+  if (strategy.pp > kMostLayers || strategy.pp * strategy.pipeline.virtual_stages > 2 * kMostLayers)
     return std::nullopt;
   const std::vector<std::int64_t> layers = layers_per_part(parts->job, strategy);
   std::string layout = "E";
@@ -119,8 +121,8 @@ StatedFields virtual_stages_from(const FlagFields& fields, std::string_view text
   const auto each = integer_from(text);
   const auto parts = parts_of(fields);
   if (!each || *each < 1 || !parts) throw std::invalid_argument("a count of layers is required");
-  const std::int64_t layers =
-      parts->job.layers + parts->strategy.embedding_as_layers + parts->strategy.loss_as_layers;
+  const std::int64_t layers = parts->job.layers + parts->strategy.pipeline.embedding_as_layers +
+                              parts->strategy.pipeline.loss_as_layers;
   const std::int64_t stages = parts->strategy.pp;
   if (layers % stages != 0 || layers / stages % *each != 0)
     throw std::invalid_argument(

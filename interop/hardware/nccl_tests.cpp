@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/escapes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interop/hardware/nccl_rows.h"
 #include "models/calibration/limits.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/escapes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interop/hardware/line_words.h"
 #include "interop/hardware/topology.h"
 

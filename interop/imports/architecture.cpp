@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "interop/imports/expert_shape.h"
+#include "interop/imports/model_shape.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"
 

@@ -270,7 +270,7 @@ Imported read_framework_script(std::string_view text, const std::string& file,
   of_script.vocab = given.vocab;
   import_flags(imported, table, flags, std::move(known), file, of_script);
   if (imported.framework && number_of(script, "CUDA_LAUNCH_BLOCKING") == 1) {
-    imported.framework->launches_wait = true;
+    imported.framework->host.waits.for_launches = true;
     imported.notes.emplace_back("CUDA_LAUNCH_BLOCKING=1: each launch waits for its kernel");
   }
   std::ranges::sort(imported.unread);

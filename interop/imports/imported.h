@@ -1,5 +1,5 @@
-// An Imported is what a file of another tool says of a training job, in this project's
-// types.
+// An Imported is what a file of another tool states of a training job, in this project's types. Its
+// summary is what `planner import` prints.
 #pragma once
 
 #include <cstdint>
@@ -56,5 +56,11 @@ std::string text_of(const UnknownFlag& unknown);
 void refuse_unknown(const Imported& imported, const std::string& file);
 /// Returns whether some kind fits the text. A file of this project's own fits none.
 bool is_importable(std::string_view text);
+
+/// Returns lines with the kind, the job, the notes and the keys that were not read. `parameters` is
+/// the line on the job's number of parameters, which comes after those on the job.
+std::string import_summary(const Imported& imported, const std::string& parameters);
+/// Returns the same as JSON (docs/reference/imports.md).
+std::string import_summary_json(const Imported& imported);
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include "interop/imports/architecture.h"
 #include "interop/imports/config_fields.h"
 #include "interop/imports/imported.h"
+#include "models/job/job.h"
 
 namespace plimsoll {
 
@@ -21,5 +22,10 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported);
 /// Refuses windows that are shorter than the job's sequence, over which its attention is.
 void read_windows(ConfigFields& fields, const Architecture& known, Job& job);
+
+/// Reads the part "experts" of an architecture's file.
+ExpertKeys expert_keys_from(JsonObject object);
+/// Sets the experts of a job whose architecture has some.
+void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job);
 
 }  // namespace plimsoll

@@ -11,17 +11,17 @@ Framework with_measured_memory(Framework framework, const Calibration& calibrati
   if (!runs_here(framework)) return framework;
   std::string measured;
   if (calibration.context_memory) {
-    framework.context_memory = *calibration.context_memory;
+    framework.memory.process.context = *calibration.context_memory;
     measured = "context";
   }
   const CommunicatorMemory* largest = nullptr;
   for (const CommunicatorMemory& one : calibration.communicator_memory) {
     if (one.communicator != calibration.communicator) continue;
-    if (one.ranks == 2) framework.pair_communicator_memory = one.held;
+    if (one.ranks == 2) framework.memory.process.pair_communicator = one.held;
     if (largest == nullptr || one.ranks > largest->ranks) largest = &one;
   }
   if (largest != nullptr) {
-    framework.communicator_memory = largest->held;
+    framework.memory.process.communicator = largest->held;
     if (!measured.empty()) measured += " and ";
     measured += fmt::format("communicators of up to {} ranks", largest->ranks);
   }

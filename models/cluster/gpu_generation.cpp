@@ -1,4 +1,4 @@
-// Generations of GPUs, read from models/presets/gpus.
+// Generations of GPUs, read from models/presets/gpu_generations.
 #include "models/cluster/gpu_generation.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ bool has_word(std::string_view text, std::string_view word) {
 const std::vector<GpuGeneration>& gpu_generations() {
   static const std::vector<GpuGeneration> generations = [] {
     std::vector<GpuGeneration> read;
-    for (const Preset& preset : gpu_presets()) read.push_back(generation_from(preset));
+    for (const Preset& preset : gpu_generation_presets()) read.push_back(generation_from(preset));
     std::ranges::sort(read, {}, &GpuGeneration::compute_capability);
     return read;
   }();

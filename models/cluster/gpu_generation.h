@@ -47,7 +47,7 @@ struct GpuGeneration {
   std::optional<std::string> without_flash_attention;
 };
 
-/// Returns the entries of models/presets/gpus, ordered by compute capability.
+/// Returns the entries of models/presets/gpu_generations, ordered by compute capability.
 const std::vector<GpuGeneration>& gpu_generations();
 /// generation_of_capability() finds a generation by its compute capability, and generation_named()
 /// by a word of the device's name. Null: there is none.

@@ -43,10 +43,12 @@ struct Allocator {
 
 /// Returns the constants of PyTorch from 1.3 to 2.9: kMinBlockSize, kSmallSize, kSmallBuffer,
 /// kMinLargeAlloc, kLargeBuffer, kRoundLarge, and should_split().
-Allocator pytorch_allocator();
+inline Allocator pytorch_allocator() { return {.kind = AllocatorKind::caching}; }
 /// Returns the constants of Paddle 2.0 to 2.6 with FLAGS_allocator_strategy=auto_growth, the
 /// default. GpuMinChunkSize() is 256, and AlignedAllocator asks for as much more. The driver gives
 /// whole 2 MiB, as the table of Paddle PR 34230 shows (16 MiB take 18).
-Allocator paddle_allocator();
+inline Allocator paddle_allocator() {
+  return {.kind = AllocatorKind::auto_growth, .rounding = Bytes(256)};
+}
 
 }  // namespace plimsoll

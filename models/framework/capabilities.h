@@ -33,7 +33,7 @@ inline constexpr std::string_view kSchedules[] = {
 /// A Recompute is what backward repeats instead of keeping it. none: nothing. selective: the
 /// attention core of each layer (Korthikanti et al. 2022, arXiv 2205.05198). full: each layer.
 /// per_op: all of each layer but attention and every second linear layer (Liang et al. 2024, arXiv
-/// 2410.06511, section 2.1). modules: some modules of each layer (Strategy::recompute_modules).
+/// 2410.06511, section 2.1). modules: some modules of each layer (Strategy::recomputed.modules).
 enum class Recompute : std::uint8_t { none, selective, full, per_op, modules };
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", "per_op",
                                                    "modules"};
@@ -56,9 +56,9 @@ inline constexpr std::string_view kRecomputedModules[] = {
 /// RecomputedLayers are the layers that a recompute of whole layers repeats.
 enum class RecomputedLayers : std::uint8_t {
   all,
-  first,  ///< the first ones of each stage, or of each of its chunks (Strategy::recompute_layers)
-  every_nth,  ///< layers k, k + n, k + 2n, ... with k below n (Strategy::recompute_list)
-  listed,     ///< any layers (Strategy::recompute_list)
+  first,  ///< the first ones of each stage, or of each of its chunks (Strategy::recomputed.layers)
+  every_nth,  ///< layers k, k + n, k + 2n, ... with k below n (Strategy::recomputed.list)
+  listed,     ///< any layers (Strategy::recomputed.list)
 };
 inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_nth", "listed"};
 
@@ -105,14 +105,14 @@ enum class MasterType : std::uint8_t {
 inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
 
 /// An ExpertOverlap is what a forward and a backward that are issued in turns
-/// (Strategy::overlap_expert_exchange) go with, beside each other.
+/// (Strategy::experts.overlap_exchange) go with, at the same time.
 enum class ExpertOverlap : std::uint8_t {
   plain,             ///< without a pipeline, and with several chunks on each stage
   one_chunk,         ///< a pipeline with one chunk on each stage
   full_recompute,    ///< of whole layers, or op by op
   expert_recompute,  ///< of mixtures of experts alone
   all_gather,        ///< ExpertDispatch::all_gather
-  shared_experts,    ///< Strategy::overlap_shared_experts
+  shared_experts,    ///< Strategy::experts.overlap_shared
 };
 inline constexpr std::string_view kExpertOverlaps[] = {
     "plain", "one_chunk", "full_recompute", "expert_recompute", "all_gather", "shared_experts"};
@@ -163,11 +163,11 @@ struct Sourced {
   bool operator==(const Sourced&) const = default;
 };
 
-struct Capabilities {
-  // The fields up to rank_orders say how ranks share the work.
+/// How ranks may share the work.
+struct RankCapabilities {
   Sourced<bool> pipeline{true};
   Sourced<bool> tensor_parallel{true};
-  /// Whether several ranks may each have the whole model: alone, and beside pipelines or split
+  /// Whether several ranks may each have the whole model: alone, and with pipelines or split
   /// tensors.
   Sourced<bool> replicas{true}, replicas_beside_others{true};
   /// The stages of ZeRO (Strategy::sharding_stage) without and with a pipeline. In a pipeline,
@@ -176,14 +176,16 @@ struct Capabilities {
   /// Whether several sets of ranks may each shard one copy of the model (dp and sharding_degree
   /// above 1).
   Sourced<bool> replicated_shards{true};
-  /// Whether a rank may own whole tensors (Strategy::sharding_owner).
+  /// Whether a rank may own whole tensors (Strategy::owners.sharding_owner).
   Sourced<bool> whole_owners{true};
   /// The orders in which the framework can number ranks (Strategy::rank_order).
-  Sourced<SetOf<RankOrder>> rank_orders{{RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp,
-                                         RankOrder::pp_sharding_dp, RankOrder::dp_sharding_pp,
-                                         RankOrder::dp_pp_sharding, RankOrder::pp_dp_sharding}};
+  Sourced<SetOf<RankOrder>> orders{{RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp,
+                                    RankOrder::pp_sharding_dp, RankOrder::dp_sharding_pp,
+                                    RankOrder::dp_pp_sharding, RankOrder::pp_dp_sharding}};
+  bool operator==(const RankCapabilities&) const = default;
+};
 
-  // Pipelines.
+struct PipelineCapabilities {
   Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1,
                                       Schedule::zb_h2, Schedule::zb_v, Schedule::v_half,
                                       Schedule::v_min, Schedule::dualpipe_v, Schedule::dualpipe}};
@@ -192,42 +194,56 @@ struct Capabilities {
   /// the ends may have none.
   Sourced<bool> uneven_split{true}, empty_parts{true};
   Sourced<bool> split_boundary{true};
+  bool operator==(const PipelineCapabilities&) const = default;
+};
 
-  // Layers.
+struct RecomputeCapabilities {
   Sourced<SetOf<Recompute>> recompute{{Recompute::none, Recompute::selective, Recompute::full}};
-  Sourced<SetOf<RecomputedLayers>> recomputed_layers{
-      {RecomputedLayers::all, RecomputedLayers::first, RecomputedLayers::every_nth,
-       RecomputedLayers::listed}};
+  Sourced<SetOf<RecomputedLayers>> layers{{RecomputedLayers::all, RecomputedLayers::first,
+                                           RecomputedLayers::every_nth, RecomputedLayers::listed}};
   /// The modules that Recompute::modules may choose.
-  Sourced<SetOf<RecomputedModule>> recomputed_modules;
-  /// How ranks may share the tokens of a sequence (Strategy::cp). Where the set is empty, they
-  /// cannot.
-  Sourced<SetOf<ContextExchange>> context_exchange;
+  Sourced<SetOf<RecomputedModule>> modules;
+  bool operator==(const RecomputeCapabilities&) const = default;
+};
+
+/// How ranks may share the tokens of a sequence (Strategy::cp). Where the set of `context` is
+/// empty, they cannot.
+struct ExchangeCapabilities {
+  Sourced<SetOf<ContextExchange>> context;
   /// The exchanges among them that also go with latent attention, whose keys and values differ in
   /// width.
-  Sourced<SetOf<ContextExchange>> latent_exchange{
+  Sourced<SetOf<ContextExchange>> latent{
       {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}};
   /// The exchanges among them that also go with sinks, and with ALiBi.
-  Sourced<SetOf<ContextExchange>> sink_exchange{
+  Sourced<SetOf<ContextExchange>> sinks{
       {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}};
-  Sourced<SetOf<ContextExchange>> alibi_exchange;
+  Sourced<SetOf<ContextExchange>> alibi;
+  bool operator==(const ExchangeCapabilities&) const = default;
+};
+
+struct ExpertCapabilities {
   /// How tokens may reach experts on other ranks (Strategy::ep). Where the set is empty, every rank
   /// has all experts.
-  Sourced<SetOf<ExpertDispatch>> expert_dispatch;
+  Sourced<SetOf<ExpertDispatch>> dispatch;
   /// Whether another number of ranks may share each expert than share the other layers
-  /// (Strategy::etp).
-  Sourced<bool> expert_tensor_parallel{false};
-  /// The stages of ZeRO beside which ranks may share both experts and sequences (ep and cp above
-  /// 1).
-  Sourced<SetOf<std::int64_t>> expert_context_stages{{1, 2, 3}};
+  /// (Strategy::experts.etp).
+  Sourced<bool> tensor_parallel{false};
+  /// The stages of ZeRO with which ranks may share both experts and sequences (ep and cp above 1).
+  Sourced<SetOf<std::int64_t>> context_stages{{1, 2, 3}};
   /// The choices with which a forward and a backward in turns go
-  /// (Strategy::overlap_expert_exchange). Where the set is empty, they cannot be issued in turns.
-  Sourced<SetOf<ExpertOverlap>> overlap_expert_exchange;
-  /// Beside which dispatches shared experts may compute (Strategy::overlap_shared_experts).
-  Sourced<SetOf<ExpertDispatch>> overlap_shared_experts;
-  Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
+  /// (Strategy::experts.overlap_exchange). Where the set is empty, they cannot be issued in turns.
+  Sourced<SetOf<ExpertOverlap>> overlap_exchange;
+  /// With which dispatches shared experts may compute (Strategy::experts.overlap_shared).
+  Sourced<SetOf<ExpertDispatch>> overlap_shared;
+  bool operator==(const ExpertCapabilities&) const = default;
+};
 
-  // Precision of gradients and of the optimizer's state.
+/// Precision of products, of gradients and of the optimizer's state.
+struct PrecisionCapabilities {
+  Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
+  /// Whether linear layers' parameters can be kept and gathered in 8 bits
+  /// (Strategy::precision.fp8_parameters).
+  Sourced<bool> fp8_parameters{false};
   Sourced<SetOf<GradientType>> gradient_types{{GradientType::f32, GradientType::computed}};
   /// Precisions of jobs whose gradients have the computed type unless the strategy says otherwise.
   Sourced<SetOf<DType>> computed_by_default;
@@ -238,20 +254,34 @@ struct Capabilities {
   /// Whether narrow gradients, masters and moments, and parameters in 8 bits, also work without
   /// sharding.
   Sourced<bool> narrow_states_unsharded{true};
-  /// Whether linear layers' parameters can be kept and gathered in 8 bits
-  /// (Strategy::fp8_parameters).
-  Sourced<bool> fp8_parameters{false};
+  bool operator==(const PrecisionCapabilities&) const = default;
+};
 
-  /// Whether the host can update a share of the parameters (Strategy::offload_optimizer_percent),
-  /// and whether parts of them are copied beside its work (Strategy::overlap_offload).
-  Sourced<bool> offload_optimizer{false}, overlap_offload{false};
+/// Whether the host can update a share of the parameters (Strategy::optimizer.offload_percent), and
+/// whether parts of them are copied during its work (Strategy::optimizer.overlap_offload).
+struct OffloadCapabilities {
+  Sourced<bool> optimizer{false}, overlap{false};
+  bool operator==(const OffloadCapabilities&) const = default;
+};
 
-  // Sharding stage 3.
+/// Sharding stage 3.
+struct GatherCapabilities {
   Sourced<std::int64_t> most_prefetch_depth{std::int64_t{1} << 16};
-  Sourced<bool> keeps_gathered{true};
+  Sourced<bool> keeps{true};  ///< Strategy::gathers.keep
   /// Whether a strategy may set max_live_bytes, reuse_distance_bytes and persistence_threshold.
   Sourced<bool> live_limits{true};
+  bool operator==(const GatherCapabilities&) const = default;
+};
 
+struct Capabilities {
+  RankCapabilities ranks;
+  PipelineCapabilities pipelines;
+  RecomputeCapabilities repeats;
+  ExchangeCapabilities exchanges;
+  ExpertCapabilities experts;
+  PrecisionCapabilities precision;
+  OffloadCapabilities offload;
+  GatherCapabilities gathers;
   bool operator==(const Capabilities&) const = default;
 };
 

@@ -113,23 +113,23 @@ Framework framework_of_text(std::string_view text, const std::string& file) {
 }
 
 bool lowers_alike(Framework a, const Framework& b) {
-  a.dispatch_op = b.dispatch_op;
-  a.host_wait = b.host_wait;
-  a.backward_dispatch = b.backward_dispatch;
-  a.ops_per_expert_op = b.ops_per_expert_op;
-  a.ops_per_part = b.ops_per_part;
-  a.ops_per_tensor = b.ops_per_tensor;
-  a.graphs = b.graphs;
-  a.context_memory = b.context_memory;
-  a.pair_communicator_memory = b.pair_communicator_memory;
-  a.communicator_memory = b.communicator_memory;
+  a.host.dispatch.op = b.host.dispatch.op;
+  a.host.waits.time = b.host.waits.time;
+  a.host.dispatch.backward = b.host.dispatch.backward;
+  a.host.dispatch.ops_per_expert_op = b.host.dispatch.ops_per_expert_op;
+  a.host.dispatch.ops_per_part = b.host.dispatch.ops_per_part;
+  a.host.dispatch.ops_per_tensor = b.host.dispatch.ops_per_tensor;
+  a.host.dispatch.graphs = b.host.dispatch.graphs;
+  a.memory.process.context = b.memory.process.context;
+  a.memory.process.pair_communicator = b.memory.process.pair_communicator;
+  a.memory.process.communicator = b.memory.process.communicator;
   a.sources.dispatch = b.sources.dispatch;
   a.sources.memory = b.sources.memory;
   return a == b;
 }
 
 std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, std::int64_t mp) {
-  const std::int64_t multiple = framework.vocabulary_multiple * mp;
+  const std::int64_t multiple = framework.parallelism.vocabulary_multiple * mp;
   return (rows + multiple - 1) / multiple * multiple;
 }
 

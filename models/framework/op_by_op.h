@@ -11,22 +11,22 @@
 namespace plimsoll {
 
 /// Returns whether a framework runs an op of this kind as formulas of several ops
-/// (Framework::elementwise_by_op) and not as one kernel.
+/// (Framework::kernels.elementwise.by_op) and not as one kernel.
 inline bool runs_by_op(const Framework& framework, OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm:
     case OpKind::layer_norm_backward:
     case OpKind::rms_norm:
     case OpKind::rms_norm_backward:
-      return framework.elementwise_by_op && !framework.fused_norms;
+      return framework.kernels.elementwise.by_op && !framework.kernels.elementwise.fused_norms;
     case OpKind::softmax:
     case OpKind::softmax_backward:
-      return framework.elementwise_by_op && !framework.fused_softmax;
+      return framework.kernels.elementwise.by_op && !framework.kernels.elementwise.fused_softmax;
     case OpKind::bias_gelu:
     case OpKind::bias_gelu_backward:
       return false;
     default:
-      return framework.elementwise_by_op;
+      return framework.kernels.elementwise.by_op;
   }
 }
 
@@ -38,7 +38,7 @@ inline bool softmax_by_parts(const Framework& framework, const Op& op,
                              std::span<const Tensor> tensors) {
   if (op.kind != OpKind::softmax && op.kind != OpKind::softmax_backward) return false;
   const Tensor& scores = tensors[op.inputs[0].index()];
-  if (!framework.masks_f32_apart || scores.dtype == DType::f32) return false;
+  if (!framework.kernels.attention.masks_f32_apart || scores.dtype == DType::f32) return false;
   const std::int64_t length = scores.shape.back();
   return elements(scores.shape) / (length * length) % 4 != 0;
 }
@@ -57,12 +57,13 @@ inline bool softmax_by_parts(const Framework& framework, const Op& op,
 ///   profiles, gpt-post-process without its product).
 inline std::optional<double> moved_by_kernels(const Framework& framework, const Op& op,
                                               std::span<const Tensor> tensors) {
-  if (op.kind == OpKind::logits_sum_exp && framework.loss_memory == LossMemory::in_place)
+  if (op.kind == OpKind::logits_sum_exp && framework.memory.loss == LossMemory::in_place)
     return 28.0 / 4;
   const bool backward = op.kind == OpKind::softmax_backward;
   if (op.kind != OpKind::softmax && !backward) return std::nullopt;
   if (softmax_by_parts(framework, op, tensors)) return backward ? 40.0 / 6 : 36.0 / 4;
-  const bool one_kernel = framework.masks_f32_apart && !runs_by_op(framework, op.kind) &&
+  const bool one_kernel = framework.kernels.attention.masks_f32_apart &&
+                          !runs_by_op(framework, op.kind) &&
                           tensors[op.inputs[0].index()].dtype != DType::f32;
   if (!one_kernel || !std::get<AttentionParams>(op.params).causal) return std::nullopt;
   return backward ? 2.0 / 3 : 1.5 / 2;

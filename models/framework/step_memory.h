@@ -11,10 +11,10 @@ namespace plimsoll {
 /// device by this framework. The framework may allocate it in each step or hold it in the host's
 /// memory. `sharded`: the memory is sharded over ranks.
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
-  if (role == TensorRole::gradient && framework.gradient_memory != GradientMemory::one_buffer)
+  if (role == TensorRole::gradient && framework.memory.gradients != GradientMemory::one_buffer)
     return true;
-  if (framework.host_parameters && role == TensorRole::parameter) return true;
-  const bool copied = sharded && framework.shard_memory == ShardMemory::flat_copies;
+  if (framework.memory.host_parameters && role == TensorRole::parameter) return true;
+  const bool copied = sharded && framework.memory.shards == ShardMemory::flat_copies;
   return copied && (role == TensorRole::gradient || role == TensorRole::parameter);
 }
 

@@ -1,12 +1,11 @@
 // Attention of llama jobs: keys, canonical form, and what excludes each other.
-#include "models/job/attention_json.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <utility>
 
 #include "models/job/job_limits.h"
+#include "models/job/job_parts_json.h"
 
 namespace plimsoll {
 

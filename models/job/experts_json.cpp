@@ -1,11 +1,9 @@
 // The experts and MTP modules of a job file: keys, limits, canonical form.
-#include "models/job/experts_json.h"
-
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "models/job/attention_json.h"
 #include "models/job/job_limits.h"
+#include "models/job/job_parts_json.h"
 #include "models/job/job_words.h"
 
 namespace plimsoll {

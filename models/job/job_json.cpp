@@ -8,12 +8,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "models/job/attention_json.h"
-#include "models/job/experts_json.h"
 #include "models/job/job.h"
 #include "models/job/job_limits.h"
+#include "models/job/job_parts_json.h"
 #include "models/job/job_words.h"
-#include "models/job/optimizer_json.h"
 #include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 

@@ -1,12 +1,11 @@
 // The optimizer and loss scaling of a job file: keys, limits, canonical form.
-#include "models/job/optimizer_json.h"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
 
 #include "base/error.h"
+#include "models/job/job_parts_json.h"
 
 namespace plimsoll {
 

@@ -31,22 +31,14 @@ const std::vector<Preset>& framework_presets();
 /// (interop/flags/framework_flags.h).
 const std::vector<Preset>& flag_presets();
 
-/// Returns models/presets/gpus: datasheets of generations of GPUs
+/// Returns models/presets/gpu_generations: datasheets of generations of GPUs
 /// (models/cluster/gpu_generation.h).
-const std::vector<Preset>& gpu_presets();
+const std::vector<Preset>& gpu_generation_presets();
 
 /// Returns models/presets/spreads. They say how far predictions were from published runs, as
-/// scripts/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates
-/// fits found (predict/typical_calibration.h).
+/// lab/spreads found (predict/step_interval.h, plan/memory_interval.h), and which rates
+/// fits found (predict/default_efficiency.h).
 const std::vector<Preset>& spread_presets();
-
-/// Returns models/presets/documents: what documents of published runs say beside their tables
-/// (published/row_rules.h).
-const std::vector<Preset>& document_presets();
-
-/// Returns models/presets/words: the meaning of words in rows of published runs
-/// (published/row_rules.h).
-const std::vector<Preset>& word_presets();
 
 /// Returns models/presets/readers: marks of files that are not read, options of launchers, and
 /// vocabularies of tokenizers (interop).

@@ -143,6 +143,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
 
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, const CutChoices& choices) {
   CutGraph cut;
+  cut.alignment = alignment;
   CutChoices of_block = choices;
   of_block.scattered = choices.scattered || mixes_types(graph);
   for (std::size_t b = 0; b < graph.blocks.size(); ++b)

@@ -75,6 +75,7 @@ struct UpdatePart {
 };
 
 struct CutGraph {
+  std::int64_t alignment = 1;      ///< elements to a multiple of which parameters are padded
   std::vector<CutBlock> blocks;    ///< parallel to graph.blocks
   Routine begin_step;              ///< zeroes gradients; arenas have the Graph's sizes
   std::vector<UpdatePart> update;  ///< norm, clip, update
@@ -107,10 +108,6 @@ BackwardCut backward_cut(const Strategy& strategy);
 /// Returns whether parameters, or the gradients that micro-batches write, have several types.
 /// Tensors of one type then lie together.
 bool mixes_types(const Graph& graph);
-/// Returns whether a strategy scatters the parameters of a block. Owned tensors lie in the order of
-/// their owners, which is the model's order only with prefix ownership. From stage 2 on, the part
-/// of a block that a rank owns lies apart from the rest.
-bool scatters_bundles(const Strategy& strategy);
 
 /// Returns the routines as text, with each block's bundle.
 std::string print(const CutGraph& cut);

@@ -360,7 +360,7 @@ bool backward(Graph& graph, const PassContext& context) {
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);
-  if (context.framework.gathers_tokens_again) gather_again(graph);
+  if (context.framework.parallelism.gathers_tokens_again) gather_again(graph);
   mark_saved(graph);
   remove_unused_tensors(graph);
   return true;

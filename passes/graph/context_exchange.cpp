@@ -20,11 +20,11 @@
 // leave, and after they are back (DeepSpeed sequence/layer.py, single_all_to_all; Transformer
 // Engine context_parallel.py, flash_attn_a2a_communicate).
 // PyTorch (torch/distributed/tensor/experimental/_attention.py, context_parallel, at 0123248a) sums
-// outputs and gradients in f32 (Framework::sums_parts_in_f32). Its backward begins with a rank's
-// own keys, so their sums travel cp times. Keys that rotate_method=allgather gathers are read part
-// by part, too. Here the gather is shifts in advance, of as many bytes. Keys and values travel in
-// one buffer. If they differ in width, as in latent attention, each head has its key and its value
-// side by side there (AttnFuncWithCPAndKVP2P puts one behind the other).
+// outputs and gradients in f32 (Framework::parallelism.sums_parts_in_f32). Its backward begins with
+// a rank's own keys, so their sums travel cp times. Keys that rotate_method=allgather gathers are
+// read part by part, too. Here the gather is shifts in advance, of as many bytes. Keys and values
+// travel in one buffer. If they differ in width, as in latent attention, each head has its key and
+// its value side by side there (AttnFuncWithCPAndKVP2P puts one behind the other).
 #include <algorithm>
 #include <map>
 #include <string>
@@ -103,7 +103,7 @@ class Exchanger {
   TensorId shifted(const Op& near, TensorId x, std::int64_t step) {
     const TensorId to = add_tensor_like(x, "." + std::to_string(step));
     exchanged(near, OpKind::ring_shift, x, to);
-    const bool back = near.phase == Phase::backward && !framework_.sums_parts_in_f32;
+    const bool back = near.phase == Phase::backward && !framework_.parallelism.sums_parts_in_f32;
     if (back) std::get<CollectiveParams>(out_.back().params).shift = -1;
     return to;
   }
@@ -116,8 +116,9 @@ class Exchanger {
   }
   /// The number of rounds whose keys and values have been sent before the attention of a round.
   std::int64_t rounds_ahead(std::int64_t round) const {
-    if (framework_.awaits_exchanges) return round + 1;
-    return strategy_.context_exchange == ContextExchange::all_gather ? strategy_.cp : round + 2;
+    if (framework_.parallelism.overlap.awaits_exchanges) return round + 1;
+    return strategy_.tokens.context_exchange == ContextExchange::all_gather ? strategy_.cp
+                                                                            : round + 2;
   }
 
   /// Casts `x` to `to`, and returns `to`.
@@ -127,7 +128,7 @@ class Exchanger {
   }
   /// Returns a result of one round in the type in which the rounds are summed.
   TensorId as_summed(const Op& near, TensorId x) {
-    if (!framework_.sums_parts_in_f32 || graph_.at(x).dtype == DType::f32) return x;
+    if (!framework_.parallelism.sums_parts_in_f32 || graph_.at(x).dtype == DType::f32) return x;
     const TensorId wide = add_tensor_like(x, ".f32");
     graph_.at(wide).dtype = DType::f32;
     return cast_to(near, x, wide);
@@ -137,7 +138,8 @@ class Exchanger {
   /// them and its ring sums their gradients whole (send_home).
   TensorId repeated(const Op& near, QkvOperands parts) {
     const std::int64_t heads = graph_.at(parts.q).shape[2];
-    const bool repeats = framework_.repeats_keys && framework_.sums_parts_in_f32;
+    const bool repeats =
+        framework_.kernels.attention.repeats_keys && framework_.parallelism.sums_parts_in_f32;
     if (!repeats || graph_.at(parts.kv).shape[2] == heads) return parts.kv;
     const TensorId to =
         add_tensor_like(parts.kv, near.phase == Phase::backward ? ".repeated_again" : ".repeated");
@@ -212,9 +214,9 @@ class Exchanger {
 
   /// A framework that sums parts in f32 also reads gathered keys part by part, as in a ring.
   ContextExchange exchange() const {
-    const bool by_parts =
-        strategy_.context_exchange == ContextExchange::all_gather && framework_.sums_parts_in_f32;
-    return by_parts ? ContextExchange::ring : strategy_.context_exchange;
+    const bool by_parts = strategy_.tokens.context_exchange == ContextExchange::all_gather &&
+                          framework_.parallelism.sums_parts_in_f32;
+    return by_parts ? ContextExchange::ring : strategy_.tokens.context_exchange;
   }
 
   SavedAttention ring_forward(const Op& op, QkvOperands own) {
@@ -244,7 +246,7 @@ class Exchanger {
       sums = to_sums;
     }
     if (y != op.outputs[0]) y = cast_to(op, y, op.outputs[0]);
-    return {{own.q, framework_.sums_parts_in_f32 ? own.kv : kv.back()}, y, sums};
+    return {{own.q, framework_.parallelism.sums_parts_in_f32 ? own.kv : kv.back()}, y, sums};
   }
 
   TensorId gathered(const Op& near, TensorId kv) {
@@ -342,14 +344,14 @@ class Exchanger {
   }
 
   void ring_backward(const Op& op, TensorId dy, const SavedAttention& left, QkvOperands gradients) {
-    const bool own_first = framework_.sums_parts_in_f32;
+    const bool own_first = framework_.parallelism.sums_parts_in_f32;
     std::vector<TensorId> kv = {own_first ? repeated(op, left.parts) : left.parts.kv};
     TensorId dq, dkv;
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
       const bool last = step + 1 == strategy_.cp;
       const std::string suffix = ".part" + std::to_string(step);
       receive(op, kv, rounds_ahead(step));
-      const bool awaited = framework_.awaits_exchanges && step > 0;
+      const bool awaited = framework_.parallelism.overlap.awaits_exchanges && step > 0;
       TensorId arrived = step == 0 || awaited ? dkv : shifted(op, dkv, step);
       const TensorId dq_part = add_tensor_like(gradients.q, suffix),
                      dkv_part = add_tensor_like(gradients.kv, suffix);

@@ -86,7 +86,8 @@ bool defer(const Graph& graph, std::vector<Op>& ops) {
 }  // namespace
 
 bool defer_weight_gradients(Graph& graph, const PassContext& context) {
-  if (!context.framework.overlap_tensor_gradients || context.strategy.mp == 1) return false;
+  if (!context.framework.parallelism.overlap.tensor_gradients || context.strategy.mp == 1)
+    return false;
   std::vector<Op> ops;
   bool changed = false;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {

@@ -62,7 +62,7 @@ class ExpertSplitter {
     for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
       const std::size_t begin = out_.size();
       rewrite(BlockId(b));
-      if (strategy_.overlap_shared_experts) overlap_shared(begin);
+      if (strategy_.experts.overlap_shared) overlap_shared(begin);
     }
     for (const Op& op : ops_) {
       if (!op.block) out_.push_back(op);
@@ -293,7 +293,7 @@ class ExpertSplitter {
   TensorId compute(const ExpertOps& ops) {
     const Op &place = *ops.place, &dispatch = *ops.dispatch;
     const std::int64_t ep = strategy_.ep, k = experts_.chosen;
-    const bool sends = strategy_.expert_dispatch == ExpertDispatch::all_to_all && ep > 1;
+    const bool sends = strategy_.experts.dispatch == ExpertDispatch::all_to_all && ep > 1;
     Group around;
     if (etp_ > 1 && !sends) around.axes.add(Axis::etp);
     if (ep > 1 && !sends) around.axes.add(Axis::ep);

@@ -43,7 +43,7 @@ class Flattener {
     graph_.ops.erase(first, graph_.ops.end());
     const Step step = read(ops);
     add_arenas();
-    context_.strategy.flatten == Flatten::fused ? fused(step) : coalesced(step, ops);
+    context_.strategy.optimizer.flatten == Flatten::fused ? fused(step) : coalesced(step, ops);
     remove_unused_tensors(graph_);
   }
 
@@ -218,7 +218,7 @@ class Flattener {
 
 bool flatten_optimizer(Graph& graph, const PassContext& context) {
   const auto gradients = updating_gradients(graph);
-  if (!gradients || context.strategy.flatten == Flatten::none) return false;
+  if (!gradients || context.strategy.optimizer.flatten == Flatten::none) return false;
   Flattener(graph, context, *gradients).run();
   return true;
 }

@@ -5,11 +5,11 @@
 // e4m3, gradients e5m2 (Format.HYBRID). Hopper multiplies 8-bit operands only where the inner
 // dimension of both is contiguous, so the product for the weight's gradient needs transposed
 // copies: cast and transpose are one kernel, what is saved is the transposed input, 1 byte per
-// element. Blackwell needs none (Framework::untransposed_fp8). With sequence parallelism the rank's
-// own part is cast, gathered in 8 bits, saved, and in backward gathered again and transposed. A
-// norm before the layer writes 8 bits itself (delayed scaling; current scaling has to know the
-// maximum first). Weights are cast and transposed in the first micro-batch of a step
-// (is_first_microbatch, which Megatron-LM passes) into separate buffers. With
+// element. Blackwell needs none (Framework::kernels.products.untransposed_fp8). With sequence
+// parallelism the rank's own part is cast, gathered in 8 bits, saved, and in backward gathered
+// again and transposed. A norm before the layer writes 8 bits itself (delayed scaling; current
+// scaling has to know the maximum first). Weights are cast and transposed in the first micro-batch
+// of a step (is_first_microbatch, which Megatron-LM passes) into separate buffers. With
 // --fp8-param-gather (Megatron-LM; Transformer Engine fp8_model_init) the weight is the 8-bit copy,
 // which the update writes, and only its transposed one is made anew.
 //
@@ -56,18 +56,18 @@ class Fp8Rewriter {
  public:
   Fp8Rewriter(Graph& graph, const Strategy& strategy, const Framework& framework)
       : graph_(graph),
-        recipe_(strategy.fp8),
-        narrow_parameters_(strategy.fp8_parameters),
+        recipe_(strategy.precision.fp8),
+        narrow_parameters_(strategy.precision.fp8_parameters),
         weights_(graph.tensors.size()) {
-    const bool recasts = scales_blocks(recipe_) && framework.casts_inputs_again;
+    const bool recasts = scales_blocks(recipe_) && framework.kernels.products.casts_inputs_again;
     keeps_ = casts_weights_once(recipe_) && !recasts;
     one_type_ = recipe_ == Fp8::rowwise || scales_blocks(recipe_);
     const bool one_scale = recipe_ == Fp8::delayed || recipe_ == Fp8::current;
-    as_it_lies_ = one_scale && framework.untransposed_fp8;
+    as_it_lies_ = one_scale && framework.kernels.products.untransposed_fp8;
     casts_both_ = recipe_ != Fp8::rowwise && !recasts && !as_it_lies_;
     // Weights that are gathered for each use, or cast by each, have no copy that lasts.
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
-                     strategy.cast_placement != CastPlacement::every_use;
+                     strategy.optimizer.cast_placement != CastPlacement::every_use;
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       if (graph.tensors[i].role == TensorRole::parameter) weights_[i] = true;
     }
@@ -381,7 +381,7 @@ class Fp8Rewriter {
 }  // namespace
 
 bool fp8_linears(Graph& graph, const PassContext& context) {
-  if (context.strategy.fp8 == Fp8::none) return false;
+  if (context.strategy.precision.fp8 == Fp8::none) return false;
   return Fp8Rewriter(graph, context.strategy, context.framework).run();
 }
 

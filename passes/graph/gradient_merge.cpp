@@ -37,7 +37,7 @@ class GradientMerger {
       }
     }
     if (last_.empty()) return false;
-    context_.strategy.gradient_merge == GradientMerge::tensor ? by_tensor() : fused();
+    context_.strategy.gradients.merge == GradientMerge::tensor ? by_tensor() : fused();
     return true;
   }
 
@@ -179,7 +179,7 @@ class GradientMerger {
 }  // namespace
 
 bool gradient_merge(Graph& graph, const PassContext& context) {
-  if (context.strategy.gradient_merge == GradientMerge::direct) return false;
+  if (context.strategy.gradients.merge == GradientMerge::direct) return false;
   return GradientMerger(graph, context).run();
 }
 

@@ -37,10 +37,10 @@ void narrow_blocks(Graph& graph, DType type) {
 bool narrow_gradients(Graph& graph, const PassContext& context) {
   const DType type = context.job.precision;
   const auto arena = gradient_arena(graph);
-  if (context.strategy.gradient_type == GradientType::f32 || type == DType::f32 || !arena)
+  if (context.strategy.precision.gradients == GradientType::f32 || type == DType::f32 || !arena)
     return false;
   narrow_blocks(graph, type);
-  if (context.strategy.main_gradient_type == GradientType::computed) {
+  if (context.strategy.precision.main_gradients == GradientType::computed) {
     graph.at(*arena).dtype = type;
     return true;
   }

@@ -40,7 +40,7 @@ class Offload {
       keep_on_device(updated - share_);
     }
     // The device's update runs beside the host's where it is issued behind the copy.
-    place(strategy_.overlap_offload ? behind : at_, std::move(host[0]));
+    place(strategy_.optimizer.overlap_offload ? behind : at_, std::move(host[0]));
     place(behind + 1, std::move(host[1]));
     place(behind + 2, std::move(host[2]));
   }
@@ -71,7 +71,7 @@ class Offload {
       update.outputs.push_back(update.inputs[kSecondMoment]);
     }
     Op out = step_op(OpKind::copy_to_host, {device_.inputs[kGradients]}, {gradients});
-    if (strategy_.overlap_offload) out.stream = Stream::to_host;
+    if (strategy_.optimizer.overlap_offload) out.stream = Stream::to_host;
     Op back = step_op(OpKind::copy_to_device, {update.inputs[0]}, {parameters_});
     return {std::move(out), std::move(update), std::move(back)};
   }
@@ -121,7 +121,7 @@ void remove_states(Graph& graph) {
 }  // namespace
 
 bool offload_optimizer(Graph& graph, const PassContext& context) {
-  if (context.strategy.offload_optimizer_percent == 0) return false;
+  if (context.strategy.optimizer.offload_percent == 0) return false;
   const auto update = std::find_if(graph.ops.begin(), graph.ops.end(), updates);
   if (update == graph.ops.end()) return false;
   Offload(graph, context.strategy, std::size_t(update - graph.ops.begin())).run();

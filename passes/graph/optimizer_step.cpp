@@ -87,7 +87,7 @@ class StepBuilder {
       const TensorId gradient = gradient_.at(parameter);
       FlatParams params;
       params.weight = norm_weight(tensor);
-      if (context_.framework.squared_norm) {
+      if (context_.framework.kernels.squared_norm) {
         push(OpKind::squared_norm, {gradient}, {norms_}, params, tensor.block);
         continue;
       }

@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-/// Makes three linear layers of the one for query, key and value (Framework::separate_qkv), where
-/// its result is split into heads at once. It is part of select_kernels.
+/// Makes three linear layers of the one for query, key and value
+/// (Framework::kernels.attention.separate_qkv), where its result is split into heads at once. It is
+/// part of select_kernels.
 bool separate_qkv(Graph& graph);
 /// Replaces abstract ops by the kernels that the framework has. A linear layer becomes a matmul,
 /// whose bias is added by bias_gelu, bias_residual_add, the matmul itself or bias_add. Attention
@@ -33,7 +34,7 @@ bool tensor_parallel(Graph& graph, const PassContext& context);
 bool sequence_parallel(Graph& graph, const PassContext& context);
 
 /// Shares out the experts of each layer over ep ranks, or splits each over etp ranks, on a grid of
-/// their own (Strategy::ep, etp). Tokens reach them by Strategy::expert_dispatch.
+/// their own (Strategy::ep, etp). Tokens reach them by Strategy::experts.dispatch.
 /// passes/graph/expert_parallel.cpp names the sources.
 bool expert_parallel(Graph& graph, const PassContext& context);
 
@@ -50,16 +51,16 @@ bool mixed_precision(Graph& graph, const PassContext& context);
 bool backward(Graph& graph, const PassContext& context);
 
 /// Lets attention read the parts of sequences that are on other ranks, forward and backward, by
-/// Strategy::context_exchange. passes/graph/context_exchange.cpp names the sources.
+/// Strategy::tokens.context_exchange. passes/graph/context_exchange.cpp names the sources.
 bool context_exchange(Graph& graph, const PassContext& context);
 
-/// Lets linear layers of the blocks compute with 8-bit operands (Strategy::fp8). It adds casts and
-/// transposes of activations, gradients and weights. Copies of weights last for a step where the
-/// library keeps them (role workspace). passes/graph/fp8_linears.cpp names the sources.
+/// Lets linear layers of the blocks compute with 8-bit operands (Strategy::precision.fp8). It adds
+/// casts and transposes of activations, gradients and weights. Copies of weights last for a step
+/// where the library keeps them (role workspace). passes/graph/fp8_linears.cpp names the sources.
 bool fp8_linears(Graph& graph, const PassContext& context);
 
 /// Computes the gradient of a column-parallel layer's input first, and sums it over mp beside the
-/// gradient of the weight (Framework::overlap_tensor_gradients).
+/// gradient of the weight (Framework::parallelism.overlap.tensor_gradients).
 /// passes/graph/defer_weight_gradients.cpp names the sources.
 bool defer_weight_gradients(Graph& graph, const PassContext& context);
 
@@ -68,7 +69,7 @@ bool defer_weight_gradients(Graph& graph, const PassContext& context);
 /// recompute_modules, the named modules of a layer save only what they read. With recompute_layers
 /// or recompute_list only some layers do so: these are variants of their blocks, which the schedule
 /// chooses. Ops are repeated as far as backward needs them, or all of them with
-/// Framework::recompute_repeats_all.
+/// Framework::parallelism.recompute_repeats_all.
 bool recompute(Graph& graph, const PassContext& context);
 
 /// Adds zeroing, finite check and unscaling (dynamic loss scaling), the global norm, clipping and
@@ -77,7 +78,7 @@ bool recompute(Graph& graph, const PassContext& context);
 bool optimizer_step(Graph& graph, const PassContext& context);
 
 /// Lets the step's gradients be added up and reduced in the job's type, and casts them to f32 once,
-/// for the update (Strategy::gradient_type).
+/// for the update (Strategy::precision.gradients).
 bool narrow_gradients(Graph& graph, const PassContext& context);
 
 /// Gives the gradients of one micro-batch memory of their own, in the type in which the parameter
@@ -117,11 +118,5 @@ bool place_casts(Graph& graph, const PassContext& context);
 /// The host works on its own stream. Its ops come around the device's update, or behind it as a run
 /// of their own that the schedule issues part by part (`overlap_offload`).
 bool offload_optimizer(Graph& graph, const PassContext& context);
-
-/// Broadcasts parameters in sharding stage 3 with owners and gather = use: before every op that
-/// reads a parameter, the owner broadcasts it into a temporary of that op (Paddle fleet's stage 3
-/// pass). A parameter that is only cast is broadcast in the type of the cast. The schedule adds the
-/// other forms of stage 3.
-bool broadcast_parameters(Graph& graph, const PassContext& context);
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "passes/graph/ownership.h"
+#include "passes/graph/parameter_casts.h"
 #include "passes/graph/passes.h"
 #include "passes/strategy/precision_rules.h"
 
@@ -20,10 +20,10 @@ bool once_per_step(const Op& op) { return op.phase == Phase::optimizer; }
 class CastOnly {
  public:
   CastOnly(const Graph& graph, DType type) : graph_(graph), type_(type) {
-    for (const BroadcastParameter& found : find_broadcast_parameters(graph)) {
+    for (const ParameterRead& found : parameters_read(graph)) {
       const DType twin = found.twin ? graph.at(*found.twin).dtype : DType::f32;
       const bool to_type = twin == type || twin == DType::e4m3;
-      if (!to_type || found.receives_parameter()) read_.insert(found.parameter);
+      if (!to_type || found.other_uses > 0) read_.insert(found.parameter);
       if (twin == DType::e4m3) eight_.insert(found.parameter);
     }
   }
@@ -170,7 +170,7 @@ class CastMover {
       ops.push_back(std::move(graph_.ops[i]));
       const auto found = written.find(i);
       if (found == written.end()) continue;
-      if (context_.strategy.cast_placement == CastPlacement::fused) {
+      if (context_.strategy.optimizer.cast_placement == CastPlacement::fused) {
         ops.back().outputs.push_back(found->second);
         continue;
       }
@@ -195,7 +195,7 @@ class CastMover {
 
 bool place_casts(Graph& graph, const PassContext& context) {
   if (context.job.precision == DType::f32) return false;
-  if (context.strategy.cast_placement == CastPlacement::every_use) return false;
+  if (context.strategy.optimizer.cast_placement == CastPlacement::every_use) return false;
   return CastMover(graph, context).run();
 }
 

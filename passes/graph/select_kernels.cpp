@@ -38,7 +38,7 @@ class KernelSelector {
         lower_flash_attention(op);
       } else if (op.kind == OpKind::attention) {
         lower_attention(op);
-      } else if (op.kind == OpKind::dropout && framework_.stores_dropout_masks) {
+      } else if (op.kind == OpKind::dropout && framework_.kernels.stores_dropout_masks) {
         emit_dropout(op);
       } else {
         ops_.push_back(op);
@@ -78,7 +78,7 @@ class KernelSelector {
       return;
     }
     if (!biased) fuse_unbiased(y);
-    if (!biased || framework_.fused_bias) {
+    if (!biased || framework_.kernels.bias.in_matmul) {
       ops_.push_back(std::move(matmul));
       return;
     }
@@ -97,12 +97,12 @@ class KernelSelector {
   bool give_bias_to_reader(TensorId y, TensorId bias) {
     Op* reader = only_reader(y);
     if (reader == nullptr) return false;
-    if (reader->kind == OpKind::gelu && framework_.fused_bias_gelu) {
+    if (reader->kind == OpKind::gelu && framework_.kernels.bias.in_gelu) {
       reader->kind = OpKind::bias_gelu;
       reader->inputs = {y, bias};
       return true;
     }
-    if (!framework_.fused_bias_add) return false;
+    if (!framework_.kernels.bias.in_add) return false;
     if (reader->kind == OpKind::dropout) return fuse_dropout_add(*reader, y, bias);
     if (reader->kind == OpKind::add) {
       const TensorId residual = reader->inputs[0] == y ? reader->inputs[1] : reader->inputs[0];
@@ -116,14 +116,15 @@ class KernelSelector {
   /// A kernel without a bias takes in the dropout and the residual add after the layer.
   void fuse_unbiased(TensorId y) {
     Op* reader = only_reader(y);
-    if (reader == nullptr || reader->kind != OpKind::dropout || !framework_.fused_bias_add) return;
+    if (reader == nullptr || reader->kind != OpKind::dropout || !framework_.kernels.bias.in_add)
+      return;
     fuse_dropout_add(*reader, y, {});
   }
 
   /// residual + dropout(y + bias) as one kernel, where the residual is added right after.
   bool fuse_dropout_add(Op& dropout, TensorId y, std::optional<TensorId> bias) {
     Op* add = only_reader(dropout.outputs[0]);
-    if (add == nullptr || add->kind != OpKind::add || !framework_.stores_dropout_masks)
+    if (add == nullptr || add->kind != OpKind::add || !framework_.kernels.stores_dropout_masks)
       return false;
     const TensorId dropped = dropout.outputs[0];
     const TensorId residual = add->inputs[0] == dropped ? add->inputs[1] : add->inputs[0];
@@ -144,7 +145,7 @@ class KernelSelector {
 
   /// Emits dropout as the framework has it: drawn again in backward, or with its mask kept.
   void emit_dropout(Op dropout) {
-    if (framework_.stores_dropout_masks) {
+    if (framework_.kernels.stores_dropout_masks) {
       dropout.kind = OpKind::masked_dropout;
       dropout.outputs.push_back(mask_of(dropout.outputs[0]));
     }
@@ -257,8 +258,8 @@ class KernelSelector {
 }  // namespace
 
 bool select_kernels(Graph& graph, const PassContext& context) {
-  const bool separates =
-      context.framework.separate_qkv && keeps_scores(context.framework, context.strategy);
+  const bool separates = context.framework.kernels.attention.separate_qkv &&
+                         keeps_scores(context.framework, context.strategy);
   const bool separated = separates && separate_qkv(graph);
   const bool keeps = keeps_scores(context.framework, context.strategy);
   if (!KernelSelector(graph, context.framework, keeps).run()) return separated;

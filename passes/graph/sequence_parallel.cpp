@@ -183,7 +183,7 @@ class TokenSplitter {
 }  // namespace
 
 bool sequence_parallel(Graph& graph, const PassContext& context) {
-  if (!context.strategy.sequence_parallel || context.strategy.mp == 1) return false;
+  if (!context.strategy.tokens.sequence_parallel || context.strategy.mp == 1) return false;
   TokenSplitter(graph, context.strategy.mp, experts_apart(context.strategy)).run();
   return true;
 }

@@ -88,7 +88,7 @@ bool data_parallel(Graph& graph, const PassContext& context) {
   graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
   const auto gradients = gradient_arena(graph);
   INVARIANT(gradients, "replicas have gradients to sum");
-  const bool at_once = context.strategy.grad_reduction == GradReduction::at_end;
+  const bool at_once = context.strategy.gradients.reduction == GradReduction::at_end;
   Op reduce = arena_collective(OpKind::all_reduce, *gradients, axes);
   if (unsharded && !at_once) {
     reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, axes,

@@ -3,17 +3,14 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <span>
 #include <tuple>
 
 #include "base/error.h"
 #include "passes/cut/program_builder.h"
 #include "passes/graph/attribute_groups.h"
-#include "passes/graph/ownership.h"
 #include "passes/graph/step_ops.h"
-#include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/owners/owner_mode.h"
+#include "passes/owners/ownership.h"
 
 namespace plimsoll {
 
@@ -27,29 +24,22 @@ BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
   return block;
 }
 
-/// Appends the instances of one part of the model.
-void add_part(const Graph& graph, const Strategy& strategy,
-              std::span<const std::int64_t> layers_per_part, std::int64_t part,
-              std::vector<Instance>& into) {
-  const auto before = layers_per_part.begin() + part;
-  const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
-  for (const BlockInstance& one : instances_of_part(block_shapes(graph), layers_per_part, part)) {
-    const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
-                       recomputes(strategy, one.number - first, one.number);
-    into.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
-  }
-}
-
-void add_instances(const Graph& graph, const PassContext& context, std::int64_t stage,
-                   ArenaLayout& layout) {
-  const Strategy& strategy = context.strategy;
-  const std::vector<std::int64_t> layers = layers_per_part(context.job, strategy);
-  for (std::int64_t chunk = 0; chunk < strategy.virtual_stages; ++chunk) {
+/// Returns the layout of a stage with its instances alone.
+ArenaLayout instances_of_stage(const Graph& graph, const Strategy& strategy,
+                               const StageLayout& stages, std::int64_t stage) {
+  ArenaLayout layout;
+  layout.stage = stage;
+  for (const std::size_t p : stages.stages[std::size_t(stage)]) {
+    const ModelPart& part = stages.parts[p];
     const std::size_t begin = layout.instances.size();
-    add_part(graph, strategy, layers, part_of(strategy.schedule, strategy.pp, stage, chunk),
-             layout.instances);
+    for (const BlockInstance& one : instances_of(part, stages.blocks)) {
+      const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
+                         recomputes(strategy, one.number - part.first, one.number);
+      layout.instances.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
+    }
     layout.chunks.emplace_back(begin, layout.instances.size());
   }
+  return layout;
 }
 
 /// Returns how many of the ranks that add up the norm have equal gradients of a parameter. Those
@@ -88,6 +78,12 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   return segment;
 }
 
+/// The parameter that another stage may read, too, and that stage.
+struct Tied {
+  TensorId parameter;
+  std::int64_t stage = 0;
+};
+
 /// The tied parameter's owner, if the graph ties one.
 std::optional<TensorId> tied_owner(const Graph& graph) {
   for (const Tensor& tensor : graph.tensors) {
@@ -96,8 +92,22 @@ std::optional<TensorId> tied_owner(const Graph& graph) {
   return std::nullopt;
 }
 
+/// Both ends of the pipeline add up the gradient of the parameter that they share.
+std::optional<Op> tied_sum(const ArenaLayout& layout, const StageLayout& stages) {
+  const std::int64_t end = stages.tied_stage;
+  const bool shares = end > 0 && (layout.stage == 0 || layout.stage == end);
+  if (!shares || !layout.tied_base) return std::nullopt;
+  Op sum;
+  sum.kind = OpKind::all_reduce;
+  sum.stream = Stream::world;
+  sum.params =
+      CollectiveParams{Group{{Axis::pp}, std::int64_t(stages.stages.size()) - end}, Reduction::sum};
+  return sum;
+}
+
 bool reduces_per_micro_batch(const Strategy& strategy) {
-  return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+  return shards_gradients(strategy) ||
+         strategy.gradients.reduction == GradReduction::per_micro_batch;
 }
 
 /// Returns whether segment i may be in the bucket of the segment before it. Buckets are of
@@ -118,8 +128,8 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
     return layout.segments[s].elements <= resident_limit(strategy);
   };
   if (stays(i) != stays(i - 1)) return false;
-  if (strategy.gather == ParameterGather::tensor) return false;
-  if (strategy.gather != ParameterGather::module) return true;
+  if (strategy.gathers.unit == ParameterGather::tensor) return false;
+  if (strategy.gathers.unit != ParameterGather::module) return true;
   // Bundles are in reverse order of creation: a bias lies before its weight.
   const bool next = *layout.entry[i] == *layout.entry[i - 1] + 1;
   return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
@@ -153,28 +163,15 @@ class ArenaTypes {
   std::map<TensorId, DType> gradients_;
 };
 
-/// A parameter and the instance that produces its gradient, before it has a place.
-struct Placement {
-  TensorId parameter;
-  std::size_t instance = 0;
-  std::optional<std::size_t> entry;  ///< of the bundle; absent for a tied copy
-  double norm_share = 1;
-  std::int64_t room = 0;  ///< elements with padding
-  std::int64_t owner = 0;
-  std::size_t completed = 0;  ///< place in the order in which backward completes gradients
-  bool experts = false;       ///< of experts that have a grid of their own
-};
-
 /// Returns the placements in the order in which backward completes their gradients.
 std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
-                                  const ArenaLayout& layout, std::optional<TensorId> tied,
-                                  bool keeps_tied_copy, std::int64_t alignment) {
+                                  const ArenaLayout& layout, std::optional<Tied> tied) {
   std::vector<Placement> all;
   const auto add = [&](TensorId id, std::size_t instance, std::optional<std::size_t> entry,
                        double norm_share) {
-    const std::int64_t room = padded(elements(graph.at(id).shape), alignment);
+    const std::int64_t room = padded(elements(graph.at(id).shape), cut.alignment);
     all.push_back(
-        {id, instance, entry, norm_share, room, 0, all.size(), is_of_experts(graph.at(id))});
+        {id, instance, entry, norm_share, room, {}, all.size(), is_of_experts(graph.at(id))});
   };
   for (std::size_t i = layout.instances.size(); i-- > 0;) {
     const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
@@ -182,71 +179,17 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
   }
   // The stage that reads the tied table keeps a copy; the first one counts it in the norm. Of
   // several instances that read it, the first one adds to its gradient last.
-  const auto is_tied = [&](const Placement& p) { return tied == p.parameter; };
-  if (keeps_tied_copy && std::none_of(all.begin(), all.end(), is_tied)) {
+  const auto is_tied = [&](const Placement& p) { return tied->parameter == p.parameter; };
+  if (tied && layout.stage == tied->stage && std::none_of(all.begin(), all.end(), is_tied)) {
     const auto reads = [&](const Instance& instance) {
       return std::ranges::any_of(
           cut.blocks[instance.block.index()].forward.slots,
           [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; });
     };
     const auto first = std::ranges::find_if(layout.instances, reads);
-    add(*tied, std::size_t(first - layout.instances.begin()), {}, 0);
+    add(tied->parameter, std::size_t(first - layout.instances.begin()), {}, 0);
   }
   return all;
-}
-
-/// Chooses owners of whole tensors in the order of the model. `fixed` tensors have owners that are
-/// decided elsewhere.
-void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all,
-                   std::optional<std::pair<TensorId, std::int64_t>> fixed = {}) {
-  std::vector<std::int64_t> sizes, held(std::size_t(strategy.sharding_degree));
-  const auto is_fixed = [&](const Placement& p) { return fixed && p.parameter == fixed->first; };
-  for (auto p = all.rbegin(); p != all.rend(); ++p) {
-    const std::int64_t size = elements(graph.at(p->parameter).shape);
-    if (is_fixed(*p)) {
-      held[std::size_t(fixed->second)] += size;
-    } else {
-      sizes.push_back(size);
-    }
-  }
-  const auto owners_of = [&] {
-    switch (strategy.sharding_owner) {
-      case ShardingOwner::prefix:
-        return prefix_owners(sizes, strategy.sharding_degree);
-      case ShardingOwner::greedy:
-        return greedy_owners(sizes, strategy.sharding_degree, held);
-      default:
-        return sorted_greedy_owners(sizes, strategy.sharding_degree, held);
-    }
-  };
-  const std::vector<std::int64_t> owners = owners_of();
-  auto next = owners.begin();
-  for (auto p = all.rbegin(); p != all.rend(); ++p) {
-    p->owner = is_fixed(*p) ? fixed->second : *next++;
-  }
-}
-
-/// Orders this stage's placements so that an owner's tensors come together. From stage 2 on only
-/// the owner keeps the gradient of the parameter that two stages share. So it has one owner on both
-/// stages, that of the first stage.
-void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                   std::int64_t stage, std::optional<TensorId> tied, std::int64_t alignment,
-                   std::vector<Placement>& all) {
-  const Strategy& strategy = context.strategy;
-  std::optional<std::pair<TensorId, std::int64_t>> fixed;
-  if (tied && shards_gradients(strategy) && stage > 0 &&
-      stage == stage_of_tied_table(context.job, strategy)) {
-    ArenaLayout first;
-    add_instances(graph, context, 0, first);
-    std::vector<Placement> before = placements(graph, cut, first, tied, false, alignment);
-    choose_owners(graph, strategy, before);
-    const auto found = std::find_if(before.begin(), before.end(),
-                                    [&](const Placement& p) { return p.parameter == *tied; });
-    fixed.emplace(*tied, found->owner);
-  }
-  choose_owners(graph, strategy, all, fixed);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
 /// Brings an owner's tensors of one type together, by their width, f32 last. Updates of other types
@@ -254,7 +197,7 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
 void gather_types(const ArenaTypes& types, std::vector<Placement>& all) {
   const auto order = [&](const Placement& p) {
     const Bytes width = bytes_of(types.of_parameter(p.parameter));
-    return std::tuple(-p.owner, width, types.of_gradient(p.parameter) == DType::f32);
+    return std::tuple(-p.owner.value_or(0), width, types.of_gradient(p.parameter) == DType::f32);
   };
   std::stable_sort(all.begin(), all.end(),
                    [&](const Placement& a, const Placement& b) { return order(a) < order(b); });
@@ -264,13 +207,13 @@ void gather_types(const ArenaTypes& types, std::vector<Placement>& all) {
 /// `types`. The tied parameter has a bucket of its own, and some placements begin one.
 std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
                                 const ElementTypes& sizes, const ElementTypes& types, Bytes limit,
-                                bool owned, const std::vector<bool>& begins = {}) {
+                                const std::vector<bool>& begins) {
   std::vector<FusionMember> members;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Placement& p = all[i];
     members.push_back(
-        {sizes.bytes(at, p.room).count(), types.at(at), p.owner, tied == p.parameter});
+        {sizes.bytes(at, p.room).count(), types.at(at), p.owner.value_or(0), tied == p.parameter});
     at += p.room;
     members.back().begins = !begins.empty() && begins[i];
   }
@@ -279,7 +222,7 @@ std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional
   for (const std::vector<std::size_t>& group : fuse_below(members, limit.count())) {
     Bucket bucket{end, 0, {}};
     bucket.experts = all[group[0]].experts;
-    if (owned) bucket.owner = all[group[0]].owner;
+    bucket.owner = all[group[0]].owner;
     for (const std::size_t i : group) bucket.elements += all[i].room;
     end += bucket.elements;
     buckets.push_back(bucket);
@@ -306,37 +249,31 @@ void add_gradient_buckets(const std::vector<Placement>& all, std::optional<Tenso
 
 /// Adds the ranges that are reduced at once, and those that are gathered at once.
 void add_buckets(const Graph& graph, const PassContext& context, const std::vector<Placement>& all,
-                 std::optional<TensorId> tied, ArenaLayout& layout) {
+                 std::optional<Tied> tied, const std::optional<OwnerMode>& owners,
+                 ArenaLayout& layout) {
   const Strategy& strategy = context.strategy;
-  const bool owned = classes_by_owner(strategy);
-  std::optional<TensorId> shared;
-  if (tied && stage_of_tied_table(context.job, strategy) > 0) shared = *tied;
-  const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
-  const auto limit = [&](Bytes bytes) {
-    if (owned && strategy.collective_fusion == CollectiveFusion::none) return Bytes(0);
-    return limited ? bytes : layout.gradients.offset(layout.elements);
-  };
-  const bool alone =
-      stage_of_tied_table(context.job, strategy) > 0 || reduces_per_micro_batch(strategy);
+  const bool every_time = reduces_per_micro_batch(strategy);
+  std::optional<TensorId> shared, alone;
+  if (tied && tied->stage > 0) shared = tied->parameter;
+  if (tied && (tied->stage > 0 || every_time)) alone = tied->parameter;
   const auto begins = [&](bool of_parameters) {
     std::vector<bool> result;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      result.push_back(
-          !may_join(graph, layout, strategy, alone ? tied : std::nullopt, i, of_parameters));
-    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+      result.push_back(!may_join(graph, layout, strategy, alone, i, of_parameters));
     return result;
   };
-  const ElementTypes& types = layout.micro_batch_gradients.value_or(layout.parameters);
-  const bool once_per_step = owned && !reduces_per_micro_batch(strategy);
-  layout.buckets =
-      cut_buckets(all, shared, layout.gradients, types, limit(strategy.grad_bucket_bytes), owned,
-                  once_per_step ? std::vector<bool>{} : begins(!owned));
+  const bool limited = overlaps_grad_reduce(context) && !shards_parameters(strategy);
+  const Bytes limit = owners    ? owners->reduced
+                      : limited ? strategy.gradients.bucket_bytes
+                                : layout.gradients.offset(layout.elements);
+  layout.buckets = cut_buckets(all, shared, layout.gradients,
+                               layout.micro_batch_gradients.value_or(layout.parameters), limit,
+                               owners && !every_time ? std::vector<bool>() : begins(!owners));
   add_gradient_buckets(all, shared, layout);
   layout.gathers = layout.buckets;
-  if (owned) {
-    layout.gathers = cut_buckets(all, {}, layout.parameters, layout.parameters,
-                                 limit(strategy.param_bucket_bytes), true,
-                                 shards_parameters(strategy) ? begins(true) : std::vector<bool>{});
+  if (owners) {
+    layout.gathers = cut_buckets(all, {}, layout.parameters, layout.parameters, owners->gathered,
+                                 shards_parameters(strategy) ? begins(true) : std::vector<bool>());
   }
 }
 
@@ -359,6 +296,25 @@ std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element) 
   return std::size_t(after - buckets.begin()) - 1;
 }
 
+std::int64_t element_of(const ArenaLayout& layout, const Slot& slot, std::size_t instance) {
+  if (slot.kind == SlotKind::tied_parameters || slot.kind == SlotKind::tied_gradients)
+    return *layout.tied_base;
+  return slot.entry ? layout.entries[instance][*slot.entry] : layout.instances[instance].base;
+}
+
+std::vector<OwnedInstance> owned_instances(const ArenaLayout& layout) {
+  std::vector<OwnedInstance> all;
+  for (const Instance& one : layout.instances) all.push_back({one.block, {}});
+  for (std::size_t s = 0; s < layout.segments.size(); ++s) {
+    const Segment& segment = layout.segments[s];
+    if (!segment.owner) continue;
+    if (layout.entry[s]) all[layout.producer[s]].owners[layout.parameter[s]] = *segment.owner;
+    if (layout.tied_base != segment.offset) continue;
+    for (OwnedInstance& one : all) one.owners[layout.parameter[s]] = *segment.owner;
+  }
+  return all;
+}
+
 std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner) {
   for (const Bucket& bucket : layout.buckets) {
     if (bucket.owner == owner) return bucket.begin;
@@ -366,25 +322,30 @@ std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner) {
   INVARIANT(false, "a rank that owns nothing has no range");
 }
 
-bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket) {
+bool is_coalesced(const ArenaLayout& layout, const Bucket& bucket) {
   const auto [first, end] = segments_in(layout, bucket);
-  return strategy.collective_fusion == CollectiveFusion::coalesced && bucket.owner &&
-         end - first > 1;
+  return layout.coalesces && bucket.owner && end - first > 1;
 }
 
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                           std::int64_t stage, std::int64_t alignment) {
+                           const StageLayout& stages, std::int64_t stage) {
   const Strategy& strategy = context.strategy;
-  ArenaLayout layout;
+  ArenaLayout layout = instances_of_stage(graph, strategy, stages, stage);
   const ArenaTypes types(graph);
   if (types.merges()) layout.micro_batch_gradients.emplace();
-  add_instances(graph, context, stage, layout);
-  const std::optional<TensorId> tied = tied_owner(graph);
-  std::vector<Placement> all =
-      placements(graph, cut, layout, tied,
-                 tied && stage == stage_of_tied_table(context.job, strategy), alignment);
-  const bool owned = classes_by_owner(strategy);
-  if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
+  std::optional<Tied> tied;
+  if (const auto parameter = tied_owner(graph)) tied = {*parameter, stages.tied_stage};
+  std::vector<Placement> all = placements(graph, cut, layout, tied);
+  const std::optional<OwnerMode> owners = owner_mode(strategy);
+  if (owners) {
+    layout.coalesces = owners->coalesces;
+    // From stage 2 on only the owner keeps the gradient of the parameter that two stages share. So
+    // it has one owner on both, that of the first stage.
+    std::optional<std::vector<Placement>> first;
+    if (tied && shards_gradients(strategy) && stage > 0 && stage == tied->stage)
+      first = placements(graph, cut, instances_of_stage(graph, strategy, stages, 0), tied);
+    assign_owners(*owners, graph, tied_owner(graph), std::move(first), all);
+  }
   gather_types(types, all);
   layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
@@ -396,12 +357,12 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     Segment segment = segment_of(graph, p.parameter, layer, layout.elements, strategy);
     segment.group = attribute_group(groups, graph.at(p.parameter), context.job.optimizer);
     segment.norm_weight *= p.norm_share;
-    if (owned) segment.owner = p.owner;
+    segment.owner = p.owner;
     layout.segments.push_back(std::move(segment));
     layout.producer.push_back(p.instance);
     layout.parameter.push_back(p.parameter);
     layout.entry.push_back(p.entry);
-    if (tied == p.parameter) {
+    if (tied && tied->parameter == p.parameter) {
       layout.tied_base = layout.elements;
       layout.tied_elements = p.room;
     }
@@ -418,7 +379,8 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
       layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
     }
   }
-  add_buckets(graph, context, all, tied, layout);
+  add_buckets(graph, context, all, tied, owners, layout);
+  layout.tied_sum = tied_sum(layout, stages);
   return layout;
 }
 

@@ -10,8 +10,10 @@
 #include "graph/program.h"
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/element_types.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/sharding_rules.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 
@@ -24,6 +26,7 @@ struct Instance {
 };
 
 struct ArenaLayout {
+  std::int64_t stage = 0;
   std::vector<Instance> instances;  ///< chunk by chunk, each in the order of the model
   /// For each chunk of the stage, the index of its first instance and one past its last.
   std::vector<std::pair<std::size_t, std::size_t>> chunks;
@@ -37,6 +40,7 @@ struct ArenaLayout {
   std::vector<Bucket> buckets;
   /// whether the bucket holds the parameter that first and last stage share
   std::vector<bool> tied_bucket;
+  bool coalesces = false;               ///< OwnerMode::coalesces
   std::vector<std::size_t> completion;  ///< buckets in the order in which backward completes them
   /// ranges in which parameters travel: `buckets`, unless tensors are owned
   std::vector<Bucket> gathers;
@@ -45,7 +49,9 @@ struct ArenaLayout {
   std::vector<std::vector<std::int64_t>> entries;
   /// The element at which the parameter of `tied_parameters` slots begins, if there is one.
   std::optional<std::int64_t> tied_base;
-  std::int64_t tied_elements = 0;      ///< its length with padding
+  std::int64_t tied_elements = 0;  ///< its length with padding
+  /// The collective that adds up its gradient on the two stages that share it, if this is one.
+  std::optional<Op> tied_sum;
   std::int64_t elements = 0;           ///< length of the arenas, with padding
   ElementTypes parameters, gradients;  ///< gradients have one type
   /// The types of the arenas for gradients of a micro-batch, where there are such arenas
@@ -60,12 +66,16 @@ struct ArenaLayout {
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
 /// Returns the index of the bucket in which an element lies.
 std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element);
+/// Returns the element at which the parameters or gradients of a slot of an instance begin.
+std::int64_t element_of(const ArenaLayout& layout, const Slot& slot, std::size_t instance);
+/// Returns the instances with the owners of their tensors, and of the tied one.
+std::vector<OwnedInstance> owned_instances(const ArenaLayout& layout);
 /// Returns the element at which the tensors of an owner begin. They lie together.
 std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner);
 /// Returns whether tensors of an owner that travel together are first copied together. A tensor
 /// that travels alone is not. Once the fused buffer exists, its members point into it, so the copy
 /// is onto itself.
-bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket);
+bool is_coalesced(const ArenaLayout& layout, const Bucket& bucket);
 /// Lays out the arenas of a stage. Bundles are in reverse order of the instances, so that gradients
 /// become complete from front to back and buckets are contiguous. A bucket closes before it would
 /// exceed `limit`; a larger parameter is alone (as in DeepSpeed and PyTorch DDP). A framework that
@@ -79,10 +89,10 @@ bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Buc
 /// Where whole tensors are owned, the tensors of one owner lie together, the last owner's first,
 /// each in the order above; with prefix ownership this is the same order. Buckets then end where
 /// the owner changes, and gradients and parameters have limits of their own
-/// (passes/graph/ownership.h). From stage 2 on both also end at bundles. The parameter that first
-/// and last stage share then has one owner on both stages, which is that of the first stage, since
-/// only owners keep its gradient.
+/// (passes/owners/ownership.h). From stage 2 on both also end at bundles. The parameter that
+/// first and last stage share then has one owner on both stages, which is that of the first stage,
+/// since only owners keep its gradient.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                           std::int64_t stage, std::int64_t alignment);
+                           const StageLayout& stages, std::int64_t stage);
 
 }  // namespace plimsoll

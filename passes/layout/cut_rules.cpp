@@ -3,22 +3,22 @@
 #include <set>
 
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
+#include "passes/owners/owner_mode.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
   // Where every use casts, parameters stay f32. Gradients of the step stay f32, too, unless chosen
   // otherwise.
-  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use &&
-                            strategy.gradient_type == GradientType::f32;
-  const DType smallest = strategy.fp8_parameters ? DType::e4m3
-                         : cast_by_uses          ? DType::f32
-                                                 : job.precision;
+  const bool cast_by_uses = strategy.optimizer.cast_placement == CastPlacement::every_use &&
+                            strategy.precision.gradients == GradientType::f32;
+  const DType smallest = strategy.precision.fp8_parameters ? DType::e4m3
+                         : cast_by_uses                    ? DType::f32
+                                                           : job.precision;
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
-  if (classes_by_owner(strategy)) return per_block;
-  const std::int64_t shards = optimizer_shards(strategy);
+  const std::int64_t shards = equal_shards(strategy);
   const bool apart = experts_apart(strategy) && shards > 1;
   return per_block * (apart ? std::lcm(shards, grid_of(strategy)[Axis::edp]) : shards);
 }
@@ -33,7 +33,7 @@ BackwardCut backward_cut(const Strategy& strategy) {
 
 CutChoices cut_choices(const Strategy& strategy) {
   return {backward_cut(strategy), resident_parameters(strategy), scatters_bundles(strategy),
-          strategy.overlap_expert_exchange};
+          strategy.experts.overlap_exchange};
 }
 
 bool mixes_types(const Graph& graph) {
@@ -48,11 +48,6 @@ bool mixes_types(const Graph& graph) {
     }
   }
   return parameters.size() > 1 || gradients.size() > 1;
-}
-
-bool scatters_bundles(const Strategy& strategy) {
-  if (!classes_by_owner(strategy)) return false;
-  return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
 }
 
 }  // namespace plimsoll

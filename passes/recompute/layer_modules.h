@@ -35,7 +35,7 @@ bool in_attention_core(const Graph& graph, std::span<const Op> ops, const Op& op
 bool is_checkpointed(RecomputedModule kind);
 
 /// Returns whether a module is repeated as a whole, in frameworks that do so
-/// (Framework::recompute_repeats_all), also where backward needs a part of it.
+/// (Framework::parallelism.recompute_repeats_all), also where backward needs a part of it.
 bool is_repeated_whole(RecomputedModule kind);
 
 }  // namespace plimsoll

@@ -69,7 +69,7 @@ struct Part {
 /// Returns what backward may repeat of a layer. Where it may repeat nothing, there is no part.
 std::vector<Part> repeatable(const Graph& graph, const std::vector<Op>& forward,
                              const PassContext& context, bool odd) {
-  const bool all = context.framework.recompute_repeats_all;
+  const bool all = context.framework.parallelism.recompute_repeats_all;
   std::vector<Part> parts;
   switch (context.strategy.recompute) {
     case Recompute::none:
@@ -79,7 +79,8 @@ std::vector<Part> repeatable(const Graph& graph, const std::vector<Op>& forward,
       break;
     case Recompute::per_op:
       // A value that is kept though nothing needs it is represented by an op that reads it.
-      parts.push_back({kept_by_op(graph, forward, odd), all || context.framework.keeps_unread});
+      parts.push_back(
+          {kept_by_op(graph, forward, odd), all || context.framework.parallelism.keeps_unread});
       parts.back().may.flip();
       break;
     case Recompute::selective:
@@ -88,7 +89,7 @@ std::vector<Part> repeatable(const Graph& graph, const std::vector<Op>& forward,
         parts.back().may[i] = in_attention_core(graph, forward, forward[i]);
       break;
     case Recompute::modules:
-      for (LayerModule& module : layer_modules(graph, forward, context.strategy.recompute_modules))
+      for (LayerModule& module : layer_modules(graph, forward, context.strategy.recomputed.modules))
         parts.push_back({std::move(module.ops), all && is_repeated_whole(module.kind)});
       break;
   }
@@ -237,8 +238,8 @@ BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
 }
 
 bool by_layer(const Strategy& strategy) {
-  return strategy.recompute == Recompute::per_op || strategy.recompute_layers > 0 ||
-         !strategy.recompute_list.empty();
+  return strategy.recompute == Recompute::per_op || strategy.recomputed.layers > 0 ||
+         !strategy.recomputed.list.empty();
 }
 
 /// Keeps tensors that only repeated ops read, although backward does not read them.

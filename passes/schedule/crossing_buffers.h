@@ -3,7 +3,7 @@
 
 #include "passes/cut/program_builder.h"
 #include "passes/layout/arena_layout.h"
-#include "passes/layout/owned_cuts.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/schedule/stage_borders.h"
 
 namespace plimsoll {

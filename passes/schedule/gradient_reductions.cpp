@@ -8,26 +8,30 @@
 
 #include "base/error.h"
 #include "passes/cut/range_routine.h"
-#include "passes/strategy/stage_blocks.h"
 
 namespace plimsoll {
 
-GradientReductions::GradientReductions(const Graph& graph, const PassContext& context,
-                                       const ArenaLayout& layout, const StageArenas& arenas,
-                                       ProgramBuilder& build)
-    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
+const Op* reduction_of_micro_batches(const Graph& graph) {
+  const Op* found = nullptr;
   for (const Op& op : graph.ops) {
+    if (!op.block && op.stream == Stream::data && op.phase == Phase::backward) found = &op;
+  }
+  return found;
+}
+
+GradientReductions::GradientReductions(StageContext& stage)
+    : GradientSink(stage), op_(reduction_of_micro_batches(stage.graph)) {
+  for (const Op& op : graph_.ops) {
     if (op.block || op.stream != Stream::data) continue;
-    if (op.phase == Phase::backward) op_ = &op;
     if (op.phase == Phase::optimizer && op.kind == OpKind::all_reduce) replicas_ = &op;
   }
-  bundles_.resize(layout.instances.size());
-  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
-    const std::size_t first = segments_in(layout, layout.buckets[b]).first;
-    if (layout.entry[first]) bundles_[layout.producer[first]].push_back(b);
+  bundles_.resize(layout_.instances.size());
+  for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
+    const std::size_t first = segments_in(layout_, layout_.buckets[b]).first;
+    if (layout_.entry[first]) bundles_[layout_.producer[first]].push_back(b);
   }
-  added_.resize(layout.buckets.size());
-  finished_.resize(layout.buckets.size());
+  added_.resize(layout_.buckets.size());
+  finished_.resize(layout_.buckets.size());
 }
 
 bool GradientReductions::overlap(const Range& a, const Range& b) {
@@ -126,17 +130,16 @@ Binding GradientReductions::binding(const Slot& slot, std::size_t instance,
   INVARIANT(false, "no memory for slot " + std::string(to_text(slot.kind)));
 }
 
-void GradientReductions::after_call(std::size_t instance, std::int64_t micro_batch,
-                                    std::size_t call, bool complete, bool last) {
-  const auto found = open_.find({micro_batch, instance});
+void GradientReductions::wrote(const WrittenGradients& written) {
+  const auto found = open_.find({written.micro_batch, written.instance});
   if (found == open_.end()) return;
-  found->second.calls.push_back(call);
-  if (!complete) return;
+  found->second.calls.push_back(written.calls.back());
+  if (!written.complete) return;
   Contribution contribution = std::move(found->second);
   open_.erase(found);
-  contribution.last = last;
-  contribution.micro_batch = micro_batch;
-  reduce(contribution, micro_batch);
+  contribution.last = written.last;
+  contribution.micro_batch = written.micro_batch;
+  reduce(contribution, written.micro_batch);
   pending_.push_back(std::move(contribution));
 }
 
@@ -273,7 +276,7 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
       for (const auto& [sum, call] : sums) {
         if (overlap(sum, range)) waits.push_back({call, {}});
       }
-      if (is_coalesced(context_.strategy, layout_, bucket)) {
+      if (is_coalesced(layout_, bucket)) {
         waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
       }
       const bool alone = bucket.experts && shards(build_.program, bucket) == 1;
@@ -376,9 +379,6 @@ std::vector<std::size_t> GradientReductions::finish() {
   // The update waits for what was sent last.
   for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
   given_up_waits_.clear();
-  const std::int64_t stage = build_.program.stage,
-                     table = stage_of_tied_table(context_.job, context_.strategy);
-  const bool shares = table > 0 && (stage == 0 || stage == table);
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     if (finished_[b] || !is_kept(b)) continue;
     std::vector<Wait> waits = {{added_[b], {}}};
@@ -388,13 +388,8 @@ std::vector<std::size_t> GradientReductions::finish() {
       for (std::size_t i = before; i < reductions_.size(); ++i)
         waits.push_back({reductions_[i], {}});
     }
-    if (shares && layout_.tied_bucket[b]) {
-      Op tied;
-      tied.kind = OpKind::all_reduce;
-      tied.stream = Stream::world;
-      tied.params =
-          CollectiveParams{Group{{Axis::pp}, context_.strategy.pp - table}, Reduction::sum};
-      reduce_kept_bucket(b, tied, waits);
+    if (layout_.tied_sum && layout_.tied_bucket[b]) {
+      reduce_kept_bucket(b, *layout_.tied_sum, waits);
       waits = {{reductions_.back(), {}}};
     }
     reduce_over_replicas(b, std::move(waits));

@@ -11,41 +11,28 @@
 #include <utility>
 #include <vector>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/schedule/step_collectives.h"
-#include "passes/strategy/pass_context.h"
+#include "passes/schedule/stage_context.h"
 
 namespace plimsoll {
 
-/// Adds the calls of one stage to its Program while the schedule issues the others. A call that
-/// writes gradients comes with a fill before it, a reduction of each bucket as soon as its ports
-/// fire, and an add of each bucket. The adds come when the buffer's memory is needed. With
-/// overlapping reductions that is two such calls later, so that reductions run under the next call;
-/// else it is at the next call. In owner mode a bucket is reduced to its owner, and only the owner
-/// adds it. Other ranks free their buffer where the next call that needs memory waits for its
+/// A call that writes gradients comes with a fill before it, a reduction of each bucket as soon as
+/// its ports fire, and an add of each bucket. The adds come when the buffer's memory is needed.
+/// With overlapping reductions that is two such calls later, so that reductions run under the next
+/// call; else it is at the next call. In owner mode a bucket is reduced to its owner, and only the
+/// owner adds it. Other ranks free their buffer where the next call that needs memory waits for its
 /// reductions.
-class GradientReductions {
+class GradientReductions : public GradientSink {
  public:
-  GradientReductions(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
-                     const StageArenas& arenas, ProgramBuilder& build);
-
-  /// Returns whether gradients are reduced in every micro-batch, i.e. the Graph has such a
-  /// collective.
-  bool active() const { return op_ != nullptr; }
+  explicit GradientReductions(StageContext& stage);
 
   /// Adds zeroed memory before a call of `instance` that adds to gradients. Calls of one
   /// micro-batch that share an instance's gradients (split backwards) share the buffer.
-  void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch);
-  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const;
-  /// Says that the call is issued. `complete`: no further call adds to these gradients in this
-  /// micro-batch. `last`: no further call adds to them in this step.
-  void after_call(std::size_t instance, std::int64_t micro_batch, std::size_t call, bool complete,
-                  bool last);
-  /// To be called when all backwards are issued. It adds the remaining buckets, and then reduces
-  /// over both ends of the pipeline (tied embeddings) and over replicas of shards. Returns the
-  /// calls for which the update waits.
-  std::vector<std::size_t> finish();
+  void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch) override;
+  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const override;
+  void wrote(const WrittenGradients& written) override;
+  /// Adds the remaining buckets, and then reduces over both ends of the pipeline (tied embeddings)
+  /// and over replicas of shards.
+  std::vector<std::size_t> finish() override;
 
  private:
   /// A Part is the buckets whose gradients lie in one buffer, one after another.
@@ -113,11 +100,6 @@ class GradientReductions {
   void reduce_kept_bucket(std::size_t bucket, const Op& op, std::vector<Wait> waits);
   void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
 
-  const Graph& graph_;
-  const PassContext& context_;
-  const ArenaLayout& layout_;
-  const StageArenas& arenas_;
-  ProgramBuilder& build_;
   const Op* op_ = nullptr;             ///< the collective of every micro-batch
   const Op* replicas_ = nullptr;       ///< the collective of the kept part, once per step
   std::vector<std::int64_t> kept_at_;  ///< by bucket, where asked for: its place in the kept part
@@ -131,5 +113,8 @@ class GradientReductions {
   std::vector<bool> finished_;      ///< by bucket: reduced over replicas
   std::vector<std::size_t> reductions_;
 };
+
+/// Returns the collective that reduces gradients in every micro-batch, if the Graph has one.
+const Op* reduction_of_micro_batches(const Graph& graph);
 
 }  // namespace plimsoll

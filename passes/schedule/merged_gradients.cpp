@@ -30,17 +30,16 @@ std::set<TensorId> overwritten(const Graph& graph) {
 
 }  // namespace
 
-MergedGradients::MergedGradients(const Graph& graph, const PassContext& context,
-                                 const ArenaLayout& layout, const StageArenas& arenas,
-                                 ProgramBuilder& build)
-    : context_(context),
-      layout_(layout),
-      arenas_(arenas),
-      build_(build),
-      overwritten_(overwritten(graph)) {}
+MergedGradients::MergedGradients(StageContext& stage, StepCollectives& collectives)
+    : GradientSink(stage), collectives_(collectives), overwritten_(overwritten(stage.graph)) {}
 
-Binding MergedGradients::binding(std::int64_t element) const {
+Binding MergedGradients::at(std::int64_t element) const {
   return {arenas_.micro_batch_gradients, layout_.micro_batch_gradients->offset(element), {}};
+}
+
+Binding MergedGradients::binding(const Slot& slot, std::size_t instance,
+                                 std::int64_t /*micro_batch*/) const {
+  return at(element_of(layout_, slot, instance));
 }
 
 void MergedGradients::coalesce(BufferId arena, const ElementTypes& types, const Bucket& bucket,
@@ -55,9 +54,8 @@ void MergedGradients::coalesce(BufferId arena, const ElementTypes& types, const 
 
 void MergedGradients::before_backward(std::int64_t micro_batch) {
   const ElementTypes& types = *layout_.micro_batch_gradients;
-  const bool coalesced = context_.strategy.collective_fusion == CollectiveFusion::coalesced;
   for (const Bucket& bucket : layout_.buckets) {
-    if (!coalesced) break;
+    if (!layout_.coalesces) break;
     coalesce(arenas_.micro_batch_gradients, types, bucket, micro_batch);
     coalesce(arenas_.gradients, layout_.gradients, bucket, micro_batch);
   }
@@ -66,7 +64,7 @@ void MergedGradients::before_backward(std::int64_t micro_batch) {
       RangeRoutine zero("zero_gradients", OpKind::fill, FillParams{0});
       zero.routine.ops[0].outputs = {
           zero.range("gradients", SlotKind::gradients, end - begin, types.at(begin))};
-      build_.add_call(build_.shared_routine(zero.routine), {}, micro_batch, {binding(begin)}, {});
+      build_.add_call(build_.shared_routine(zero.routine), {}, micro_batch, {at(begin)}, {});
     }
   }
 }
@@ -100,7 +98,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> MergedGradients::zeroed(
 std::size_t MergedGradients::merge(const Bucket& bucket, std::int64_t micro_batch) {
   const DType type = layout_.micro_batch_gradients->at(bucket.begin);
   const DType summed = layout_.gradient_type();
-  Binding addend = binding(bucket.begin);
+  Binding addend = at(bucket.begin);
   std::optional<BufferId> cast_to;
   if (type != summed) {
     RangeRoutine cast("cast_gradients", OpKind::cast);
@@ -133,13 +131,11 @@ bool MergedGradients::complete(std::size_t bucket) const {
   return !layout_.tied_bucket[bucket];
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> MergedGradients::after_instance(
-    std::size_t instance, std::int64_t micro_batch) {
-  std::vector<std::pair<std::size_t, std::size_t>> calls;
+void MergedGradients::wrote(const WrittenGradients& written) {
   const bool reduces =
       context_.strategy.dp > 1 || context_.strategy.sharding_degree > 1 || context_.strategy.cp > 1;
-  if (!reduces || !overlaps_grad_reduce(context_)) return calls;
-  written_.insert(instance);
+  if (!written.last || !reduces || !overlaps_grad_reduce(context_)) return;
+  written_.insert(written.instance);
   std::set<std::size_t> completed;
   for (const std::size_t bucket : layout_.completion) {
     if (merged_.contains(bucket)) continue;
@@ -147,20 +143,22 @@ std::vector<std::pair<std::size_t, std::size_t>> MergedGradients::after_instance
     completed.insert(bucket);
   }
   merged_.insert(completed.begin(), completed.end());
-  for (const std::size_t bucket : completed) {
-    calls.emplace_back(bucket, merge(layout_.buckets[bucket], micro_batch));
-  }
-  return calls;
+  std::vector<std::size_t> calls;
+  for (const std::size_t bucket : completed)
+    calls.push_back(merge(layout_.buckets[bucket], written.micro_batch));
+  for (auto call = calls.begin(); const std::size_t bucket : completed)
+    collectives_.merged_gradients(bucket, *call++);
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> MergedGradients::after_backward(
-    std::int64_t micro_batch) {
-  std::vector<std::pair<std::size_t, std::size_t>> calls;
+void MergedGradients::after_backward(std::int64_t micro_batch, bool last) {
+  std::vector<std::pair<std::size_t, std::size_t>> calls;  // by bucket
   for (std::size_t bucket = 0; bucket < layout_.buckets.size(); ++bucket) {
     if (merged_.contains(bucket)) continue;
     calls.emplace_back(bucket, merge(layout_.buckets[bucket], micro_batch));
   }
-  return calls;
+  for (const auto& [bucket, call] : calls) {
+    if (last) collectives_.merged_gradients(bucket, call);
+  }
 }
 
 }  // namespace plimsoll

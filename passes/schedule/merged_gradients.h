@@ -8,52 +8,41 @@
 #include <utility>
 #include <vector>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
 #include "passes/schedule/step_collectives.h"
-#include "passes/strategy/pass_context.h"
 
 namespace plimsoll {
 
-/// Adds the calls of one stage to its Program while the schedule issues the others. Before a
-/// micro-batch's backward, memory to which kernels add is zeroed. Products overwrite their
+/// Before a micro-batch's backward, memory to which kernels add is zeroed. Products overwrite their
 /// gradients; a range between two additions is zeroed with them where it is small. With
 /// collective_fusion = coalesced, each bucket of the micro-batch's and of the step's gradients is
 /// first copied onto itself, as before collectives (passes/schedule/step_collectives.h). After
 /// backward, each bucket is cast, where the micro-batch's gradients are not f32, and added. In the
 /// last micro-batch a bucket is added as soon as it is complete, where its reduction overlaps the
 /// rest of backward.
-class MergedGradients {
+class MergedGradients : public GradientSink {
  public:
-  MergedGradients(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
-                  const StageArenas& arenas, ProgramBuilder& build);
+  /// `collectives` reduce the buckets that are merged for the last time in the step.
+  MergedGradients(StageContext& stage, StepCollectives& collectives);
 
-  /// Returns whether the Graph merges arenas.
-  bool active() const { return layout_.micro_batch_gradients.has_value(); }
-  /// Returns where backward writes gradients, from this element of the arenas on.
-  Binding binding(std::int64_t element) const;
-
-  void before_backward(std::int64_t micro_batch);
-  /// To be called after the last call of a step that writes an instance's gradients. Where
-  /// reductions overlap backward, it merges the buckets that are then complete, as far as they
-  /// follow each other in the order of completion. Both functions return the merged buckets with
-  /// the calls that add to them.
-  std::vector<std::pair<std::size_t, std::size_t>> after_instance(std::size_t instance,
-                                                                  std::int64_t micro_batch);
+  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const override;
+  void before_backward(std::int64_t micro_batch) override;
+  /// After the last call of a step that writes an instance's gradients, where reductions overlap
+  /// backward, merges the buckets that are then complete, as far as they follow each other in the
+  /// order of completion.
+  void wrote(const WrittenGradients& written) override;
   /// Merges the remaining buckets.
-  std::vector<std::pair<std::size_t, std::size_t>> after_backward(std::int64_t micro_batch);
+  void after_backward(std::int64_t micro_batch, bool last) override;
+  std::vector<std::size_t> finish() override { return collectives_.finish(); }
 
  private:
+  Binding at(std::int64_t element) const;
   void coalesce(BufferId arena, const ElementTypes& types, const Bucket& bucket,
                 std::int64_t micro_batch);
   std::vector<std::pair<std::int64_t, std::int64_t>> zeroed(const Bucket& bucket) const;
   bool complete(std::size_t bucket) const;
   std::size_t merge(const Bucket& bucket, std::int64_t micro_batch);
 
-  const PassContext& context_;
-  const ArenaLayout& layout_;
-  const StageArenas& arenas_;
-  ProgramBuilder& build_;
+  StepCollectives& collectives_;
   /// instances whose gradients are written for the last time in the step
   std::set<std::size_t> written_;
   std::set<std::size_t> merged_;    ///< buckets that are merged for the last time in the step

@@ -7,44 +7,40 @@
 #include <set>
 
 #include "base/error.h"
-#include "passes/graph/ownership.h"
+#include "passes/owners/broadcast_parameters.h"
 
 namespace plimsoll {
 
 namespace {
 
 bool by_segments(const PassContext& context) {
-  return context.strategy.gather == ParameterGather::segment;
+  return context.strategy.gathers.unit == ParameterGather::segment;
 }
 
 }  // namespace
 
-ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& context,
-                                   const ArenaLayout& layout, const StageArenas& arenas,
-                                   ProgramBuilder& build)
-    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
-  if (!shards_parameters(context.strategy)) return;
-  for (const Op& op : graph.ops) {
+ParameterGathers::ParameterGathers(StageContext& stage) : StageCalls(stage) {
+  if (!shards_parameters(context_.strategy)) return;
+  for (const Op& op : graph_.ops) {
     if (op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
   }
-  const bool owned = classes_by_owner(context.strategy);
   std::int64_t kept = 0;
-  for (std::size_t g = 0; g < layout.gathers.size(); ++g) {
-    const Bucket& bucket = layout.gathers[g];
-    kept_at_.push_back(owned ? bucket.begin - owner_begin(layout, *bucket.owner) : kept);
-    kept += bucket.elements / shards_of(context.strategy, bucket.experts);
-    const std::size_t first = segments_in(layout, bucket).first;
+  for (std::size_t g = 0; g < layout_.gathers.size(); ++g) {
+    const Bucket& bucket = layout_.gathers[g];
+    kept_at_.push_back(bucket.owner ? bucket.begin - owner_begin(layout_, *bucket.owner) : kept);
+    kept += bucket.elements / shards_of(context_.strategy, bucket.experts);
+    const std::size_t first = segments_in(layout_, bucket).first;
     Group group;
-    group.instance = layout.producer[first];
-    group.copy = !layout.entry[first];
+    group.instance = layout_.producer[first];
+    group.copy = !layout_.entry[first];
     // Ranges of elements of a copy are gathered for every use.
-    group.resident = (owned || !group.copy) &&
-                     layout.segments[first].elements <= resident_limit(context.strategy);
-    group.whole = bucket.experts && shards_of(context.strategy, true) == 1;
+    group.resident = (bucket.owner || !group.copy) &&
+                     layout_.segments[first].elements <= resident_limit(context_.strategy);
+    group.whole = bucket.experts && shards_of(context_.strategy, true) == 1;
     groups_.push_back(group);
     if (group.resident) resident_.push_back(g);
   }
-  if (layout.tied_base) tied_ = bucket_at(layout.gathers, *layout.tied_base);
+  if (layout_.tied_base) tied_ = bucket_at(layout_.gathers, *layout_.tied_base);
 }
 
 bool ParameterGathers::is_own(std::size_t group) const {
@@ -80,7 +76,7 @@ std::int64_t ParameterGathers::resident_elements() const {
 // ---- uses of parameters ----
 
 bool ParameterGathers::is_gathered(const Slot& slot, std::size_t instance) const {
-  if (context_.strategy.gather == ParameterGather::use) return false;
+  if (context_.strategy.gathers.unit == ParameterGather::use) return false;
   if (slot.kind == SlotKind::tied_parameters) return !tied_stays();
   if (slot.kind != SlotKind::parameters) return false;
   if (!slot.entry) return true;
@@ -129,7 +125,7 @@ void ParameterGathers::add_segments(const std::vector<ParameterUse>& calls) {
     }
     const auto size = [&](std::size_t group) { return bytes_of_group(group); };
     const auto segments =
-        broadcasts_by_segment(broadcasts, size, context_.strategy.segment_broadcast_bytes);
+        broadcasts_by_segment(broadcasts, size, context_.strategy.gathers.segment_broadcast_bytes);
     for (const std::vector<UseBroadcast>& segment : segments) {
       std::size_t begin = end, last = 0;
       std::set<std::size_t> groups;
@@ -222,7 +218,7 @@ std::size_t ParameterGathers::broadcast(std::size_t group, const Use& use, Bindi
   const bool own = is_own(group);
   const TensorRole role = own ? TensorRole::parameter : TensorRole::communication;
   if (own) into = {arenas_.parameters, kept_at_[group] * bytes_of(type), {}};
-  if (own && is_coalesced(context_.strategy, layout_, range)) {
+  if (own && is_coalesced(layout_, range)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.parameter.{}", to_text(use.phase)), OpKind::coalesce, use.phase,
         Stream::compute, role, type, bytes, FlatParams{});
@@ -265,7 +261,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
 /// Frameworks that gather into a flat tensor copy it to a tensor for each parameter, between the
 /// kernels that compute (ShardMemory::flat_copies).
 void ParameterGathers::copy_out(const Item& item, const Use& use) {
-  if (context_.framework.shard_memory != ShardMemory::flat_copies || !item.buffer) return;
+  if (context_.framework.memory.shards != ShardMemory::flat_copies || !item.buffer) return;
   std::vector<Wait> waits;
   for (std::size_t call : item.gathers) waits.push_back({call, {}});
   const DType type = layout_.parameter_type();
@@ -277,7 +273,7 @@ void ParameterGathers::copy_out(const Item& item, const Use& use) {
 
 /// Frees parameters that are only kept for later, the latest reuse first, until `bytes` more fit.
 void ParameterGathers::make_room(Bytes bytes) {
-  const Bytes limit = context_.strategy.max_live_bytes;
+  const Bytes limit = context_.strategy.gathers.max_live_bytes;
   while (limit > Bytes(0) && live_ + bytes > limit) {
     Item* latest = nullptr;
     for (Item& item : items_) {
@@ -297,8 +293,8 @@ void ParameterGathers::release(Item& item) {
 
 std::vector<Wait> ParameterGathers::before_use() {
   if (calls_done_ > 0) return {};
-  const Bytes limit = context_.strategy.max_live_bytes;
-  const std::size_t window = std::size_t(context_.strategy.prefetch_depth);
+  const Bytes limit = context_.strategy.gathers.max_live_bytes;
+  const std::size_t window = std::size_t(context_.strategy.gathers.prefetch_depth);
   std::vector<Wait> waits;
   bool ahead = true;
   for (std::size_t k = now_; ahead && k < uses_.size() && k <= now_ + window; ++k) {
@@ -378,10 +374,10 @@ bool ParameterGathers::keeps(const Item& item) const {
   if (item.next == item.uses.size()) return false;
   const Strategy& strategy = context_.strategy;
   const std::size_t reuse = item.uses[item.next];
-  if (reuse <= now_ + 1 + std::size_t(strategy.prefetch_depth)) return true;
-  if (strategy.keep_gathered && item.between > 0) return true;
-  return strategy.reuse_distance_bytes > Bytes(0) &&
-         bytes_between(now_, reuse) <= strategy.reuse_distance_bytes;
+  if (reuse <= now_ + 1 + std::size_t(strategy.gathers.prefetch_depth)) return true;
+  if (strategy.gathers.keep && item.between > 0) return true;
+  return strategy.gathers.reuse_distance_bytes > Bytes(0) &&
+         bytes_between(now_, reuse) <= strategy.gathers.reuse_distance_bytes;
 }
 
 void ParameterGathers::after_use(std::size_t call) {

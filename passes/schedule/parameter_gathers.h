@@ -10,10 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/schedule/step_collectives.h"
-#include "passes/strategy/pass_context.h"
+#include "passes/schedule/stage_context.h"
 
 namespace plimsoll {
 
@@ -40,10 +37,9 @@ struct ParameterUse {
 /// In owner mode a gather is one broadcast for each owner of the gathered parameters. The owner
 /// reads its own memory, and only others have a copy. With gather = segment a use is a run of calls
 /// of one micro-batch: its parameters are gathered before the first call and freed after the last.
-class ParameterGathers {
+class ParameterGathers : StageCalls {
  public:
-  ParameterGathers(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
-                   const StageArenas& arenas, ProgramBuilder& build);
+  explicit ParameterGathers(StageContext& stage);
 
   bool active() const { return op_ != nullptr; }
   /// Returns the number of elements that stay whole on this rank, beside its own parts of the
@@ -119,11 +115,6 @@ class ParameterGathers {
   bool keeps(const Item& item) const;
   Bytes bytes_between(std::size_t first, std::size_t second) const;
 
-  const Graph& graph_;
-  const PassContext& context_;
-  const ArenaLayout& layout_;
-  const StageArenas& arenas_;
-  ProgramBuilder& build_;
   const Op* op_ = nullptr;
   std::vector<Group> groups_;
   std::optional<std::size_t> tied_;    ///< the tied parameter's group

@@ -37,15 +37,16 @@ class PersistentBuffers {
     arenas.gradients = add("gradients", TensorRole::gradient,
                            (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
     const bool all = on_host_ > 0 && on_host_ == updated_by_rank();
-    build_.buffer(arenas.gradients).on_host = context_.framework.host_gradients && part && all;
+    build_.buffer(arenas.gradients).on_host =
+        context_.framework.memory.host_gradients && part && all;
     if (const auto& types = layout_.micro_batch_gradients) {
       arenas.micro_batch_gradients =
           add("micro_batch_gradients", TensorRole::gradient, types->offset(layout_.elements));
     }
     add_state(arenas);
     arenas.scalars = add("scalars", TensorRole::scalar, kScalars * kElement);
-    if (context_.framework.workspace > Bytes(0)) {
-      add("workspace", TensorRole::workspace, context_.framework.workspace);
+    if (context_.framework.memory.process.workspace > Bytes(0)) {
+      add("workspace", TensorRole::workspace, context_.framework.memory.process.workspace);
     }
     return arenas;
   }
@@ -86,7 +87,7 @@ class PersistentBuffers {
     if (shards_parameters(context_.strategy)) return owned_ * bytes_of(layout_.parameter_type());
     // Where updates run tensor by tensor and without a collective, no op reads behind the last
     // tensor.
-    const bool one_by_one = scattered_ && context_.strategy.flatten == Flatten::none &&
+    const bool one_by_one = scattered_ && context_.strategy.optimizer.flatten == Flatten::none &&
                             optimizer_shards(context_.strategy) == 1;
     const Segment& last = layout_.segments.back();
     return layout_.parameters.offset(one_by_one ? last.offset + last.elements : layout_.elements);
@@ -102,7 +103,7 @@ class PersistentBuffers {
       elements += bucket.elements / shards(build_.program, bucket);
       end = bucket.begin + bucket.elements;
     }
-    if (context_.strategy.flatten != Flatten::none || elements == 0) return elements;
+    if (context_.strategy.optimizer.flatten != Flatten::none || elements == 0) return elements;
     const auto last = std::find_if(
         layout_.segments.rbegin(), layout_.segments.rend(),
         [&](const Segment& segment) { return is_own(segment) && counts(segment.offset); });

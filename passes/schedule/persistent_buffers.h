@@ -3,9 +3,7 @@
 
 #include <cstdint>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/schedule/step_collectives.h"
+#include "passes/schedule/stage_context.h"
 #include "passes/strategy/pass_context.h"
 
 namespace plimsoll {

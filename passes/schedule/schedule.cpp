@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "passes/cut/program_builder.h"
-#include "passes/layout/owned_cuts.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/schedule/crossing_buffers.h"
 #include "passes/schedule/gradient_reductions.h"
 #include "passes/schedule/kept_buffers.h"
@@ -26,6 +27,7 @@
 #include "passes/schedule/update_calls.h"
 #include "passes/schedule/weight_copies.h"
 #include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 
@@ -38,34 +40,40 @@ struct Use {
   const Routine& routine;
 };
 
-class StageScheduler {
+/// Returns the sink of a stage whose gradients are not only reduced once per step.
+std::unique_ptr<GradientSink> gradient_sink(StageContext& stage, StepCollectives& collectives) {
+  if (reduction_of_micro_batches(stage.graph) != nullptr)
+    return std::make_unique<GradientReductions>(stage);
+  if (stage.layout.micro_batch_gradients)
+    return std::make_unique<MergedGradients>(stage, collectives);
+  return nullptr;
+}
+
+class StageScheduler : StageCalls {
  public:
-  StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                 std::int64_t stage, std::int64_t alignment, std::optional<std::int64_t> owner)
-      : graph_(graph),
-        context_(context),
-        stage_(stage),
-        layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
-        collectives_(graph, context, layout_, arenas_, build_),
-        reductions_(graph, context, layout_, arenas_, build_),
-        merges_(graph, context, layout_, arenas_, build_),
-        gathers_(graph, context, layout_, arenas_, build_),
-        borders_(graph, context, layout_, stage),
-        transfers_(context, build_),
-        cuts_(graph, cut, context, layout_, alignment, owner),
+  StageScheduler(StageContext& stage, const CutGraph& cut, const StageLayout& stages,
+                 std::optional<std::int64_t> owner)
+      : StageCalls(stage),
+        collectives_(stage),
+        sink_(gradient_sink(stage, collectives_)),
+        gradients_(sink_ ? *sink_ : collectives_),
+        gathers_(stage),
+        borders_(graph_, context_, stages, layout_),
+        transfers_(context_, build_),
+        cuts_(graph_, cut, context_.strategy, owned_instances(layout_), owner),
         routines_(cuts_, build_),
         crossing_(layout_, cuts_, borders_, build_),
-        updates_(cut, context, layout_, arenas_, build_),
+        updates_(stage, cut),
         weight_copies_(build_),
-        selection_(graph, context, build_) {
-    program_.name = fmt::format("{}.stage{}", graph.name, stage);
-    program_.grid = grid_of(context.strategy);
-    program_.stage = stage;
+        selection_(stage) {
+    program_.name = fmt::format("{}.stage{}", graph_.name, layout_.stage);
+    program_.grid = grid_of(context_.strategy);
+    program_.stage = layout_.stage;
     program_.owner = owner;
     if (owner) program_.name += fmt::format(".owner{}", *owner);
-    program_.sharding_degree = owner ? 1 : optimizer_shards(context.strategy);
-    program_.micro_batch = context.strategy.micro_batch;
-    program_.micro_batches = micro_batches(context.job, context.strategy);
+    program_.sharding_degree = equal_shards(context_.strategy);
+    program_.micro_batch = context_.strategy.micro_batch;
+    program_.micro_batches = micro_batches(context_.job, context_.strategy);
     program_.segments = layout_.segments;
     program_.buckets = layout_.buckets;
   }
@@ -82,14 +90,13 @@ class StageScheduler {
     selection_.add_buffers();
     updates_.begin_step();
     const std::vector<Action> actions =
-        borders_.numbered(stage_order(context_.strategy, stage_, program_.micro_batches));
+        borders_.numbered(stage_order(context_.strategy, layout_.stage, program_.micro_batches));
     make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
     for (const StageTransfers::Incoming& comes : borders_.expected()) transfers_.expect(comes);
     run_actions(actions);
-    const std::size_t updated = updates_.update(
-        reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
+    const std::size_t updated = updates_.update(gradients_.finish());
     selection_.end_step();
     collectives_.end_step(updated);
     transfers_.finish();
@@ -115,10 +122,10 @@ class StageScheduler {
       std::vector<Wait> waits;
       if (parameter_use(use)) waits = gathers_.before_use();
       append(waits, gathers_.resident_waits(use.instance, tied));
-      prepare_gradients(use);
+      gradients_.before_call(use.instance, use.routine, use.action.micro_batch);
       return waits;
     }
-    prepare_gradients(use);
+    gradients_.before_call(use.instance, use.routine, use.action.micro_batch);
     const bool first = use.action.kind == ActionKind::forward &&
                        use.action.micro_batch % program_.micro_batches == 0;
     if (!first) return {};
@@ -127,11 +134,6 @@ class StageScheduler {
     weight_copies_.call(use.instance, use.action.micro_batch, waits,
                         [&](const Slot& slot) { return bind_slot(slot, use); });
     return waits;
-  }
-
-  void prepare_gradients(const Use& use) {
-    if (!reductions_.active()) return;
-    reductions_.before_call(use.instance, use.routine, use.action.micro_batch);
   }
 
   /// The parameters that a call reads and that have to be gathered, if there are any.
@@ -167,33 +169,25 @@ class StageScheduler {
 
   /// Returns the memory of a slot that lives longer than a micro-batch's forward and backward.
   Binding bind_slot(const Slot& slot, const Use& use) const {
-    const std::int64_t base = slot.entry ? layout_.entries[use.instance][*slot.entry]
-                                         : layout_.instances[use.instance].base;
-    const SlotKind kind = slot.kind;
-    const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
-                               kind == SlotKind::resident_parameters;
-    if (of_parameters && gathers_.active()) return gathers_.binding(slot, use.instance);
-    const bool of_gradients = kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
-    if (of_gradients && reductions_.active()) {
-      return reductions_.binding(slot, use.instance, use.action.micro_batch);
-    }
-    const bool tied = kind == SlotKind::tied_parameters || kind == SlotKind::tied_gradients;
-    const std::int64_t element = tied ? *layout_.tied_base : base;
-    if (of_gradients && merges_.active()) return merges_.binding(element);
-    switch (kind) {
+    switch (slot.kind) {
+      case SlotKind::resident_parameters:
+        return gathers_.binding(slot, use.instance);
       case SlotKind::parameters:
       case SlotKind::tied_parameters:
-        return {arenas_.parameters, layout_.parameters.offset(element), {}};
+        if (gathers_.active()) return gathers_.binding(slot, use.instance);
+        return {arenas_.parameters,
+                layout_.parameters.offset(element_of(layout_, slot, use.instance)),
+                {}};
       case SlotKind::gradients:
       case SlotKind::tied_gradients:
-        return {arenas_.gradients, layout_.gradients.offset(element), {}};
+        return gradients_.binding(slot, use.instance, use.action.micro_batch);
       case SlotKind::weight_copies:
         return weight_copies_.binding(use.instance);
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
       case SlotKind::selection_bias:
       case SlotKind::expert_load:
-        return selection_.binding(kind, use.instance);
+        return selection_.binding(slot.kind, use.instance);
       default:
         INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is bound by the schedule");
     }
@@ -206,21 +200,11 @@ class StageScheduler {
     const bool forward = use.action.kind == ActionKind::forward;
     if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
     if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
-    if (!forward) {
-      const bool last = --gradient_calls_left_[use.instance] == 0;
-      if (reductions_.active()) {
-        const bool more = use.action.kind == ActionKind::input_gradient &&
-                          routines_.has(ActionKind::weight_gradient, use.instance);
-        reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
-      } else if (!merges_.active()) {
-        collectives_.wrote_gradients(use.instance, use.action.kind, calls, last);
-      } else if (last) {
-        for (const auto& [bucket, add] :
-             merges_.after_instance(use.instance, use.action.micro_batch)) {
-          collectives_.merged_gradients(bucket, add);
-        }
-      }
-    }
+    if (forward) return;
+    const bool last = --gradient_calls_left_[use.instance] == 0;
+    const bool more = use.action.kind == ActionKind::input_gradient &&
+                      routines_.has(ActionKind::weight_gradient, use.instance);
+    gradients_.wrote({use.instance, use.action.micro_batch, use.action.kind, calls, !more, last});
   }
 
   // ---- actions ----
@@ -311,7 +295,7 @@ class StageScheduler {
   void begin_backward(const Action& action, bool after_forward) {
     if (action.kind != ActionKind::weight_gradient)
       transfers_.before_backward(action, after_forward);
-    if (merges_.active()) merges_.before_backward(action.micro_batch);
+    gradients_.before_backward(action.micro_batch);
   }
 
   /// A chunk without layers sends what it receives.
@@ -347,11 +331,7 @@ class StageScheduler {
     const Action& action = running.action;
     // The embedding alone has no input gradient to compute: what reads the border comes later.
     if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
-    if (merges_.active()) {
-      for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
-        if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
-      }
-    }
+    gradients_.after_backward(action.micro_batch, action.micro_batch == last_backward_);
     if (action.kind != ActionKind::input_gradient) kept_.erase({action.chunk, action.micro_batch});
   }
 
@@ -453,16 +433,10 @@ class StageScheduler {
     if (sends && no_layer) end_waits_ = running.waits;
   }
 
-  const Graph& graph_;
-  const PassContext& context_;
-  const std::int64_t stage_;
-  const ArenaLayout layout_;
-  ProgramBuilder build_;
   Program& program_ = build_.program;
-  StageArenas arenas_;
   StepCollectives collectives_;
-  GradientReductions reductions_;
-  MergedGradients merges_;
+  const std::unique_ptr<GradientSink> sink_;  // if it is not collectives_
+  GradientSink& gradients_;
   ParameterGathers gathers_;
   StageBorders borders_;
   StageTransfers transfers_;
@@ -485,10 +459,16 @@ class StageScheduler {
 
 }  // namespace
 
-Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                       std::int64_t stage, std::int64_t alignment,
-                       std::optional<std::int64_t> owner) {
-  return StageScheduler(graph, cut, context, stage, alignment, owner).run();
+std::vector<Program> schedule_stage(const Graph& graph, const CutGraph& cut,
+                                    const PassContext& context, const StageLayout& stages,
+                                    std::int64_t stage) {
+  const ArenaLayout layout = lay_out_arenas(graph, cut, context, stages, stage);
+  std::vector<Program> programs;
+  for (const std::optional<std::int64_t> owner : owner_classes(context.strategy)) {
+    StageContext own{graph, context, layout};
+    programs.push_back(StageScheduler(own, cut, stages, owner).run());
+  }
+  return programs;
 }
 
 }  // namespace plimsoll

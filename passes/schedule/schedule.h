@@ -10,10 +10,10 @@ namespace plimsoll {
 /// Executes the actions of pipeline_order, each over the instances of its chunk. stage_transfers.h
 /// sends and frees boundary tensors. Gradient buckets are posted as soon as the last call that adds
 /// to them is issued, or after backward. Parameters are gathered after the update, or at the start
-/// of the next step (Framework::overlap_*). Buffers have no offsets yet. Where whole tensors are
-/// owned, the Program is for the ranks of the stage whose sharding coordinate is `owner`.
-Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                       std::int64_t stage, std::int64_t alignment,
-                       std::optional<std::int64_t> owner = {});
+/// of the next step (Framework::parallelism.overlap). Buffers have no offsets yet. Returns the
+/// Programs of the stage's classes of ranks: one, or one for each owner of whole tensors.
+std::vector<Program> schedule_stage(const Graph& graph, const CutGraph& cut,
+                                    const PassContext& context, const StageLayout& stages,
+                                    std::int64_t stage);
 
 }  // namespace plimsoll

@@ -4,19 +4,16 @@
 
 #include <vector>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/strategy/pass_context.h"
+#include "passes/schedule/stage_context.h"
 
 namespace plimsoll {
 
 /// The biases of all routers of a stage lie in one buffer, and their experts' loads in another. So
 /// ranks with other tokens sum all loads at once, and one op moves all biases (Megatron-LM
 /// core/distributed/finalize_model_grads.py, _update_router_expert_bias).
-class SelectionBiases {
+class SelectionBiases : StageCalls {
  public:
-  SelectionBiases(const Graph& graph, const PassContext& context, ProgramBuilder& build)
-      : graph_(graph), context_(context), build_(build) {}
+  using StageCalls::StageCalls;
 
   /// Adds memory for an instance with this forward routine, if its router has biases. To be called
   /// for each instance in order.
@@ -31,9 +28,6 @@ class SelectionBiases {
  private:
   Group group() const;
 
-  const Graph& graph_;
-  const PassContext& context_;
-  ProgramBuilder& build_;
   std::vector<Bytes> offsets_;  ///< by instance
   Bytes bytes_;                 ///< of all
   BufferId biases_, loads_;

@@ -1,8 +1,6 @@
 // Finds the neighbours of a stage's chunks.
 #include "passes/schedule/stage_borders.h"
 
-#include "passes/strategy/stage_blocks.h"
-
 namespace plimsoll {
 namespace {
 
@@ -11,21 +9,19 @@ std::int64_t onward(const Action& action) { return action.kind == ActionKind::fo
 
 }  // namespace
 
-std::int64_t StageBorders::part(const Action& action) const {
-  const Strategy& strategy = context_.strategy;
-  return part_of(strategy.schedule, strategy.pp, stage_, action.chunk);
+std::size_t StageBorders::part(const Action& action) const {
+  return stages_.stages[std::size_t(layout_.stage)][std::size_t(action.chunk)];
 }
 
 /// Returns the place of the part that lies `by` parts behind the action's.
-PartPlace StageBorders::place_behind(const Action& action, std::int64_t by) const {
-  const Strategy& strategy = context_.strategy;
-  return place_of(strategy.schedule, strategy.pp, part(action) + by);
+const ModelPart& StageBorders::place_behind(const Action& action, std::int64_t by) const {
+  return stages_.parts[std::size_t(std::int64_t(part(action)) + by)];
 }
 
 /// Without a V transfers go round the pipeline.
 std::int64_t StageBorders::stage_offset(const Action& action, std::int64_t by) const {
   if (!is_placed_as_v(context_.strategy.schedule)) return by;
-  return place_behind(action, by).stage - stage_;
+  return place_behind(action, by).stage - layout_.stage;
 }
 
 std::optional<StageBorders::Border> StageBorders::before(const Action& action,
@@ -61,8 +57,8 @@ HandOver StageBorders::hand_over(const Action& action) const {
 }
 
 /// Where halves of the data ranks swap their micro-batches, the other chunk of the partner reads.
-HandOver StageBorders::hand_over_to(const PartPlace& place) const {
-  const bool same = place.stage == stage_ && !swaps_halves(context_.strategy.schedule);
+HandOver StageBorders::hand_over_to(const ModelPart& place) const {
+  const bool same = place.stage == layout_.stage && !swaps_halves(context_.strategy.schedule);
   return same ? HandOver::local : HandOver::transfer;
 }
 
@@ -87,10 +83,8 @@ std::optional<std::pair<std::size_t, std::size_t>> StageBorders::reader(
 
 /// Returns what a chunk without layers passes on: the output of the block before it.
 TensorId StageBorders::border_of_empty(const Action& action) const {
-  const std::vector<BlockShape> shapes = block_shapes(graph_);
-  const std::vector<std::int64_t> layers = layers_per_part(context_.job, context_.strategy);
-  for (std::int64_t before = part(action); before-- > 0;) {
-    const std::vector<BlockRange> ranges = blocks_of_part(shapes, layers, before);
+  for (std::size_t before = part(action); before-- > 0;) {
+    const std::vector<BlockRange>& ranges = stages_.parts[before].blocks;
     for (std::size_t b = ranges.size(); b-- > 0;) {
       if (ranges[b].count > 0) return *graph_.blocks[b].output;
     }
@@ -117,11 +111,11 @@ std::optional<StageTransfers::Incoming> StageBorders::incoming(const Action& act
 
 std::vector<StageTransfers::Incoming> StageBorders::expected() const {
   std::vector<StageTransfers::Incoming> all;
-  const auto& [schedule, pp] = std::pair(context_.strategy.schedule, context_.strategy.pp);
+  const Schedule schedule = context_.strategy.schedule;
   if (!is_placed_as_v(schedule)) return all;
   const std::int64_t own = micro_batches(context_.job, context_.strategy);
-  for (const std::int64_t peer : {stage_ - 1, stage_, stage_ + 1}) {
-    if (peer < 0 || peer == pp) continue;
+  for (const std::int64_t peer : {layout_.stage - 1, layout_.stage, layout_.stage + 1}) {
+    if (peer < 0 || peer == std::int64_t(stages_.stages.size())) continue;
     std::vector<Action> order = numbered(stage_order(context_.strategy, peer, own));
     // The backward of a pair ends first.
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -129,10 +123,11 @@ std::vector<StageTransfers::Incoming> StageBorders::expected() const {
     }
     for (const Action& sent : order) {
       if (sent.kind == ActionKind::weight_gradient) continue;
-      const std::int64_t to = part_of(schedule, pp, peer, sent.chunk) + onward(sent);
-      if (to < 0 || to == parts()) continue;
-      const PartPlace place = place_of(schedule, pp, to);
-      if (place.stage != stage_) continue;
+      const std::size_t from = stages_.stages[std::size_t(peer)][std::size_t(sent.chunk)];
+      const std::int64_t to = std::int64_t(from) + onward(sent);
+      if (to < 0 || to == std::int64_t(stages_.parts.size())) continue;
+      const ModelPart& place = stages_.parts[std::size_t(to)];
+      if (place.stage != layout_.stage) continue;
       // A micro-batch that changes sides is numbered from the other side.
       const bool swapped = place.chunk != sent.chunk && swaps_halves(schedule);
       const std::int64_t number =

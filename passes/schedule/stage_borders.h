@@ -30,12 +30,12 @@ enum class HandOver : std::uint8_t {
 /// The borders of one stage's chunks, and those that one chunk has left for the other.
 class StageBorders {
  public:
-  StageBorders(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
-               std::int64_t stage)
-      : graph_(graph), context_(context), layout_(layout), stage_(stage) {}
+  StageBorders(const Graph& graph, const PassContext& context, const StageLayout& stages,
+               const ArenaLayout& layout)
+      : graph_(graph), context_(context), stages_(stages), layout_(layout) {}
 
   bool is_first_part(const Action& action) const { return part(action) == 0; }
-  bool is_last_part(const Action& action) const { return part(action) + 1 == parts(); }
+  bool is_last_part(const Action& action) const { return part(action) + 1 == stages_.parts.size(); }
 
   /// A Border is a tensor between two parts, and the events after which it may be read.
   struct Border {
@@ -65,17 +65,16 @@ class StageBorders {
   std::vector<StageTransfers::Incoming> expected() const;
 
  private:
-  std::int64_t parts() const { return context_.strategy.pp * context_.strategy.virtual_stages; }
-  std::int64_t part(const Action& action) const;
-  PartPlace place_behind(const Action& action, std::int64_t by) const;
+  std::size_t part(const Action& action) const;
+  const ModelPart& place_behind(const Action& action, std::int64_t by) const;
   std::int64_t stage_offset(const Action& action, std::int64_t by) const;
-  HandOver hand_over_to(const PartPlace& place) const;
+  HandOver hand_over_to(const ModelPart& place) const;
   TensorId border_of_empty(const Action& action) const;
 
   const Graph& graph_;
   const PassContext& context_;
+  const StageLayout& stages_;
   const ArenaLayout& layout_;
-  const std::int64_t stage_;
   std::map<std::pair<Direction, std::int64_t>, Border> left_;  ///< by direction and micro-batch
 };
 

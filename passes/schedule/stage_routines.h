@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "passes/cut/program_builder.h"
-#include "passes/layout/owned_cuts.h"
+#include "passes/owners/owned_cuts.h"
 #include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {

@@ -64,7 +64,7 @@ StageTransfers::Received StageTransfers::receive(const Incoming& incoming) {
       queue(incoming.direction).posted.extract(Key{incoming.chunk, incoming.micro_batch});
   const Received received = found.mapped();
   build_.extend(received.payload, build_.next_call());
-  if (!context_.strategy.split_boundary) return received;
+  if (!context_.strategy.pipeline.split_boundary) return received;
   const RoutineId gather = build_.payload_routine("all_gather.boundary", OpKind::all_gather,
                                                   phase_of(incoming.direction), Stream::mp,
                                                   TensorRole::communication, context_.job.precision,
@@ -76,19 +76,20 @@ StageTransfers::Received StageTransfers::receive(const Incoming& incoming) {
 
 /// The part of a boundary tensor that one mp rank sends, where all of them hold it.
 Bytes StageTransfers::sent_bytes(BufferId payload) {
-  const std::int64_t parts = context_.strategy.split_boundary ? context_.strategy.mp : 1;
+  const std::int64_t parts = context_.strategy.pipeline.split_boundary ? context_.strategy.mp : 1;
   return Bytes(build_.buffer(payload).bytes.count() / parts);
 }
 
 Binding StageTransfers::sent_part(BufferId payload) {
-  if (!context_.strategy.split_boundary) return {payload, {}, {}};
+  if (!context_.strategy.pipeline.split_boundary) return {payload, {}, {}};
   return {payload, {}, sent_bytes(payload), Axis::mp};
 }
 
 void StageTransfers::take_slot(Direction direction) {
-  const auto slots = std::size_t(context_.strategy.send_slots);
+  const auto slots = std::size_t(context_.strategy.pipeline.send_slots);
   const std::vector<Sent>& sent = queue(direction).sent;
-  if (context_.strategy.send_lifetime != SendLifetime::event || sent.size() < slots) return;
+  if (context_.strategy.pipeline.send_lifetime != SendLifetime::event || sent.size() < slots)
+    return;
   due_.emplace_back(direction, sent.size() - slots);
 }
 
@@ -99,7 +100,7 @@ void StageTransfers::send(Direction direction, const Action& action, std::int64_
       build_.add_call(sends, {}, action.micro_batch, {sent_part(payload)}, waits);
   build_.extend(payload, call + 1);
   Queue& sent = queue(direction);
-  if (context_.strategy.send_lifetime != SendLifetime::event) {
+  if (context_.strategy.pipeline.send_lifetime != SendLifetime::event) {
     sent.index[{action.chunk, action.micro_batch}] = sent.sent.size();
   }
   sent.sent.push_back({call, payload, true});
@@ -113,18 +114,18 @@ void StageTransfers::make_due(Direction direction, const Key& key) {
 }
 
 void StageTransfers::gradient_is_received(const Action& action) {
-  if (context_.strategy.send_lifetime == SendLifetime::event) return;
+  if (context_.strategy.pipeline.send_lifetime == SendLifetime::event) return;
   make_due(Direction::activation, {action.chunk, action.micro_batch});
 }
 
 void StageTransfers::before_backward(const Action& action, bool steady) {
-  if (context_.strategy.send_lifetime != SendLifetime::published || !steady) return;
+  if (context_.strategy.pipeline.send_lifetime != SendLifetime::published || !steady) return;
   make_due(Direction::gradient, {action.chunk, action.micro_batch - 2});
 }
 
 void StageTransfers::make_excess_due() {
-  const auto slots = std::size_t(context_.strategy.send_slots);
-  if (context_.strategy.send_lifetime != SendLifetime::event) return;
+  const auto slots = std::size_t(context_.strategy.pipeline.send_slots);
+  if (context_.strategy.pipeline.send_lifetime != SendLifetime::event) return;
   for (const Direction direction : {Direction::activation, Direction::gradient}) {
     const std::vector<Sent>& sent = queue(direction).sent;
     for (std::size_t i = 0; i + slots < sent.size(); ++i) {

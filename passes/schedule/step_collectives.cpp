@@ -7,8 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "passes/strategy/stage_blocks.h"
-
 namespace plimsoll {
 
 /// The Graph's collective of this kind over an arena, if its passes asked for one.
@@ -54,7 +52,7 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
   // A fused merge has copied gradients together already.
   const bool reduces = op.kind == OpKind::reduce && !layout_.micro_batch_gradients;
   const bool rooted = reduces || op.kind == OpKind::broadcast;
-  if (rooted && is_coalesced(context_.strategy, layout_, bucket)) {
+  if (rooted && is_coalesced(layout_, bucket)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.{}", to_text(build_.buffer(arena).role)), OpKind::coalesce,
         Phase::optimizer, Stream::compute, build_.buffer(arena).role, type, bytes, FlatParams{});
@@ -128,12 +126,16 @@ bool StepCollectives::complete(const Bucket& bucket) const {
   return true;
 }
 
-void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind,
-                                      std::vector<std::size_t> calls, bool last) {
-  gradient_calls_[instance][kind] = std::move(calls);
-  if (!last) return;
-  complete_.insert(instance);
-  if (overlaps_grad_reduce(context_)) sum_partial(instance);
+Binding StepCollectives::binding(const Slot& slot, std::size_t instance,
+                                 std::int64_t /*micro_batch*/) const {
+  return {arenas_.gradients, layout_.gradients.offset(element_of(layout_, slot, instance)), {}};
+}
+
+void StepCollectives::wrote(const WrittenGradients& written) {
+  gradient_calls_[written.instance][written.kind] = written.calls;
+  if (!written.last) return;
+  complete_.insert(written.instance);
+  if (overlaps_grad_reduce(context_)) sum_partial(written.instance);
   const Op* op = first_reduction();
   if (op == nullptr || !overlaps_grad_reduce(context_)) return;
   for (; next_bucket_ < layout_.completion.size(); ++next_bucket_) {
@@ -181,7 +183,7 @@ void StepCollectives::merged_gradients(std::size_t bucket, std::size_t call) {
     return true;
   };
   for (const std::size_t i : instances) {
-    if (is_merged(i)) wrote_gradients(i, ActionKind::backward, {call}, true);
+    if (is_merged(i)) wrote({i, 0, ActionKind::backward, {call}, true, true});
   }
 }
 
@@ -240,7 +242,7 @@ void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector
   bucket_reduction_[index] = reductions_.back();
 }
 
-std::vector<std::size_t> StepCollectives::finish_gradients() {
+std::vector<std::size_t> StepCollectives::finish() {
   if (!overlaps_grad_reduce(context_)) {
     for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
   }
@@ -265,21 +267,13 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
 /// Adds up the gradients of tied embeddings on the first and the last stage. This comes after
 /// everything else is issued, so that no stage waits for it inside the pipeline.
 void StepCollectives::reduce_tied() {
-  const std::int64_t stage = build_.program.stage,
-                     table = stage_of_tied_table(context_.job, context_.strategy);
-  const bool shares = table > 0 && layout_.tied_base && (stage == 0 || stage == table);
   std::vector<Wait> waits;
   const Op* op = first_reduction();
   for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {
     if (!layout_.tied_bucket[i]) continue;
     const std::vector<Wait> ports = gradient_waits(layout_.buckets[i]);
-    if (shares) {
-      Op tied;
-      tied.kind = OpKind::all_reduce;
-      tied.stream = Stream::world;
-      tied.params =
-          CollectiveParams{Group{{Axis::pp}, context_.strategy.pp - table}, Reduction::sum};
-      reductions_.push_back(bucket_call(tied, layout_.buckets[i], arenas_.gradients,
+    if (layout_.tied_sum) {
+      reductions_.push_back(bucket_call(*layout_.tied_sum, layout_.buckets[i], arenas_.gradients,
                                         layout_.gradients, false, ports));
       waits = {{reductions_.back(), {}}};
     }

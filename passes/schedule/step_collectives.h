@@ -7,30 +7,15 @@
 #include <set>
 #include <vector>
 
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/strategy/pass_context.h"
-#include "passes/strategy/pipeline_order.h"
+#include "passes/schedule/stage_context.h"
 
 namespace plimsoll {
 
-/// StageArenas are the persistent buffers of a stage.
-struct StageArenas {
-  BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
-  BufferId micro_batch_gradients;  ///< for fused merges
-  BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
-  /// Where the host updates a share of the parameters.
-  BufferId host_parameters, host_gradients, host_first_moment, host_second_moment;
-};
-
-/// Adds the calls of one stage's collectives to its Program while the schedule issues the others.
-/// The Graph's ops on stream `data` say which collectives there are. The Framework's overlaps say
-/// when they run.
-class StepCollectives {
+/// The Graph's ops on stream `data` determine which collectives there are. The Framework's overlaps
+/// determine when they run.
+class StepCollectives : public GradientSink {
  public:
-  StepCollectives(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
-                  const StageArenas& arenas, ProgramBuilder& build)
-      : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {}
+  using GradientSink::GradientSink;
 
   /// Posts the gathers that overlap: the parameters that the last step updated, in the order in
   /// which forward reads them. They wait for the computation that begins the step, which runs after
@@ -40,16 +25,15 @@ class StepCollectives {
   /// forward waits.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
 
-  /// Says that the calls of an action that add to gradients of an instance are issued. If they are
-  /// the `last` of the step, the buckets that they completed are posted.
-  void wrote_gradients(std::size_t instance, ActionKind kind, std::vector<std::size_t> calls,
-                       bool last);
+  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const override;
+  /// After the last calls of the step that add to an instance's gradients, the buckets that they
+  /// completed are posted.
+  void wrote(const WrittenGradients& written) override;
   /// With fused merges, says that the last call that adds to a bucket is issued. The buckets that
   /// it completed are posted.
   void merged_gradients(std::size_t bucket, std::size_t call);
-  /// To be called when backward is issued: posts the remaining buckets. Returns all reductions, for
-  /// which the update waits.
-  std::vector<std::size_t> finish_gradients();
+  /// Posts the remaining buckets, and returns all reductions.
+  std::vector<std::size_t> finish() override;
   /// Posts the gathers that do not overlap, after the update.
   void end_step(std::size_t update);
 
@@ -74,11 +58,6 @@ class StepCollectives {
   void reduce_tied();
   void reduce_sharded_over_replicas();
 
-  const Graph& graph_;
-  const PassContext& context_;
-  const ArenaLayout& layout_;
-  const StageArenas& arenas_;
-  ProgramBuilder& build_;
   /// By instance: the latest calls of each kind that add to its gradients.
   std::map<std::size_t, std::map<ActionKind, std::vector<std::size_t>>> gradient_calls_;
   std::set<std::size_t> complete_;                       // instances

@@ -239,14 +239,14 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
   const Bytes state = own * kState;
   switch (kind) {
     case SlotKind::parameters:
-      if (shards_parameters(strategy_)) {
+      if (shards_parameters(context_.strategy)) {
         return {arenas_.parameters, own * bytes_of(layout_.parameter_type()), {}};
       }
       return {arenas_.parameters, layout_.parameters.offset(segment.offset), {}};
     case SlotKind::gradients:
       return {layout_.gradient_type() == kGradientType ? arenas_.gradients
                                                        : transient(SlotKind::main_gradients),
-              (shards_gradients(strategy_) ? own : segment.offset) * kState,
+              (shards_gradients(context_.strategy) ? own : segment.offset) * kState,
               {}};
     case SlotKind::master_parameter_arena:
       return {arenas_.masters, state, {}};
@@ -269,9 +269,8 @@ BufferId UpdateCalls::transient(SlotKind kind) {
   if (found != transients_.end()) return found->second;
   // Tensors that replace gradients are as large as these. The update's copies are as large as the
   // tensors that it updates.
-  const bool part =
-      shards_gradients(strategy_) ||
-      (widens_own_part_ && kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
+  const bool part = shards_gradients(context_.strategy) ||
+                    (widens_own_part_ && kind == SlotKind::main_gradients && !build_.program.owner);
   std::int64_t count = part ? owned_elements(build_.program) : layout_.elements;
   if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
   if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "passes/cut/cut_blocks.h"
-#include "passes/cut/program_builder.h"
-#include "passes/layout/arena_layout.h"
-#include "passes/schedule/step_collectives.h"
+#include "passes/schedule/stage_context.h"
 
 namespace plimsoll {
 
@@ -17,16 +15,10 @@ namespace plimsoll {
 /// block is one call on arenas of this stage's sizes. A run of ops with blocks is one call for
 /// every segment that this class of ranks updates, in the order of the arenas. Where copies overlap
 /// the host's work, the run that begins with them is one call for each part of what it updates.
-class UpdateCalls {
+class UpdateCalls : StageCalls {
  public:
-  UpdateCalls(const CutGraph& cut, const PassContext& context, const ArenaLayout& layout,
-              const StageArenas& arenas, ProgramBuilder& build)
-      : cut_(cut),
-        strategy_(context.strategy),
-        widens_own_part_(!runs_here(context.framework)),
-        layout_(layout),
-        arenas_(arenas),
-        build_(build) {}
+  UpdateCalls(StageContext& stage, const CutGraph& cut)
+      : StageCalls(stage), cut_(cut), widens_own_part_(!runs_here(context_.framework)) {}
 
   /// Issues the call that sets scalars and zeroes gradients. Returns the call.
   std::size_t begin_step();
@@ -52,13 +44,9 @@ class UpdateCalls {
   std::int64_t counted_segments() const;
 
   const CutGraph& cut_;
-  const Strategy& strategy_;
   /// Whether a rank casts only the reduced gradients that it updates. The bundled runtime casts all
   /// of them, since an op of its Programs reads an arena from its begin.
   const bool widens_own_part_;
-  const ArenaLayout& layout_;
-  const StageArenas& arenas_;
-  ProgramBuilder& build_;
   std::map<SlotKind, BufferId> transients_;
   std::int64_t next_norm_ = 0;
 };

@@ -37,9 +37,9 @@ std::int64_t most_rows_percent(const Experts& experts, std::int64_t ep) {
 
 RowsRoom rows_room(const Job& job, const Framework& framework, const Strategy& strategy) {
   const Experts& experts = *job.experts;
-  if (strategy.expert_rows_percent > 0) return {strategy.expert_rows_percent, RoomBasis::stated};
+  if (strategy.experts.rows_percent > 0) return {strategy.experts.rows_percent, RoomBasis::stated};
   const std::int64_t most = most_rows_percent(experts, strategy.ep);
-  const bool is_planned = framework.allocator.kind == AllocatorKind::arena;
+  const bool is_planned = framework.memory.allocator.kind == AllocatorKind::arena;
   if (is_planned && !experts.drop_overflow) return {most, RoomBasis::all_rows};
   const double ep = double(strategy.ep);
   const double tokens =

@@ -13,7 +13,7 @@ namespace plimsoll {
 
 /// A RoomBasis says where the number of rows comes from.
 enum class RoomBasis : std::uint8_t {
-  stated,    ///< Strategy::expert_rows_percent
+  stated,    ///< Strategy::experts.rows_percent
   all_rows,  ///< the most rows that can come, so that none is left over in any step
   likely,    ///< what a run gets, except for one run in kRunsForOverflow
 };

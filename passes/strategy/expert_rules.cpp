@@ -22,28 +22,26 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   if (experts.count % strategy.ep != 0)
     return Verdict::no(
         fmt::format("ep {} does not divide the {} experts", strategy.ep, experts.count));
-  if (strategy.expert_rows_percent > 0 && strategy.expert_rows_percent < 100) {
+  if (strategy.experts.rows_percent > 0 && strategy.experts.rows_percent < 100) {
     return Verdict::no(fmt::format("expert_rows_percent {}: even routing gives 100 % of its rows",
-                                   strategy.expert_rows_percent));
+                                   strategy.experts.rows_percent));
   }
   if (experts.ffn_hidden % etp != 0)
     return Verdict::no(
         fmt::format("etp {} does not divide the experts' ffn_hidden {}", etp, experts.ffn_hidden));
   if (etp > 1 && experts.bias) return Verdict::no("etp is not built for experts with biases");
-  if (needs_sequence_parallel(strategy) && !strategy.sequence_parallel)
+  if (needs_sequence_parallel(strategy) && !strategy.tokens.sequence_parallel)
     return Verdict::no("expert parallelism with mp needs sequence_parallel");
   if (shards_parameters(strategy) && grid_of(strategy)[Axis::edp] == 1 &&
-      strategy.persistence_threshold > 0) {
+      strategy.gathers.persistence_threshold > 0) {
     return Verdict::no(
         "persistence_threshold: experts that one rank has are not gathered, and stay whole instead");
   }
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return Verdict::no("expert parallelism needs sharding_owner elements");
   if (strategy.rank_order != Strategy().rank_order)
     return Verdict::no("expert parallelism needs the usual rank_order");
-  if (strategy.grad_reduction != GradReduction::at_end)
+  if (strategy.gradients.reduction != GradReduction::at_end)
     return Verdict::no("expert parallelism needs grad_reduction at_end");
-  if (strategy.flatten != Flatten::fused)
+  if (strategy.optimizer.flatten != Flatten::fused)
     return Verdict::no("expert parallelism needs flatten fused");
   if (job.optimizer.kind == OptimizerKind::lamb)
     return Verdict::no("expert parallelism is not built with lamb");
@@ -53,7 +51,7 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
 }  // namespace
 
 Verdict pairs_are_legal(const Strategy& strategy) {
-  if (!strategy.overlap_expert_exchange) return Verdict::yes();
+  if (!strategy.experts.overlap_exchange) return Verdict::yes();
   if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)
     return Verdict::no("overlap_expert_exchange: no tokens travel to experts");
   const Schedule schedule = strategy.schedule;
@@ -62,24 +60,24 @@ Verdict pairs_are_legal(const Strategy& strategy) {
     return Verdict::no("overlap_expert_exchange goes with schedule 1f1b, dualpipe_v or dualpipe");
   if (strategy.sharding_stage > 1)
     return Verdict::no("overlap_expert_exchange goes with sharding_stage 0 or 1");
-  if (strategy.gradient_merge != GradientMerge::direct)
+  if (strategy.gradients.merge != GradientMerge::direct)
     return Verdict::no("overlap_expert_exchange goes with gradient_merge direct");
-  if (strategy.send_lifetime != SendLifetime::event)
+  if (strategy.pipeline.send_lifetime != SendLifetime::event)
     return Verdict::no("overlap_expert_exchange goes with send_lifetime event");
   return Verdict::yes();
 }
 
 Verdict experts_are_legal(const Job& job, const Strategy& strategy) {
   if (!job.experts) {
-    return strategy.ep == 1 && strategy.etp == 0 && !strategy.overlap_shared_experts &&
-                   !strategy.overlap_expert_exchange
+    return strategy.ep == 1 && strategy.experts.etp == 0 && !strategy.experts.overlap_shared &&
+                   !strategy.experts.overlap_exchange
                ? Verdict::yes()
                : Verdict::no(
                      "ep, etp, overlap_shared_experts and overlap_expert_exchange: the job "
                      "has no experts");
   }
   const Experts& experts = *job.experts;
-  if (strategy.overlap_shared_experts) {
+  if (strategy.experts.overlap_shared) {
     if (experts.shared_ffn_hidden == 0)
       return Verdict::no("overlap_shared_experts: the job has no shared experts");
     if (!experts_apart(strategy) || experts_tensor_parallel(strategy) * strategy.ep == 1)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -28,52 +28,54 @@ struct Rule {
 
 const Strategy kUsual;
 
-template <auto Capability>
-const std::string& source_of(const Capabilities& can) {
-  return (can.*Capability).source;
+using SourceOf = const std::string& (*)(const Capabilities&);
+using Question = bool (*)(const Strategy&);
+
+template <class Capability>
+constexpr SourceOf source_of(Capability) {
+  return [](const Capabilities& can) -> const std::string& { return Capability{}(can).source; };
 }
 
-template <auto Field>
-bool asks(const Strategy& strategy) {
-  return strategy.*Field != kUsual.*Field;
+/// Returns whether a field has another value than the default.
+template <class Field>
+constexpr Question asks(Field) {
+  return [](const Strategy& strategy) { return Field{}(strategy) != Field{}(kUsual); };
 }
 
 /// A field other than the default requires a switch, or a set of choices that is not empty.
-template <auto Capability, auto Field>
-constexpr Rule has(std::string_view key, std::string_view limit,
-                   bool (*applies)(const Strategy&) = nullptr,
-                   std::array<std::string_view, 2> beside = {}) {
+template <class Capability, class Field>
+constexpr Rule has(Capability, Field, std::string_view key, std::string_view limit,
+                   Question applies = nullptr, std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
-    const auto& value = (framework.can.*Capability).value;
+    const auto& value = Capability{}(framework.can).value;
     if constexpr (std::is_same_v<decltype(value), const bool&>) {
-      return !value && asks<Field>(strategy);
+      return !value && asks(Field{})(strategy);
     } else {
-      return value.empty() && asks<Field>(strategy);
+      return value.empty() && asks(Field{})(strategy);
     }
   };
-  return {key, is_broken, limit, source_of<Capability>, applies, beside};
+  return {key, is_broken, limit, source_of(Capability{}), applies, beside};
 }
 
 /// The value of a field has to be one of a set of choices.
-template <auto Capability, auto Field>
-constexpr Rule has_own(std::string_view key, std::string_view limit,
-                       bool (*applies)(const Strategy&) = nullptr,
-                       std::array<std::string_view, 2> beside = {}) {
+template <class Capability, class Field>
+constexpr Rule has_own(Capability, Field, std::string_view key, std::string_view limit,
+                       Question applies = nullptr, std::array<std::string_view, 2> beside = {}) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
-    return !(framework.can.*Capability).value.has(strategy.*Field);
+    return !Capability{}(framework.can).value.has(Field{}(strategy));
   };
-  return {key, is_broken, limit, source_of<Capability>, applies, beside};
+  return {key, is_broken, limit, source_of(Capability{}), applies, beside};
 }
 
 /// A forward and a backward in turns go with some choices alone.
 template <ExpertOverlap Choice>
-constexpr Rule overlaps(std::string_view limit, bool (*applies)(const Strategy&) = nullptr) {
+constexpr Rule overlaps(std::string_view limit, Question applies = nullptr) {
   const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
-    return strategy.overlap_expert_exchange &&
-           !framework.can.overlap_expert_exchange.value.has(Choice);
+    return strategy.experts.overlap_exchange &&
+           !framework.can.experts.overlap_exchange.value.has(Choice);
   };
-  constexpr auto source = source_of<&Capabilities::overlap_expert_exchange>;
-  return {"overlap_expert_exchange", is_broken, limit, source, applies};
+  return {"overlap_expert_exchange", is_broken, limit, source_of(FIELD(experts.overlap_exchange)),
+          applies};
 }
 
 bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
@@ -81,7 +83,7 @@ bool has_whole_states(const Strategy& strategy) { return !shards(strategy); }
 bool shares_sequences(const Strategy& strategy) { return strategy.cp > 1; }
 bool has_whole_replicas(const Strategy& strategy) { return strategy.sharding_degree == 1; }
 bool shares_experts(const Strategy& strategy) { return strategy.ep > 1; }
-bool is_reordered(const Strategy& strategy) { return asks<&Strategy::schedule>(strategy); }
+bool is_reordered(const Strategy& strategy) { return asks(FIELD(schedule))(strategy); }
 bool recomputes_some(const Strategy& strategy) { return strategy.recompute != Recompute::none; }
 
 /// Experts are split otherwise than without a choice of etp.
@@ -91,7 +93,7 @@ bool has_own_etp(const Strategy& strategy) {
 
 /// The default order stands for any order that numbers the ranks alike.
 bool lacks_order(const Framework& framework, const Strategy& strategy) {
-  const SetOf<RankOrder>& orders = framework.can.rank_orders.value;
+  const SetOf<RankOrder>& orders = framework.can.ranks.orders.value;
   if (orders.has(strategy.rank_order)) return false;
   const RankOrder usual = kUsual.rank_order;
   for (std::size_t i = 0; i < std::size(kRankOrders) && strategy.rank_order == usual; ++i) {
@@ -102,15 +104,16 @@ bool lacks_order(const Framework& framework, const Strategy& strategy) {
 
 /// Kernels that send a token once to each node take the place of the exchange.
 bool lacks_shared_overlap(const Framework& framework, const Strategy& strategy) {
-  return strategy.overlap_shared_experts &&
-         (framework.sends_tokens_once_per_node ||
-          !framework.can.overlap_shared_experts.value.has(strategy.expert_dispatch));
+  return strategy.experts.overlap_shared &&
+         (framework.parallelism.sends_tokens_once_per_node ||
+          !framework.can.experts.overlap_shared.value.has(strategy.experts.dispatch));
 }
 
 /// A stage that waits until its tensor is received would wait for one that waits for it, too.
 bool waits_for_transfers(const Framework& framework, const Strategy& strategy) {
   const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
-  return deep && (framework.launches_wait || framework.transfers_hold != TransfersHold::nothing);
+  return deep && (framework.host.waits.for_launches ||
+                  framework.host.waits.transfers_hold != TransfersHold::nothing);
 }
 
 /// Frameworks count from different layers, so the list may begin with any of the first n.
@@ -123,24 +126,24 @@ bool is_every_nth(const std::vector<std::int64_t>& list) {
 }
 
 /// A framework that can list layers can also list those whose attention cores are repeated.
-template <auto Field>
+template <class Field>
 bool lacks_layers(const Framework& framework, const Strategy& strategy) {
-  if (!asks<Field>(strategy)) return false;
-  const SetOf<RecomputedLayers>& choices = framework.can.recomputed_layers.value;
-  const RecomputedLayers layers = strategy.recompute_layers > 0 ? RecomputedLayers::first
-                                  : is_every_nth(strategy.recompute_list)
+  if (!asks(Field{})(strategy)) return false;
+  const SetOf<RecomputedLayers>& choices = framework.can.repeats.layers.value;
+  const RecomputedLayers layers = strategy.recomputed.layers > 0 ? RecomputedLayers::first
+                                  : is_every_nth(strategy.recomputed.list)
                                       ? RecomputedLayers::every_nth
                                       : RecomputedLayers::listed;
   const bool whole = strategy.recompute == Recompute::full;
   return !choices.has(RecomputedLayers::listed) && !(whole && choices.has(layers));
 }
 
-template <auto Field>
-constexpr Rule lists_layers(std::string_view key) {
+template <class Field>
+constexpr Rule lists_layers(Field, std::string_view key) {
   return {key,
           lacks_layers<Field>,
           "does not choose layers so",
-          source_of<&Capabilities::recomputed_layers>,
+          source_of(FIELD(repeats.layers)),
           recomputes_some,
           {"recompute"}};
 }
@@ -149,8 +152,6 @@ bool lacks_scores(const Framework& framework, const Strategy& strategy) {
   return !keeps_scores(framework, strategy);
 }
 
-using Can = Capabilities;
-using S = Strategy;
 constexpr std::string_view kNoType = "has no such type", kNoLimit = "has no such limit",
                            kEvenParts = "has as many layers in each part",
                            kNoScores = "has flash attention, which keeps no scores to drop",
@@ -162,135 +163,151 @@ constexpr std::array<std::string_view, 2> kStage = {"sharding_stage"};
 /// the first is the reason. Modules that are recomputed, each by its name, and what a job adds are
 /// judged after these.
 constexpr Rule kRules[] = {
-    has<&Can::pipeline, &S::pp>("pp", "has no pipeline stages"),
-    has<&Can::tensor_parallel, &S::mp>("mp", "does not split tensors"),
+    has(FIELD(ranks.pipeline), FIELD(pp), "pp", "has no pipeline stages"),
+    has(FIELD(ranks.tensor_parallel), FIELD(mp), "mp", "does not split tensors"),
     {"sequence_parallel",
-     [](auto& framework, auto& s) { return s.sequence_parallel && !framework.sequence_parallel; },
+     [](auto& framework, auto& s) {
+       return s.tokens.sequence_parallel && !framework.parallelism.sequence_parallel;
+     },
      "does not split tokens"},
-    has<&Can::replicas, &S::dp>("dp", "has no whole replicas", has_whole_replicas),
-    has<&Can::replicas_beside_others, &S::dp>(
-        "dp", "has whole replicas without shards only if nothing is split",
+    has(FIELD(ranks.replicas), FIELD(dp), "dp", "has no whole replicas", has_whole_replicas),
+    has(FIELD(ranks.replicas_beside_others), FIELD(dp), "dp",
+        "has whole replicas without shards only if nothing is split",
         [](auto& s) { return s.sharding_degree == 1 && s.mp * s.pp * s.cp > 1; }),
-    {"rank_order", lacks_order, "supports other rank orders only", source_of<&Can::rank_orders>},
+    {"rank_order", lacks_order, "supports other rank orders only", source_of(FIELD(ranks.orders))},
 
-    has<&Can::context_exchange, &S::cp>("cp", "has whole sequences on each rank"),
+    has(FIELD(exchanges.context), FIELD(cp), "cp", "has whole sequences on each rank"),
     {.key = "cp",
      .is_broken = keeps_scores,
      .limit = "keeps attention scores, of whole sequences",
      .applies = shares_sequences},
-    has_own<&Can::context_exchange, &S::context_exchange>(
-        "context_exchange", "shares sequences otherwise", shares_sequences),
+    has_own(FIELD(exchanges.context), FIELD(tokens.context_exchange), "context_exchange",
+            "shares sequences otherwise", shares_sequences),
 
-    has<&Can::expert_dispatch, &S::ep>("ep", "has all experts on each rank"),
-    has_own<&Can::expert_dispatch, &S::expert_dispatch>("expert_dispatch", "sends tokens otherwise",
-                                                        shares_experts),
-    has<&Can::expert_tensor_parallel, &S::etp>(
-        "etp", "has whole experts",
+    has(FIELD(experts.dispatch), FIELD(ep), "ep", "has all experts on each rank"),
+    has_own(FIELD(experts.dispatch), FIELD(experts.dispatch), "expert_dispatch",
+            "sends tokens otherwise", shares_experts),
+    has(FIELD(experts.tensor_parallel), FIELD(experts.etp), "etp", "has whole experts",
         [](auto& s) { return has_own_etp(s) && (s.ep > 1 || s.mp == 1); }),
-    has<&Can::expert_tensor_parallel, &S::etp>("etp", "splits experts as it splits other layers",
-                                               has_own_etp),
-    has_own<&Can::expert_context_stages, &S::sharding_stage>(
-        "ep", "splits no sequences if experts have this stage",
-        [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, {"cp", "sharding_stage"}),
+    has(FIELD(experts.tensor_parallel), FIELD(experts.etp), "etp",
+        "splits experts as it splits other layers", has_own_etp),
+    has_own(FIELD(experts.context_stages), FIELD(sharding_stage), "ep",
+            "splits no sequences if experts have this stage",
+            [](auto& s) { return s.ep > 1 && s.cp > 1 && shards(s); }, {"cp", "sharding_stage"}),
     overlaps<ExpertOverlap::plain>("computes nothing while tokens travel to experts"),
-    overlaps<ExpertOverlap::one_chunk>("needs several virtual_stages with it",
-                                       [](auto& s) { return s.pp > 1 && s.virtual_stages == 1; }),
+    overlaps<ExpertOverlap::one_chunk>(
+        "needs several virtual_stages with it",
+        [](auto& s) { return s.pp > 1 && s.pipeline.virtual_stages == 1; }),
     overlaps<ExpertOverlap::full_recompute>(
         "recomputes no whole layers with it",
         [](auto& s) { return s.recompute == Recompute::full || s.recompute == Recompute::per_op; }),
     overlaps<ExpertOverlap::expert_recompute>(
         "recomputes no experts with it",
-        [](auto& s) { return s.recompute_modules.has(RecomputedModule::experts); }),
+        [](auto& s) { return s.recomputed.modules.has(RecomputedModule::experts); }),
     overlaps<ExpertOverlap::all_gather>(
         "needs expert_dispatch all_to_all with it",
-        [](auto& s) { return s.expert_dispatch == ExpertDispatch::all_gather; }),
+        [](auto& s) { return s.experts.dispatch == ExpertDispatch::all_gather; }),
     overlaps<ExpertOverlap::shared_experts>("has no overlap_shared_experts with it",
-                                            asks<&S::overlap_shared_experts>),
+                                            asks(FIELD(experts.overlap_shared))),
     {"overlap_shared_experts", lacks_shared_overlap,
-     "does not overlap shared experts with this dispatch", source_of<&Can::overlap_shared_experts>},
+     "does not overlap shared experts with this dispatch",
+     source_of(FIELD(experts.overlap_shared))},
 
-    has<&Can::sharding_stages, &S::sharding_degree>("sharding_degree",
-                                                    "has no distributed optimizer"),
-    has_own<&Can::pipeline_sharding_stages, &S::sharding_stage>(
-        "sharding_stage", "has no such stage with a pipeline",
-        [](auto& s) { return shards(s) && s.pp > 1; }),
-    has_own<&Can::sharding_stages, &S::sharding_stage>(
-        "sharding_stage", "has no such stage", [](auto& s) { return shards(s) && s.pp == 1; }),
-    has<&Can::replicated_shards, &S::dp>("dp", "has no replicas of shards", shards,
-                                         {"sharding_degree"}),
-    has<&Can::whole_owners, &S::sharding_owner>("sharding_owner", "has no owners of tensors",
-                                                shards),
+    has(FIELD(ranks.sharding_stages), FIELD(sharding_degree), "sharding_degree",
+        "has no distributed optimizer"),
+    has_own(FIELD(ranks.pipeline_sharding_stages), FIELD(sharding_stage), "sharding_stage",
+            "has no such stage with a pipeline", [](auto& s) { return shards(s) && s.pp > 1; }),
+    has_own(FIELD(ranks.sharding_stages), FIELD(sharding_stage), "sharding_stage",
+            "has no such stage", [](auto& s) { return shards(s) && s.pp == 1; }),
+    has(FIELD(ranks.replicated_shards), FIELD(dp), "dp", "has no replicas of shards", shards,
+        {"sharding_degree"}),
+    has(FIELD(ranks.whole_owners), FIELD(owners.sharding_owner), "sharding_owner",
+        "has no owners of tensors", shards),
     {.key = "prefetch_depth",
      .is_broken =
          [](auto& framework, auto& s) {
-           return s.prefetch_depth > framework.can.most_prefetch_depth.value;
+           return s.gathers.prefetch_depth > framework.can.gathers.most_prefetch_depth.value;
          },
      .limit = "gathers fewer ahead",
-     .source = source_of<&Can::most_prefetch_depth>,
+     .source = source_of(FIELD(gathers.most_prefetch_depth)),
      .applies = [](auto& s) { return s.sharding_stage == 3; }},
-    has<&Can::keeps_gathered, &S::keep_gathered>("keep_gathered", "gathers again in backward"),
-    has<&Can::live_limits, &S::max_live_bytes>("max_live_bytes", kNoLimit),
-    has<&Can::live_limits, &S::reuse_distance_bytes>("reuse_distance_bytes", kNoLimit),
-    has<&Can::live_limits, &S::persistence_threshold>("persistence_threshold", kNoLimit),
+    has(FIELD(gathers.keeps), FIELD(gathers.keep), "keep_gathered", "gathers again in backward"),
+    has(FIELD(gathers.live_limits), FIELD(gathers.max_live_bytes), "max_live_bytes", kNoLimit),
+    has(FIELD(gathers.live_limits), FIELD(gathers.reuse_distance_bytes), "reuse_distance_bytes",
+        kNoLimit),
+    has(FIELD(gathers.live_limits), FIELD(gathers.persistence_threshold), "persistence_threshold",
+        kNoLimit),
 
     // One stage has an order of its micro-batches, too.
-    has<&Can::pipeline, &S::schedule>("schedule", "has no pipelines that it would order"),
-    has_own<&Can::schedules, &S::schedule>("schedule", "has other schedules", is_reordered),
+    has(FIELD(ranks.pipeline), FIELD(schedule), "schedule", "has no pipelines that it would order"),
+    has_own(FIELD(pipelines.schedules), FIELD(schedule), "schedule", "has other schedules",
+            is_reordered),
     {"schedule", waits_for_transfers, "waits for each transfer"},
-    has<&Can::virtual_stages, &S::virtual_stages>("virtual_stages", "has one part on each stage"),
+    has(FIELD(pipelines.virtual_stages), FIELD(pipeline.virtual_stages), "virtual_stages",
+        "has one part on each stage"),
     // The simulator has no order of these transfers in which nobody waits forever.
     {"virtual_stages",
-     [](auto& framework, auto& s) { return framework.launches_wait && s.virtual_stages > 1; },
+     [](auto& framework, auto& s) {
+       return framework.host.waits.for_launches && s.pipeline.virtual_stages > 1;
+     },
      "waits for each launch (CUDA_LAUNCH_BLOCKING=1)"},
-    has<&Can::split_boundary, &S::split_boundary>("split_boundary",
-                                                  "sends whole tensors between stages"),
-    has<&Can::uneven_split, &S::embedding_as_layers>("embedding_as_layers", kEvenParts),
-    has<&Can::uneven_split, &S::loss_as_layers>("loss_as_layers", kEvenParts),
-    has<&Can::uneven_split, &S::layer_split>("layer_split", kEvenParts,
-                                             [](auto& s) {
-                                               return std::ranges::adjacent_find(
-                                                          s.layer_split, std::not_equal_to()) !=
-                                                      s.layer_split.end();
-                                             }),
-    has<&Can::empty_parts, &S::layer_split>(
-        "layer_split", "has layers in each part",
-        [](auto& s) { return std::ranges::find(s.layer_split, 0) != s.layer_split.end(); }),
+    has(FIELD(pipelines.split_boundary), FIELD(pipeline.split_boundary), "split_boundary",
+        "sends whole tensors between stages"),
+    has(FIELD(pipelines.uneven_split), FIELD(pipeline.embedding_as_layers), "embedding_as_layers",
+        kEvenParts),
+    has(FIELD(pipelines.uneven_split), FIELD(pipeline.loss_as_layers), "loss_as_layers",
+        kEvenParts),
+    has(FIELD(pipelines.uneven_split), FIELD(pipeline.layer_split), "layer_split", kEvenParts,
+        [](auto& s) {
+          return std::ranges::adjacent_find(s.pipeline.layer_split, std::not_equal_to()) !=
+                 s.pipeline.layer_split.end();
+        }),
+    has(FIELD(pipelines.empty_parts), FIELD(pipeline.layer_split), "layer_split",
+        "has layers in each part",
+        [](auto& s) {
+          return std::ranges::find(s.pipeline.layer_split, 0) != s.pipeline.layer_split.end();
+        }),
 
     {.key = "recompute",
      .is_broken = lacks_scores,
      .limit = kNoScores,
      .applies = [](auto& s) { return s.recompute == Recompute::selective; }},
-    has_own<&Can::recompute, &S::recompute>(
-        "recompute", "does not choose by op",
-        [](auto& s) { return s.recompute == Recompute::per_op; }),
-    has_own<&Can::recompute, &S::recompute>(
-        "recompute", "does not choose by module",
-        [](auto& s) { return s.recompute == Recompute::modules; }),
-    has_own<&Can::recompute, &S::recompute>("recompute", "recomputes whole layers only",
-                                            recomputes_some),
-    lists_layers<&S::recompute_layers>("recompute_layers"),
-    lists_layers<&S::recompute_list>("recompute_list"),
+    has_own(FIELD(repeats.recompute), FIELD(recompute), "recompute", "does not choose by op",
+            [](auto& s) { return s.recompute == Recompute::per_op; }),
+    has_own(FIELD(repeats.recompute), FIELD(recompute), "recompute", "does not choose by module",
+            [](auto& s) { return s.recompute == Recompute::modules; }),
+    has_own(FIELD(repeats.recompute), FIELD(recompute), "recompute", "recomputes whole layers only",
+            recomputes_some),
+    lists_layers(FIELD(recomputed.layers), "recompute_layers"),
+    lists_layers(FIELD(recomputed.list), "recompute_list"),
 
-    {"fp8", [](auto& framework, auto&) { return framework.can.fp8.value == SetOf<Fp8>{Fp8::none}; },
-     "has no products of 8-bit operands", source_of<&Can::fp8>, asks<&S::fp8>},
-    has_own<&Can::fp8, &S::fp8>("fp8", "scales otherwise"),
-    has_own<&Can::gradient_types, &S::gradient_type>("gradient_type", kNoType),
-    has_own<&Can::main_gradient_types, &S::main_gradient_type>("main_gradient_type", kNoType),
-    has_own<&Can::master_types, &S::main_parameter_type>("main_parameter_type", kNoType),
-    has_own<&Can::moment_types, &S::moment_type>("moment_type", kNoType),
-    has<&Can::fp8_parameters, &S::fp8_parameters>("fp8_parameters", "keeps them in the job's type"),
-    has<&Can::offload_optimizer, &S::offload_optimizer_percent>(
-        "offload_optimizer_percent", "updates all parameters on the device"),
-    has<&Can::overlap_offload, &S::overlap_offload>(
-        "overlap_offload", "copies all of them before and after the update"),
-    has<&Can::narrow_states_unsharded, &S::main_gradient_type>("main_gradient_type", kNarrow,
-                                                               has_whole_states, kStage),
-    has<&Can::narrow_states_unsharded, &S::main_parameter_type>("main_parameter_type", kNarrow,
-                                                                has_whole_states, kStage),
-    has<&Can::narrow_states_unsharded, &S::moment_type>("moment_type", kNarrow, has_whole_states,
-                                                        kStage),
-    has<&Can::narrow_states_unsharded, &S::fp8_parameters>("fp8_parameters", kNarrow,
-                                                           has_whole_states, kStage),
+    {"fp8",
+     [](auto& framework, auto&) {
+       return framework.can.precision.fp8.value == SetOf<Fp8>{Fp8::none};
+     },
+     "has no products of 8-bit operands", source_of(FIELD(precision.fp8)),
+     asks(FIELD(precision.fp8))},
+    has_own(FIELD(precision.fp8), FIELD(precision.fp8), "fp8", "scales otherwise"),
+    has_own(FIELD(precision.gradient_types), FIELD(precision.gradients), "gradient_type", kNoType),
+    has_own(FIELD(precision.main_gradient_types), FIELD(precision.main_gradients),
+            "main_gradient_type", kNoType),
+    has_own(FIELD(precision.master_types), FIELD(precision.main_parameters), "main_parameter_type",
+            kNoType),
+    has_own(FIELD(precision.moment_types), FIELD(precision.moments), "moment_type", kNoType),
+    has(FIELD(precision.fp8_parameters), FIELD(precision.fp8_parameters), "fp8_parameters",
+        "keeps them in the job's type"),
+    has(FIELD(offload.optimizer), FIELD(optimizer.offload_percent), "offload_optimizer_percent",
+        "updates all parameters on the device"),
+    has(FIELD(offload.overlap), FIELD(optimizer.overlap_offload), "overlap_offload",
+        "copies all of them before and after the update"),
+    has(FIELD(precision.narrow_states_unsharded), FIELD(precision.main_gradients),
+        "main_gradient_type", kNarrow, has_whole_states, kStage),
+    has(FIELD(precision.narrow_states_unsharded), FIELD(precision.main_parameters),
+        "main_parameter_type", kNarrow, has_whole_states, kStage),
+    has(FIELD(precision.narrow_states_unsharded), FIELD(precision.moments), "moment_type", kNarrow,
+        has_whole_states, kStage),
+    has(FIELD(precision.narrow_states_unsharded), FIELD(precision.fp8_parameters), "fp8_parameters",
+        kNarrow, has_whole_states, kStage),
 };
 
 /// Says what is asked for, why the framework does not have it, and where that is stated.
@@ -316,9 +333,9 @@ std::string asked_text(const Strategy& strategy, std::string_view key,
 }
 
 Verdict modules_are_possible(const Framework& framework, const Strategy& strategy) {
-  const auto& modules = strategy.recompute_modules;
+  const auto& modules = strategy.recomputed.modules;
   for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
-    const auto& known = framework.can.recomputed_modules;
+    const auto& known = framework.can.repeats.modules;
     if (modules.has(RecomputedModule(i)) && !known.value.has(RecomputedModule(i)))
       return refuse(fmt::format("recompute_modules names {}", kRecomputedModules[i]), framework,
                     "does not repeat it by itself", known.source);
@@ -328,21 +345,29 @@ Verdict modules_are_possible(const Framework& framework, const Strategy& strateg
   return Verdict::yes();
 }
 
+using Exchanges = const Sourced<SetOf<ContextExchange>>&;
+template <class Capability>
+constexpr auto exchanges_of(Capability) {
+  return [](const Capabilities& can) -> Exchanges { return Capability{}(can); };
+}
+
 /// A part of attention that goes with some exchanges alone.
 struct AttentionPart {
   std::string_view name;
   bool (*is_in)(const Job&);
-  Sourced<SetOf<ContextExchange>> Capabilities::*exchanges;
+  Exchanges (*exchanges)(const Capabilities&);
 };
 constexpr AttentionPart kAttentionParts[] = {
-    {"latent attention", [](auto& job) { return job.latent.has_value(); }, &Can::latent_exchange},
-    {"sinks", [](auto& job) { return job.sinks; }, &Can::sink_exchange},
-    {"alibi", [](auto& job) { return job.alibi; }, &Can::alibi_exchange}};
+    {"latent attention", [](auto& job) { return job.latent.has_value(); },
+     exchanges_of(FIELD(exchanges.latent))},
+    {"sinks", [](auto& job) { return job.sinks; }, exchanges_of(FIELD(exchanges.sinks))},
+    {"alibi", [](auto& job) { return job.alibi; }, exchanges_of(FIELD(exchanges.alibi))}};
 
 Verdict exchange_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
   for (const AttentionPart& part : kAttentionParts) {
-    const auto& [exchanges, source] = framework.can.*part.exchanges;
-    if (strategy.cp == 1 || !part.is_in(job) || exchanges.has(strategy.context_exchange)) continue;
+    const auto& [exchanges, source] = part.exchanges(framework.can);
+    if (strategy.cp == 1 || !part.is_in(job) || exchanges.has(strategy.tokens.context_exchange))
+      continue;
     return exchanges.empty()
                ? refuse(asked_text(strategy, "cp", {}), framework,
                         fmt::format("has whole sequences of {} on each rank", part.name), source)
@@ -353,25 +378,26 @@ Verdict exchange_is_possible(const Framework& framework, const Job& job, const S
 }
 
 Verdict parts_are_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages, layers = dealt_layers(job);
+  const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages,
+                     layers = dealt_layers(job);
   const auto no = [&](std::string_view relation, std::string_view limit, const auto& capability) {
     return refuse(fmt::format("pp {} x virtual_stages {} {} the {} layers", strategy.pp,
-                              strategy.virtual_stages, relation, layers),
+                              strategy.pipeline.virtual_stages, relation, layers),
                   framework, limit, capability.source);
   };
   const Capabilities& can = framework.can;
-  if (layers < parts && !can.empty_parts.value)
-    return no("is more than", "has layers in each part", can.empty_parts);
-  if (layers % parts != 0 && !can.uneven_split.value)
-    return no("do not divide", kEvenParts, can.uneven_split);
+  if (layers < parts && !can.pipelines.empty_parts.value)
+    return no("is more than", "has layers in each part", can.pipelines.empty_parts);
+  if (layers % parts != 0 && !can.pipelines.uneven_split.value)
+    return no("do not divide", kEvenParts, can.pipelines.uneven_split);
   return Verdict::yes();
 }
 
 }  // namespace
 
 bool keeps_scores(const Framework& framework, const Strategy& strategy) {
-  const bool by_parts = strategy.cp > 1 && framework.attention_by_parts;
-  return !framework.flash_attention && !by_parts;
+  const bool by_parts = strategy.cp > 1 && framework.kernels.attention.by_parts;
+  return !framework.kernels.attention.flash && !by_parts;
 }
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
@@ -387,9 +413,9 @@ SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& 
   SetOf<ContextExchange> all;
   for (std::size_t i = 0; i < std::size(kContextExchanges); ++i) {
     const auto goes_with = [&](const AttentionPart& part) {
-      return !part.is_in(job) || (framework.can.*part.exchanges).value.has(ContextExchange(i));
+      return !part.is_in(job) || part.exchanges(framework.can).value.has(ContextExchange(i));
     };
-    if (framework.can.context_exchange.value.has(ContextExchange(i)) &&
+    if (framework.can.exchanges.context.value.has(ContextExchange(i)) &&
         std::ranges::all_of(kAttentionParts, goes_with))
       all.add(ContextExchange(i));
   }
@@ -403,15 +429,17 @@ Verdict legal(const Framework& framework, const Job& job, const Strategy& strate
 }
 
 GradientType usual_gradient_type(const Framework& framework, const Job& job) {
-  return framework.can.computed_by_default.value.has(job.precision) ? GradientType::computed
-                                                                    : GradientType::f32;
+  return framework.can.precision.computed_by_default.value.has(job.precision)
+             ? GradientType::computed
+             : GradientType::f32;
 }
 
 Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
-  Bytes total = framework.context_memory;
+  Bytes total = framework.memory.process.context;
   const auto add = [&](std::int64_t ranks) {
     if (ranks < 2) return;
-    total += ranks == 2 ? framework.pair_communicator_memory : framework.communicator_memory;
+    total += ranks == 2 ? framework.memory.process.pair_communicator
+                        : framework.memory.process.communicator;
   };
   add(strategy.mp);
   // Ranks that share a key and value head, where they are not all of mp.

@@ -6,31 +6,30 @@
 namespace plimsoll {
 
 Verdict offload_is_legal(const Job& job, const Strategy& strategy) {
-  if (strategy.offload_optimizer_percent == 0) {
-    return strategy.overlap_offload
+  if (strategy.optimizer.offload_percent == 0) {
+    return strategy.optimizer.overlap_offload
                ? Verdict::no("overlap_offload goes with offload_optimizer_percent above 0")
                : Verdict::yes();
   }
   const auto no = [&](std::string_view why) {
     return Verdict::no(fmt::format("offload_optimizer_percent is {}; {}",
-                                   strategy.offload_optimizer_percent, why));
+                                   strategy.optimizer.offload_percent, why));
   };
   if (job.optimizer.kind == OptimizerKind::lamb)
     return no("the optimizer must be adamw or sgd: LAMB reads norms of whole tensors");
-  if (strategy.flatten != Flatten::fused) return no("flatten must be fused");
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return no("sharding_owner must be elements");
-  if (strategy.main_gradient_type != GradientType::f32 ||
-      strategy.main_parameter_type != MasterType::f32 || strategy.moment_type != MomentType::f32)
+  if (strategy.optimizer.flatten != Flatten::fused) return no("flatten must be fused");
+  if (strategy.precision.main_gradients != GradientType::f32 ||
+      strategy.precision.main_parameters != MasterType::f32 ||
+      strategy.precision.moments != MomentType::f32)
     return no("main_gradient_type, main_parameter_type and moment_type must be f32");
-  if (strategy.fp8_parameters) return no("it goes without fp8_parameters");
+  if (strategy.precision.fp8_parameters) return no("it goes without fp8_parameters");
   if (job.precision != DType::f32 && !job.fp32_parameters.empty())
     return no("it excludes fp32_parameters with another precision");
   return Verdict::yes();
 }
 
 std::int64_t host_elements(const Strategy& strategy, std::int64_t updated) {
-  return (updated * strategy.offload_optimizer_percent + 99) / 100;
+  return (updated * strategy.optimizer.offload_percent + 99) / 100;
 }
 
 }  // namespace plimsoll

@@ -292,16 +292,35 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
 
 std::vector<Action> stage_order(const Strategy& strategy, std::int64_t stage,
                                 std::int64_t micro_batches) {
-  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages,
-                        micro_batches, strategy.overlap_expert_exchange);
+  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.pipeline.virtual_stages,
+                        micro_batches, strategy.experts.overlap_exchange);
+}
+
+RepeatedActions repeated_actions(std::span<const Action> order, std::int64_t micro_batches,
+                                 std::int64_t per_cycle) {
+  // Every micro-batch has as many actions.
+  const std::size_t length = order.size() / std::size_t(micro_batches) * std::size_t(per_cycle);
+  if (order.size() < 2 * length) return {};
+  const auto is_repeated = [&](std::size_t i) {
+    Action later = order[i];
+    later.micro_batch += per_cycle;
+    return order[i + length] == later;
+  };
+  std::size_t first = (order.size() - length) / 2, last = first;
+  while (first > 0 && is_repeated(first - 1)) --first;
+  while (last + length < order.size() && is_repeated(last)) ++last;
+  if (first == last) return {};
+  return {first, length, (last + length - first) / length};
 }
 
 std::int64_t stage_of_head(const Strategy& strategy) {
-  return place_of(strategy.schedule, strategy.pp, strategy.pp * strategy.virtual_stages - 1).stage;
+  return place_of(strategy.schedule, strategy.pp,
+                  strategy.pp * strategy.pipeline.virtual_stages - 1)
+      .stage;
 }
 
 bool receives_ahead(const Framework& framework, const Strategy& strategy) {
-  return framework.receives_ahead && strategy.virtual_stages > 1;
+  return framework.parallelism.overlap.receives_ahead && strategy.pipeline.virtual_stages > 1;
 }
 
 }  // namespace plimsoll

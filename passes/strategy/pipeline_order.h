@@ -2,7 +2,9 @@
 // the stage's layers for one micro-batch, forward or backward.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "models/framework/framework.h"
@@ -22,7 +24,7 @@ struct Action {
   std::int64_t chunk = 0;  ///< one of the stage's virtual_stages; 0 comes first in the model
   std::int64_t micro_batch = 0;
   /// A forward and the backward behind it, which does not depend on it, are issued in turns
-  /// (Strategy::overlap_expert_exchange).
+  /// (Strategy::experts.overlap_exchange).
   bool in_turns = false;
   bool operator==(const Action&) const = default;
 };
@@ -60,6 +62,17 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
 /// Returns the actions of a stage under a strategy, for so many micro-batches.
 std::vector<Action> stage_order(const Strategy& strategy, std::int64_t stage,
                                 std::int64_t micro_batches);
+
+/// Actions [first, first + count * length) of an order are the same `length` actions `count` times,
+/// each time for later micro-batches.
+struct RepeatedActions {
+  std::size_t first = 0, length = 0, count = 0;
+  std::size_t begin(std::size_t cycle) const { return first + cycle * length; }
+};
+/// Returns the actions around the middle of an order of `micro_batches` that repeat themselves
+/// `per_cycle` micro-batches later. Their count is 0 if there are none, as in GPipe.
+RepeatedActions repeated_actions(std::span<const Action> order, std::int64_t micro_batches,
+                                 std::int64_t per_cycle);
 
 /// Returns whether a schedule computes gradients of inputs and of weights in actions of their own.
 constexpr bool splits_backward(Schedule schedule) {

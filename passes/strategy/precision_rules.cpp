@@ -12,13 +12,14 @@ namespace {
 
 /// Fused buffers hold the gradients of one micro-batch, all of them.
 Verdict merge_is_legal(const Strategy& strategy) {
-  if (strategy.gradient_merge != GradientMerge::fused) return Verdict::yes();
-  if (strategy.virtual_stages > 1 || splits_backward(strategy.schedule)) {
+  if (strategy.gradients.merge != GradientMerge::fused) return Verdict::yes();
+  if (strategy.pipeline.virtual_stages > 1 || splits_backward(strategy.schedule)) {
     return Verdict::no(
         "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and split "
         "backwards several are under way");
   }
-  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
+  if (strategy.sharding_stage > 1 ||
+      strategy.gradients.reduction == GradReduction::per_micro_batch) {
     return Verdict::no(
         "gradient_merge is fused: sharding stages 2 and 3 and grad_reduction per_micro_batch "
         "reduce what each micro-batch gives before it is merged");
@@ -27,10 +28,10 @@ Verdict merge_is_legal(const Strategy& strategy) {
 }
 
 Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
-  if (strategy.gradient_type == GradientType::f32) return Verdict::yes();
+  if (strategy.precision.gradients == GradientType::f32) return Verdict::yes();
   if (job.precision == DType::f32)
     return Verdict::no("gradient_type is computed; that goes with a job in bf16 or fp16, not fp32");
-  if (!job.fp32_parameters.empty() && strategy.gradient_merge == GradientMerge::direct) {
+  if (!job.fp32_parameters.empty() && strategy.gradients.merge == GradientMerge::direct) {
     return Verdict::no(
         "gradient_type is computed; kernels give gradients of fp32_parameters in f32, so that "
         "gradient_merge must be tensor or fused");
@@ -55,27 +56,27 @@ constexpr std::string_view kFp8Parameters =
 /// kernels"; Transformer Engine asserts it).
 Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
   constexpr std::int64_t kRow = 16;
-  if (strategy.fp8 == Fp8::none) {
-    return strategy.fp8_parameters ? Verdict::no(std::string(kFp8Parameters)) : Verdict::yes();
+  if (strategy.precision.fp8 == Fp8::none) {
+    return strategy.precision.fp8_parameters ? Verdict::no(std::string(kFp8Parameters))
+                                             : Verdict::yes();
   }
   if (job.precision == DType::f32)
     return Verdict::no("fp8 goes with a job in bf16 or fp16, not fp32");
   if (!job.fp32_parameters.empty())
     return Verdict::no("fp8: fp32_parameters keep what they name out of 8 bits and need it in 32");
-  if (strategy.fp8_parameters) {
-    if (!casts_weights_once(strategy.fp8)) return Verdict::no(std::string(kFp8Parameters));
+  if (strategy.precision.fp8_parameters) {
+    if (!casts_weights_once(strategy.precision.fp8))
+      return Verdict::no(std::string(kFp8Parameters));
     if (strategy.sharding_stage > 1) {
       return Verdict::no(
           fmt::format("fp8_parameters: sharding_stage is {}; it must be 0 or 1: what is gathered "
                       "where it is used is of one type",
                       strategy.sharding_stage));
     }
-    if (strategy.cast_placement != CastPlacement::fused || strategy.flatten != Flatten::fused ||
-        strategy.sharding_owner != ShardingOwner::elements) {
-      return Verdict::no(
-          "fp8_parameters: cast_placement and flatten must be fused and sharding_owner elements");
-    }
-    if (strategy.main_parameter_type == MasterType::remainder)
+    if (strategy.optimizer.cast_placement != CastPlacement::fused ||
+        strategy.optimizer.flatten != Flatten::fused)
+      return Verdict::no("fp8_parameters: cast_placement and flatten must be fused");
+    if (strategy.precision.main_parameters == MasterType::remainder)
       return Verdict::no("fp8_parameters: a remainder is of bf16 parameters");
   }
   const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
@@ -105,9 +106,9 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
 /// pytorch/optimizers/fused_adam.py: master_weight_dtype, exp_avg_dtype, exp_avg_sq_dtype,
 /// store_param_remainders).
 Verdict states_are_legal(const Job& job, const Strategy& strategy) {
-  const bool gradients = strategy.main_gradient_type != GradientType::f32;
-  const bool masters = strategy.main_parameter_type != MasterType::f32;
-  const bool moments = strategy.moment_type != MomentType::f32;
+  const bool gradients = strategy.precision.main_gradients != GradientType::f32;
+  const bool masters = strategy.precision.main_parameters != MasterType::f32;
+  const bool moments = strategy.precision.moments != MomentType::f32;
   if (!gradients && !masters && !moments) return Verdict::yes();
   const char* key = gradients ? "main_gradient_type"
                     : masters ? "main_parameter_type"
@@ -117,14 +118,13 @@ Verdict states_are_legal(const Job& job, const Strategy& strategy) {
   };
   if (job.precision == DType::f32) return no("that goes with a job in bf16 or fp16, not fp32");
   if (!job.fp32_parameters.empty()) return no("that goes without fp32_parameters");
-  if (strategy.flatten != Flatten::fused) return no("flatten must be fused");
-  if (strategy.sharding_owner != ShardingOwner::elements)
-    return no("sharding_owner must be elements");
-  if (strategy.cast_placement != CastPlacement::fused) return no("cast_placement must be fused");
+  if (strategy.optimizer.flatten != Flatten::fused) return no("flatten must be fused");
+  if (strategy.optimizer.cast_placement != CastPlacement::fused)
+    return no("cast_placement must be fused");
   if (job.optimizer.kind != OptimizerKind::adamw) return no("the optimizer must be adamw");
-  if (gradients && strategy.gradient_type != GradientType::computed)
+  if (gradients && strategy.precision.gradients != GradientType::computed)
     return no("gradient_type must be computed, too");
-  if (strategy.main_parameter_type == MasterType::remainder && job.precision != DType::bf16) {
+  if (strategy.precision.main_parameters == MasterType::remainder && job.precision != DType::bf16) {
     return Verdict::no(
         "main_parameter_type is remainder: bf16 parameters are the upper half of f32 ones, of "
         "another precision there is no such half");
@@ -143,7 +143,7 @@ Verdict precision_is_legal(const Job& job, const Strategy& strategy) {
 }
 
 DType master_dtype(const Strategy& strategy) {
-  switch (strategy.main_parameter_type) {
+  switch (strategy.precision.main_parameters) {
     case MasterType::f32:
       return DType::f32;
     case MasterType::f16:
@@ -155,7 +155,7 @@ DType master_dtype(const Strategy& strategy) {
 }
 
 DType moment_dtype(const Strategy& strategy) {
-  switch (strategy.moment_type) {
+  switch (strategy.precision.moments) {
     case MomentType::f32:
       return DType::f32;
     case MomentType::bf16:

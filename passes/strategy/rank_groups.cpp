@@ -38,7 +38,7 @@ Grid grid_of(const Strategy& strategy) {
 }
 
 std::int64_t experts_tensor_parallel(const Strategy& strategy) {
-  return strategy.etp > 0 ? strategy.etp : strategy.ep > 1 ? 1 : strategy.mp;
+  return strategy.experts.etp > 0 ? strategy.experts.etp : strategy.ep > 1 ? 1 : strategy.mp;
 }
 
 bool experts_apart(const Strategy& strategy) {
@@ -74,7 +74,7 @@ AxisSet shard_axes(const Strategy& strategy) {
 }
 
 bool classes_by_owner(const Strategy& strategy) {
-  return strategy.sharding_stage > 0 && strategy.sharding_owner != ShardingOwner::elements;
+  return strategy.sharding_stage > 0 && strategy.owners.sharding_owner != ShardingOwner::elements;
 }
 
 std::int64_t rank_classes(const Strategy& strategy) {

@@ -70,7 +70,7 @@ RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
                        const DeviceUnits& units, const std::function<bool(RankOrder)>& allowed) {
   const auto may = [&](RankOrder order) { return !allowed || allowed(order); };
   RankOrders found;
-  const auto& has = framework.can.rank_orders.value;
+  const auto& has = framework.can.ranks.orders.value;
   const RankOrder usual = Strategy().rank_order;
   std::vector<RankOrder> possible;
   for (std::size_t i = 0; i < std::size(kRankOrders); ++i) {

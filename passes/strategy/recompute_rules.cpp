@@ -48,10 +48,10 @@ std::string_view word(RecomputedModule module) { return kRecomputedModules[std::
 
 /// Transformer Engine's delayed scaling records the maximum of each operand once per step.
 Verdict scales_are_legal(const Strategy& strategy) {
-  if (strategy.fp8 != Fp8::delayed) return Verdict::yes();
+  if (strategy.precision.fp8 != Fp8::delayed) return Verdict::yes();
   for (const RecomputedModule module :
        {RecomputedModule::norms, RecomputedModule::expert_activation}) {
-    if (!strategy.recompute_modules.has(module)) continue;
+    if (!strategy.recomputed.modules.has(module)) continue;
     return Verdict::no(
         fmt::format("recompute_modules names {}; with fp8 delayed its result would be cast again, "
                     "by another scale",
@@ -99,7 +99,7 @@ SetOf<RecomputedModule> without_parts(SetOf<RecomputedModule> modules) {
 }
 
 Verdict modules_are_legal(const Job& job, const Strategy& strategy) {
-  const auto& modules = strategy.recompute_modules;
+  const auto& modules = strategy.recomputed.modules;
   if (strategy.recompute != Recompute::modules) {
     return modules.empty() ? Verdict::yes()
                            : Verdict::no(fmt::format(
@@ -123,7 +123,7 @@ Verdict modules_are_legal(const Job& job, const Strategy& strategy) {
           fmt::format("recompute_modules names {}, which is part of {}", word(part), word(whole)));
     }
   }
-  if (modules.has(RecomputedModule::shared_experts) && strategy.overlap_shared_experts) {
+  if (modules.has(RecomputedModule::shared_experts) && strategy.experts.overlap_shared) {
     return Verdict::no(
         "recompute_modules names shared_experts; with overlap_shared_experts they are computed "
         "next to exchanges, and are not repeated by themselves");

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "passes/strategy/pass_context.h"
 
@@ -31,5 +33,20 @@ bool sums_whole_gradients(const PassContext& context);
 /// Returns whether the strategy asks for the overlap and the framework can do it.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);
+
+/// Returns the owners of the classes of ranks of one stage (Program::owner): each sharding
+/// coordinate, or one class without an owner if all ranks own equal parts.
+std::vector<std::optional<std::int64_t>> owner_classes(const Strategy& strategy);
+/// Returns the number of ranks that each update an equal part of the same elements: those of
+/// optimizer_shards(), or 1 if ranks own whole tensors.
+std::int64_t equal_shards(const Strategy& strategy);
+/// Returns the class of a rank of the strategy's grid, as class_of() (graph/program.h) numbers
+/// them.
+std::size_t class_of_rank(const Strategy& strategy, std::int64_t rank);
+
+inline constexpr Bytes kLeastBucket{4096};
+/// Checks which strategies may have owners of whole tensors, and which choices only such strategies
+/// have.
+Verdict owners_are_legal(const Strategy& strategy);
 
 }  // namespace plimsoll

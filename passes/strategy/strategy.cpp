@@ -10,14 +10,14 @@
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/precision_rules.h"
 #include "passes/strategy/recompute_rules.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/sharding_rules.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/step_rules.h"
 #include "passes/strategy/strategy_table.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kLeastBucket{4096};
 __extension__ using Wide = __int128;
 
 Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
@@ -81,40 +81,38 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
 /// Each rank has two of 2 cp chunks of a sequence; heads are exchanged whole.
 Verdict context_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.cp == 1) {
-    return strategy.context_exchange == Strategy().context_exchange
+    return strategy.tokens.context_exchange == Strategy().tokens.context_exchange
                ? Verdict::yes()
                : Verdict::no("context_exchange is how cp ranks share sequences; cp is 1");
   }
   if (job.family != Family::gpt && job.family != Family::llama) {
     return Verdict::no("cp: only decoders share sequences between ranks");
   }
-  if (job.sinks && strategy.context_exchange == ContextExchange::all_to_all)
+  if (job.sinks && strategy.tokens.context_exchange == ContextExchange::all_to_all)
     return Verdict::no("context_exchange is all_to_all, which has no sinks; the others have");
-  const std::int64_t parts = 2 * strategy.cp * (strategy.sequence_parallel ? strategy.mp : 1);
+  const std::int64_t parts =
+      2 * strategy.cp * (strategy.tokens.sequence_parallel ? strategy.mp : 1);
   if (job.sequence % parts != 0) {
     return Verdict::no(fmt::format("cp {}: the sequence of {} is not {} equal parts", strategy.cp,
                                    job.sequence, parts));
   }
   const std::int64_t heads = std::max<std::int64_t>(job.kv_heads / strategy.mp, 1);
-  if (strategy.context_exchange == ContextExchange::ring && job.window > 0 &&
+  if (strategy.tokens.context_exchange == ContextExchange::ring && job.window > 0 &&
       job.window < job.sequence) {
     return Verdict::no(fmt::format(
         "context_exchange is ring, which has no window of {} tokens; the others have", job.window));
   }
-  if (strategy.context_exchange == ContextExchange::all_to_all && heads % strategy.cp != 0) {
+  if (strategy.tokens.context_exchange == ContextExchange::all_to_all && heads % strategy.cp != 0) {
     return Verdict::no(
         fmt::format("context_exchange is all_to_all; cp {} does not divide the {} "
                     "key and value heads of a rank",
                     strategy.cp, heads));
   }
-  if (strategy.sharding_owner != ShardingOwner::elements) {
-    return Verdict::no("cp goes with sharding_owner elements");
-  }
   return Verdict::yes();
 }
 
 Verdict tokens_divide(const Job& job, const Strategy& strategy) {
-  if (!strategy.sequence_parallel) return Verdict::yes();
+  if (!strategy.tokens.sequence_parallel) return Verdict::yes();
   if (strategy.mp == 1) return Verdict::no("sequence_parallel splits tokens over mp, which is 1");
   if (job.sequence % strategy.mp != 0) {
     return Verdict::no(fmt::format("sequence_parallel: mp {} does not divide the sequence of {}",
@@ -124,10 +122,10 @@ Verdict tokens_divide(const Job& job, const Strategy& strategy) {
 }
 
 Verdict boundary_is_legal(const Strategy& strategy) {
-  if (!strategy.split_boundary) return Verdict::yes();
+  if (!strategy.pipeline.split_boundary) return Verdict::yes();
   if (strategy.mp == 1) return Verdict::no("split_boundary splits what mp ranks send; mp is 1");
   if (strategy.pp == 1) return Verdict::no("split_boundary splits what stages send; pp is 1");
-  if (strategy.sequence_parallel) {
+  if (strategy.tokens.sequence_parallel) {
     return Verdict::no("split_boundary: with sequence_parallel boundary tensors are split already");
   }
   return Verdict::yes();
@@ -135,20 +133,20 @@ Verdict boundary_is_legal(const Strategy& strategy) {
 
 Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
   if (Verdict verdict = modules_are_legal(job, strategy); !verdict) return verdict;
-  const auto& list = strategy.recompute_list;
-  if (strategy.recompute_layers == 0 && list.empty()) return Verdict::yes();
+  const auto& list = strategy.recomputed.list;
+  if (strategy.recomputed.layers == 0 && list.empty()) return Verdict::yes();
   if (strategy.recompute == Recompute::none) {
     return Verdict::no("recompute is none; recompute_layers and recompute_list choose its layers");
   }
   if (strategy.recompute == Recompute::per_op) {
     return Verdict::no("recompute is per_op, which is of all layers");
   }
-  if (strategy.recompute_layers > 0 && !list.empty()) {
+  if (strategy.recomputed.layers > 0 && !list.empty()) {
     return Verdict::no("recompute_layers and recompute_list both choose the layers");
   }
-  if (strategy.recompute_layers < 0 || strategy.recompute_layers > total_layers(job)) {
+  if (strategy.recomputed.layers < 0 || strategy.recomputed.layers > total_layers(job)) {
     return Verdict::no(fmt::format("recompute_layers is {}; the model has {} layers",
-                                   strategy.recompute_layers, total_layers(job)));
+                                   strategy.recomputed.layers, total_layers(job)));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i] < 0 || list[i] >= total_layers(job)) {
@@ -164,8 +162,10 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
 
 /// Layers and what the model's ends count as, spread over the parts: every part has one of them.
 Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
-  const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
-  const std::int64_t layers = dealt_layers(job), parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t embedding = strategy.pipeline.embedding_as_layers,
+                     loss = strategy.pipeline.loss_as_layers;
+  const std::int64_t layers = dealt_layers(job),
+                     parts = strategy.pp * strategy.pipeline.virtual_stages;
   if (embedding < 0 || loss < 0 || embedding > layers || loss > layers) {
     return Verdict::no(
         fmt::format("embedding_as_layers is {} and loss_as_layers {}; they must be from 0 to the "
@@ -184,7 +184,7 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
       ends = "; embedding_as_layers=1 and loss_as_layers=1 count the model's ends as layers";
     }
     return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers{}",
-                                   strategy.pp, strategy.virtual_stages, layers, ends));
+                                   strategy.pp, strategy.pipeline.virtual_stages, layers, ends));
   }
   const std::vector<std::int64_t> split = layers_per_part(job, strategy);
   const std::int64_t modules = total_layers(job) - layers;
@@ -195,7 +195,7 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
 
 /// A stage with MTP modules has a copy of the embedding's table. Only one has a copy.
 Verdict modules_are_together(const Job& job, const Strategy& strategy) {
-  for (const std::int64_t part : parts_of_modules(job, strategy.layer_split)) {
+  for (const std::int64_t part : parts_of_modules(job, strategy.pipeline.layer_split)) {
     const std::int64_t stage = place_of(strategy.schedule, strategy.pp, part).stage;
     if (stage != stage_of_tied_table(job, strategy))
       return Verdict::no("layer_split gives several stages MTP modules; they go on one stage");
@@ -210,17 +210,18 @@ Verdict modules_are_together(const Job& job, const Strategy& strategy) {
 
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t layers = total_layers(job);
-  const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
-  if (strategy.pp > dealt_layers(job) && strategy.layer_split.empty() && ends == 0) {
+  const std::int64_t ends =
+      strategy.pipeline.embedding_as_layers + strategy.pipeline.loss_as_layers;
+  if (strategy.pp > dealt_layers(job) && strategy.pipeline.layer_split.empty() && ends == 0) {
     return Verdict::no(
         fmt::format("pp {} is more than the {} layers", strategy.pp, dealt_layers(job)));
   }
-  if (strategy.virtual_stages < 1 || strategy.virtual_stages > kMostDegree) {
+  if (strategy.pipeline.virtual_stages < 1 || strategy.pipeline.virtual_stages > kMostDegree) {
     return Verdict::no(fmt::format("virtual_stages is {}; it must be from 1 to {}",
-                                   strategy.virtual_stages, kMostDegree));
+                                   strategy.pipeline.virtual_stages, kMostDegree));
   }
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  const auto& split = strategy.layer_split;
+  const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
+  const auto& split = strategy.pipeline.layer_split;
   if (split.empty()) return even_split_is_legal(job, strategy);
   if (ends != 0) {
     return Verdict::no(
@@ -278,8 +279,6 @@ Verdict halves_are_legal(const Strategy& strategy) {
                     "sharding_degree {} are odd",
                     strategy.dp, strategy.sharding_degree));
   }
-  if (strategy.dp % 2 != 0 && strategy.sharding_owner != ShardingOwner::elements)
-    return Verdict::no("schedule dualpipe with an odd dp needs sharding_owner elements");
   return Verdict::yes();
 }
 
@@ -289,28 +288,28 @@ Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t m = micro_batches(job, strategy);
   const std::string_view name = kSchedules[std::size_t(strategy.schedule)];
   if (is_placed_as_v(strategy.schedule)) {
-    if (strategy.virtual_stages != 2) {
+    if (strategy.pipeline.virtual_stages != 2) {
       return Verdict::no(fmt::format("schedule {} has 2 virtual_stages; there are {}", name,
-                                     strategy.virtual_stages));
+                                     strategy.pipeline.virtual_stages));
     }
     if (strategy.pp == 1) return Verdict::no(fmt::format("schedule {} needs pp above 1", name));
     if (swaps_halves(strategy.schedule)) {
       if (Verdict verdict = halves_are_legal(strategy); !verdict) return verdict;
     }
-  } else if (strategy.virtual_stages > 1) {
+  } else if (strategy.pipeline.virtual_stages > 1) {
     if (strategy.schedule != Schedule::one_f_one_b) {
       return Verdict::no(fmt::format("schedule {} has 1 virtual stage; there are {}", name,
-                                     strategy.virtual_stages));
+                                     strategy.pipeline.virtual_stages));
     }
     if (strategy.pp == 1) return Verdict::no("virtual_stages above 1 need pp above 1");
     if (m % strategy.pp != 0) {
       return Verdict::no(
           fmt::format("virtual_stages {} run groups of pp {} micro-batches; there are {}",
-                      strategy.virtual_stages, strategy.pp, m));
+                      strategy.pipeline.virtual_stages, strategy.pp, m));
     }
   }
-  if (strategy.send_lifetime != SendLifetime::published) return Verdict::yes();
-  if (strategy.virtual_stages > 1) {
+  if (strategy.pipeline.send_lifetime != SendLifetime::published) return Verdict::yes();
+  if (strategy.pipeline.virtual_stages > 1) {
     return Verdict::no(
         "send_lifetime is published; with virtual_stages the stages of the model are not monotone");
   }
@@ -327,17 +326,10 @@ Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
 }
 
 Verdict gathers_are_legal(const Strategy& strategy) {
-  const bool broadcasts =
-      strategy.gather == ParameterGather::use || strategy.gather == ParameterGather::segment;
-  if (broadcasts && strategy.sharding_owner == ShardingOwner::elements) {
-    return Verdict::no(
-        "gather use and segment are broadcasts of whole tensors from their owners: "
-        "they need another sharding_owner than elements");
-  }
-  if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
+  if (strategy.gathers.prefetch_depth < 0 || strategy.gathers.persistence_threshold < 0) {
     return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
   }
-  if (strategy.segment_broadcast_bytes <= Bytes(0)) {
+  if (strategy.gathers.segment_broadcast_bytes <= Bytes(0)) {
     return Verdict::no("segment_broadcast_bytes must be positive");
   }
   return Verdict::yes();
@@ -347,21 +339,21 @@ Verdict gathers_are_legal(const Strategy& strategy) {
 /// no later use to stay for, and for one op none ahead of which it could come.
 Verdict stage_three_is_meant(const Strategy& strategy) {
   const Strategy usual;
-  const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
-  const bool use = strategy.gather == ParameterGather::use;
-  const bool segment = strategy.gather == ParameterGather::segment;
+  const auto usual_is = [&](auto member) { return member(strategy) == member(usual); };
+  const bool use = strategy.gathers.unit == ParameterGather::use;
+  const bool segment = strategy.gathers.unit == ParameterGather::segment;
   struct Requirement {
     const char* key;
     bool usual, counts;  ///< in stage 3, as `gather` is
   };
   const Requirement requirements[] = {
-      {"gather", usual_is(&Strategy::gather), true},
-      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes), segment},
-      {"prefetch_depth", usual_is(&Strategy::prefetch_depth), !use},
-      {"max_live_bytes", usual_is(&Strategy::max_live_bytes), !use},
-      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes), !use && !segment},
-      {"persistence_threshold", usual_is(&Strategy::persistence_threshold), true},
-      {"keep_gathered", usual_is(&Strategy::keep_gathered), !use && !segment},
+      {"gather", usual_is(FIELD(gathers.unit)), true},
+      {"segment_broadcast_bytes", usual_is(FIELD(gathers.segment_broadcast_bytes)), segment},
+      {"prefetch_depth", usual_is(FIELD(gathers.prefetch_depth)), !use},
+      {"max_live_bytes", usual_is(FIELD(gathers.max_live_bytes)), !use},
+      {"reuse_distance_bytes", usual_is(FIELD(gathers.reuse_distance_bytes)), !use && !segment},
+      {"persistence_threshold", usual_is(FIELD(gathers.persistence_threshold)), true},
+      {"keep_gathered", usual_is(FIELD(gathers.keep)), !use && !segment},
   };
   for (const auto& [key, is_usual, counts] : requirements) {
     if (is_usual) continue;
@@ -393,51 +385,22 @@ Verdict sharding_is_legal(const Strategy& strategy) {
                     "degree above 1, stage 0 with degree 1",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
-  if (optimizer_shards(strategy) > 1 && strategy.sharding_owner == ShardingOwner::elements &&
-      strategy.flatten != Flatten::fused) {
-    return Verdict::no(
-        "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
-        "updates in parts");
-  }
-  if (strategy.grad_reduction == GradReduction::per_micro_batch && strategy.sharding_stage == 1) {
+  if (strategy.gradients.reduction == GradReduction::per_micro_batch &&
+      strategy.sharding_stage == 1) {
     return Verdict::no("grad_reduction is per_micro_batch with sharding_stage 1: that is stage 2");
   }
   if (Verdict verdict = gathers_are_legal(strategy); !verdict) return verdict;
   return stage_three_is_meant(strategy);
 }
 
-/// Whole tensors are owned where there is something to share out; only then is there a choice of
-/// what travels together.
-Verdict ownership_is_legal(const Strategy& strategy) {
-  if (strategy.param_bucket_bytes < kLeastBucket) {
-    return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
-                                   strategy.param_bucket_bytes.count(), kLeastBucket.count()));
-  }
-  const bool owned = strategy.sharding_owner != ShardingOwner::elements;
-  if (owned && strategy.sharding_stage == 0) {
-    return Verdict::no("sharding_owner other than elements goes with sharding_degree above 1");
-  }
-  const Strategy usual;
-  if (!owned && strategy.collective_fusion != usual.collective_fusion) {
-    return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
-  }
-  if (!owned && strategy.param_bucket_bytes != usual.param_bucket_bytes) {
-    return Verdict::no(
-        "param_bucket_bytes is for tensors that are owned whole (sharding_owner): of equal element "
-        "ranges each rank owns a part of every gradient bucket, so that a gather of any other "
-        "range "
-        "would need copies; grad_bucket_bytes sets both");
-  }
-  return Verdict::yes();
-}
-
 Verdict buffers_are_legal(const Strategy& strategy) {
-  if (strategy.send_slots < 1) {
-    return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
+  if (strategy.pipeline.send_slots < 1) {
+    return Verdict::no(
+        fmt::format("send_slots is {}; it must be at least 1", strategy.pipeline.send_slots));
   }
-  if (strategy.grad_bucket_bytes < kLeastBucket) {
+  if (strategy.gradients.bucket_bytes < kLeastBucket) {
     return Verdict::no(fmt::format("grad_bucket_bytes is {}; it must be at least {}",
-                                   strategy.grad_bucket_bytes.count(), kLeastBucket.count()));
+                                   strategy.gradients.bucket_bytes.count(), kLeastBucket.count()));
   }
   return Verdict::yes();
 }
@@ -455,16 +418,16 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
 bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer) {
   if (strategy.recompute == Recompute::none) return false;
   if (strategy.recompute == Recompute::per_op) return layer % 2 == 1;
-  const auto& list = strategy.recompute_list;
+  const auto& list = strategy.recomputed.list;
   if (!list.empty()) return std::find(list.begin(), list.end(), layer) != list.end();
-  return strategy.recompute_layers == 0 || index < strategy.recompute_layers;
+  return strategy.recomputed.layers == 0 || index < strategy.recomputed.layers;
 }
 
 void drop_recompute(Strategy& strategy) {
   strategy.recompute = Recompute::none;
-  strategy.recompute_layers = 0;
-  strategy.recompute_list.clear();
-  strategy.recompute_modules = {};
+  strategy.recomputed.layers = 0;
+  strategy.recomputed.list.clear();
+  strategy.recomputed.modules = {};
 }
 
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
@@ -477,13 +440,13 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
-  if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   const std::int64_t programs = rank_classes(strategy) / strategy.pp;
   if (Verdict verdict = step_is_bounded(job, strategy, programs); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = owners_are_legal(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

@@ -15,6 +15,11 @@
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 
+/// Names a field, which may lie in a nested struct, as a function: FIELD(mp)(strategy) is
+/// strategy.mp.
+#define FIELD(path) \
+  [](auto& of) -> auto& { return of.path; }
+
 namespace plimsoll {
 
 /// A SendLifetime says how long a sent boundary tensor lives.
@@ -67,90 +72,134 @@ enum class ParameterGather : std::uint8_t {
   segment,  ///< owner mode: once per segment of the step
 };
 
+/// How layers lie on stages, and what stages send.
+struct PipelineChoices {
+  std::int64_t virtual_stages = 1;  ///< chunks of layers per stage
+  /// Layers of each stage, e.g. {3, 3, 2}; with virtual stages, of each chunk in model order. The
+  /// stages that hold the embedding or the loss may have none, and any chunk may where its stage
+  /// has layers elsewhere. Empty means as even as possible, where earlier chunks take the rest.
+  std::vector<std::int64_t> layer_split;
+  /// Where layer_split is empty, the embedding and the loss count as this many layers when layers
+  /// are spread evenly. 1 and 1 are Megatron-LM's --account-for-embedding-in-pipeline-split and
+  /// --account-for-loss-in-pipeline-split.
+  std::int64_t embedding_as_layers = 0, loss_as_layers = 0;
+  std::int64_t send_slots = 2;
+  SendLifetime send_lifetime = SendLifetime::event;
+  /// Each mp rank sends 1/mp of the boundary tensor, and the receivers gather it.
+  bool split_boundary = false;
+  bool operator==(const PipelineChoices&) const = default;
+};
+
+/// Strategy::recompute repeats these parts.
+struct RecomputedChoices {
+  std::int64_t layers = 0;          ///< the first layers of each chunk; 0 = all
+  std::vector<std::int64_t> list;   ///< only these layers, counted over the model
+  SetOf<RecomputedModule> modules;  ///< not empty exactly when recompute is modules
+  bool operator==(const RecomputedChoices&) const = default;
+};
+
+/// How ranks share the tokens of a sequence: over mp, and over cp.
+struct TokenChoices {
+  bool sequence_parallel = false;
+  ContextExchange context_exchange = ContextExchange::ring;
+  bool operator==(const TokenChoices&) const = default;
+};
+
+struct ExpertChoices {
+  std::int64_t etp = 0;  ///< ranks that share each expert; 0: 1 with ep above 1, else mp
+  ExpertDispatch dispatch = ExpertDispatch::all_to_all;
+  /// Where experts are on several ranks, those of a rank have memory for this many rows, in percent
+  /// of even routing. 0: rows_room() derives it (passes/strategy/expert_rows.h).
+  std::int64_t rows_percent = 0;
+  /// Whether shared experts compute while tokens travel to experts and back.
+  bool overlap_shared = false;
+  /// Whether the forward of one micro-batch and the backward of another are issued in turns, so
+  /// that each computes while the other's tokens travel to experts and back.
+  bool overlap_exchange = false;
+  bool operator==(const ExpertChoices&) const = default;
+};
+
+struct PrecisionChoices {
+  Fp8 fp8 = Fp8::none;
+  /// Whether parameters that only 8-bit products read are kept and gathered in 8 bits.
+  bool fp8_parameters = false;
+  /// The type in which the gradients of a step are added up over its micro-batches and reduced over
+  /// ranks. `computed` is the job's precision for all gradients (Megatron-LM in fp16 without
+  /// --accumulate-allreduce-grads-in-fp32, in bf16 with --grad-reduce-in-bf16; Paddle's
+  /// fp16_allreduce, PR 35004).
+  GradientType gradients = GradientType::f32;
+  /// The type of the gradients that the update reads. With f32 they are cast once per step, before
+  /// the update.
+  GradientType main_gradients = GradientType::f32;
+  /// The type of the parameters on which the update works, in addition to those used in the
+  /// computation.
+  MasterType main_parameters = MasterType::f32;
+  MomentType moments = MomentType::f32;  ///< both of them
+  bool operator==(const PrecisionChoices&) const = default;
+};
+
+struct GradientChoices {
+  Bytes bucket_bytes{std::int64_t{4} << 20};
+  GradReduction reduction = GradReduction::at_end;
+  GradientMerge merge = GradientMerge::direct;
+  bool overlap = true;  ///< reductions overlap backward, where the framework can
+  bool operator==(const GradientChoices&) const = default;
+};
+
+struct OptimizerChoices {
+  CastPlacement cast_placement = CastPlacement::fused;
+  Flatten flatten = Flatten::fused;
+  /// The share of the parameters that a rank updates whose masters and moments are in the host's
+  /// memory, in percent. The host updates them.
+  std::int64_t offload_percent = 0;
+  /// Whether parts of them are copied while the host updates others.
+  bool overlap_offload = false;
+  bool operator==(const OptimizerChoices&) const = default;
+};
+
+/// Which ranks update which tensors under sharding.
+struct OwnerChoices {
+  ShardingOwner sharding_owner = ShardingOwner::elements;
+  CollectiveFusion collective_fusion = CollectiveFusion::arena;
+  bool operator==(const OwnerChoices&) const = default;
+};
+
+/// How parameters are gathered. All but bucket_bytes and overlap are choices of sharding stage 3.
+struct GatherChoices {
+  ParameterGather unit = ParameterGather::layer;
+  std::int64_t prefetch_depth = 1;  ///< gathers posted this many uses ahead
+  Bytes max_live_bytes;             ///< limit of gathered parameters; 0 = no limit
+  /// parameters used again within this many bytes are kept; 0 = all are freed
+  Bytes reuse_distance_bytes;
+  std::int64_t persistence_threshold = 0;  ///< tensors of up to this many elements stay whole
+  bool keep = false;                       ///< parameters are kept from forward to backward
+  Bytes segment_broadcast_bytes{std::int64_t{32} << 20};  ///< unit = segment
+  Bytes bucket_bytes{std::int64_t{4} << 20};              ///< param_bucket_bytes in files
+  bool overlap = true;  ///< gathers overlap forwards, where the framework can
+  bool operator==(const GatherChoices&) const = default;
+};
+
+/// Files and command lines state all fields side by side, by the keys of
+/// passes/strategy/strategy_table.h.
 struct Strategy {
   std::int64_t mp = 1, pp = 1, dp = 1;
+  std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
+  std::int64_t ep = 1;  ///< ranks that share out the experts of a layer
   std::int64_t sharding_degree = 1;
   std::int64_t sharding_stage = 0;  ///< at least 1 exactly when sharding_degree > 1
   std::int64_t micro_batch = 1;     ///< sequences
   Schedule schedule = Schedule::one_f_one_b;
   Recompute recompute = Recompute::none;
-  Bytes grad_bucket_bytes{std::int64_t{4} << 20};
-  std::int64_t send_slots = 2;
-  /// Layers of each stage, e.g. {3, 3, 2}; with virtual stages, of each chunk in model order. The
-  /// stages that hold the embedding or the loss may have none, and any chunk may where its stage
-  /// has layers elsewhere. Empty means as even as possible, where earlier chunks take the rest.
-  std::vector<std::int64_t> layer_split;
-  /// Where layer_split is empty, the embedding and the loss count as so many layers when layers are
-  /// spread evenly. 1 and 1 are Megatron-LM's --account-for-embedding-in-pipeline-split and
-  /// --account-for-loss-in-pipeline-split.
-  std::int64_t embedding_as_layers = 0, loss_as_layers = 0;
-
   RankOrder rank_order = RankOrder::sharding_dp_pp;
-
-  // Pipeline.
-  std::int64_t virtual_stages = 1;  ///< chunks of layers per stage
-  SendLifetime send_lifetime = SendLifetime::event;
-  /// each mp rank sends 1/mp of the boundary tensor, and the receivers gather it
-  bool split_boundary = false;
-
-  // Layers.
-  bool sequence_parallel = false;
-  Fp8 fp8 = Fp8::none;
-  /// Whether parameters that only 8-bit products read are kept and gathered in 8 bits.
-  bool fp8_parameters = false;
-  std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
-  ContextExchange context_exchange = ContextExchange::ring;
-  std::int64_t ep = 1;   ///< ranks that share out the experts of a layer
-  std::int64_t etp = 0;  ///< ranks that share each expert; 0: 1 with ep above 1, else mp
-  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
-  /// Where experts are on several ranks, those of a rank have memory for this many rows, in percent
-  /// of even routing. 0: rows_room() derives it (passes/strategy/expert_rows.h).
-  std::int64_t expert_rows_percent = 0;
-  /// Whether shared experts compute while tokens travel to experts and back.
-  bool overlap_shared_experts = false;
-  /// Whether the forward of one micro-batch and the backward of another are issued in turns, so
-  /// that each computes while the other's tokens travel to experts and back.
-  bool overlap_expert_exchange = false;
-  std::int64_t recompute_layers = 0;  ///< the first layers of each chunk are recomputed; 0 = all
-  /// only these layers are recomputed, counted over the model
-  std::vector<std::int64_t> recompute_list;
-  SetOf<RecomputedModule> recompute_modules;  ///< not empty exactly when recompute is modules
-
-  // Optimizer and its collectives.
-  CastPlacement cast_placement = CastPlacement::fused;
-  Flatten flatten = Flatten::fused;
-  ShardingOwner sharding_owner = ShardingOwner::elements;
-  CollectiveFusion collective_fusion = CollectiveFusion::arena;
-  Bytes param_bucket_bytes{std::int64_t{4} << 20};
-  GradReduction grad_reduction = GradReduction::at_end;
-  GradientMerge gradient_merge = GradientMerge::direct;
-  /// The type in which the gradients of a step are added up over its micro-batches and reduced over
-  /// ranks. `computed` is the job's precision for all gradients (Megatron-LM in fp16 without
-  /// --accumulate-allreduce-grads-in-fp32, in bf16 with --grad-reduce-in-bf16; Paddle's
-  /// fp16_allreduce, PR 35004).
-  GradientType gradient_type = GradientType::f32;
-  /// The type of the gradients that the update reads. With f32 they are cast once per step, before
-  /// the update.
-  GradientType main_gradient_type = GradientType::f32;
-  /// The type of the parameters on which the update works, beside those used in the computation.
-  MasterType main_parameter_type = MasterType::f32;
-  MomentType moment_type = MomentType::f32;                      ///< of both moments
-  bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
-  /// The share of the parameters that a rank updates whose masters and moments are in the host's
-  /// memory, in percent. The host updates them.
-  std::int64_t offload_optimizer_percent = 0;
-  /// Whether parts of them are copied while the host updates others.
-  bool overlap_offload = false;
-
-  // Sharding stage 3.
-  ParameterGather gather = ParameterGather::layer;
-  std::int64_t prefetch_depth = 1;  ///< gathers posted this many uses ahead
-  Bytes max_live_bytes;             ///< limit of gathered parameters; 0 = no limit
-  /// parameters used again within this many bytes are kept; 0 = all are freed
-  Bytes reuse_distance_bytes;
-  std::int64_t persistence_threshold = 0;  ///< tensors of up to so many elements stay whole
-  bool keep_gathered = false;              ///< parameters are kept from forward to backward
-  Bytes segment_broadcast_bytes{std::int64_t{32} << 20};  ///< gather = segment
+  PipelineChoices pipeline;
+  RecomputedChoices recomputed;
+  TokenChoices tokens;
+  ExpertChoices experts;
+  PrecisionChoices precision;
+  GradientChoices gradients;
+  OptimizerChoices optimizer;
+  OwnerChoices owners;
+  GatherChoices gathers;
   bool operator==(const Strategy&) const = default;
 };
 
@@ -196,27 +245,8 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// Lets the strategy repeat nothing, in any layer.
 void drop_recompute(Strategy& strategy);
 
-/// Checks the rules that a strategy must keep for this job on `devices` ranks; each has its own
-/// reason.
-/// - The product of the degrees is `devices`.
-/// - heads and ffn_hidden are divisible by mp (the vocabulary is padded). With sequence_parallel
-/// the sequence is, too, and mp is above 1.
-/// - pp x virtual_stages is at most the number of layers, with what embedding and loss count as.
-/// - layer_split has one count for each part. They sum to the layers, and only stages that have an
-/// end of the model may have none.
-/// - Schedules that are placed as a V have 2 virtual stages and pp above 1. Of the others only 1F1B
-/// has several, with pp above 1 that divides the micro-batches.
-/// - Published send lifetimes are only in plain 1F1B with at least pp micro-batches.
-/// - Sharding stages are 1 to 3 exactly when sharding_degree is above 1. Choices about gathers are
-/// for stage 3 only.
-/// - The global batch is divisible by micro_batch x dp x sharding_degree, and the step has at most
-/// kMostLayerPasses (passes/strategy/step_rules.h).
-/// - fp8 needs a 16-bit job whose layers' sizes are multiples of 16.
-/// - gradient_type computed needs a 16-bit job.
-/// - recompute_modules names modules that the job has, none of them twice.
-/// - The host updates parameters with a fused update of f32 states by AdamW or SGD, of ranges of
-/// elements.
-/// - send_slots >= 1 and grad_bucket_bytes >= 4 KiB.
+/// Checks the rules that a strategy must keep for this job on `devices` ranks
+/// (docs/reference/strategy.md). The refusal names the rule and its numbers.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// Checks the rules that a framework adds (models/framework/capabilities.h). A refusal names the
 /// limit's source. Selective recompute also needs scores that could be dropped.

@@ -27,6 +27,8 @@ std::vector<StrategyField> shown_fields(const Strategy& strategy);
 std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen);
 /// Returns the number of an integer or a byte count, and nothing for other fields.
 std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key);
+/// Sets a field to its default.
+void reset_field(Strategy& strategy, std::string_view key);
 /// Returns "mp=4 pp=2", and an empty text where there are no fields.
 std::string fields_text(const std::vector<StrategyField>& fields);
 

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
 #include "passes/strategy/strategy_table.h"
@@ -82,14 +82,14 @@ std::vector<std::int64_t> list_from(std::string_view key, const ListField& field
 std::vector<std::string_view> words_in(const SetField& field, const Strategy& strategy) {
   std::vector<std::string_view> words;
   for (std::size_t i = 0; i < field.words.size(); ++i) {
-    if (field.has(strategy, i)) words.push_back(field.words[i]);
+    if (field.place.in(strategy).has(RecomputedModule(i))) words.push_back(field.words[i]);
   }
   return words;
 }
 
 void set_words(std::string_view key, const SetField& field, Strategy& strategy,
                std::string_view value) {
-  field.clear(strategy);
+  field.place.of(strategy) = {};
   for (std::size_t begin = 0; value != kEmptySet && begin <= value.size();) {
     const std::size_t end = std::min(value.find('+', begin), value.size());
     const auto word =
@@ -99,7 +99,7 @@ void set_words(std::string_view key, const SetField& field, Strategy& strategy,
              fmt::format("\"{}\" or some of {}, joined by +", kEmptySet,
                          fmt::join(field.words, ", ")));
     }
-    field.add(strategy, std::size_t(word - field.words.begin()));
+    field.place.of(strategy).add(RecomputedModule(word - field.words.begin()));
     begin = end + 1;
   }
 }
@@ -143,14 +143,14 @@ std::string bucket_text(Bytes bytes) {
 
 std::string field_text(const Strategy& strategy, std::string_view key) {
   if (const auto* field = field_of<IntegerField>(key)) {
-    return fmt::format("{}", strategy.*field->member);
+    return fmt::format("{}", field->place.in(strategy));
   }
   if (const auto* field = field_of<ChoiceField>(key)) {
     return std::string(field->words[field->get(strategy)]);
   }
-  if (const auto* field = field_of<BytesField>(key)) return bucket_text(strategy.**field);
+  if (const auto* field = field_of<BytesField>(key)) return bucket_text(field->place.in(strategy));
   if (const auto* field = field_of<SwitchField>(key)) {
-    return strategy.**field ? "true" : "false";
+    return field->place.in(strategy) ? "true" : "false";
   }
   if (const auto* field = field_of<SetField>(key)) {
     const std::vector<std::string_view> words = words_in(*field, strategy);
@@ -158,12 +158,12 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
   }
   const auto* field = field_of<ListField>(key);
   INVARIANT(field != nullptr, "the key of a strategy");
-  return list_text(*field, strategy.*field->member);
+  return list_text(*field, field->place.in(strategy));
 }
 
 std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key) {
-  if (const auto* field = field_of<IntegerField>(key)) return strategy.*field->member;
-  if (const auto* field = field_of<BytesField>(key)) return (strategy.**field).count();
+  if (const auto* field = field_of<IntegerField>(key)) return field->place.in(strategy);
+  if (const auto* field = field_of<BytesField>(key)) return field->place.in(strategy).count();
   return std::nullopt;
 }
 
@@ -230,32 +230,33 @@ Strategy strategy_from_pairs(std::string_view text) {
     return std::find(seen.begin(), seen.end(), key) != seen.end();
   };
   if (!names("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  if (!names("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
-  if (!names("sequence_parallel")) strategy.sequence_parallel = needs_sequence_parallel(strategy);
+  if (!names("virtual_stages")) strategy.pipeline.virtual_stages = implied_virtual_stages(strategy);
+  if (!names("sequence_parallel"))
+    strategy.tokens.sequence_parallel = needs_sequence_parallel(strategy);
   return strategy;
 }
 
 void read_field(JsonObject& object, std::string_view key, const IntegerField& field, Strategy& to) {
-  to.*field.member = object.integer(key, field.least, field.most);
+  field.place.of(to) = object.integer(key, field.least, field.most);
 }
-void read_field(JsonObject& object, std::string_view key, BytesField field, Strategy& to) {
-  to.*field = Bytes(object.integer(key, 0, kMostBytes));
+void read_field(JsonObject& object, std::string_view key, const BytesField& field, Strategy& to) {
+  field.place.of(to) = Bytes(object.integer(key, 0, kMostBytes));
 }
-void read_field(JsonObject& object, std::string_view key, SwitchField field, Strategy& to) {
-  to.*field = object.boolean(key);
+void read_field(JsonObject& object, std::string_view key, const SwitchField& field, Strategy& to) {
+  field.place.of(to) = object.boolean(key);
 }
 void read_field(JsonObject& object, std::string_view key, const ChoiceField& field, Strategy& to) {
   field.set(to, object.choice(key, field.words));
 }
 void read_field(JsonObject& object, std::string_view key, const ListField& field, Strategy& to) {
-  to.*field.member = object.integers(key, field.least, kMostDegree);
+  field.place.of(to) = object.integers(key, field.least, kMostDegree);
 }
 void read_field(JsonObject& object, std::string_view key, const SetField& field, Strategy& to) {
-  field.clear(to);
+  field.place.of(to) = {};
   for (const std::string& text : object.texts(key)) {
     const auto word = std::ranges::find(field.words, text);
     if (word == field.words.end()) object.fail(key, "not a module that can be repeated");
-    field.add(to, std::size_t(word - field.words.begin()));
+    field.place.of(to).add(RecomputedModule(word - field.words.begin()));
   }
 }
 
@@ -269,17 +270,17 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     if (!number || *number < field->least || *number > field->most) {
       refuse(key, value, fmt::format("an integer from {} to {}", field->least, field->most));
     }
-    strategy.*field->member = *number;
+    field->place.of(strategy) = *number;
   } else if (const auto* field = field_of<ChoiceField>(key)) {
     field->set(strategy, choice_from(key, value, field->words));
   } else if (const auto* field = field_of<BytesField>(key)) {
-    strategy.** field = bucket_from(key, value);
+    field->place.of(strategy) = bucket_from(key, value);
   } else if (const auto* field = field_of<SwitchField>(key)) {
-    strategy.** field = choice_from(key, value, {"false", "true"}) == 1;
+    field->place.of(strategy) = choice_from(key, value, {"false", "true"}) == 1;
   } else if (key == "layer_split" && is_layout(value)) {
-    strategy.layer_split = split_from(value);
+    strategy.pipeline.layer_split = split_from(value);
   } else if (const auto* field = field_of<ListField>(key)) {
-    strategy.*field->member = list_from(key, *field, value);
+    field->place.of(strategy) = list_from(key, *field, value);
   } else if (const auto* field = field_of<SetField>(key)) {
     set_words(key, *field, strategy, value);
   } else {
@@ -290,6 +291,21 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
     throw UsageError(fmt::format("unknown strategy key \"{}\"; {}", printable(key),
                                  near.empty() ? "planner schema strategy prints all"
                                               : fmt::format("did you mean \"{}\"?", near)));
+  }
+}
+
+void reset_field(Strategy& strategy, std::string_view key) {
+  static const Strategy usual;
+  const auto field = std::ranges::find(kFields, key, &Field::key);
+  INVARIANT(field != kFields.end(), "the key of a strategy");
+  if (const auto* choice = std::get_if<ChoiceField>(&field->form)) {
+    choice->set(strategy, choice->get(usual));
+  } else {
+    std::visit(
+        [&](const auto& form) {
+          if constexpr (requires { form.place; }) form.place.of(strategy) = form.place.in(usual);
+        },
+        field->form);
   }
 }
 
@@ -331,9 +347,10 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
     if (object.has(key)) std::visit(read, form);
   }
   if (!object.has("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  if (!object.has("virtual_stages")) strategy.virtual_stages = implied_virtual_stages(strategy);
+  if (!object.has("virtual_stages"))
+    strategy.pipeline.virtual_stages = implied_virtual_stages(strategy);
   if (!object.has("sequence_parallel"))
-    strategy.sequence_parallel = needs_sequence_parallel(strategy);
+    strategy.tokens.sequence_parallel = needs_sequence_parallel(strategy);
   object.finish();
   return strategy;
 }
@@ -343,13 +360,13 @@ std::string strategy_text(const Strategy& strategy) {
   for (const auto& [key, form] : kFields) {
     Json& value = object[std::string(key)];
     if (const auto* integer = std::get_if<IntegerField>(&form)) {
-      value = strategy.*integer->member;
+      value = integer->place.in(strategy);
     } else if (const auto* bytes = std::get_if<BytesField>(&form)) {
-      value = (strategy.**bytes).count();
+      value = bytes->place.in(strategy).count();
     } else if (const auto* flag = std::get_if<SwitchField>(&form)) {
-      value = strategy.**flag;
+      value = flag->place.in(strategy);
     } else if (const auto* list = std::get_if<ListField>(&form)) {
-      value = strategy.*list->member;
+      value = list->place.in(strategy);
     } else if (const auto* set = std::get_if<SetField>(&form)) {
       value = words_in(*set, strategy);
     } else {

@@ -1,11 +1,11 @@
 // The table of a strategy's fields, from which strategy_json.cpp makes all their text forms.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,12 +18,27 @@ namespace plimsoll {
 inline constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 
+/// A Member is where a field lies in a strategy.
+template <class Value>
+struct Member {
+  template <std::invocable<Strategy&> Function>
+  constexpr Member(Function)  // NOLINT(google-explicit-constructor)
+      : of([](Strategy& s) -> Value& { return Function{}(s); }),
+        in([](const Strategy& s) -> const Value& { return Function{}(s); }) {}
+  Value& (*of)(Strategy&);
+  const Value& (*in)(const Strategy&);
+};
+
 struct IntegerField {
-  std::int64_t Strategy::*member;
+  Member<std::int64_t> place;
   std::int64_t least, most;
 };
-using BytesField = Bytes Strategy::*;
-using SwitchField = bool Strategy::*;
+struct BytesField {
+  Member<Bytes> place;
+};
+struct SwitchField {
+  Member<bool> place;
+};
 
 /// A field with a word for each enumerator, in their order.
 struct ChoiceField {
@@ -32,18 +47,18 @@ struct ChoiceField {
   void (*set)(Strategy&, std::size_t);
 };
 
-template <auto Member, std::size_t count>
-ChoiceField choice_field(const std::string_view (&words)[count]) {
-  using Enum = std::remove_reference_t<decltype(std::declval<Strategy&>().*Member)>;
+template <class Function, std::size_t count>
+ChoiceField choice_field(Function, const std::string_view (&words)[count]) {
+  using Enum = std::remove_reference_t<std::invoke_result_t<Function, Strategy&>>;
   return {{std::begin(words), std::end(words)},
-          [](const Strategy& s) { return std::size_t(s.*Member); },
-          [](Strategy& s, std::size_t i) { s.*Member = Enum(i); }};
+          [](const Strategy& s) { return std::size_t(Function{}(s)); },
+          [](Strategy& s, std::size_t i) { Function{}(s) = Enum(i); }};
 }
 
 /// A list of integers joined by +, where 32x3 is a 3 thirty-two times; `none` is the word for an
 /// empty one, `example` a legal one.
 struct ListField {
-  std::vector<std::int64_t> Strategy::*member;
+  Member<std::vector<std::int64_t>> place;
   std::int64_t least;
   std::string_view none;
   std::string_view example;
@@ -51,16 +66,9 @@ struct ListField {
 
 /// A set of words joined by +; "none" is the empty one.
 struct SetField {
+  Member<SetOf<RecomputedModule>> place;
   std::span<const std::string_view> words;
-  bool (*has)(const Strategy&, std::size_t);
-  void (*clear)(Strategy&);
-  void (*add)(Strategy&, std::size_t);
 };
-inline constexpr SetField kModulesField = {
-    kRecomputedModules,
-    [](const Strategy& s, std::size_t i) { return s.recompute_modules.has(RecomputedModule(i)); },
-    [](Strategy& s) { s.recompute_modules = {}; },
-    [](Strategy& s, std::size_t i) { s.recompute_modules.add(RecomputedModule(i)); }};
 inline constexpr std::string_view kEmptySet = "none";
 
 struct Field {
@@ -69,62 +77,63 @@ struct Field {
 };
 /// In the order of summaries and files.
 inline const std::vector<Field> kFields = {
-    {"mp", IntegerField{&Strategy::mp, 1, kMostDegree}},
-    {"pp", IntegerField{&Strategy::pp, 1, kMostDegree}},
-    {"dp", IntegerField{&Strategy::dp, 1, kMostDegree}},
-    {"sharding_degree", IntegerField{&Strategy::sharding_degree, 1, kMostDegree}},
-    {"sharding_stage", IntegerField{&Strategy::sharding_stage, 0, 3}},
-    {"micro_batch", IntegerField{&Strategy::micro_batch, 1, std::int64_t{1} << 24}},
-    {"schedule", choice_field<&Strategy::schedule>(kSchedules)},
-    {"recompute", choice_field<&Strategy::recompute>(kRecomputes)},
-    {"grad_bucket_bytes", &Strategy::grad_bucket_bytes},
-    {"send_slots", IntegerField{&Strategy::send_slots, 1, std::int64_t{1} << 20}},
-    {"layer_split", ListField{&Strategy::layer_split, 0, "even", "3+3+2"}},
-    {"rank_order", choice_field<&Strategy::rank_order>(kRankOrders)},
-    {"virtual_stages", IntegerField{&Strategy::virtual_stages, 1, std::int64_t{1} << 16}},
-    {"embedding_as_layers", IntegerField{&Strategy::embedding_as_layers, 0, std::int64_t{1} << 16}},
-    {"loss_as_layers", IntegerField{&Strategy::loss_as_layers, 0, std::int64_t{1} << 16}},
-    {"send_lifetime", choice_field<&Strategy::send_lifetime>({"event", "held", "published"})},
-    {"split_boundary", &Strategy::split_boundary},
-    {"sequence_parallel", &Strategy::sequence_parallel},
-    {"fp8", choice_field<&Strategy::fp8>(kFp8s)},
-    {"fp8_parameters", &Strategy::fp8_parameters},
-    {"cp", IntegerField{&Strategy::cp, 1, kMostDegree}},
-    {"context_exchange", choice_field<&Strategy::context_exchange>(kContextExchanges)},
-    {"ep", IntegerField{&Strategy::ep, 1, kMostDegree}},
-    {"etp", IntegerField{&Strategy::etp, 0, kMostDegree}},
-    {"expert_dispatch", choice_field<&Strategy::expert_dispatch>(kExpertDispatches)},
-    {"expert_rows_percent", IntegerField{&Strategy::expert_rows_percent, 0, std::int64_t{1} << 30}},
-    {"overlap_shared_experts", &Strategy::overlap_shared_experts},
-    {"overlap_expert_exchange", &Strategy::overlap_expert_exchange},
-    {"recompute_layers", IntegerField{&Strategy::recompute_layers, 0, std::int64_t{1} << 16}},
-    {"recompute_list", ListField{&Strategy::recompute_list, 0, "all", "0+3"}},
-    {"recompute_modules", kModulesField},
+    {"mp", IntegerField{FIELD(mp), 1, kMostDegree}},
+    {"pp", IntegerField{FIELD(pp), 1, kMostDegree}},
+    {"dp", IntegerField{FIELD(dp), 1, kMostDegree}},
+    {"sharding_degree", IntegerField{FIELD(sharding_degree), 1, kMostDegree}},
+    {"sharding_stage", IntegerField{FIELD(sharding_stage), 0, 3}},
+    {"micro_batch", IntegerField{FIELD(micro_batch), 1, std::int64_t{1} << 24}},
+    {"schedule", choice_field(FIELD(schedule), kSchedules)},
+    {"recompute", choice_field(FIELD(recompute), kRecomputes)},
+    {"grad_bucket_bytes", BytesField{FIELD(gradients.bucket_bytes)}},
+    {"send_slots", IntegerField{FIELD(pipeline.send_slots), 1, std::int64_t{1} << 20}},
+    {"layer_split", ListField{FIELD(pipeline.layer_split), 0, "even", "3+3+2"}},
+    {"rank_order", choice_field(FIELD(rank_order), kRankOrders)},
+    {"virtual_stages", IntegerField{FIELD(pipeline.virtual_stages), 1, std::int64_t{1} << 16}},
+    {"embedding_as_layers",
+     IntegerField{FIELD(pipeline.embedding_as_layers), 0, std::int64_t{1} << 16}},
+    {"loss_as_layers", IntegerField{FIELD(pipeline.loss_as_layers), 0, std::int64_t{1} << 16}},
+    {"send_lifetime", choice_field(FIELD(pipeline.send_lifetime), {"event", "held", "published"})},
+    {"split_boundary", SwitchField{FIELD(pipeline.split_boundary)}},
+    {"sequence_parallel", SwitchField{FIELD(tokens.sequence_parallel)}},
+    {"fp8", choice_field(FIELD(precision.fp8), kFp8s)},
+    {"fp8_parameters", SwitchField{FIELD(precision.fp8_parameters)}},
+    {"cp", IntegerField{FIELD(cp), 1, kMostDegree}},
+    {"context_exchange", choice_field(FIELD(tokens.context_exchange), kContextExchanges)},
+    {"ep", IntegerField{FIELD(ep), 1, kMostDegree}},
+    {"etp", IntegerField{FIELD(experts.etp), 0, kMostDegree}},
+    {"expert_dispatch", choice_field(FIELD(experts.dispatch), kExpertDispatches)},
+    {"expert_rows_percent", IntegerField{FIELD(experts.rows_percent), 0, std::int64_t{1} << 30}},
+    {"overlap_shared_experts", SwitchField{FIELD(experts.overlap_shared)}},
+    {"overlap_expert_exchange", SwitchField{FIELD(experts.overlap_exchange)}},
+    {"recompute_layers", IntegerField{FIELD(recomputed.layers), 0, std::int64_t{1} << 16}},
+    {"recompute_list", ListField{FIELD(recomputed.list), 0, "all", "0+3"}},
+    {"recompute_modules", SetField{FIELD(recomputed.modules), kRecomputedModules}},
     {"cast_placement",
-     choice_field<&Strategy::cast_placement>({"fused", "after_update", "every_use"})},
-    {"flatten", choice_field<&Strategy::flatten>({"fused", "coalesced", "none"})},
+     choice_field(FIELD(optimizer.cast_placement), {"fused", "after_update", "every_use"})},
+    {"flatten", choice_field(FIELD(optimizer.flatten), {"fused", "coalesced", "none"})},
     {"sharding_owner",
-     choice_field<&Strategy::sharding_owner>({"elements", "prefix", "greedy", "sorted_greedy"})},
+     choice_field(FIELD(owners.sharding_owner), {"elements", "prefix", "greedy", "sorted_greedy"})},
     {"collective_fusion",
-     choice_field<&Strategy::collective_fusion>({"arena", "coalesced", "none"})},
-    {"param_bucket_bytes", &Strategy::param_bucket_bytes},
-    {"grad_reduction", choice_field<&Strategy::grad_reduction>({"at_end", "per_micro_batch"})},
-    {"gradient_merge", choice_field<&Strategy::gradient_merge>({"direct", "fused", "tensor"})},
-    {"gradient_type", choice_field<&Strategy::gradient_type>(kGradientTypes)},
-    {"main_gradient_type", choice_field<&Strategy::main_gradient_type>(kGradientTypes)},
-    {"main_parameter_type", choice_field<&Strategy::main_parameter_type>(kMasterTypes)},
-    {"moment_type", choice_field<&Strategy::moment_type>(kMomentTypes)},
-    {"overlap_grad_reduce", &Strategy::overlap_grad_reduce},
-    {"overlap_param_gather", &Strategy::overlap_param_gather},
-    {"offload_optimizer_percent", IntegerField{&Strategy::offload_optimizer_percent, 0, 100}},
-    {"overlap_offload", &Strategy::overlap_offload},
-    {"gather", choice_field<&Strategy::gather>({"layer", "module", "tensor", "use", "segment"})},
-    {"prefetch_depth", IntegerField{&Strategy::prefetch_depth, 0, std::int64_t{1} << 16}},
-    {"max_live_bytes", &Strategy::max_live_bytes},
-    {"reuse_distance_bytes", &Strategy::reuse_distance_bytes},
-    {"persistence_threshold", IntegerField{&Strategy::persistence_threshold, 0, kMostBytes}},
-    {"keep_gathered", &Strategy::keep_gathered},
-    {"segment_broadcast_bytes", &Strategy::segment_broadcast_bytes},
+     choice_field(FIELD(owners.collective_fusion), {"arena", "coalesced", "none"})},
+    {"param_bucket_bytes", BytesField{FIELD(gathers.bucket_bytes)}},
+    {"grad_reduction", choice_field(FIELD(gradients.reduction), {"at_end", "per_micro_batch"})},
+    {"gradient_merge", choice_field(FIELD(gradients.merge), {"direct", "fused", "tensor"})},
+    {"gradient_type", choice_field(FIELD(precision.gradients), kGradientTypes)},
+    {"main_gradient_type", choice_field(FIELD(precision.main_gradients), kGradientTypes)},
+    {"main_parameter_type", choice_field(FIELD(precision.main_parameters), kMasterTypes)},
+    {"moment_type", choice_field(FIELD(precision.moments), kMomentTypes)},
+    {"overlap_grad_reduce", SwitchField{FIELD(gradients.overlap)}},
+    {"overlap_param_gather", SwitchField{FIELD(gathers.overlap)}},
+    {"offload_optimizer_percent", IntegerField{FIELD(optimizer.offload_percent), 0, 100}},
+    {"overlap_offload", SwitchField{FIELD(optimizer.overlap_offload)}},
+    {"gather", choice_field(FIELD(gathers.unit), {"layer", "module", "tensor", "use", "segment"})},
+    {"prefetch_depth", IntegerField{FIELD(gathers.prefetch_depth), 0, std::int64_t{1} << 16}},
+    {"max_live_bytes", BytesField{FIELD(gathers.max_live_bytes)}},
+    {"reuse_distance_bytes", BytesField{FIELD(gathers.reuse_distance_bytes)}},
+    {"persistence_threshold", IntegerField{FIELD(gathers.persistence_threshold), 0, kMostBytes}},
+    {"keep_gathered", SwitchField{FIELD(gathers.keep)}},
+    {"segment_broadcast_bytes", BytesField{FIELD(gathers.segment_broadcast_bytes)}},
 };
 /// A summary names these always, the others where they are not the default.
 inline constexpr std::size_t kAlwaysInSummary = 11;

@@ -36,7 +36,8 @@ struct Training {
 /// A TrainingGoal is what a training has to reach.
 struct TrainingGoal {
   double tokens = 0;
-  std::optional<double> price;  ///< of one device for an hour
+  std::optional<double> price;  ///< of one device for an hour; absent: the cost is not asked for
+  bool operator==(const TrainingGoal&) const = default;
 };
 
 Training training_of(const TrainingStep& step, const TrainingGoal& goal);

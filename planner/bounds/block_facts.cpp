@@ -72,12 +72,14 @@ bool is_just(const Routine& routine, OpKind kind, Stream stream) {
 /// Finds the sends of the first of two stages, and of the second, for the borders of every block.
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
-  const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
+  const std::int64_t parts = context.strategy.pipeline.split_boundary ? context.strategy.mp : 1;
   Job few = context.job;  // what is sent does not depend on how many equal layers there are
   if (!layers_differ(few)) few.layers = std::min<std::int64_t>(few.layers, 4);
+  const StageLayout stages = stage_layout(few, context.strategy, block_shapes(graph));
   for (std::int64_t stage : {0, 1}) {
-    const Program program = schedule_stage(graph, cut, {few, context.strategy, context.framework},
-                                           stage, arena_alignment(context.job, context.strategy));
+    const Program program =
+        schedule_stage(graph, cut, {few, context.strategy, context.framework}, stages, stage)
+            .front();
     const Stream stream = stage == 0 ? Stream::send_next : Stream::send_previous;
     const Routine *send = nullptr, *gather = nullptr;
     for (const Routine& routine : program.routines) {
@@ -218,54 +220,55 @@ void leave_out_waits(MicroBatchFacts& facts) {
 
 bool is_long_ring(const Framework& framework, const Strategy& strategy) {
   constexpr std::int64_t kLong = 16;
-  const ContextExchange exchange = strategy.context_exchange;
-  const bool reads_parts = exchange == ContextExchange::ring ||
-                           (exchange == ContextExchange::all_gather && framework.sums_parts_in_f32);
+  const ContextExchange exchange = strategy.tokens.context_exchange;
+  const bool reads_parts =
+      exchange == ContextExchange::ring ||
+      (exchange == ContextExchange::all_gather && framework.parallelism.sums_parts_in_f32);
   return strategy.cp >= kLong && reads_parts;
 }
 
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   Strategy plain = strategy;
   plain.schedule = Schedule::one_f_one_b;
-  plain.send_lifetime = SendLifetime::event;
-  if (strategy.virtual_stages > 1) {
-    plain.layer_split = layers_per_stage(job, strategy);
-    plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.pipeline.send_lifetime = SendLifetime::event;
+  if (strategy.pipeline.virtual_stages > 1) {
+    plain.pipeline.layer_split = layers_per_stage(job, strategy);
+    plain.pipeline.embedding_as_layers = plain.pipeline.loss_as_layers = 0;
   }
-  plain.virtual_stages = 1;
+  plain.pipeline.virtual_stages = 1;
   return plain;
 }
 
 Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
   Job result = job;
   result.global_batch = strategy.micro_batch * strategy.dp * strategy.sharding_degree;
-  if (strategy.virtual_stages > 1) result.global_batch *= strategy.pp;
+  if (strategy.pipeline.virtual_stages > 1) result.global_batch *= strategy.pp;
   return result;
 }
 
 /// Returns one strategy for all that have the same facts. Where ranks of mp and cp lie, and when
 /// parameters are gathered, changes nothing within a block.
 Strategy FactsCache::alike(const Strategy& strategy) const {
-  Strategy plain =
-      without(as_plain_pipeline(target_.job, strategy), &Strategy::dp, &Strategy::sharding_degree,
-              &Strategy::sharding_stage, &Strategy::sharding_owner, &Strategy::layer_split,
-              &Strategy::embedding_as_layers, &Strategy::send_slots, &Strategy::rank_order,
-              &Strategy::grad_bucket_bytes, &Strategy::recompute_list, &Strategy::prefetch_depth,
-              &Strategy::max_live_bytes, &Strategy::reuse_distance_bytes, &Strategy::keep_gathered);
+  Strategy plain = without(
+      as_plain_pipeline(target_.job, strategy), FIELD(dp), FIELD(sharding_degree),
+      FIELD(sharding_stage), FIELD(owners.sharding_owner), FIELD(pipeline.layer_split),
+      FIELD(pipeline.embedding_as_layers), FIELD(pipeline.send_slots), FIELD(rank_order),
+      FIELD(gradients.bucket_bytes), FIELD(recomputed.list), FIELD(gathers.prefetch_depth),
+      FIELD(gathers.max_live_bytes), FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep));
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)
-    plain.expert_rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;
+    plain.experts.rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;
   if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
   plain.pp = 2;
-  plain.loss_as_layers =
+  plain.pipeline.loss_as_layers =
       dealt_layers(target_.job) == 1 ? 1 : 0;  // the second stage has the head then
   // Layers that recompute and others are both there, whichever they are.
   if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;
   // Where no layer keeps all and no cut by cost asks for such layers, they are left out: most of
   // the time goes into blocks.
-  const bool in_all = strategy.recompute == Recompute::modules && strategy.recompute_layers == 0 &&
-                      strategy.recompute_list.empty() && layers_differ(target_.job);
-  if (plain.recompute != Recompute::per_op) plain.recompute_layers = in_all ? 0 : 1;
+  const bool in_all = strategy.recompute == Recompute::modules && strategy.recomputed.layers == 0 &&
+                      strategy.recomputed.list.empty() && layers_differ(target_.job);
+  if (plain.recompute != Recompute::per_op) plain.recomputed.layers = in_all ? 0 : 1;
   return plain;
 }
 
@@ -274,7 +277,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
   const Strategy plain = alike(strategy);
   return known_.of({plain, extent, kind}, [&] {
     MicroBatchFacts found = find(plain, extent, kind);
-    if (strategy.overlap_expert_exchange) leave_out_waits(found);
+    if (strategy.experts.overlap_exchange) leave_out_waits(found);
     return std::make_shared<const MicroBatchFacts>(std::move(found));
   });
 }
@@ -313,7 +316,7 @@ MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent, DeviceKin
 
 MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kind) const {
   Strategy gathers = plain;
-  gathers.context_exchange = ContextExchange::all_gather;
+  gathers.tokens.context_exchange = ContextExchange::all_gather;
   const MicroBatchProgram all = sequences_of(gathers, in_one_part_);
   const LeastCosts& costs = costs_.of(plain, kind);
   MicroBatchFacts facts = facts_of(all, costs);
@@ -330,7 +333,7 @@ MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kin
 const MicroBatchProgram& FactsCache::few_sequences(Strategy plain, std::int64_t sequences,
                                                    const Framework& framework) const {
   plain.micro_batch = sequences;
-  return programs_.of({plain, framework.sums_parts_in_f32},
+  return programs_.of({plain, framework.parallelism.sums_parts_in_f32},
                       [&] { return cut(plain, framework).all; });
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 #include "planner/bounds/call_path.h"
 #include "planner/bounds/least_costs.h"
 #include "planner/bounds/micro_batch_program.h"
@@ -78,7 +78,7 @@ class FactsCache {
  public:
   FactsCache(const Target& target, const ShapeCosts& costs)
       : target_(target), in_one_part_(target.framework()), costs_(costs) {
-    in_one_part_.sums_parts_in_f32 = false;
+    in_one_part_.parallelism.sums_parts_in_f32 = false;
   }
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, Extent::transfers);

@@ -8,7 +8,8 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/stage_layout.h"
 #include "planner/bounds/pipeline_step.h"
 #include "simulator/simulate.h"
 
@@ -18,35 +19,37 @@ namespace {
 /// Whether each stage has the same blocks in plain 1F1B. Chunks of layers that differ mix
 /// differently.
 bool keeps_blocks(const Job& job, const Strategy& strategy) {
-  return strategy.virtual_stages == 1 || !layers_differ(job) ||
-         instances_per_stage(job, strategy) ==
-             instances_per_stage(job, as_plain_pipeline(job, strategy));
+  if (strategy.pipeline.virtual_stages == 1 || !layers_differ(job)) return true;
+  const std::vector<BlockShape> blocks = block_shapes(job);
+  const Strategy plain = as_plain_pipeline(job, strategy);
+  return instances_per_stage(stage_layout(job, strategy, blocks)) ==
+         instances_per_stage(stage_layout(job, plain, blocks));
 }
 
 /// The facts that all stages and all bucket sizes of a strategy have in common.
 struct Lowered {
   Job job;
   Graph graph;
-  std::int64_t alignment;
   CutGraph cut;
+  StageLayout stages;
   Lowered(const Target& target, const Strategy& strategy)
       : job(fewest_micro_batches(target.job, strategy)),
         graph(lower_graph({job, strategy, target.framework()}, {}, Proof::none)),
-        alignment(arena_alignment(target.job, strategy)),
-        cut(cut_blocks(graph, alignment, cut_choices(strategy))) {}
+        cut(cut_blocks(graph, arena_alignment(job, strategy), cut_choices(strategy))),
+        stages(stage_layout(job, strategy, block_shapes(graph))) {}
 };
 
 /// Whether a rank casts, and keeps for backward, only tensors that it owns. Facts of blocks count
 /// more.
 bool owners_cast(const Strategy& strategy) {
   return shards_parameters(strategy) && classes_by_owner(strategy) &&
-         strategy.gather == ParameterGather::use &&
-         strategy.cast_placement == CastPlacement::every_use;
+         strategy.gathers.unit == ParameterGather::use &&
+         strategy.optimizer.cast_placement == CastPlacement::every_use;
 }
 
 /// Whether some chunk passes on what it receives. Its calls are not bounded.
 bool has_empty_chunk(const Strategy& strategy) {
-  const auto& split = strategy.layer_split;
+  const auto& split = strategy.pipeline.layer_split;
   return split.size() > 2 && std::find(split.begin() + 1, split.end() - 1, 0) != split.end() - 1;
 }
 
@@ -62,7 +65,7 @@ std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContex
   std::vector<std::int64_t> layout;
   for (const StageKind& kind : kinds) {
     const ArenaLayout arenas =
-        lay_out_arenas(lowered.graph, lowered.cut, context, kind.first, lowered.alignment);
+        lay_out_arenas(lowered.graph, lowered.cut, context, lowered.stages, kind.first);
     for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
     layout.push_back(0);
   }
@@ -121,19 +124,18 @@ const Bounds::Persistent& Bounds::degrees(const Strategy& strategy) const {
   // In a V, and where chunks mix layers that differ, stages of plain 1F1B have other blocks.
   const bool lasts_alike =
       !is_placed_as_v(strategy.schedule) && keeps_blocks(target_.job, strategy);
-  Strategy plain =
-      without(lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy,
-              &Strategy::embedding_as_layers, &Strategy::loss_as_layers, &Strategy::split_boundary,
-              &Strategy::rank_order, &Strategy::micro_batch);
-  plain.layer_split = lasts_alike ? layers_per_stage(target_.job, strategy)
-                                  : layers_per_part(target_.job, strategy);
+  Strategy plain = without(lasts_alike ? as_plain_pipeline(target_.job, strategy) : strategy,
+                           FIELD(pipeline.embedding_as_layers), FIELD(pipeline.loss_as_layers),
+                           FIELD(pipeline.split_boundary), FIELD(rank_order), FIELD(micro_batch));
+  plain.pipeline.layer_split = lasts_alike ? layers_per_stage(target_.job, strategy)
+                                           : layers_per_part(target_.job, strategy);
   // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
   // tensors that are updated one by one.
-  if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
-    plain.sequence_parallel = false;
+  if (!classes_by_owner(strategy) && strategy.optimizer.flatten == Flatten::fused) {
+    plain.tokens.sequence_parallel = false;
   }
   drop_recompute(plain);
-  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  plain.gradients.bucket_bytes = Bytes(std::int64_t{1} << 50);
   return degrees_.of({plain}, [&] { return persistent_bytes(context_of(target_, plain)); });
 }
 
@@ -175,7 +177,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 
 Picoseconds Bounds::traffic(const Strategy& strategy) const {
   if (is_not_bounded(strategy) || !has_micro_batch_traffic(strategy)) return {};
-  Strategy alike = without(strategy, &Strategy::micro_batch);
+  Strategy alike = without(strategy, FIELD(micro_batch));
   drop_recompute(alike);
   const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);
@@ -205,7 +207,7 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
 Picoseconds Bounds::actions(const Strategy& strategy,
                             const std::function<bool(Picoseconds)>& enough) const {
   if (is_not_bounded(strategy)) return {};
-  if (strategy.overlap_expert_exchange) return {};  // actions do not follow each other
+  if (strategy.experts.overlap_exchange) return {};  // actions do not follow each other
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const std::vector<StageSpans> spans = spans_of(strategy, *facts, chunks);

@@ -25,7 +25,8 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
   CostedProgram costed;
   costed.program = &program;
   costed.dispatch_call = costs.model().dispatch_call();
-  costed.host_wait = to_picoseconds(costs.model().on_host(costs.model().framework().host_wait));
+  costed.host_wait =
+      to_picoseconds(costs.model().on_host(costs.model().framework().host.waits.time));
   costed.host_executes = costs.model().host_executes();
   costed.host_waits.resize(program.routines.size());
   costed.durations.resize(program.routines.size());

@@ -76,9 +76,9 @@ Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index,
 
 double LeastCosts::slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const {
   const Framework& framework = costs_.framework();
-  const bool held = framework.transfers_hold != TransfersHold::nothing ||
-                    framework.host_reads_batch || framework.host_waits_for_gathers ||
-                    framework.launches_wait;
+  const bool held = framework.host.waits.transfers_hold != TransfersHold::nothing ||
+                    framework.host.waits.for_batch || framework.host.waits.for_gathers ||
+                    framework.host.waits.for_launches;
   if (costs_.execution() != Execution::streams || held) return 1;
   std::optional<double> least;
   for (const GroupSpread& spread : spreads_of(routine.ops[0], grid, stage)) {

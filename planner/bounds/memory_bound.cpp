@@ -9,7 +9,7 @@
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/pipeline_order.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 namespace {
@@ -95,13 +95,13 @@ class ChunkCalls {
   /// Returns bytes of parameters gathered for the call of block i and for the next block's call.
   Bytes gathered(std::size_t i, std::size_t next, Bytes BlockFacts::*read) const {
     const Strategy& strategy = context_.strategy;
-    if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
-        strategy.persistence_threshold > 0 || classes_by_owner(strategy)) {
+    if (!shards_parameters(strategy) || strategy.gathers.unit != ParameterGather::layer ||
+        strategy.gathers.persistence_threshold > 0 || classes_by_owner(strategy)) {
       return {};  // owners receive what others own only
     }
     if (resident_parameters(strategy).experts) return {};  // some of a block's are not gathered
-    const bool ahead =
-        strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();
+    const bool ahead = strategy.gathers.prefetch_depth > 0 &&
+                       strategy.gathers.max_live_bytes == Bytes() && next < chain_.size();
     return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());
   }
 
@@ -122,8 +122,9 @@ class ChunkCalls {
 class SendSlots {
  public:
   explicit SendSlots(const Strategy& strategy)
-      : slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots)
-                                                             : 0) {}
+      : slots_(strategy.pipeline.send_lifetime == SendLifetime::event
+                   ? std::size_t(strategy.pipeline.send_slots)
+                   : 0) {}
   void send(Bytes bytes) { sent_.push_back(bytes); }
   Bytes live() const { return last(slots_); }
   /// While the next one is written.
@@ -144,7 +145,7 @@ class SendSlots {
 std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std::int64_t stage) {
   std::int64_t m = micro_batches(job, strategy);
   if (strategy.schedule != Schedule::gpipe) {
-    m = std::min(m, strategy.pp * (3 + strategy.send_slots / strategy.pp + 1));
+    m = std::min(m, strategy.pp * (3 + strategy.pipeline.send_slots / strategy.pp + 1));
   }
   return stage_order(strategy, stage, m);
 }
@@ -154,7 +155,7 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
 struct ChunkEnds {
   bool front_apart = false, back_apart = false, last_part = false;
   ChunkEnds(const Strategy& strategy, std::int64_t stage, std::size_t chunk) {
-    const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+    const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
     const std::int64_t part = part_of(strategy.schedule, strategy.pp, stage, std::int64_t(chunk));
     const auto apart = [&](std::int64_t other) {
       return swaps_halves(strategy.schedule) ||
@@ -172,8 +173,8 @@ struct ChunkEnds {
 Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
                    const StageChunks& chunks, std::int64_t stage) {
   const Strategy& strategy = context.strategy;
-  if (context.framework.border_memory != BorderMemory::for_each || strategy.pp == 1) return {};
-  const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
+  if (context.framework.memory.borders != BorderMemory::for_each || strategy.pp == 1) return {};
+  const std::int64_t parts = strategy.pipeline.split_boundary ? strategy.mp : 1;
   const auto sent = [&](Bytes border) { return Bytes(border.count() / parts); };
   Bytes kept;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -183,7 +184,7 @@ Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
     if (ends.front_apart) kept += sent(front.input);
     if (ends.back_apart) {
       kept += back.output + sent(back.output_gradient);
-    } else if (ends.last_part && context.framework.loss_memory == LossMemory::by_op) {
+    } else if (ends.last_part && context.framework.memory.loss == LossMemory::by_op) {
       kept += back.given_to_loss + back.given_to_loss;
     }
   }
@@ -213,7 +214,7 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
   const bool split = backward_cut(strategy) == BackwardCut::split;
   // A forward and a backward that are issued in turns have other frames, and share the time for
   // which they hold their borders. Only what they keep is counted then.
-  const bool in_turns = strategy.overlap_expert_exchange;
+  const bool in_turns = strategy.experts.overlap_exchange;
   if (in_turns) largest_frame = {};
   SendSlots activations(strategy), gradients(strategy);
   Bytes held, most;  // of micro-batches between their actions
@@ -255,7 +256,7 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
     if (!in_turns) between = std::max(between, held + activations.live() + gradients.live());
   }
   bound.arena = std::max(bound.peak, most + largest_frame);
-  const bool arena = context.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = context.framework.memory.allocator.kind == AllocatorKind::arena;
   if (arena) {
     bound.reserved = bound.arena;
   } else {
@@ -275,12 +276,10 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(job, strategy);
   CutChoices choices = cut_choices(strategy);
   choices.backward = BackwardCut::whole;
-  const CutGraph cut = cut_blocks(graph, alignment, choices);
-  const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
-    const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy), choices);
+  const auto bytes_of = [&](const Program& program) {
     LastingBytes total;
     for (const Buffer& buffer : program.buffers) {
       if (!buffer.persistent || buffer.on_host) continue;
@@ -291,21 +290,20 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
     }
     return total;
   };
-  const auto instances = contents_per_stage(job, strategy);
+  const StageLayout stages = stage_layout(small, strategy, block_shapes(graph));
+  const auto instances = contents_per_stage(stages);
   std::vector<LastingBytes> totals;
   for (std::size_t stage = 0; stage < instances.size(); ++stage) {
     const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);
     if (alike < instances.begin() + std::ptrdiff_t(stage)) {
       totals.push_back(totals[std::size_t(alike - instances.begin())]);
-    } else if (!classes_by_owner(strategy)) {
-      totals.push_back(bytes_of_class(std::int64_t(stage), {}));
-    } else {
-      totals.emplace_back();  // the most of the owners of a stage
-      for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
-        const LastingBytes of_owner = bytes_of_class(std::int64_t(stage), owner);
-        totals.back().program = std::max(totals.back().program, of_owner.program);
-        totals.back().framework = std::max(totals.back().framework, of_owner.framework);
-      }
+      continue;
+    }
+    LastingBytes& most = totals.emplace_back();  // of the classes of a stage
+    for (const Program& one : schedule_stage(graph, cut, context, stages, std::int64_t(stage))) {
+      const LastingBytes bytes = bytes_of(one);
+      most.program = std::max(most.program, bytes.program);
+      most.framework = std::max(most.framework, bytes.framework);
     }
   }
   return totals;
@@ -314,12 +312,12 @@ std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
 std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassContext& context) {
   Strategy plain = context.strategy;
   plain.pp = std::min<std::int64_t>(plain.pp, 3);
-  plain.layer_split.assign(std::size_t(plain.pp), layers);
-  plain.layer_split.back() += total_layers(context.job) - dealt_layers(context.job);
-  plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.pipeline.layer_split.assign(std::size_t(plain.pp), layers);
+  plain.pipeline.layer_split.back() += total_layers(context.job) - dealt_layers(context.job);
+  plain.pipeline.embedding_as_layers = plain.pipeline.loss_as_layers = 0;
   plain.micro_batch = 1;
   drop_recompute(plain);
-  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  plain.gradients.bucket_bytes = Bytes(std::int64_t{1} << 50);
   Job small = context.job;
   small.layers = plain.pp * layers;
   return persistent_bytes({small, plain, context.framework});

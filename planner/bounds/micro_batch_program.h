@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "passes/cut/cut_blocks.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 

@@ -26,7 +26,7 @@ Picoseconds on_stream(const CostedProgram& costed, const Call& call, Stream stre
 
 bool has_micro_batch_traffic(const Strategy& strategy) {
   const bool reduces =
-      shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+      shards_gradients(strategy) || strategy.gradients.reduction == GradReduction::per_micro_batch;
   return reduces && strategy.pp == 1 && strategy.schedule == Schedule::one_f_one_b &&
          !classes_by_owner(strategy);
 }
@@ -47,11 +47,11 @@ MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts
   few.global_batch = m * small.dp * small.sharding_degree;
   const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(few, small);
   CutChoices choices = cut_choices(small);
   choices.backward = BackwardCut::whole;
-  const CutGraph cut = cut_blocks(graph, alignment, choices);
-  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(few, small), choices);
+  const StageLayout stages = stage_layout(few, small, block_shapes(graph));
+  const Program program = schedule_stage(graph, cut, context, stages, 0).front();
   const CostedProgram costed = cost_of(program, costs);
 
   MicroBatchTraffic traffic;

@@ -1,56 +1,321 @@
-// Runs the actions of all stages as soon as the tensors that they wait for have arrived.
+// Lays the actions of all stages out in the order in which their hosts issue them.
 #include "planner/bounds/pipeline_step.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
 #include <utility>
+
+#include "passes/strategy/pipeline_order.h"
+#include "planner/bounds/shorter_step.h"
+#include "simulator/ranks/kernel_delays.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr Picoseconds kNotYet{-1};
-constexpr std::size_t kActivations = 0, kGradients = 1;
-constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previous};
+using Event = StreamEngine::Event;
+
+/// Streams of a rank. Transfers go on one stream for each direction and end. In a V they share
+/// streams in an order that is not followed, so transfers of each chunk have streams to themselves.
+constexpr std::uint32_t kCompute = 0, kGathers = 1, kReductions = 2, kTransfers = 3;
+constexpr std::uint32_t kStreamsOfChunk = 4;
+
+/// The longest paths to a row of a map, from each of its inputs that has one. A path of HostPaths
+/// before time 0 is none.
+struct RowPaths {
+  std::optional<Picoseconds> issued, awaited, clock;
+};
+
+void add_rows(RoutineMap& map, const RowPaths& paths, std::initializer_list<std::uint32_t> rows) {
+  const std::array<std::optional<Picoseconds>, 3> by_input = {paths.issued, paths.awaited,
+                                                              paths.clock};
+  for (std::uint32_t input = 0; input < by_input.size(); ++input) {
+    if (by_input[input] >= Picoseconds()) map.terms.push_back({input, *by_input[input]});
+  }
+  for (const std::uint32_t row : rows) map.rows.push_back({row, {}});
+  map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
+}
+
+/// Returns the map of calls on one stream, of which others await the end.
+RoutineMap map_of(std::uint32_t stream, const RowPaths& end) {
+  RoutineMap map;
+  map.streams = {stream};
+  map.events = 1;
+  add_rows(map, end, {0, 1});
+  return map;
+}
+
+/// Block calls in a row, by their spans or by the host's paths through them.
+struct BlockCalls {
+  Picoseconds span, dispatch;
+  Picoseconds complete;  ///< from the awaited event until the first call begins
+  std::optional<Picoseconds> written;
+  std::optional<HostPaths> host;
+};
+
+RoutineMap map_of(const BlockCalls& calls) {
+  const HostPaths paths = calls.host.value_or(no_call());
+  const Picoseconds span = std::max(calls.span, paths.computes);
+  RoutineMap map = map_of(kCompute, {std::max({calls.span, calls.dispatch, paths.follows}),
+                                     span + calls.complete, span});
+  map.dispatch = calls.dispatch;
+  const auto add_event = [&](const RowPaths& end) { add_rows(map, end, {1 + map.events++}); };
+  if (calls.written) add_event({*calls.written, *calls.written, *calls.written});
+  if (!calls.host) return map;
+  map.host_waits = true;
+  add_event({paths.issued, after(calls.complete, paths.waited), paths.waited});
+  return map;
+}
+
+/// An action as two calls, of which the last one sends on.
+struct ActionMaps {
+  const RoutineMap *until_last = nullptr, *last = nullptr;
+  KernelDelays::Loss transfer, sending;  ///< that kernels have beside these transfers
+  Picoseconds most_before;               ///< the most that the first call loses
+};
+
+/// One stage of a step.
+class StageBuilder {
+ public:
+  StageBuilder(StreamRanks& all, const Strategy& strategy, const StageSpans& stage,
+               std::int64_t index, std::int64_t micro_batches);
+  void add_step(const FewerMicroBatches& fewer);
+
+ private:
+  static std::size_t direction_of(const Action& action) {
+    return action.kind == ActionKind::forward ? 0 : 1;
+  }
+  const ActionSpans& spans_of(const Action& action) const {
+    const ChunkSpans& chunk = stage_.chunks[std::size_t(action.chunk)];
+    return action.kind == ActionKind::forward           ? chunk.forward
+           : action.kind == ActionKind::weight_gradient ? chunk.weights
+                                                        : chunk.backward;
+  }
+  const ActionMaps& maps_for(const Action& action) const {
+    const std::size_t kind = action.kind == ActionKind::weight_gradient ? 2 : direction_of(action);
+    return maps_[std::size_t(action.chunk)][kind];
+  }
+  std::uint32_t stream_of(const Action& action, bool sends) const {
+    const std::uint32_t first = v_ ? std::uint32_t(action.chunk) * kStreamsOfChunk : 0;
+    return kTransfers + first + 2 * std::uint32_t(direction_of(action)) + (sends ? 1 : 0);
+  }
+  /// Returns the part of the model on which an action works.
+  std::int64_t part(const Action& action) const {
+    return part_of(strategy_.schedule, strategy_.pp, index_, action.chunk);
+  }
+  /// Returns the number of a micro-batch's transfer into a part of the model.
+  std::uint64_t transfer_into(std::int64_t part, const Action& action) const {
+    const auto parts = std::uint64_t(strategy_.pp * strategy_.pipeline.virtual_stages);
+    return (direction_of(action) * parts + std::uint64_t(part)) << 32 |
+           std::uint64_t(action.micro_batch);
+  }
+  const RoutineMap* keep(RoutineMap map) { return &all_.maps.emplace_back(std::move(map)); }
+  /// Returns a list of an event, or of none.
+  static std::span<const Event> list(const std::optional<Event>& event) {
+    return event ? std::span(&*event, 1) : std::span<const Event>();
+  }
+
+  ActionMaps maps_of(const ActionSpans& spans, double most_slowdown);
+  void add_gathers();
+  void receive(const Action& action);
+  void receive_for(std::size_t i);
+  void add_action(std::size_t i);
+  Picoseconds delay(std::size_t i);
+
+  StreamRanks& all_;
+  StreamEngine& engine_;
+  const Strategy& strategy_;
+  const StageSpans& stage_;
+  const std::int64_t index_, micro_batches_;
+  const std::vector<Action> order_;
+  const bool v_;                                 ///< chunks are placed as a V
+  const std::size_t slots_;                      ///< 0: sends wait for none
+  std::vector<std::array<ActionMaps, 3>> maps_;  ///< by chunk: forward, backward, weight gradients
+  std::vector<const RoutineMap*> reductions_;    ///< by chunk
+  std::vector<Event> gathered_;                  ///< by chunk
+  const RoutineMap* post_ = nullptr;             ///< of a host that posts transfers between ops
+  std::optional<Event> computed_;                ///< by the latest call
+  std::map<std::uint64_t, Event> received_;      ///< posted, and not read yet
+  std::array<std::vector<Event>, 2> sends_;      ///< by direction
+  KernelDelays delays_;
+};
+
+StageBuilder::StageBuilder(StreamRanks& all, const Strategy& strategy, const StageSpans& stage,
+                           std::int64_t index, std::int64_t micro_batches)
+    : all_(all),
+      engine_(all.engine),
+      strategy_(strategy),
+      stage_(stage),
+      index_(index),
+      micro_batches_(micro_batches),
+      order_(stage_order(strategy, index, micro_batches)),
+      v_(is_placed_as_v(strategy.schedule)),
+      slots_(strategy.pipeline.send_lifetime == SendLifetime::event && !v_
+                 ? std::size_t(strategy.pipeline.send_slots)
+                 : 0) {
+  std::vector<std::uint32_t> queues(kTransfers + (v_ ? 2 : 1) * kStreamsOfChunk);
+  std::iota(queues.begin(), queues.end(), 0u);
+  engine_.add_rank(std::move(queues));
+  double most = 1;
+  for (const ChunkSpans& chunk : stage_.chunks) {
+    for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
+      most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
+  }
+  for (const ChunkSpans& chunk : stage_.chunks) {
+    maps_.push_back({maps_of(chunk.forward, most), maps_of(chunk.backward, most),
+                     maps_of(chunk.weights, most)});
+    reductions_.push_back(keep(map_of(kReductions, {std::nullopt, chunk.reduced, Picoseconds()})));
+  }
+  if (stage_.post > Picoseconds()) post_ = keep(map_of(kCompute, {{}, {}, stage_.post}));
+}
+
+ActionMaps StageBuilder::maps_of(const ActionSpans& spans, double most_slowdown) {
+  // A host that waits has its dispatch in its paths. In a V receives are issued at the start.
+  const Picoseconds received = v_ ? Picoseconds() : spans.receive_dispatch;
+  const Picoseconds dispatch = spans.last_host ? Picoseconds() : spans.dispatch - received;
+  return {keep(map_of({spans.span - spans.last, {}, spans.complete, {}, spans.until_last})),
+          keep(map_of({spans.last, dispatch, {}, spans.sent, spans.last_host})),
+          KernelDelays::loss_beside(spans.transfer, spans.transfer_slowdown),
+          KernelDelays::loss_beside(spans.sending, spans.sending_slowdown),
+          to_picoseconds(spans.first_computes.seconds() * (most_slowdown - 1))};
+}
+
+void StageBuilder::add_step(const FewerMicroBatches& fewer) {
+  if (stage_.gathers_ahead) add_gathers();
+  for (const Action& action : order_) {
+    if (v_ && spans_of(action).receives) receive(action);
+  }
+  RepeatedActions cycles;
+  if (fewer.cycles_left_out > 0) {
+    cycles = repeated_actions(order_, micro_batches_, fewer.micro_batches_per_cycle);
+    if (cycles.count < std::size_t(cycles_shown(strategy_.pp))) cycles = {};
+    all_.may_be_shortened = all_.may_be_shortened && cycles.count > 0;
+  }
+  std::vector<StreamRank::CycleBegin> begins;
+  for (std::size_t i = 0; i <= order_.size(); ++i) {
+    if (cycles.count > 0 && i == cycles.begin(cycles.count / 2)) {
+      const bool alike = delays_.leave_out(std::size_t(fewer.cycles_left_out));
+      all_.may_be_shortened = alike && all_.may_be_shortened;
+    }
+    if (cycles.count > 0 && i == cycles.begin(begins.size()) && begins.size() <= cycles.count) {
+      begins.push_back({engine_.events(), engine_.host_time()});
+      delays_.begin_cycle();
+    }
+    if (i < order_.size()) add_action(i);
+  }
+  if (!stage_.gathers_ahead) {
+    const Picoseconds gathers = stage_.chunks.back().gathered;
+    engine_.add_call(*keep(map_of(kReductions, {{}, {}, gathers})), {});
+  }
+  StreamRank& rank = all_.ranks.emplace_back();
+  rank.cycles = std::move(begins);
+  rank.events_end = engine_.events();
+}
+
+/// Gathers the parameters of one chunk after the other.
+void StageBuilder::add_gathers() {
+  Picoseconds before;
+  for (const ChunkSpans& chunk : stage_.chunks) {
+    const Picoseconds end = std::max(before, chunk.gathered);
+    gathered_.push_back(engine_.add_call(*keep(map_of(kGathers, {{}, {}, end - before})), {}));
+    before = end;
+  }
+}
+
+/// Posts the receive of the tensor from which an action begins.
+void StageBuilder::receive(const Action& action) {
+  const ActionSpans& spans = spans_of(action);
+  const std::uint64_t transfer = transfer_into(part(action), action);
+  const Picoseconds dispatch = v_ ? Picoseconds() : spans.receive_dispatch;
+  received_[transfer] = engine_.add_op(
+      {stream_of(action, false), dispatch, spans.transfer, transfer}, list(computed_));
+}
+
+/// Posts what action `i` receives, or ahead of `i` what the next one does. In a V a receive may be
+/// posted any time before, and all are posted at the start.
+void StageBuilder::receive_for(std::size_t i) {
+  const bool receives = spans_of(order_[i]).receives, ahead = stage_.receives_ahead;
+  if (receives && post_ != nullptr && !ahead) computed_ = engine_.add_call(*post_, {});
+  if (v_) return;
+  if (receives && (i == 0 || !ahead)) receive(order_[i]);
+  if (ahead && i + 1 < order_.size() && spans_of(order_[i + 1]).receives) receive(order_[i + 1]);
+}
+
+/// Returns the time that an action's kernels lose to transfers beside them. Sends run beside later
+/// actions until their slot is needed again. A receive posted ahead runs beside the action before
+/// the one that waits for it.
+Picoseconds StageBuilder::delay(std::size_t i) {
+  constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
+  if (stage_.receives_ahead) {
+    if (spans_of(order_[i]).receives) delays_.wait_for(kReceives, i);
+    if (i + 1 < order_.size() && spans_of(order_[i + 1]).receives)
+      delays_.add(kReceives, i + 1, maps_for(order_[i + 1]).transfer);
+  }
+  return delays_.compute(spans_of(order_[i]).computes);
+}
+
+void StageBuilder::add_action(std::size_t i) {
+  constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previous};
+  const Action& action = order_[i];
+  const ActionSpans& spans = spans_of(action);
+  const ActionMaps& maps = maps_for(action);
+  const std::size_t direction = direction_of(action);
+  receive_for(i);
+  std::vector<Event> received, free;
+  if (spans.receives)
+    received.push_back(received_.extract(transfer_into(part(action), action)).mapped());
+  std::vector<Event>& sends = sends_[direction];
+  if (spans.sends && slots_ > 0 && sends.size() >= slots_) {
+    free.push_back(sends[sends.size() - slots_]);
+    delays_.wait_for(kSends[direction], sends.size() - slots_);
+  }
+  const bool forward = action.kind == ActionKind::forward;
+  if (forward && action.micro_batch == 0 && stage_.gathers_ahead)
+    free.push_back(gathered_[std::size_t(action.chunk)]);
+  if (!forward && action.micro_batch + 1 == micro_batches_) {
+    std::vector<Event> begins = received;
+    if (computed_) begins.push_back(*computed_);
+    engine_.add_call(*reductions_[std::size_t(action.chunk)], begins);
+  }
+  // Delays before the first call pass while that call waits for the tensor that it receives.
+  const Picoseconds longer = delay(i), before = std::min(longer, maps.most_before);
+  engine_.add_delay(kCompute, before, StreamEngine::Delay::before_op);
+  engine_.add_call(*maps.until_last, received);
+  engine_.add_delay(kCompute, longer - before, StreamEngine::Delay::before_op);
+  computed_ = engine_.add_call(*maps.last, free);
+  if (!spans.sends) return;
+  Event written = *computed_ + 1;
+  if (post_ != nullptr) {
+    written = *(computed_ = engine_.add_call(*post_, {}));
+  } else {
+    delays_.add(kSends[direction], sends.size(), maps.sending);
+  }
+  const std::int64_t to = part(action) + (forward ? 1 : -1);
+  sends.push_back(
+      engine_.add_op({stream_of(action, true), spans.send_dispatch, {}, transfer_into(to, action)},
+                     {&written, 1}));
+}
+
+StreamRanks lay_out(const Strategy& strategy, std::span<const StageSpans> stages,
+                    std::int64_t micro_batches, const FewerMicroBatches& fewer) {
+  StreamRanks all;
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    StageBuilder(all, strategy, stages[s], std::int64_t(s), micro_batches).add_step(fewer);
+  return all;
+}
 
 }  // namespace
 
 PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
-                           std::int64_t micro_batches)
-    : PipelineStep(strategy, stages, micro_batches, pipeline_cycles(strategy, micro_batches)) {}
-
-PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
-                           std::int64_t micro_batches, const PipelineCycles& cycles)
-    : strategy_(strategy),
-      stages_(stages),
-      all_(micro_batches),
-      parts_(strategy.pp * strategy.virtual_stages),
-      cycles_(cycles),
-      v_(is_placed_as_v(strategy.schedule)),
-      slots_(strategy.send_lifetime == SendLifetime::event && !v_ ? std::size_t(strategy.send_slots)
-                                                                  : 0) {
-  for (const StageSpans& stage : stages) {
-    double most = 1;
-    bool waits = false;
-    for (const ChunkSpans& chunk : stage.chunks) {
-      for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
-        most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
-      waits = waits || chunk.forward.host;
-    }
-    host_waits_.push_back(waits);
-    std::vector<std::array<TimedAction, 3>>& chunks = timed_.emplace_back();
-    for (const ChunkSpans& chunk : stage.chunks)
-      chunks.push_back(
-          {timed(chunk.forward, most), timed(chunk.backward, most), timed(chunk.weights, most)});
-  }
-  order(all_ - cycles_.left_out * cycles_.micro_batches);
-}
-
-void PipelineStep::order(std::int64_t micro_batches) {
-  m_ = micro_batches;
-  orders_.clear();
-  for (std::int64_t s = 0; s < strategy_.pp; ++s) {
-    orders_.push_back(stage_order(strategy_, s, micro_batches));
-  }
-  records_.assign(m_ < all_ ? stages_.size() : 0, {});
+                           std::int64_t micro_batches, Cycles cycles)
+    : strategy_(strategy), stages_(stages), micro_batches_(micro_batches) {
+  if (cycles == Cycles::run_all || is_placed_as_v(strategy.schedule)) return;
+  const auto fewer = fewer_micro_batches(strategy, micro_batches);
+  if (!fewer) return;
+  const std::int64_t few = micro_batches - fewer->cycles_left_out * fewer->micro_batches_per_cycle;
+  StreamRanks all = lay_out(strategy, stages, few, *fewer);
+  if (all.may_be_shortened) shortened_.emplace(std::move(all), std::size_t(fewer->cycles_left_out));
 }
 
 Picoseconds PipelineStep::bound(const std::function<bool(Picoseconds)>& enough) {
@@ -70,202 +335,13 @@ Picoseconds PipelineStep::bound(const std::function<bool(Picoseconds)>& enough) 
   return bound;
 }
 
-std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts) {
-  starts_ = starts;
-  run_actions();
-  if (m_ < all_ && !add_cycles()) {
-    order(all_);
-    run_actions();
+std::vector<Picoseconds> PipelineStep::run(std::span<const Picoseconds> starts) {
+  if (shortened_) {
+    if (auto ends = shortened_->run(starts)) return *std::move(ends);
+    shortened_.reset();
   }
-  return ends();
-}
-
-bool PipelineStep::add_cycles() {
-  for (std::size_t s = 0; s < records_.size(); ++s) {
-    if (states_[s].next < orders_[s].size()) return false;  // too few slots: stages wait for ever
-    if (host_waits_[s]) continue;
-    Picoseconds issued;
-    for (const ChunkSpans& chunk : stages_[s].chunks) {
-      for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights})
-        issued += repeated(action->dispatch + action->send_dispatch, cycles_.micro_batches);
-    }
-    records_[s].issued_per_cycle = issued;
-  }
-  const std::optional<Picoseconds> period = rhythm(strategy_, cycles_, records_);
-  if (!period) return false;
-  for (std::size_t s = 0; s < states_.size(); ++s) {
-    State& state = states_[s];
-    const Picoseconds more = repeated(*period, cycles_.left_out);
-    state.clock += more;
-    state.last_began += more;
-    state.reduced += more;
-    const Picoseconds cycle = records_[s].issued_per_cycle.value_or(*period);
-    state.issued += repeated(cycle, cycles_.left_out);
-  }
-  return true;
-}
-
-void PipelineStep::run_actions() {
-  states_.assign(stages_.size(), {});
-  for (std::size_t s = 0; s < states_.size(); ++s) {
-    State& state = states_[s];
-    for (Transfers& transfers : state.transfers) {
-      transfers.sent.reserve(orders_[s].size());
-      transfers.sends.reserve(orders_[s].size());
-    }
-    state.clock = state.clock_before = state.reduced = state.issued = starts_[s];
-    for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
-  }
-  for (StageRecord& record : records_) record.clear();
-  for (Border& border : borders_) {
-    border.written.assign(std::size_t(parts_ * m_), kNotYet);
-    border.arrived.assign(std::size_t(parts_ * m_), kNotYet);
-  }
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t s = 0; s < states_.size(); ++s) moved = advance(s) || moved;
-  }
-}
-
-bool PipelineStep::advance(std::size_t s) {
-  bool moved = false;
-  State& state = states_[s];
-  while (state.next < orders_[s].size() && act(s, orders_[s][state.next])) {
-    ++state.next;
-    moved = true;
-  }
-  return moved;
-}
-
-PipelineStep::TimedAction PipelineStep::timed(const ActionSpans& spans, double most_slowdown) {
-  return {spans, KernelDelays::loss_beside(spans.transfer, spans.transfer_slowdown),
-          KernelDelays::loss_beside(spans.sending, spans.sending_slowdown),
-          to_picoseconds(spans.first_computes.seconds() * (most_slowdown - 1))};
-}
-
-/// Returns when the slot for the next tensor that a stage sends is free; kNotYet where that is not
-/// known.
-Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const {
-  const std::vector<std::size_t>& sent = states_[s].transfers[direction].sent;
-  if (slots_ == 0 || sent.size() < slots_) return kLongAgo;
-  return borders_[direction].arrived[sent[sent.size() - slots_]];
-}
-
-Picoseconds PipelineStep::posted(std::size_t s, const ActionSpans& action) const {
-  const State& state = states_[s];
-  if (!stages_[s].receives_ahead) return state.issued + action.receive_dispatch;
-  const std::size_t next = state.next + 1;
-  if (next == orders_[s].size()) return state.issued;
-  return state.issued + timed(s, orders_[s][next]).spans.receive_dispatch;
-}
-
-/// Returns the time that an action's kernels lose to transfers beside them. Sends run beside later
-/// actions until their slot is needed again. A receive posted ahead runs beside the action before
-/// the one that waits for it.
-Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::size_t direction) {
-  constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
-  State& state = states_[s];
-  if (const auto received = std::exchange(state.received_ahead, std::nullopt))
-    state.delays.wait_for(kReceives, *received);
-  const std::vector<Action>& order = orders_[s];
-  if (stages_[s].receives_ahead && state.next + 1 < order.size()) {
-    const TimedAction& next = timed(s, order[state.next + 1]);
-    if (next.spans.receives) {
-      state.received_ahead = state.communications++;
-      state.delays.add(kReceives, *state.received_ahead, next.transfer);
-    }
-  }
-  const std::vector<std::size_t>& sends = state.transfers[direction].sends;
-  if (spans.sends && slots_ > 0 && sends.size() >= slots_)
-    state.delays.wait_for(kSends[direction], sends[sends.size() - slots_]);
-  return state.delays.compute(spans.computes);
-}
-
-bool PipelineStep::act(std::size_t s, const Action& action) {
-  State& state = states_[s];
-  const TimedAction& own = timed(s, action);
-  const ActionSpans& spans = own.spans;
-  const Picoseconds post = stages_[s].post;
-  const bool forward = action.kind == ActionKind::forward;
-  const std::size_t direction = forward ? kActivations : kGradients;
-  const std::int64_t part =
-      part_of(strategy_.schedule, std::int64_t(stages_.size()), std::int64_t(s), action.chunk);
-  Border& border = borders_[direction];
-  const Picoseconds slot = spans.sends ? slot_free(s, direction) : kLongAgo;
-  if (slot == kNotYet) return false;
-  Picoseconds begin = state.clock;
-  if (spans.receives) {
-    const std::size_t from = index(forward ? part - 1 : part + 1, action.micro_batch);
-    const Picoseconds written = border.written[from];
-    if (written == kNotYet) return false;
-    // Posted ahead, a host may do it while it waits for something else.
-    if (!stages_[s].receives_ahead) begin += post;
-    // Posted by both, behind the transfer before it on the same streams. In a V a receive may be
-    // posted any time before, and the streams carry both directions: they count as idle.
-    Picoseconds& received = state.transfers[direction].received;
-    const Picoseconds posted = stages_[s].receives_ahead ? state.clock_before : begin;
-    received = (v_ ? written : std::max({written, posted, received})) + spans.transfer;
-    border.arrived[from] = received;
-    begin = std::max(begin, received + spans.complete);
-  }
-  // Delays before the first call pass while that call waits for the tensor that it receives.
-  const Picoseconds longer = delay(s, spans, direction);
-  const Picoseconds before = std::min(longer, own.most_before);
-  begin = std::max(begin, state.clock + before);
-  state.last_began = begin;
-  state.clock_before = state.clock;
-  Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
-  // The last block of a chunk waits for the last gather, and gradients are reduced behind the last
-  // micro-batch's backward.
-  const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
-  if (forward && action.micro_batch == 0 && stages_[s].gathers_ahead)
-    end = std::max(end, starts_[s] + chunk.gathered + spans.last);
-  if (!forward && action.micro_batch + 1 == m_)
-    state.reduced = std::max(state.reduced, begin + chunk.reduced);
-  Picoseconds sent = end - spans.last + spans.sent;
-  if (spans.host) {
-    const Picoseconds issued = posted(s, spans);
-    sent = std::max({sent, after(begin, spans.until_last->computes) + spans.sent,
-                     after(issued, spans.until_last->follows) + spans.sent});
-    end = std::max({end, after(begin, spans.host->computes), after(issued, spans.host->follows)});
-    state.issued = std::max(after(issued, spans.host->issued), after(begin, spans.host->waited));
-  } else {
-    state.issued += spans.dispatch;
-  }
-  state.clock = std::max(end, state.issued);
-  if (!records_.empty()) {
-    const Picoseconds received =
-        spans.receives ? state.transfers[direction].received : state.last_began;
-    StageRecord& record = records_[s];
-    record.actions.push_back(
-        {begin, end, received, state.clock, host_waits_[s] ? state.issued : state.clock});
-    const std::int64_t in_cycles =
-        std::int64_t(state.next) + 1 - cycles_.first_action(strategy_, std::int64_t(s));
-    if (in_cycles > 0 && in_cycles % cycles_.actions == 0)
-      record.lost.push_back(state.delays.lost());
-  }
-  if (!spans.sends) return true;
-  const std::size_t to = index(part, action.micro_batch);
-  border.written[to] = post > Picoseconds() ? state.clock + post : sent;
-  state.transfers[direction].sent.push_back(to);
-  if (post == Picoseconds()) {
-    state.transfers[direction].sends.push_back(state.communications);
-    state.delays.add(kSends[direction], state.communications++, own.sending);
-  }
-  state.issued += spans.send_dispatch;
-  state.clock += post;
-  return true;
-}
-
-std::vector<Picoseconds> PipelineStep::ends() const {
-  std::vector<Picoseconds> ends;
-  for (std::size_t s = 0; s < states_.size(); ++s) {
-    const State& state = states_[s];
-    const Picoseconds gathers =
-        stages_[s].gathers_ahead ? Picoseconds() : stages_[s].chunks.back().gathered;
-    ends.push_back(std::max({state.clock, state.issued, state.reduced + gathers}));
-  }
-  return ends;
+  if (!whole_) whole_ = lay_out(strategy_, stages_, micro_batches_, {});
+  return whole_->engine.run(starts, StreamEngine::Record::ends).rank_end;
 }
 
 }  // namespace plimsoll

@@ -2,9 +2,6 @@
 #include "planner/bounds/stage_chunks.h"
 
 #include <algorithm>
-#include <numeric>
-
-#include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
 namespace {
@@ -18,16 +15,13 @@ void add_run(Chunk& chunk, std::size_t block, std::int64_t count) {
 }
 
 Chunk chunk_of(const Strategy& strategy, const MicroBatchFacts& facts,
-               std::span<const BlockShape> shapes, std::span<const std::int64_t> layers,
-               std::int64_t part) {
-  const std::vector<BlockRange> ranges = blocks_of_part(shapes, layers, part);
-  const std::int64_t first =
-      std::accumulate(layers.begin(), layers.begin() + part, std::int64_t{0});
+               std::span<const BlockShape> shapes, const ModelPart& part) {
+  const std::vector<BlockRange>& ranges = part.blocks;
   Chunk chunk;
   if (layers_alternate(shapes)) {
-    for (const BlockInstance& one : instances_of_part(shapes, layers, part)) {
+    for (const BlockInstance& one : instances_of(part, shapes)) {
       const std::optional<std::size_t> variant = facts.blocks[one.block].recomputing;
-      const bool again = variant && recomputes(strategy, one.number - first, one.number);
+      const bool again = variant && recomputes(strategy, one.number - part.first, one.number);
       add_run(chunk, again ? *variant : one.block, 1);
     }
     return chunk;
@@ -40,7 +34,7 @@ Chunk chunk_of(const Strategy& strategy, const MicroBatchFacts& facts,
     }
     for (std::int64_t i = 0; i < ranges[b].count; ++i) {
       const std::int64_t layer = ranges[b].number + i;
-      add_run(chunk, recomputes(strategy, layer - first, layer) ? *variant : b, 1);
+      add_run(chunk, recomputes(strategy, layer - part.first, layer) ? *variant : b, 1);
     }
   }
   return chunk;
@@ -50,14 +44,13 @@ Chunk chunk_of(const Strategy& strategy, const MicroBatchFacts& facts,
 
 std::vector<StageChunks> stage_chunks(const Job& job, const Strategy& strategy,
                                       const MicroBatchFacts& facts) {
-  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
   std::vector<BlockShape> shapes;
   for (const BlockFacts& block : facts.blocks) shapes.push_back(block.shape);
-  std::vector<StageChunks> stages(std::size_t(strategy.pp));
-  for (std::size_t part = 0; part < layers.size(); ++part) {
-    const PartPlace place = place_of(strategy.schedule, strategy.pp, std::int64_t(part));
-    stages[std::size_t(place.stage)].push_back(
-        chunk_of(strategy, facts, shapes, layers, std::int64_t(part)));
+  const StageLayout layout = stage_layout(job, strategy, std::move(shapes));
+  std::vector<StageChunks> stages(layout.stages.size());
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const std::size_t part : layout.stages[stage])
+      stages[stage].push_back(chunk_of(strategy, facts, layout.blocks, layout.parts[part]));
   }
   return stages;
 }

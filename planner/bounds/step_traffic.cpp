@@ -17,11 +17,11 @@ namespace {
 
 /// Returns a strategy with the same collectives over as few ranks as have them.
 Strategy smallest(const Strategy& strategy) {
-  Strategy small =
-      without(strategy, &Strategy::mp, &Strategy::pp, &Strategy::virtual_stages,
-              &Strategy::sequence_parallel, &Strategy::split_boundary, &Strategy::schedule,
-              &Strategy::layer_split, &Strategy::embedding_as_layers, &Strategy::loss_as_layers,
-              &Strategy::ep, &Strategy::etp, &Strategy::micro_batch, &Strategy::rank_order);
+  Strategy small = without(strategy, FIELD(mp), FIELD(pp), FIELD(pipeline.virtual_stages),
+                           FIELD(tokens.sequence_parallel), FIELD(pipeline.split_boundary),
+                           FIELD(schedule), FIELD(pipeline.layer_split),
+                           FIELD(pipeline.embedding_as_layers), FIELD(pipeline.loss_as_layers),
+                           FIELD(ep), FIELD(experts.etp), FIELD(micro_batch), FIELD(rank_order));
   for (std::int64_t* degree : {&small.cp, &small.dp, &small.sharding_degree})
     *degree = std::min<std::int64_t>(*degree, 2);
   if (strategy.ep > 1 && grid_of(strategy)[Axis::edp] > 1) {  // two ranks with the same experts
@@ -31,7 +31,7 @@ Strategy smallest(const Strategy& strategy) {
      : small.cp > 1            ? small.cp
                                : small.dp) = 2 * small.ep;
   }
-  small.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  small.gradients.bucket_bytes = Bytes(std::int64_t{1} << 50);
   drop_recompute(small);
   return small;
 }
@@ -72,6 +72,16 @@ bool is_step_traffic(const Program& program, const Call& call) {
   return role == TensorRole::gradient || role == TensorRole::parameter;
 }
 
+/// Lets tokens and heads split over the ranks that share sequences. There may be more of them than
+/// in the strategy itself (smallest()), and bytes of collectives are not taken from this job.
+void widen(Job& job, const Strategy& small) {
+  job.sequence *= small.cp;
+  if (small.tokens.context_exchange != ContextExchange::all_to_all) return;
+  if (job.head_size == 0 && !job.latent) job.hidden *= small.cp;
+  job.heads *= small.cp;
+  job.kv_heads *= small.cp;
+}
+
 }  // namespace
 
 Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batches,
@@ -79,7 +89,7 @@ Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batc
   const Picoseconds sum = traffic.gathers + traffic.reductions;
   if (is_placed_as_v(strategy.schedule)) return sum;
   const std::int64_t put_off = (splits_backward(strategy.schedule) ? 2 * strategy.pp + 1 : 0) +
-                               (strategy.overlap_expert_exchange ? 2 : 0);
+                               (strategy.experts.overlap_exchange ? 2 : 0);
   const Picoseconds beside =
       on_last + repeated(work - on_last, strategy.pp) + repeated(work, put_off);
   return sum + std::max(repeated(work, micro_batches) - beside, Picoseconds());
@@ -88,12 +98,13 @@ Picoseconds step_traffic_bound(const Strategy& strategy, std::int64_t micro_batc
 StepTraffic::Collectives StepTraffic::find(const Strategy& small) const {
   Job job = target_.job;
   job.global_batch = small.dp * small.sharding_degree;
+  if (small.cp > 2) widen(job, small);
   if (!layers_differ(job)) job.layers = 1;
   const PassContext context{job, small, target_.framework()};
   const Graph graph = lower_graph(context, {}, Proof::none);
-  const std::int64_t alignment = arena_alignment(job, small);
-  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(small));
-  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, small), cut_choices(small));
+  const StageLayout stages = stage_layout(job, small, block_shapes(graph));
+  const Program program = schedule_stage(graph, cut, context, stages, 0).front();
   // Elements of the largest buckets, without experts and of experts. There are more where types
   // differ.
   std::array<std::int64_t, 2> whole = {};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -18,8 +17,9 @@ namespace {
 /// Appends `count` calls of a block to the calls of an action.
 void add_host(const CallFacts& call, std::int64_t count, ActionSpans& action) {
   if (!call.host || count == 0) return;
-  action.until_last = then(action.host.value_or(no_call()), *call.host, count - 1);
-  action.host = then(*action.until_last, *call.host, 1);
+  if (action.last_host) action.until_last = then(*action.until_last, *action.last_host, 1);
+  action.until_last = then(action.until_last.value_or(no_call()), *call.host, count - 1);
+  action.last_host = call.host;
 }
 
 /// Returns the spans of the chunk's block calls in a row. With `sent_first` the first block's call
@@ -37,7 +37,7 @@ ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
     add_host(facts.blocks[run.block].*call, run.count, action);
   };
   if (sent_first) {
-    std::ranges::for_each(chunk | std::views::reverse, add);
+    std::for_each(chunk.rbegin(), chunk.rend(), add);
   } else {
     std::ranges::for_each(chunk, add);
   }
@@ -64,7 +64,7 @@ class Spans {
     StageSpans spans;
     if (costs_.model().host_executes()) spans.post = post_;
     spans.receives_ahead =
-        receives_ahead(costs_.model().framework(), strategy_) || strategy_.overlap_expert_exchange;
+        receives_ahead(costs_.model().framework(), strategy_) || strategy_.experts.overlap_exchange;
     const StageChunks& chunks = stages_[std::size_t(stage)];
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const std::int64_t part = part_of(strategy_.schedule, strategy_.pp, stage, std::int64_t(c));
@@ -72,7 +72,7 @@ class Spans {
       chunk.forward = in_a_row(facts_, chunks[c], &BlockFacts::forward, false);
       chunk.backward = in_a_row(facts_, chunks[c], &BlockFacts::backward, true);
       chunk.weights = in_a_row(facts_, chunks[c], &BlockFacts::weights, true);
-      const std::int64_t parts = strategy_.pp * strategy_.virtual_stages;
+      const std::int64_t parts = strategy_.pp * strategy_.pipeline.virtual_stages;
       // Chunks of one stage hand over without a transfer.
       const auto apart = [&](std::int64_t other) { return place(other).stage != stage; };
       if (part > 0 && apart(part - 1)) {

@@ -23,8 +23,9 @@ struct ActionSpans {
   Picoseconds sent;      ///< from that call's begin until the border is written
   Picoseconds dispatch;  ///< host time, with the receive before them
   Picoseconds receive_dispatch, send_dispatch;
-  std::optional<HostPaths> host;  ///< of the calls, without transfers, if the host waits for ops
-  std::optional<HostPaths> until_last;   ///< the same, up to the call that sends on
+  /// Paths through the calls before the one that sends on, and through that one, without transfers,
+  /// if the host waits for ops.
+  std::optional<HostPaths> until_last, last_host;
   Picoseconds computes, first_computes;  ///< kernels alone, in all calls and in the first
   bool receives = false, sends = false;
   Picoseconds transfer;          ///< into this chunk

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "planner/cli/target.h"
+#include "planner/api/target.h"
 #include "planner/refusal/refuse.h"
 #include "predict/evaluate.h"
 

@@ -94,7 +94,7 @@ void describe_breakdown(Out out, const Prediction& p) {
 void describe_memory(Out out, const Plan& plan) {
   constexpr std::size_t kMostLines = 8;
   const auto& stages = plan.prediction.stages;
-  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = plan.framework.memory.allocator.kind == AllocatorKind::arena;
   const std::vector<Filling> fillings = fillings_of(plan);
   fmt::format_to(out, "  memory per device: {} + context, of its capacity, and {}\n",
                  arena ? "arena" : "reserved", arena ? "live bytes at the peak" : "allocated");
@@ -203,7 +203,7 @@ void describe_counts(Out out, std::span<const Pruned> counts) {
 std::vector<std::string_view> left_out(const Plan& plan) {
   std::vector<std::string_view> keys = not_searched();
   std::erase_if(keys, [&](std::string_view key) { return is_tried(plan.constraints.tried, key); });
-  if (plan.strategy.overlap_expert_exchange) std::erase(keys, "overlap_expert_exchange");
+  if (plan.strategy.experts.overlap_exchange) std::erase(keys, "overlap_expert_exchange");
   return keys;
 }
 
@@ -215,10 +215,10 @@ std::vector<std::string_view> changed_at_last(const Plan& plan) {
     return !is_fixed(held.fixed, key) && !is_tried(held.tried, key);
   };
   std::vector<std::string_view> keys;
-  if (plan.strategy.overlap_expert_exchange && is_free("overlap_expert_exchange"))
+  if (plan.strategy.experts.overlap_exchange && is_free("overlap_expert_exchange"))
     keys.emplace_back("overlap_expert_exchange");
   const auto usual = expert_dispatches(plan.job, plan.framework, plan.strategy);
-  const bool known = std::ranges::find(usual, plan.strategy.expert_dispatch) != usual.end();
+  const bool known = std::ranges::find(usual, plan.strategy.experts.dispatch) != usual.end();
   if (!known && is_free("expert_dispatch")) keys.emplace_back("expert_dispatch");
   return keys;
 }

@@ -4,9 +4,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <stdexcept>
 
 #include "base/command_line.h"
-#include "planner/cli/limits.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "passes/strategy/strategy_fields.h"
+#include "planner/explore/search_request.h"
+#include "planner/space/tried.h"
+#include "planner/sweep/sweep_inputs.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +29,89 @@ std::string in_kibi(std::string text) {
   return fmt::format("{}", 1024 * std::stoll(number));
 }
 
+std::pair<std::string, std::string> pair_of(std::string_view flag, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("{} {}: expected KEY=VALUE", flag, text));
+  return {std::string(strategy_key(text.substr(0, equals))), text.substr(equals + 1)};
+}
+
+/// Returns the choices of texts such as "PP=2" or "PP=2,VPP=2", one each.
+std::vector<std::string> single_choices(const std::vector<std::string>& texts) {
+  std::vector<std::string> single;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (std::size_t comma = 0; (comma = text.find(',', comma)) != std::string::npos; ++comma) {
+      if (text.find('=', comma) == std::string::npos) break;
+      single.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+    single.push_back(text.substr(begin));
+  }
+  return single;
+}
+
+/// Throws the error with its flag before it, unless the error names the flag.
+[[noreturn]] void throw_with_flag(std::string_view flag, const std::string& text,
+                                  const UsageError& error) {
+  const std::string_view why = error.what();
+  if (why.starts_with("--")) throw UsageError(std::string(why));
+  throw UsageError(fmt::format("{} {}: {}", flag, text, why));
+}
+
+void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::string>& pairs,
+                Limits& limits) {
+  for (const std::string& text : single_choices(pairs)) {
+    const auto [key, value] = pair_of(flag, text);
+    try {
+      limits.push_back(make_limit(kind, key, value));
+    } catch (const UsageError& error) {
+      throw_with_flag(flag, text, error);
+    }
+  }
+}
+
 }  // namespace
+
+std::optional<TrainingGoal> parse_training(const TrainingOptions& options) {
+  std::optional<double> per_hour;
+  if (!options.price.empty()) {
+    const Price price = parse_price(options.price);
+    if (!price.cluster.empty()) {
+      throw UsageError(fmt::format("--price {}: 2.5/h is required: there is one cluster",
+                                   printable(options.price)));
+    }
+    per_hour = price.per_hour;
+  }
+  if (!options.tokens.empty()) return TrainingGoal{parse_tokens(options.tokens), per_hour};
+  if (per_hour) throw UsageError("--price needs --tokens");
+  return std::nullopt;
+}
+
+Bytes parse_reserve(const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("--reserve: {}", error.what()));
+  }
+}
+
+std::optional<Seconds> optional_time_limit(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return parse_time_limit(text);
+}
+
+Seconds parse_time_limit(const std::string& text) {
+  Seconds limit;
+  try {
+    limit = parse_seconds(text);  // "500 ms", too
+  } catch (const std::invalid_argument&) {
+    limit = parse_days("--time-limit", text);
+  }
+  if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
+  throw UsageError(
+      fmt::format("--time-limit: found \"{}\"; it must be above 0 s and at most 1e6 s", text));
+}
 
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most) {
   return [=](const std::string& text) { return refuse_integer(text, least, most); };
@@ -98,7 +187,7 @@ void add_machine(CLI::App& command, TargetOptions& target) {
   add_framework(command, target);
 }
 
-void add_training(CLI::App& command, TrainingQuestion& training) {
+void add_training(CLI::App& command, TrainingOptions& training) {
   command.add_option("--tokens", training.tokens,
                      "what is trained on (15T, 300B): adds days and device-hours");
   command.add_option("--price", training.price,
@@ -132,6 +221,54 @@ void add_json(CLI::App& command, bool& json) { command.add_flag("--json", json, 
 
 void add_verbose(CLI::App& command, bool& verbose) {
   command.add_flag("--verbose", verbose, "print all details, not only the most important lines");
+}
+
+void add_held(CLI::App& command, HeldOptions& held) {
+  const auto add = [&](const char* flag, std::vector<std::string>& values, const char* help) {
+    command.add_option(flag, values, help)->allow_extra_args(false);
+  };
+  add("--fix", held.fix, "KEY=VALUE: only strategies with this choice; repeatable");
+  add("--max", held.max, "KEY=NUMBER: only strategies with at most this; repeatable");
+  add("--min", held.min, "KEY=NUMBER: only strategies with at least this; repeatable");
+  add("--exclude", held.exclude, "KEY=VALUE: only strategies without this choice; repeatable");
+  add("--try", held.tried,
+      "KEY=VALUE[,VALUE...]: also strategies with these values of a key that is not searched; "
+      "repeatable");
+}
+
+Constraints parse_held(const HeldOptions& options) {
+  Constraints held;
+  for (const std::string& text : single_choices(options.fix)) {
+    auto pair = pair_of("--fix", text);
+    if (pair.first == kAllReplicas) {
+      for (const LimitKind kind : {LimitKind::most, LimitKind::least})
+        held.limits.push_back(make_limit(kind, pair.first, pair.second));
+      continue;
+    }
+    if (is_fixed(held.fixed, pair.first))
+      throw UsageError(fmt::format("--fix {} is given twice", pair.first));
+    pair.second = read_choice(pair.first, pair.second);
+    held.fixed.push_back(std::move(pair));
+  }
+  add_limits(LimitKind::most, "--max", options.max, held.limits);
+  add_limits(LimitKind::least, "--min", options.min, held.limits);
+  add_limits(LimitKind::excluded, "--exclude", options.exclude, held.limits);
+  // As a plan file has them, by kind, and excluded values by key.
+  std::ranges::stable_sort(held.limits, {}, [](const Limit& limit) {
+    return std::pair(limit.kind, limit.kind == LimitKind::excluded ? limit.key : std::string());
+  });
+  if (const auto wrong = contradiction(held.fixed, held.limits)) throw UsageError(*wrong);
+  for (const std::string& text : options.tried) {
+    const auto [key, values] = pair_of("--try", text);
+    try {
+      held.tried.push_back(make_tried(key, values));
+    } catch (const UsageError& error) {
+      throw_with_flag("--try", text, error);
+    }
+  }
+  if (const auto wrong = contradiction(held.fixed, held.limits, held.tried))
+    throw UsageError(*wrong);
+  return held;
 }
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@
 #include "passes/pipeline.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
-#include "reports/strategy_meanings.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {

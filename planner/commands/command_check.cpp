@@ -6,8 +6,8 @@
 
 #include "base/command_line.h"
 #include "plan/check.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "predict/stage_memory.h"
 

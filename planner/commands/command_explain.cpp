@@ -7,10 +7,10 @@
 #include "base/command_line.h"
 #include "command_line/interrupt.h"
 #include "interop/flags/flag_table.h"
-#include "planner/cli/answers.h"
+#include "planner/api/question_command.h"
+#include "planner/api/questions.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/question_command.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
 #include "planner/explain/explain_json.h"
@@ -26,7 +26,8 @@ namespace {
 
 struct ExplainOptions {
   ExplainQuestion question;
-  std::string why_not;  ///< "mp=4,pp=8"; empty: the plan alone
+  std::string time_limit;  ///< empty: none
+  std::string why_not;     ///< "mp=4,pp=8"; empty: the plan alone
   /// Script whose choices are asked for or, without a plan, that is explained itself; empty: none.
   std::string from;
   std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
@@ -118,7 +119,7 @@ ExitCode explain_script(const ExplainOptions& options) {
   files.calibration = named.calibration;
   files.devices = options.devices;
   read_from(files);
-  const LoadedTarget loaded = load_target(files, parse_reserve(kDefaultReserve));
+  const LoadedTarget loaded = load_target(files, kDefaultReserve);
   const Target& target = loaded.target;
   ExplainRequest request{target, legal_strategy(target.job, target.framework(),
                                                 *files.imported->strategy, target.devices)};
@@ -145,7 +146,8 @@ ExitCode explain_script(const ExplainOptions& options) {
   return ExitCode::stopped_early;
 }
 
-ExitCode explain(const ExplainOptions& options) {
+ExitCode explain(ExplainOptions options) {
+  options.question.time_limit = optional_time_limit(options.time_limit);
   if (options.question.files.plan.empty()) return explain_script(options);
   if (options.devices > 0) throw UsageError("--devices is of a script alone; the plan states them");
   const Plan plan = read_legal_plan(options.question.files.plan);
@@ -195,7 +197,7 @@ void add_explain(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   command.add_option("--devices", options->devices,
                      "without PLAN: how many, if the script does not state it");
-  command.add_option("--time-limit", question.time_limit,
+  command.add_option("--time-limit", options->time_limit,
                      "end each search after this time (\"30 s\") with the best so far, exit 5");
   add_threads(command, question.threads, "the result");
   add_verbose(command, options->verbose);

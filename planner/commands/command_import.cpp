@@ -10,21 +10,20 @@
 #include <memory>
 #include <stdexcept>
 
-#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interop/hardware/nccl_rows.h"
 #include "interop/hardware/nccl_tests.h"
 #include "interop/hardware/topology.h"
 #include "interop/imports/imported.h"
-#include "interop/imports/summary.h"
 #include "models/calibration/calibration_file.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
+#include "planner/api/target.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/limits.h"
 #include "planner/commands/commands.h"
 #include "planner/space/space.h"
 #include "predict/calibration_choice.h"

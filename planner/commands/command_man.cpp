@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "command_line/help.h"
-#include "command_line/manual.h"
 #include "plan/plan.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/exec_beside.h"

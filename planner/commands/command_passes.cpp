@@ -11,7 +11,7 @@
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 #include "planner/search/search.h"
-#include "planner/terminal/time_limit.h"
+#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {

@@ -8,14 +8,13 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "command_line/interrupt.h"
-#include "planner/cli/answers.h"
+#include "planner/api/question_command.h"
+#include "planner/api/questions.h"
+#include "planner/api/summary_json.h"
+#include "planner/api/target.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/limits.h"
-#include "planner/cli/question_command.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
 #include "planner/search/search.h"
@@ -27,7 +26,10 @@ namespace {
 struct PlanOptions {
   PlanQuestion question;
   HeldOptions held;
-  std::string output;  ///< file; empty: none is written
+  TrainingOptions training;
+  std::string reserve = exact_text(kDefaultReserve);
+  std::string time_limit;  ///< empty: none
+  std::string output;      ///< file; empty: none is written
   bool json = false, verbose = false;
 };
 
@@ -78,6 +80,9 @@ ExitCode run_plan(PlanOptions options) {
   std::vector<std::string> inputs = files.calibration;
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("-o", options.output, inputs);
+  options.question.reserve = parse_reserve(options.reserve);
+  options.question.time_limit = optional_time_limit(options.time_limit);
+  options.question.training = parse_training(options.training);
 
   std::optional<PlanAnswer> answer;
   InterruptNoticeOnceAsked interrupt;
@@ -106,9 +111,10 @@ ExitCode run_plan(PlanOptions options) {
   }
   print_result(options.json ? text : result_text(*answer, options));
   if (plan.search.proven) return ExitCode::ok;
-  print_note(fmt::format("planner: {}: {}\n",
-                         why_unproven(interrupt.asked(), answer->time_limit, answer->elapsed),
-                         words_of_gap(plan)));
+  print_note(
+      fmt::format("planner: {}: {}\n",
+                  why_unproven(interrupt.asked(), options.question.time_limit, answer->elapsed),
+                  words_of_gap(plan)));
   return ExitCode::stopped_early;
 }
 
@@ -122,10 +128,10 @@ void add_plan(CLI::App& app, Action& action) {
   add_from(command, question.target);
   add_machine(command, question.target);
   add_held(command, options->held);
-  add_training(command, question.training);
-  add_reserve(command, question.reserve);
+  add_training(command, options->training);
+  add_reserve(command, options->reserve);
   command.add_option("-o,--output", options->output, "write the plan file here");
-  command.add_option("--time-limit", question.time_limit,
+  command.add_option("--time-limit", options->time_limit,
                      "stop after this time (\"30 s\") with the best so far, exit 5");
   command.add_flag("--fastest", question.fastest,
                    "take the fastest prediction, whatever unusual choices it has");

@@ -8,11 +8,11 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "interop/exports/report_flags.h"
+#include "interop/exports/flags_script.h"
 #include "plan/measured.h"
+#include "planner/api/questions.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/report_answer.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
 #include "reports/compare.h"
@@ -31,15 +31,17 @@ struct ReportOptions {
   bool json = false;
 };
 
-Explained explain_for(const Plan& plan, const ReportOptions& options) {
+Explained explain_for(const Plan& plan, const ReportOptions& options,
+                      std::optional<Seconds> time_limit) {
   if (options.plan_only) return {std::nullopt, "the page was made of the plan file alone"};
   Progress progress("steps done:");
-  return explain_for_report(plan, {options.files, options.time_limit, options.threads},
+  return explain_for_report(plan, {options.files, time_limit, options.threads},
                             [&](std::int64_t done, std::int64_t of) { progress.update(done, of); },
                             {});
 }
 
 ExitCode run_report(const ReportOptions& options) {
+  const std::optional<Seconds> time_limit = optional_time_limit(options.time_limit);
   check_output("-o", options.output, std::array{options.files.plan, options.measured});
   const Plan plan = read_legal_plan(options.files.plan);
   std::optional<Measured> measured;
@@ -49,7 +51,7 @@ ExitCode run_report(const ReportOptions& options) {
     verdict =
         compare(plan, *measured, options.tolerance, {options.files.plan, options.measured}).verdict;
   }
-  const Explained explained = explain_for(plan, options);
+  const Explained explained = explain_for(plan, options, time_limit);
   if (!explained.why_not.empty() && !options.plan_only)
     print_note(fmt::format("planner: the page shows the plan alone: {}\n", explained.why_not));
   const ReportFlags flags = report_flags(plan).value_or(ReportFlags{});

@@ -10,17 +10,17 @@
 #include "base/file.h"
 #include "command_line/interrupt.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/cli/answers.h"
+#include "planner/api/question_command.h"
+#include "planner/api/questions.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/question_command.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
 #include "planner/explain/few_changes.h"
 #include "planner/search/search.h"
-#include "planner/terminal/time_limit.h"
+#include "planner/terminal/progress.h"
 #include "predict/expert_memory.h"
 #include "reports/plan_words.h"
 #include "reports/trace.h"
@@ -30,6 +30,8 @@ namespace {
 
 struct SimulateOptions {
   SimulationQuestion question;
+  TrainingOptions training;
+  std::string reserve = exact_text(kDefaultReserve);
   std::string trace;  ///< file; empty: none is written
   std::string time_limit;
   bool unfolded = false, json = false, verbose = false;
@@ -76,6 +78,8 @@ ExitCode run_simulate(SimulateOptions options) {
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("--trace", options.trace, inputs);
   if (options.unfolded) options.question.folding = Folding::unfolded;
+  options.question.training = parse_training(options.training);
+  options.question.reserve = parse_reserve(options.reserve);
   const std::optional<Seconds> time = optional_time_limit(options.time_limit);
   std::optional<std::chrono::steady_clock::time_point> until;
   if (time) until = end_of(*time);
@@ -150,8 +154,8 @@ void add_simulate(CLI::App& app, Action& action) {
   command.add_option("STRATEGY", question.strategy, "\"mp=2,pp=2\" or a JSON file");
   add_from(command, question.target);
   add_machine(command, question.target);
-  add_training(command, question.training);
-  add_reserve(command, question.reserve);
+  add_training(command, options->training);
+  add_reserve(command, options->reserve);
   command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");
   command.add_option("--trace", options->trace,
                      "write the step here, as Chrome's and Perfetto's trace viewers read it");

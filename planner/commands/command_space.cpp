@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "base/command_line.h"
+#include "planner/api/summary_json.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
-#include "planner/terminal/time_limit.h"
+#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +21,7 @@ namespace {
 struct SpaceOptions {
   TargetOptions target;  ///< without cluster: no bounds, and the framework is the bundled one
   HeldOptions held;
-  std::string reserve = kDefaultReserve;
+  std::string reserve = exact_text(kDefaultReserve);
   std::string time_limit;
   bool list = false;  ///< every legal strategy
   bool json = false;

@@ -8,10 +8,10 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "command_line/interrupt.h"
+#include "planner/api/sweep_question.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/held_choices.h"
-#include "planner/cli/sweep_question.h"
 #include "planner/commands/commands.h"
+#include "planner/sweep/sweep_inputs.h"
 #include "planner/sweep/sweep_output.h"
 #include "planner/terminal/progress.h"
 
@@ -21,7 +21,9 @@ namespace {
 struct SweepOptions {
   SweepQuestion question;
   HeldOptions held;
-  std::string csv, html;  ///< files
+  std::string reserve = exact_text(kDefaultReserve);
+  std::string time_limit, point_time_limit;  ///< empty: none
+  std::string csv, html;                     ///< files
   bool json = false, verbose = false;
 };
 
@@ -65,6 +67,10 @@ ExitCode verdict_of(const Sweep& sweep, bool interrupted) {
 ExitCode run_sweep_command(SweepOptions options) {
   SweepQuestion& question = options.question;
   question.constraints = parse_held(options.held);
+  question.reserve = parse_reserve(options.reserve);
+  question.time_limit = optional_time_limit(options.time_limit);
+  if (!options.point_time_limit.empty())
+    question.point_time_limit = parse_days("--point-time-limit", options.point_time_limit);
   std::vector<std::string> files = question.clusters;
   files.push_back(question.target.job);
   check_output("--csv", options.csv, files);
@@ -115,10 +121,10 @@ void add_sweep(CLI::App& app, Action& action) {
            "2.5/h for each device, or CLUSTER=2.5/h; repeatable");
   command.add_option("--deadline", question.deadline, "30d, 12h: the cheapest within this time");
   add_held(command, options->held);
-  add_reserve(command, question.reserve);
-  command.add_option("--time-limit", question.time_limit,
+  add_reserve(command, options->reserve);
+  command.add_option("--time-limit", options->time_limit,
                      "end the sweep after this time (\"10 s\") with the rows so far, exit 5");
-  command.add_option("--point-time-limit", question.point_time_limit,
+  command.add_option("--point-time-limit", options->point_time_limit,
                      "end the search of each point after this time with the best so far, exit 5");
   add_threads(command, question.threads, "the table");
   command.add_option("--csv", options->csv, "write the table here");

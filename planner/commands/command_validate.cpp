@@ -12,24 +12,21 @@
 #include <optional>
 #include <span>
 
-#include "base/columns.h"
 #include "base/command_line.h"
 #include "base/file.h"
-#include "fitting/collective_measurement.h"
+#include "base/text.h"
 #include "fitting/fit.h"
-#include "fitting/fit_collectives.h"
 #include "fitting/fit_ops.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
 #include "models/presets/preset_names.h"
 #include "models/presets/presets.h"
+#include "planner/api/target.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/target.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
 #include "predict/cost_basis.h"
 #include "published/goals.h"
-#include "published/stated_row.h"
 #include "published/trace_validation.h"
 #include "published/validate.h"
 
@@ -42,7 +39,6 @@ struct ValidateOptions {
   std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
-  std::string stated;  ///< folder for files of stated runs; empty: none are written
   bool rows = false;   ///< print what each run was taken for
   bool json = false;
 };
@@ -153,14 +149,6 @@ void write_inputs(const std::filesystem::path& folder, std::span<const Published
   }
 }
 
-/// Writes the file's rows as stated runs, which validate and fit read as they read the rows.
-void write_stated(const std::filesystem::path& folder, const std::string& file,
-                  const std::string& text) {
-  const std::filesystem::path output = folder / std::filesystem::path(file).filename();
-  check_output("--stated", output.string(), std::span(&file, 1));
-  write_file_atomically(output, json_text(stated_rows(text, file)));
-}
-
 /// Returns the first line of a result.
 std::string choice_words(const CalibrationChoice& choice) {
   const std::string measured =
@@ -218,7 +206,6 @@ ExitCode run_validate(const ValidateOptions& options) {
   CalibrationChoice calibration = read_calibration_choice(options.calibration);
   calibration.leave_out_source = options.leave_out_sources;
   if (!options.inputs.empty()) make_folder("--inputs", options.inputs);
-  if (!options.stated.empty()) make_folder("--stated", options.stated);
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
   std::vector<RunsOfFile> files;
@@ -234,7 +221,6 @@ ExitCode run_validate(const ValidateOptions& options) {
     const std::vector<PublishedRun>& runs = files.back().runs;
     all += std::int64_t(runs.size());
     if (!options.inputs.empty()) write_inputs(options.inputs, runs);
-    if (!options.stated.empty()) write_stated(options.stated, file, text);
   }
   Progress progress("runs predicted:");
   std::atomic<std::int64_t> done = 0;
@@ -265,8 +251,8 @@ void add_validate(CLI::App& app, Action& action) {
   command
       .add_option(
           "CASES", options->cases,
-          "files of published runs, or of PyTorch allocator traces, which are replayed; exit "
-          "7 if a replay is not exact")
+          "files of published runs as stated rows (planner schema published-runs), or of PyTorch "
+          "allocator traces, which are replayed; exit 7 if a replay is not exact")
       ->required();
   command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
@@ -275,9 +261,6 @@ void add_validate(CLI::App& app, Action& action) {
   command.add_option("--inputs", options->inputs,
                      "write the job and the cluster of each run that is predicted into this "
                      "folder, as plan and simulate take them");
-  command.add_option("--stated", options->stated,
-                     "write each file of runs into this folder once more, with all that is known "
-                     "of each run and where each fact is from");
   command.add_flag("--rows", options->rows,
                    "print the cluster, framework, calibration and strategy that each run was taken "
                    "for; without it, those of files with at most 8 runs");
@@ -290,8 +273,10 @@ void add_fit(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "fit", "fit a cluster's and a framework's numbers on measured runs, published or your own");
   command
-      .add_option("CASES", options->cases,
-                  "files of runs, of timed ops alone, or of timed collectives alone")
+      .add_option(
+          "CASES", options->cases,
+          "files of runs as stated rows (planner schema published-runs), of timed ops alone, or of "
+          "timed collectives alone")
       ->required();
   command
       .add_option("--cluster", options->cluster,

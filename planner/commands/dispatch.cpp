@@ -1,6 +1,8 @@
 // Runs the command that the command line of `planner` names.
 #include "planner/commands/dispatch.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -9,13 +11,13 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "base/memory_limit.h"
+#include "base/process.h"
 #include "command_line/completion.h"
 #include "command_line/help.h"
 #include "command_line/parse.h"
+#include "plan/plan.h"
 #include "planner/cli/type_values.h"
 #include "planner/commands/commands.h"
-#include "planner/commands/planner_app.h"
 #include "planner/terminal/exec_beside.h"
 
 namespace plimsoll {
@@ -55,6 +57,33 @@ void start(const std::string& command, const std::vector<std::string>& arguments
   }
 }
 
+void add_commands(CLI::App& app, Action& action) {
+  // These two are other executables, started before this command line is parsed.
+  app.add_subcommand("calibrate", "measure what this machine computes and sends per second");
+  add_plan(app, action);
+  add_sweep(app, action);
+  add_explain(app, action);
+  app.add_subcommand("run", "train by a plan and measure");
+  add_compare(app, action);
+  add_report(app, action);
+  add_simulate(app, action);
+  add_space(app, action);
+  add_validate(app, action);
+  add_fit(app, action);
+  add_passes(app, action);
+  add_check(app, action);
+  add_export(app, action);
+  add_import(app, action);
+  add_describe(app, action);
+  add_list(app, action);
+  add_init(app, action);
+  add_doctor(app, action);
+  add_schema(app, action);
+  add_completion(app, action);
+  add_man(app, action);
+  name_types(app);
+}
+
 }  // namespace
 
 ExitCode dispatch(int argc, char** argv) {
@@ -79,8 +108,18 @@ ExitCode dispatch(int argc, char** argv) {
   }
   if (!parse(app, argc, argv)) return ExitCode::ok;
   if (!action) throw UsageError("calibrate and run must be the first word");
-  limit_memory(machine_memory());
+  if (const std::optional<Bytes> memory = machine_memory()) limit_memory(*memory);
   return action();
+}
+
+std::unique_ptr<CLI::App> planner_app(Action& action) {
+  auto app = std::make_unique<CLI::App>(
+      "Plimsoll: how heavily a training cluster can be loaded, and how fast it will run.",
+      "planner");
+  app->set_version_flag("--version", fmt::format("planner {}", kProductVersion));
+  app->require_subcommand(1);
+  add_commands(*app, action);
+  return app;
 }
 
 }  // namespace plimsoll

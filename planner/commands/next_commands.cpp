@@ -8,10 +8,10 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "interop/exports/report_flags.h"
+#include "interop/exports/flags_script.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy_fields.h"
-#include "planner/cli/question_command.h"
+#include "planner/api/question_command.h"
 #include "reports/text_lines.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "planner/cli/answers.h"
+#include "planner/api/questions.h"
 #include "planner/refusal/least_changes.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include "passes/strategy/strategy_fields.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"
-#include "reports/strategy_meanings.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/presets/preset_names.h"
-#include "planner/describe/description.h"
+#include "planner/describe/describe_input.h"
 
 namespace plimsoll {
 

@@ -1,19 +1,40 @@
-// Assessed change: a strategy with some choices changed, simulated and set beside the plan.
+// Assessed change: a strategy with some choices changed, simulated and set against the plan that is
+// explained.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "passes/strategy/constraints.h"
+#include "passes/strategy/strategy.h"
 #include "plan/unusual_choices.h"
 #include "planner/bounds/bounds.h"
-#include "planner/explain/explain_request.h"
 #include "planner/explain/neighbours.h"
 #include "predict/plan_difference.h"
+#include "predict/target.h"
 
 namespace plimsoll {
+
+/// A plan to explain, with what its search held.
+struct ExplainRequest {
+  Target target;
+  Strategy strategy;                    ///< the plan's
+  Constraints constraints{};            ///< of its search
+  double overflow = 0;                  ///< the plan's own MemoryInterval::overflow
+  std::int64_t threads = 0;             ///< as SearchRequest::threads
+  std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
+  /// Ends searches, as SearchRequest::stop. Other work that it ends throws NothingFoundYet.
+  std::function<bool()> stop{};
+  /// Is told how far a search, or a list of changes, is: in strategies, changes or rounds.
+  std::function<void(std::int64_t done, std::int64_t of)> progress{};
+};
+
+/// Throws NothingFoundYet if the request was asked to stop.
+void check_goes_on(const ExplainRequest& request);
 
 enum class ChangeOutcome : std::uint8_t { runs, does_not_fit, too_long, illegal };
 /// Returns "runs", "does not fit", "takes too long", "illegal".

@@ -91,11 +91,12 @@ Json rates_json(std::span<const RateEffect> rates) {
 }
 
 Json more_memory_json(const MemoryEffect& memory) {
-  return {{"strategy", strategy_json(memory.strategy)},
-          {"step_time_s", memory.step_time.value()},
-          {"ratio", ratio_json(memory.ratio)},
-          {"proven", memory.proven},
-          {"least_step_time_s", memory.least_step.value()}};
+  return {
+      {"strategy", strategy_json(memory.strategy)},
+      {"step_time_s", memory.step_time.value()},
+      {"ratio", ratio_json(memory.ratio)},
+      {"proven", memory.proven},
+      {"least_step_time_s", memory.least_step ? Json(memory.least_step->value()) : Json(nullptr)}};
 }
 
 }  // namespace

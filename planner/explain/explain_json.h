@@ -16,7 +16,7 @@ Json change_json(const AssessedChange& change);
 
 /// Returns the step of the plan with its terms, and what would change it.
 std::string explain_json(const Plan& plan, const ExplainedStep& step, const Sensitivity& found);
-/// Returns the asked choices beside the plan. What does not exist is null.
+/// Returns the asked choices against the plan. What does not exist is null.
 std::string why_not_json(const WhyNot& answer);
 
 }  // namespace plimsoll

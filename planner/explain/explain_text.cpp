@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 
@@ -183,9 +184,10 @@ void write_rates(Out out, const Plan& plan, const std::vector<RateEffect>& rates
 void write_memory(Out out, const Plan& plan, const MemoryEffect& memory) {
   const std::string fields = fields_text(differing_fields(memory.strategy, plan.strategy));
   fmt::format_to(out, "the best plan with twice the memory{}\n    {}  {}\n",
-                 memory.proven ? ""
-                               : fmt::format(", not proven: none takes less than {}",
-                                             to_text(memory.least_step)),
+                 memory.proven       ? ""
+                 : memory.least_step ? fmt::format(", not proven: none takes less than {}",
+                                                   to_text(*memory.least_step))
+                                     : ", not proven",
                  ratio_text(memory.step_time, plan.prediction.step_time, memory.ratio),
                  fields.empty() ? "the same" : fields);
 }
@@ -259,6 +261,40 @@ std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sens
   for (const AssessedChange& change : found.changes)
     text += change_row(change, plan.strategy, plan.prediction.step_time);
   return text;
+}
+
+std::vector<TermRow> term_rows(std::span<const ExplainedStep* const> steps) {
+  static constexpr std::array<std::pair<const char*, Picoseconds StepParts::*>, 4> kCompute = {
+      {{"forward", &StepParts::forward},
+       {"recompute", &StepParts::recompute},
+       {"backward", &StepParts::backward},
+       {"optimizer", &StepParts::optimizer}}};
+  static constexpr std::array<std::pair<const char*, Picoseconds StepParts::*>, 2> kWaiting = {
+      {{"bubble", &StepParts::bubble}, {"host", &StepParts::dispatch}}};
+  std::vector<TermRow> rows;
+  const auto add = [&](const std::string& name, Picoseconds StepParts::*part) {
+    TermRow row{name, {}};
+    for (const ExplainedStep* step : steps) row.times.push_back(step->parts.*part);
+    rows.push_back(std::move(row));
+  };
+  for (const auto& [name, part] : kCompute) add(name, part);
+  // By name; each has a wait and a transfer.
+  std::map<std::string, std::vector<Picoseconds>> communications;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const auto& times = steps[s]->parts.communication;
+    for (std::size_t c = 0; c < times.size(); ++c) {
+      const std::string name = fmt::format("{}, {}", times[c].group, steps[s]->links[c]);
+      for (const auto& [what, time] :
+           {std::pair("transfer", times[c].transfer), std::pair("wait", times[c].wait)}) {
+        auto& of_name = communications[fmt::format("{}: {}", name, what)];
+        of_name.resize(steps.size());
+        of_name[s] += time;
+      }
+    }
+  }
+  for (auto& [name, times] : communications) rows.push_back({name, std::move(times)});
+  for (const auto& [name, part] : kWaiting) add(name, part);
+  return rows;
 }
 
 }  // namespace plimsoll

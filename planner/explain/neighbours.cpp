@@ -9,12 +9,15 @@
 #include "passes/strategy/expert_rules.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/space/recompute_forms.h"
 
 namespace plimsoll {
 namespace {
 
-std::int64_t parts_of(const Strategy& strategy) { return strategy.pp * strategy.virtual_stages; }
+std::int64_t parts_of(const Strategy& strategy) {
+  return strategy.pp * strategy.pipeline.virtual_stages;
+}
 
 /// Gives the ranks that mp, pp and cp leave to sharding_degree and dp. Where they leave no whole
 /// number and cp was not asked for, sequences are not shared.
@@ -42,40 +45,37 @@ void fill_data_degrees(const Fixed& choices, std::int64_t devices, Strategy& str
 
 /// Sets choices to their default where they would mean nothing.
 void drop_meaningless(const Fixed& choices, Strategy& strategy) {
-  const Strategy usual;
-  const auto drop = [&](std::string_view key, auto field) {
-    if (!is_fixed(choices, key)) strategy.*field = usual.*field;
+  const auto drop = [&](std::string_view key) {
+    if (!is_fixed(choices, key)) reset_field(strategy, key);
   };
-  if (strategy.mp == 1) drop("sequence_parallel", &Strategy::sequence_parallel);
+  if (strategy.mp == 1) drop("sequence_parallel");
   // Experts on ranks of their own need the tokens split over mp.
   if (needs_sequence_parallel(strategy) && !is_fixed(choices, "sequence_parallel"))
-    strategy.sequence_parallel = true;
-  if (strategy.mp == 1 || strategy.pp == 1 || strategy.sequence_parallel)
-    drop("split_boundary", &Strategy::split_boundary);
+    strategy.tokens.sequence_parallel = true;
+  if (strategy.mp == 1 || strategy.pp == 1 || strategy.tokens.sequence_parallel)
+    drop("split_boundary");
   if (strategy.pp == 1) {
-    drop("virtual_stages", &Strategy::virtual_stages);
-    drop("embedding_as_layers", &Strategy::embedding_as_layers);
-    drop("loss_as_layers", &Strategy::loss_as_layers);
+    drop("virtual_stages");
+    drop("embedding_as_layers");
+    drop("loss_as_layers");
   }
-  if (strategy.schedule != Schedule::one_f_one_b) drop("virtual_stages", &Strategy::virtual_stages);
+  if (strategy.schedule != Schedule::one_f_one_b) drop("virtual_stages");
   if (is_placed_as_v(strategy.schedule) && !is_fixed(choices, "virtual_stages"))
-    strategy.virtual_stages = 2;
-  if (strategy.cp == 1) drop("context_exchange", &Strategy::context_exchange);
+    strategy.pipeline.virtual_stages = 2;
+  if (strategy.cp == 1) drop("context_exchange");
   // Frameworks compute shared experts beside an exchange of rows, if beside anything.
-  if (strategy.ep == 1 || strategy.expert_dispatch != ExpertDispatch::all_to_all)
-    drop("overlap_shared_experts", &Strategy::overlap_shared_experts);
-  if (!pairs_are_legal(strategy))
-    drop("overlap_expert_exchange", &Strategy::overlap_expert_exchange);
-  if (strategy.recompute != Recompute::modules)
-    drop("recompute_modules", &Strategy::recompute_modules);
+  if (strategy.ep == 1 || strategy.experts.dispatch != ExpertDispatch::all_to_all)
+    drop("overlap_shared_experts");
+  if (!pairs_are_legal(strategy)) drop("overlap_expert_exchange");
+  if (strategy.recompute != Recompute::modules) drop("recompute_modules");
   if (strategy.recompute == Recompute::none || strategy.recompute == Recompute::per_op) {
-    drop("recompute_layers", &Strategy::recompute_layers);
-    drop("recompute_list", &Strategy::recompute_list);
+    drop("recompute_layers");
+    drop("recompute_list");
   }
-  if (is_fixed(choices, "recompute_layers")) drop("recompute_list", &Strategy::recompute_list);
+  if (is_fixed(choices, "recompute_layers")) drop("recompute_list");
   if (strategy.sharding_stage != 3) {
-    drop("prefetch_depth", &Strategy::prefetch_depth);
-    drop("keep_gathered", &Strategy::keep_gathered);
+    drop("prefetch_depth");
+    drop("keep_gathered");
   }
 }
 
@@ -169,20 +169,21 @@ void add_sizes(const Target& target, const Strategy& strategy, Reach reach, Chan
     // With an even number of layers in each chunk: others are seldom legal.
     if (v == 1 || target.job.layers % (v * strategy.pp) == 0) chunks.push_back(v);
   }
-  for (const std::int64_t v : reached(chunks, strategy.virtual_stages, reach))
+  for (const std::int64_t v : reached(chunks, strategy.pipeline.virtual_stages, reach))
     changes.add("virtual_stages", v);
 }
 
 void add_recompute(const Target& target, const Strategy& strategy, Reach reach, Changes& changes) {
   for (const Recompute form :
        {Recompute::none, Recompute::selective, Recompute::full, Recompute::per_op}) {
-    if (form == strategy.recompute || !target.framework().can.recompute.value.has(form)) continue;
+    if (form == strategy.recompute || !target.framework().can.repeats.recompute.value.has(form))
+      continue;
     changes.add({{"recompute", std::string(to_text(form))}, {"recompute_layers", "0"}});
   }
   for (const SetOf<RecomputedModule>& set :
        module_ladder(target.job, target.framework(), strategy)) {
     Strategy changed = strategy;
-    changed.recompute_modules = set;
+    changed.recomputed.modules = set;
     changes.add({{"recompute", std::string(to_text(Recompute::modules))},
                  {"recompute_modules", field_text(changed, "recompute_modules")},
                  {"recompute_layers", "0"}});
@@ -192,7 +193,7 @@ void add_recompute(const Target& target, const Strategy& strategy, Reach reach, 
   std::vector<std::int64_t> counts;
   for (std::int64_t n = 1; n < most; ++n) counts.push_back(n);
   counts.push_back(most);
-  const std::int64_t own = strategy.recompute_layers == 0 ? most : strategy.recompute_layers;
+  const std::int64_t own = strategy.recomputed.layers == 0 ? most : strategy.recomputed.layers;
   for (const std::int64_t n : reached(counts, own, reach))
     changes.add("recompute_layers", n == most ? 0 : n);
   changes.add("recompute_layers", std::int64_t{0});
@@ -201,13 +202,13 @@ void add_recompute(const Target& target, const Strategy& strategy, Reach reach, 
 void add_switches(const Target& target, const Strategy& strategy, Changes& changes) {
   const Framework& framework = target.framework();
   for (std::size_t s = 0; s < std::size(kSchedules); ++s) {
-    if (framework.can.schedules.value.has(Schedule(s)) && strategy.pp > 1)
+    if (framework.can.pipelines.schedules.value.has(Schedule(s)) && strategy.pp > 1)
       changes.add("schedule", kSchedules[s]);
   }
   if (strategy.mp > 1)
-    changes.add("sequence_parallel", strategy.sequence_parallel ? "false" : "true");
-  if (strategy.mp > 1 && strategy.pp > 1 && framework.can.split_boundary.value)
-    changes.add("split_boundary", strategy.split_boundary ? "false" : "true");
+    changes.add("sequence_parallel", strategy.tokens.sequence_parallel ? "false" : "true");
+  if (strategy.mp > 1 && strategy.pp > 1 && framework.can.pipelines.split_boundary.value)
+    changes.add("split_boundary", strategy.pipeline.split_boundary ? "false" : "true");
   for (std::size_t e = 0; strategy.cp > 1 && e < std::size(kContextExchanges); ++e) {
     if (context_exchanges(framework, target.job).has(ContextExchange(e)))
       changes.add("context_exchange", kContextExchanges[e]);
@@ -215,20 +216,22 @@ void add_switches(const Target& target, const Strategy& strategy, Changes& chang
   for (std::int64_t stage = 1; strategy.sharding_degree > 1 && stage <= 3; ++stage)
     changes.add("sharding_stage", stage);
   if (strategy.sharding_stage == 3) {
-    changes.add("keep_gathered", strategy.keep_gathered ? "false" : "true");
+    changes.add("keep_gathered", strategy.gathers.keep ? "false" : "true");
     for (const std::int64_t depth : {0, 1, 2}) changes.add("prefetch_depth", depth);
   }
   for (const RankOrder order : rank_orders(framework, strategy, units_of(target.cluster())).tried)
     changes.add("rank_order", kRankOrders[std::size_t(order)]);
-  if (!strategy.layer_split.empty()) changes.add("layer_split", "even");
+  if (!strategy.pipeline.layer_split.empty()) changes.add("layer_split", "even");
 }
 
 void add_buckets(const Target& target, const Strategy& strategy, Reach reach, Changes& changes) {
   const bool reduces = strategy.cp * strategy.dp * strategy.sharding_degree > 1;
-  if (!reduces || !target.framework().overlap_grad_reduce || strategy.sharding_stage == 3) return;
+  if (!reduces || !target.framework().parallelism.overlap.grad_reduce ||
+      strategy.sharding_stage == 3)
+    return;
   std::vector<std::int64_t> sizes;
   for (const Bytes size : grad_bucket_ladder(target.job)) sizes.push_back(size.count());
-  for (const std::int64_t size : reached(sizes, strategy.grad_bucket_bytes.count(), reach))
+  for (const std::int64_t size : reached(sizes, strategy.gradients.bucket_bytes.count(), reach))
     changes.add("grad_bucket_bytes", size);
 }
 
@@ -239,9 +242,9 @@ void add_memory_savers(const Target& target, const Strategy& strategy, Changes& 
                  {"dp", "1"},
                  {"sharding_stage", std::to_string(stage)}});
   }
-  if (target.framework().can.offload_optimizer.value) {
+  if (target.framework().can.offload.optimizer.value) {
     for (const std::int64_t percent : {50, 100}) {
-      if (percent > strategy.offload_optimizer_percent)
+      if (percent > strategy.optimizer.offload_percent)
         changes.add("offload_optimizer_percent", percent);
     }
   }
@@ -260,7 +263,7 @@ Strategy with_choices(const Strategy& strategy, const Fixed& choices, std::int64
   }
   drop_meaningless(choices, changed);
   if (parts_of(changed) != parts_of(strategy) && !is_fixed(choices, "layer_split"))
-    changed.layer_split.clear();
+    changed.pipeline.layer_split.clear();
   return changed;
 }
 

@@ -84,7 +84,9 @@ Strategy changed_as_asked(const ExplainRequest& request, const Fixed& asked) {
   const Target& target = request.target;
   const Strategy& plan = request.strategy;
   Strategy changed = with_choices(plan, asked, target.devices);
-  const auto degrees = [](const Strategy& s) { return std::tuple(s.mp, s.pp, s.cp, s.ep, s.etp); };
+  const auto degrees = [](const Strategy& s) {
+    return std::tuple(s.mp, s.pp, s.cp, s.ep, s.experts.etp);
+  };
   const bool names_recompute = std::ranges::any_of(
       asked, [](const auto& choice) { return choice.first.starts_with("recompute"); });
   if (names_recompute || degrees(changed) == degrees(plan)) return changed;
@@ -97,7 +99,7 @@ Strategy changed_as_asked(const ExplainRequest& request, const Fixed& asked) {
     Strategy other = changed;
     drop_recompute(other);
     other.recompute = form.recompute;
-    other.recompute_modules = form.modules;
+    other.recomputed.modules = form.modules;
     if (other != changed) add(other);
   }
   confirm_memory(target, forms, request.threads);

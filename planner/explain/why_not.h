@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// A strategy with the asked choices, beside the plan.
+/// A strategy with the asked choices, against the plan.
 struct AskedStep {
   ExplainedStep step;
   StepRatio ratio;  ///< to the plan's step time

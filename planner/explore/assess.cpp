@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "planner/explore/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 #include "simulator/memory/allocation_replay.h"
 #include "simulator/simulate.h"
 

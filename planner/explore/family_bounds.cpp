@@ -68,7 +68,8 @@ double FamilyBounds::Line::at(std::span<const LayerRange> ranges) const {
 }
 
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
-  return !target_.job.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
+  return !target_.job.branch && !classes_by_owner(strategy) &&
+         strategy.optimizer.flatten == Flatten::fused;
 }
 
 FamilyBounds::Sample FamilyBounds::find_sample(const Job& job, const Strategy& strategy) const {
@@ -81,10 +82,10 @@ FamilyBounds::Sample FamilyBounds::find_sample(const Job& job, const Strategy& s
       plain.sharding_degree =
           optimizer_shards(strategy) > 1 ? kShards[s] * expert_unit(strategy) : 1;
       if (plain.sharding_degree == 1) plain.sharding_stage = 0;
-      plain.split_boundary = plain.sequence_parallel = false;
+      plain.pipeline.split_boundary = plain.tokens.sequence_parallel = false;
       if (!job.experts) {
         plain.ep = Strategy().ep;
-        plain.etp = Strategy().etp;
+        plain.experts.etp = Strategy().experts.etp;
       }
       sample[s][n] = persistent_bytes_of(kLayers[n], {job, plain, target_.framework()});
     }
@@ -99,12 +100,12 @@ Strategy sampled(const Strategy& strategy) {
   Strategy alike = beside_search(strategy);
   alike.mp = strategy.mp;
   alike.ep = strategy.ep;
-  alike.etp = strategy.etp;
+  alike.experts.etp = strategy.experts.etp;
   alike.pp = std::min<std::int64_t>(strategy.pp, 3);
   alike.dp = few_replicas(strategy);
   alike.sharding_degree = optimizer_shards(strategy) > 1 ? 2 : 1;
   alike.sharding_stage = strategy.sharding_stage;
-  alike.keep_gathered = strategy.keep_gathered;
+  alike.gathers.keep = strategy.gathers.keep;
   return alike;
 }
 
@@ -285,7 +286,7 @@ class FamilyBounds::Family {
     if (!work) {
       Strategy one = leanest;
       if (all_.target_.job.experts && one.ep > 1)  // the rows of a sequence are those of many
-        one.expert_rows_percent =
+        one.experts.rows_percent =
             rows_room(all_.target_.job, all_.target_.framework(), leanest).percent;
       Strategy two = one;
       one.micro_batch = 1;
@@ -398,7 +399,7 @@ class FamilyBounds::Family {
     Borders borders;
     if (extent_ != Extent::all || stages_ == 1 || is_placed_as_v(strategy.schedule)) return borders;
     if (transfers_.empty()) transfers_ = all_.bounds_.transfers(family_.base);
-    const std::int64_t chunks = strategy.virtual_stages;
+    const std::int64_t chunks = strategy.pipeline.virtual_stages;
     const bool first = stage == 0, last = stage + 1 == stages_;
     // The model's ends have no neighbour.
     const std::int64_t before = chunks - std::int64_t(first), behind = chunks - std::int64_t(last);
@@ -413,7 +414,7 @@ class FamilyBounds::Family {
     borders.sends.add(from.links, before);
     borders.sends.add(to.links, behind);
     const bool ahead =
-        receives_ahead(all_.target_.framework(), strategy) || strategy.overlap_expert_exchange;
+        receives_ahead(all_.target_.framework(), strategy) || strategy.experts.overlap_exchange;
     if (ahead) return borders;
     borders.awaited = double(before) * time(from) + double(behind) * time(to);
     borders.awaited_by_last = (chunks == 1 && first ? 0 : time(from)) + (last ? 0 : time(to));

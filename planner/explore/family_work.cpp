@@ -19,7 +19,7 @@ double back(const BlockFacts& block) { return ps(block.backward.span) + ps(block
 /// Returns how many of a chunk's layers recompute, the first ones.
 std::int64_t repeated_layers(const Strategy& strategy, LayerRange chunk) {
   if (strategy.recompute == Recompute::none) return 0;
-  const std::int64_t layers = strategy.recompute_layers;
+  const std::int64_t layers = strategy.recomputed.layers;
   return layers == 0 ? chunk.count() : std::min(layers, chunk.count());
 }
 
@@ -27,7 +27,7 @@ std::int64_t repeated_layers(const Strategy& strategy, LayerRange chunk) {
 
 double sum_of(const Strategy& strategy, LayerRange chunk, const SumsOfLayers& keep,
               const SumsOfLayers& repeat) {
-  if (strategy.recompute != Recompute::per_op && strategy.recompute_list.empty()) {
+  if (strategy.recompute != Recompute::per_op && strategy.recomputed.list.empty()) {
     const std::int64_t kept_from = chunk.first + repeated_layers(strategy, chunk);
     return repeat.of({chunk.first, kept_from}) + keep.of({kept_from, chunk.last});
   }

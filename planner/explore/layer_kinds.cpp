@@ -4,17 +4,16 @@
 #include <algorithm>
 
 #include "models/job/layer_forms.h"
-#include "passes/strategy/stage_blocks.h"
+#include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {
 
 LayerKinds::LayerKinds(const Job& job) : layers_(dealt_layers(job)) {
   const std::vector<BlockShape> shapes = block_shapes(job);
   const std::vector<std::int64_t> one_each(std::size_t(total_layers(job)), 1);
-  for (std::int64_t layer = 0; layer < total_layers(job); ++layer) {
-    const std::vector<BlockRange> ranges = blocks_of_part(shapes, one_each, layer);
+  for (const ModelPart& layer : parts_of_model(shapes, one_each)) {
     for (std::size_t b = 0; b < shapes.size(); ++b) {
-      if (shapes[b].kind == BlockKind::layer && ranges[b].count > 0) blocks_.push_back(b);
+      if (shapes[b].kind == BlockKind::layer && layer.blocks[b].count > 0) blocks_.push_back(b);
     }
   }
   same_until_.assign(blocks_.size(), size());

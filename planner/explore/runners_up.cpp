@@ -58,17 +58,17 @@ std::optional<std::size_t> fastest_plan(std::span<const Candidate> candidates) {
 
 bool same_but_details(const Strategy& a, const Strategy& b) {
   Strategy alike = a;
-  alike.grad_bucket_bytes = b.grad_bucket_bytes;
-  alike.recompute_layers = b.recompute_layers;
-  alike.prefetch_depth = b.prefetch_depth;
-  alike.embedding_as_layers = b.embedding_as_layers;
-  alike.loss_as_layers = b.loss_as_layers;
-  alike.virtual_stages = b.virtual_stages;
-  alike.layer_split = b.layer_split;
-  alike.recompute_list = b.recompute_list;
-  alike.overlap_shared_experts = b.overlap_shared_experts;
-  alike.overlap_expert_exchange = b.overlap_expert_exchange;
-  alike.recompute_modules = b.recompute_modules;
+  alike.gradients.bucket_bytes = b.gradients.bucket_bytes;
+  alike.recomputed.layers = b.recomputed.layers;
+  alike.gathers.prefetch_depth = b.gathers.prefetch_depth;
+  alike.pipeline.embedding_as_layers = b.pipeline.embedding_as_layers;
+  alike.pipeline.loss_as_layers = b.pipeline.loss_as_layers;
+  alike.pipeline.virtual_stages = b.pipeline.virtual_stages;
+  alike.pipeline.layer_split = b.pipeline.layer_split;
+  alike.recomputed.list = b.recomputed.list;
+  alike.experts.overlap_shared = b.experts.overlap_shared;
+  alike.experts.overlap_exchange = b.experts.overlap_exchange;
+  alike.recomputed.modules = b.recomputed.modules;
   if (a.dp * a.sharding_degree == b.dp * b.sharding_degree) {
     alike.dp = b.dp;
     alike.sharding_degree = b.sharding_degree;
@@ -79,7 +79,7 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
 bool same_but_switches(const Strategy& a, const Strategy& b) {
   const auto split_of = [](const Strategy& s) {
     return std::tuple(s.mp, s.pp, s.cp, s.dp * s.sharding_degree, s.sharding_stage, s.micro_batch,
-                      s.recompute, s.schedule, s.ep, s.etp);
+                      s.recompute, s.schedule, s.ep, s.experts.etp);
   };
   return split_of(a) == split_of(b) && beside_search(a) == beside_search(b);
 }

@@ -11,6 +11,8 @@
 
 #include "base/command_line.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "models/framework/framework.h"
 
 namespace plimsoll {
 namespace {
@@ -190,6 +192,28 @@ std::function<std::string(const std::string&)> one_of(std::span<const std::strin
     if (std::ranges::find(words, text) != words.end()) return "";
     return fmt::format("found \"{}\"; one of {} is required", text, fmt::join(words, ", "));
   };
+}
+
+std::optional<Question> next_framework_question(const Answers& answers) {
+  if (!answers.contains("based-on")) {
+    return Question{"based-on", "built-in framework that it is like: " + known_frameworks()};
+  }
+  const std::string& base = framework_by_name(answers.at("based-on")).name;
+  if (!answers.contains("name")) {
+    return Question{"name", "name of the framework", "my-" + base,
+                    [](const std::string& name) -> std::string {
+                      return find_framework(name) == nullptr ? "" : "a built-in one has this name";
+                    }};
+  }
+  return std::nullopt;
+}
+
+std::string new_framework_text(const Answers& answers) {
+  const std::string& name = answers.at("name");
+  if (find_framework(name) != nullptr) {
+    throw UsageError("--name " + name + ": a built-in framework has this name");
+  }
+  return json_text({{"name", name}, {"based_on", framework_by_name(answers.at("based-on")).name}});
 }
 
 }  // namespace plimsoll

@@ -24,8 +24,8 @@ class LastingCache {
   explicit LastingCache(const Target& target) : target_(target) {}
 
   const LastingLines& of(const Strategy& strategy) {
-    Strategy plain = without(strategy, &Strategy::micro_batch, &Strategy::recompute,
-                             &Strategy::recompute_modules, &Strategy::rank_order);
+    Strategy plain = without(strategy, FIELD(micro_batch), FIELD(recompute),
+                             FIELD(recomputed.modules), FIELD(rank_order));
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
     return known_.of({plain}, [&] { return lasting_lines(context_of(target_, plain)); });
   }
@@ -47,8 +47,8 @@ std::optional<Strategy> even_pipeline(const Job& job, const StrategyFamily& fami
   }
   Strategy even = family.base;
   apply(*plain, even);
-  even.embedding_as_layers = even.loss_as_layers = 0;
-  even.recompute_layers = 0;
+  even.pipeline.embedding_as_layers = even.pipeline.loss_as_layers = 0;
+  even.recomputed.layers = 0;
   return even;
 }
 
@@ -149,7 +149,7 @@ class Cutter {
   bool may_recompute_none() const {
     Strategy none = even_;
     none.recompute = Recompute::none;
-    none.recompute_modules = {};
+    none.recomputed.modules = {};
     return !is_fixed(request_.constraints.fixed, "recompute") &&
            is_within(request_.constraints.limits, none, "recompute");
   }
@@ -193,19 +193,19 @@ class Cutter {
     Strategy strategy = even_;
     std::int64_t most = 0, again = 0, before = 0;
     for (const StageChoice& stage : cut->stages) {
-      strategy.layer_split.push_back(stage.layers);
+      strategy.pipeline.layer_split.push_back(stage.layers);
       for (std::int64_t r = 0; r < stage.recomputed; ++r)
-        strategy.recompute_list.push_back(before + r);
+        strategy.recomputed.list.push_back(before + r);
       before += stage.layers;
       again += stage.recomputed;
       most = std::max(most, stage.layers);
     }
-    if (strategy.layer_split == even_layers_) strategy.layer_split.clear();
+    if (strategy.pipeline.layer_split == even_layers_) strategy.pipeline.layer_split.clear();
     if (again == 0 && even_.recompute != Recompute::none && !may_recompute_none())
       return std::nullopt;
-    if (again == 0) strategy.recompute = Recompute::none, strategy.recompute_modules = {};
-    if (again == layers_ || first > 0) strategy.recompute_list.clear();
-    if (first < most) strategy.recompute_layers = first;
+    if (again == 0) strategy.recompute = Recompute::none, strategy.recomputed.modules = {};
+    if (again == layers_ || first > 0) strategy.recomputed.list.clear();
+    if (first < most) strategy.recomputed.layers = first;
     return strategy;
   }
 
@@ -224,7 +224,7 @@ class Cutter {
 
 /// Whether the space has the strategy, in this family or in the one that recomputes nothing.
 bool in_space(const Job& job, const StrategyFamily& family, const Strategy& strategy) {
-  if (!strategy.recompute_list.empty()) return false;
+  if (!strategy.recomputed.list.empty()) return false;
   const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
   return std::ranges::any_of(family.arrangements->groups, [&](const ArrangementGroup& group) {
     const Arrangement& first = family.arrangements->all[group.first];
@@ -343,7 +343,7 @@ class LayerSearch {
     std::vector<Strategy> strategies;
     for (std::size_t b = 0; b < family.buckets; ++b) {
       strategies.push_back(cut);
-      if (family.buckets > 1) strategies.back().grad_bucket_bytes = space_.legal.ladder()[b];
+      if (family.buckets > 1) strategies.back().gradients.bucket_bytes = space_.legal.ladder()[b];
     }
     const auto is_too_slow = [&](Picoseconds bound) { return bound.seconds() >= limit_of(cut); };
     if (is_too_slow(capped([&] { return bounds_.actions(cut, is_too_slow); }))) return;
@@ -386,8 +386,8 @@ LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed, const
     if (is_fixed(fixed, key) || is_limited(limits, key)) return {};
   }
   const Capabilities& can = framework.can;
-  return {can.uneven_split.value, can.recomputed_layers.value.has(RecomputedLayers::listed),
-          can.empty_parts.value};
+  return {can.pipelines.uneven_split.value, can.repeats.layers.value.has(RecomputedLayers::listed),
+          can.pipelines.empty_parts.value};
 }
 
 std::vector<Candidate> layer_choices(const SearchRequest& request, const Space& space,

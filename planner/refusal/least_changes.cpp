@@ -58,7 +58,7 @@ class Changes {
     for (const FittingChange& change : without_held_choices()) {
       if (!add_first({change}, "fewer held choices")) break;
     }
-    if (request_.target.framework().can.offload_optimizer.value) add_offload();
+    if (request_.target.framework().can.offload.optimizer.value) add_offload();
     add_more_devices();
     if (request_.target.job.experts) add_even_routing();
     std::vector<FittingChange> narrower;
@@ -83,7 +83,7 @@ class Changes {
              !is_limited(changed.constraints.limits, key);
     };
     if (is_free("micro_batch")) changed.constraints.fixed.emplace_back("micro_batch", "1");
-    const SetOf<Recompute> forms = changed.target.framework().can.recompute.value;
+    const SetOf<Recompute> forms = changed.target.framework().can.repeats.recompute.value;
     const bool may_repeat_all = is_free("recompute") && is_free("recompute_list") &&
                                 is_free("recompute_modules") &&
                                 !is_limited(changed.constraints.limits, "recompute_layers");

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <limits>
 
+#include "planner/bounds/shorter_step.h"
 #include "planner/explore/explore.h"
-#include "planner/explore/fewer_micro_batches.h"
 #include "planner/refusal/leanest.h"
 #include "planner/refusal/least_changes.h"
 

@@ -35,7 +35,7 @@ bool is_legal(const Target& target, const Strategy& strategy) {
 bool may_change_shared(const SearchRequest& request, const Strategy& before,
                        const Strategy& changed) {
   constexpr std::string_view kKey = "overlap_shared_experts";
-  if (before.overlap_shared_experts == changed.overlap_shared_experts) return true;
+  if (before.experts.overlap_shared == changed.experts.overlap_shared) return true;
   return !is_fixed(request.constraints.fixed, kKey) &&
          is_within(request.constraints.limits, changed, kKey);
 }
@@ -45,11 +45,11 @@ bool may_change_shared(const SearchRequest& request, const Strategy& before,
 std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& strategy) {
   if (!is_free(request, "overlap_expert_exchange")) return std::nullopt;
   Strategy changed = strategy;
-  changed.overlap_expert_exchange = true;
+  changed.experts.overlap_exchange = true;
   if (!is_within(request.constraints.limits, changed, "overlap_expert_exchange"))
     return std::nullopt;
-  for (const bool shared : {strategy.overlap_shared_experts, false}) {
-    changed.overlap_shared_experts = shared;
+  for (const bool shared : {strategy.experts.overlap_shared, false}) {
+    changed.experts.overlap_shared = shared;
     if (may_change_shared(request, strategy, changed) && is_legal(request.target, changed))
       return changed;
   }
@@ -58,11 +58,11 @@ std::optional<Strategy> in_turns(const SearchRequest& request, const Strategy& s
 
 /// Returns the strategy with all tokens gathered, where it sends rows and that is legal.
 std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& strategy) {
-  const bool sends = strategy.ep > 1 && strategy.expert_dispatch == ExpertDispatch::all_to_all;
+  const bool sends = strategy.ep > 1 && strategy.experts.dispatch == ExpertDispatch::all_to_all;
   if (!sends || !is_free(request, "expert_dispatch")) return std::nullopt;
   Strategy changed = strategy;
-  changed.expert_dispatch = ExpertDispatch::all_gather;
-  changed.overlap_shared_experts = false;  // gains nothing there
+  changed.experts.dispatch = ExpertDispatch::all_gather;
+  changed.experts.overlap_shared = false;  // gains nothing there
   if (!is_within(request.constraints.limits, changed, "expert_dispatch")) return std::nullopt;
   if (!may_change_shared(request, strategy, changed)) return std::nullopt;
   return is_legal(request.target, changed) ? std::optional(changed) : std::nullopt;
@@ -71,7 +71,7 @@ std::optional<Strategy> gathered(const SearchRequest& request, const Strategy& s
 using ChangeOf = std::optional<Strategy> (*)(const SearchRequest&, const Strategy&);
 
 bool same_but_buckets(Strategy a, const Strategy& b) {
-  a.grad_bucket_bytes = b.grad_bucket_bytes;
+  a.gradients.bucket_bytes = b.gradients.bucket_bytes;
   return a == b;
 }
 

@@ -12,7 +12,8 @@ namespace plimsoll {
 /// Returns the fastest candidates with another exchange, where that is legal, fits by a replay of
 /// the framework's allocator, and is faster. Two changes are tried, neither of a key that the user
 /// fixed or tried:
-///   - Strategy::overlap_expert_exchange, which the space does not vary, since bounds of such plans
+///   - Strategy::experts.overlap_exchange, which the space does not vary, since bounds of such
+///   plans
 ///     are weak;
 ///   - expert_dispatch all_gather, which the space leaves out where it moves more in total. Within
 ///     nodes it may move more, and less across them.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "planner/explore/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {

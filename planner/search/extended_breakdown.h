@@ -11,7 +11,7 @@ namespace plimsoll {
 /// Returns the parts of a step with all micro-batches. Two steps of few micro-batches are simulated
 /// that differ by one cycle. The time that the cycle adds to each part is added once for every
 /// cycle that the long step has more. Returns nothing where few micro-batches do not stand for all
-/// (fewer_micro_batches.h), and where another rank is critical in the long step. Returns nothing
+/// (shorter_step.h), and where another rank is critical in the long step. Returns nothing
 /// either if the parts do not sum to `step`, the time of the long step.
 std::optional<StepParts> extended_parts(const Target& target, const Strategy& strategy,
                                         Seconds step);

@@ -64,8 +64,9 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   // stopped before all bounds are known.
   const Job& job = request.target.job;
   const double counts = 1 - masked_flops_per_sequence(job) / forward_matmul_flops_per_sequence(job);
-  const bool is_8_bit = std::ranges::any_of(
-      space.legal.families(), [](const StrategyFamily& f) { return f.base.fp8 != Fp8::none; });
+  const bool is_8_bit = std::ranges::any_of(space.legal.families(), [](const StrategyFamily& f) {
+    return f.base.precision.fp8 != Fp8::none;
+  });
   const Seconds ideal = best * (prediction.mfu * counts / (is_8_bit ? 2 : 1));
   SearchSummary summary;
   summary.method = request.method;

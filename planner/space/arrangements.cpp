@@ -64,10 +64,10 @@ std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strate
                 std::min(m, strategy.pp),
                 m % strategy.pp == 0,
                 strategy.recompute,
-                strategy.recompute_modules,
+                strategy.recomputed.modules,
                 strategy.sharding_stage,
-                strategy.sequence_parallel,
-                strategy.split_boundary,
+                strategy.tokens.sequence_parallel,
+                strategy.pipeline.split_boundary,
                 strategy.mp > 1,
                 strategy.cp > 1,
                 strategy.sharding_degree > 1,
@@ -82,7 +82,8 @@ std::shared_ptr<const Arrangements> ArrangementFinder::find(const Strategy& stra
   Arrangements found;
   add_layouts(strategy, found);
   add_cuts(strategy, found);
-  if (choices_.schedule && framework_.can.schedules.value.has(Schedule::zb_h1) && strategy.pp > 1) {
+  if (choices_.schedule && framework_.can.pipelines.schedules.value.has(Schedule::zb_h1) &&
+      strategy.pp > 1) {
     Strategy zero_bubble = strategy;
     zero_bubble.schedule = Schedule::zb_h1;
     add_layouts(zero_bubble, found);
@@ -92,24 +93,24 @@ std::shared_ptr<const Arrangements> ArrangementFinder::find(const Strategy& stra
 
 /// Adds every number of chunks, with each way to count the ends that spreads layers differently.
 void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) const {
-  const bool chunks = choices_.virtual_stages && plain.layer_split.empty() && plain.pp > 1 &&
-                      plain.schedule == Schedule::one_f_one_b;
-  const bool ends = choices_.ends && plain.layer_split.empty() && plain.pp > 1;
+  const bool chunks = choices_.virtual_stages && plain.pipeline.layer_split.empty() &&
+                      plain.pp > 1 && plain.schedule == Schedule::one_f_one_b;
+  const bool ends = choices_.ends && plain.pipeline.layer_split.empty() && plain.pp > 1;
   const bool two = choices_.virtual_stages && is_placed_as_v(plain.schedule);
-  const std::int64_t least = two ? 2 : plain.virtual_stages;
+  const std::int64_t least = two ? 2 : plain.pipeline.virtual_stages;
   const std::int64_t most = chunks ? (total_layers(job_) + 2) / plain.pp : least;
   for (std::int64_t v = least; v <= std::max(most, least); ++v) {
     std::set<std::vector<std::int64_t>> seen;
     const auto add = [&](std::int64_t embedding, std::int64_t loss) {
       Strategy layout = plain;
-      layout.virtual_stages = v;
-      layout.embedding_as_layers = embedding;
-      layout.loss_as_layers = loss;
+      layout.pipeline.virtual_stages = v;
+      layout.pipeline.embedding_as_layers = embedding;
+      layout.pipeline.loss_as_layers = loss;
       if (is_legal_(layout) && seen.insert(layers_per_part(job_, layout)).second)
         add_group(layout, found);
     };
     if (!ends) {
-      add(plain.embedding_as_layers, plain.loss_as_layers);
+      add(plain.pipeline.embedding_as_layers, plain.pipeline.loss_as_layers);
     } else {
       for (const auto& [embedding, loss] : ends_) add(embedding, loss);
     }
@@ -120,13 +121,14 @@ void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) 
 /// stages. The loss counts as no layer, or as many as its product is worth.
 void ArrangementFinder::add_cuts(const Strategy& plain, Arrangements& found) const {
   const std::vector<double> rates = choices_.stage_rates(plain);
-  if (rates.empty() || plain.virtual_stages > 1 || is_placed_as_v(plain.schedule)) return;
+  if (rates.empty() || plain.pipeline.virtual_stages > 1 || is_placed_as_v(plain.schedule)) return;
   std::set<std::vector<std::int64_t>> seen;
   for (const std::int64_t loss : {std::int64_t{0}, layers_of_head(job_)}) {
     Strategy layout = plain;
-    layout.embedding_as_layers = layout.loss_as_layers = 0;
-    layout.layer_split = split_by_rate(total_layers(job_), loss, rates);
-    if (is_legal_(layout) && seen.insert(layout.layer_split).second) add_group(layout, found);
+    layout.pipeline.embedding_as_layers = layout.pipeline.loss_as_layers = 0;
+    layout.pipeline.layer_split = split_by_rate(total_layers(job_), loss, rates);
+    if (is_legal_(layout) && seen.insert(layout.pipeline.layer_split).second)
+      add_group(layout, found);
   }
 }
 
@@ -143,21 +145,22 @@ void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) c
   }
   const auto add = [&](std::int64_t recompute_layers) {
     Strategy counted = layout;
-    counted.recompute_layers = recompute_layers;
+    counted.recomputed.layers = recompute_layers;
     if (!choices_.may_recompute(counted)) return;
-    found.all.push_back({layout.schedule, layout.virtual_stages, layout.embedding_as_layers,
-                         layout.loss_as_layers, recompute_layers, layout.layer_split});
+    found.all.push_back({layout.schedule, layout.pipeline.virtual_stages,
+                         layout.pipeline.embedding_as_layers, layout.pipeline.loss_as_layers,
+                         recompute_layers, layout.pipeline.layer_split});
   };
   const bool counts =
       layout.recompute == Recompute::full || layout.recompute == Recompute::selective;
-  if (choices_.recompute_layers && counts && layout.recompute_list.empty()) {
+  if (choices_.recompute_layers && counts && layout.recomputed.list.empty()) {
     Strategy some = layout;
     for (std::int64_t n = 1; n < group.most_layers; ++n) {
-      some.recompute_layers = n;
+      some.recomputed.layers = n;
       if (is_legal_(some)) add(n);
     }
   }
-  add(layout.recompute_layers);
+  add(layout.recomputed.layers);
   group.count = found.all.size() - group.first;
   if (group.count == 0) return;
   found.groups.push_back(std::move(group));

@@ -12,7 +12,7 @@ bool has_replicas_of_shards(const Strategy& strategy) {
 
 std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& framework,
                                            const Strategy& strategy) {
-  if (!job.experts || framework.can.expert_dispatch.value.empty()) return {1};
+  if (!job.experts || framework.can.experts.dispatch.value.empty()) return {1};
   if (has_replicas_of_shards(strategy)) return {1};
   const std::int64_t ranks =
       strategy.mp * strategy.cp * strategy.sharding_degree * strategy.dp;  // of a stage
@@ -28,7 +28,7 @@ std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& fram
 std::vector<std::int64_t> ranks_of_each(const Job& job, const Framework& framework,
                                         const Strategy& strategy) {
   std::vector<std::int64_t> ranks = {0};
-  const bool apart = job.experts && framework.can.expert_tensor_parallel.value &&
+  const bool apart = job.experts && framework.can.experts.tensor_parallel.value &&
                      !has_replicas_of_shards(strategy) && strategy.cp == 1;
   if (apart && strategy.mp > 1) ranks.push_back(strategy.ep > 1 ? strategy.mp : 1);
   return ranks;
@@ -47,10 +47,10 @@ bool gathers_little(const Experts& experts, const Strategy& strategy) {
 /// take a little more memory, so that both are tried.
 std::vector<bool> overlaps(const Job& job, const Framework& framework, const Strategy& strategy) {
   const bool exchanges = job.experts && strategy.ep > 1 &&
-                         strategy.expert_dispatch == ExpertDispatch::all_to_all &&
-                         !framework.sends_tokens_once_per_node;
+                         strategy.experts.dispatch == ExpertDispatch::all_to_all &&
+                         !framework.parallelism.sends_tokens_once_per_node;
   const bool beside = exchanges && job.experts->shared_ffn_hidden > 0 &&
-                      framework.can.overlap_shared_experts.value.has(strategy.expert_dispatch);
+                      framework.can.experts.overlap_shared.value.has(strategy.experts.dispatch);
   if (!beside) return {false};
   return {false, true};
 }
@@ -59,14 +59,14 @@ std::vector<bool> overlaps(const Job& job, const Framework& framework, const Str
 
 std::vector<ExpertDispatch> expert_dispatches(const Job& job, const Framework& framework,
                                               const Strategy& strategy) {
-  if (!job.experts || strategy.ep == 1) return {strategy.expert_dispatch};
-  const auto& has = framework.can.expert_dispatch.value;
+  if (!job.experts || strategy.ep == 1) return {strategy.experts.dispatch};
+  const auto& has = framework.can.experts.dispatch.value;
   const bool little = strategy.cp == 1 && gathers_little(*job.experts, strategy);
   std::vector<ExpertDispatch> all;
   if (has.has(ExpertDispatch::all_to_all)) all.push_back(ExpertDispatch::all_to_all);
   if (has.has(ExpertDispatch::all_gather) && (little || all.empty()))
     all.push_back(ExpertDispatch::all_gather);
-  if (all.empty()) all.push_back(strategy.expert_dispatch);  // for legal() to refuse
+  if (all.empty()) all.push_back(strategy.experts.dispatch);  // for legal() to refuse
   return all;
 }
 
@@ -74,22 +74,23 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
                                     const Strategy& strategy, const Fixed& fixed,
                                     const Limits& limits) {
   std::vector<Strategy> splits = {strategy};
-  const auto vary = [&](std::string_view key, auto Strategy::*member, auto values_of) {
+  const auto vary = [&](std::string_view key, auto field, auto values_of) {
     if (is_fixed(fixed, key)) return;
     std::vector<Strategy> all;
     for (Strategy& split : splits) {
       for (const auto value : values_of(split)) {
-        split.*member = value;
+        field(split) = value;
         all.push_back(split);
       }
     }
     splits = std::move(all);
   };
-  vary("ep", &Strategy::ep, [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
-  vary("etp", &Strategy::etp, [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
-  vary("expert_dispatch", &Strategy::expert_dispatch,
+  vary("ep", FIELD(ep), [&](const Strategy& s) { return numbers_of_ranks(job, framework, s); });
+  vary("etp", FIELD(experts.etp),
+       [&](const Strategy& s) { return ranks_of_each(job, framework, s); });
+  vary("expert_dispatch", FIELD(experts.dispatch),
        [&](const Strategy& s) { return expert_dispatches(job, framework, s); });
-  vary("overlap_shared_experts", &Strategy::overlap_shared_experts,
+  vary("overlap_shared_experts", FIELD(experts.overlap_shared),
        [&](const Strategy& s) { return overlaps(job, framework, s); });
   std::erase_if(splits, [&](const Strategy& split) {
     return !is_within(limits, split, "ep") || !is_within(limits, split, "etp") ||

@@ -22,7 +22,7 @@ bool has_key(std::span<const std::string_view> keys, std::string_view key) {
 std::optional<std::int64_t> number_of(const Strategy& strategy, std::string_view key) {
   if (key == "recompute_layers") {
     if (strategy.recompute == Recompute::none) return 0;
-    return strategy.recompute_layers == 0 ? kAllLayers : strategy.recompute_layers;
+    return strategy.recomputed.layers == 0 ? kAllLayers : strategy.recomputed.layers;
   }
   if (key == kAllReplicas) return strategy.dp * strategy.sharding_degree;
   if (key == "etp") return experts_tensor_parallel(strategy);

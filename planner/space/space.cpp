@@ -45,7 +45,7 @@ class Choices {
         limits_(limits) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
     if (is_placed_as_v(base_.schedule) && !is_fixed(fixed, "virtual_stages"))
-      base_.virtual_stages = 2;  // it has no other number
+      base_.pipeline.virtual_stages = 2;  // it has no other number
   }
 
   const Strategy& base() const { return base_; }
@@ -81,7 +81,7 @@ class Choices {
     std::vector<Bytes> ladder = grad_bucket_ladder(job_);
     std::erase_if(ladder, [&](Bytes size) {
       Strategy strategy;
-      strategy.grad_bucket_bytes = size;
+      strategy.gradients.bucket_bytes = size;
       return !is_within(limits_, strategy, "grad_bucket_bytes");
     });
     return ladder;
@@ -136,7 +136,7 @@ class Choices {
     std::erase_if(forms, [&](const RecomputeForm& form) {
       Strategy strategy;
       strategy.recompute = form.recompute;
-      strategy.recompute_modules = form.modules;
+      strategy.recomputed.modules = form.modules;
       return !are_within(strategy, {"recompute", "recompute_modules"});
     });
     return forms;
@@ -146,8 +146,8 @@ class Choices {
     if (is_fixed(fixed_, "sharding_stage")) return {grid.sharding_stage};
     if (grid.cp * grid.sharding_degree == 1)
       return within("sharding_stage", &Strategy::sharding_stage, {grid.sharding_stage});
-    const auto& has =
-        grid.pp > 1 ? framework_.can.pipeline_sharding_stages : framework_.can.sharding_stages;
+    const auto& has = grid.pp > 1 ? framework_.can.ranks.pipeline_sharding_stages
+                                  : framework_.can.ranks.sharding_stages;
     std::vector<std::int64_t> stages;
     if (grid.sharding_degree == 1) stages.push_back(0);  // the ranks of cp may share nothing
     for (std::int64_t stage = 1; stage <= 3; ++stage) {
@@ -163,9 +163,9 @@ class Choices {
   std::vector<Strategy> with_switches(const Strategy& strategy) const {
     std::vector<Strategy> all = {strategy};
     if (strategy.cp > 1 && !is_fixed(fixed_, "context_exchange"))
-      all.front().context_exchange = exchanges().front();
+      all.front().tokens.context_exchange = exchanges().front();
     if (strategy.mp > 1 && experts_apart(strategy)) {  // they need it
-      if (!is_fixed(fixed_, "sequence_parallel")) all.front().sequence_parallel = true;
+      if (!is_fixed(fixed_, "sequence_parallel")) all.front().tokens.sequence_parallel = true;
     } else if (strategy.mp > 1) {
       multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
     }
@@ -183,9 +183,9 @@ class Choices {
   /// Returns bucket sizes. They matter only where gradients are reduced between ranks, in buckets.
   /// Elsewhere every value gives the same plan, so that only the default is kept.
   bool has_buckets(const Strategy& strategy) const {
-    if (is_fixed(fixed_, "grad_bucket_bytes")) return false;
-    const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
-    return strategy.cp * strategy.dp * strategy.sharding_degree > 1 && in_buckets;
+    if (is_fixed(fixed_, "grad_bucket_bytes") || !framework_.parallelism.overlap.grad_reduce)
+      return false;
+    return strategy.cp * strategy.dp * strategy.sharding_degree > 1 && strategy.sharding_stage < 3;
   }
 
   Verdict verdict(const Strategy& strategy) const {
@@ -266,13 +266,13 @@ class Choices {
 
   std::vector<Strategy> with_tokens_split(const Strategy& strategy) const {
     std::vector<Strategy> others;
-    if (!is_fixed(fixed_, "sequence_parallel") && framework_.sequence_parallel) {
+    if (!is_fixed(fixed_, "sequence_parallel") && framework_.parallelism.sequence_parallel) {
       others.push_back(strategy);
-      others.back().sequence_parallel = true;
+      others.back().tokens.sequence_parallel = true;
     }
     if (!is_fixed(fixed_, "split_boundary") && strategy.pp > 1) {
       others.push_back(strategy);
-      others.back().split_boundary = true;
+      others.back().pipeline.split_boundary = true;
     }
     return others;
   }
@@ -281,9 +281,9 @@ class Choices {
     std::vector<Strategy> others;
     if (is_fixed(fixed_, "context_exchange")) return others;
     for (ContextExchange exchange : exchanges()) {
-      if (exchange == strategy.context_exchange) continue;
+      if (exchange == strategy.tokens.context_exchange) continue;
       others.push_back(strategy);
-      others.back().context_exchange = exchange;
+      others.back().tokens.context_exchange = exchange;
     }
     return others;
   }
@@ -309,8 +309,8 @@ class Choices {
         if (depth != 1 && is_fixed(fixed_, "prefetch_depth")) continue;
         if (!keep && depth == 1) continue;  // the strategy itself
         others.push_back(strategy);
-        if (keep) others.back().keep_gathered = true;
-        if (depth != 1) others.back().prefetch_depth = depth;
+        if (keep) others.back().gathers.keep = true;
+        if (depth != 1) others.back().gathers.prefetch_depth = depth;
       }
     }
     return others;
@@ -378,7 +378,7 @@ class Enumeration {
         staged.micro_batch = micro_batch;
         for (const RecomputeForm& form : choices_.recomputes()) {
           staged.recompute = form.recompute;
-          staged.recompute_modules = form.modules;
+          staged.recomputed.modules = form.modules;
           add_switches(staged);
         }
       }
@@ -437,7 +437,7 @@ class Enumeration {
     if (in_buckets && ladder_.empty()) return false;
     if (in_buckets) family.buckets = ladder_.size();
     apply(family.arrangements->all.front(), family.base);
-    if (in_buckets) family.base.grad_bucket_bytes = ladder_.front();
+    if (in_buckets) family.base.gradients.bucket_bytes = ladder_.front();
     space_.enumerated += std::int64_t(family.count());
     space_.legal.add(std::move(family));
     return true;
@@ -447,8 +447,8 @@ class Enumeration {
   bool may_be_arranged(const Strategy& strategy) const {
     if (choices_.verdict(strategy)) return true;
     Strategy counted = strategy;
-    if (!counted.layer_split.empty() || counted.pp == 1) return false;
-    counted.embedding_as_layers = counted.loss_as_layers = 1;
+    if (!counted.pipeline.layer_split.empty() || counted.pp == 1) return false;
+    counted.pipeline.embedding_as_layers = counted.pipeline.loss_as_layers = 1;
     return choices_.arrangement_choices().ends && bool(choices_.verdict(counted));
   }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "passes/strategy/strategy_fields.h"
 #include "planner/space/space.h"
 
 namespace plimsoll {
@@ -11,47 +12,16 @@ constexpr std::int64_t kGradientBytes = 4;  // f32
 constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
     kMostBucket{std::int64_t{1} << 30};
 
-/// A field that searches set.
-struct Searched {
-  std::string_view key;
-  void (*reset)(Strategy&);  ///< to the default
-};
-template <auto Field>
-constexpr Searched searched(std::string_view key) {
-  return {key, [](Strategy& strategy) {
-            static const Strategy usual;
-            strategy.*Field = usual.*Field;
-          }};
-}
-constexpr Searched kSearched[] = {
-    searched<&Strategy::mp>("mp"),
-    searched<&Strategy::pp>("pp"),
-    searched<&Strategy::dp>("dp"),
-    searched<&Strategy::cp>("cp"),
-    searched<&Strategy::ep>("ep"),
-    searched<&Strategy::etp>("etp"),
-    searched<&Strategy::expert_dispatch>("expert_dispatch"),
-    searched<&Strategy::overlap_shared_experts>("overlap_shared_experts"),
-    searched<&Strategy::sharding_degree>("sharding_degree"),
-    searched<&Strategy::sharding_stage>("sharding_stage"),
-    searched<&Strategy::micro_batch>("micro_batch"),
-    searched<&Strategy::schedule>("schedule"),
-    searched<&Strategy::recompute>("recompute"),
-    searched<&Strategy::grad_bucket_bytes>("grad_bucket_bytes"),
-    searched<&Strategy::virtual_stages>("virtual_stages"),
-    searched<&Strategy::embedding_as_layers>("embedding_as_layers"),
-    searched<&Strategy::loss_as_layers>("loss_as_layers"),
-    searched<&Strategy::recompute_layers>("recompute_layers"),
-    searched<&Strategy::recompute_modules>("recompute_modules"),
-    searched<&Strategy::sequence_parallel>("sequence_parallel"),
-    searched<&Strategy::split_boundary>("split_boundary"),
-    searched<&Strategy::context_exchange>("context_exchange"),
-    searched<&Strategy::rank_order>("rank_order"),
-    searched<&Strategy::prefetch_depth>("prefetch_depth"),
-    searched<&Strategy::keep_gathered>("keep_gathered"),
-    searched<&Strategy::layer_split>("layer_split"),
-    searched<&Strategy::recompute_list>("recompute_list"),
-};
+/// The fields that searches set.
+constexpr std::string_view kSearched[] = {
+    // degrees
+    "mp", "pp", "dp", "cp", "ep", "etp", "expert_dispatch", "overlap_shared_experts",
+    "sharding_degree", "sharding_stage",
+    // others
+    "micro_batch", "schedule", "recompute", "grad_bucket_bytes", "virtual_stages",
+    "embedding_as_layers", "loss_as_layers", "recompute_layers", "recompute_modules",
+    "sequence_parallel", "split_boundary", "context_exchange", "rank_order", "prefetch_depth",
+    "keep_gathered", "layer_split", "recompute_list"};
 /// Searched fields that are chosen by stage (layer_choices.h).
 constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
 
@@ -69,11 +39,11 @@ std::vector<Bytes> grad_bucket_ladder(const Job& job) {
 
 void apply(const Arrangement& arrangement, Strategy& strategy) {
   strategy.schedule = arrangement.schedule;
-  strategy.virtual_stages = arrangement.virtual_stages;
-  strategy.embedding_as_layers = arrangement.embedding_as_layers;
-  strategy.loss_as_layers = arrangement.loss_as_layers;
-  strategy.recompute_layers = arrangement.recompute_layers;
-  strategy.layer_split = arrangement.layer_split;
+  strategy.pipeline.virtual_stages = arrangement.virtual_stages;
+  strategy.pipeline.embedding_as_layers = arrangement.embedding_as_layers;
+  strategy.pipeline.loss_as_layers = arrangement.loss_as_layers;
+  strategy.recomputed.layers = arrangement.recompute_layers;
+  strategy.pipeline.layer_split = arrangement.layer_split;
 }
 
 void StrategyList::add(StrategyFamily family) {
@@ -95,22 +65,21 @@ Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement,
                           std::size_t bucket) const {
   Strategy strategy = family.base;
   apply(family.arrangements->all[arrangement], strategy);
-  if (family.buckets > 1) strategy.grad_bucket_bytes = ladder_[bucket];
+  if (family.buckets > 1) strategy.gradients.bucket_bytes = ladder_[bucket];
   return strategy;
 }
 
 std::vector<std::string_view> not_searched() {
   std::vector<std::string_view> keys;
   for (const std::string_view key : strategy_keys()) {
-    if (std::ranges::find(kSearched, key, &Searched::key) == std::end(kSearched))
-      keys.push_back(key);
+    if (std::ranges::find(kSearched, key) == std::end(kSearched)) keys.push_back(key);
   }
   return keys;
 }
 
 Strategy beside_search(const Strategy& strategy) {
   Strategy left = strategy;
-  for (const Searched& field : kSearched) field.reset(left);
+  for (const std::string_view key : kSearched) reset_field(left, key);
   return left;
 }
 

@@ -78,7 +78,7 @@ std::string doubt_of(const PointPlan& plan) {
 /// Returns the degrees of a strategy: "TP 4, PP 8 x 12, DP 16".
 std::string short_layout(const Strategy& s) {
   std::string text = fmt::format("TP {}, PP {}", s.mp, s.pp);
-  if (s.virtual_stages > 1) text += fmt::format(" x {}", s.virtual_stages);
+  if (s.pipeline.virtual_stages > 1) text += fmt::format(" x {}", s.pipeline.virtual_stages);
   if (s.cp > 1) text += fmt::format(", CP {}", s.cp);
   if (s.ep > 1) text += fmt::format(", EP {}", s.ep);
   return text + fmt::format(", DP {}", s.dp * s.sharding_degree);

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "base/command_line.h"
+#include "base/error.h"
 
 namespace plimsoll {
 namespace {
@@ -27,6 +31,8 @@ std::string duration_text(double seconds) {
   if (seconds < kHour) return fmt::format("{:.0f} min", std::ceil(seconds / kMinute));
   return fmt::format("{:.1f} h", seconds / kHour);
 }
+
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -60,6 +66,34 @@ std::string progress_line(const std::string& what, std::int64_t done, std::int64
   if (done <= 0 || done >= of) return line;
   const double left = elapsed.value() * double(of - done) / double(done);
   return line + fmt::format(", about {} left", duration_text(left));
+}
+
+Clock::time_point end_of(Seconds limit) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit.value()));
+}
+
+TimeLimit::TimeLimit(std::optional<Seconds> limit) {
+  if (!limit) return;
+  const Clock::time_point until = end_of(*limit);
+  thread_ = std::thread([this, until, limit = *limit] {
+    std::unique_lock guard(lock_);
+    over_.wait_until(guard, until, [this] { return done_; });
+    if (Clock::now() < until) return;
+    print_note(fmt::format("planner: stopped after the time limit of {}; nothing was written\n",
+                           to_text(limit)));
+    std::_Exit(int(ExitCode::stopped_early));
+  });
+}
+
+TimeLimit::~TimeLimit() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(lock_);
+    done_ = true;
+  }
+  over_.notify_all();
+  thread_.join();
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,14 @@
-// Progress: rewrites one line on stderr in place, if stderr is a terminal.
+// Progress: rewrites one line on stderr in place, if stderr is a terminal. Commands that cannot
+// give part of an answer have a time limit.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "base/units.h"
 
@@ -37,5 +41,25 @@ class Progress {
 /// is done; without anything done there is no estimate.
 std::string progress_line(const std::string& what, std::int64_t done, std::int64_t of,
                           Seconds elapsed);
+
+/// Returns when a limit that begins now ends.
+std::chrono::steady_clock::time_point end_of(Seconds limit);
+
+/// Counts from where it is made. When the time is over while it lives, the program says so and ends
+/// with exit code 5. It must not live where a file is written.
+class TimeLimit {
+ public:
+  /// Nothing: there is no limit.
+  explicit TimeLimit(std::optional<Seconds> limit);
+  ~TimeLimit();
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+ private:
+  std::mutex lock_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
 
 }  // namespace plimsoll

@@ -390,7 +390,7 @@ def validate(
     calibration: Calibration | None = None,
     leave_out_sources: bool = False,
 ) -> dict[str, Any]:
-    """Predicts published runs and says how far off the predictions are: what `planner validate --json` prints.
+    """Predicts published runs, files of stated rows, and returns their errors: what `planner validate --json` prints.
 
     With `leave_out_sources`, each run is predicted without the built-in fits that have runs of its document.
     """
@@ -401,7 +401,7 @@ def validate(
 def fit(
     files: str | os.PathLike | Iterable[str | os.PathLike], *, cluster: str, framework: str
 ) -> dict[str, Any]:
-    """Fits the numbers of a cluster and a framework on published runs: the calibration that `planner fit -o` writes.
+    """Fits the numbers of a cluster and a framework on files of stated rows: the calibration that `planner fit -o` writes.
 
     Saved as a file, the result is a `calibration` of the other functions.
     """

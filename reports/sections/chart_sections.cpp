@@ -8,6 +8,7 @@
 #include <set>
 
 #include "graph/program.h"
+#include "passes/strategy/sharding_rules.h"
 #include "plan/filling.h"
 #include "reports/gantt.h"
 #include "reports/markup.h"
@@ -50,12 +51,6 @@ std::string detail_note(const Timeline& timeline, Picoseconds resolution) {
                             timeline.memory.size(), kMostRanksInDetail);
 }
 
-/// The class of a rank of the plan.
-std::size_t class_of_rank(const Plan& plan, std::int64_t rank) {
-  const Grid grid = grid_of(plan.strategy);
-  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
-}
-
 /// The end of the byte axis: a little above the peaks and what is reserved, or the room that there
 /// is for it where that is near.
 Bytes byte_axis(const ReportInput& input, const Filling& filling) {
@@ -87,13 +82,13 @@ std::string measured_charts(const ReportInput& input, const std::vector<Filling>
   const Plan& plan = input.plan;
   std::map<std::size_t, const RankMemory*> predicted;
   for (const RankMemory& memory : plan.timeline.memory) {
-    predicted.emplace(class_of_rank(plan, memory.rank), &memory);
+    predicted.emplace(class_of_rank(plan.strategy, memory.rank), &memory);
   }
   const auto& ranks = input.measured->timeline.memory;
   std::set<std::size_t> shown;
   std::string html;
   for (const RankMemory& memory : ranks) {
-    const std::size_t of_rank = class_of_rank(plan, memory.rank);
+    const std::size_t of_rank = class_of_rank(plan.strategy, memory.rank);
     if (!predicted.contains(of_rank)) continue;
     if (ranks.size() > kMostMemoryCharts && !shown.insert(of_rank).second) continue;
     std::string name = fmt::format("rank {}", memory.rank);
@@ -118,8 +113,9 @@ std::string predicted_charts(const ReportInput& input, const std::vector<Filling
   bool several = false;
   for (const AlikeStages& alike : alike_stages(fillings, kMostMemoryCharts)) {
     const auto memory = std::find_if(
-        plan.timeline.memory.begin(), plan.timeline.memory.end(),
-        [&](const RankMemory& one) { return class_of_rank(plan, one.rank) == alike.fullest; });
+        plan.timeline.memory.begin(), plan.timeline.memory.end(), [&](const RankMemory& one) {
+          return class_of_rank(plan.strategy, one.rank) == alike.fullest;
+        });
     if (memory == plan.timeline.memory.end()) continue;
     several = several || alike.first != alike.last;
     html += memory_chart(
@@ -267,7 +263,7 @@ std::string memory_section(const ReportInput& input) {
   const std::vector<Filling> fillings = fillings_of(plan);
   if (fillings.empty() || plan.timeline.memory.empty()) return "";
   const Filling& filling = fillings[fullest_of(fillings)];
-  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = plan.framework.memory.allocator.kind == AllocatorKind::arena;
   std::string content = memory_legend(plan.timeline);
   content += input.measured ? measured_charts(input, fillings) : predicted_charts(input, fillings);
   content += fmt::format(

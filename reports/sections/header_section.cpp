@@ -124,7 +124,7 @@ std::string memory_tile(const ReportInput& input) {
   const Filling* fullest = fullest_filling(fillings);
   if (fullest == nullptr) return "";
   const Filling& filling = *fullest;
-  const bool arena = input.plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = input.plan.framework.memory.allocator.kind == AllocatorKind::arena;
   return figure_tile("Device memory", taken_text(filling),
                      fmt::format("fullest rank: {} {}, {} context and communicators; {} kept free",
                                  to_text(filling.reserved), arena ? "arena" : "reserved",

@@ -10,7 +10,6 @@
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 #include "reports/sections/report_sections.h"
-#include "reports/strategy_meanings.h"
 
 namespace plimsoll {
 namespace {
@@ -100,7 +99,7 @@ std::string stages_table(const Plan& plan) {
   const auto layers = layers_per_stage(plan.job, plan.strategy);
   const auto& stages = plan.prediction.stages;
   const std::vector<Filling> fillings = fillings_of(plan);
-  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const bool arena = plan.framework.memory.allocator.kind == AllocatorKind::arena;
   std::vector<std::vector<Cell>> rows;
   bool several = false;
   for (const AlikeStages& alike : alike_stages(fillings, kMostRows)) {

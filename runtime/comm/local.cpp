@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "runtime/backend.h"
-#include "runtime/comm/pause.h"
 #include "runtime/comm/rank_status.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/comm/waited.h"

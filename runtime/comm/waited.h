@@ -1,10 +1,16 @@
-// Waited: how long a loop has waited, for loops that give up at a deadline.
+// Waited: how long a loop has waited, for loops that poll, and for those that give up at a
+// deadline.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace plimsoll {
 
@@ -41,6 +47,15 @@ bool wait_within(std::condition_variable& woken, std::unique_lock<std::mutex>& g
       return true;
   }
   return over();
+}
+
+/// Tells the core that this loop polls.
+inline void pause_core() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
 }
 
 }  // namespace plimsoll

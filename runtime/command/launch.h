@@ -1,7 +1,9 @@
-// A launch starts one process per rank by the launcher of a cluster.
+// A launch starts one process per rank by the launcher of a cluster, on the hosts where the plan
+// places them; a placement that does not fit is refused.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,5 +29,10 @@ ExitCode launch(const std::string& launcher, std::int64_t ranks, const std::stri
 
 /// Returns all words of a command line but its name, --launcher and the launcher.
 std::vector<std::string> without_launcher(int argc, char** argv);
+
+/// Checks that ranks fill nodes in order, `devices_per_node` on each. Ranks of a node must share a
+/// host, and ranks of different nodes must not. `hosts` is by rank. The reason names two ranks, and
+/// the start command that would place them correctly.
+Verdict fits_placement(std::int64_t devices_per_node, std::span<const std::string> hosts);
 
 }  // namespace plimsoll

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "graph/program.h"
 #include "graph/timeline.h"
 #include "graph/traffic.h"
+#include "models/job/job.h"
 #include "plan/measured.h"
 #include "runtime/executor.h"
 
@@ -46,5 +49,10 @@ std::size_t loss_record(const std::vector<RankRecord>& records);
 /// their traces into it. The caller sets the backend, the communicator and the facts about the
 /// machine.
 Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, bool scales_loss);
+
+/// Returns one entry for each layer with experts, ascending, from the records of all ranks in
+/// ascending order. There are none where no rank could read what its routers chose.
+std::vector<MeasuredExperts> measured_experts(std::span<const Program> programs, const Job& job,
+                                              std::span<const RankRecord> records);
 
 }  // namespace plimsoll

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -17,9 +19,10 @@
 #include <string_view>
 
 #include "base/command_line.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "command_line/answer_shell.h"
+#include "command_line/completion.h"
 #include "command_line/interrupt.h"
 #include "command_line/parse.h"
 #include "graph/text.h"
@@ -27,9 +30,7 @@
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "runtime/checkpoint/saved.h"
-#include "runtime/command/deadline.h"
 #include "runtime/command/launch.h"
-#include "runtime/command/placement.h"
 #include "runtime/command/train.h"
 
 namespace plimsoll {
@@ -438,6 +439,21 @@ int run_program_and_exit(const char* name, int argc, char** argv, const StartPro
   if (code == int(ExitCode::ok)) return code;
   std::fflush(nullptr);
   std::_Exit(code);
+}
+
+void add_deadline(CLI::App& app, double& seconds, const std::string& description) {
+  constexpr double kLeast = 1e-3, kMost = 1e6;
+  app.add_option("--deadline", seconds, description)
+      ->capture_default_str()
+      ->check([](const std::string& text) { return refuse_number(text, kLeast, kMost); });
+}
+
+std::chrono::milliseconds deadline_of(double seconds) {
+  const double count = std::round(seconds * 1e3);
+  if (std::abs(seconds * 1e3 - count) > 1e-6) {
+    throw UsageError(fmt::format("--deadline: found {}; whole milliseconds are required", seconds));
+  }
+  return std::chrono::milliseconds(std::int64_t(count));
 }
 
 }  // namespace plimsoll

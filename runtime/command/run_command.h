@@ -4,9 +4,14 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "base/error.h"
 #include "runtime/processes.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace plimsoll {
 
@@ -21,5 +26,12 @@ ExitCode run_command(int argc, char** argv, const StartProcesses& start);
 /// Is main() of the programs. It does as run_program(), but after a failure it leaves without
 /// unwinding, since a rank may still run on its thread.
 int run_program_and_exit(const char* name, int argc, char** argv, const StartProcesses& start);
+
+/// Adds the option --deadline to a command, with its limits. `seconds` has the default.
+void add_deadline(CLI::App& app, double& seconds, const std::string& description);
+
+/// Waits are counted in whole milliseconds; a deadline is kept, and named, exactly. Throws
+/// UsageError for another number.
+std::chrono::milliseconds deadline_of(double seconds);
 
 }  // namespace plimsoll

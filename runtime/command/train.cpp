@@ -20,8 +20,7 @@
 
 #include "base/error.h"
 #include "runtime/comm/waited.h"
-#include "runtime/command/last_step.h"
-#include "runtime/command/measured_experts.h"
+#include "runtime/command/meeting.h"
 #include "runtime/command/rank_record.h"
 #include "runtime/communicator.h"
 #include "runtime/executor.h"
@@ -277,7 +276,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->seed = job.seed;
   run->job = job;
   run->scales_loss = job.loss_scale.has_value();
-  run->workspace = framework.workspace;
+  run->workspace = framework.memory.process.workspace;
   run->options = options;
   const Grid& grid = programs[0].grid;
   Processes* const processes = options.processes;

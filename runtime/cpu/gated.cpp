@@ -2,7 +2,6 @@
 // g s(g) with s(g) = 1 / (1 + exp(-g)). GeGLU has the tanh approximation of GELU (Hendrycks and
 // Gimpel 2016, arXiv 1606.08415, section 2), which is g s(2 u) with u = sqrt(2 / pi) (g + 0.044715
 // g^3).
-#include "runtime/cpu/fast_exp.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"

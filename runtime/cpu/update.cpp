@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "runtime/arena_ranges.h"
+#include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 

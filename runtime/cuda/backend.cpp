@@ -4,13 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "graph/op_table.h"
+#include "runtime/cuda/device.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/queue.h"
 #include "runtime/operand_types.h"
 
 namespace plimsoll {
-
 namespace {
 
 class CudaBackend final : public Backend {
@@ -50,5 +52,15 @@ std::unique_ptr<Backend> make_cuda_backend(std::int64_t local_rank) {
 }
 
 void add_cuda_backend() { add_backend("cuda", make_cuda_backend); }
+
+DeviceFacts cuda_device_facts(std::int64_t local_rank) {
+  const CudaDevice device = open_device(int(local_rank % device_count()));
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  std::array<char, 32> bus = {};
+  check(cudaDeviceGetPCIBusId(bus.data(), int(bus.size()), device.index), "where the GPU is");
+  return {device_name(device.index), bus.data(), Bytes(std::int64_t(total)), device.multiprocessors,
+          device.compute_capability};
+}
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/backend.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
@@ -16,5 +17,9 @@ std::unique_ptr<Backend> make_cuda_backend(std::int64_t local_rank);
 
 /// Adds the backend to make_backend() as "cuda". A program that links it calls this once.
 void add_cuda_backend();
+
+/// Returns the facts of the GPU that the `local_rank`-th rank of this host uses. Throws
+/// EnvironmentError where there is none.
+DeviceFacts cuda_device_facts(std::int64_t local_rank);
 
 }  // namespace plimsoll

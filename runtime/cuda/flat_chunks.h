@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/arena_ranges.h"
+#include "runtime/arena.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/storage.h"
 

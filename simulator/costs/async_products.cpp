@@ -36,8 +36,9 @@ Estimate exposed_communication(const Routine& routine, std::size_t op, const Est
   // gate and up), which the compiler does not take for a product.
   const bool scatters =
       communication.kind == OpKind::reduce_scatter && communication.phase != Phase::backward;
-  if (!costs.framework().async_tensor_parallel || communication.stream != Stream::mp ||
-      (!gathers && !scatters) || ranks < 2 || whole.time == Seconds(0))
+  if (!costs.framework().parallelism.overlap.async_tensor_parallel ||
+      communication.stream != Stream::mp || (!gathers && !scatters) || ranks < 2 ||
+      whole.time == Seconds(0))
     return whole;
   Seconds products, parts;
   for (const Op& product : routine.ops) {

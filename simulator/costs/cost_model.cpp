@@ -57,7 +57,7 @@ constexpr double kUpdateShare = 0.43;
 /// DeepSpeed's BF16_Optimizer first copies the gradient in f32 (runtime/bf16_optimizer.py,
 /// update_hp_grads: hp_grad.add_(lp.grad.to(f32))).
 Bytes added_apart(const Framework& framework, const Tensor& sum, Bytes gradient) {
-  const bool copied = framework.gradient_memory == GradientMemory::bf16_also_in_f32;
+  const bool copied = framework.memory.gradients == GradientMemory::bf16_also_in_f32;
   return gradient + (copied && sum.dtype == DType::f32 ? 4 : 2) * bytes_of(sum);
 }
 
@@ -77,9 +77,9 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
       calibration_(std::move(calibration)),
       framework_(std::move(framework)),
       matmuls_(cluster_.device.memory_bandwidth) {
-  attention_rates_.push_back(attention_rates(framework_.attention_kernel, cluster_.device));
+  attention_rates_.push_back(attention_rates(framework_.kernels.attention.kernel, cluster_.device));
   for (const OtherDevices& others : cluster_.other_devices)
-    attention_rates_.push_back(attention_rates(framework_.attention_kernel, others.device));
+    attention_rates_.push_back(attention_rates(framework_.kernels.attention.kernel, others.device));
   if (!calibration_) return;
   INVARIANT(cluster_.other_devices.empty(), "a calibration is of one kind of device");
   for (const MatmulPoint& point : calibration_->matmuls) matmuls_.add(point);
@@ -219,7 +219,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     const Tensor& sum = tensors[op.outputs[0].index()];
     // Without fusion another kernel adds the gradient to the sum: a hook of Megatron-LM, or
     // AccumulateGrad of PyTorch's autograd.
-    const bool apart = params.accumulate && !framework_.adds_gradients_in_matmul;
+    const bool apart = params.accumulate && !framework_.kernels.products.add_gradients;
     const Bytes gradient = elements(sum.shape) * bytes_of(is_fp8(dtype) ? DType::bf16 : dtype);
     if (apart) moved = moved - 2 * bytes_of(sum) + gradient;
     const double of_rows = params.scaled_by_rows ? own.efficiency->matmul.rowwise_rate : 1;
@@ -283,7 +283,7 @@ Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   if (const std::optional<Bytes> bias = moved_by_bias_apart(framework_, op, tensors)) return *bias;
   if (const std::optional<double> share = moved_by_kernels(framework_, op, tensors))
     return Bytes(std::llround(double(moved.count()) * *share));
-  if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
+  if (framework_.kernels.attention.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
     return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
   if (!runs_by_op(framework_, op.kind)) return moved;
   return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_op_by_op));
@@ -292,7 +292,8 @@ Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
 Picoseconds CostModel::other_ops(std::size_t kind) const {
   const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
   if (!efficiency || !ops_.empty()) return {};
-  return to_picoseconds(efficiency->memory.fixed_time * (framework_.ops_per_kernel - 1));
+  return to_picoseconds(efficiency->memory.fixed_time *
+                        (framework_.host.dispatch.ops_per_kernel - 1));
 }
 
 Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
@@ -318,7 +319,7 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
 
 GroupSpread CostModel::with_rows_of_tokens(const Op& op, GroupSpread spread) const {
   const bool moves_rows = op.kind == OpKind::exchange_rows || op.kind == OpKind::return_rows;
-  if (moves_rows && framework_.sends_tokens_once_per_node)
+  if (moves_rows && framework_.parallelism.sends_tokens_once_per_node)
     spread.token_rows = token_rows_.value_or(TokenRows());
   return spread;
 }
@@ -472,8 +473,9 @@ Seconds CostModel::on_host(Seconds time) const {
 }
 
 Picoseconds CostModel::dispatch_op() const {
-  const Seconds time = dispatch_is_measured() ? calibration_->dispatch_op.median
-                                              : on_host(framework_.dispatch_op * layer_factor_);
+  const Seconds time = dispatch_is_measured()
+                           ? calibration_->dispatch_op.median
+                           : on_host(framework_.host.dispatch.op * layer_factor_);
   return std::max(Picoseconds(1), to_picoseconds(time));
 }
 

@@ -52,7 +52,7 @@ std::int64_t other_kernels(const Framework& framework, const Op& op, std::int64_
   const bool multiplies = op.kind == OpKind::grouped_matmul ||
                           op.kind == OpKind::grouped_matmul_backward ||
                           op.kind == OpKind::grouped_weight_gradient;
-  return framework.multiplies_experts_apart && multiplies ? experts - 1 : 0;
+  return framework.kernels.products.experts_apart && multiplies ? experts - 1 : 0;
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Seconds issue_of_other_experts(const Framework& framework, const Op& op,
                                std::span<const Tensor> tensors) {
   const bool adds = op.kind == OpKind::grouped_bias_add;
   if (adds || op.kind == OpKind::grouped_bias_backward) {
-    if (!framework.multiplies_experts_apart || op.inputs.size() <= 3) return Seconds(0);
+    if (!framework.kernels.products.experts_apart || op.inputs.size() <= 3) return Seconds(0);
     const std::int64_t others = tensors[op.inputs[1].index()].shape[0] - 1;
     return (adds ? kIssueBias : kIssueBiasBackward) * double(others);
   }
@@ -79,7 +79,7 @@ std::optional<Bytes> moved_by_bias_apart(const Framework& framework, const Op& o
                                          std::span<const Tensor> tensors) {
   const bool forward = op.kind == OpKind::grouped_bias_add;
   if (!forward && op.kind != OpKind::grouped_bias_backward) return std::nullopt;
-  if (!framework.multiplies_experts_apart) return std::nullopt;
+  if (!framework.kernels.products.experts_apart) return std::nullopt;
   const Tensor& rows = tensors[op.inputs[0].index()];
   const bool weighted = op.inputs.size() > 3;
   // The product itself adds a bias without weights. Its gradient reads the rows once.
@@ -102,7 +102,7 @@ Seconds with_work_of_tokens(const Op& op, std::span<const Tensor> tensors, std::
 bool sorts_rows(const Framework& framework, const Op& op, std::span<const Tensor> tensors) {
   if (op.kind != OpKind::exchange_rows && op.kind != OpKind::return_rows) return false;
   const Shape& ends = tensors[op.inputs[1].index()].shape;  // [ranks, experts]
-  return framework.sorts_exchanged_rows && ends[1] > ends[0];
+  return framework.parallelism.sorts_exchanged_rows && ends[1] > ends[0];
 }
 
 }  // namespace plimsoll

@@ -134,7 +134,7 @@ bool is_kernel(const Routine& routine, const Op& op) {
 std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& routine,
                                        const CostModel& costs) {
   const Framework& framework = costs.framework();
-  const std::vector<bool> captured = captured_ops(routine, framework.graphs);
+  const std::vector<bool> captured = captured_ops(routine, framework.host.dispatch.graphs);
   const bool parts = attends_to_parts(routine);
   std::vector<Picoseconds> times;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
@@ -144,29 +144,29 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
       continue;
     }
     // The first op of a graph replays it. The one replay of a whole step's graph is left out.
-    const bool replays =
-        captured[i] && framework.graphs != Graphs::step && (i == 0 || !captured[i - 1]);
+    const bool replays = captured[i] && framework.host.dispatch.graphs != Graphs::step &&
+                         (i == 0 || !captured[i - 1]);
     double ops = captured[i] && !replays ? 0 : 1;
-    if (is_kernel(routine, op) && !captured[i]) ops *= framework.ops_per_kernel;
+    if (is_kernel(routine, op) && !captured[i]) ops *= framework.host.dispatch.ops_per_kernel;
     if (!captured[i] && softmax_by_parts(framework, op, routine.tensors)) ops *= kPartsOfSoftmax;
-    if (row(op.kind).of_experts && !captured[i]) ops *= framework.ops_per_expert_op;
+    if (row(op.kind).of_experts && !captured[i]) ops *= framework.host.dispatch.ops_per_expert_op;
     const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
     const bool part = parts && (op.kind == OpKind::flash_attention ||
                                 op.kind == OpKind::flash_attention_backward);
-    if (part && framework.ops_per_part > 1) {
-      if (!captured[i]) ops *= framework.ops_per_part;
+    if (part && framework.host.dispatch.ops_per_part > 1) {
+      if (!captured[i]) ops *= framework.host.dispatch.ops_per_part;
     } else if (backward && !communicates(op.kind)) {
-      ops *= framework.backward_dispatch;
+      ops *= framework.host.dispatch.backward;
     }
     if (op.kind == OpKind::begin_step)
-      ops += framework.ops_per_tensor *
-             double(updated_tensors(program, framework.multiplies_experts_apart));
+      ops += framework.host.dispatch.ops_per_tensor *
+             double(updated_tensors(program, framework.kernels.products.experts_apart));
     Picoseconds time(std::llround(double(costs.dispatch_op().count()) * ops));
     if (!captured[i] && op.phase != Phase::optimizer && gathers_parameters(op))
-      time += to_picoseconds(costs.on_host(framework.dispatch_gather));
+      time += to_picoseconds(costs.on_host(framework.host.dispatch.gather));
     if (!captured[i])
-      time += to_picoseconds(
-          costs.on_host(framework.dispatch_gradient * double(completed_gradients(routine, i))));
+      time += to_picoseconds(costs.on_host(framework.host.dispatch.gradient *
+                                           double(completed_gradients(routine, i))));
     if (!captured[i])
       time += to_picoseconds(costs.on_host(issue_of_other_experts(framework, op, routine.tensors)));
     times.push_back(std::max(Picoseconds(1), time));
@@ -175,7 +175,8 @@ std::vector<Picoseconds> host_dispatch(const Program& program, const Routine& ro
 }
 
 Picoseconds dispatch_of_transfer(const CostModel& costs) {
-  const bool captured = costs.framework().graphs == Graphs::step && !costs.dispatch_is_measured();
+  const bool captured =
+      costs.framework().host.dispatch.graphs == Graphs::step && !costs.dispatch_is_measured();
   return captured ? Picoseconds(1) : costs.dispatch_op();
 }
 

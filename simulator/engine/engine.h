@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -98,12 +97,5 @@ struct EngineResult {
   std::vector<Picoseconds> host_end;        ///< by rank: its host has issued everything
   std::vector<Picoseconds> rank_end;        ///< by rank: its host and all its ops have ended
 };
-
-/// Runs the ops of some ranks once. starts[r] is the time at which rank r's host begins; empty: all
-/// begin at 0. Every rank that issues a rendezvous takes part in it. A rendezvous that never ends
-/// breaks an invariant.
-EngineResult run_engine(std::span<const std::vector<TimedOp>> ranks, Execution execution,
-                        std::span<const Picoseconds> starts = {}, const WakeUpCost& wake_up = {},
-                        std::span<const MutualSlowdown> slowdowns = {});
 
 }  // namespace plimsoll

@@ -65,7 +65,7 @@ class Composition {
   RoutineMap map(std::span<const std::uint32_t> event_ops) const;
 
  private:
-  /// A time as its delay after each input; negative where it does not depend on that input.
+  /// A time as its delay after each input; absent if it does not depend on that input.
   using Delays = std::span<std::optional<Picoseconds>>;
   Delays clock(std::size_t stream) { return std::span(clocks_).subspan(stream * inputs_, inputs_); }
   Delays end(std::size_t op) { return std::span(ends_).subspan(op * inputs_, inputs_); }

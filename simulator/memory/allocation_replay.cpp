@@ -50,7 +50,7 @@ constexpr std::size_t kCyclesReplayed = 8;
 
 /// Whether each micro-batch leaves something to the end of the step.
 bool keeps_each_micro_batch(const Program& program, const Framework& framework) {
-  return framework.border_memory == BorderMemory::for_each && program.grid[Axis::pp] > 1;
+  return framework.memory.borders == BorderMemory::for_each && program.grid[Axis::pp] > 1;
 }
 
 class Replay {
@@ -61,7 +61,7 @@ class Replay {
         cycles_(alike == AlikeMicroBatches::leave_out && !keeps_each_micro_batch(program, framework)
                     ? alike_cycles(program)
                     : std::nullopt),
-        blocks_(framework.allocator, limit),
+        blocks_(framework.memory.allocator, limit),
         held_(program.buffers.size()),
         released_(program.calls.size() + 1),
         routines_(events_of(program, framework, names_)),
@@ -166,7 +166,7 @@ class Replay {
 
   /// Whether the buffer has gradients as computed, which live until the update has read them.
   bool computed_gradients(const Buffer& buffer) const {
-    return framework_.gradient_memory != GradientMemory::one_buffer && !scatters_gradients_ &&
+    return framework_.memory.gradients != GradientMemory::one_buffer && !scatters_gradients_ &&
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
@@ -195,7 +195,7 @@ class Replay {
   /// Whether gradients are tensors as computed, and are also summed in an f32 buffer. With bf16
   /// parameters this is DeepSpeed's BF16_Optimizer. Gradients of f16 are never summed in f32.
   bool adds_up_in_f32() const {
-    if (framework_.gradient_memory != GradientMemory::bf16_also_in_f32 || scatters_gradients_ ||
+    if (framework_.memory.gradients != GradientMemory::bf16_also_in_f32 || scatters_gradients_ ||
         program_.segments.empty() || program_.segments.front().dtype != DType::bf16)
       return false;
     return gradient_type() == DType::f32;
@@ -203,7 +203,7 @@ class Replay {
 
   /// Returns a buffer's size. Some frameworks hold scattered gradients in the parameters' type.
   Bytes size_of(const Buffer& buffer) const {
-    const bool narrow = framework_.gradient_memory != GradientMemory::one_buffer &&
+    const bool narrow = framework_.memory.gradients != GradientMemory::one_buffer &&
                         scatters_gradients_ && buffer.role == TensorRole::gradient;
     if (!narrow) return buffer.bytes;
     const Bytes narrow_type = bytes_of(program_.segments.front().dtype);
@@ -213,7 +213,8 @@ class Replay {
   /// Whether the buffer lies in the host's memory.
   bool on_host(const Buffer& buffer) const {
     if (buffer.on_host) return true;
-    return framework_.host_parameters && buffer.persistent && buffer.role == TensorRole::parameter;
+    return framework_.memory.host_parameters && buffer.persistent &&
+           buffer.role == TensorRole::parameter;
   }
 
   /// Allocates the buffers that exist before the first step.
@@ -221,7 +222,7 @@ class Replay {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       const bool later =
-          framework_.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
+          framework_.memory.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
       const bool computed = computed_gradients(buffer) && !adds_up_in_f32_;
       if (buffer.persistent && !later && !computed && !shards_.has(b) && !on_host(buffer))
         take_persistent(b);
@@ -282,7 +283,7 @@ class Replay {
     const bool by_tensor =
         (buffer.role == TensorRole::parameter || buffer.role == TensorRole::master_parameter ||
          buffer.role == TensorRole::optimizer_state) &&
-        framework_.gradient_memory == GradientMemory::one_buffer;
+        framework_.memory.gradients == GradientMemory::one_buffer;
     if (by_tensor && elements_ > 0) return take_by_tensor(b);
     take_whole(b);
   }
@@ -340,7 +341,7 @@ class Replay {
   /// Takes the f32 gradients that the update casts, tensor by tensor, before the update makes
   /// state. Where gradients are held as computed, use_persistent() takes flat ones.
   void take_main_gradients(const Call& call) {
-    if (framework_.gradient_memory != GradientMemory::one_buffer || elements_ == 0) return;
+    if (framework_.memory.gradients != GradientMemory::one_buffer || elements_ == 0) return;
     const std::vector<Slot>& slots = program_.at(call.routine).slots;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t b = call.bindings[i].buffer.index();
@@ -413,7 +414,7 @@ class Replay {
     }
     if (buffer.persistent || stage_.has(b)) return;
     const SlotKind slot = program_.at(call.routine).slots[*storage.slot].kind;
-    const bool copied = framework_.gradient_memory != GradientMemory::one_buffer;
+    const bool copied = framework_.memory.gradients != GradientMemory::one_buffer;
     if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already
     if (!writes && buffer.end != index + 1) {
       if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *storage.slot)) park(b);

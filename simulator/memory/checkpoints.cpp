@@ -14,7 +14,7 @@ bool repeats(const Routine& routine) {
 }  // namespace
 
 Checkpoints::Checkpoints(const Program& program, const Framework& framework)
-    : program_(program), memory_(framework.checkpoint_memory) {
+    : program_(program), memory_(framework.memory.checkpoints) {
   if (memory_ == CheckpointMemory::on_device) return;
   buffers_.resize(program.buffers.size());
   for (const Call& call : program.calls) {

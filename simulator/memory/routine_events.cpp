@@ -21,8 +21,8 @@ std::vector<std::size_t> storage_of(const Routine& routine, const Framework& fra
   std::iota(storage.begin(), storage.end(), 0);
   for (const Op& op : routine.ops) {
     const bool loss = op.kind == OpKind::cross_entropy_backward &&
-                      (framework.loss_memory == LossMemory::in_place ||
-                       framework.loss_memory == LossMemory::fused);
+                      (framework.memory.loss == LossMemory::in_place ||
+                       framework.memory.loss == LossMemory::fused);
     const std::optional<std::size_t> reused =
         loss ? std::optional<std::size_t>(0) : in_place(op, routine.tensors);
     if (!reused) continue;
@@ -54,9 +54,9 @@ class RoutineReader {
         names_(names),
         storage_(storage_of(routine, framework)) {
     for (const Tensor& tensor : routine.tensors) bytes_.push_back(bytes_of(tensor));
-    if (framework.loss_memory == LossMemory::own_type) join_loss_casts();
-    if (framework.loss_memory == LossMemory::gathered_by_op) gather_loss();
-    if (framework.copies_split_inputs) copy_split_inputs();
+    if (framework.memory.loss == LossMemory::own_type) join_loss_casts();
+    if (framework.memory.loss == LossMemory::gathered_by_op) gather_loss();
+    if (framework.memory.copies.split_inputs) copy_split_inputs();
   }
 
   RoutineEvents read() {
@@ -70,7 +70,7 @@ class RoutineReader {
         last[place] = i;
       }
     }
-    if (framework_.overlap_tensor_gradients) hold_to_weight_gradients(last);
+    if (framework_.parallelism.overlap.tensor_gradients) hold_to_weight_gradients(last);
     std::vector<std::optional<std::uint32_t>> storage(storage_.size());
     for (std::size_t t = 0; t < storage_.size(); ++t) {
       if (storage_[t] != t || last[t] == none) continue;
@@ -210,7 +210,7 @@ class RoutineReader {
   /// norm is not kept beside its turned one: backward reads what the norm read.
   void add_rotary_copy(const Op& op, const std::vector<std::size_t>& last,
                        const std::vector<std::optional<std::uint32_t>>& storages) {
-    if (op.kind != OpKind::rotary || !framework_.copies_rotary) return;
+    if (op.kind != OpKind::rotary || !framework_.memory.copies.rotary) return;
     if (is_normed(op.inputs[0])) return;
     const std::size_t place = storage_[op.inputs[0].index()];
     const Tensor& product = routine_.tensors[place];
@@ -227,7 +227,8 @@ class RoutineReader {
   /// Adds keys and values that are repeated for each query head, instead of those of each group.
   void add_repeated_keys(const Op& op, const std::vector<std::size_t>& last,
                          const std::vector<std::optional<std::uint32_t>>& storages) {
-    if (!framework_.repeats_keys || op.kind != OpKind::flash_attention || op.inputs.size() != 2)
+    if (!framework_.kernels.attention.repeats_keys || op.kind != OpKind::flash_attention ||
+        op.inputs.size() != 2)
       return;
     const Shape& queries = routine_.tensors[op.inputs[0].index()].shape;
     const Shape& keys = routine_.tensors[op.inputs[1].index()].shape;
@@ -312,7 +313,7 @@ class RoutineReader {
     const std::int64_t part = elements(routine_.tensors[op.inputs[0].index()].shape);
     const bool forward = op.kind == OpKind::logits_sum_exp;
     const auto of = [](std::int64_t count, DType type) { return count * bytes_of(type); };
-    switch (framework_.loss_memory) {
+    switch (framework_.memory.loss) {
       case LossMemory::fused:
         if (forward) return {{of(part, DType::f32)}};
         return {};
@@ -362,7 +363,9 @@ class RoutineReader {
   void add_scratch(const Op& op) {
     if (op.kind == OpKind::logits_sum_exp || op.kind == OpKind::cross_entropy_backward)
       add_loss_copies(op);
-    if (framework_.adds_gradients_in_matmul && !framework_.stands_in_for_gradients) return;
+    if (framework_.kernels.products.add_gradients &&
+        !framework_.memory.copies.gradient_placeholders)
+      return;
     for (TensorId id : op.outputs) {
       const Tensor& gradient = routine_.tensors[id.index()];
       // Zeroed or added to in place: no new tensor.
@@ -381,8 +384,8 @@ class RoutineReader {
     const Bytes element = std::max(bytes_of(compute_dtype(op, routine_.tensors)), Bytes(2));
     TensorStorage storage;
     storage.bytes = elements(gradient.shape) * element;
-    storage.stays =
-        framework_.stands_in_for_gradients && op.kind == OpKind::matmul && !gives_loss_gradient();
+    storage.stays = framework_.memory.copies.gradient_placeholders && op.kind == OpKind::matmul &&
+                    !gives_loss_gradient();
     storage.name = names_.of(storage.stays ? fmt::format("in_place_of_gradient.{}", gradient.shape)
                                            : gradient.name + ".new");
     const std::uint32_t made = push(storage);

@@ -42,7 +42,7 @@ ShardCopies::ShardCopies(const Program& program, const Framework& framework,
     : program_(program),
       routines_(routines),
       blocks_(blocks),
-      active_(framework.shard_memory == ShardMemory::flat_copies && program.sharding_degree > 1) {
+      active_(framework.memory.shards == ShardMemory::flat_copies && program.sharding_degree > 1) {
   if (!active_) return;
   for (const Buffer& buffer : program.buffers) {
     names_.push_back(names.of(buffer.name));

@@ -7,7 +7,7 @@ StageBuffers::StageBuffers(const Program& program, const Framework& framework, T
                            TensorBlocks& blocks)
     : program_(program),
       blocks_(blocks),
-      active_(framework.border_memory == BorderMemory::for_each && program.grid[Axis::pp] > 1),
+      active_(framework.memory.borders == BorderMemory::for_each && program.grid[Axis::pp] > 1),
       received_(program.buffers.size()),
       sent_(program.buffers.size()) {
   if (!active_) return;

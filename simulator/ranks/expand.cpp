@@ -76,9 +76,9 @@ bool is_placed_and_gathered(const Routine& routine, TensorId counts) {
 /// Whether the host waits for this op because its result is the number of rows that each expert
 /// gets. The graph of a whole step contains no wait.
 bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework& framework) {
-  if (framework.graphs == Graphs::step) return false;
-  const bool exchange = framework.host_counts_for_exchange,
-             products = framework.host_counts_for_products;
+  if (framework.host.dispatch.graphs == Graphs::step) return false;
+  const bool exchange = framework.host.waits.before_exchange,
+             products = framework.host.waits.before_products;
   switch (op.kind) {
     case OpKind::all_gather:
       return exchange && is_placed_and_gathered(routine, op.inputs[0]);
@@ -92,20 +92,20 @@ bool host_waits_for_counts(const Routine& routine, const Op& op, const Framework
 }
 
 bool host_waits_for(const Routine& routine, const Op& op, const Framework& framework) {
-  if (framework.launches_wait) return op.kind != OpKind::send && op.kind != OpKind::recv;
+  if (framework.host.waits.for_launches) return op.kind != OpKind::send && op.kind != OpKind::recv;
   if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
-    return framework.host_reads_norm;
+    return framework.host.waits.for_norm;
   }
-  return (framework.host_waits_for_gathers && gathers_parameters(op)) ||
+  return (framework.host.waits.for_gathers && gathers_parameters(op)) ||
          host_waits_for_counts(routine, op, framework);
 }
 
 /// Returns what transfers hold. Stages of several chunks can receive ahead, and then they hold
 /// nothing.
 TransfersHold transfers_hold(const Framework& framework, bool chunks) {
-  if (framework.launches_wait) return TransfersHold::host;
-  if (chunks && framework.receives_ahead) return TransfersHold::nothing;
-  return framework.transfers_hold;
+  if (framework.host.waits.for_launches) return TransfersHold::host;
+  if (chunks && framework.parallelism.overlap.receives_ahead) return TransfersHold::nothing;
+  return framework.host.waits.transfers_hold;
 }
 
 /// Whether the first stage receives activations: only where stages hold several parts.
@@ -173,10 +173,10 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       Expansion& result = expansions.emplace_back();
       result.program = &program;
       result.dispatch_call = costs.dispatch_call();
-      result.host_wait = to_picoseconds(costs.on_host(costs.framework().host_wait));
+      result.host_wait = to_picoseconds(costs.on_host(costs.framework().host.waits.time));
       if (!host_executes) {
         result.transfers_hold = transfers_hold(costs.framework(), chunks);
-        result.host_reads_batch = costs.framework().host_reads_batch;
+        result.host_reads_batch = costs.framework().host.waits.for_batch;
       }
       result.chunks = chunks;
       result.calls.resize(program.routines.size());

@@ -1,6 +1,5 @@
 // Framework waits: waits of the host or of the compute stream that Programs do not have and a
-// framework adds (Framework::transfers_hold, host_reads_norm, host_reads_batch,
-// host_waits_for_gathers, host_counts_*, launches_wait). Execution::streams only.
+// framework adds (FrameworkHost::waits). Execution::streams only.
 #pragma once
 
 #include <array>

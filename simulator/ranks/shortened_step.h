@@ -31,6 +31,9 @@ class ShortenedStep {
                                          const RankTopology& topology, const RankChoice& choice,
                                          const FewerMicroBatches& fewer);
 
+  /// Makes a shortened step of ranks that are laid out without some cycles.
+  ShortenedStep(StreamRanks all, std::size_t skipped_cycles);
+
   /// Returns when each simulated rank has finished the whole step; nothing where the run does not
   /// show that it repeats.
   std::optional<std::vector<Picoseconds>> run(std::span<const Picoseconds> starts);
@@ -39,7 +42,6 @@ class ShortenedStep {
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const RankTopology& topology, const RankChoice& choice,
                                          const std::optional<std::vector<SkippedCalls>>& skipped);
-  ShortenedStep(StreamRanks all, std::size_t skipped_cycles);
 
   StreamRanks all_;
   std::vector<StreamEngine::Event> cycles_from_;  ///< by simulated rank: its cycles' first event

@@ -1,7 +1,7 @@
 // Long texts are cut between characters.
-#include "base/shortened.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text.h"
 
 namespace plimsoll {
 namespace {

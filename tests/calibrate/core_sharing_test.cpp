@@ -1,7 +1,7 @@
 // Core sharing: found by what a while of work takes, applied to all local ops.
-#include "calibrate/measure/core_sharing.h"
-
 #include <gtest/gtest.h>
+
+#include "calibrate/measure/core_bench.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "calibrate/measure/core_bench.h"
 #include "calibrate/schedule/bench_case.h"
-#include "calibrate/schedule/device_sweep.h"
 #include "runtime/backend.h"
 #include "simulator/costs/cost_model.h"
 

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "calibrate/measure/device_bench.h"
-#include "calibrate/schedule/device_sweep.h"
+#include "calibrate/schedule/sweep.h"
 #include "calibrate/sessions/device_calibration.h"
 #include "graph/op_table.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
-#include "runtime/cuda/facts.h"
 #include "tests/runtime/nano.h"
 
 namespace plimsoll {

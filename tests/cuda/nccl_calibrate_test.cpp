@@ -13,9 +13,8 @@
 #include "base/file.h"
 #include "calibrate/measure/comm_operands.h"
 #include "calibrate/sessions/calibrate.h"
-#include "calibrate/sessions/device_ranks.h"
+#include "calibrate/sessions/device_calibration.h"
 #include "runtime/cuda/backend.h"
-#include "runtime/cuda/facts.h"
 #include "tests/cuda/four_gpus.h"
 #include "tests/runtime/thread_processes.h"
 

@@ -410,7 +410,7 @@ std::vector<double> losses_of_one(const Job& job, TrainOptions options) {
 TEST_P(NcclTraining, LosesAndBytesOfTheLocalCommunicator) {
   const TrainedCase& c = GetParam();
   Strategy strategy = parse_strategy(c.strategy);
-  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.gradients.bucket_bytes = Bytes(64 << 10);
   Job job = read_job(tests_folder() / (c.model + ".json"));
   job.global_batch = job.experts ? 8 : 4;
   job.layers = c.name == "DualPipe" ? 4 : 2;  // there ranks have a stage of both directions

@@ -45,7 +45,7 @@ TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
     GTEST_SKIP() << "flash attention of the cuda backend has no dropout and no such heads";
   const auto programs = lower({drawn.job, drawn.strategy, bundled_framework()});
   const TrainResult cpu = run(programs, drawn.job, false), cuda = run(programs, drawn.job, true);
-  const bool sums_rounded = drawn.strategy.gradient_type == GradientType::computed;
+  const bool sums_rounded = drawn.strategy.precision.gradients == GradientType::computed;
   const double tolerance =
       drawn.job.precision == DType::f32 ? 1e-4 : (sums_rounded ? 0x1p-6 : 0x1p-7);
   for (std::size_t step = 0; step < cpu.measured.losses.size(); ++step) {

@@ -51,7 +51,7 @@ Job job_of(const TrainingCase& c) {
 
 Strategy strategy_of(const TrainingCase& c) {
   Strategy strategy = c.strategy.empty() ? Strategy{} : parse_strategy(c.strategy);
-  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.gradients.bucket_bytes = Bytes(64 << 10);
   strategy.micro_batch = job_of(c).global_batch / (strategy.dp * strategy.sharding_degree * 2);
   return strategy;
 }

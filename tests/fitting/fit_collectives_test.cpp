@@ -1,12 +1,11 @@
 // Fits of collectives find what made-up timings were made with.
-#include "fitting/fit_collectives.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
+#include "fitting/fit_ops.h"
 #include "models/presets/presets.h"
 #include "simulator/costs/collective_cost.h"
 
@@ -29,6 +28,7 @@ std::vector<CollectiveMeasurement> made_with(Cluster cluster, double fraction, S
     for (std::int64_t mib = 1; mib <= 1024; mib *= 2) {
       CollectiveMeasurement& point = points.emplace_back();
       point.gpu = "A100-80GB";
+      point.devices = {cluster.device.name};
       point.source = "this test";
       point.ranks = ranks;
       point.payload = Bytes(mib << 20);
@@ -72,9 +72,9 @@ TEST(FitCollectives, GroupsOfOneSizeAreJudgedBySizesLeftOut) {
 TEST(FitCollectives, TakeNothingOfOtherGpusAndOfOtherNodes) {
   const Cluster cluster = preset("dgx-a100-80gb");
   std::vector<CollectiveMeasurement> points = made_with(cluster, 0.6, Seconds(2e-6), {8});
-  for (CollectiveMeasurement& point : points) point.gpu = "H100-80GB";
+  for (CollectiveMeasurement& point : points) point.devices = {"NVIDIA H100 SXM5 80GB"};
   EXPECT_THROW(fit_collectives(points, cluster), InfeasibleError);
-  for (CollectiveMeasurement& point : points) point.gpu = "A100", point.ranks = 16;
+  for (CollectiveMeasurement& point : points) point.gpu = cluster.device.name, point.ranks = 16;
   EXPECT_THROW(fit_collectives(points, cluster), InfeasibleError);
   Cluster plain = cluster;
   plain.efficiency.reset();
@@ -82,7 +82,7 @@ TEST(FitCollectives, TakeNothingOfOtherGpusAndOfOtherNodes) {
 }
 
 const std::string kRow = R"({
-  "collective": "all_reduce", "ranks": 8, "hardware": {"gpu": "A100"},
+  "collective": "all_reduce", "ranks": 8, "hardware": {"gpu": "A100"}, "devices": ["NVIDIA A100 SXM4 80GB"],
   "source": {"repo_or_doc": "doc", "path_or_issue": "page"},
   "point_fields": ["size_bytes", "time_us_out_of_place", "algbw_GBps"],
   "points": [[1048576, 50, 1], [2097152, null, 1], [4194304, 80.5, 1]]})";
@@ -98,6 +98,7 @@ TEST(CollectiveMeasurements, AreReadFromTheirPoints) {
   EXPECT_EQ(read.points[1].payload, Bytes(4194304));
   EXPECT_DOUBLE_EQ(read.points[1].time.value(), 80.5e-6);
   EXPECT_EQ(read.points[1].source, "doc, page");
+  EXPECT_EQ(read.points[1].devices, std::vector<std::string>{"NVIDIA A100 SXM4 80GB"});
   EXPECT_TRUE(is_collective_measurements("[" + kRow + "]", "c.json"));
   EXPECT_FALSE(is_collective_measurements(R"([{"op": "matmul"}])", "c.json"));
 }

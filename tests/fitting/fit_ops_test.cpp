@@ -24,6 +24,7 @@ std::vector<OpMeasurement> matmuls(const Cluster& truth, double off) {
       for (const std::int64_t k : {512, 2048, 6144}) {
         OpMeasurement op;
         op.gpu = "A100-PCIe-80GB";
+        op.devices = {"NVIDIA A100 PCIe 80GB"};
         op.source = "made up";
         op.shape = {1, m, n, k};
         const Bytes moved(2 * (m * k + k * n + m * n));
@@ -64,7 +65,7 @@ TEST(FitOps, FindsTheParametersThatMadeTheTimes) {
 
 TEST(FitOps, LeavesOutOtherDevicesAndThinProducts) {
   std::vector<OpMeasurement> ops = matmuls(a100(), 0.01);
-  for (std::size_t i = 0; i < 5; ++i) ops[i].gpu = "A100 SXM";
+  for (std::size_t i = 0; i < 5; ++i) ops[i].devices = {"NVIDIA A100 SXM4 80GB"};
   ops[5].shape.n = 64;
   EXPECT_EQ(fit_ops(ops, a100()).ops, 42);
   ops.resize(24);  // 18 are left
@@ -72,13 +73,11 @@ TEST(FitOps, LeavesOutOtherDevicesAndThinProducts) {
 }
 
 TEST(FitOps, TellsDevicesApart) {
-  EXPECT_TRUE(is_device_of(a100(), "A100-PCIe-80GB"));
-  EXPECT_TRUE(is_device_of(a100(), "NVIDIA A100 PCIe"));
-  EXPECT_FALSE(is_device_of(a100(), "NVIDIA A100 SXM"));
-  EXPECT_FALSE(is_device_of(a100(), "H100 PCIe"));
-  const Cluster gb200 =
-      read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/gb200-nvl4.json");
-  EXPECT_FALSE(is_device_of(gb200, "B200-SXM"));
+  const std::vector<std::string> none, both = {"NVIDIA A100 PCIe 40GB", "NVIDIA A100 PCIe 80GB"};
+  EXPECT_TRUE(is_device_of(a100(), "NVIDIA A100 PCIe 80GB", none));
+  EXPECT_TRUE(is_device_of(a100(), "an A100", both));
+  EXPECT_FALSE(is_device_of(a100(), "an A100", none));
+  EXPECT_FALSE(is_device_of(a100(), "H100 PCIe", std::span(both).first(1)));
 }
 
 }  // namespace

@@ -253,7 +253,8 @@ TEST(Fit, RunsOnTheDeviceOfAUsersClusterCount) {
 TEST(Fit, RunsWhoseLaunchesWaitAreLeftOut) {
   std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   const Fit all = fit(runs, kOptions);
-  for (std::size_t i = 0; i < runs.size(); i += 4) runs[i].framework->launches_wait = true;
+  for (std::size_t i = 0; i < runs.size(); i += 4)
+    runs[i].framework->host.waits.for_launches = true;
   EXPECT_EQ(fit(runs, kOptions).fitted.runs, all.fitted.runs - std::int64_t(runs.size() / 4));
 }
 

@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "calibrate/sessions/journal.h"
-#include "fitting/collective_measurement.h"
 #include "fitting/op_measurement.h"
 #include "graph/text.h"
 #include "interop/hardware/nccl_tests.h"
@@ -32,7 +31,6 @@
 #include "planner/explain/why_not.h"
 #include "published/goals.h"
 #include "published/published_run.h"
-#include "published/row_rules.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/fuzz/command_words.h"
 
@@ -86,7 +84,6 @@ void read_of_nccl_tests(std::string_view text) { parse_nccl_tests(text, kFile, {
 void read_of_topology(std::string_view text) { parse_topology(text, kFile); }
 void read_of_published_runs(std::string_view text) { parse_published_runs(text, kFile); }
 void read_of_goals(std::string_view text) { parse_goals(text, kFile); }
-void read_of_rules(std::string_view text) { parse_rules(text, kFile); }
 void read_of_timed_ops(std::string_view text) {
   if (is_op_measurements(text, kFile)) {
     parse_op_measurements(text, kFile);
@@ -187,7 +184,6 @@ std::span<const EntryPoint> entry_points() {
       {"topology", read_of_topology, {"tests/interop/topology"}},
       {"published_runs", read_of_published_runs, {"tests/fuzz/examples/published_runs"}},
       {"goals", read_of_goals, {"docs/results/goals.json"}},
-      {"rules", read_of_rules, {"models/presets/documents", "models/presets/words"}},
       {"timed_ops", read_of_timed_ops, {"tests/fuzz/examples/timed_ops"}},
       {"allocator_traces", read_of_allocator_traces, {"tests/fuzz/examples/allocator_traces"}},
       {"import",

@@ -1,4 +1,4 @@
-// Writes mutated texts of an entry point into files, on which scripts/exit-codes runs the programs.
+// Writes mutated texts of an entry point into files, on which lab/exit-codes runs the programs.
 //
 // fuzz.mutated_files FOLDER FIRST COUNT ENTRY [EXAMPLE...]: the files FOLDER/FIRST and so on.
 // Further examples join those of the entry point.

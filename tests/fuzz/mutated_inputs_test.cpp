@@ -1,7 +1,7 @@
 // Texts near valid ones, through every entry point: they are read, or refused in words.
 //
 // PLIMSOLL_FUZZ=FIRST:COUNT reads COUNT texts of each entry point, from the FIRST on, instead of
-// the fixed subset, and prints a line of figures for each (scripts/soak).
+// the fixed subset, and prints a line of figures for each (lab/soak).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

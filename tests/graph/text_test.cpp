@@ -38,9 +38,10 @@ TEST_P(TextForm, ParsesBackToTheSameGraphAndPrograms) {
   EXPECT_EQ(parse_graph(print(forward), "forward"), forward);
   for (const Framework& framework : all_frameworks()) {
     if (!legal(framework, strategy)) continue;
-    strategy.fp8 = framework.can.fp8.value.has(Fp8::rowwise) && job.precision != DType::f32
-                       ? Fp8::rowwise
-                       : Fp8::none;
+    strategy.precision.fp8 =
+        framework.can.precision.fp8.value.has(Fp8::rowwise) && job.precision != DType::f32
+            ? Fp8::rowwise
+            : Fp8::none;
     const PassContext context{job, strategy, framework};
     const Graph lowered = lower_graph(context);
     EXPECT_EQ(parse_graph(print(lowered), "lowered"), lowered) << framework.name;

@@ -7,6 +7,7 @@
 
 #include "graph/text.h"
 #include "passes/pipeline.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -57,10 +58,9 @@ TEST(VerifyGraph, RefusesWhatBreaksARule) {
 TEST(VerifyGraph, RepeatedBlocksChainOntoThemselves) {
   Graph graph = parse_graph(kSmall + "op gelu forward (%0) -> (%1) block=0\n", "case");
   graph.tensors[1].shape = {2, 4};
-  EXPECT_EQ(verify(graph).reason(),
-            "block layer is repeated but its input and output differ in shape");
+  EXPECT_TRUE(states(verify(graph).reason(), {"block layer", "shape"}));
   graph.blocks[0].output.reset();
-  EXPECT_EQ(verify(graph).reason(), "block layer is repeated but has no borders");
+  EXPECT_TRUE(states(verify(graph).reason(), {"block layer", "borders"}));
 }
 
 struct Tampering {

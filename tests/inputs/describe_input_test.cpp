@@ -9,6 +9,7 @@
 #include "models/presets/presets.h"
 #include "passes/strategy/strategy.h"
 #include "tests/plan/example_plan.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -76,13 +77,11 @@ TEST(FileKinds, AreNamedWhereAnotherIsWanted) {
   const auto strategy = [](std::string_view text) { strategy_from_json_text(text, "f"); };
   const std::string a_job = job_text(job_of("llama3-8b"));
   EXPECT_EQ(refusal_by(job, plan_text(example_plan())), "f: this is a plan; a job is wanted");
-  EXPECT_EQ(refusal_by(plan, a_job),
-            "f: this is a job; a plan is wanted; planner plan makes a plan of it");
+  EXPECT_TRUE(states(refusal_by(plan, a_job), {"a job", "a plan", "planner plan"}));
   EXPECT_EQ(refusal_by(cluster, a_job), "f: this is a job; a cluster is wanted");
   EXPECT_EQ(refusal_by(strategy, a_job), "f: this is a job; a strategy is wanted");
-  EXPECT_EQ(
-      refusal_by(plan, R"({"model_type": "llama"})"),
-      "f: this is a Hugging Face config.json; a plan is wanted; planner import makes a job of it");
+  EXPECT_TRUE(states(refusal_by(plan, R"({"model_type": "llama"})"),
+                     {"Hugging Face config.json", "a plan", "planner import"}));
   EXPECT_EQ(refusal_by(job, " \n"), "f: the file is empty; a job is wanted");
   EXPECT_NE(
       refusal_by(plan, "#!/bin/bash\ntorchrun").find("it begins with \"#!/bin/bash\"; a plan"),

@@ -56,8 +56,8 @@ TEST(AccelerateDeepSpeed, InlineValuesAreDeepSpeeds) {
   EXPECT_EQ(imported.kind, "accelerate with DeepSpeed 1.9");
   EXPECT_EQ(imported.devices, 8);
   EXPECT_EQ(imported.framework->name, "deepspeed");
-  EXPECT_EQ(imported.strategy->offload_optimizer_percent, 100);
-  EXPECT_FALSE(imported.framework->host_parameters);
+  EXPECT_EQ(imported.strategy->optimizer.offload_percent, 100);
+  EXPECT_FALSE(imported.framework->memory.host_parameters);
   EXPECT_EQ(imported.job->precision, DType::bf16);
   EXPECT_EQ(imported.job->clip_norm, 1.0);
   EXPECT_EQ(imported.job->global_batch, 64);
@@ -65,8 +65,8 @@ TEST(AccelerateDeepSpeed, InlineValuesAreDeepSpeeds) {
   EXPECT_EQ(imported.strategy->micro_batch, 2);
   EXPECT_EQ(imported.strategy->sharding_degree, 8);
   EXPECT_EQ(imported.strategy->sharding_stage, 3);
-  EXPECT_EQ(imported.strategy->persistence_threshold, 100'000);
-  EXPECT_TRUE(imported.strategy->overlap_grad_reduce);
+  EXPECT_EQ(imported.strategy->gathers.persistence_threshold, 100'000);
+  EXPECT_TRUE(imported.strategy->gradients.overlap);
   EXPECT_TRUE(bool(legal(*imported.job, *imported.strategy, 8)));
   EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
   EXPECT_TRUE(imported.unread.empty());
@@ -112,7 +112,7 @@ TEST(AccelerateDeepSpeed, TheNamedFileIsReadBesideTheConfig) {
   EXPECT_EQ(imported.job->precision, DType::bf16);
   EXPECT_EQ(imported.strategy->sharding_stage, 2);
   EXPECT_EQ(imported.strategy->micro_batch, 2);
-  EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(4'000'000));
+  EXPECT_EQ(imported.strategy->gradients.bucket_bytes, Bytes(4'000'000));
   // A fault in the named file is told with its name and line.
   write_file_atomically((folder / "ds.json").string(),
                         "{\"train_micro_batch_size_per_gpu\": 2,\n \"zero_optimization\": {\n"
@@ -151,9 +151,9 @@ TEST(AccelerateDeepSpeed, ABatchThatIsAutoIsTheJobs) {
   // In fp16 gradients are of that type, unless strategies of the stage add up those of
   // micro-batches.
   const auto half = with(text, "bf16", "fp16");
-  EXPECT_EQ(import_text(half, "ds.json", given).strategy->gradient_type, GradientType::f32);
+  EXPECT_EQ(import_text(half, "ds.json", given).strategy->precision.gradients, GradientType::f32);
   const auto first_stage = with(half, "\"stage\": 3", "\"stage\": 1");
-  EXPECT_EQ(import_text(first_stage, "ds.json", given).strategy->gradient_type,
+  EXPECT_EQ(import_text(first_stage, "ds.json", given).strategy->precision.gradients,
             GradientType::computed);
 }
 
@@ -184,7 +184,7 @@ TEST(AccelerateDeepSpeed, AutoIsTheTrainersRule) {
     EXPECT_EQ(imported.job->precision, precision);
     EXPECT_EQ(imported.job->clip_norm, 0.5);
     const std::int64_t hidden = given.job->hidden;
-    EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(4 * hidden * hidden));
+    EXPECT_EQ(imported.strategy->gradients.bucket_bytes, Bytes(4 * hidden * hidden));
     EXPECT_EQ(field_text(*imported.strategy, "persistence_threshold"), std::to_string(10 * hidden));
   }
   // A file that states a type keeps it.

@@ -142,14 +142,14 @@ TEST(ExpertFlags, TheDispatcherSaysHowOftenATokenTravels) {
   const auto framework_of = [](const std::string& text) {
     return *read_framework_script(text, "train.sh").framework;
   };
-  EXPECT_FALSE(framework_of(script).sends_tokens_once_per_node);
+  EXPECT_FALSE(framework_of(script).parallelism.sends_tokens_once_per_node);
   script.replace(script.find("alltoall"), std::string("alltoall").size(), "flex");
-  EXPECT_TRUE(framework_of(script).sends_tokens_once_per_node);
+  EXPECT_TRUE(framework_of(script).parallelism.sends_tokens_once_per_node);
   EXPECT_EQ(framework_of(script).name, "megatron-lm-flex");
   // Another program may differ in the same field.
   script.replace(script.find("--moe-token"), 0, "--no-gradient-accumulation-fusion ");
   script.replace(script.find("flex"), std::string("flex").size(), "alltoall");
-  EXPECT_FALSE(framework_of(script).adds_gradients_in_matmul);
+  EXPECT_FALSE(framework_of(script).kernels.products.add_gradients);
   EXPECT_EQ(framework_of(script).name, "megatron-lm");
 }
 
@@ -160,7 +160,7 @@ TEST(ExpertFlags, ExpertsAreSharedAsOtherLayersWhereNothingElseIsSaid) {
   ASSERT_NE(at, std::string::npos);
   std::string without = script;
   without.erase(at, std::string(" --expert-tensor-parallel-size 1").size());
-  EXPECT_EQ(read_framework_script(without, "train.sh").strategy->etp, 2);
+  EXPECT_EQ(read_framework_script(without, "train.sh").strategy->experts.etp, 2);
 }
 
 TEST(ExpertFlags, FilesOfSettingsStateThemToo) {
@@ -193,8 +193,8 @@ TEST(ExpertFlags, FilesOfSettingsStateThemToo) {
     EXPECT_EQ(imported.job->experts, one.job.experts) << text;
     EXPECT_EQ(imported.job->latent, one.job.latent) << text;
     EXPECT_EQ(imported.strategy->ep, strategy.ep) << text;
-    EXPECT_EQ(imported.strategy->etp, strategy.etp) << text;
-    EXPECT_EQ(imported.strategy->expert_dispatch, strategy.expert_dispatch) << text;
+    EXPECT_EQ(imported.strategy->experts.etp, strategy.experts.etp) << text;
+    EXPECT_EQ(imported.strategy->experts.dispatch, strategy.experts.dispatch) << text;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/interop/random_plans.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -32,30 +33,27 @@ Plan small_plan() {
 TEST(FlagsScript, NamesWhatFlagsCannotState) {
   Plan plan = small_plan();
   EXPECT_TRUE(flags_of(plan, table(), "plan.json").lost.empty());
-  plan.strategy.overlap_param_gather = false;  // nothing is gathered
+  plan.strategy.gathers.overlap = false;  // nothing is gathered
   EXPECT_TRUE(flags_of(plan, table(), "plan.json").lost.empty());
-  plan.strategy.flatten = Flatten::none;
+  plan.strategy.optimizer.flatten = Flatten::none;
   const PlanFlags flags = flags_of(plan, table(), "plan.json");
   ASSERT_EQ(flags.lost.size(), 1u);
   EXPECT_EQ(flags.lost[0].key, "flatten");
   EXPECT_EQ(flags.lost[0].nearest, "fused");
-  EXPECT_EQ(flags.strategy.flatten, Flatten::fused);
+  EXPECT_EQ(flags.strategy.optimizer.flatten, Flatten::fused);
 }
 
 /// Megatron-LM refuses --tp-comm-overlap where tokens are not split, and nothing is lost without
 /// it.
 TEST(FlagsScript, AnOverlapWithoutEffectIsNotStated) {
   Plan plan = small_plan();
-  plan.framework.async_tensor_parallel = true;
+  plan.framework.parallelism.overlap.async_tensor_parallel = true;
   const PlanFlags flags = flags_of(plan, table(), "plan.json");
   EXPECT_TRUE(flags.lost.empty());
   const std::string script = flags_script(plan, table(), flags);
   EXPECT_EQ(script.find("\n  --tp-comm-overlap"), script.npos);
-  EXPECT_NE(script.find("# framework.async_tensor_parallel is true in the plan; without "
-                        "--sequence-parallel no gather can overlap"),
-            script.npos)
-      << script;
-  plan.strategy.sequence_parallel = true;
+  EXPECT_TRUE(states(script, {"# framework.async_tensor_parallel", "--sequence-parallel"}));
+  plan.strategy.tokens.sequence_parallel = true;
   const PlanFlags split = flags_of(plan, table(), "plan.json");
   EXPECT_TRUE(split.lost.empty() && split.beside.empty());
   EXPECT_NE(flags_script(plan, table(), split).find("\n  --tp-comm-overlap\n"), script.npos);
@@ -78,9 +76,7 @@ TEST(FlagsScript, JobsThatFlagsCannotStateAreRefused) {
     flags_of(plan, table(), "plan.json");
     ADD_FAILURE();
   } catch (const InputError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "plan.json: at /job/family: found \"bert\"; the flags of megatron state no such job");
+    EXPECT_TRUE(states(error.what(), {"plan.json", "/job/family", "\"bert\"", "megatron"}));
   }
 }
 

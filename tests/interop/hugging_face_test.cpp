@@ -235,27 +235,23 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   const Imported imported = read_config(R"({
       "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "yarn", "factor": 4.0},
       "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
-  EXPECT_TRUE(has(imported.notes, "auto_map: code next to the file is not followed"));
-  EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
-  EXPECT_TRUE(has(imported.notes, "quantization_config: it states how weights are stored"));
+  EXPECT_TRUE(has(imported.notes, "auto_map: "));
+  EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: "));
+  EXPECT_TRUE(has(imported.notes, "quantization_config: "));
   EXPECT_EQ(imported.job->rotary_fraction, 0.5);
-  EXPECT_TRUE(
-      has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
-          "architectures LlamaForSequenceClassification: a job has the head of a language"));
+  EXPECT_TRUE(has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
+                  "architectures LlamaForSequenceClassification: "));
   EXPECT_FALSE(
       has(read_config(R"({"architectures": ["LlamaForCausalLM"]})").notes, "architectures"));
   const Imported scaled = read_config(R"({"residual_multiplier": 0.22})", "granite");
-  EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: a constant factor"));
-  EXPECT_TRUE(has(read_config(R"({"hidden_act": "gelu"})", "bert").notes,
-                  "the norm and the output bias of the masked-LM head (384 parameters)"));
+  EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: "));
+  EXPECT_TRUE(has(read_config(R"({"hidden_act": "gelu"})", "bert").notes, "(384 parameters)"));
 }
 
 TEST(HuggingFace, NamesSizesThatOnlyTheLibraryStates) {
   const Imported imported = read_config(R"({"hidden_size": "LEFT OUT", "vocab_size": "LEFT OUT"})");
   EXPECT_EQ(imported.job->hidden, 4096);
-  EXPECT_TRUE(has(imported.notes,
-                  "taken from the defaults of llama in transformers: hidden_size 4096, vocab_size "
-                  "32000"));
+  EXPECT_TRUE(has(imported.notes, "hidden_size 4096, vocab_size 32000"));
   // null is not absent: a null count of key and value heads is that of all heads.
   EXPECT_EQ(read_config(R"({"num_key_value_heads": null})", "mistral").job->kv_heads, 4);
 }

@@ -43,7 +43,7 @@ TEST(MegatronLm, GptOf175BillionParameters) {
       "grad_bucket_bytes=80000000");
   EXPECT_EQ(strategy_text(*imported.strategy), strategy_text(strategy));
   Framework framework = framework_by_name("megatron-lm");
-  framework.loss_memory = LossMemory::in_place;
+  framework.memory.loss = LossMemory::in_place;
   EXPECT_EQ(*imported.framework, framework);
   EXPECT_TRUE(bool(legal(*imported.job, strategy, 1024)));
   const std::vector<std::string> unread = {"--data-path",
@@ -96,7 +96,7 @@ TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
   EXPECT_TRUE(imported.job->tied_embeddings);
   EXPECT_EQ(imported.job->optimizer.weight_decay, 0.01);
   EXPECT_EQ(imported.strategy->dp, 4);
-  EXPECT_FALSE(imported.strategy->overlap_grad_reduce);
+  EXPECT_FALSE(imported.strategy->gradients.overlap);
   const std::string llama = kGpt + "--position-embedding-type rope --swiglu --disable-bias-linear ";
   EXPECT_EQ(read_flags(llama).job->ffn_hidden, 128);  // 2 / 3 of 256, a multiple of 64
   EXPECT_EQ(read_flags(llama).job->norm, NormKind::layer_norm);
@@ -122,15 +122,15 @@ TEST(MegatronLm, ReadsWhatDescendantsOfLlamaChanged) {
 
 TEST(MegatronLm, ReadsUnitsAndLayouts) {
   const Imported bf16 = read_flags(kGpt + "--bf16 --ddp-bucket-size 2000");
-  EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(8000));
+  EXPECT_EQ(bf16.strategy->gradients.bucket_bytes, Bytes(8000));
   EXPECT_EQ(read_flags(kGpt + "--bf16 --grad-reduce-in-bf16 --ddp-bucket-size 3000")
-                .strategy->grad_bucket_bytes,
+                .strategy->gradients.bucket_bytes,
             Bytes(6000));
   const Imported layout = read_flags(kGpt +
                                      "--global-batch-size 8 --pipeline-model-parallel-size 2 "
                                      "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
   EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
-  EXPECT_EQ(layout.strategy->virtual_stages, 2);
+  EXPECT_EQ(layout.strategy->pipeline.virtual_stages, 2);
   const Imported empty = read_flags(kGpt +
                                     "--global-batch-size 8 --pipeline-model-parallel-size 2 "
                                     "--pipeline-model-parallel-layout 'Et*2||t|tL'");
@@ -140,8 +140,8 @@ TEST(MegatronLm, ReadsUnitsAndLayouts) {
 TEST(MegatronLm, OverlapOverTensorRanksNeedsSplitTokens) {
   const Imported imported =
       read_flags(kGpt + "--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap");
-  EXPECT_TRUE(imported.framework->async_tensor_parallel);
-  EXPECT_TRUE(imported.strategy->sequence_parallel);
+  EXPECT_TRUE(imported.framework->parallelism.overlap.async_tensor_parallel);
+  EXPECT_TRUE(imported.strategy->tokens.sequence_parallel);
 }
 
 TEST(MegatronLm, RanksThatAreLeftAreDataParallel) {

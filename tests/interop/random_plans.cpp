@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <type_traits>
 
 #include "base/error.h"
 #include "passes/strategy/recompute_rules.h"
@@ -79,9 +80,12 @@ struct DrawnPlan {
     change(plan.strategy);
     if (!is_legal()) plan.strategy = before;
   }
-  template <class Value>
-  void attempt(Value Strategy::*member, std::initializer_list<std::type_identity_t<Value>> values) {
-    attempt([&](Strategy& strategy) { strategy.*member = one_of(random, values); });
+  template <class Field>
+  void attempt(
+      Field field,
+      std::initializer_list<std::remove_reference_t<std::invoke_result_t<Field, Strategy&>>>
+          values) {
+    attempt([&](Strategy& strategy) { field(strategy) = one_of(random, values); });
   }
 };
 
@@ -98,7 +102,8 @@ void draw_degrees(DrawnPlan& drawn, std::initializer_list<std::int64_t> stages =
     strategy = {};
     strategy.mp = one_of<std::int64_t>(random, {1, 1, 2, 4, 8});
     strategy.pp = one_of<std::int64_t>(random, {1, 1, 2, 3, 4});
-    if (drawn.plan.framework.flash_attention) strategy.cp = one_of<std::int64_t>(random, {1, 1, 2});
+    if (drawn.plan.framework.kernels.attention.flash)
+      strategy.cp = one_of<std::int64_t>(random, {1, 1, 2});
     strategy.dp = one_of<std::int64_t>(random, {1, 2, 3});
     strategy.sharding_degree = one_of<std::int64_t>(random, {1, 2, 4});
     // Where a framework has several stages, ranks that share a sequence share parameters, too.
@@ -145,50 +150,50 @@ Plan random_megatron_plan(Random& random) {
   plan.job.vocab = padded_vocabulary(plan.job.vocab, plan.framework, 1);
   draw_degrees(drawn);
   plan.devices_per_node = one_of<std::int64_t>(random, {1, 4, 8});
-  drawn.attempt(&Strategy::micro_batch, {1, 1, 2, 4});
-  drawn.attempt(&Strategy::sharding_stage, {1, 2, 3});
-  drawn.attempt(&Strategy::virtual_stages, {1, 2, 3});
+  drawn.attempt(FIELD(micro_batch), {1, 1, 2, 4});
+  drawn.attempt(FIELD(sharding_stage), {1, 2, 3});
+  drawn.attempt(FIELD(pipeline.virtual_stages), {1, 2, 3});
   drawn.attempt([&](Strategy& strategy) {
     if (coin(random)) return;
-    strategy.layer_split =
-        random_split(random, plan.job.layers, strategy.pp * strategy.virtual_stages);
+    strategy.pipeline.layer_split =
+        random_split(random, plan.job.layers, strategy.pp * strategy.pipeline.virtual_stages);
   });
-  drawn.attempt(&Strategy::embedding_as_layers, {0, 1, 2});
-  drawn.attempt(&Strategy::loss_as_layers, {0, 1});
-  drawn.attempt(&Strategy::rank_order, {RankOrder::sharding_dp_pp, RankOrder::pp_sharding_dp});
-  drawn.attempt(&Strategy::sequence_parallel, {true, false});
-  drawn.attempt(&Strategy::context_exchange,
+  drawn.attempt(FIELD(pipeline.embedding_as_layers), {0, 1, 2});
+  drawn.attempt(FIELD(pipeline.loss_as_layers), {0, 1});
+  drawn.attempt(FIELD(rank_order), {RankOrder::sharding_dp_pp, RankOrder::pp_sharding_dp});
+  drawn.attempt(FIELD(tokens.sequence_parallel), {true, false});
+  drawn.attempt(FIELD(tokens.context_exchange),
                 {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
-  drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::selective, Recompute::full});
+  drawn.attempt(FIELD(recompute), {Recompute::none, Recompute::selective, Recompute::full});
   drawn.attempt([&](Strategy& s) {
     if (random() % 3 != 0) return;
     s.recompute = Recompute::modules;
     for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
       if (coin(random) && has_module(plan.job, RecomputedModule(i)))
-        s.recompute_modules.add(RecomputedModule(i));
+        s.recomputed.modules.add(RecomputedModule(i));
     }
-    s.recompute_modules = without_parts(s.recompute_modules);
+    s.recomputed.modules = without_parts(s.recomputed.modules);
   });
-  drawn.attempt([&](Strategy& s) { s.recompute_layers = std::int64_t(random() % 4); });
-  drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::delayed, Fp8::current});
-  drawn.attempt(&Strategy::fp8_parameters, {true, false});
-  drawn.attempt(&Strategy::gradient_type, {GradientType::f32, GradientType::computed});
-  drawn.attempt(&Strategy::main_gradient_type, {GradientType::f32, GradientType::computed});
-  drawn.attempt(&Strategy::moment_type,
+  drawn.attempt([&](Strategy& s) { s.recomputed.layers = std::int64_t(random() % 4); });
+  drawn.attempt(FIELD(precision.fp8), {Fp8::none, Fp8::delayed, Fp8::current});
+  drawn.attempt(FIELD(precision.fp8_parameters), {true, false});
+  drawn.attempt(FIELD(precision.gradients), {GradientType::f32, GradientType::computed});
+  drawn.attempt(FIELD(precision.main_gradients), {GradientType::f32, GradientType::computed});
+  drawn.attempt(FIELD(precision.moments),
                 {MomentType::f32, MomentType::bf16, MomentType::f16, MomentType::fp8});
-  drawn.attempt(&Strategy::main_parameter_type,
+  drawn.attempt(FIELD(precision.main_parameters),
                 {MasterType::f32, MasterType::f16, MasterType::remainder});
   drawn.attempt([&](Strategy& s) {
-    if (coin(random)) s.offload_optimizer_percent = one_of<std::int64_t>(random, {1, 35, 100});
+    if (coin(random)) s.optimizer.offload_percent = one_of<std::int64_t>(random, {1, 35, 100});
   });
-  drawn.attempt(&Strategy::overlap_offload, {true, false});
+  drawn.attempt(FIELD(optimizer.overlap_offload), {true, false});
   drawn.attempt([&](Strategy& s) {
-    s.grad_bucket_bytes = Bytes(4 * std::int64_t(1024 + random() % 100'000'000));
+    s.gradients.bucket_bytes = Bytes(4 * std::int64_t(1024 + random() % 100'000'000));
   });
-  drawn.attempt(&Strategy::overlap_grad_reduce, {true, true, false});
+  drawn.attempt(FIELD(gradients.overlap), {true, true, false});
   // Without shards there are no gathers; without overlapped reductions there are none either.
   if (plan.strategy.sharding_stage > 0)
-    plan.strategy.overlap_param_gather = plan.strategy.overlap_grad_reduce && coin(random);
+    plan.strategy.gathers.overlap = plan.strategy.gradients.overlap && coin(random);
   fit_nodes(plan);
   return plan;
 }
@@ -202,26 +207,27 @@ Plan random_titan_plan(Random& random) {
   plan.stated_vocabulary = plan.job.vocab;
   draw_degrees(drawn, {1, 2, 3});
   plan.devices_per_node = one_of<std::int64_t>(random, {1, 4, 8});
-  if (plan.strategy.mp > 1) plan.strategy.sequence_parallel = true;
-  drawn.attempt(&Strategy::micro_batch, {1, 1, 2, 4});
+  if (plan.strategy.mp > 1) plan.strategy.tokens.sequence_parallel = true;
+  drawn.attempt(FIELD(micro_batch), {1, 1, 2, 4});
   drawn.attempt([&](Strategy& strategy) {
     if (coin(random)) return;
-    strategy.layer_split = random_split(random, plan.job.layers, strategy.pp);
+    strategy.pipeline.layer_split = random_split(random, plan.job.layers, strategy.pp);
   });
-  drawn.attempt(&Strategy::embedding_as_layers, {0, 1, 2});
-  drawn.attempt(&Strategy::loss_as_layers, {0, 1});
+  drawn.attempt(FIELD(pipeline.embedding_as_layers), {0, 1, 2});
+  drawn.attempt(FIELD(pipeline.loss_as_layers), {0, 1});
   if (plan.strategy.pp > 1)
-    drawn.attempt(&Strategy::schedule, {Schedule::one_f_one_b, Schedule::gpipe});
-  drawn.attempt(&Strategy::context_exchange, {ContextExchange::ring, ContextExchange::all_gather});
-  drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::full, Recompute::per_op});
+    drawn.attempt(FIELD(schedule), {Schedule::one_f_one_b, Schedule::gpipe});
+  drawn.attempt(FIELD(tokens.context_exchange),
+                {ContextExchange::ring, ContextExchange::all_gather});
+  drawn.attempt(FIELD(recompute), {Recompute::none, Recompute::full, Recompute::per_op});
   drawn.attempt([&](Strategy& strategy) {
     if (strategy.recompute != Recompute::full || strategy.pp > 1) return;
     const std::int64_t step = one_of<std::int64_t>(random, {1, 2, 3, plan.job.layers});
     for (std::int64_t layer = step - 1; step > 1 && layer < plan.job.layers; layer += step)
-      strategy.recompute_list.push_back(layer);
+      strategy.recomputed.list.push_back(layer);
   });
-  drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::tensorwise, Fp8::rowwise});
-  drawn.attempt(&Strategy::grad_bucket_bytes,
+  drawn.attempt(FIELD(precision.fp8), {Fp8::none, Fp8::tensorwise, Fp8::rowwise});
+  drawn.attempt(FIELD(gradients.bucket_bytes),
                 {Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{1} << 26)});
   fit_nodes(plan);
   return plan;
@@ -240,8 +246,8 @@ std::string difference(const Plan& plan, const PlanFlags& flags, const Imported&
     return "layers per part";
   // How layers are split has several forms.
   for (Strategy* strategy : {&planned, &found}) {
-    strategy->layer_split.clear();
-    strategy->embedding_as_layers = strategy->loss_as_layers = 0;
+    strategy->pipeline.layer_split.clear();
+    strategy->pipeline.embedding_as_layers = strategy->pipeline.loss_as_layers = 0;
   }
   const auto keys = strategy_keys();
   for (const ChoiceBeside& choice : flags.beside) {
@@ -274,7 +280,7 @@ void count(Counts& seen, const Plan& plan, const PlanFlags& flags) {
   for (const StrategyField& field : shown_fields(plan.strategy)) {
     if (!always_shown(field.key)) ++seen[fmt::format("{}={}", field.key, field.value)];
   }
-  if (!plan.strategy.layer_split.empty()) ++seen["layer_split"];
+  if (!plan.strategy.pipeline.layer_split.empty()) ++seen["layer_split"];
   for (const char* key : {"sharding_stage", "schedule", "recompute"})
     ++seen[fmt::format("{}={}", key, field_text(plan.strategy, key))];
 }

@@ -45,7 +45,7 @@ torchrun --nproc_per_node 8 --nnodes=8 --rdzv_backend c10d -m torchtitan.train "
   EXPECT_EQ(job.optimizer.learning_rate, 1.5e-4);
   const Strategy& strategy = *imported.strategy;
   EXPECT_EQ(strategy.mp, 8);  // of the configuration, like the next two
-  EXPECT_TRUE(strategy.sequence_parallel);
+  EXPECT_TRUE(strategy.tokens.sequence_parallel);
   EXPECT_EQ(strategy.recompute, Recompute::full);
   EXPECT_EQ(strategy.micro_batch, 2);
   EXPECT_EQ(strategy.sharding_degree, 8);
@@ -68,11 +68,11 @@ TEST(SettingOptions, VariablesOfTheProgramsScriptNameTheConfiguration) {
 TEST(SettingOptions, Fp8AndSwitchesAreTheConfigurations) {
   const Imported named = read_options(kLargest);
   EXPECT_EQ(named.framework->name, "torchtitan-async-tp");
-  EXPECT_EQ(named.strategy->fp8, Fp8::tensorwise);
+  EXPECT_EQ(named.strategy->precision.fp8, Fp8::tensorwise);
   const Imported off =
       read_options(kLargest + " --parallelism.no-enable-async-tensor-parallel --compile.no_enable");
   EXPECT_EQ(off.framework->name, "torchtitan");
-  EXPECT_EQ(off.strategy->fp8, Fp8::tensorwise);
+  EXPECT_EQ(off.strategy->precision.fp8, Fp8::tensorwise);
 }
 
 TEST(SettingOptions, ErrorsNameLineAndOption) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -51,12 +52,14 @@ struct DrawnSettings {
            bool(legal(plan.framework, plan.job, plan.strategy));
   }
   /// Choices that the target loses are drawn seldom: for a loss the plan is lowered twice.
-  template <class Value>
-  void attempt(std::string_view key, Value Strategy::*member,
-               std::initializer_list<std::type_identity_t<Value>> values) {
+  template <class Field>
+  void attempt(
+      std::string_view key, Field field,
+      std::initializer_list<std::remove_reference_t<std::invoke_result_t<Field, Strategy&>>>
+          values) {
     if (std::ranges::find(lost, key) != lost.end() && random() % 16 != 0) return;
     const Strategy before = plan.strategy;
-    plan.strategy.*member = one_of(random, values);
+    field(plan.strategy) = one_of(random, values);
     if (!is_legal()) plan.strategy = before;
   }
 };
@@ -77,9 +80,9 @@ void draw_ranks(DrawnSettings& drawn) {
     strategy.sharding_stage = strategy.sharding_degree > 1 ? stage : 0;
     strategy.rank_order = one_of(
         random, {RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp, RankOrder::pp_sharding_dp});
-    strategy.context_exchange = one_of(
+    strategy.tokens.context_exchange = one_of(
         random, {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
-    if (strategy.cp == 1) strategy.context_exchange = ContextExchange::ring;
+    if (strategy.cp == 1) strategy.tokens.context_exchange = ContextExchange::ring;
     drawn.plan.devices =
         strategy.mp * strategy.pp * strategy.cp * strategy.dp * strategy.sharding_degree;
   } while (!drawn.is_legal() ||
@@ -88,30 +91,30 @@ void draw_ranks(DrawnSettings& drawn) {
 
 void draw_choices(DrawnSettings& drawn) {
   Random& random = drawn.random;
-  drawn.attempt("micro_batch", &Strategy::micro_batch, {1, 2, 4});
-  drawn.attempt("sequence_parallel", &Strategy::sequence_parallel, {true, false});
-  drawn.attempt("virtual_stages", &Strategy::virtual_stages, {1, 2});
-  drawn.attempt("recompute", &Strategy::recompute, {Recompute::none, Recompute::full});
-  drawn.attempt("gradient_type", &Strategy::gradient_type,
+  drawn.attempt("micro_batch", FIELD(micro_batch), {1, 2, 4});
+  drawn.attempt("sequence_parallel", FIELD(tokens.sequence_parallel), {true, false});
+  drawn.attempt("virtual_stages", FIELD(pipeline.virtual_stages), {1, 2});
+  drawn.attempt("recompute", FIELD(recompute), {Recompute::none, Recompute::full});
+  drawn.attempt("gradient_type", FIELD(precision.gradients),
                 {GradientType::f32, GradientType::computed});
-  drawn.attempt("fp8", &Strategy::fp8, {Fp8::none, Fp8::none, Fp8::tensorwise, Fp8::rowwise});
-  drawn.attempt("overlap_grad_reduce", &Strategy::overlap_grad_reduce, {true, true, false});
-  drawn.attempt("keep_gathered", &Strategy::keep_gathered, {true, false});
-  drawn.attempt("gather", &Strategy::gather, {ParameterGather::layer, ParameterGather::module});
+  drawn.attempt("fp8", FIELD(precision.fp8), {Fp8::none, Fp8::none, Fp8::tensorwise, Fp8::rowwise});
+  drawn.attempt("overlap_grad_reduce", FIELD(gradients.overlap), {true, true, false});
+  drawn.attempt("keep_gathered", FIELD(gathers.keep), {true, false});
+  drawn.attempt("gather", FIELD(gathers.unit), {ParameterGather::layer, ParameterGather::module});
   // Where the other value is lost, modules are drawn mostly.
   const bool loses = std::ranges::find(drawn.lost, "gather") != drawn.lost.end();
   if (loses && drawn.plan.strategy.sharding_stage == 3 && random() % 16 != 0) {
-    drawn.plan.strategy.gather = ParameterGather::module;
+    drawn.plan.strategy.gathers.unit = ParameterGather::module;
   }
-  drawn.attempt("prefetch_depth", &Strategy::prefetch_depth, {0, 1, 2});
-  drawn.attempt("persistence_threshold", &Strategy::persistence_threshold, {0, 100'000});
-  drawn.attempt("max_live_bytes", &Strategy::max_live_bytes, {Bytes(0), Bytes(2'000'000'000)});
-  drawn.attempt("reuse_distance_bytes", &Strategy::reuse_distance_bytes,
+  drawn.attempt("prefetch_depth", FIELD(gathers.prefetch_depth), {0, 1, 2});
+  drawn.attempt("persistence_threshold", FIELD(gathers.persistence_threshold), {0, 100'000});
+  drawn.attempt("max_live_bytes", FIELD(gathers.max_live_bytes), {Bytes(0), Bytes(2'000'000'000)});
+  drawn.attempt("reuse_distance_bytes", FIELD(gathers.reuse_distance_bytes),
                 {Bytes(0), Bytes(400'000'000)});
-  drawn.attempt("grad_bucket_bytes", &Strategy::grad_bucket_bytes,
+  drawn.attempt("grad_bucket_bytes", FIELD(gradients.bucket_bytes),
                 {Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{1} << 28)});
-  if (drawn.plan.strategy.grad_bucket_bytes == Bytes(std::int64_t{1} << 28) && coin(random))
-    drawn.plan.strategy.grad_bucket_bytes = Bytes(std::int64_t(1 + random() % 900) << 20);
+  if (drawn.plan.strategy.gradients.bucket_bytes == Bytes(std::int64_t{1} << 28) && coin(random))
+    drawn.plan.strategy.gradients.bucket_bytes = Bytes(std::int64_t(1 + random() % 900) << 20);
 }
 
 Plan drawn_plan(Random& random, const FlagTable& table, const std::vector<std::string_view>& lost) {

@@ -46,7 +46,7 @@ TEST(FittedCalibration, SetsTheNumbersThatItNames) {
   apply(fitted_example(), cluster, framework);
   EXPECT_DOUBLE_EQ(cluster.efficiency->matmul.peak_fraction, 0.75);
   EXPECT_DOUBLE_EQ(cluster.efficiency->levels[1].fixed_time.value(), 2e-5);
-  EXPECT_DOUBLE_EQ(framework.dispatch_op.value(), 8e-6);
+  EXPECT_DOUBLE_EQ(framework.host.dispatch.op.value(), 8e-6);
 }
 
 TEST(FittedCalibration, SaysWhatTheNumbersRestOn) {

@@ -67,10 +67,10 @@ TEST(FrameworkJson, AFileStatesWhatDiffersFromItsBase) {
     "allocator": {"expandable_segments": true, "source": "PYTORCH_CUDA_ALLOC_CONF"}})"));
   Framework expected = base;
   expected.name = "mine";
-  expected.can.pipeline = {false, "our launcher"};
-  expected.overlap_grad_reduce = false;
+  expected.can.ranks.pipeline = {false, "our launcher"};
+  expected.parallelism.overlap.grad_reduce = false;
   expected.sources.parallelism = "our flags";
-  expected.allocator.expandable_segments = true;
+  expected.memory.allocator.expandable_segments = true;
   expected.sources.allocator = "PYTORCH_CUDA_ALLOC_CONF";
   EXPECT_EQ(own, expected);
 }
@@ -88,9 +88,9 @@ TEST(FrameworkJson, AChangedFrameworkIsWrittenAsItsDifferences) {
     EXPECT_EQ(alike.size(), 3u) << alike;  // name, base, and whose fits hold
     EXPECT_EQ(alike.at("based_on"), framework.name);
     Framework changed = framework;
-    changed.overlap_grad_reduce = !changed.overlap_grad_reduce;
-    changed.communicator_memory = changed.communicator_memory + Bytes(3);
-    changed.can.pipeline.value = !changed.can.pipeline.value;
+    changed.parallelism.overlap.grad_reduce = !changed.parallelism.overlap.grad_reduce;
+    changed.memory.process.communicator = changed.memory.process.communicator + Bytes(3);
+    changed.can.ranks.pipeline.value = !changed.can.ranks.pipeline.value;
     const std::string text = framework_text(changed, "a test");
     const Framework read = read_framework(written(text));
     EXPECT_EQ(read.name, framework.name + "-imported");

@@ -1,10 +1,9 @@
 // Optimizers, parameter groups and loss scaling of job files: exact round trips and refusals.
-#include "models/job/optimizer_json.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "models/job/job.h"
+#include "models/job/job_parts_json.h"
 
 namespace plimsoll {
 namespace {

@@ -65,7 +65,7 @@ Draw dropping(std::int64_t ranks) {
   drawn.job.experts->count = 2 * ranks;
   drawn.job.experts->drop_overflow = true;
   drawn.strategy.dp = drawn.strategy.ep = ranks;
-  drawn.strategy.expert_rows_percent = 100;
+  drawn.strategy.experts.rows_percent = 100;
   return drawn;
 }
 

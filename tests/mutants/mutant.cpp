@@ -1,4 +1,4 @@
-// Which mutant is on, and which places each test reaches (scripts/mutants).
+// Which mutant is on, and which places each test reaches (lab/mutants).
 //
 //   PLIMSOLL_MUTANT   number of the mutant that is on
 //   PLIMSOLL_REACHED  a file. Each test adds a line: its name, passed or failed, its CPU seconds,

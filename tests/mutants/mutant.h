@@ -1,4 +1,4 @@
-// The functions that scripts/mutants writes into copies of sources, in place of operators. One
+// The functions that lab/mutants writes into copies of sources, in place of operators. One
 // build holds all mutants of a source. Each place asks which mutant is on, and notes that it was
 // reached.
 #pragma once

@@ -141,7 +141,7 @@ TEST(ContextParallel, PyTorchSendsRepeatedKeysAndWideSums) {
 
 TEST(ContextParallel, RepeatedKeysTravelOnceForAGroupUnlessSumsAreInF32) {
   Framework framework = framework_by_name("torchtitan");
-  framework.sums_parts_in_f32 = false;
+  framework.parallelism.sums_parts_in_f32 = false;
   const Job job = llama(2);
   for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
     const Strategy strategy = fields(shared(2, exchange));
@@ -412,7 +412,7 @@ TEST(ContextParallel, Refusals) {
             "recompute is selective; bundled has flash attention, which keeps no scores to drop");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), fields("cp=2")));
   Framework unfused = framework_by_name("megatron-lm");
-  unfused.flash_attention = false;
+  unfused.kernels.attention.flash = false;
   EXPECT_EQ(legal(unfused, fields("cp=2")).reason(),
             "cp is 2; megatron-lm keeps attention scores, of whole sequences");
   EXPECT_EQ(reason("cp=2", 4),
@@ -423,7 +423,7 @@ TEST(ContextParallel, Refusals) {
             "context_exchange is all_to_all; cp 4 does not divide the 2 key and value heads of a "
             "rank");
   EXPECT_EQ(reason("cp=64", 64), "cp 64: the sequence of 64 is not 128 equal parts");
-  EXPECT_EQ(reason("cp=2,sharding_degree=2,sharding_owner=prefix", 4),
+  EXPECT_EQ(reason("cp=2,sharding_stage=1,sharding_owner=prefix", 2),
             "cp goes with sharding_owner elements");
   job.family = Family::bert;
   EXPECT_EQ(reason("cp=2", 2), "cp: only decoders share sequences between ranks");

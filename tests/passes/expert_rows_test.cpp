@@ -56,11 +56,11 @@ TEST(ExpertRows, PlannedMemoryHasRoomForAllRowsThatCanCome) {
 
 TEST(ExpertRows, AStatedPercentHolds) {
   Strategy strategy = shared_by(4);
-  strategy.expert_rows_percent = 150;
+  strategy.experts.rows_percent = 150;
   const RowsRoom room = rows_room(mixture(8, 2), bundled_framework(), strategy);
   EXPECT_EQ(room.percent, 150);
   EXPECT_EQ(room.basis, RoomBasis::stated);
-  strategy.expert_rows_percent = 99;
+  strategy.experts.rows_percent = 99;
   EXPECT_NE(legal(mixture(8, 2), strategy, 4).reason().find("expert_rows_percent 99"),
             std::string::npos);
 }
@@ -114,11 +114,11 @@ TEST(ExpertRows, AJobThatDropsRowsNeedsNoRoomForAll) {
 }
 
 TEST(ExpertRules, TokensAreSplitIfExpertsHaveRanksOfTheirOwn) {
-  EXPECT_TRUE(parse_strategy("mp=2,dp=2,ep=2").sequence_parallel);
-  EXPECT_TRUE(strategy_from_json_text(R"({"mp": 2, "etp": 1})", "text").sequence_parallel);
+  EXPECT_TRUE(parse_strategy("mp=2,dp=2,ep=2").tokens.sequence_parallel);
+  EXPECT_TRUE(strategy_from_json_text(R"({"mp": 2, "etp": 1})", "text").tokens.sequence_parallel);
   for (const char* other :
        {"mp=2", "dp=2,ep=2", "mp=2,etp=2", "mp=2,dp=2,ep=2,sequence_parallel=false"})
-    EXPECT_FALSE(parse_strategy(other).sequence_parallel) << other;
+    EXPECT_FALSE(parse_strategy(other).tokens.sequence_parallel) << other;
 }
 
 }  // namespace

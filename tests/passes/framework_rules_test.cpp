@@ -265,9 +265,9 @@ Drawn draw(Random& random, const Framework& framework) {
     Strategy& s = drawn.strategy = Strategy();
     for (auto* degree : {&s.mp, &s.pp, &s.dp, &s.sharding_degree, &s.cp})
       *degree = one_of<std::int64_t>(random, {1, 1, 1, 2});
-    const auto& exchanges = framework.can.context_exchange.value;
-    if (s.cp > 1 && !exchanges.has(s.context_exchange))
-      s.context_exchange = ContextExchange::all_to_all;
+    const auto& exchanges = framework.can.exchanges.context.value;
+    if (s.cp > 1 && !exchanges.has(s.tokens.context_exchange))
+      s.tokens.context_exchange = ContextExchange::all_to_all;
     drawn.devices = s.mp * s.pp * s.dp * s.sharding_degree * s.cp;
     const auto stage = one_of<std::int64_t>(random, {1, 2, 3});
     s.sharding_stage = s.sharding_degree > 1 ? stage : 0;
@@ -279,7 +279,7 @@ Drawn draw(Random& random, const Framework& framework) {
     set_field(changed.strategy, field.substr(0, equals), field.substr(equals + 1));
     const Schedule schedule = changed.strategy.schedule;  // with what goes with it
     if (schedule != drawn.strategy.schedule)
-      changed.strategy.virtual_stages = is_placed_as_v(schedule) ? 2 : 1;
+      changed.strategy.pipeline.virtual_stages = is_placed_as_v(schedule) ? 2 : 1;
     if (field == "virtual_stages=2" && !is_placed_as_v(schedule))
       changed.strategy.schedule = Schedule::one_f_one_b;
     if (accepts(framework, changed)) drawn = changed;
@@ -298,7 +298,7 @@ void expect_seen(const SetOf<Enum>& promised, const std::set<int>& seen, const s
 /// A limit of pipelines is no limit of what has none.
 TEST(FrameworkRules, NoStageWithoutAPipelineIsRefusedForPipelines) {
   for (const Framework& framework : all_frameworks()) {
-    const auto& stages = framework.can.sharding_stages;
+    const auto& stages = framework.can.ranks.sharding_stages;
     const bool all = stages.value.has(1) && stages.value.has(2) && stages.value.has(3);
     if (all) continue;
     EXPECT_EQ(stages.source.find("pipeline"), std::string::npos) << framework.name;
@@ -318,45 +318,46 @@ TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
       SCOPED_TRACE(framework.name + ": " + strategy_summary(s));
       ASSERT_FALSE(lower({job, s, framework}, {}, Proof::structure).empty());
       if (s.pp > 1) schedules.insert(int(s.schedule));
-      if (s.cp > 1) exchanges.insert(int(s.context_exchange));
+      if (s.cp > 1) exchanges.insert(int(s.tokens.context_exchange));
       if (s.sharding_stage > 0) (s.pp > 1 ? pipeline_stages : stages).insert(int(s.sharding_stage));
       recomputes.insert(int(s.recompute));
-      eights.insert(int(s.fp8));
-      gradients.insert(int(s.gradient_type));
-      masters.insert(int(s.main_parameter_type));
-      moments.insert(int(s.moment_type));
-      offloads |= s.offload_optimizer_percent > 0;
-      overlaps |= s.overlap_offload;
+      eights.insert(int(s.precision.fp8));
+      gradients.insert(int(s.precision.gradients));
+      masters.insert(int(s.precision.main_parameters));
+      moments.insert(int(s.precision.moments));
+      offloads |= s.optimizer.offload_percent > 0;
+      overlaps |= s.optimizer.overlap_offload;
       pipelines |= s.pp > 1;
       splits |= s.mp > 1;
-      interleaves |= s.virtual_stages > 1 && !is_placed_as_v(s.schedule);
-      uneven |= !s.layer_split.empty();
+      interleaves |= s.pipeline.virtual_stages > 1 && !is_placed_as_v(s.schedule);
+      uneven |= !s.pipeline.layer_split.empty();
     }
     const std::string& name = framework.name;
-    EXPECT_EQ(pipelines, can.pipeline.value) << name;
-    EXPECT_EQ(splits, can.tensor_parallel.value) << name;
+    EXPECT_EQ(pipelines, can.ranks.pipeline.value) << name;
+    EXPECT_EQ(splits, can.ranks.tensor_parallel.value) << name;
     if (pipelines) {
-      EXPECT_EQ(interleaves, can.virtual_stages.value) << name;
-      EXPECT_EQ(uneven, can.uneven_split.value) << name;
-      expect_seen(can.schedules.value, schedules, name + ": schedule");
-      expect_seen(can.pipeline_sharding_stages.value, pipeline_stages, name + ": stage beside pp");
+      EXPECT_EQ(interleaves, can.pipelines.virtual_stages.value) << name;
+      EXPECT_EQ(uneven, can.pipelines.uneven_split.value) << name;
+      expect_seen(can.pipelines.schedules.value, schedules, name + ": schedule");
+      expect_seen(can.ranks.pipeline_sharding_stages.value, pipeline_stages,
+                  name + ": stage beside pp");
     }
     SetOf<Recompute> repeats;
     for (const Recompute one :
          {Recompute::none, Recompute::selective, Recompute::full, Recompute::per_op}) {
-      const bool drops = one != Recompute::selective || !framework.flash_attention;
-      if (can.recompute.value.has(one) && drops) repeats.add(one);
+      const bool drops = one != Recompute::selective || !framework.kernels.attention.flash;
+      if (can.repeats.recompute.value.has(one) && drops) repeats.add(one);
     }
     expect_seen(repeats, recomputes, name + ": recompute");
-    if (framework.flash_attention)
-      expect_seen(can.context_exchange.value, exchanges, name + ": context_exchange");
-    expect_seen(can.sharding_stages.value, stages, name + ": sharding_stage");
-    expect_seen(can.fp8.value, eights, name + ": fp8");
-    expect_seen(can.gradient_types.value, gradients, name + ": gradient_type");
-    expect_seen(can.master_types.value, masters, name + ": main_parameter_type");
-    expect_seen(can.moment_types.value, moments, name + ": moment_type");
-    EXPECT_EQ(offloads, can.offload_optimizer.value) << name;
-    EXPECT_EQ(overlaps, can.overlap_offload.value) << name;
+    if (framework.kernels.attention.flash)
+      expect_seen(can.exchanges.context.value, exchanges, name + ": context_exchange");
+    expect_seen(can.ranks.sharding_stages.value, stages, name + ": sharding_stage");
+    expect_seen(can.precision.fp8.value, eights, name + ": fp8");
+    expect_seen(can.precision.gradient_types.value, gradients, name + ": gradient_type");
+    expect_seen(can.precision.master_types.value, masters, name + ": main_parameter_type");
+    expect_seen(can.precision.moment_types.value, moments, name + ": moment_type");
+    EXPECT_EQ(offloads, can.offload.optimizer.value) << name;
+    EXPECT_EQ(overlaps, can.offload.overlap.value) << name;
   }
 }
 

@@ -74,11 +74,11 @@ TEST_P(PassGolden, RewritesInputToOutput) {
   const Strategy strategy = parse_strategy(golden.strategy);
   Framework framework = bundled_framework();
   if (golden.framework == "separate_bias") {
-    framework.fused_bias = false;
+    framework.kernels.bias.in_matmul = false;
   } else if (golden.framework == "separate_qkv") {
-    framework.separate_qkv = true;
+    framework.kernels.attention.separate_qkv = true;
   } else if (golden.framework == "repeats_all") {
-    framework.recompute_repeats_all = true;
+    framework.parallelism.recompute_repeats_all = true;
   } else if (!golden.framework.empty()) {
     framework = framework_by_name(golden.framework);
   }

@@ -1,15 +1,18 @@
 // The acceptance cases of the reference's sections 7.A (A1, A8), 7.B and 7.E, by their numbers.
-#include "passes/graph/ownership.h"
+#include "passes/owners/ownership.h"
 
 #include <gtest/gtest.h>
 
 #include "graph/text.h"
+#include "passes/graph/parameter_casts.h"
+#include "passes/owners/broadcast_parameters.h"
+#include "passes/owners/owner_mode.h"
 
 namespace plimsoll {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-using Groups = FusionGroups;
+using Groups = std::vector<std::vector<std::size_t>>;
 
 std::vector<FusionMember> members(const Sizes& sizes, DType dtype = DType::f32) {
   std::vector<FusionMember> result;
@@ -56,18 +59,10 @@ TEST(Fusion, B4ClosesBeforeTheLimit) {
   EXPECT_EQ(fuse_below(members({10, 10, 10, 10, 40, 1}), 32), (Groups{{0, 1, 2}, {3}, {4}, {5}}));
 }
 
-TEST(Fusion, B5ChangesOfTypeCloseUnlessSorted) {
+TEST(Fusion, B5ChangesOfTypeClose) {
   std::vector<FusionMember> mixed = members({10, 5, 10});
   mixed[1].dtype = DType::f16;
   EXPECT_EQ(fuse_below(mixed, 32), (Groups{{0}, {1}, {2}}));
-  EXPECT_EQ(fuse_sorted(mixed, 32), (Groups{{1}, {0, 2}}));
-}
-
-TEST(Fusion, B6ClosesOnceTheLimitIsReached) {
-  EXPECT_EQ(fuse_until(members({10, 10, 10, 10}), 32), (Groups{{0, 1, 2, 3}}));
-  std::vector<FusionMember> mixed = members({10, 20, 10, 20, 10});
-  mixed[1].dtype = mixed[3].dtype = DType::f16;
-  EXPECT_EQ(fuse_until(mixed, 30), (Groups{{0, 2, 4}, {1, 3}}));
 }
 
 TEST(Fusion, OwnersAndMembersThatStayAloneClose) {
@@ -76,31 +71,48 @@ TEST(Fusion, OwnersAndMembersThatStayAloneClose) {
   EXPECT_EQ(fuse_below(owned, 32), (Groups{{0, 1}, {2, 3}}));
   owned[1].alone = true;
   EXPECT_EQ(fuse_below(owned, 32), (Groups{{0}, {1}, {2, 3}}));
-  EXPECT_EQ(fuse_until(owned, 32), (Groups{{0}, {1}, {2, 3}}));
 }
 
-TEST(Coalesce, B7PadsMembersToTheAlignment) {
-  const Sizes elements = {10, 100, 64};
-  const CoalescedLayout single = coalesced_layout(elements, Bytes(4), Bytes(256));
-  EXPECT_EQ(single, (CoalescedLayout{{0, 64, 192}, {64, 128, 64}, 256}));
-  const CoalescedLayout half = coalesced_layout(elements, Bytes(2), Bytes(256));
-  EXPECT_EQ(half.lengths, (Sizes{128, 128, 128}));
-  EXPECT_EQ(half.elements, 384);  // merged gradients: in the f32 buffer too
-}
+// Owners are chosen from the front of the model, and the last owner's tensors come first.
+TEST(OwnerMode, OwnersComeTogetherAndStatedOnesStay) {
+  Strategy strategy;
+  strategy.sharding_degree = 2;
+  strategy.sharding_stage = 2;
+  EXPECT_FALSE(owner_mode(strategy));
+  EXPECT_FALSE(scatters_bundles(strategy));
+  strategy.owners.sharding_owner = ShardingOwner::greedy;
+  strategy.owners.collective_fusion = CollectiveFusion::none;
+  EXPECT_TRUE(scatters_bundles(strategy));
+  const auto mode = owner_mode(strategy);
+  ASSERT_TRUE(mode);
+  EXPECT_EQ(mode->reduced, Bytes(0));  // each tensor alone
+  EXPECT_FALSE(mode->coalesces);
 
-TEST(Chunks, B8EqualChunksPadTheLast) {
-  EXPECT_EQ(chunked(10, 4), (ChunkedTensor{3, 12}));
-  Sizes real;
-  for (std::int64_t rank = 0; rank < 4; ++rank) real.push_back(chunk_elements(10, 4, rank));
-  EXPECT_EQ(real, (Sizes{3, 3, 3, 1}));
-  EXPECT_EQ(chunk_elements(2, 4, 3), 0);
-  EXPECT_EQ(coalesced_chunks(Sizes{10, 8}, 4), (CoalescedLayout{{0, 3}, {3, 2}, 20}));
-}
-
-TEST(Megatron, B9BucketsInReverseOrder) {
-  EXPECT_EQ(megatron_layout(Sizes{100, 50}, 2, 40'000'000), (MegatronLayout{{64, 0}, {256}}));
-  EXPECT_EQ(megatron_layout(Sizes{100, 50}, 2, 50), (MegatronLayout{{128, 0}, {128, 256}}));
-  EXPECT_EQ(megatron_layout(Sizes{100}, 3, 1, true).bucket_ends, (Sizes{3 << 16}));
+  Graph graph;
+  for (const std::int64_t size : {4, 2, 2, 8}) {
+    Tensor tensor;
+    tensor.role = TensorRole::parameter;
+    tensor.shape = {size};
+    graph.add(std::move(tensor));
+  }
+  const auto of = [&](std::vector<std::size_t> tensors) {
+    std::vector<Placement> all;
+    for (const std::size_t t : tensors) all.push_back({TensorId(t), 0, {}, 1, 0, {}, 0, false});
+    return all;
+  };
+  const auto text = [](const std::vector<Placement>& all) {
+    Sizes pairs;
+    for (const Placement& p : all)
+      pairs.insert(pairs.end(), {std::int64_t(p.parameter.index()), *p.owner});
+    return pairs;
+  };
+  std::vector<Placement> last = of({2, 1, 0});
+  assign_owners(*mode, graph, {}, {}, last);
+  EXPECT_EQ(text(last), (Sizes{2, 1, 1, 1, 0, 0}));
+  // On the first stage the shared tensor 3 comes second, and goes to rank 1.
+  std::vector<Placement> tied = of({3, 2, 1, 0});
+  assign_owners(*mode, graph, TensorId(3), of({3, 0}), tied);
+  EXPECT_EQ(text(tied), (Sizes{3, 1, 2, 0, 1, 0, 0, 0}));
 }
 
 // ---- 7.E ----
@@ -134,13 +146,11 @@ op matmul backward (%13, %2) -> (%14)
 
 TEST(BroadcastParameters, ECastOnesAreReceivedInTheirTwinsType) {
   const Graph graph = parse_graph(kUses, "case");
-  const std::vector<BroadcastParameter> found = find_broadcast_parameters(graph);
-  ASSERT_EQ(found.size(), 3u);                                             // u is not sent
-  EXPECT_EQ(found[0], (BroadcastParameter{TensorId(0), TensorId(4), 0}));  // a16
-  EXPECT_EQ(found[1], (BroadcastParameter{TensorId(1), TensorId(5), 1}));  // b16 and b
-  EXPECT_FALSE(found[0].receives_parameter());
-  EXPECT_TRUE(found[1].receives_parameter());
-  EXPECT_EQ(found[2], (BroadcastParameter{TensorId(2), {}, 2}));  // c, forward and backward
+  const std::vector<ParameterRead> found = parameters_read(graph);
+  ASSERT_EQ(found.size(), 3u);                                        // u is not sent
+  EXPECT_EQ(found[0], (ParameterRead{TensorId(0), TensorId(4), 0}));  // a16
+  EXPECT_EQ(found[1], (ParameterRead{TensorId(1), TensorId(5), 1}));  // b16 and b
+  EXPECT_EQ(found[2], (ParameterRead{TensorId(2), {}, 2}));           // c, forward and backward
 }
 
 TEST(BroadcastParameters, EEveryUseIsABroadcastOfItsOwn) {

@@ -44,21 +44,21 @@ void draw_degrees(Random& random, Draw& draw) {
   strategy.sharding_stage = strategy.sharding_degree > 1 ? 1 : 0;
   const auto exchange = one_of(
       random, {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
-  strategy.context_exchange = strategy.cp > 1 ? exchange : ContextExchange::ring;
+  strategy.tokens.context_exchange = strategy.cp > 1 ? exchange : ContextExchange::ring;
 }
 
 void draw_layer_split(Random& random, Draw& draw) {
   std::int64_t left = total_layers(draw.job);
-  const std::int64_t parts = draw.strategy.pp * draw.strategy.virtual_stages;
+  const std::int64_t parts = draw.strategy.pp * draw.strategy.pipeline.virtual_stages;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t others = parts - part - 1;
     const std::int64_t layers =
         others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
-    draw.strategy.layer_split.push_back(layers);
+    draw.strategy.pipeline.layer_split.push_back(layers);
     left -= layers;
   }
   // Some chunk gives its layers to the one behind it.
-  std::vector<std::int64_t>& split = draw.strategy.layer_split;
+  std::vector<std::int64_t>& split = draw.strategy.pipeline.layer_split;
   if (parts > 1 && random() % 3 == 0) {
     const std::size_t part = random() % std::uint64_t(parts - 1);
     split[part + 1] += std::exchange(split[part], 0);
@@ -91,24 +91,24 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) {
        draw.strategy.recompute = one_of(
            random, {Recompute::none, Recompute::selective, Recompute::full, Recompute::modules});
-       draw.strategy.recompute_modules = {};
+       draw.strategy.recomputed.modules = {};
        if (draw.strategy.recompute == Recompute::modules)
-         draw.strategy.recompute_modules = draw_modules(random, draw.job);
+         draw.strategy.recomputed.modules = draw_modules(random, draw.job);
      }},
     {"grad_bucket_bytes",
      [](Random& random, Draw& draw) {
-       draw.strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
+       draw.strategy.gradients.bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
      }},
     {"send_slots",
      [](Random& random, Draw& draw) {
-       draw.strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 3});
+       draw.strategy.pipeline.send_slots = one_of<std::int64_t>(random, {1, 2, 3});
      }},
     {"rank_order",
      [](Random& random, Draw& draw) {
        draw.strategy.rank_order = RankOrder(random() % std::size(kRankOrders));
      }},
     {"sequence_parallel",
-     [](Random& random, Draw& draw) { draw.strategy.sequence_parallel = coin(random); }},
+     [](Random& random, Draw& draw) { draw.strategy.tokens.sequence_parallel = coin(random); }},
     {"ep",
      [](Random& random, Draw& draw) {
        if (!draw.job.experts) return;
@@ -116,55 +116,56 @@ const Switch kSwitches[] = {
        const Grid grid = grid_of(strategy);
        std::int64_t folded = 1;
        for (const Axis axis : Grid::folded()) folded *= grid[axis];
-       strategy.ep = strategy.etp = 1;
+       strategy.ep = strategy.experts.etp = 1;
        for (const std::int64_t degree : {2, 3, 4, 6, 8}) {
          const bool holds =
-             folded % (degree * strategy.etp) == 0 && draw.job.experts->count % degree == 0;
+             folded % (degree * strategy.experts.etp) == 0 && draw.job.experts->count % degree == 0;
          if (holds && random() % 3 != 0) strategy.ep = degree;
          const bool shares = !draw.job.experts->bias && folded % (degree * strategy.ep) == 0 &&
                              draw.job.experts->ffn_hidden % degree == 0;
-         if (shares && random() % 3 != 0) strategy.etp = degree;
+         if (shares && random() % 3 != 0) strategy.experts.etp = degree;
        }
-       if (coin(random) && strategy.etp == 1) strategy.etp = 0;
-       strategy.expert_dispatch =
+       if (coin(random) && strategy.experts.etp == 1) strategy.experts.etp = 0;
+       strategy.experts.dispatch =
            one_of(random, {ExpertDispatch::all_to_all, ExpertDispatch::all_gather});
-       strategy.expert_rows_percent = 100 * strategy.ep;  // room for whatever the router chooses
-       const Strategy usual;                              // what goes with it
-       strategy.sequence_parallel = strategy.mp > 1;
+       strategy.experts.rows_percent = 100 * strategy.ep;  // room for whatever the router chooses
+       const Strategy usual;                               // what goes with it
+       strategy.tokens.sequence_parallel = strategy.mp > 1;
        strategy.rank_order = usual.rank_order;
-       strategy.grad_reduction = usual.grad_reduction;
-       strategy.flatten = usual.flatten;
-       strategy.sharding_owner = usual.sharding_owner;
-       strategy.collective_fusion = usual.collective_fusion;
-       strategy.param_bucket_bytes = usual.param_bucket_bytes;
-       strategy.overlap_shared_experts = coin(random);
+       strategy.gradients.reduction = usual.gradients.reduction;
+       strategy.optimizer.flatten = usual.optimizer.flatten;
+       strategy.owners.sharding_owner = usual.owners.sharding_owner;
+       strategy.owners.collective_fusion = usual.owners.collective_fusion;
+       strategy.gathers.bucket_bytes = usual.gathers.bucket_bytes;
+       strategy.experts.overlap_shared = coin(random);
        const bool travel = strategy.ep * experts_tensor_parallel(strategy) > 1;
-       const bool repeats = strategy.recompute_modules.has(RecomputedModule::shared_experts);
+       const bool repeats = strategy.recomputed.modules.has(RecomputedModule::shared_experts);
        if (draw.job.experts->shared_ffn_hidden == 0 || !experts_apart(strategy) || !travel ||
            repeats)
-         strategy.overlap_shared_experts = false;
-       if (!is_legal(draw)) strategy.persistence_threshold = usual.persistence_threshold;
+         strategy.experts.overlap_shared = false;
+       if (!is_legal(draw))
+         strategy.gathers.persistence_threshold = usual.gathers.persistence_threshold;
      }},
     {"split_boundary",
-     [](Random& random, Draw& draw) { draw.strategy.split_boundary = random() % 4 != 0; }},
+     [](Random& random, Draw& draw) { draw.strategy.pipeline.split_boundary = random() % 4 != 0; }},
     {"recompute_layers",
      [](Random& random, Draw& draw) {
-       if (coin(random)) draw.strategy.recompute_layers = std::int64_t(1 + random() % 3);
+       if (coin(random)) draw.strategy.recomputed.layers = std::int64_t(1 + random() % 3);
      }},
     {"recompute_list",
      [](Random& random, Draw& draw) {
        for (std::int64_t layer = 0; layer < total_layers(draw.job); ++layer) {
-         if (random() % 3 == 0) draw.strategy.recompute_list.push_back(layer);
+         if (random() % 3 == 0) draw.strategy.recomputed.list.push_back(layer);
        }
      }},
     {"cast_placement",
      [](Random& random, Draw& draw) {
-       draw.strategy.cast_placement = one_of(
+       draw.strategy.optimizer.cast_placement = one_of(
            random, {CastPlacement::fused, CastPlacement::after_update, CastPlacement::every_use});
      }},
     {"flatten",
      [](Random& random, Draw& draw) {
-       draw.strategy.flatten =
+       draw.strategy.optimizer.flatten =
            one_of(random, {Flatten::fused, Flatten::fused, Flatten::coalesced, Flatten::none});
      }},
     {"sharding_stage",
@@ -174,75 +175,80 @@ const Switch kSwitches[] = {
      }},
     {"grad_reduction",
      [](Random& random, Draw& draw) {
-       draw.strategy.grad_reduction =
+       draw.strategy.gradients.reduction =
            one_of(random, {GradReduction::at_end, GradReduction::per_micro_batch});
      }},
     {"gradient_merge",
      [](Random& random, Draw& draw) {
-       draw.strategy.gradient_merge = one_of(random, {GradientMerge::direct, GradientMerge::direct,
-                                                      GradientMerge::fused, GradientMerge::tensor});
+       draw.strategy.gradients.merge =
+           one_of(random, {GradientMerge::direct, GradientMerge::direct, GradientMerge::fused,
+                           GradientMerge::tensor});
      }},
     {"gradient_type",
      [](Random& random, Draw& draw) {
-       draw.strategy.gradient_type = one_of(random, {GradientType::f32, GradientType::computed});
+       draw.strategy.precision.gradients =
+           one_of(random, {GradientType::f32, GradientType::computed});
      }},
     {"overlap_grad_reduce",
-     [](Random& random, Draw& draw) { draw.strategy.overlap_grad_reduce = coin(random); }},
+     [](Random& random, Draw& draw) { draw.strategy.gradients.overlap = coin(random); }},
     {"overlap_param_gather",
-     [](Random& random, Draw& draw) { draw.strategy.overlap_param_gather = coin(random); }},
+     [](Random& random, Draw& draw) { draw.strategy.gathers.overlap = coin(random); }},
     {"gather",
      [](Random& random, Draw& draw) {
        Strategy& strategy = draw.strategy;
-       strategy.gather = one_of(
+       strategy.gathers.unit = one_of(
            random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor,
                     ParameterGather::use, ParameterGather::segment, ParameterGather::segment});
        const Bytes limit(std::int64_t{512} << random() % 10);
        const auto owner = one_of(
            random, {ShardingOwner::prefix, ShardingOwner::greedy, ShardingOwner::sorted_greedy});
-       if (strategy.gather < ParameterGather::use) return;
+       if (strategy.gathers.unit < ParameterGather::use) return;
        const Strategy usual;  // what goes with it
-       if (strategy.sharding_owner == ShardingOwner::elements) strategy.sharding_owner = owner;
-       if (strategy.gather == ParameterGather::segment) strategy.segment_broadcast_bytes = limit;
-       strategy.reuse_distance_bytes = usual.reuse_distance_bytes;
-       strategy.keep_gathered = usual.keep_gathered;
-       if (strategy.gather == ParameterGather::segment) return;
-       strategy.prefetch_depth = usual.prefetch_depth;
-       strategy.max_live_bytes = usual.max_live_bytes;
+       if (strategy.owners.sharding_owner == ShardingOwner::elements)
+         strategy.owners.sharding_owner = owner;
+       if (strategy.gathers.unit == ParameterGather::segment)
+         strategy.gathers.segment_broadcast_bytes = limit;
+       strategy.gathers.reuse_distance_bytes = usual.gathers.reuse_distance_bytes;
+       strategy.gathers.keep = usual.gathers.keep;
+       if (strategy.gathers.unit == ParameterGather::segment) return;
+       strategy.gathers.prefetch_depth = usual.gathers.prefetch_depth;
+       strategy.gathers.max_live_bytes = usual.gathers.max_live_bytes;
      }},
     {"prefetch_depth",
      [](Random& random, Draw& draw) {
-       draw.strategy.prefetch_depth = one_of<std::int64_t>(random, {0, 1, 1, 2, 5});
+       draw.strategy.gathers.prefetch_depth = one_of<std::int64_t>(random, {0, 1, 1, 2, 5});
      }},
     {"max_live_bytes",
      [](Random& random, Draw& draw) {
-       if (coin(random)) draw.strategy.max_live_bytes = Bytes(std::int64_t{1024} << random() % 8);
+       if (coin(random))
+         draw.strategy.gathers.max_live_bytes = Bytes(std::int64_t{1024} << random() % 8);
      }},
     {"reuse_distance_bytes",
      [](Random& random, Draw& draw) {
        if (coin(random))
-         draw.strategy.reuse_distance_bytes = Bytes(std::int64_t{1024} << random() % 9);
+         draw.strategy.gathers.reuse_distance_bytes = Bytes(std::int64_t{1024} << random() % 9);
      }},
     {"persistence_threshold",
      [](Random& random, Draw& draw) {
-       draw.strategy.persistence_threshold =
+       draw.strategy.gathers.persistence_threshold =
            one_of<std::int64_t>(random, {0, 0, 100, 1000, 100000});
      }},
     {"keep_gathered",
-     [](Random& random, Draw& draw) { draw.strategy.keep_gathered = coin(random); }},
+     [](Random& random, Draw& draw) { draw.strategy.gathers.keep = coin(random); }},
     {"sharding_owner",
      [](Random& random, Draw& draw) {
        if (draw.strategy.sharding_degree == 1 || coin(random)) return;
-       draw.strategy.sharding_owner = one_of(
+       draw.strategy.owners.sharding_owner = one_of(
            random, {ShardingOwner::prefix, ShardingOwner::greedy, ShardingOwner::sorted_greedy});
-       draw.strategy.collective_fusion = one_of(
+       draw.strategy.owners.collective_fusion = one_of(
            random, {CollectiveFusion::arena, CollectiveFusion::coalesced, CollectiveFusion::none});
-       draw.strategy.param_bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
+       draw.strategy.gathers.bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
      }},
     {"layer_split",
      [](Random& random, Draw& draw) {
        Strategy& strategy = draw.strategy;
-       strategy.layer_split.clear();
-       const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+       strategy.pipeline.layer_split.clear();
+       const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
        if (strategy.pp > 1 && parts <= total_layers(draw.job) && coin(random))
          draw_layer_split(random, draw);
      }},
@@ -257,46 +263,49 @@ const Switch kSwitches[] = {
                              halves ? Schedule::dualpipe : Schedule::dualpipe_v});
        }
        if (is_placed_as_v(draw.strategy.schedule)) {
-         draw.strategy.virtual_stages = 2;  // what goes with it
-         draw.strategy.layer_split.clear();
+         draw.strategy.pipeline.virtual_stages = 2;  // what goes with it
+         draw.strategy.pipeline.layer_split.clear();
        } else if (draw.strategy.schedule != Schedule::one_f_one_b) {
-         draw.strategy.virtual_stages = 1;
+         draw.strategy.pipeline.virtual_stages = 1;
        }
      }},
     {"embedding_as_layers",
      [](Random& random, Draw& draw) {
-       if (draw.strategy.layer_split.empty())
-         draw.strategy.embedding_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
+       if (draw.strategy.pipeline.layer_split.empty())
+         draw.strategy.pipeline.embedding_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
      }},
     {"loss_as_layers",
      [](Random& random, Draw& draw) {
-       if (draw.strategy.layer_split.empty())
-         draw.strategy.loss_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
+       if (draw.strategy.pipeline.layer_split.empty())
+         draw.strategy.pipeline.loss_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
      }},
     {"virtual_stages",
      [](Random& random, Draw& draw) {
        const Strategy& s = draw.strategy;
        const std::int64_t most =  // a layer in each, or an end of the model
-           (total_layers(draw.job) + s.embedding_as_layers + s.loss_as_layers) / s.pp;
+           (total_layers(draw.job) + s.pipeline.embedding_as_layers + s.pipeline.loss_as_layers) /
+           s.pp;
        if (draw.strategy.pp == 1 || most < 2 || random() % 4 == 0) return;
        if (is_placed_as_v(s.schedule) && random() % 4 != 0) return;
-       draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 3, 3}));
+       draw.strategy.pipeline.virtual_stages =
+           std::min(most, one_of<std::int64_t>(random, {2, 3, 3}));
        draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
-       draw.strategy.send_lifetime = one_of(random, {SendLifetime::event, SendLifetime::held});
+       draw.strategy.pipeline.send_lifetime =
+           one_of(random, {SendLifetime::event, SendLifetime::held});
        draw.strategy.micro_batch = least_micro_batch(draw.job);
-       draw.strategy.layer_split.clear();
+       draw.strategy.pipeline.layer_split.clear();
      }},
     {"send_lifetime",
      [](Random& random, Draw& draw) {
-       draw.strategy.send_lifetime =
+       draw.strategy.pipeline.send_lifetime =
            one_of(random, {SendLifetime::event, SendLifetime::held, SendLifetime::published});
      }},
     {"overlap_expert_exchange",
      [](Random& random, Draw& draw) {
        if (!draw.job.experts || random() % 4 == 0) return;
-       draw.strategy.overlap_expert_exchange = true;
-       draw.strategy.send_lifetime = SendLifetime::event;  // what goes with it
-       draw.strategy.gradient_merge = GradientMerge::direct;
+       draw.strategy.experts.overlap_exchange = true;
+       draw.strategy.pipeline.send_lifetime = SendLifetime::event;  // what goes with it
+       draw.strategy.gradients.merge = GradientMerge::direct;
      }},
 };
 

@@ -91,7 +91,7 @@ TEST(RecomputeRules, FrameworksStateTheirModules) {
             "no scores to drop");
   EXPECT_TRUE(refusal("torchtitan", repeating("norms")).starts_with("recompute is modules; "));
   Framework some = framework_by_name("megatron-lm");
-  some.can.recomputed_modules = {{RecomputedModule::norms}, "a page"};
+  some.can.repeats.modules = {{RecomputedModule::norms}, "a page"};
   EXPECT_EQ(legal(some, parse_strategy(repeating("mlp"))).reason(),
             "recompute_modules names mlp; megatron-lm does not repeat it by itself (a page)");
 }

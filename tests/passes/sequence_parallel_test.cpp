@@ -118,7 +118,7 @@ TEST(SequenceParallel, GradientsOfWhatSeesPartOfTheTokensAreSummedOncePerLayerAn
 TEST(SequenceParallel, BucketsWaitForThePartialSumsInThem) {
   for (const bool overlap : {false, true}) {
     Framework framework = bundled_framework();
-    framework.overlap_grad_reduce = overlap;
+    framework.parallelism.overlap.grad_reduce = overlap;
     const Program program =
         sequence_programs("mp=2,dp=2,sequence_parallel=true,grad_bucket_bytes=64KiB", framework)[0];
     std::size_t waited = 0;

@@ -214,7 +214,9 @@ TEST(SendLifetimes, C4WhatBackwardReadsOfASentTensorStays) {
     graph.ops.insert(first, reads);
 
     const std::int64_t alignment = arena_alignment(job, strategy);
-    Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, 0, alignment);
+    const StageLayout stages = stage_layout(job, strategy, block_shapes(graph));
+    Program program =
+        schedule_stage(graph, cut_blocks(graph, alignment), context, stages, 0).front();
     std::int64_t sent = 0;
     for (std::size_t call = 0; call < program.calls.size(); ++call) {
       if (program.at(program.calls[call].routine).name != "layer.backward") continue;
@@ -298,7 +300,7 @@ TEST(ReceivesAhead, InterleavedStagesPostThemOneComputationEarlier) {
   const Job job = job_of(8, 8);
   Framework framework = bundled_framework();
   for (const bool ahead : {false, true}) {
-    framework.receives_ahead = ahead;
+    framework.parallelism.overlap.receives_ahead = ahead;
     const auto programs =
         lower({job, parse_strategy("pp=4,virtual_stages=2"), framework}, {}, Proof::order);
     for (const Program& program : programs) {

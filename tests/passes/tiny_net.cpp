@@ -141,18 +141,14 @@ std::vector<Program> last_stage(const Job& job, Graph graph, const std::string& 
     pass.run(graph, context);
     EXPECT_TRUE(verify(graph)) << pass.name << ": " << verify(graph).reason();
   }
-  const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, cut_choices(strategy));
-  std::vector<Program> programs;
-  for (std::int64_t owner = 0; owner < (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
-       ++owner) {
-    std::optional<std::int64_t> owned_by;
-    if (classes_by_owner(strategy)) owned_by = owner;
-    programs.push_back(schedule_stage(graph, cut, context, 1, alignment, owned_by));
-    plan_memory(programs.back());
-    const Verdict verdict = verify(programs.back());
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy), cut_choices(strategy));
+  const StageLayout stages = stage_layout(job, strategy, block_shapes(graph));
+  std::vector<Program> programs = schedule_stage(graph, cut, context, stages, 1);
+  for (Program& program : programs) {
+    plan_memory(program);
+    const Verdict verdict = verify(program);
     EXPECT_TRUE(verdict) << verdict.reason();
-    const Verdict order = verify_memory_order(programs.back());
+    const Verdict order = verify_memory_order(program);
     EXPECT_TRUE(order) << order.reason();
   }
   return programs;

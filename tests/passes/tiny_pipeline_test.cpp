@@ -268,7 +268,7 @@ TEST(TinyPipeline, A6MixedParameterTypes) {
   job.global_batch = 8;
   job.fp32_parameters = {"b6"};
   Framework framework = bundled_framework();
-  framework.recompute_repeats_all = true;
+  framework.parallelism.recompute_repeats_all = true;
   const auto programs =
       last_stage(job, tiny_net(job),
                  kOwners + "flatten=none,collective_fusion=coalesced,gradient_merge=fused," +
@@ -320,7 +320,7 @@ TEST(TinyPipeline, A8CastsTensorByTensor) {
   Job job = amp_job();
   job.global_batch = 32;
   Framework framework = bundled_framework();
-  framework.recompute_repeats_all = true;
+  framework.parallelism.recompute_repeats_all = true;
   const std::string fields =
       "sharding_degree=4,sharding_owner=greedy,recompute=full,flatten=none,cast_placement=";
   const Graph graph = equal_weights(job, 100);

@@ -49,8 +49,8 @@ TEST(CheckBorders, ASplitHasAllChunksAndAllLayers) {
   const std::int64_t layers = total_layers(valid_plan().job);
   const auto split = [&](std::vector<std::int64_t> parts, std::int64_t virtual_stages) {
     return breaks("layers-cover", [&](Plan& p) {
-      p.strategy.layer_split = parts;
-      p.strategy.virtual_stages = virtual_stages;
+      p.strategy.pipeline.layer_split = parts;
+      p.strategy.pipeline.virtual_stages = virtual_stages;
     });
   };
   EXPECT_FALSE(split({1, layers - 1}, 1));
@@ -89,7 +89,7 @@ TEST(CheckBorders, AFrameworkMayRefuseALegalStrategy) {
     p.strategy.dp = 1;
     p.strategy.sharding_degree = 2;
     p.strategy.sharding_stage = 1;
-    p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
+    p.framework.can.ranks.sharding_stages = p.framework.can.ranks.pipeline_sharding_stages = {};
   }));
 }
 
@@ -113,26 +113,26 @@ TEST(CheckBorders, ACalibrationMayMeasureWhatAPresetStates) {
   const auto dispatch = [](bool calibrated) {
     return breaks("framework-known", [&](Plan& p) {
       if (calibrated) p.calibration_digest = p.cluster_digest;
-      p.framework.dispatch_op = p.framework.dispatch_op + Seconds(1e-6);
+      p.framework.host.dispatch.op = p.framework.host.dispatch.op + Seconds(1e-6);
     });
   };
   EXPECT_TRUE(dispatch(false));
   EXPECT_FALSE(dispatch(true));
   EXPECT_TRUE(breaks("framework-known", [](Plan& p) {
     p.calibration_digest = p.cluster_digest;
-    p.framework.adds_gradients_in_matmul = !p.framework.adds_gradients_in_matmul;
+    p.framework.kernels.products.add_gradients = !p.framework.kernels.products.add_gradients;
   }));
 }
 
 TEST(CheckBorders, DevicesDecideWhichKernelsExist) {
   EXPECT_FALSE(breaks("framework-known", [](Plan& p) {
     p.framework = framework_by_name("megatron-lm");
-    p.framework.flash_attention = p.framework.attention_by_parts = false;
-    p.framework.untransposed_fp8 = true;
+    p.framework.kernels.attention.flash = p.framework.kernels.attention.by_parts = false;
+    p.framework.kernels.products.untransposed_fp8 = true;
   }));
   EXPECT_TRUE(breaks("framework-known", [](Plan& p) {
     p.framework = framework_by_name("megatron-lm-2021");
-    p.framework.flash_attention = true;
+    p.framework.kernels.attention.flash = true;
   }));
 }
 
@@ -162,11 +162,11 @@ TEST(CheckBorders, WhatAnArenaHoldsIsStatedTwice) {
   EXPECT_TRUE(
       breaks("reserved-bytes", [](Plan& p) { p.prediction.stages[0].reserved += Bytes(64); }));
   EXPECT_FALSE(breaks("reserved-bytes", [](Plan& p) {  // an allocator of blocks may hold less
-    p.framework.allocator = paddle_allocator();
+    p.framework.memory.allocator = paddle_allocator();
     p.prediction.stages[0].allocated -= Bytes(64);
   }));
   EXPECT_FALSE(breaks("reserved-bytes", [](Plan& p) {
-    p.framework.allocator = paddle_allocator();
+    p.framework.memory.allocator = paddle_allocator();
     for (StagePrediction& stage : p.prediction.stages) stage.reserved = stage.allocated;
   }));
 }

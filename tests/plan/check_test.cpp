@@ -74,9 +74,9 @@ std::map<std::string, Tampering> tamperings() {
     p.prediction.peak_flops = p.prediction.peak_flops * 0.5;
   };
   all["batch-divides"] = [](Plan& p) { p.strategy.micro_batch = 3; };
-  all["layers-cover"] = [](Plan& p) { p.strategy.layer_split = {1, 2}; };
+  all["layers-cover"] = [](Plan& p) { p.strategy.pipeline.layer_split = {1, 2}; };
   all["sharding-stage"] = [](Plan& p) { p.strategy.sharding_stage = 1; };
-  all["strategy-legal"] = [](Plan& p) { p.strategy.send_slots = 0; };
+  all["strategy-legal"] = [](Plan& p) { p.strategy.pipeline.send_slots = 0; };
   // Programs and memory.
   all["input-digests"] = [](Plan& p) { p.cluster_digest = "abc"; };
   all["framework-known"] = [](Plan& p) { p.framework.sources.memory = "hearsay"; };
@@ -109,14 +109,14 @@ std::map<std::string, Tampering> tamperings() {
   all["reserved-bytes"] = [](Plan& p) { p.prediction.stages[0].allocated += Bytes(64); };
   all["allocated-bytes"] = [](Plan& p) {
     rename_framework(p);
-    p.framework.allocator = paddle_allocator();
+    p.framework.memory.allocator = paddle_allocator();
     p.prediction.stages[1].allocated = Bytes(1);
     keep_chosen_alone(p);
   };
   all["fits-capacity"] = [](Plan& p) {
     rename_framework(p);
     const StagePrediction& stage = p.prediction.stages[0];
-    p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
+    p.framework.memory.process.context = stage.capacity - stage.arena + Bytes(1);
     keep_chosen_alone(p);
   };
   all["one-capacity"] = [](Plan& p) { p.prediction.stages[1].capacity += Bytes(1); };
@@ -249,10 +249,10 @@ std::map<std::string, Tampering> tamperings() {
     p.runners_up[0].term_time = Seconds();
   };
   all["pareto-legal"] = [](Plan& p) { p.pareto.back().strategy.mp = 3; };
-  all["pareto-first"] = [](Plan& p) { p.pareto[0].strategy.send_slots = 7; };
+  all["pareto-first"] = [](Plan& p) { p.pareto[0].strategy.pipeline.send_slots = 7; };
   all["pareto-falls"] = [](Plan& p) {
     p.pareto.push_back(p.pareto.back());
-    p.pareto.back().strategy.send_slots = 7;
+    p.pareto.back().strategy.pipeline.send_slots = 7;
     p.pareto.back().taken += Bytes(64);
   };
   all["pareto-distinct"] = [](Plan& p) {
@@ -308,16 +308,16 @@ TEST(Check, SeesEverySideOfARule) {
   EXPECT_EQ(broken_by([](Plan& p) { p.framework.name = "homemade"; }), Names{});
   EXPECT_EQ(broken_by([](Plan& p) {  // a byte less than the arena needs is left beside the context
               const StagePrediction& stage = p.prediction.stages[0];
-              p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
+              p.framework.memory.process.context = stage.capacity - stage.arena + Bytes(1);
             }),
             (Names{"fits-capacity", "framework-known", "memory-interval", "pareto-first"}));
   EXPECT_EQ(broken_by([](Plan& p) {  // nothing but the programs says what an allocator holds
-              p.framework.allocator = paddle_allocator();
+              p.framework.memory.allocator = paddle_allocator();
               p.prediction.stages[1].allocated = p.prediction.stages[1].reserved = Bytes(1);
             }),
             (Names{"allocated-bytes", "framework-known", "memory-interval", "pareto-first"}));
   EXPECT_EQ(broken_by([](Plan& p) {
-              p.framework.allocator = paddle_allocator();
+              p.framework.memory.allocator = paddle_allocator();
               p.prediction.stages[1].reserved = p.prediction.stages[1].allocated - Bytes(1);
             }),
             (Names{"reserved-bytes", "framework-known", "memory-interval", "pareto-first"}));
@@ -336,10 +336,10 @@ TEST(Check, SeesEverySideOfARule) {
             1u);
   EXPECT_EQ(
       broken_by([](Plan& p) {  // what the framework has no optimizer for
-        p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
+        p.framework.can.ranks.sharding_stages = p.framework.can.ranks.pipeline_sharding_stages = {};
         for (Strategy* strategy : {&p.runners_up.back().strategy, &p.pareto.back().strategy}) {
           *strategy = p.strategy;
-          strategy->overlap_grad_reduce = strategy->overlap_param_gather = false;
+          strategy->gradients.overlap = strategy->gathers.overlap = false;
           strategy->dp = 1;
           strategy->sharding_degree = 2;
           strategy->sharding_stage = 1;
@@ -360,7 +360,7 @@ TEST(Check, SeesEverySideOfARule) {
   EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});
   EXPECT_EQ(broken_by([](Plan& p) {  // a saving that is too small to be shown
               ParetoPlan next = p.pareto.back();
-              next.strategy.send_slots = 7;
+              next.strategy.pipeline.send_slots = 7;
               next.taken = Bytes(std::int64_t(double(next.taken.count()) * 0.96));
               p.pareto.push_back(next);
             }),

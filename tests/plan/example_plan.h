@@ -150,9 +150,9 @@ inline Plan example_plan() {
   Plan plan;
   plan.job = example_job();
   plan.framework = bundled_framework();
-  plan.framework.flash_attention = true;  // no preset: fields must not be read off the name
-  plan.framework.workspace = Bytes(65'536);
-  plan.framework.communicator_memory = Bytes(12'345);
+  plan.framework.kernels.attention.flash = true;  // no preset: fields must not be read off the name
+  plan.framework.memory.process.workspace = Bytes(65'536);
+  plan.framework.memory.process.communicator = Bytes(12'345);
   plan.framework.sources.dispatch = "written for a test";
   plan.strategy.pp = 2;
   plan.strategy.dp = 2;

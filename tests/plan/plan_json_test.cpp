@@ -331,5 +331,16 @@ TEST(Files, RefuseTruncatedText) {
   EXPECT_THROW(parse_measured("", "FILE"), InputError);
 }
 
+TEST(PlanJson, EachBoundIsCountedOnce) {
+  Json json = Json::parse(plan_text(example_plan()));
+  Json& cuts = json["search"]["bounded_by"];
+  ASSERT_EQ(cuts.size(), 1U);
+  cuts.push_back(cuts[0]);
+  EXPECT_THROW(parse_plan(json.dump(), "FILE"), InputError);
+  cuts.erase(1);
+  json["search"]["bounded"] = 1;
+  EXPECT_THROW(parse_plan(json.dump(), "FILE"), InputError);
+}
+
 }  // namespace
 }  // namespace plimsoll

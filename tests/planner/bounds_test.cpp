@@ -78,7 +78,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
       ASSERT_LE(low, step) << who;
       ASSERT_LE(sharp, step * kLostLater) << who;
       ++checked;
-      if (strategy.sharding_stage > 1 || strategy.grad_reduction != GradReduction::at_end) {
+      if (strategy.sharding_stage > 1 || strategy.gradients.reduction != GradReduction::at_end) {
         sharded.add(std::max(low, sharp), step);
         sharded_peak.add(double(memory.peak.count()), double(found.peak.count()));
         continue;
@@ -90,9 +90,9 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
         (target.costs->host_executes() ? actions_cpu : actions_gpu).add(sharp, step);
       }
       two_meetings += problem.job.precision == DType::f16 && strategy.pp > 1 &&
-                      strategy.flatten == Flatten::coalesced && problem.job.clip_norm > 0;
+                      strategy.optimizer.flatten == Flatten::coalesced && problem.job.clip_norm > 0;
       // Copies that these forms make for the update are not counted.
-      if (strategy.flatten != Flatten::fused || classes_by_owner(strategy)) continue;
+      if (strategy.optimizer.flatten != Flatten::fused || classes_by_owner(strategy)) continue;
       peak.add(double(memory.peak.count()), double(found.peak.count()));
       arena.add(double(memory.arena.count()), double(found.arena.count()));
     }
@@ -157,26 +157,27 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
       break;
     case 1:
       strategy.schedule = random() % 2 == 0 ? Schedule::zb_h1 : Schedule::zb_h2;
-      strategy.virtual_stages = 1;
+      strategy.pipeline.virtual_stages = 1;
       break;
     case 3:
       strategy.schedule = Schedule(int(Schedule::zb_v) + int(random() % 5));
-      strategy.virtual_stages = 2;
-      strategy.layer_split.clear();
+      strategy.pipeline.virtual_stages = 2;
+      strategy.pipeline.layer_split.clear();
       if (random() % 3 == 0 && strategy.pp == 2 && problem.job.layers > 2) {
-        strategy.embedding_as_layers = strategy.loss_as_layers = 0;
-        strategy.layer_split = {1, 0, problem.job.layers - 2, 1};
+        strategy.pipeline.embedding_as_layers = strategy.pipeline.loss_as_layers = 0;
+        strategy.pipeline.layer_split = {1, 0, problem.job.layers - 2, 1};
       }
       break;
     case 2:
-      strategy.virtual_stages = 2;
-      strategy.layer_split.clear();
+      strategy.pipeline.virtual_stages = 2;
+      strategy.pipeline.layer_split.clear();
       break;
     default:
-      strategy.send_lifetime = random() % 2 == 0 ? SendLifetime::held : SendLifetime::published;
+      strategy.pipeline.send_lifetime =
+          random() % 2 == 0 ? SendLifetime::held : SendLifetime::published;
   }
-  const bool holds =
-      problem.framework.transfers_hold != TransfersHold::nothing || problem.framework.launches_wait;
+  const bool holds = problem.framework.host.waits.transfers_hold != TransfersHold::nothing ||
+                     problem.framework.host.waits.for_launches;
   const bool deep = strategy.schedule == Schedule::zb_h2 || is_placed_as_v(strategy.schedule);
   if (holds && deep) return before;
   return legal(problem.job, strategy, problem.devices) ? strategy : before;
@@ -185,9 +186,9 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
 /// Any schedule that is placed as a V, where it is legal.
 Strategy placed_as_v(const Problem& problem, Strategy strategy, std::mt19937_64& random) {
   strategy.schedule = Schedule(int(Schedule::zb_v) + int(random() % 5));
-  strategy.virtual_stages = 2;
-  strategy.layer_split.clear();
-  const bool holds = problem.framework.transfers_hold != TransfersHold::nothing;
+  strategy.pipeline.virtual_stages = 2;
+  strategy.pipeline.layer_split.clear();
+  const bool holds = problem.framework.host.waits.transfers_hold != TransfersHold::nothing;
   if (holds || !legal(problem.job, strategy, problem.devices)) strategy.schedule = {};
   return strategy;
 }
@@ -237,7 +238,7 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
       ASSERT_LE(sharp, step * kLostLater) << who;
       ++checked;
       const std::string kind = is_placed_as_v(strategy.schedule)      ? "placed as a V"
-                               : strategy.virtual_stages > 1          ? "interleaved"
+                               : strategy.pipeline.virtual_stages > 1 ? "interleaved"
                                : strategy.schedule == Schedule::gpipe ? "gpipe"
                                : splits_backward(strategy.schedule)   ? "zb_h1, zb_h2"
                                                                       : "lifetimes";
@@ -257,16 +258,16 @@ Problem waiting_problem(std::mt19937_64& random) {
   } while (!problem.job.experts || problem.target().costs->host_executes());
   Framework& framework = problem.framework;
   const auto coin = [&] { return random() % 2 == 0; };
-  framework.host_counts_for_exchange = coin();
-  framework.host_counts_for_products = coin();
-  framework.host_reads_norm = coin();
-  framework.launches_wait = random() % 4 == 0;
-  framework.graphs = std::array{Graphs::nothing, Graphs::router, Graphs::attention, Graphs::layers,
-                                Graphs::step}[random() % 5];
-  framework.ops_per_tensor = coin() ? 1 : 0;
-  framework.ops_per_expert_op = coin() ? 2.2 : 1;
-  framework.ops_per_part = coin() ? 3.2 : 1;
-  framework.host_wait = Seconds(coin() ? 1e-6 : 1e-4);
+  framework.host.waits.before_exchange = coin();
+  framework.host.waits.before_products = coin();
+  framework.host.waits.for_norm = coin();
+  framework.host.waits.for_launches = random() % 4 == 0;
+  framework.host.dispatch.graphs = std::array{Graphs::nothing, Graphs::router, Graphs::attention,
+                                              Graphs::layers, Graphs::step}[random() % 5];
+  framework.host.dispatch.ops_per_tensor = coin() ? 1 : 0;
+  framework.host.dispatch.ops_per_expert_op = coin() ? 2.2 : 1;
+  framework.host.dispatch.ops_per_part = coin() ? 3.2 : 1;
+  framework.host.waits.time = Seconds(coin() ? 1e-6 : 1e-4);
   return problem;
 }
 
@@ -277,14 +278,15 @@ TEST(Bounds, HoldForHostsThatWait) {
   while (checked < problems_to_draw(1'000)) {
     const Problem problem = waiting_problem(random);
     Problem free = problem;
-    free.framework.host_counts_for_exchange = free.framework.host_counts_for_products = false;
+    free.framework.host.waits.before_exchange = free.framework.host.waits.before_products = false;
     const Target target = problem.target(), free_target = free.target();
     const Bounds bounds(target), free_bounds(free_target);
     for (const Strategy& drawn : random_strategies(problem, random, 10)) {
       const Strategy strategy =
           random() % 3 == 0 ? with_other_schedule(problem, drawn, random) : drawn;
       // A host that waits for launches cannot receive ahead.
-      if (problem.framework.launches_wait && strategy.virtual_stages > 1) continue;
+      if (problem.framework.host.waits.for_launches && strategy.pipeline.virtual_stages > 1)
+        continue;
       const std::string who = describe(problem) + strategy_summary(strategy);
       const double step = found_of(target, strategy).step.value();
       const double low = bounds.bottleneck(strategy).seconds().value();

@@ -122,7 +122,7 @@ TEST(Brief, AlternativesDifferInWordsAndAreNotFaster) {
   plan.pareto.clear();
   RunnerUp other;
   other.strategy = plan.strategy;
-  other.strategy.grad_bucket_bytes = Bytes(64 << 20);
+  other.strategy.gradients.bucket_bytes = Bytes(64 << 20);
   other.step_time = plan.prediction.step_time * 1.01;
   other.taken = plan.prediction.memory.taken;
   plan.runners_up = {other};

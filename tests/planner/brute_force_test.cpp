@@ -156,7 +156,7 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
 Problem problem_with_experts(std::mt19937_64& random) {
   while (true) {
     Problem problem = random_llama_problem(random);
-    if (!problem.job.experts || problem.framework.can.expert_dispatch.value.empty()) continue;
+    if (!problem.job.experts || problem.framework.can.experts.dispatch.value.empty()) continue;
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.job.layers = std::min<std::int64_t>(problem.job.layers, 3);
     problem.job.global_batch = 4;

@@ -25,9 +25,9 @@ SearchRequest request(const std::string& framework, Fixed fixed) {
 
 TEST(ExchangeChoices, InTurnsAreTriedOnTheFastestPlans) {
   const Plan found = search(request("megatron-lm", {}));
-  EXPECT_TRUE(found.strategy.overlap_expert_exchange);
+  EXPECT_TRUE(found.strategy.experts.overlap_exchange);
   const Plan held = search(request("megatron-lm", {{"overlap_expert_exchange", "false"}}));
-  EXPECT_FALSE(held.strategy.overlap_expert_exchange);
+  EXPECT_FALSE(held.strategy.experts.overlap_exchange);
   EXPECT_LT(found.prediction.step_time, held.prediction.step_time);
   // Where all of the space has them, the best is at least as good.
   const Plan all = search(request("megatron-lm", {{"overlap_expert_exchange", "true"}}));
@@ -35,7 +35,7 @@ TEST(ExchangeChoices, InTurnsAreTriedOnTheFastestPlans) {
 }
 
 TEST(ExchangeChoices, InTurnsAreLeftToFrameworksThatHaveThem) {
-  EXPECT_FALSE(search(request("torchtitan", {})).strategy.overlap_expert_exchange);
+  EXPECT_FALSE(search(request("torchtitan", {})).strategy.experts.overlap_exchange);
 }
 
 // Over two nodes all_gather of 16 ranks moves more rows in all, and fewer from node to node. The
@@ -62,7 +62,7 @@ TEST(ExchangeChoices, PlansThatDifferInBucketsAreTriedOnce) {
   };
   std::vector<Candidate> candidates(40, candidate("2"));
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    candidates[i].strategy.grad_bucket_bytes = Bytes(std::int64_t(1 + i) << 20);
+    candidates[i].strategy.gradients.bucket_bytes = Bytes(std::int64_t(1 + i) << 20);
   candidates.push_back(candidate("1"));
   ASSERT_GT(candidates.back().prediction.step_time, candidates.front().prediction.step_time);
   const std::vector<Candidate> found = exchange_choices(asked, candidates, 41);
@@ -72,10 +72,10 @@ TEST(ExchangeChoices, PlansThatDifferInBucketsAreTriedOnce) {
 
 TEST(ExchangeChoices, KeepWhatTheUserHolds) {
   const Plan held = search(request("megatron-lm", {{"overlap_shared_experts", "true"}}));
-  EXPECT_TRUE(held.strategy.overlap_shared_experts);
+  EXPECT_TRUE(held.strategy.experts.overlap_shared);
   SearchRequest limited = request("megatron-lm", {});
   limited.constraints.limits = {make_limit(LimitKind::excluded, "overlap_shared_experts", "false")};
-  EXPECT_TRUE(search(limited).strategy.overlap_shared_experts);
+  EXPECT_TRUE(search(limited).strategy.experts.overlap_shared);
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ Strategy with_experts_split(std::int64_t ep, std::int64_t etp) {
   Strategy strategy;
   strategy.mp = 2;
   strategy.dp = kDevices / 2;
-  strategy.sequence_parallel = true;
+  strategy.tokens.sequence_parallel = true;
   strategy.ep = ep;
-  strategy.etp = etp;
+  strategy.experts.etp = etp;
   return strategy;
 }
 
@@ -53,7 +53,7 @@ bool tries_all_gather(const Job& job, const Strategy& strategy) {
   const Fixed fixed = {{"ep", ""}, {"etp", ""}};
   const auto splits =
       expert_splits(job, framework_by_name("megatron-lm"), strategy, fixed, Limits());
-  return std::ranges::count(splits, ExpertDispatch::all_gather, &Strategy::expert_dispatch) > 0;
+  return std::ranges::count(splits, ExpertDispatch::all_gather, FIELD(experts.dispatch)) > 0;
 }
 
 TEST(ExpertSplits, AllGatherIsTriedWhereItMovesNoMore) {
@@ -62,11 +62,11 @@ TEST(ExpertSplits, AllGatherIsTriedWhereItMovesNoMore) {
     for (const std::int64_t etp : {0, 2}) {
       Strategy strategy = with_experts_split(ep, etp);
       const double sent = bytes_for_experts(job, strategy);
-      strategy.expert_dispatch = ExpertDispatch::all_gather;
+      strategy.experts.dispatch = ExpertDispatch::all_gather;
       const double gathered = bytes_for_experts(job, strategy);
       // Weights, choices and numbers of rows are within 2 % of the bytes.
       EXPECT_EQ(gathered < 1.02 * sent, ep <= 4) << ep << " x " << etp << ": " << gathered / sent;
-      strategy.expert_dispatch = ExpertDispatch::all_to_all;
+      strategy.experts.dispatch = ExpertDispatch::all_to_all;
       EXPECT_EQ(tries_all_gather(job, strategy), ep <= 4) << ep << " x " << etp;
     }
   }
@@ -78,7 +78,7 @@ TEST(ExpertSplits, MoreRowsAtOneRankLetAllGatherBeTried) {
   EXPECT_TRUE(tries_all_gather(job, with_experts_split(8, 0)));
   Strategy strategy = with_experts_split(8, 0);
   const double sent = bytes_for_experts(job, strategy);
-  strategy.expert_dispatch = ExpertDispatch::all_gather;
+  strategy.experts.dispatch = ExpertDispatch::all_gather;
   EXPECT_LT(bytes_for_experts(job, strategy), 1.02 * sent);
 }
 
@@ -92,13 +92,13 @@ TEST(ExpertSplits, OfDeepSpeedAreSearchedForAndSimulated) {
   request.threads = 1;
   const Plan plan = search(request);
   EXPECT_EQ(plan.strategy.ep, 8);
-  EXPECT_EQ(plan.strategy.expert_dispatch, ExpertDispatch::all_to_all);
+  EXPECT_EQ(plan.strategy.experts.dispatch, ExpertDispatch::all_to_all);
   EXPECT_TRUE(legal(framework, job, plan.strategy)) << strategy_summary(plan.strategy);
   bool shared = false;
   for (const Strategy& s : enumerate(job, framework, 64, request.constraints.fixed).legal) {
     shared |= s.cp > 1;
     EXPECT_TRUE(s.cp == 1 || s.sharding_stage < 3) << strategy_summary(s);
-    EXPECT_TRUE(s.cp == 1 || s.context_exchange == ContextExchange::all_to_all);
+    EXPECT_TRUE(s.cp == 1 || s.tokens.context_exchange == ContextExchange::all_to_all);
   }
   EXPECT_TRUE(shared);
   // A rank with an eighth of the experts sends rows to the others, and pads none.

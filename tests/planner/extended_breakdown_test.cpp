@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "planner/explore/fewer_micro_batches.h"
+#include "planner/bounds/shorter_step.h"
 #include "predict/evaluate.h"
 #include "tests/predict/fixtures.h"
 

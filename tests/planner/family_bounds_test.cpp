@@ -76,7 +76,7 @@ TEST(FamilyBounds, AndThoseOfStrategiesAreAtMostWhatEvaluateFindsWhereLayersDiff
       ++checked;
       differ += problem.job.experts && !problem.job.experts->pattern.empty();
       modules += problem.job.mtp.has_value();
-      in_turns += strategy.overlap_expert_exchange;
+      in_turns += strategy.experts.overlap_exchange;
     }
   }
   EXPECT_GT(differ, checked / 60);

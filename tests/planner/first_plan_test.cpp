@@ -59,7 +59,7 @@ TEST(FirstPlan, SharesTheModelOutWhereTheNetworkIsSlow) {
   // Gradients of a replica of 8 ranks alone take as long.
   const Strategy& strategy = first->strategy;
   EXPECT_GE(strategy.mp * strategy.pp, 32) << strategy_summary(strategy);
-  EXPECT_LE(strategy.virtual_stages, 4) << strategy_summary(strategy);
+  EXPECT_LE(strategy.pipeline.virtual_stages, 4) << strategy_summary(strategy);
   const Candidate by_hand =
       assess(target,
              parse_strategy(
@@ -103,7 +103,7 @@ TEST(FirstPlan, CutsLayersByTheRatesOfEachStagesDevices) {
   const Target target(job, costs, 32);
   const auto first = first_of(target, [] { return false; });
   ASSERT_TRUE(first);
-  const std::vector<std::int64_t>& split = first->strategy.layer_split;
+  const std::vector<std::int64_t>& split = first->strategy.pipeline.layer_split;
   ASSERT_EQ(split.size(), std::size_t(first->strategy.pp)) << strategy_summary(first->strategy);
   EXPECT_GE(split.front(), 2 * split.back());
   const Candidate by_hand = assess(

@@ -80,9 +80,9 @@ TEST(LayerChoices, AFullStageRecomputesMore) {
   SearchRequest seven = fastest_request_of(
       {"llama2-7b", 64, "dgx-a100-40gb", "bundled-cuda", 8, parse_bytes("5 GiB")});
   const Plan plan = search(seven);
-  ASSERT_FALSE(plan.strategy.recompute_list.empty()) << strategy_summary(plan.strategy);
+  ASSERT_FALSE(plan.strategy.recomputed.list.empty()) << strategy_summary(plan.strategy);
   const std::int64_t of_stage_0 = layers_per_part(seven.target.job, plan.strategy).front();
-  EXPECT_LT(plan.strategy.recompute_list.back(), of_stage_0);
+  EXPECT_LT(plan.strategy.recomputed.list.back(), of_stage_0);
   EXPECT_LT(plan.prediction.step_time * 1.02, without_choices(seven).prediction.step_time);
   seven.threads = 2;
   EXPECT_EQ(search(seven).strategy, plan.strategy);
@@ -94,7 +94,7 @@ TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
   seventy.constraints.fixed.emplace_back("mp", "4");
   seventy.constraints.fixed.emplace_back("sequence_parallel", "true");
   const Plan plan = search(seventy);
-  const std::vector<std::int64_t>& split = plan.strategy.layer_split;
+  const std::vector<std::int64_t>& split = plan.strategy.pipeline.layer_split;
   ASSERT_EQ(split.size(), 4u) << strategy_summary(plan.strategy);
   EXPECT_LT(split[0], split[1]);
   EXPECT_LT(plan.prediction.step_time, without_choices(seventy).prediction.step_time);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "planner/cli/held_choices.h"
+#include "planner/cli/flags.h"
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
 #include "tests/planner/random_problems.h"
@@ -196,7 +196,7 @@ TEST(Limits, AnotherOrderOrBucketStandsForOneThatIsExcluded) {
               small = enumerate(job, framework, 4, {}, {}, most);
   EXPECT_LT(small.legal.size(), all.legal.size());
   for (const Strategy& strategy : small.legal)
-    EXPECT_LE(strategy.grad_bucket_bytes, Bytes(std::int64_t{4} << 20));
+    EXPECT_LE(strategy.gradients.bucket_bytes, Bytes(std::int64_t{4} << 20));
   const std::string usual = field_text(Strategy(), "rank_order");
   const Space other =
       enumerate(job, framework, 4, {}, {}, {make_limit(LimitKind::excluded, "rank_order", usual)});

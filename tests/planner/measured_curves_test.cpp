@@ -1,10 +1,10 @@
 // Points of a calibration that were left out are foretold from the others of their curve.
-#include "planner/explain/measured_curves.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <stdexcept>
+
+#include "planner/explain/report_explanation.h"
 
 namespace plimsoll {
 namespace {

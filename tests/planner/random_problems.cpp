@@ -227,19 +227,19 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
   for (int order = 0; order < int(std::size(kRankOrders)); ++order)
     keep_if_legal([&](Strategy& s) { s.rank_order = RankOrder(order); });
   keep_if_legal([](Strategy& s) { s.schedule = Schedule::gpipe; });
-  keep_if_legal([](Strategy& s) { s.grad_reduction = GradReduction::per_micro_batch; });
+  keep_if_legal([](Strategy& s) { s.gradients.reduction = GradReduction::per_micro_batch; });
   keep_if_legal([&](Strategy& s) {
-    s.flatten = one_of(random, {Flatten::coalesced, Flatten::none});
+    s.optimizer.flatten = one_of(random, {Flatten::coalesced, Flatten::none});
   });
   keep_if_legal([&](Strategy& s) {
-    s.sharding_owner = one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy});
+    s.owners.sharding_owner = one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy});
   });
   keep_if_legal([&](Strategy& s) {
-    s.expert_rows_percent = one_of<std::int64_t>(random, {100, 133, 1000});
+    s.experts.rows_percent = one_of<std::int64_t>(random, {100, 133, 1000});
   });
   keep_if_legal([&](Strategy& s) {
-    s.offload_optimizer_percent = one_of<std::int64_t>(random, {1, 50, 100});
-    s.overlap_offload = random() % 2 == 0;
+    s.optimizer.offload_percent = one_of<std::int64_t>(random, {1, 50, 100});
+    s.optimizer.overlap_offload = random() % 2 == 0;
   });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) {
@@ -247,13 +247,13 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
     s.recompute = Recompute::modules;
     for (std::size_t i = 0; i < std::size(kRecomputedModules); ++i) {
       if (random() % 2 == 0 && has_module(problem.job, RecomputedModule(i)))
-        s.recompute_modules.add(RecomputedModule(i));
+        s.recomputed.modules.add(RecomputedModule(i));
     }
-    s.recompute_modules = without_parts(s.recompute_modules);
+    s.recomputed.modules = without_parts(s.recomputed.modules);
   });
-  keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });
+  keep_if_legal([&](Strategy& s) { s.recomputed.layers = std::int64_t(1 + random() % 2); });
   keep_if_legal([&](Strategy& s) {
-    s.recompute_list = {std::int64_t(random() % std::uint64_t(problem.job.layers))};
+    s.recomputed.list = {std::int64_t(random() % std::uint64_t(problem.job.layers))};
   });
 }
 
@@ -272,7 +272,7 @@ Problem random_problem(std::mt19937_64& random) {
   // Bundled with flash attention, for GPUs only: nothing that the others do not search.
   std::erase(frameworks, bundled_cuda_framework());
   problem.framework = frameworks[random() % frameworks.size()];
-  problem.framework.dispatch_op = Seconds(spread(random, 1e-9, 4));
+  problem.framework.host.dispatch.op = Seconds(spread(random, 1e-9, 4));
   problem.devices = one_of<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12, 16});
   return problem;
 }
@@ -291,19 +291,20 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
   std::vector<Strategy> strategies;
   for (std::size_t i = 0; i < count && !space.legal.empty(); ++i) {
     Strategy strategy = space.legal[random() % space.legal.size()];
-    strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 2, 3});
-    if (random() % 2 == 0) strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
+    strategy.pipeline.send_slots = one_of<std::int64_t>(random, {1, 2, 2, 3});
+    if (random() % 2 == 0)
+      strategy.gradients.bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
     if (random() % 4 == 0 && strategy.pp > 1 &&
-        strategy.pp * strategy.virtual_stages <= total_layers(problem.job)) {
+        strategy.pp * strategy.pipeline.virtual_stages <= total_layers(problem.job)) {
       const Strategy even = strategy;
-      strategy.embedding_as_layers = strategy.loss_as_layers = 0;
+      strategy.pipeline.embedding_as_layers = strategy.pipeline.loss_as_layers = 0;
       std::int64_t left = total_layers(problem.job);
-      const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+      const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages;
       for (std::int64_t part = 0; part < parts; ++part) {
         const std::int64_t others = parts - part - 1;
         const std::int64_t layers =
             others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
-        strategy.layer_split.push_back(layers);
+        strategy.pipeline.layer_split.push_back(layers);
         left -= layers;
       }
       if (!legal(problem.job, strategy, problem.devices)) strategy = even;  // MTP modules apart
@@ -317,7 +318,7 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
 std::string describe(const Problem& problem) {
   return fmt::format("{}\n{}\n{} dispatch {} x {}\n", job_text(problem.job),
                      cluster_text(problem.cluster), problem.framework.name,
-                     problem.framework.dispatch_op.value(), problem.devices);
+                     problem.framework.host.dispatch.op.value(), problem.devices);
 }
 
 int problems_to_draw(int usual) {

@@ -17,7 +17,7 @@ Texts ladder_of(const Job& job, const char* framework, const Strategy& strategy 
   Texts texts;
   for (const auto& set : module_ladder(job, framework_by_name(framework), strategy)) {
     Strategy one;
-    one.recompute_modules = set;
+    one.recomputed.modules = set;
     texts.push_back(field_text(one, "recompute_modules"));
   }
   return texts;
@@ -36,7 +36,7 @@ TEST(RecomputeForms, EachSetRepeatsMoreThanTheOneBefore) {
                    "norms+latent_up_projection+mlp+experts"}));
   EXPECT_EQ(ladder_of(preset("llama3-8b"), "torchtitan"), Texts{});
   Strategy delayed;
-  delayed.fp8 = Fp8::delayed;
+  delayed.precision.fp8 = Fp8::delayed;
   EXPECT_EQ(ladder_of(preset("llama3-8b"), "megatron-lm", delayed), Texts{"mlp"});
 }
 

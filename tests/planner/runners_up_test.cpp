@@ -43,7 +43,7 @@ TEST(RunnersUp, TheSameWithOtherDetailsIsNoRunnerUp) {
   std::vector<Candidate> candidates = {candidate(0, 1, 100), candidate(1, 1.5, 100),
                                        candidate(2, 2, 100)};
   candidates[1].strategy = candidates[0].strategy;
-  candidates[1].strategy.grad_bucket_bytes = Bytes(1 << 20);
+  candidates[1].strategy.gradients.bucket_bytes = Bytes(1 << 20);
   EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{0, 2}));
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tests/predict/fixtures.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -47,18 +48,19 @@ TEST(Space, SwitchesAreTriedWhereTheyCanWin) {
   const Space space = enumerate(nano_job(), bundled_framework(), 4, {});
   std::set<std::string> seen;
   for (const Strategy& s : space.legal) {
-    if (s.sequence_parallel) seen.insert("sequence_parallel");
-    if (s.split_boundary) seen.insert("split_boundary");
-    if (s.virtual_stages > 1) seen.insert("virtual_stages");
+    if (s.tokens.sequence_parallel) seen.insert("sequence_parallel");
+    if (s.pipeline.split_boundary) seen.insert("split_boundary");
+    if (s.pipeline.virtual_stages > 1) seen.insert("virtual_stages");
     if (s.schedule == Schedule::zb_h1) seen.insert("zb_h1");
-    if (s.recompute_layers > 0) seen.insert("recompute_layers");
+    if (s.recomputed.layers > 0) seen.insert("recompute_layers");
     if (s.sharding_stage > 1) seen.insert("sharding_stage");
-    EXPECT_TRUE(s.mp > 1 || !(s.sequence_parallel || s.split_boundary));
-    EXPECT_TRUE(s.pp > 1 || (s.virtual_stages == 1 && s.schedule == Schedule::one_f_one_b));
+    EXPECT_TRUE(s.mp > 1 || !(s.tokens.sequence_parallel || s.pipeline.split_boundary));
+    EXPECT_TRUE(s.pp > 1 ||
+                (s.pipeline.virtual_stages == 1 && s.schedule == Schedule::one_f_one_b));
     if (s.pp > 1 && s.sharding_stage > 1) seen.insert("sharded pipelines");
-    if (s.embedding_as_layers > 0 || s.loss_as_layers > 0) seen.insert("ends");
-    if (s.prefetch_depth != 1) seen.insert("prefetch_depth");
-    if (s.keep_gathered) seen.insert("keep_gathered");
+    if (s.pipeline.embedding_as_layers > 0 || s.pipeline.loss_as_layers > 0) seen.insert("ends");
+    if (s.gathers.prefetch_depth != 1) seen.insert("prefetch_depth");
+    if (s.gathers.keep) seen.insert("keep_gathered");
   }
   EXPECT_EQ(seen.size(), 10u);
 }
@@ -67,10 +69,10 @@ TEST(Space, SwitchesThatAFrameworkLacksAreNotTried) {
   const Framework old = framework_by_name("megatron-lm-2021");
   bool interleaves = false, splits = false;
   for (const Strategy& s : enumerate(nano_job(), old, 4, {}).legal) {
-    EXPECT_FALSE(s.sequence_parallel);
+    EXPECT_FALSE(s.tokens.sequence_parallel);
     EXPECT_EQ(s.schedule, Schedule::one_f_one_b);
-    interleaves |= s.virtual_stages > 1;
-    splits |= s.split_boundary;
+    interleaves |= s.pipeline.virtual_stages > 1;
+    splits |= s.pipeline.split_boundary;
   }
   EXPECT_TRUE(interleaves);
   EXPECT_TRUE(splits);
@@ -118,7 +120,7 @@ TEST(Space, SharedExpertsComputeBesideExchangesOrNot) {
     const Fixed fixed = {{"mp", "1"}, {"ep", "2"}, {"expert_dispatch", dispatch}};
     std::set<bool> found;
     for (const Strategy& s : enumerate(job, framework, 4, fixed).legal)
-      found.insert(s.overlap_shared_experts);
+      found.insert(s.experts.overlap_shared);
     return found;
   };
   const std::set<bool> both = {false, true}, none = {false};
@@ -126,7 +128,7 @@ TEST(Space, SharedExpertsComputeBesideExchangesOrNot) {
   EXPECT_EQ(overlaps(megatron, "all_to_all"), both);
   EXPECT_EQ(overlaps(megatron, "all_gather"), none);
   EXPECT_EQ(overlaps(framework_by_name("torchtitan"), "all_to_all"), none);
-  megatron.sends_tokens_once_per_node = true;
+  megatron.parallelism.sends_tokens_once_per_node = true;
   EXPECT_EQ(overlaps(megatron, "all_to_all"), none);
   job.experts->shared_ffn_hidden = 0;
   EXPECT_EQ(overlaps(framework_by_name("megatron-lm"), "all_to_all"), none);
@@ -135,7 +137,8 @@ TEST(Space, SharedExpertsComputeBesideExchangesOrNot) {
 TEST(Space, ExpertsOnOtherRanksNeedTheirTokensSplit) {
   for (const Strategy& s :
        enumerate(job_with_experts(), framework_by_name("megatron-lm"), 4, {}).legal)
-    EXPECT_TRUE(!experts_apart(s) || s.mp == 1 || s.sequence_parallel) << strategy_summary(s);
+    EXPECT_TRUE(!experts_apart(s) || s.mp == 1 || s.tokens.sequence_parallel)
+        << strategy_summary(s);
 }
 
 TEST(Space, FixedSwitchesStay) {
@@ -150,8 +153,8 @@ TEST(Space, FixedSwitchesStay) {
   // 5 micro-batches x 5 ways to recompute: nothing is left to choose.
   EXPECT_EQ(space.enumerated, 5 * 5);
   for (const Strategy& s : space.legal) {
-    EXPECT_TRUE(s.sequence_parallel);
-    EXPECT_EQ(s.virtual_stages, 1);
+    EXPECT_TRUE(s.tokens.sequence_parallel);
+    EXPECT_EQ(s.pipeline.virtual_stages, 1);
   }
 }
 
@@ -188,14 +191,15 @@ TEST(Space, FixedBucketBytesReplaceTheLadder) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
   EXPECT_EQ(space.enumerated, 4 * 11);
-  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
+  for (const Strategy& strategy : space.legal)
+    EXPECT_EQ(strategy.gradients.bucket_bytes, Bytes(65536));
 }
 
 TEST(Space, FieldsWithoutALadderCanBeFixedToo) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"pp", "2"}, {"send_slots", "3"}});
   ASSERT_FALSE(space.legal.empty());
-  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.send_slots, 3);
+  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.pipeline.send_slots, 3);
 }
 
 TEST(Space, RejectionsAreCountedByRuleNotByNumber) {
@@ -236,9 +240,8 @@ TEST(Space, DigitsOfANameStayInItsRule) {
   const Framework old = framework_by_name("megatron-lm-2021");
   const Space space = enumerate(nano_job(), old, 2, {{"sharding_degree", "2"}});
   ASSERT_FALSE(space.rejected.empty());
-  EXPECT_EQ(space.rejected[0].reason,
-            "sharding_degree is N; megatron-lm-2021 has no distributed optimizer (Megatron-LM "
-            "model/distributed.py: gradients are summed whole)");
+  EXPECT_TRUE(states(space.rejected[0].reason,
+                     {"sharding_degree is N", "megatron-lm-2021", "distributed optimizer"}));
 }
 
 TEST(Space, IndivisibleBatchLeavesTheReason) {
@@ -320,9 +323,9 @@ TEST(Space, LargeModelsHaveALongerBucketLadder) {
 
 TEST(Space, FrameworksThatReduceOnceHaveNoLadder) {
   const Framework framework = framework_by_name("megatron-lm-2021");
-  ASSERT_FALSE(framework.overlap_grad_reduce);
+  ASSERT_FALSE(framework.parallelism.overlap.grad_reduce);
   for (const Strategy& strategy : enumerate(nano_job(), framework, 2, {}).legal) {
-    EXPECT_EQ(strategy.grad_bucket_bytes, Strategy().grad_bucket_bytes);
+    EXPECT_EQ(strategy.gradients.bucket_bytes, Strategy().gradients.bucket_bytes);
     EXPECT_EQ(strategy.sharding_degree, 1);
   }
 }

@@ -81,6 +81,22 @@ TEST(StepTraffic, OfExpertsIsBounded) {
   }
 }
 
+// Two ranks with the same experts are found over more ranks that share sequences than there are.
+TEST(StepTraffic, OfExpertsIsBoundedWhateverDividesTheirRanks) {
+  Target target = slow_network(4, "qwen1.5-moe-a2.7b");
+  target.devices = 24;
+  target.job.global_batch = 48;
+  const Bounds bounds(target);
+  for (const std::string text : {"ep=3,cp=2,dp=12", "ep=3,cp=2,dp=12,context_exchange=all_to_all",
+                                 "ep=3,cp=4,dp=6,context_exchange=all_gather"}) {
+    const Strategy strategy = parse_strategy(text);
+    const double step = step_of(target, strategy).value();
+    const double low = bounds.bottleneck(strategy).seconds().value();
+    EXPECT_LE(low, step) << text;
+    EXPECT_GT(low, 0.45 * step) << text;  // exchanges of experts cross nodes on some ranks alone
+  }
+}
+
 TEST(StepTraffic, FamiliesCountTheTransfersThatActionsWaitFor) {
   const Target target = slow_network(16);
   const Bounds bounds(target);

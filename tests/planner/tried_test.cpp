@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "planner/cli/held_choices.h"
+#include "planner/cli/flags.h"
 #include "planner/explore/explore.h"
 #include "planner/explore/family_bounds.h"
 #include "planner/search/search.h"
@@ -144,9 +144,9 @@ Target target_of(const Job& job, std::int64_t devices, Bytes memory) {
   cluster.devices_per_node = 2;
   cluster.nodes = 2;
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_op = Seconds(8e-6);  // hosts do not bind them
-  framework.workspace = framework.context_memory = Bytes();
-  framework.communicator_memory = framework.pair_communicator_memory = Bytes();
+  framework.host.dispatch.op = Seconds(8e-6);  // hosts do not bind them
+  framework.memory.process.workspace = framework.memory.process.context = Bytes();
+  framework.memory.process.communicator = framework.memory.process.pair_communicator = Bytes();
   return {job, CostModel(cluster, std::nullopt, framework), devices};
 }
 
@@ -162,7 +162,7 @@ TEST(Tried, TheSpaceIsThatOfEachCombinationWhereValuesHaveAnEffect) {
       SearchRequest one{target, fixed};
       for (const Strategy& s : enumerate(one).legal) {
         const bool effect =
-            (s.pp > 1 || s.send_slots == 2) && (s.ep > 1 || s.expert_rows_percent == 0);
+            (s.pp > 1 || s.pipeline.send_slots == 2) && (s.ep > 1 || s.experts.rows_percent == 0);
         if (effect) expected.push_back(strategy_summary(s));
       }
     }
@@ -181,7 +181,7 @@ TEST(Tried, ValuesThatAreNotLegalAreRejectedByTheirRule) {
   const Space space = enumerate(job, framework_by_name("megatron-lm"), 2, {}, {}, {},
                                 {make_tried("fp8", "delayed"), make_tried("moment_type", "fp8")});
   EXPECT_FALSE(space.legal.empty());
-  for (const Strategy& s : space.legal) EXPECT_EQ(s.fp8, Fp8::none);
+  for (const Strategy& s : space.legal) EXPECT_EQ(s.precision.fp8, Fp8::none);
   EXPECT_TRUE(std::ranges::any_of(space.rejected, [](const Pruned& pruned) {
     return pruned.reason.find("fp8") != std::string::npos;
   }));
@@ -315,11 +315,11 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
 TEST(Tried, PlansThatDifferInATriedKeyAreListedBesideEachOther) {
   const Strategy usual;
   Strategy narrow = usual;
-  narrow.moment_type = MomentType::bf16;
+  narrow.precision.moments = MomentType::bf16;
   EXPECT_FALSE(same_but_switches(usual, narrow));
   EXPECT_FALSE(same_but_details(usual, narrow));
   Strategy switched = usual;
-  switched.grad_bucket_bytes = Bytes(1 << 20);
+  switched.gradients.bucket_bytes = Bytes(1 << 20);
   EXPECT_TRUE(same_but_switches(usual, switched));
 }
 

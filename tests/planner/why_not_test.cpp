@@ -51,17 +51,17 @@ TEST(WhyNot, AskedForThePlanItselfItSaysSo) {
 
 TEST(WhyNot, SharedExpertsComputeBesideNothingWhereNoRowsTravel) {
   const Strategy plan = parse_strategy("dp=4,ep=4,overlap_shared_experts=true");
-  EXPECT_TRUE(with_choices(plan, {{"micro_batch", "2"}}, 4).overlap_shared_experts);
-  EXPECT_FALSE(with_choices(plan, {{"ep", "1"}}, 4).overlap_shared_experts);
-  EXPECT_FALSE(with_choices(plan, {{"expert_dispatch", "all_gather"}}, 4).overlap_shared_experts);
+  EXPECT_TRUE(with_choices(plan, {{"micro_batch", "2"}}, 4).experts.overlap_shared);
+  EXPECT_FALSE(with_choices(plan, {{"ep", "1"}}, 4).experts.overlap_shared);
+  EXPECT_FALSE(with_choices(plan, {{"expert_dispatch", "all_gather"}}, 4).experts.overlap_shared);
 }
 
 TEST(WhyNot, TokensAreSplitOverMpIfExpertsHaveRanksOfTheirOwn) {
   const Strategy plan = parse_strategy("dp=4,ep=4");
-  EXPECT_TRUE(with_choices(plan, {{"mp", "2"}}, 4).sequence_parallel);
-  EXPECT_FALSE(
-      with_choices(plan, {{"mp", "2"}, {"sequence_parallel", "false"}}, 4).sequence_parallel);
-  EXPECT_FALSE(with_choices(plan, {{"mp", "2"}, {"ep", "1"}}, 4).sequence_parallel);
+  EXPECT_TRUE(with_choices(plan, {{"mp", "2"}}, 4).tokens.sequence_parallel);
+  EXPECT_FALSE(with_choices(plan, {{"mp", "2"}, {"sequence_parallel", "false"}}, 4)
+                   .tokens.sequence_parallel);
+  EXPECT_FALSE(with_choices(plan, {{"mp", "2"}, {"ep", "1"}}, 4).tokens.sequence_parallel);
 }
 
 TEST(WhyNot, OtherDegreesRecomputeNothingIfTheyFitWithout) {

@@ -54,16 +54,17 @@ void expect_least_rings(const std::string& framework_name, double network, Recom
   for (Level& level : cluster.levels) level.bandwidth = level.bandwidth * network;
   const CostModel costs(cluster, {}, framework_by_name(framework_name));
   const Bounds bounds(Target(job, costs, 1024));
-  const std::int64_t times = costs.framework().sums_parts_in_f32 ? 5 : 2;  // sums are left out
+  const std::int64_t times =
+      costs.framework().parallelism.sums_parts_in_f32 ? 5 : 2;  // sums are left out
   for (const std::int64_t cp : {16, 64}) {
     for (const std::int64_t sequences : {1, 2, 4}) {
       for (const std::int64_t mp : {1, 4}) {
         Strategy strategy;
         strategy.cp = cp;
-        strategy.context_exchange = exchange;
+        strategy.tokens.context_exchange = exchange;
         strategy.mp = mp;
         strategy.recompute = recompute;
-        strategy.sequence_parallel = mp > 1;
+        strategy.tokens.sequence_parallel = mp > 1;
         strategy.micro_batch = sequences;
         const auto ring = bounds.ring_work(strategy), lowered = bounds.work(strategy);
         for (std::size_t b = 0; b < ring->blocks.size(); ++b) {
@@ -95,7 +96,7 @@ TEST(WorkFacts, OfRingsWhoseRoundsAreNotLoweredAreAtMostThoseOfLoweredRings) {
     expect_least_rings("torchtitan", 1, Recompute::none, exchange);
   Strategy gathers;
   gathers.cp = 64;
-  gathers.context_exchange = ContextExchange::all_gather;
+  gathers.tokens.context_exchange = ContextExchange::all_gather;
   EXPECT_TRUE(is_long_ring(framework_by_name("torchtitan"), gathers));
   EXPECT_FALSE(is_long_ring(framework_by_name("megatron-lm"), gathers));
 }

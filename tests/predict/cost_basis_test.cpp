@@ -207,7 +207,7 @@ TEST_F(CostBasisTest, RunsOfAUsersFitAreNotCalledPublished) {
 TEST_F(CostBasisTest, ADeviceWithoutFlashAttentionKeepsScores) {
   for (const char* cluster : {"dgx1-v100-32gb", "g4dn-t4"}) {
     const CostBasis old = basis({}, "megatron-lm", cluster);
-    EXPECT_FALSE(old.framework.flash_attention) << cluster;
+    EXPECT_FALSE(old.framework.kernels.attention.flash) << cluster;
     EXPECT_NE(old.source.words.find(old.cluster.device.name + " has no flash attention"),
               std::string::npos)
         << old.source.words;
@@ -215,21 +215,24 @@ TEST_F(CostBasisTest, ADeviceWithoutFlashAttentionKeepsScores) {
   const CostBasis plain = basis({}, "megatron-lm-2022", "dgx1-v100-32gb");
   EXPECT_EQ(plain.source.words.find("flash"), std::string::npos) << "it has none on any device";
   const CostBasis newer = basis({}, "megatron-lm", "dgx-a100-80gb");
-  EXPECT_TRUE(newer.framework.flash_attention);
+  EXPECT_TRUE(newer.framework.kernels.attention.flash);
   EXPECT_EQ(newer.source.words.find("flash"), std::string::npos);
 }
 
 TEST_F(CostBasisTest, ADeviceDecidesWhetherEightBitsAreTransposed) {
   for (const char* cluster : {"gb200-nvl72", "hgx-b300"})
-    EXPECT_TRUE(basis({}, "megatron-lm", cluster).framework.untransposed_fp8) << cluster;
-  EXPECT_FALSE(basis({}, "megatron-lm", "dgx-h100-80gb").framework.untransposed_fp8);
-  EXPECT_FALSE(basis({}, "bundled-cuda", "hgx-b300").framework.untransposed_fp8) << "no 8 bits";
+    EXPECT_TRUE(basis({}, "megatron-lm", cluster).framework.kernels.products.untransposed_fp8)
+        << cluster;
+  EXPECT_FALSE(
+      basis({}, "megatron-lm", "dgx-h100-80gb").framework.kernels.products.untransposed_fp8);
+  EXPECT_FALSE(basis({}, "bundled-cuda", "hgx-b300").framework.kernels.products.untransposed_fp8)
+      << "no 8 bits";
 }
 
 TEST_F(CostBasisTest, ProductsInTf32HaveTheirRateWhereTheDeviceCan) {
   const auto rate = [](const char* cluster, bool tf32) {
     Framework framework = framework_by_name("megatron-lm-2021");
-    framework.tf32_products = tf32;
+    framework.kernels.products.tf32 = tf32;
     return cost_basis(parse_cluster(*find_preset(cluster_presets(), cluster), cluster), framework,
                       {}, cluster)
         .cluster.device.peak_fp32;

@@ -11,9 +11,9 @@ namespace {
 
 Framework waiting(bool exchange, bool products) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_op = Seconds(100e-6);
-  framework.host_counts_for_exchange = exchange;
-  framework.host_counts_for_products = products;
+  framework.host.dispatch.op = Seconds(100e-6);
+  framework.host.waits.before_exchange = exchange;
+  framework.host.waits.before_products = products;
   return framework;
 }
 
@@ -47,7 +47,7 @@ TEST(ExpertCounts, WithoutAnExchangeProductsAloneNeedThem) {
   const std::string alone = "sharding_degree=8,micro_batch=1";
   const auto fused = [&](bool exchange, bool products) {
     Framework framework = waiting(exchange, products);
-    framework.multiplies_experts_apart = false;  // so that the device limits the step
+    framework.kernels.products.experts_apart = false;  // so that the device limits the step
     return step(framework, alone);
   };
   const double free = fused(false, false);
@@ -65,20 +65,20 @@ TEST(ExpertCounts, ForwardsThatAreRepeatedWaitAgain) {
 
 TEST(ExpertOps, AreSeveralOfAFrameworksOps) {
   Framework framework = waiting(false, false);
-  framework.dispatch_op = Seconds(2e-3);  // the host limits the step
-  framework.ops_per_expert_op = 1;
+  framework.host.dispatch.op = Seconds(2e-3);  // the host limits the step
+  framework.host.dispatch.ops_per_expert_op = 1;
   const double single = step(framework, kExchanged);
-  framework.ops_per_expert_op = 2;
+  framework.host.dispatch.ops_per_expert_op = 2;
   // Forward has 10 ops of experts; backward has 7 kernels, at half the time, and 3 exchanges.
   EXPECT_NEAR((step(framework, kExchanged) - single) / (8 * 4 * 2e-3), 10 + 3.5 + 3, 1);
 }
 
 TEST(ExchangedRows, AreSortedBeforeAndAfterTheProducts) {
   Framework framework = waiting(false, false);
-  framework.multiplies_experts_apart = false;  // so that the device limits the step
-  framework.sorts_exchanged_rows = false;
+  framework.kernels.products.experts_apart = false;  // so that the device limits the step
+  framework.parallelism.sorts_exchanged_rows = false;
   const double in_order = step(framework, kExchanged);
-  framework.sorts_exchanged_rows = true;
+  framework.parallelism.sorts_exchanged_rows = true;
   const double sorted = step(framework, kExchanged) - in_order;
   // 8 layers, 4 micro-batches, two sorts in forward and two in backward: 4,096 tokens with 8 rows
   // of 2,048 in 16 bits are read and written.
@@ -93,9 +93,9 @@ TEST(ExchangedRows, AreSortedBeforeAndAfterTheProducts) {
 
 TEST(ExchangedRows, OfOneExpertOnEachRankNeedNoSort) {
   Framework framework = waiting(false, false);
-  framework.sorts_exchanged_rows = false;
+  framework.parallelism.sorts_exchanged_rows = false;
   const double one = step(framework, kExchanged, 8), two = step(framework, kExchanged, 16);
-  framework.sorts_exchanged_rows = true;
+  framework.parallelism.sorts_exchanged_rows = true;
   EXPECT_EQ(step(framework, kExchanged, 8), one);
   EXPECT_GT(step(framework, kExchanged, 16), two);
 }

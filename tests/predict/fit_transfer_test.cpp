@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "models/presets/presets.h"
 #include "predict/cost_basis.h"
-#include "predict/typical_calibration.h"
+#include "predict/default_efficiency.h"
 #include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 
@@ -118,7 +118,7 @@ TEST(FitTransfer, OtherPeoplesRatesAreDrawnTowardsTypicalOnes) {
     return std::ranges::find(of.values, name, &FittedValue::name)->value;
   };
   const double typical = rate(*typical_calibration(cluster, framework), "matmul.peak_fraction");
-  const double own = framework.dispatch_op.value();
+  const double own = framework.host.dispatch.op.value();
   for (const std::size_t documents : {1u, 3u}) {
     FittedCalibration moved = whole;
     std::ranges::find(moved.values, "dispatch_op", &FittedValue::name)->value = 2 * own;

@@ -41,9 +41,10 @@ TEST(Memo, GivesAllThreadsTheSameResults) {
 
 TEST(Memo, AFieldThatIsNotNamedCounts) {
   const Strategy strategy = parse_strategy("mp=2,dp=4,layer_split=3+1,send_slots=3");
-  const Strategy left = without(strategy, &Strategy::dp, &Strategy::layer_split);
+  const Strategy left = without(strategy, FIELD(dp), FIELD(pipeline.layer_split));
   EXPECT_EQ(left, parse_strategy("mp=2,send_slots=3"));
-  EXPECT_NE(left, without(strategy, &Strategy::dp, &Strategy::layer_split, &Strategy::send_slots));
+  EXPECT_NE(left,
+            without(strategy, FIELD(dp), FIELD(pipeline.layer_split), FIELD(pipeline.send_slots)));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(ParameterGathers, AreHiddenWhereTheyAreFetchedAhead) {
 
 TEST(ParameterGathers, HostsThatWaitWaitForAnyRanks) {
   Framework waits = framework_by_name("deepspeed");
-  waits.host_waits_for_gathers = true;
+  waits.host.waits.for_gathers = true;
   for (const std::string& ranks : {kSharding, kContext}) {
     EXPECT_GT(exposed(waits, ranks + "prefetch_depth=2"),
               1.5 * exposed(framework_by_name("deepspeed"), ranks + "prefetch_depth=2"))

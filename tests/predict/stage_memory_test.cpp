@@ -41,8 +41,8 @@ TEST(StageMemory, SumsByClassAndByNameToWhatIsAllocated) {
   for (const char* name :
        {"bundled", "megatron-lm-2021", "pytorch-fsdp", "torchtitan", "paddle-2.2"}) {
     Framework framework = framework_by_name(name);
-    framework.context_memory = Bytes(1 << 20);
-    framework.communicator_memory = framework.pair_communicator_memory = Bytes();
+    framework.memory.process.context = Bytes(1 << 20);
+    framework.memory.process.communicator = framework.memory.process.pair_communicator = Bytes();
     for (const StageMemory& memory : memory_of(framework, "pp=2,micro_batch=2")) {
       SCOPED_TRACE(std::string(name) + " " + name_of(memory.stage));
       EXPECT_EQ(sum(memory.by_role), memory.stage.allocated);

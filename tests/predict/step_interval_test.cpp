@@ -5,8 +5,8 @@
 
 #include <cmath>
 
+#include "predict/default_efficiency.h"
 #include "predict/plan_difference.h"
-#include "predict/typical_calibration.h"
 #include "simulator/costs/layer_factors.h"
 #include "tests/predict/fixtures.h"
 

@@ -1,11 +1,10 @@
 // Rates typical of training, for clusters and frameworks without a fit.
-#include "predict/typical_calibration.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "models/presets/presets.h"
+#include "predict/default_efficiency.h"
 #include "published/published_target.h"
 #include "published/validate.h"
 #include "tests/predict/fixtures.h"

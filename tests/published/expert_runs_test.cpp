@@ -34,8 +34,8 @@ TEST(ExpertRuns, JobsAndStrategiesAreOfTheRowsFields) {
   EXPECT_TRUE(target.job.qk_norm);
   EXPECT_EQ(target.job.family, Family::llama);
   EXPECT_EQ(target.strategies.at(0).ep, 8);
-  EXPECT_EQ(target.strategies.at(0).etp, 1);
-  EXPECT_EQ(target.strategies.at(0).expert_rows_percent, 100);
+  EXPECT_EQ(target.strategies.at(0).experts.etp, 1);
+  EXPECT_EQ(target.strategies.at(0).experts.rows_percent, 100);
 }
 
 TEST(ExpertRuns, ExpertsAreSharedAsOtherLayersWhereNothingIsStated) {
@@ -58,7 +58,7 @@ TEST(ExpertRuns, AwsRepeatsTheLayersOfQwenThirtyBillion) {
   };
   const Strategy of_aws = strategy_of("github:awslabs/awsome-distributed-ai@95b939cd");
   EXPECT_EQ(of_aws.recompute, Recompute::full);
-  EXPECT_EQ(of_aws.gradient_type, GradientType::f32);
+  EXPECT_EQ(of_aws.precision.gradients, GradientType::f32);
   EXPECT_EQ(strategy_of("github:somebody/else").recompute, Recompute::none);
   row["moe"]["a2a_overlap"] = true;
   EXPECT_EQ(strategy_of("github:awslabs/awsome-distributed-ai@95b939cd").recompute,
@@ -78,11 +78,11 @@ TEST(ExpertRuns, RoutingIsEvenWhereItIsForcedOrCapped) {
 
 TEST(ExpertRuns, DispatchersThatSendATokenOnceAreTold) {
   Json row = expert_row();
-  EXPECT_FALSE(target_of(row).framework.sends_tokens_once_per_node);
+  EXPECT_FALSE(target_of(row).framework.parallelism.sends_tokens_once_per_node);
   row["moe"]["dispatcher"] = "DeepEP";
-  EXPECT_TRUE(target_of(row).framework.sends_tokens_once_per_node);
+  EXPECT_TRUE(target_of(row).framework.parallelism.sends_tokens_once_per_node);
   row["moe"]["dispatcher"] = "alltoall";
-  EXPECT_FALSE(target_of(row).framework.sends_tokens_once_per_node);
+  EXPECT_FALSE(target_of(row).framework.parallelism.sends_tokens_once_per_node);
 }
 
 TEST(ExpertRuns, AnotherDispatcherIsPredictedIfItIsNamed) {
@@ -97,13 +97,13 @@ TEST(ExpertRuns, HostsWaitForCountsAsTheDispatcherDoes) {
   Json row = expert_row();
   const auto waits = [&] {
     const Framework framework = target_of(row).framework;
-    return std::pair(framework.host_counts_for_exchange, framework.host_counts_for_products);
+    return std::pair(framework.host.waits.before_exchange, framework.host.waits.before_products);
   };
   EXPECT_EQ(waits(), std::pair(true, true));
-  EXPECT_TRUE(target_of(row).framework.sorts_exchanged_rows);
+  EXPECT_TRUE(target_of(row).framework.parallelism.sorts_exchanged_rows);
   row["moe"]["dispatcher"] = "hybridep";
   EXPECT_EQ(waits(), std::pair(false, true));
-  EXPECT_FALSE(target_of(row).framework.sorts_exchanged_rows);
+  EXPECT_FALSE(target_of(row).framework.parallelism.sorts_exchanged_rows);
   row["cuda_graph"] = {{"impl", "full_iteration"}};
   EXPECT_EQ(waits(), std::pair(false, false));
   row.erase("cuda_graph");
@@ -138,8 +138,8 @@ TEST(ExpertRuns, TokenDropPadsRowsSoThatNoHostWaits) {
   row["notes"] = "row of the table \"Qwen3 (tokendrop)\"";
   row["moe"] = nullptr;
   const PublishedTarget target = target_of(row);
-  EXPECT_FALSE(target.framework.host_counts_for_exchange);
-  EXPECT_FALSE(target.framework.host_counts_for_products);
+  EXPECT_FALSE(target.framework.host.waits.before_exchange);
+  EXPECT_FALSE(target.framework.host.waits.before_products);
   EXPECT_EQ(target.job.experts->capacity, 1);
   EXPECT_EQ(target.job.experts->load, 1);
 }
@@ -151,9 +151,9 @@ TEST(ExpertRuns, RecipesOfDgxcHaveGraphsOnSomeDevices) {
   row["framework_version"] = "recipe v25.05";
   row["model"]["name"] = "grok1-314b";
   row["moe"] = nullptr;
-  EXPECT_EQ(target_of(row).framework.graphs, Graphs::nothing);
+  EXPECT_EQ(target_of(row).framework.host.dispatch.graphs, Graphs::nothing);
   row["hardware"]["gpu"] = "GB200 (NVL72)";
-  EXPECT_EQ(target_of(row).framework.graphs, Graphs::layers);
+  EXPECT_EQ(target_of(row).framework.host.dispatch.graphs, Graphs::layers);
 }
 
 TEST(ExpertRuns, NaturalRoutingIsLessEven) {
@@ -177,9 +177,10 @@ TEST(ExpertRuns, MegatronFsdpIsAFrameworkOfItsOwn) {
   const PublishedTarget target = target_of(row);
   EXPECT_EQ(target.framework.name, "megatron-fsdp");
   EXPECT_EQ(target.strategies.at(0).sharding_stage, 3);
-  EXPECT_EQ(target.strategies.at(0).gradient_type, GradientType::computed) << "NVIDIA's guide";
+  EXPECT_EQ(target.strategies.at(0).precision.gradients, GradientType::computed)
+      << "NVIDIA's guide";
   row["reduce_dtype"] = "fp32";
-  EXPECT_EQ(target_of(row).strategies.at(0).gradient_type, GradientType::f32);
+  EXPECT_EQ(target_of(row).strategies.at(0).precision.gradients, GradientType::f32);
 }
 
 TEST(ExpertRuns, HostsOfAnInstanceHaveItsCores) {
@@ -225,14 +226,15 @@ TEST(ExpertRuns, ChunksHaveTheirLayersAndMtpModulesAreBehindTheLast) {
   const PublishedTarget target = target_of(row, own_numbers());
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.job.mtp->depths, 1);
-  EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{13, 13, 13, 10}));
+  EXPECT_EQ(target.strategies.at(0).pipeline.layer_split,
+            (std::vector<std::int64_t>{13, 13, 13, 10}));
 }
 
 TEST(ExpertRuns, ExchangesBesideComputationAreIssuedInTurns) {
   Json row = expert_row();
-  EXPECT_FALSE(target_of(row, own_numbers()).strategies.at(0).overlap_expert_exchange);
+  EXPECT_FALSE(target_of(row, own_numbers()).strategies.at(0).experts.overlap_exchange);
   row["moe"]["a2a_overlap"] = true;
-  EXPECT_TRUE(target_of(row, own_numbers()).strategies.at(0).overlap_expert_exchange);
+  EXPECT_TRUE(target_of(row, own_numbers()).strategies.at(0).experts.overlap_exchange);
 }
 
 TEST(ExpertRuns, ModulesThatAreRecomputedAreRead) {
@@ -244,8 +246,8 @@ TEST(ExpertRuns, ModulesThatAreRecomputedAreRead) {
     const PublishedTarget target = target_of(row, own_numbers());
     EXPECT_EQ(target.missing, "");
     const Strategy& strategy = target.strategies.at(0);
-    EXPECT_EQ(strategy.recompute == Recompute::modules, !strategy.recompute_modules.empty());
-    return strategy.recompute_modules;
+    EXPECT_EQ(strategy.recompute == Recompute::modules, !strategy.recomputed.modules.empty());
+    return strategy.recomputed.modules;
   };
   EXPECT_EQ(modules({"layernorm", "moe_act"}),
             (Modules{RecomputedModule::norms, RecomputedModule::expert_activation}));

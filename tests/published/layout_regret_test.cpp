@@ -78,7 +78,7 @@ TEST(LayoutRegret, ReleasesOfOneRecipeAreOneLayout) {
   // The newer release of the recipe overlaps the exchange, and the source measured it twice as
   // fast.
   ValidatedRun newer = row(1, 0.8, 1.0, "2"), older = row(1, 1.2, 2.0, "1");
-  newer.predicted->strategy.overlap_expert_exchange = true;
+  newer.predicted->strategy.experts.overlap_exchange = true;
   const auto groups = groups_of({newer, older, row(2, 1.1, 1.1), row(4, 1.3, 1.3)});
   ASSERT_EQ(groups[0].layouts.size(), 3u);
   EXPECT_EQ(groups[0].layouts.back().measured, Seconds(1.5));
@@ -104,7 +104,7 @@ TEST(LayoutRegret, JobsMachinesAndProgramsAreGroupsApart) {
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.gpus = 16; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.interconnect = "TCP"; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.predicted->framework = "other"; }), 2u);
-  EXPECT_EQ(apart([](ValidatedRun& run) { run.run.kernels = "other"; }), 2u);
+  EXPECT_EQ(apart([](ValidatedRun& run) { run.run.kernels = {"other"}; }), 2u);
   EXPECT_EQ(apart([](ValidatedRun& run) { run.run.release = "2"; }), 1u);
 }
 

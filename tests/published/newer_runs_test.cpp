@@ -83,12 +83,12 @@ TEST(NewerRuns, NamesAndMemoryOfGpusTellTheirPreset) {
 }
 
 TEST(NewerRuns, OverlapThatIsStatedCounts) {
-  EXPECT_FALSE(target_of(recipe(kRacks)).framework.async_tensor_parallel);
+  EXPECT_FALSE(target_of(recipe(kRacks)).framework.parallelism.overlap.async_tensor_parallel);
   const Json with = recipe(kRacks, R"(, "overlap": {"tp_comm": true, "p2p": true})");
-  EXPECT_TRUE(target_of(with).framework.async_tensor_parallel);
+  EXPECT_TRUE(target_of(with).framework.parallelism.overlap.async_tensor_parallel);
   Json bridge = recipe(kRacks, R"(, "overlap": {"tp_comm": false})");
   bridge["framework"] = "megatron-bridge";
-  EXPECT_FALSE(target_of(bridge).framework.async_tensor_parallel);
+  EXPECT_FALSE(target_of(bridge).framework.parallelism.overlap.async_tensor_parallel);
 }
 
 TEST(NewerRuns, LayersOfStagesMayCountEmbeddingAndHead) {
@@ -96,7 +96,7 @@ TEST(NewerRuns, LayersOfStagesMayCountEmbeddingAndHead) {
     Json run = recipe(kRacks, R"(, "layers_per_stage": )" + layers);
     run["model"]["name"] = "GPT";  // the recipe of Nemotron interleaves
     run["parallel"]["vpp"] = 1;
-    return target_of(run).strategies.at(0).layer_split;
+    return target_of(run).strategies.at(0).pipeline.layer_split;
   };
   EXPECT_EQ(split_of("[23, 25, 25, 25]"), (std::vector<std::int64_t>{22, 25, 25, 24}));
   EXPECT_EQ(split_of("[21, 25, 25, 25]"), (std::vector<std::int64_t>{21, 25, 25, 25}));
@@ -107,7 +107,7 @@ TEST(NewerRuns, RecipesOfCurrentScalingAreSo) {
   Json run = recipe(kRacks);
   const auto fp8_of = [&](const std::string& precision) {
     run["precision"] = precision;
-    return target_of(run).strategies.at(0).fp8;
+    return target_of(run).strategies.at(0).precision.fp8;
   };
   EXPECT_EQ(fp8_of("fp8 current scaling"), Fp8::current);
   EXPECT_EQ(fp8_of("mxfp8"), Fp8::mxfp8);
@@ -132,7 +132,7 @@ TEST(NewerRuns, TorchaoStatesItsMachineAndItsLayers) {
   run["notes"] = "recompute: every 2nd layer; FSDP2";
   const PublishedTarget target = target_of(run);
   EXPECT_EQ(target.strategies.at(0).recompute, Recompute::full);
-  EXPECT_EQ(target.strategies.at(0).recompute_list.size(), std::size_t(target.job.layers) / 2);
+  EXPECT_EQ(target.strategies.at(0).recomputed.list.size(), std::size_t(target.job.layers) / 2);
   run["hardware"]["gpu"] = "B200";
   EXPECT_EQ(target_of(run).cluster.name, "hgx-b200");
 }
@@ -140,7 +140,7 @@ TEST(NewerRuns, TorchaoStatesItsMachineAndItsLayers) {
 TEST(NewerRuns, TheRecipeOfNemotronInterleavesWhereItsTableSaysNothing) {
   Json run = recipe(kRacks);
   run["parallel"]["vpp"] = 1;
-  EXPECT_EQ(target_of(run).strategies.at(0).virtual_stages, 12);
+  EXPECT_EQ(target_of(run).strategies.at(0).pipeline.virtual_stages, 12);
 }
 
 TEST(NewerRuns, WhatIsOfXlaIsNotPredicted) {
@@ -171,8 +171,8 @@ TEST(NewerRuns, StateOnTheHostIsPredictedWhereTheRowSaysWhatIsThere) {
   row["offload"] = {{"kind", "parameters and optimizer state"}};
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
-  EXPECT_EQ(target.strategies.at(0).offload_optimizer_percent, 100);
-  EXPECT_TRUE(target.framework.host_parameters);
+  EXPECT_EQ(target.strategies.at(0).optimizer.offload_percent, 100);
+  EXPECT_TRUE(target.framework.memory.host_parameters);
 }
 
 TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
@@ -195,7 +195,8 @@ TEST(NewerRuns, ZeroBubblePipelinesHaveTheirSchedule) {
   const PublishedTarget plain = with("1F1B");
   ASSERT_EQ(plain.missing, "");
   EXPECT_EQ(plain.strategies.at(0).schedule, Schedule::one_f_one_b);
-  EXPECT_FALSE(plain.framework.flash_attention) << "whatever the row states: its memory has scores";
+  EXPECT_FALSE(plain.framework.kernels.attention.flash)
+      << "whatever the row states: its memory has scores";
   EXPECT_EQ(layers_per_part(plain.job, plain.strategies.at(0)),
             (std::vector<std::int64_t>{2, 3, 3, 3, 3, 3, 3, 2}));
   EXPECT_GT(plain.job.clip_norm, 0);
@@ -215,7 +216,7 @@ TEST(NewerRuns, GraphsAndLaunchesThatWaitAreOfTheRow) {
   Json row = plain_row();
   const auto graphs = [&](const Json& stated) {
     row["cuda_graph"] = stated;
-    return run_of(row).framework->graphs;
+    return run_of(row).framework->host.dispatch.graphs;
   };
   EXPECT_EQ(graphs(nullptr), Graphs::nothing);
   EXPECT_EQ(graphs({{"impl", "none"}, {"scope", "full_iteration"}}), Graphs::nothing);
@@ -226,9 +227,9 @@ TEST(NewerRuns, GraphsAndLaunchesThatWaitAreOfTheRow) {
   const Json attention = Json::array({"attn", "moe_router"}), router = Json::array({"moe_router"});
   EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", attention}}), Graphs::attention);
   EXPECT_EQ(graphs({{"impl", "transformer_engine"}, {"scope", router}}), Graphs::router);
-  EXPECT_FALSE(run_of(row).framework->launches_wait);
+  EXPECT_FALSE(run_of(row).framework->host.waits.for_launches);
   row["notes"] = "CUDA_LAUNCH_BLOCKING=1 as in the script";
-  EXPECT_TRUE(run_of(row).framework->launches_wait);
+  EXPECT_TRUE(run_of(row).framework->host.waits.for_launches);
 }
 
 TEST(NewerRuns, ModelsOfQwen3HaveNormsOfQueriesAndKeys) {

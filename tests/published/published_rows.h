@@ -12,7 +12,10 @@ Json plain_row();
 /// Says that the row was read at this place of this document.
 void set_source(Json& row, const std::string& document, const std::string& place = "page");
 
-/// The run of a raw row, with the rules that are built in.
+/// A raw row with the facts that the rules of lab/ state: lab/state runs beside the tests. Throws
+/// std::runtime_error if it refuses the row.
+Json stated(const Json& row);
+/// The run of a raw row.
 PublishedRun run_of(const Json& row);
 PublishedTarget target_of(const Json& row, const CalibrationChoice& calibration = {});
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -21,7 +22,7 @@ const std::string kRow = R"({
   "needs": ["fp8"]})";
 
 std::vector<PublishedRun> parse(const std::string& row) {
-  return parse_published_runs("[" + row + "]", "cases.json");
+  return {run_of(parse_json(row, "row.json"))};
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -56,12 +57,12 @@ TEST(PublishedRun, IsReadAsStated) {
   EXPECT_EQ(run.needs, std::vector<std::string>{"fp8"});
 }
 
-TEST(PublishedRun, HasThePartsThatItsStagesBeginWith) {
-  EXPECT_TRUE(parse(kRow).at(0).partition.empty());
-  const std::string with = replaced(kRow, "\"oom\"", "\"partition\": [0, 3, 10], \"oom\"");
-  EXPECT_EQ(parse(with).at(0).partition, (std::vector<std::int64_t>{0, 3, 10}));
-  EXPECT_THROW(parse(replaced(with, "3, 10", "-3, 10")), InputError);
-  EXPECT_THROW(parse(replaced(with, "[0, 3, 10]", "\"even\"")), InputError);
+TEST(PublishedRun, HasTheLayersOfItsStages) {
+  EXPECT_TRUE(parse(kRow).at(0).layers_per_stage.empty());
+  const std::string with = replaced(kRow, "\"oom\"", "\"layers_per_stage\": [1, 3], \"oom\"");
+  EXPECT_EQ(parse(with).at(0).layers_per_stage, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_THROW(parse(replaced(with, "1, 3", "-1, 3")), InputError);
+  EXPECT_THROW(parse(replaced(with, "[1, 3]", "\"even\"")), InputError);
 }
 
 TEST(PublishedRun, WhatWasNotPrintedWithTheMeasurementIsUnknown) {
@@ -110,27 +111,29 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
       text.replace(stage, text.find_first_of(",}", stage) - stage, "\"zero_stage\": null");
     return parse(text).at(0);
   };
-  const auto checkpoints = [](const PublishedRun& run) { return run.framework->checkpoint_memory; };
+  const auto checkpoints = [](const PublishedRun& run) {
+    return run.framework->memory.checkpoints;
+  };
   const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
   EXPECT_EQ(own.zero_stage, 3);
   EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
   EXPECT_EQ(own.offload_optimizer_percent, 0);
-  EXPECT_TRUE(own.framework->host_waits_for_gathers);
+  EXPECT_TRUE(own.framework->host.waits.for_gathers);
   EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
   EXPECT_EQ(all.offload_optimizer_percent, 100);
-  EXPECT_TRUE(all.framework->host_parameters);
+  EXPECT_TRUE(all.framework->memory.host_parameters);
   EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
   EXPECT_EQ(half.offload_optimizer_percent, 100);
-  EXPECT_FALSE(half.framework->host_parameters);
+  EXPECT_FALSE(half.framework->memory.host_parameters);
   EXPECT_EQ(half.framework->name, "deepspeed");
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);
-  EXPECT_FALSE(other.framework->host_waits_for_gathers);
+  EXPECT_FALSE(other.framework->host.waits.for_gathers);
   EXPECT_EQ(checkpoints(other), CheckpointMemory::on_device);
 }
 
@@ -145,10 +148,15 @@ TEST(PublishedRun, BadRowsAreRefusedWithTheirPlace) {
   };
   refused("{}", "array");
   refused("[1]", "/0");
-  refused("[" + replaced(kRow, "\"tp\": 2", "\"tp\": -2") + "]", "/0/parallel/tp");
-  refused("[" + replaced(kRow, "\"id\": \"a/1\",", "") + "]", "/0");
-  refused("[" + replaced(kRow, "\"gpus\": 16", "\"gpus\": 1.5") + "]", "/0/hardware/gpus");
-  refused("[" + replaced(kRow, "2.5, \"notes\"", "\"soon\", \"notes\"") + "]",
+  refused("[" + kRow + "]", "/0/statements");  // a raw row
+  refused("[" + kRow + "]", "lab/state");
+  const std::string row = replaced(kRow, "\"oom\"", "\"statements\": [], \"oom\"");
+  refused("[" + replaced(row, "[]", "true") + "]", "/0/statements");
+  EXPECT_EQ(parse_published_runs("[" + row + "]", "cases.json").at(0).id, "a/1");
+  refused("[" + replaced(row, "\"tp\": 2", "\"tp\": -2") + "]", "/0/parallel/tp");
+  refused("[" + replaced(row, "\"id\": \"a/1\",", "") + "]", "/0");
+  refused("[" + replaced(row, "\"gpus\": 16", "\"gpus\": 1.5") + "]", "/0/hardware/gpus");
+  refused("[" + replaced(row, "2.5, \"notes\"", "\"soon\", \"notes\"") + "]",
           "/0/derived_step_time_s");
 }
 

@@ -46,17 +46,17 @@ TEST(RecipeMemory, GradientsAndWeightsAreAsNarrowAsTheRecipesHaveThem) {
   for (const char* framework : {"megatron-bridge", "nemo"}) {
     run["framework"] = framework;
     run["precision"] = "fp8";
-    EXPECT_EQ(strategy_of(run).gradient_type, GradientType::computed);
-    EXPECT_TRUE(strategy_of(run).fp8_parameters);
+    EXPECT_EQ(strategy_of(run).precision.gradients, GradientType::computed);
+    EXPECT_TRUE(strategy_of(run).precision.fp8_parameters);
     run["precision"] = "bf16";
-    EXPECT_EQ(strategy_of(run).gradient_type, GradientType::computed);
-    EXPECT_FALSE(strategy_of(run).fp8_parameters);
+    EXPECT_EQ(strategy_of(run).precision.gradients, GradientType::computed);
+    EXPECT_FALSE(strategy_of(run).precision.fp8_parameters);
   }
   run["reduce_dtype"] = "fp32";
-  EXPECT_EQ(strategy_of(run).gradient_type, GradientType::f32) << "the row says otherwise";
+  EXPECT_EQ(strategy_of(run).precision.gradients, GradientType::f32) << "the row says otherwise";
   run["reduce_dtype"] = nullptr;
   run["framework"] = "megatron-lm";
-  EXPECT_EQ(strategy_of(run).gradient_type, GradientType::f32) << "its own default";
+  EXPECT_EQ(strategy_of(run).precision.gradients, GradientType::f32) << "its own default";
 }
 
 TEST(RecipeMemory, TheRunOfSeventyBillionParametersFits) {
@@ -65,8 +65,8 @@ TEST(RecipeMemory, TheRunOfSeventyBillionParametersFits) {
   EXPECT_EQ(predicted.fits, Fits::yes);
   PublishedTarget wide = target;
   for (Strategy& strategy : wide.strategies) {
-    strategy.gradient_type = GradientType::f32;
-    strategy.fp8_parameters = false;
+    strategy.precision.gradients = GradientType::f32;
+    strategy.precision.fp8_parameters = false;
   }
   const auto device = std::size_t(MemoryKind::device);
   EXPECT_GT(predict_published(wide).memory[device], predicted.memory[device] + Bytes(7LL << 30))

@@ -22,22 +22,22 @@ TEST(Trainers, AlephAlphasRowsStateTheirKernels) {
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "aleph-alpha-scaling");
-  EXPECT_TRUE(target.framework.flash_attention);
-  EXPECT_TRUE(target.framework.elementwise_by_op);
-  EXPECT_FALSE(target.framework.fused_norms);
+  EXPECT_TRUE(target.framework.kernels.attention.flash);
+  EXPECT_TRUE(target.framework.kernels.elementwise.by_op);
+  EXPECT_FALSE(target.framework.kernels.elementwise.fused_norms);
   row["kernels"] = "flash_attention2 + RMS kernel";
-  EXPECT_TRUE(target_of(row).framework.fused_norms);
+  EXPECT_TRUE(target_of(row).framework.kernels.elementwise.fused_norms);
   row["attention"] = "unfused";
   row["kernels"] = "fused";
-  EXPECT_FALSE(target_of(row).framework.flash_attention);
-  EXPECT_TRUE(target_of(row).framework.fused_softmax);
+  EXPECT_FALSE(target_of(row).framework.kernels.attention.flash);
+  EXPECT_TRUE(target_of(row).framework.kernels.elementwise.fused_softmax);
   row["kernels"] = "torch";
-  EXPECT_FALSE(target_of(row).framework.flash_attention);
-  EXPECT_FALSE(target_of(row).framework.fused_softmax);
+  EXPECT_FALSE(target_of(row).framework.kernels.attention.flash);
+  EXPECT_FALSE(target_of(row).framework.kernels.elementwise.fused_softmax);
 }
 
 TEST(Trainers, RowsHaveTheAttentionKernelOfTheirRelease) {
-  const auto kernel = [](Json row) { return target_of(row).framework.attention_kernel; };
+  const auto kernel = [](Json row) { return target_of(row).framework.kernels.attention.kernel; };
   Json row = plain_row();
   row["framework"] = "pytorch-fsdp";
   row["attention"] = "flash";
@@ -61,14 +61,14 @@ TEST(Trainers, RowsHaveTheAttentionKernelOfTheirRelease) {
 TEST(Trainers, LayersOfHuggingFaceInAPipelineRunOpByOp) {
   Json row = plain_row();
   row["framework"] = "deepspeed (pipeline)";
-  EXPECT_FALSE(target_of(row).framework.repeats_keys);
+  EXPECT_FALSE(target_of(row).framework.kernels.attention.repeats_keys);
   set_source(row, "github:Jack31098/llm_training_demo@1");
   const Framework framework = target_of(row).framework;
-  EXPECT_TRUE(framework.elementwise_by_op && framework.repeats_keys);
-  EXPECT_EQ(framework.ops_per_kernel, 2);
-  EXPECT_NE(framework.loss_memory, LossMemory::by_op);
+  EXPECT_TRUE(framework.kernels.elementwise.by_op && framework.kernels.attention.repeats_keys);
+  EXPECT_EQ(framework.host.dispatch.ops_per_kernel, 2);
+  EXPECT_NE(framework.memory.loss, LossMemory::by_op);
   row["precision"] = "fp32";
-  EXPECT_EQ(target_of(row).framework.loss_memory, LossMemory::by_op);
+  EXPECT_EQ(target_of(row).framework.memory.loss, LossMemory::by_op);
 }
 
 TEST(Trainers, LightningsMinGptRunsOpByOp) {
@@ -78,7 +78,8 @@ TEST(Trainers, LightningsMinGptRunsOpByOp) {
   row["parallel"] = {{"tp", 1}, {"pp", 1}, {"dp", 16}, {"zero_stage", 3}};
   set_source(row, "Lightning minGPT FSDP benchmark README (stored public file)");
   const PublishedTarget target = target_of(row);
-  EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+  EXPECT_TRUE(target.framework.kernels.elementwise.by_op &&
+              target.framework.kernels.elementwise.fused_norms);
   EXPECT_EQ(target.job.dropout, 0.1);
 }
 
@@ -86,10 +87,11 @@ TEST(Trainers, KwaisScriptOfMegatronOverlapsNoReplicas) {
   Json row = plain_row();
   row["framework"] = "megatron-lm";
   row["attention"] = "flash";
-  EXPECT_TRUE(target_of(row).framework.overlap_grad_reduce);
+  EXPECT_TRUE(target_of(row).framework.parallelism.overlap.grad_reduce);
   set_source(row, "github:kwai/Megatron-Kwai@1");
   const Framework framework = target_of(row).framework;
-  EXPECT_FALSE(framework.overlap_grad_reduce || framework.overlap_param_gather);
+  EXPECT_FALSE(framework.parallelism.overlap.grad_reduce ||
+               framework.parallelism.overlap.param_gather);
 }
 
 TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
@@ -105,7 +107,8 @@ TEST(Trainers, ColossalAisReplicasHaveOneMicroBatch) {
   ASSERT_EQ(target.strategies.size(), 1);
   EXPECT_EQ(target.strategies[0].micro_batch, 8);
   EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
-  EXPECT_TRUE(target.framework.elementwise_by_op && target.framework.fused_norms);
+  EXPECT_TRUE(target.framework.kernels.elementwise.by_op &&
+              target.framework.kernels.elementwise.fused_norms);
   row["measured"]["peak_mem_gb"] = 116.25;
   row["measured"]["peak_mem_kind"] = "device (MiB/1024)";
   const PublishedRun run = run_of(row);
@@ -123,7 +126,8 @@ TEST(Trainers, AlephAlphasStagesShareThePartsOfTheModel) {
   row["parallel"]["dp"] = 16 / 4 / row["parallel"]["tp"].get<int>();
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
-  EXPECT_EQ(target.strategies.at(0).layer_split, (std::vector<std::int64_t>{10, 11, 11, 8}));
+  EXPECT_EQ(target.strategies.at(0).pipeline.layer_split,
+            (std::vector<std::int64_t>{10, 11, 11, 8}));
 }
 
 // A row that states attention without flash kernels is not predicted with them.
@@ -134,11 +138,11 @@ TEST(Trainers, StatedAttentionDecidesWhatIsRepeated) {
   row["attention"] = "unfused";
   const PublishedTarget unfused = target_of(row);
   ASSERT_EQ(unfused.missing, "");
-  EXPECT_FALSE(unfused.framework.flash_attention);
+  EXPECT_FALSE(unfused.framework.kernels.attention.flash);
   EXPECT_EQ(unfused.strategies.at(0).recompute, Recompute::selective);
   row["attention"] = "flash";
   const PublishedTarget flash = target_of(row);
-  EXPECT_TRUE(flash.framework.flash_attention);
+  EXPECT_TRUE(flash.framework.kernels.attention.flash);
   EXPECT_EQ(flash.strategies.at(0).recompute, Recompute::none) << "flash kernels keep no scores";
 }
 
@@ -149,9 +153,9 @@ TEST(Trainers, ZeroKeepsGradientsOfSixteenBits) {
   row["precision"] = "bf16";
   row["parallel"]["zero_stage"] = 1;
   row["zero_stage_printed"] = 0;
-  EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::bf16_also_in_f32);
+  EXPECT_EQ(target_of(row).framework.memory.gradients, GradientMemory::bf16_also_in_f32);
   row["zero_stage_printed"] = 1;
-  EXPECT_EQ(target_of(row).framework.gradient_memory, GradientMemory::as_computed);
+  EXPECT_EQ(target_of(row).framework.memory.gradients, GradientMemory::as_computed);
 }
 
 // Programs of 2023 have the kernels and the overlap of their time.
@@ -164,17 +168,17 @@ TEST(Trainers, RowsOfNemoHaveWhatTheirReleaseHad) {
   row["parallel"]["zero_stage"] = 1;
   set_source(row, "github:mlcommons/training_results_v4.0@1");
   const PublishedTarget later = target_of(row);
-  EXPECT_EQ(later.framework.attention_kernel, AttentionKernel::native);
-  EXPECT_TRUE(later.strategies.at(0).fp8_parameters);
+  EXPECT_EQ(later.framework.kernels.attention.kernel, AttentionKernel::native);
+  EXPECT_TRUE(later.strategies.at(0).precision.fp8_parameters);
   set_source(row, "github:mlcommons/training_results_v3.0@1");
   const PublishedTarget first = target_of(row);
-  EXPECT_EQ(first.framework.attention_kernel, AttentionKernel::flash_1);
-  EXPECT_FALSE(first.strategies.at(0).fp8_parameters);
+  EXPECT_EQ(first.framework.kernels.attention.kernel, AttentionKernel::flash_1);
+  EXPECT_FALSE(first.strategies.at(0).precision.fp8_parameters);
   row["framework_version"] = "23.03";
   set_source(row, "github:NVIDIA/NeMo-Framework-Launcher@1");
-  EXPECT_FALSE(target_of(row).framework.receives_ahead);
+  EXPECT_FALSE(target_of(row).framework.parallelism.overlap.receives_ahead);
   row["framework_version"] = "24.07";
-  EXPECT_TRUE(target_of(row).framework.receives_ahead);
+  EXPECT_TRUE(target_of(row).framework.parallelism.overlap.receives_ahead);
 }
 
 TEST(Trainers, FlagPerfsMegatronHasTheKernelThatItsReadmeStates) {
@@ -182,14 +186,14 @@ TEST(Trainers, FlagPerfsMegatronHasTheKernelThatItsReadmeStates) {
   row["framework"] = "megatron-core";
   row["model"]["name"] = "llama3-8b";
   row["attention"] = "flash";
-  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::native);
+  EXPECT_EQ(target_of(row).framework.kernels.attention.kernel, AttentionKernel::native);
   set_source(row, "github:FlagOpen/FlagPerf@1");
-  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  EXPECT_EQ(target_of(row).framework.kernels.attention.kernel, AttentionKernel::flash_2);
   row["framework"] = "flagscale (megatron-lm)";
   row["recompute"] = "selective";
-  EXPECT_EQ(target_of(row).framework.attention_kernel, AttentionKernel::flash_2);
+  EXPECT_EQ(target_of(row).framework.kernels.attention.kernel, AttentionKernel::flash_2);
   row["precision"] = "fp32";
-  EXPECT_FALSE(target_of(row).framework.flash_attention) << "its operands have 16 bits";
+  EXPECT_FALSE(target_of(row).framework.kernels.attention.flash) << "its operands have 16 bits";
   EXPECT_EQ(target_of(row).strategies.at(0).recompute, Recompute::selective);
 }
 
@@ -200,12 +204,13 @@ TEST(Trainers, ATestOfMegatronWithAFusedLossIsNotDeterministic) {
   row["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2_cross_entropy_loss_fusion";
   const Framework framework = target_of(row).framework;
   EXPECT_EQ(framework.name, "megatron-lm");
-  EXPECT_EQ(framework.loss_memory, LossMemory::fused);
-  EXPECT_EQ(framework.transfers_hold, TransfersHold::host);
-  EXPECT_EQ(framework.ops_per_kernel, 1);
-  EXPECT_FALSE(framework.adds_gradients_in_matmul);
+  EXPECT_EQ(framework.memory.loss, LossMemory::fused);
+  EXPECT_EQ(framework.host.waits.transfers_hold, TransfersHold::host);
+  EXPECT_EQ(framework.host.dispatch.ops_per_kernel, 1);
+  EXPECT_FALSE(framework.kernels.products.add_gradients);
   row["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2";
-  EXPECT_EQ(target_of(row).framework.ops_per_kernel, 1.3) << "fills of four tensors of a module";
+  EXPECT_EQ(target_of(row).framework.host.dispatch.ops_per_kernel, 1.3)
+      << "fills of four tensors of a module";
 }
 
 TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
@@ -218,8 +223,8 @@ TEST(Trainers, ATestOfMegatronSaysThatEndsCountAsLayers) {
   set_source(row, "github:NVIDIA/Megatron-LM@1", "tests/functional_tests/test_cases/gpt");
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
-  EXPECT_EQ(target.strategies.at(0).embedding_as_layers, 1);
-  EXPECT_EQ(target.strategies.at(0).loss_as_layers, 1);
+  EXPECT_EQ(target.strategies.at(0).pipeline.embedding_as_layers, 1);
+  EXPECT_EQ(target.strategies.at(0).pipeline.loss_as_layers, 1);
 }
 
 TEST(Trainers, ShardsThatARowStatesAreItsShards) {
@@ -234,7 +239,7 @@ TEST(Trainers, ShardsThatARowStatesAreItsShards) {
   set_source(row, "github:InternLM/InternEvo@1");
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
-  EXPECT_EQ(target.strategies.at(0).gradient_type, GradientType::computed);
+  EXPECT_EQ(target.strategies.at(0).precision.gradients, GradientType::computed);
   EXPECT_EQ(target.strategies.at(0).sharding_degree, 4);
   EXPECT_EQ(target.strategies.at(0).dp, 4);
 }
@@ -242,13 +247,13 @@ TEST(Trainers, ShardsThatARowStatesAreItsShards) {
 TEST(Trainers, FlagPerfsScriptsSayWhatTheirTablesLeaveOut) {
   Json row = plain_row();
   row["framework"] = "flagscale (megatron-lm)";
-  EXPECT_FALSE(run_of(row).framework->elementwise_by_op);
+  EXPECT_FALSE(run_of(row).framework->kernels.elementwise.by_op);
   set_source(row, "github:FlagOpen/FlagPerf@1");
-  EXPECT_TRUE(run_of(row).framework->elementwise_by_op);
-  EXPECT_TRUE(run_of(row).framework->fused_norms);
+  EXPECT_TRUE(run_of(row).framework->kernels.elementwise.by_op);
+  EXPECT_TRUE(run_of(row).framework->kernels.elementwise.fused_norms);
   row["framework"] = "megatron-core";
   row["model"]["name"] = "llama3-8b";
-  EXPECT_FALSE(run_of(row).framework->elementwise_by_op);
+  EXPECT_FALSE(run_of(row).framework->kernels.elementwise.by_op);
   EXPECT_EQ(run_of(row).dropout, 0.1);
 }
 
@@ -258,7 +263,7 @@ TEST(Trainers, Tf32IsATypeOfProducts) {
   const PublishedTarget target = target_of(row);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.job.precision, DType::f32);
-  EXPECT_TRUE(target.framework.tf32_products);
+  EXPECT_TRUE(target.framework.kernels.products.tf32);
   EXPECT_EQ(target.cluster.device.peak_fp32, FlopsPerSecond(156e12));
 }
 

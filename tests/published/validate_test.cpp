@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "models/framework/framework.h"
 #include "published/goals.h"
-#include "published/stated_row.h"
 #include "tests/published/published_rows.h"
 
 namespace plimsoll {
@@ -49,11 +48,11 @@ TEST(PublishedTarget, VocabulariesArePaddedAsTheFrameworkDoes) {
 
 TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
   Json run = plain_row();
-  EXPECT_TRUE(target_of(run).strategies.at(0).split_boundary);
+  EXPECT_TRUE(target_of(run).strategies.at(0).pipeline.split_boundary);
   run["parallel"]["sequence_parallel"] = true;  // what they hand on is split already
   const PublishedTarget split = target_of(run);
   EXPECT_EQ(split.framework.name, "megatron-lm-2022");
-  EXPECT_FALSE(split.strategies.at(0).split_boundary);
+  EXPECT_FALSE(split.strategies.at(0).pipeline.split_boundary);
   run = plain_row();
   EXPECT_EQ(target_of(run).framework.name, "megatron-lm-2021");
   set_source(run, "github:calculon-ai/calculon@caa4b11f (quotes arXiv 2205.05198 Table 5)");
@@ -63,16 +62,16 @@ TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
   const PublishedTarget today = target_of(run);
   EXPECT_EQ(today.framework.name, "megatron-lm");
   EXPECT_EQ(today.job.dropout, 0);
-  EXPECT_FALSE(today.strategies.at(0).split_boundary);
+  EXPECT_FALSE(today.strategies.at(0).pipeline.split_boundary);
   run = plain_row();
   run["framework"] = "OneFlow-GPT";
   const PublishedTarget other = target_of(run);
   EXPECT_EQ(other.framework.name, "megatron-lm-2021");
-  EXPECT_FALSE(other.strategies.at(0).split_boundary);
+  EXPECT_FALSE(other.strategies.at(0).pipeline.split_boundary);
   run = plain_row();
   run["parallel"]["tp"] = 1;
   run["parallel"]["dp"] = 8;
-  EXPECT_FALSE(target_of(run).strategies.at(0).split_boundary);
+  EXPECT_FALSE(target_of(run).strategies.at(0).pipeline.split_boundary);
 }
 
 TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
@@ -98,10 +97,10 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
   EXPECT_EQ(plain.framework.name, "megatron-deepspeed");
   EXPECT_EQ(plain.job.dropout, 0.1);
   EXPECT_EQ(plain.strategies[0].sharding_degree, 1);
-  EXPECT_TRUE(plain.strategies[0].split_boundary);
-  EXPECT_EQ(plain.strategies[0].gradient_type, GradientType::computed);
+  EXPECT_TRUE(plain.strategies[0].pipeline.split_boundary);
+  EXPECT_EQ(plain.strategies[0].precision.gradients, GradientType::computed);
   run["precision"] = "fp16 (fp32 all-reduce per ds_config.json)";
-  EXPECT_EQ(target_of(run).strategies[0].gradient_type, GradientType::f32);
+  EXPECT_EQ(target_of(run).strategies[0].precision.gradients, GradientType::f32);
   run = plain_row();
   run["framework"] = "megatron-deepspeed";
   run["parallel"]["zero_stage"] = 1;
@@ -109,9 +108,9 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
   ASSERT_EQ(sharded.missing, "");
   EXPECT_EQ(sharded.framework.name, "megatron-deepspeed");
   EXPECT_EQ(sharded.strategies[0].sharding_degree, 4);
-  EXPECT_TRUE(sharded.strategies[0].split_boundary);
+  EXPECT_TRUE(sharded.strategies[0].pipeline.split_boundary);
   // Summed whole in fp16: the bytes of a scatter in f32.
-  EXPECT_EQ(sharded.strategies[0].gradient_type, GradientType::f32);
+  EXPECT_EQ(sharded.strategies[0].precision.gradients, GradientType::f32);
 }
 
 TEST(PublishedTarget, MegatronDeepSpeedWithMegatronsOwnLoop) {
@@ -135,21 +134,21 @@ TEST(PublishedTarget, TrialsOfAmpAreCutAsTheirScriptSays) {
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-deepspeed-2020");
   EXPECT_EQ(target.job.dropout, 0.1);
-  EXPECT_TRUE(target.strategies.at(0).split_boundary);
+  EXPECT_TRUE(target.strategies.at(0).pipeline.split_boundary);
   ASSERT_EQ(target.strategies.size(), 1u);
   EXPECT_EQ(target.strategies[0].recompute, Recompute::none);
-  EXPECT_EQ(target.strategies[0].layer_split, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(target.strategies[0].pipeline.layer_split, (std::vector<std::int64_t>{1, 3}));
   run["partition"] = {0, 2, 10};
   const PublishedTarget empty = target_of(run);  // the first stage has the embedding alone
   ASSERT_EQ(empty.missing, "");
-  EXPECT_EQ(empty.strategies.at(0).layer_split, (std::vector<std::int64_t>{0, 4}));
+  EXPECT_EQ(empty.strategies.at(0).pipeline.layer_split, (std::vector<std::int64_t>{0, 4}));
   for (const std::vector<std::int64_t>& wrong :
        {std::vector<std::int64_t>{0, 10}, {0, 3, 9}, {1, 3, 10}, {0, 11, 10}}) {
     run["partition"] = wrong;
     EXPECT_EQ(target_of(run).missing, "partition: a cut of the model's parts into pp stages");
   }
   run["partition"] = nullptr;  // as evenly as possible
-  EXPECT_TRUE(target_of(run).strategies.at(0).layer_split.empty());
+  EXPECT_TRUE(target_of(run).strategies.at(0).pipeline.layer_split.empty());
 }
 
 TEST(PublishedTarget, BridgeOverlapsWhatTensorParallelRanksExchange) {
@@ -158,14 +157,14 @@ TEST(PublishedTarget, BridgeOverlapsWhatTensorParallelRanksExchange) {
   const PublishedTarget bridge = target_of(run);
   ASSERT_EQ(bridge.missing, "");
   EXPECT_EQ(bridge.framework.name, "megatron-lm");
-  EXPECT_TRUE(bridge.framework.async_tensor_parallel);
-  EXPECT_TRUE(bridge.strategies.at(0).sequence_parallel);
+  EXPECT_TRUE(bridge.framework.parallelism.overlap.async_tensor_parallel);
+  EXPECT_TRUE(bridge.strategies.at(0).tokens.sequence_parallel);
   run["framework"] = "nemo";
-  EXPECT_FALSE(target_of(run).framework.async_tensor_parallel);
+  EXPECT_FALSE(target_of(run).framework.parallelism.overlap.async_tensor_parallel);
   run["framework"] = "megatron-bridge";
   run["parallel"]["tp"] = 1;
   run["parallel"]["dp"] = 8;
-  EXPECT_FALSE(target_of(run).framework.async_tensor_parallel);
+  EXPECT_FALSE(target_of(run).framework.parallelism.overlap.async_tensor_parallel);
 }
 
 TEST(PublishedTarget, ExamplesOfBertHaveTheKernelsOfTheirCode) {
@@ -178,12 +177,12 @@ TEST(PublishedTarget, ExamplesOfBertHaveTheKernelsOfTheirCode) {
   const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-lm-2021");
-  EXPECT_TRUE(target.framework.separate_qkv);
-  EXPECT_TRUE(target.framework.fused_bias);
-  EXPECT_FALSE(target.framework.fused_bias_add);
+  EXPECT_TRUE(target.framework.kernels.attention.separate_qkv);
+  EXPECT_TRUE(target.framework.kernels.bias.in_matmul);
+  EXPECT_FALSE(target.framework.kernels.bias.in_add);
   EXPECT_EQ(target.job.dropout, 0.1);
   run["model"]["name"] = "GPT-2";
-  EXPECT_FALSE(target_of(run).framework.separate_qkv);
+  EXPECT_FALSE(target_of(run).framework.kernels.attention.separate_qkv);
 }
 
 TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
@@ -204,9 +203,9 @@ TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
   EXPECT_EQ(name_of("PaddleNLP"), "paddlenlp");
   EXPECT_EQ(name_of("megatron-lm"), "megatron-lm-2022");
   run["framework"] = "DeepSpeed";
-  EXPECT_FALSE(target_of(run).framework.flash_attention);
+  EXPECT_FALSE(target_of(run).framework.kernels.attention.flash);
   run["attention"] = "flash";
-  EXPECT_TRUE(target_of(run).framework.flash_attention);
+  EXPECT_TRUE(target_of(run).framework.kernels.attention.flash);
 }
 
 TEST(PublishedTarget, PublicModelsWithGatesHaveThreeMatrices) {
@@ -247,7 +246,7 @@ TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
   ASSERT_EQ(eager.missing + compiled.missing, "");
   EXPECT_EQ(eager.framework.name, "torchtitan");
   EXPECT_EQ(compiled.framework.name, "torchtitan-compiled");
-  EXPECT_TRUE(compiled.framework.allocator.expandable_segments);
+  EXPECT_TRUE(compiled.framework.memory.allocator.expandable_segments);
   EXPECT_EQ(calibrated_as(eager.framework), "torchtitan");
   EXPECT_EQ(calibrated_as(compiled.framework), "torchtitan");
 }
@@ -276,7 +275,10 @@ TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
   run["model"]["name"] = "Llama of ours";
   EXPECT_EQ(target_of(run).missing, "vocabulary unknown");
   const auto vocabulary = [](const char* model) {
-    return stated_field("model.name", model, "model.vocab");
+    Json row = plain_row();
+    row["model"]["name"] = model;
+    row["model"]["vocab"] = nullptr;
+    return stated(row)["model"]["vocab"];
   };
   EXPECT_EQ(vocabulary("BERT-Large SQuAD fine-tune"), 30522);
   EXPECT_EQ(vocabulary("Llama-3.1 405B"), 128256);
@@ -300,12 +302,12 @@ TEST(PublishedTarget, HybridShardsLieWithinANode) {
 TEST(PublishedTarget, ShardsAreScatteredInTheTypeThatTheRunStates) {
   Json run = llama_shards();
   run["reduce_dtype"] = "fp32";
-  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::f32);
+  EXPECT_EQ(target_of(run).strategies.at(0).precision.gradients, GradientType::f32);
   run["reduce_dtype"] = "bf16";
-  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::computed);
+  EXPECT_EQ(target_of(run).strategies.at(0).precision.gradients, GradientType::computed);
   run["reduce_dtype"] = nullptr;
   set_source(run, "github:foundation-model-stack/fms-fsdp@1");
-  EXPECT_EQ(target_of(run).strategies.at(0).gradient_type, GradientType::computed);
+  EXPECT_EQ(target_of(run).strategies.at(0).precision.gradients, GradientType::computed);
 }
 
 TEST(PublishedTarget, SelectiveRecomputeOfShardsIsOfSomeLayers) {
@@ -314,12 +316,12 @@ TEST(PublishedTarget, SelectiveRecomputeOfShardsIsOfSomeLayers) {
   const PublishedTarget unsaid = target_of(run);
   ASSERT_EQ(unsaid.missing, "");
   ASSERT_EQ(unsaid.strategies.size(), 4u);  // every 4th, 3rd, 2nd layer; all
-  EXPECT_EQ(unsaid.strategies[0].recompute_list, std::vector<std::int64_t>{0});
-  EXPECT_EQ(unsaid.strategies[3].recompute_list.size(), 4u);
+  EXPECT_EQ(unsaid.strategies[0].recomputed.list, std::vector<std::int64_t>{0});
+  EXPECT_EQ(unsaid.strategies[3].recomputed.list.size(), 4u);
   run["framework"] = "torchtitan";
   EXPECT_EQ(target_of(run).strategies.at(0).recompute, Recompute::per_op);
   run["recompute"] = "selective (layer)";
-  EXPECT_EQ(target_of(run).strategies.at(0).recompute_list, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(target_of(run).strategies.at(0).recomputed.list, (std::vector<std::int64_t>{0, 2}));
   run["async_tp"] = true;
   EXPECT_EQ(target_of(run).framework.name, "torchtitan-async-tp");
 }
@@ -336,29 +338,29 @@ TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
   run["parallel"]["pp"] = 4;
   EXPECT_EQ(target_of(run).framework.name, "megatron-core-deterministic");
   run["model"]["name"] = "gpt/gpt3_mcore_te_tp1_pp4_vp1_uneven_pipeline";
-  EXPECT_EQ(target_of(run).strategies.at(0).layer_split, (std::vector<std::int64_t>{2, 4, 4, 2}));
+  EXPECT_EQ(target_of(run).strategies.at(0).pipeline.layer_split, std::vector({2L, 4L, 4L, 2L}));
   run["model"]["name"] = "gpt/gpt3_7b_tp1_pp4_memory_speed";
   run["model"]["kv_heads"] = 4;
   const PublishedTarget fast = target_of(run);
   ASSERT_EQ(fast.missing, "");
   EXPECT_EQ(fast.framework.name, "megatron-core-deterministic");
-  EXPECT_TRUE(fast.framework.flash_attention);
-  EXPECT_FALSE(fast.framework.adds_gradients_in_matmul);
-  EXPECT_EQ(fast.framework.workspace, Bytes((32 + 32 + 4) << 20));
+  EXPECT_TRUE(fast.framework.kernels.attention.flash);
+  EXPECT_FALSE(fast.framework.kernels.products.add_gradients);
+  EXPECT_EQ(fast.framework.memory.process.workspace, Bytes((32 + 32 + 4) << 20));
   EXPECT_EQ(fast.job.kv_heads, 4);
   run["model"]["name"] = "gpt/gpt3_weekly_current_scaling_native_fp8";
   run["hardware"]["gpu"] = "H100";
   const PublishedTarget narrow = target_of(run);
   ASSERT_EQ(narrow.missing, "");
   EXPECT_EQ(narrow.framework.name, "megatron-lm");
-  EXPECT_EQ(narrow.strategies.at(0).fp8, Fp8::current);
-  EXPECT_EQ(narrow.framework.loss_memory, LossMemory::in_place);
-  EXPECT_EQ(narrow.framework.workspace, Bytes(96 << 20));
+  EXPECT_EQ(narrow.strategies.at(0).precision.fp8, Fp8::current);
+  EXPECT_EQ(narrow.framework.memory.loss, LossMemory::in_place);
+  EXPECT_EQ(narrow.framework.memory.process.workspace, Bytes(96 << 20));
   run["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2_cp2_nondeterministic";
   run["hardware"]["gpu"] = "A100-80GB";
   const PublishedTarget before_hopper = target_of(run);
   ASSERT_EQ(before_hopper.missing, "");
-  EXPECT_EQ(before_hopper.framework.workspace, Bytes(20 * 1024 * 1024 + 256 * 1024));
+  EXPECT_EQ(before_hopper.framework.memory.process.workspace, Bytes(20 * 1024 * 1024 + 256 * 1024));
 }
 
 TEST(PublishedTarget, WithoutABatchARunOutOfMemoryHasTheLeast) {
@@ -398,26 +400,6 @@ TEST(PublishedTarget, SaysWhatIsMissing) {
   EXPECT_EQ(missing([](Json& row) { row["needs"] = {"moe"}; }), "moe");
   EXPECT_EQ(missing([](Json& row) { row["model"]["name"] = "T5 3B"; }), "encoder-decoder");
   EXPECT_NE(missing([](Json& row) { row["parallel"]["dp"] = 3; }), "");
-}
-
-TEST(PublishedTarget, ReadsNetworks) {
-  const auto gigabits = [](std::string_view text) {
-    const auto found = stated_network(text, 8);
-    return found ? found->value() * 8 / 1e9 : -1;
-  };
-  EXPECT_DOUBLE_EQ(gigabits("8x100 Gb/s (800 Gb/s) between nodes"), 100);
-  EXPECT_DOUBLE_EQ(gigabits("Selene: 8x HDR IB 200Gb/s per node"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink3; 8 x InfiniBand HDR 200 Gb/s"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink 400 GB/s; 8 NICs of 100 Gb/s a node"), 100);
-  EXPECT_DOUBLE_EQ(gigabits("4 x 100 Gb RoCE per node"), 50);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink3 intra-node; 1600 Gbps node-node RoCE"), 200);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink intra-node; 400 Gb/s RDMA per GPU"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("8x NDR400 Gb/s"), 400);
-  // One communicator has one of the links: Lucie's all-reduces of a whole node reach 85 Gbit/s.
-  EXPECT_DOUBLE_EQ(gigabits("Omni-Path 100 Gb/s, 4 links per node"), 12.5);
-  EXPECT_DOUBLE_EQ(gigabits("NVLink + 32 EFA per node, about 3.2 Tb/s"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("8x CX-7 400 Gb/s"), 400);
-  EXPECT_DOUBLE_EQ(gigabits("NVSwitch"), -1);
 }
 
 TEST(Validate, ConfigurationsOfRunsOverNodesStateTheirRecompute) {

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests" / "scripts"))
 
 import plimsoll  # noqa: E402
+from made_up_runs import stated  # noqa: E402
 from programs import BIN, CLUSTER, NANO, write_json  # noqa: E402
 
 JOB = json.loads(NANO.read_text())
@@ -185,13 +186,13 @@ class Answers(CommandLine):
         self.assertEqual(plimsoll.describe(plimsoll.plan("gpt-mini", **GPUS))["kind"], "plan")
 
     def test_published_runs_are_validated_and_fitted(self):
-        runs = write_json(self.folder / "runs.json", [
+        runs = write_json(self.folder / "runs.json", stated([
             {"id": f"run-{tensor}", "source": {"repo_or_doc": "github:NVIDIA/Megatron-LM@50a4b5fa02", "path_or_issue": "images/cases_april2021.png"},
              "hardware": {"gpu": "A100-80GB", "gpus": 32 * tensor, "gpus_per_node": 8},
              "model": {"name": "gpt", "hidden": hidden, "layers": layers, "heads": heads, "vocab": 51200, "seq_len": 2048},
              "parallel": {"tp": tensor, "pp": 1, "dp": 32}, "batch": {"micro": 8, "global": 512}, "precision": "fp16",
              "recompute": "full", "attention": "unfused", "framework": "megatron-lm", "measured": {"step_time_s": seconds}}
-            for tensor, layers, hidden, heads, seconds in ((1, 24, 2304, 24, 3.528), (4, 36, 4096, 32, 3.6963))])
+            for tensor, layers, hidden, heads, seconds in ((1, 24, 2304, 24, 3.528), (4, 36, 4096, 32, 3.6963))]))
         validated = plimsoll.validate(runs)
         self.assertEqual(validated, json.loads(self.printed("validate", runs, "--json")))
         self.assertEqual(len(validated["rows"]), 2)

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "tests/plan/example_plan.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -15,10 +16,8 @@ TEST(Compare, HoldsWhereBytesAreEqualAndTimeIsNear) {
   EXPECT_TRUE(comparison.bytes_equal);
   EXPECT_TRUE(comparison.time_within);
   EXPECT_DOUBLE_EQ(comparison.time_error, (0.0221 - 0.021) / 0.0221);
-  EXPECT_EQ(comparison.verdict,
-            "The plan holds: peak bytes are equal in every class on all 4 ranks; the predicted "
-            "step time of 21.0 ms is 5.0 % below the measured 22.1 ms, within the tolerance of "
-            "30 %.");
+  EXPECT_TRUE(
+      states(comparison.verdict, {"holds", "all 4", "21.0 ms", "5.0 % below", "22.1 ms", "30 %"}));
 }
 
 TEST(Compare, ComparesEveryRankWithItsStage) {
@@ -36,9 +35,8 @@ TEST(Compare, SeesOneByteInOneClassOfOneRank) {
   measured.timeline.memory[3].by_role[std::size_t(TensorRole::saved)] += Bytes(64);
   const Comparison comparison = compare(plan, measured, 0.30);
   EXPECT_FALSE(comparison.bytes_equal);
-  EXPECT_EQ(comparison.verdict.find("The plan does not hold: peak bytes differ on 1 of 4 ranks, "
-                                    "first on rank 3: saved 196,608 predicted, 196,672 measured;"),
-            0u);
+  EXPECT_TRUE(states(comparison.verdict,
+                     {"does not hold", "1 of 4", "rank 3", "saved", "196,608", "196,672"}));
   // A peak that differs while every class agrees is a difference too.
   measured = example_measured(plan);
   measured.timeline.memory[0].peak += Bytes(1);
@@ -60,13 +58,12 @@ TEST(Compare, SeesOneByteSentMore) {
   // this rank's own part, of which it sends nothing.
   EXPECT_EQ(pipeline.sent.measured, Bytes(2 * 4 * 32 * 64 * 4));
   const std::string text = comparison_text(equal), json = comparison_json(equal);
-  EXPECT_NE(text.find("Bytes sent per step over"), std::string::npos);
-  EXPECT_NE(json.find("\"group\": \"pp\""), std::string::npos) << json;
+  EXPECT_TRUE(states(text, {"sent", "pp", "65,536", "65,536"}));
+  EXPECT_TRUE(states(json, {"\"group\": \"pp\""}));
   measured.traffic[2].front().sent += Bytes(1);
   const Comparison comparison = compare(plan, measured, 0.30);
   EXPECT_FALSE(comparison.bytes_equal);
-  EXPECT_NE(comparison.verdict.find("bytes sent differ, first on rank 2: over "), std::string::npos)
-      << comparison.verdict;
+  EXPECT_TRUE(states(comparison.verdict, {"sent", "rank 2"}));
 }
 
 TEST(Compare, SetsTheLoadOfExpertsBesideThePredictedOne) {
@@ -77,8 +74,8 @@ TEST(Compare, SetsTheLoadOfExpertsBesideThePredictedOne) {
   measured.experts = {{.layer = 3, .choices = 200, .dropped = 5, .load = 1.25, .highest_load = 2}};
   const Comparison comparison = compare(plan, measured, 0.30);
   const std::string text = comparison_text(comparison), json = comparison_json(comparison);
-  EXPECT_NE(text.find("1.250  2.5 % of choices dropped"), std::string::npos) << text;
-  EXPECT_NE(json.find("\"dropped\": 5"), std::string::npos) << json;
+  EXPECT_TRUE(states(text, {"1.250", "2.5 %"}));
+  EXPECT_TRUE(states(json, {"\"dropped\": 5"}));
 }
 
 TEST(Compare, MissesOutsideTheTolerance) {
@@ -95,9 +92,7 @@ TEST(Compare, ClaimsNoTimeWhenRanksShareCores) {
   const Comparison comparison = compare(plan, example_measured(plan), 0.02);
   EXPECT_FALSE(comparison.makes_timing_claim);
   EXPECT_TRUE(comparison.time_within);
-  EXPECT_EQ(comparison.verdict,
-            "The plan holds: peak bytes are equal in every class on all 4 ranks; no claim is made "
-            "about time, because there are more ranks than cores.");
+  EXPECT_TRUE(states(comparison.verdict, {"holds", "all 4", "no claim", "more ranks than cores"}));
 }
 
 TEST(Compare, SaysWhereBothSidesComeFrom) {
@@ -106,13 +101,14 @@ TEST(Compare, SaysWhereBothSidesComeFrom) {
   plan.prediction.share_by_provenance = {0.75, 0.25};
   plan.communicator = CommunicatorKind::mpi;
   Measured measured = example_measured(plan);
-  const std::string from =
-      "Predicted for the mpi communicator from calibration aaaaaaaaaaaa (75.0 % measured, 25.0 % "
-      "interpolated); measured with the ";
-  EXPECT_EQ(compare(plan, measured, 0.30).provenance, from + "local communicator, cpu backend.");
+  const auto is_of = [&](const Comparison& comparison, const char* communicator) {
+    return states(comparison.provenance, {"mpi", "aaaaaaaaaaaa", "75.0 % measured", "25.0 %",
+                                          "interpolated", communicator, "cpu backend"});
+  };
+  EXPECT_TRUE(is_of(compare(plan, measured, 0.30), "local"));
   measured.communicator = "mpi";
   const Comparison comparison = compare(plan, measured, 0.30);
-  EXPECT_EQ(comparison.provenance, from + "mpi communicator, cpu backend.");
+  EXPECT_TRUE(is_of(comparison, "with the mpi"));
   EXPECT_NE(comparison_text(comparison).find(comparison.provenance), std::string::npos);
   EXPECT_NE(comparison_json(comparison).find("\"measured\": \"mpi\""), std::string::npos);
 }
@@ -125,12 +121,8 @@ TEST(Compare, ClaimsNoTimeForAnotherCommunicator) {
   const Comparison comparison = compare(plan, measured, 0.02);  // times are 5 % off
   EXPECT_FALSE(comparison.makes_timing_claim);
   EXPECT_TRUE(comparison.time_within);
-  EXPECT_EQ(comparison.verdict,
-            "The plan holds: peak bytes are equal in every class on all 4 ranks; no claim is made "
-            "about time, because the calibration is of the local communicator, and the run used "
-            "mpi.");
-  EXPECT_NE(comparison_text(comparison).find("Times are shown, not judged: the calibration is of"),
-            std::string::npos);
+  EXPECT_TRUE(states(comparison.verdict, {"holds", "all 4", "no claim", "local", "mpi"}));
+  EXPECT_TRUE(states(comparison_text(comparison), {"not judged", "local", "mpi"}));
   measured.timeline.memory[1].peak += Bytes(64);
   EXPECT_NE(compare(plan, measured, 0.02).verdict.find("does not hold"), std::string::npos);
   // Without a calibration nothing was measured of any communicator.

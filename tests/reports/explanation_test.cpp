@@ -5,6 +5,7 @@
 
 #include "reports/sections/html.h"
 #include "tests/plan/example_plan.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -69,10 +70,10 @@ TEST(Explanation, ShowsTensorsAndCommunication) {
   const Plan plan = example_plan();
   const Explanation found = example_explanation(plan);
   const std::string html = page_with(plan, &found);
-  expect_has(html, "<summary>stage 0: 2.86 MiB in 2 names</summary>");
-  expect_has(html, "<th scope=\"row\" class=\"key\">layers.0.weight</th><td>parameter</td>");
-  expect_has(html, "Rank 2 of stage 1 computes longest. In a step 4.00 ms of its communication");
-  expect_has(html, "<th scope=\"row\" class=\"key\">all_reduce</th><td class=\"key\">dp</td>");
+  EXPECT_TRUE(states(html, {"stage 0", "2.86 MiB", "2 names"}));
+  EXPECT_TRUE(states(html, {">layers.0.weight</th>", "<td>parameter</td>"}));
+  EXPECT_TRUE(states(html, {"Rank 2", "stage 1", "4.00 ms"}));
+  EXPECT_TRUE(states(html, {">all_reduce</th>", ">dp</td>"}));
 }
 
 TEST(Explanation, ShowsSensitivityLargestFirst) {
@@ -82,18 +83,18 @@ TEST(Explanation, ShowsSensitivityLargestFirst) {
   EXPECT_LT(html.find("<title>network: +14.3 %"), html.find("<title>arithmetic: +4.76 %"));
   expect_has(html, "<title>twice the network: -50 %");
   expect_has(html, "<title>twice the memory: -14.3 %");
-  expect_has(html, "differs in <code>micro_batch=2</code>");
-  expect_has(html, "cannot be told apart, 1.00 to 1.20");
-  expect_has(html, "illegal: mp 3 must divide heads 4");
+  expect_has(html, "<code>micro_batch=2</code>");
+  expect_has(html, "1.00 to 1.20");
+  expect_has(html, "mp 3 must divide heads 4");
 }
 
 TEST(Explanation, SaysWhyEachPlanLost) {
   const Plan plan = example_plan();
   const Explanation found = example_explanation(plan);
   const std::string html = page_with(plan, &found);
-  expect_has(html, "loses by optimizer, 2.10 ms more; 1.10 to 1.25 times the chosen step");
+  EXPECT_TRUE(states(html, {"optimizer", "2.10 ms", "1.10 to 1.25"}));
   expect_has(html, "class=\"point misfit\"");
-  expect_has(html, "8.38 GiB: does not fit; differs in micro_batch=16");
+  EXPECT_TRUE(states(html, {"8.38 GiB", "does not fit", "micro_batch=16"}));
 }
 
 TEST(Explanation, ShowsTheFitAndItsResiduals) {
@@ -102,16 +103,16 @@ TEST(Explanation, ShowsTheFitAndItsResiduals) {
   const std::string html = page_with(plan, &found);
   expect_has(html, "7 runs on four cores");
   expect_has(html, "matmul.peak_fraction");
-  expect_has(html, "4096 tokens of 4096, hidden 1024, mp 1: 1.08 (1.05 to 1.12)");
+  EXPECT_TRUE(states(html, {"4096 tokens", "1024", "mp 1", "1.08", "1.05", "1.12"}));
 }
 
 TEST(Explanation, ShowsTheMeasuredCurvesAndTheirResiduals) {
   const Plan plan = example_plan();
   const Explanation found = example_explanation(plan);
   const std::string html = page_with(plan, &found);
-  expect_has(html, "was measured on 2026-11-20, by the backend cpu with oneDNN 2.6.3");
-  expect_has(html, "all_reduce of 4: 1.05 (0.9 to 1.25)");
-  expect_has(html, "<summary>Table of the 2 curves</summary>");
+  EXPECT_TRUE(states(html, {"2026-11-20", "cpu", "oneDNN 2.6.3"}));
+  EXPECT_TRUE(states(html, {"all_reduce of 4", "1.05", "0.9 to 1.25"}));
+  expect_has(html, "2 curves");
   expect_has(html, "data-exact=\"0.25\"");  // the largest error
 }
 
@@ -132,7 +133,7 @@ TEST(Explanation, ShowsNoHiddenText) {
 TEST(Explanation, IsMissedWithAReason) {
   const Plan plan = example_plan();
   const std::string html = page_with(plan, nullptr, "--cluster is required <for it>");
-  expect_has(html, "are not shown: --cluster is required &lt;for it&gt;.");
+  expect_has(html, "--cluster is required &lt;for it&gt;");
   EXPECT_EQ(html.find("id=\"communication\""), html.npos);
 }
 

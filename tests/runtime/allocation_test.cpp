@@ -157,7 +157,7 @@ void run_watched(const std::vector<Program>& programs, std::int64_t steps,
   const Grid& grid = programs[0].grid;
   ExecutorOptions options;
   options.seed = job.seed;
-  options.workspace = bundled_framework().workspace;
+  options.workspace = bundled_framework().memory.process.workspace;
   options.epoch = std::chrono::steady_clock::now();
   auto communicators = make_local_communicators(grid, kPatient, options.epoch);
   std::barrier meeting(std::ptrdiff_t(communicators.size()));

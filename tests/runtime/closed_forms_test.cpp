@@ -25,11 +25,11 @@ struct Counted {
     job.precision = precision;
     job.layers = layers;
     strategy = parse_strategy(fields);
-    strategy.grad_bucket_bytes = strategy.param_bucket_bytes = Bytes(32 << 20);
+    strategy.gradients.bucket_bytes = strategy.gathers.bucket_bytes = Bytes(32 << 20);
     job.global_batch = micro_batches * strategy.dp * strategy.sharding_degree;
     Framework framework = bundled_framework();
-    framework.squared_norm = false;          // as section 3.5 counts
-    framework.recompute_repeats_all = true;  // as checkpoints do
+    framework.kernels.squared_norm = false;              // as section 3.5 counts
+    framework.parallelism.recompute_repeats_all = true;  // as checkpoints do
     programs = lower({job, strategy, framework});
     TrainOptions options;
     options.steps = 2;

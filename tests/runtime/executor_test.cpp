@@ -11,6 +11,7 @@
 #include "runtime/cpu/backend.h"
 #include "tests/runtime/hand_built.h"
 #include "tests/runtime/patience.h"
+#include "tests/states.h"
 
 namespace plimsoll {
 namespace {
@@ -192,9 +193,8 @@ class OverrunningBackend final : public Backend {
 TEST(Executor, CheckingFindsAWriteBehindABlock) {
   const Outcome outcome =
       run({four_calls()}, true, 1, [] { return std::make_unique<OverrunningBackend>(); });
-  EXPECT_EQ(outcome.errors[0],
-            "rank 0 failed in step 1, routine fill: buffer a was written 1 bytes behind its end "
-            "(100 bytes)");
+  EXPECT_TRUE(states(outcome.errors[0],
+                     {"rank 0", "step 1", "routine fill", "buffer a", "1 bytes", "100 bytes"}));
 }
 
 /// Rank r: A := r + 1, sum over mp, C := A + A; `waits` tell the addition to wait for the sum.

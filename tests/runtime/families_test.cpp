@@ -90,8 +90,8 @@ TEST_P(Families, TrainTheSerialModelInThePredictedBytes) {
   const TrainResult expected = train_job(serial, job);
   for (const FamilySplit& split : kSplits) {
     Strategy strategy = nano_strategy(split.fields, split.micro_batches, split.recompute);
-    if (!strategy.layer_split.empty()) {  // the rest of the layers on the last stage
-      strategy.layer_split.back() += total_layers(job) - 4;
+    if (!strategy.pipeline.layer_split.empty()) {  // the rest of the layers on the last stage
+      strategy.pipeline.layer_split.back() += total_layers(job) - 4;
     }
     SCOPED_TRACE(strategy_summary(strategy));
     const auto programs = nano_programs(strategy, job);
@@ -140,7 +140,7 @@ TEST(Ernie, EveryBorderBetweenTwoStagesTrainsTheSameModel) {
   const TrainResult expected = train_job(serial, job);
   for (std::int64_t first = 1; first < total_layers(job); ++first) {
     Strategy strategy = nano_strategy("pp=2", 4, Recompute::none);
-    strategy.layer_split = {first, total_layers(job) - first};
+    strategy.pipeline.layer_split = {first, total_layers(job) - first};
     SCOPED_TRACE(strategy_summary(strategy));
     const auto programs = nano_programs(strategy, job);
     const TrainResult found = train_job(programs, job);

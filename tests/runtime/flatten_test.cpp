@@ -20,7 +20,7 @@ namespace {
 /// A framework without a kernel for the squared norm, as the published list has it.
 Framework framework() {
   Framework made = bundled_framework();
-  made.squared_norm = false;
+  made.kernels.squared_norm = false;
   return made;
 }
 
@@ -59,7 +59,8 @@ Program program_with(std::int64_t tensors, const Job& job, const std::string& fl
   }
   for (const GraphPass& pass : graph_passes()) pass.run(graph, context);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, 0, alignment);
+  const StageLayout stages = stage_layout(job, strategy, block_shapes(graph));
+  Program program = schedule_stage(graph, cut_blocks(graph, alignment), context, stages, 0).front();
   plan_memory(program);
   return program;
 }
@@ -107,7 +108,7 @@ TEST(SeedsG, G_WithTheDispatchOfThePublishedDeviceThePhaseFalls121Point8ms) {
   cluster.levels = {{"memory", 0, BytesPerSecond(1e15), Seconds(1e-9)}};
   cluster.source = "chosen for tests, not measured";
   Framework dispatches = framework();
-  dispatches.dispatch_op = Seconds(102e-6);
+  dispatches.host.dispatch.op = Seconds(102e-6);
   const CostModel costs(cluster, std::nullopt, dispatches);
   const auto step_time = [&](const char* flatten) {
     return simulate(std::vector<Program>{program_with(300, wide_gpt(), flatten)}, costs)
@@ -170,7 +171,7 @@ TEST(UpdateList, OfTheUnfusedFormWithLossScalingAndClippingIsThePublishedOne) {
     EXPECT_EQ(update_list(programs[n == first ? 0 : 1]), expected);
   }
   Strategy fused = strategy;
-  fused.flatten = Flatten::fused;
+  fused.optimizer.flatten = Flatten::fused;
   const std::vector<std::string> few = {"squared_norm", "all_reduce.sum.mp,pp", "clip_factor",
                                         "adamw"};
   EXPECT_EQ(update_list(nano_programs(fused, job)[0]), few);

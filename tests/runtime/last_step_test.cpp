@@ -1,7 +1,5 @@
 // A run that is asked to stop ends behind one step on all ranks, and a second signal ends it at
 // once.
-#include "runtime/command/last_step.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "command_line/interrupt.h"
+#include "runtime/command/meeting.h"
 #include "tests/runtime/hand_built.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/patience.h"

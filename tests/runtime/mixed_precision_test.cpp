@@ -27,7 +27,7 @@ std::vector<Program> programs_of(const std::string& fields, CastPlacement placem
                                  Recompute recompute = Recompute::none,
                                  std::int64_t micro_batches = 4) {
   Strategy strategy = nano_strategy(fields, micro_batches, recompute);
-  strategy.cast_placement = placement;
+  strategy.optimizer.cast_placement = placement;
   return nano_programs(strategy, job);
 }
 
@@ -51,7 +51,7 @@ const Program& program_of(const std::vector<Program>& programs, std::int64_t ran
 TEST(MixedPrecision, ShardsOfWholeSumsTrainAsTheSerialRun) {
   const Job job = mixed_job(DType::bf16);
   Framework framework = bundled_framework();
-  framework.gradient_memory = GradientMemory::bf16_also_in_f32;
+  framework.memory.gradients = GradientMemory::bf16_also_in_f32;
   const auto serial = train_nano(programs_of("", CastPlacement::fused, job), steps_of(5), job);
   for (const char* fields :
        {"sharding_degree=2", "pp=2,sharding_degree=2", "dp=2,sharding_degree=2"}) {
@@ -191,9 +191,9 @@ TEST(CastCounts, EveryUseCastsEachParameterInEveryMicroBatch) {
 TEST(CastCounts, RecomputeCastsTwice) {
   const Job job = mixed_job(DType::bf16);
   Strategy strategy = nano_strategy("", 4, Recompute::full);
-  strategy.cast_placement = CastPlacement::every_use;
+  strategy.optimizer.cast_placement = CastPlacement::every_use;
   Framework framework = bundled_framework();
-  framework.recompute_repeats_all = true;
+  framework.parallelism.recompute_repeats_all = true;
   const std::vector<Program> programs = lower({job, strategy, framework});
   std::int64_t expected = 0, elements = 0;
   for (const Segment& segment : programs[0].segments) {

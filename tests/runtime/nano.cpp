@@ -67,7 +67,7 @@ const std::vector<std::byte>& nano_text() {
 
 Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute) {
   Strategy strategy = fields.empty() ? Strategy{} : parse_strategy(fields);
-  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.gradients.bucket_bytes = Bytes(64 << 10);
   strategy.recompute = recompute;
   strategy.micro_batch =
       nano_job().global_batch / (strategy.dp * strategy.sharding_degree * micro_batches);

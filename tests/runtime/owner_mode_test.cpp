@@ -82,7 +82,7 @@ TEST(OwnerMode, WithoutFusionEveryTensorIsACollective) {
   // Fused, one per owner where the limit holds everything.
   const auto fused = nano_programs([] {
     Strategy strategy = strategy_of("sharding_degree=2,sharding_owner=prefix");
-    strategy.grad_bucket_bytes = strategy.param_bucket_bytes = Bytes(32 << 20);
+    strategy.gradients.bucket_bytes = strategy.gathers.bucket_bytes = Bytes(32 << 20);
     return strategy;
   }());
   for (const auto& traffic : run(fused).traffic) {

@@ -114,7 +114,7 @@ TEST(OwnerStages, Stage3BroadcastsForEveryPass) {
   // One for each owner of what is gathered, here of a bundle: the layers' twice.
   for (const ShardingOwner owner : {ShardingOwner::prefix, ShardingOwner::greedy}) {
     Strategy layer = owned("sharding_stage=3,gather=layer,prefetch_depth=0");
-    layer.sharding_owner = owner;
+    layer.owners.sharding_owner = owner;
     std::set<std::tuple<std::string, std::int64_t, std::int64_t>> owners;
     std::int64_t broadcasts = 0;
     const auto programs = nano_programs(layer);
@@ -125,7 +125,7 @@ TEST(OwnerStages, Stage3BroadcastsForEveryPass) {
     }
     EXPECT_EQ(executed(layer, OpKind::broadcast).count, kMicroBatches * broadcasts);
     // Fewer than tensor by tensor, more than layer by layer.
-    layer.gather = ParameterGather::module;
+    layer.gathers.unit = ParameterGather::module;
     const std::int64_t modules = executed(layer, OpKind::broadcast).count;
     EXPECT_GT(modules, kMicroBatches * broadcasts);
     EXPECT_LT(modules, kMicroBatches * (2 * 12 * L + 2 + 3));
@@ -173,7 +173,7 @@ TEST(OwnerStages, SegmentsComeAheadAndGo) {
   job.layers = 8;
   for (const std::int64_t depth : {0, 1, 2}) {
     Strategy strategy = owned("sharding_stage=3,gather=segment,segment_broadcast_bytes=1");
-    strategy.prefetch_depth = depth;
+    strategy.gathers.prefetch_depth = depth;
     for (const Program& program : nano_programs(strategy, job)) {
       std::vector<std::int64_t> live(program.calls.size() + 1);
       for (const Buffer& buffer : program.buffers) {

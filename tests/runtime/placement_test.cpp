@@ -1,10 +1,10 @@
 // Hosts of ranks are accepted or refused for a plan's nodes.
-#include "runtime/command/placement.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "runtime/command/launch.h"
 
 namespace plimsoll {
 namespace {

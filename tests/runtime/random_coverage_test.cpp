@@ -49,7 +49,7 @@ bool matters(const std::string& key, const Draw& draw) {
   if (of_pipeline.contains(key)) return s.pp > 1;
   if (of_sharding.contains(key)) return s.sharding_degree > 1;
   if (of_gathers.contains(key)) return s.sharding_stage == 3;
-  if (key == "segment_broadcast_bytes") return s.gather == ParameterGather::segment;
+  if (key == "segment_broadcast_bytes") return s.gathers.unit == ParameterGather::segment;
   if (of_recompute.contains(key)) return s.recompute != Recompute::none;
   if (of_data.contains(key)) return s.dp * s.sharding_degree > 1;
   if (key == "ep" || key == "etp" || key.starts_with("expert_") ||
@@ -127,7 +127,7 @@ TEST(RandomCoverage, DegreesAndLayoutsAreOfManyKinds) {
   EXPECT_GE(drawn.at("recompute_list").size(), 8u);
   int interleaved = 0;
   for (std::uint64_t seed = 1; seed <= kFixedDraws; ++seed) {
-    interleaved += draw(seed).strategy.virtual_stages > 1 ? 1 : 0;
+    interleaved += draw(seed).strategy.pipeline.virtual_stages > 1 ? 1 : 0;
   }
   EXPECT_GE(interleaved, int(kFixedDraws) / 20);
 }
@@ -165,7 +165,7 @@ TEST(RandomCoverage, EveryKindOfAttentionIsSharedInAllForms) {
   for (std::uint64_t seed = 1; seed <= kFixedDraws; ++seed) {
     const Draw drawn = draw(seed);
     if (drawn.strategy.cp == 1) continue;
-    const ContextExchange exchange = drawn.strategy.context_exchange;
+    const ContextExchange exchange = drawn.strategy.tokens.context_exchange;
     forms["all"].insert(exchange);
     if (drawn.job.latent) forms["latent attention"].insert(exchange);
     if (drawn.job.alibi) forms["ALiBi"].insert(exchange);

@@ -88,9 +88,9 @@ Flops model_flops(Job job, const Strategy& strategy) {
     without.pooler = false;
     whole += forward - forward_matmul_flops_per_sequence(without);
   }
-  if (job.branch && !strategy.sequence_parallel)  // else each joins its own tokens
+  if (job.branch && !strategy.tokens.sequence_parallel)  // else each joins its own tokens
     whole += Flops(2.0 * double(job.sequence * job.hidden * job.branch->hidden));
-  if (job.experts && !strategy.sequence_parallel) {  // the router, and a gate
+  if (job.experts && !strategy.tokens.sequence_parallel) {  // the router, and a gate
     std::int64_t layers = 0;
     for (std::int64_t layer = 0; layer < job.layers; ++layer) layers += has_experts(job, layer);
     if (job.mtp && has_experts(job, job.layers - 1)) layers += job.mtp->depths;
@@ -98,12 +98,12 @@ Flops model_flops(Job job, const Strategy& strategy) {
     const std::int64_t narrow = 2 * job.experts->latent_hidden;  // before and behind experts
     whole += Flops(2.0 * double(job.sequence * job.hidden * (columns + narrow) * layers));
   }
-  if (job.latent && !strategy.sequence_parallel) {  // what all heads share
+  if (job.latent && !strategy.tokens.sequence_parallel) {  // what all heads share
     const Latent& latent = *job.latent;
     const std::int64_t columns = latent.q_rank + latent.kv_rank + latent.rope;
     whole += Flops(2.0 * double(job.sequence * job.hidden * columns * total_layers(job)));
   }
-  if (job.mtp && !strategy.sequence_parallel)
+  if (job.mtp && !strategy.tokens.sequence_parallel)
     whole += Flops(4.0 * double(job.sequence * job.hidden * job.hidden * job.mtp->depths));
   forward += whole * double(strategy.mp - 1);
   return 3.0 * forward * double(job.global_batch);
@@ -162,9 +162,9 @@ void drop_padding(std::vector<float>& gradient, std::size_t real) {
 /// which the update has an f32 copy.
 void undo_update(const std::vector<Program>& programs, const Job& job, const Strategy& strategy,
                  double norm, std::vector<std::vector<float>>& gradients) {
-  const bool copied = strategy.gradient_type == GradientType::computed;
-  const bool fused = strategy.flatten == Flatten::fused || copied;
-  const bool none = strategy.flatten == Flatten::none && !copied;
+  const bool copied = strategy.precision.gradients == GradientType::computed;
+  const bool fused = strategy.optimizer.flatten == Flatten::fused || copied;
+  const bool none = strategy.optimizer.flatten == Flatten::none && !copied;
   const double unscale = fused && job.loss_scale ? 1 / job.loss_scale->initial : 1;
   const double unclip = none && job.clip_norm > 0 ? std::max(1.0, norm / job.clip_norm) : 1;
   const Grid& grid = programs[0].grid;

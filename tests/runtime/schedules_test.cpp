@@ -19,7 +19,7 @@ Job job_of(std::int64_t layers, std::int64_t micro_batches) {
 
 std::vector<Program> lowered(const Job& job, const std::string& fields) {
   Strategy strategy = parse_strategy(fields);
-  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.gradients.bucket_bytes = Bytes(64 << 10);
   const Verdict verdict = legal(job, strategy, grid_of(strategy).world_size());
   EXPECT_TRUE(verdict) << verdict.reason();
   return nano_programs(strategy, job);

@@ -74,7 +74,7 @@ TEST(ShardingStages, GatheredParametersThatLive) {
   job.layers = 12;
   for (const std::int64_t depth : {0, 1, 2, 3}) {
     Strategy strategy = nano_strategy("sharding_degree=2,sharding_stage=3", 1, Recompute::full);
-    strategy.prefetch_depth = depth;
+    strategy.gathers.prefetch_depth = depth;
     const Program program = nano_programs(strategy, job)[0];
     std::vector<Bytes> live(program.calls.size() + 1);
     Bytes layer;
@@ -147,7 +147,7 @@ Counted run_counted(const std::string& fields, std::int64_t micro_batches, const
       ExecutorOptions options;
       options.rank = rank;
       options.seed = job.seed;
-      options.workspace = bundled_framework().workspace;
+      options.workspace = bundled_framework().memory.process.workspace;
       options.epoch = epoch;
       const auto stage = std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
       Executor executor(programs[stage], *backend, ranks[std::size_t(rank)],
@@ -266,7 +266,7 @@ TEST(ParameterGathers, BesideTheNextForwardTrainTheSameModel) {
     options.warm_up_steps = 0;
     options.keep_parameters = true;
     const TrainResult beside = train_nano(nano_programs(strategy), options);
-    strategy.overlap_param_gather = false;
+    strategy.gathers.overlap = false;
     const TrainResult after = train_nano(nano_programs(strategy), options);
     EXPECT_EQ(beside.measured.losses, after.measured.losses);
     EXPECT_EQ(beside.measured.gradient_norms, after.measured.gradient_norms);

@@ -201,7 +201,7 @@ TEST(SameModel, A7WithRanksThatOwnNothing) {
   const auto unclipped = nano_programs(nano_strategy("", 1, Recompute::none), job);
   job.loss_scale = LossScale{};
   Strategy scaled = strategy;
-  scaled.flatten = Flatten::none;
+  scaled.optimizer.flatten = Flatten::none;
   expect_same_model(unclipped, nano_programs(scaled, job), job);
 }
 
@@ -222,8 +222,8 @@ TEST(SameModel, WithAPaddedVocabularyOnEveryAxisAtOnce) {
   job.tied_embeddings = true;
   const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
   Strategy strategy = nano_strategy("mp=2,pp=2,dp=2,sharding_degree=2", 2, Recompute::none);
-  strategy.layer_split = {3, 1};
-  strategy.send_slots = 1;
+  strategy.pipeline.layer_split = {3, 1};
+  strategy.pipeline.send_slots = 1;
   const auto programs = nano_programs(strategy, job);
   const Measured expected = train_nano(serial, steps_of(5), job).measured;
   const Measured found = train_nano(programs, steps_of(5), job).measured;

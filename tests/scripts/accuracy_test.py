@@ -1,4 +1,4 @@
-"""scripts/accuracy: its pages are of what planner says of runs left out and of runs without a fit."""
+"""lab/accuracy: its pages are of what planner says of runs left out and of runs without a fit."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from made_up_runs import made_up_runs, row
-from programs import BAD_INPUT, BIN, OK, SOURCE, load_script, planner, write_json
+from programs import BAD_INPUT, BIN, OK, SOURCE, lab, load_script, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
 FAMILY = "llm_foundry_mpt"  # one that docs/results/goals.json has goals for
@@ -17,11 +17,11 @@ def says_what_planner_says(folder):
     path = made_up_runs(folder / f"{FAMILY}.json", FRAMEWORK, "A100-40GB", 40)
     pages = folder / "pages"
     pages.mkdir()
-    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN, "--out", pages], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([SOURCE / "lab/accuracy", folder, "--bin", BIN, "--out", pages], capture_output=True, text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     page = (pages / "accuracy.md").read_text()
     data = json.loads((pages / "accuracy.json").read_text())
-    fitted = planner("fit", path, "--cluster", CLUSTER, "--framework", FRAMEWORK)
+    fitted = lab("fit", path, "--cluster", CLUSTER, "--framework", FRAMEWORK)
     assert fitted.returncode == OK, fitted.stderr
     mean = re.search(FAMILY + r", 12 left out by layout: mean \|error\| +([\d.]+) %", fitted.stdout)
     assert f"| made up | {CLUSTER} | {FRAMEWORK} | 12 |" in page, page
@@ -32,15 +32,15 @@ def says_what_planner_says(folder):
     assert without["runs"] == 12 and abs(float(without["own"]) - 19.9) < 0.11 and without["own"] != without["mean"], without
     calibrations = {}
     for name in ("built-in", "typical", "none"):
-        done = planner("validate", path, "--json", "--calibration", name)
+        done = lab("validate", path, "--json", "--calibration", name)
         calibrations[name] = {one["calibration"] for one in json.loads(done.stdout)["rows"]}
     assert calibrations == {"built-in": {f"{CLUSTER}--{FRAMEWORK}"}, "typical": {"typical"},
                             "none": {None}}, calibrations
-    assert planner("validate", path, "--calibration", "other").returncode == BAD_INPUT
-    done = planner("validate", path, "--json", "--calibration", "dgx-h100-80gb--pytorch-fsdp")
+    assert lab("validate", path, "--calibration", "other").returncode == BAD_INPUT
+    done = lab("validate", path, "--json", "--calibration", "dgx-h100-80gb--pytorch-fsdp")
     missing = {one.get("missing", "") for one in json.loads(done.stdout)["rows"]}
     assert len(missing) == 1 and "dgx-h100-80gb" in missing.pop(), done.stdout
-    errors = [abs(one["time_error_pct"]) for one in json.loads(planner("validate", path, "--json", "--calibration", "typical").stdout)["rows"]]
+    errors = [abs(one["time_error_pct"]) for one in json.loads(lab("validate", path, "--json", "--calibration", "typical").stdout)["rows"]]
     assert without["mean"] == f"{sum(errors) / 12:.1f}", (without, errors)
     assert data["families"]["rows"][0]["rows"] == 12, data["families"]
     memory = json.loads((pages / "memory.json").read_text())
@@ -55,7 +55,7 @@ def runs_without_anything_typical(folder):
         one["recompute"] = "full"
         one["parallel"]["zero_stage"] = None
     write_json(folder / "tables.json", rows)
-    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN], capture_output=True,
+    done = subprocess.run([SOURCE / "lab/accuracy", folder, "--bin", BIN], capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     assert "rates of other fits, 0 of them" in " ".join(done.stdout.split()), done.stdout

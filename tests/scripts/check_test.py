@@ -43,7 +43,7 @@ def main():
     lines = ["so many ranks", "so many as", "as many", "the key `beside`", "[a](0019-beside-b.md)", "It fits only where it can.",
              "Where they are built in, none is needed.", "the last one, where no plan fits", "the layer where rows are sent",
              "It shows where each fact is from.", "where it is used"]
-    pages = ["README.md", "docs/architecture.md", "docs/glossary.md", "scripts/pages/speed.md.in"]
+    pages = ["README.md", "docs/architecture.md", "docs/glossary.md", "lab/pages/speed.md.in"]
     pages += [f"docs/{folder}/page.md" for folder in ("guide", "reference", "how-it-works", "how-to")]
     for page in pages:
         assert [line.split(":")[1] for line in check.check_words(page, lines)] == ["1", "6", "7", "8"], page

@@ -1,6 +1,7 @@
-"""Equal inputs give the same bytes in any folder, locale and time zone, on any threads (scripts/same-bytes)."""
+"""Equal inputs give the same bytes in any folder, locale and time zone, on any threads (lab/same-bytes)."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ SKIPPED = 77  # the machine has no locale with a decimal comma
 
 
 def same_bytes(*arguments):
-    return subprocess.run([SOURCE / "scripts/same-bytes", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([SOURCE / "lab/same-bytes", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def all_are_the_same():
@@ -37,6 +38,13 @@ def a_difference_is_named(folder):
     done = same_bytes("--planner", folder / "locale", "--runs", 1, "--threads", "1", "init cluster")
     assert done.returncode == OUTSIDE_TOLERANCE, done.stdout + done.stderr
     assert "init cluster: new-job.json differs at byte 0 of 8: 'C.UTF-8" in done.stdout, done.stdout
+    done = same_bytes("--against", BIN / "planner", "--planner", folder / "zone", "--set", "repeated,others", "simulate", "passes")
+    assert done.returncode == OUTSIDE_TOLERANCE and done.stdout.startswith("simulate: stdout differs at byte 0"), done.stdout
+    assert done.stdout.splitlines()[0].endswith(", in words alone"), done.stdout
+    assert re.findall(r"^(\w+): 0 of 1 ", done.stdout, re.MULTILINE) == ["repeated", "others"], done.stdout
+    done = same_bytes("--against", BIN / "planner", "--set", "sixty,programs", "simulate context", "bundled-cuda pp=4,micro_batch=1")
+    assert done.returncode == OK, done.stdout + done.stderr
+    assert re.findall(r"^(\w+): 1 of 1 .* (\d+) outputs, 0 ", done.stdout, re.MULTILINE) == [("sixty", "4"), ("programs", "3")], done.stdout
     done = same_bytes("no such command")
     assert done.returncode == 2 and "no such command is no command" in done.stderr, done.stderr
 

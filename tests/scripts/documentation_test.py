@@ -1,5 +1,5 @@
-"""Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The schema of
-framework files describes every field. The page on imports lists each model that is read. No program is needed, so that `scripts/check` runs it."""
+"""Links between the project's pages lead somewhere: to a file that is there, and a heading in it. The scripts that a page names
+are there. The schema of framework files describes every field. The page on imports lists each model that is read. No program is needed, so that `scripts/check` runs it."""
 
 import json
 import re
@@ -11,6 +11,8 @@ from programs import SOURCE
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$")
 FENCE = re.compile(r"^(```|    )")
+SCRIPT = re.compile(r"(?<![\w/.-])(?:scripts|lab)/[\w.-]*\w(?:/[\w.-]*\w)*")
+ANY_NAME = re.compile(r"\b[A-Z]{3,}\b")  # NAME.json stands for a file of the reader's
 
 
 def anchors(path):
@@ -38,6 +40,14 @@ def broken_links(page, text, root):
                 yield f"{page}:{number}: {target}: no such file"
             elif anchor and path.suffix == ".md" and anchor not in anchors(path):
                 yield f"{page}:{number}: {target}: no such heading"
+
+
+def missing_scripts(page, text, root):
+    """Messages for files of scripts/ and lab/ that a page names and that do not exist."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in SCRIPT.findall(line):
+            if not ANY_NAME.search(name) and not (root / name).exists():
+                yield f"{page}:{number}: {name}: no such file"
 
 
 def undescribed(schema, keys):
@@ -87,12 +97,15 @@ def unlisted_models():
 def main():
     fires = list(broken_links("README.md", "[a](no-such-page.md) [b](README.md#no-such-heading)", SOURCE))
     assert len(fires) == 2, fires
+    fires = list(missing_scripts("README.md", "`lab/no-such X`, tests/scripts/x.py, scripts/check, `lab/rules/words`, lab/NAME.py.", SOURCE))
+    assert fires == ["README.md:1: lab/no-such: no such file"], fires
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
                             cwd=SOURCE, capture_output=True, text=True, check=False).stdout.split()
     pages = [page for page in listed if (SOURCE / page).is_file()] or [
         str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
-    found = [message for page in pages
-             for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
+    texts = {page: (SOURCE / page).read_text(encoding="utf-8") for page in pages}
+    found = [message for page, text in texts.items() for message in broken_links(page, text, SOURCE)]
+    found += [message for page, text in texts.items() if page != "CHANGELOG.md" for message in missing_scripts(page, text, SOURCE)]
     found += undescribed_fields() + unlisted_models()
     print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
     return 1 if found else 0

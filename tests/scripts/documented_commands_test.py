@@ -1,6 +1,7 @@
-"""Every command of planner that a page shows does what the page says: it runs, in the order of its page.
+"""Every command of planner and of the laboratory that a page shows does what the page says: it runs, in the order of its page.
 
-A line of a code block that begins with `planner` or `planner-calibrate` is a command; a backslash at its end continues it.
+A line of a code block that begins with `planner`, `planner-calibrate`, `lab/validate`, `lab/fit` or `lab/state` is a command; a
+backslash at its end continues it.
 The commands of a page run in one folder, which has the files that a user would have (make_files). A plan that an earlier page
 made by the same command is copied. Exit code 0 is required.
 Commands that this machine cannot run are listed with their reason (NOT_RUN), and each entry must still be in use."""
@@ -14,16 +15,14 @@ import sys
 import tempfile
 import time
 
-from made_up_runs import made_up_runs
+from made_up_runs import made_up_runs, stated_runs
 from programs import BIN, CLUSTER, OK, OUTSIDE_TOLERANCE, SOURCE, STOPPED_EARLY, planner, write_json
 
-COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibrate|mkdir) .*)$")
+COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibrate|lab/(?:validate|fit|state)|mkdir) .*)$")
 # A pattern of commands, and why they are not run.
 NOT_RUN = {
     r"--backend cuda": "needs a GPU",
     r"--launcher mpirun --devices 16": "needs 16 cores",
-    r"fit CASES ": "needs the timed ops of published documents",
-    r"fit gemm_ops\.json": "needs the timed ops of published documents",
     r"JOB ": "JOB stands for a file of the reader's",
     r"--calibration calibration\.json": "needs a machine at rest; scripts/demo runs it",
 }
@@ -41,6 +40,7 @@ def pages():
         # Commands of the page of mistakes fail, as mistakes_test.py checks.
         yield from (page for page in sorted((SOURCE / "docs" / folder).glob("*.md")) if page.stem != "mistakes")
     yield SOURCE / "docs/tutorial.md"
+    yield SOURCE / "lab/README.md"
 
 
 def commands_in(text):
@@ -64,11 +64,21 @@ def reason_not_to_run(command):
     return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command)), None)
 
 
+def timed_ops():
+    """Matrix products with four fifths of the peak of an A100."""
+    return [{"source": {"repo_or_doc": "made up", "path_or_issue": "documented_commands_test.py"}, "gpu": "A100-SXM4-80GB", "dtype": "fp16_in_fp32_acc",
+             "op": "gemm", "m": m, "n": 4096, "k": k, "transA": "N", "transB": "N", "tflops": 250}
+            for m in (1024, 2048, 4096, 8192, 16384) for k in (1024, 2048, 4096, 8192, 16384)]
+
+
 def make_files(folder):
     """Writes what the readers of pages have: runs, texts, scripts, and a machine that was measured."""
     (folder / "CASES").mkdir()
-    made_up_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
-    made_up_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
+    stated_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
+    stated_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
+    made_up_runs(folder / "rows.json", "megatron-lm", "A100-80GB", 80)
+    write_json(folder / "gemm_ops.json", timed_ops())
+    (folder / "lab").symlink_to(SOURCE / "lab")
     shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / "train.sh")
     shutil.copy(SOURCE / "tests/interop/data/llama-3-70b.json", folder / "config.json")
     shutil.copy(SOURCE / "tests/interop/topology/hgx-h100.txt", folder / "topo.txt")
@@ -126,8 +136,8 @@ def run_once(command, folder, plans):
 
 
 def check_extraction():
-    text = "planner no\n\n    planner plan a \\\n      --x   # why\n    other\n```\nplanner space b\n```\n"
-    assert list(commands_in(text)) == ["planner plan a --x", "planner space b"], list(commands_in(text))
+    text = "planner no\n\n    planner plan a \\\n      --x   # why\n    other\n    lab/fit c # why\n    lab/pages\n```\nplanner space b\n```\n"
+    assert list(commands_in(text)) == ["planner plan a --x", "lab/fit c", "planner space b"], list(commands_in(text))
 
 
 def main():
@@ -143,7 +153,7 @@ def main():
             if not commands:
                 continue
             folder = pathlib.Path(base) / page.stem
-            shutil.copytree(files, folder)
+            shutil.copytree(files, folder, symlinks=True)
             for command in commands:
                 if reason := reason_not_to_run(command):
                     used.add(reason)

@@ -1,4 +1,4 @@
-"""Mutated files end the planner with a documented exit code and a message that names the file (scripts/exit-codes)."""
+"""Mutated files end the planner with a documented exit code and a message that names the file (lab/exit-codes)."""
 
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ RUNS = 100
 
 
 def main():
-    done = subprocess.run([SOURCE / "scripts/exit-codes", "--runs", str(RUNS), "--bin", BIN], capture_output=True, text=True,
+    done = subprocess.run([SOURCE / "lab/exit-codes", "--runs", str(RUNS), "--bin", BIN], capture_output=True, text=True,
                           timeout=900)
     print(done.stdout, done.stderr, sep="")
     assert done.returncode == 0, done.returncode

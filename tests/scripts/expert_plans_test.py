@@ -1,4 +1,4 @@
-"""scripts/expert-plans: its published splits can be simulated, and what it says of a step."""
+"""lab/expert-plans: its published splits can be simulated, and what it says of a step."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A command that is killed, whose writes fail or that gets no memory leaves the old file or the new one (scripts/kill-points)."""
+"""A command that is killed, whose writes fail or that gets no memory leaves the old file or the new one (lab/kill-points)."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def main():
     if shutil.which("mpirun") and (BIN / "planner-run-mpi").exists():
         calls.append(["run-rank-1", "--only", "kills", "--most", "4"])
     for commands in calls:
-        done = subprocess.run([SOURCE / "scripts/kill-points", *commands, "--bin", BIN], capture_output=True, text=True,
+        done = subprocess.run([SOURCE / "lab/kill-points", *commands, "--bin", BIN], capture_output=True, text=True,
                               timeout=900)
         print(done.stdout, done.stderr, sep="")
         codes.append(done.returncode)

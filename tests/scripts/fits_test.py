@@ -1,4 +1,4 @@
-"""scripts/fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
+"""lab/built-in-fits: a built-in fit is made again from the runs that it names, and without each of its documents."""
 
 import itertools
 import json
@@ -6,9 +6,9 @@ import pathlib
 import sys
 import tempfile
 
-from programs import BIN, OK, SOURCE, load_script, planner, write_json
+from programs import BIN, OK, SOURCE, lab, load_script, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 NAME = "dgx-a100-80gb--pytorch-fsdp"
 SLOWER = {"made:up-a": 1.1, "made:up-b": 1.3, "made:up-c": 5.0}
 LAYOUTS = ((1, 4), (2, 4), (2, 8), (4, 8))  # micro-batch and GPUs
@@ -30,7 +30,7 @@ def row(document, index, layers, micro, gpus):
 def made_up(path):
     rows = [row(document, index, layers, *layout) for document in SLOWER
             for index, (layers, layout) in enumerate(itertools.product((4, 8), LAYOUTS))]
-    done = planner("validate", write_json(path, rows), "--json", "--calibration", "none")
+    done = lab("validate", write_json(path, rows), "--json", "--calibration", "none")
     assert done.returncode == OK, done.stderr
     for one, found in zip(rows, json.loads(done.stdout)["rows"]):
         one["measured"]["step_time_s"] = SLOWER[found["source"]] * found["predicted"]["step_time_s"]
@@ -39,7 +39,7 @@ def made_up(path):
 
 
 def main():
-    fits = load_script("fits")
+    fits = load_script("built-in-fits")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         cases, known = folder / "cases", folder / "presets/calibrations"
@@ -47,14 +47,14 @@ def main():
         known.mkdir(parents=True)
         rows = made_up(cases / "made_up.json")
         named = [one for one in rows if not one["id"].startswith("made:up-c")]
-        done = planner("fit", write_json(folder / "named.json", named), "--cluster", "dgx-a100-80gb", "--framework",
+        done = lab("fit", write_json(folder / "named.json", named), "--cluster", "dgx-a100-80gb", "--framework",
                        "pytorch-fsdp", "-o", known / f"{NAME}.json")
         assert done.returncode == OK, done.stderr
         fits.PRESETS = folder / "presets"
         made, folds, typical = folder / "made", folder / "folds", folder / "typical.json"
         folds.mkdir()
         (folds / f"{NAME}--without--gone.json").write_text("{}")  # of a document that the fit has no more
-        sys.argv = ["fits", str(cases), "--bin", str(BIN), "--calibrations", str(made), "--folds", str(folds),
+        sys.argv = ["built-in-fits", str(cases), "--bin", str(BIN), "--calibrations", str(made), "--folds", str(folds),
                     "--typical", str(typical)]
         fits.main()
         # Rows of the third document are on the same cluster, but the fit does not name them.

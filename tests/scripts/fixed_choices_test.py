@@ -1,4 +1,4 @@
-"""scripts/fixed-choices: what a held choice says of a free search, and one run of a small preset."""
+"""lab/fixed-choices: what a held choice says of a free search, and one run of a small preset."""
 
 import subprocess
 
@@ -26,7 +26,7 @@ def check_fixes():
 
 
 def run(*arguments):
-    command = [SOURCE / "scripts" / "fixed-choices", "--bin", BIN, *map(str, arguments)]
+    command = [SOURCE / "lab" / "fixed-choices", "--bin", BIN, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=500)
 
 

@@ -1,4 +1,4 @@
-"""Faults in sources of the GPU backend are seen: the texts that scripts/gpu-mutants replaces are there, and tests kill some mutants."""
+"""Faults in sources of the GPU backend are seen: the texts that lab/gpu-mutants replaces are there, and tests kill some mutants."""
 
 import json
 import os
@@ -14,7 +14,7 @@ KILLED = ["communication-before-kernels", "communication-not-settled", "attentio
 
 
 def mutants(*arguments):
-    done = subprocess.run([SOURCE / "scripts/gpu-mutants", *arguments], capture_output=True, text=True)
+    done = subprocess.run([SOURCE / "lab/gpu-mutants", *arguments], capture_output=True, text=True)
     print(done.stderr, end="")
     return done
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+from made_up_runs import stated
 from programs import (BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, STOPPED_EARLY, planner,
                       write_json)
 
@@ -58,7 +59,7 @@ def make_samples(folder):
     shutil.copy(tests / "interop" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
     shutil.copy(tests / "interop" / "topology" / "hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "data" / "training-text.txt", folder / "text.txt")
-    write_json(folder / "runs.json", [run_of(1, 1, 32, 24, 2304, 24, 3.528), run_of(2, 4, 32, 36, 4096, 32, 3.6963)])
+    write_json(folder / "runs.json", stated([run_of(1, 1, 32, 24, 2304, 24, 3.528), run_of(2, 4, 32, 36, 4096, 32, 3.6963)]))
     for arguments in (("gpt2-small", "--cluster", "dgx-a100-80gb", "--devices", 4, "-o", "plan.json"),
                       ("job.json", "--cluster", "cluster.json", "--devices", 2, "--fix", "mp=2", "-o", "cpu-plan.json")):
         done = subprocess.run([BIN / "planner", "plan", *map(str, arguments)], cwd=folder, capture_output=True, text=True)

@@ -100,7 +100,7 @@ def planned(folder, failures):
 
 def accuracy(folder, failures):
     """The script that holds predictions against runs, as small as can be and without a goal."""
-    done = run(programs.SOURCE / "scripts" / "hosts-accuracy", "--bin", programs.BIN, "--quick",
+    done = run(programs.SOURCE / "lab" / "hosts-accuracy", "--bin", programs.BIN, "--quick",
                "--budget", 1, "--job", programs.NANO, "--plan", "dp=2", "--repeats", 1, "--steps", 5,
                "--out", folder / "accuracy")
     if done.returncode != programs.OK or "median error" not in done.stdout:
@@ -121,7 +121,7 @@ def refuses(folder, failures):
 
 def fails(failures):
     """A rank of the other host is killed, stopped or late: those of this one say who it was."""
-    done = run(HOSTS, "--slots", 2, programs.SOURCE / "scripts/rank-failures", "--ranks", 4, "--rank", 2, "--deadline", 15,
+    done = run(HOSTS, "--slots", 2, programs.SOURCE / "lab/rank-failures", "--ranks", 4, "--rank", 2, "--deadline", 15,
                "--bin", programs.BIN, "--launcher", "mpirun")
     if done.returncode != programs.OK:
         failures.append(f"a rank of another host fails: {done.stdout}{done.stderr}")

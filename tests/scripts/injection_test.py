@@ -19,7 +19,7 @@ import tempfile
 from hostile_texts import (BYTES, HIDDEN, MARKUP, PAYLOADS, WORD, Shell, batch_options, effects_in, formulas, judged, raw_controls)
 from programs import BAD_INPUT, BIN, CLUSTER, NANO, OK, SOURCE, USAGE, load_script, nano_job
 
-load_script("results")  # puts scripts/ on the path
+load_script("results")  # puts lab/ on the path
 import browser  # noqa: E402
 
 PRESETS = SOURCE / "models" / "presets"

@@ -81,8 +81,7 @@ def make_plan(folder, name, *fixed):
 
 
 def says_where_it_stopped(said, name, output):
-    found = re.search(rf"^stopped by {name} behind step (\d+) of {ENDLESS}; the training was not saved, since there is no --checkpoint; "
-                      rf"{output} is not written, ", said, re.M)
+    found = re.search(rf"^stopped by {name} behind step (\d+) of {ENDLESS}; .* --checkpoint; {output} is not written", said, re.M)
     assert found, said
     assert found[1] == re.findall(r"^step (\d+)/", said, re.M)[-1], said
     assert not output.exists()
@@ -101,7 +100,7 @@ def runs(folder, plan):
             says_where_it_stopped(said, "SIGTERM", output)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             said = interrupted(number, begun, BIN / "planner-run", *command, "--launcher", "mpirun --oversubscribe")
-            assert "the ranks are asked to stop; a second signal ends them at once\n" in said, said
+            assert "a second signal ends them" in said, said
             says_where_it_stopped(said, "SIGUSR1", output)
 
 
@@ -114,7 +113,7 @@ def calibrations(folder):
     for launcher in ((), ("mpirun", "-n", 2)) if MPI else ((),):
         program = BIN / ("planner-calibrate-mpi" if launcher else "planner-calibrate")
         said = interrupted(signal.SIGTERM, begun, program, "--quick", "--budget", "5m", "-o", output, one_of_two=bool(launcher))
-        assert f"stopped by SIGTERM; {output} is not written; {journal} has the finished tests, and --resume goes on\n" in said, said
+        assert re.search(rf"^stopped by SIGTERM; {output} .*{journal} .*--resume", said, re.M), said
         assert not output.exists()
         text = journal.read_bytes()
         assert text.endswith(b"\n"), text[-100:]
@@ -128,7 +127,7 @@ def calibrations(folder):
         output.unlink()
     for number in (signal.SIGINT, signal.SIGHUP):
         said = interrupted(number, lambda running, _, number=number: catches(running, number), BIN / "planner-calibrate")
-        assert f"stopped by {number.name}; nothing was written; with -o the finished tests are kept\n" in said, said
+        assert re.search(rf"^stopped by {number.name}; nothing was written.* -o ", said, re.M), said
 
 
 def stopped_search(number, patience, output):

@@ -1,9 +1,11 @@
-"""scripts/memory_spreads.py: half widths of made-up peaks, and the file that it wrote."""
+"""lab/memory_spreads.py: half widths of made-up peaks, and the file that it wrote."""
 
 import json
 import math
+import pathlib
+import tempfile
 
-from programs import SOURCE, load_script
+from programs import BAD_INPUT, BIN, SOURCE, lab, load_script, write_json
 
 spreads = load_script("memory_spreads.py")
 
@@ -33,11 +35,18 @@ def a_document_is_held_by_the_others():
 
 def the_file_has_the_parts():
     preset = json.loads(spreads.PRESET.read_text())
-    assert preset["source"].startswith("scripts/memory_spreads.py, of "), preset
+    assert preset["source"].startswith("lab/memory_spreads.py, of "), preset
     assert set(preset) == {"source", *spreads.PARTS, "outside"}, preset
     page = (SOURCE / "docs/how-it-works/intervals.md").read_text()
     for part in spreads.PARTS:
         assert f"| {100 * preset[part]:.1f} % |" in page, part
+
+
+def errors_name_the_command_that_failed():
+    with tempfile.TemporaryDirectory() as folder:
+        bad = write_json(pathlib.Path(folder) / "bad.json", [{"measured": 1, "batch": {}}])
+        done = lab("memory_spreads.py", folder, "--bin", BIN)
+        assert done.returncode == 1 and done.stderr.startswith(f"lab/validate {bad}: exit {BAD_INPUT}\n"), done.stderr
 
 
 if __name__ == "__main__":
@@ -45,3 +54,4 @@ if __name__ == "__main__":
     each_document_counts_once()
     a_document_is_held_by_the_others()
     the_file_has_the_parts()
+    errors_name_the_command_that_failed()

@@ -206,7 +206,7 @@ def unready(folder, failures):
 def failing(failures):
     """A process that is killed, stopped or late: the others end or go on, and say who it was."""
     for program, ranks in (("run", 3), ("calibrate", 2)):
-        done = run(programs.SOURCE / "scripts/rank-failures", "--program", program, "--ranks", ranks, "--rank", 1, "--deadline", 15,
+        done = run(programs.SOURCE / "lab/rank-failures", "--program", program, "--ranks", ranks, "--rank", 1, "--deadline", 15,
                    "--bin", programs.BIN, timeout=300)
         if done.returncode != programs.OK:
             failures.append(f"a failing rank of {program}: {done.stdout}{done.stderr}")

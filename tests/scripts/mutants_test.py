@@ -1,4 +1,4 @@
-"""scripts/mutants: places are found and changed, one build holds all of them, and samples leave out what changes no result."""
+"""lab/mutants: places are found and changed, one build holds all of them, and samples leave out what changes no result."""
 
 import pathlib
 import subprocess

@@ -1,7 +1,7 @@
 """Code names no framework, GPU or source of published runs: what is known of one is in data files.
 
 The names are those of presets and documents, and the words for frameworks and GPUs that the rules of
-models/presets/words and models/presets/documents look for. Comments may name the sources of formulas and constants."""
+lab/rules look for. Comments may name the sources of formulas and constants."""
 
 import json
 import re
@@ -9,18 +9,18 @@ import sys
 
 from programs import PRODUCT, SOURCE
 
-PRESETS = SOURCE / "models/presets"
+PRESETS, RULES = SOURCE / "models/presets", SOURCE / "lab/rules"
 # Programs of this project, and words of rules that are also plain words.
 OWN = {"bundled", "bundled-cuda", "core", "bridge", "unknown", "pcie"}
 # Names that a user reads or may replace; none decides what a framework or a GPU is like.
 ALLOWED = {
-    ("planner/cli/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
+    ("planner/api/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
     ("planner/cli/flags.cpp", "megatron-lm"): "the help names that default",
-    ("planner/cli/target.cpp", "megatron-lm-flex"): "the default for jobs with experts",
+    ("planner/api/target.cpp", "megatron-lm-flex"): "the default for jobs with experts",
     ("planner/cli/flags.cpp", "megatron-lm-flex"): "the help names that default",
     ("planner/cli/flags.cpp", "dgx-h100-80gb"): "an example in the help",
     ("planner/cli/flags.cpp", "h100"): "an example in the help",
-    ("planner/cli/target.cpp", "h100"): "an example in a message",
+    ("planner/api/target.cpp", "h100"): "an example in a message",
     ("planner/init/init.cpp", "dgx-a100-80gb"): "an example in the help",
     ("planner/init/network_answers.cpp", "dgx-a100-80gb"): "an example in a message",
     ("planner/cli/flags.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",
@@ -41,7 +41,7 @@ def texts_of(condition):
 
 
 def words_of_rules(folder):
-    for path in sorted((PRESETS / folder).glob("*.json")):
+    for path in sorted((RULES / folder).glob("*.json")):
         for rule in json.loads(path.read_text())["rules"]:
             when = rule.get("when", [])
             for conditions in when if isinstance(when, list) else [when]:
@@ -52,9 +52,9 @@ def words_of_rules(folder):
 def names():
     found = {path.stem for folder in ("clusters", "frameworks", "calibrations")
              for path in (PRESETS / folder).glob("*.json")}
-    for path in (PRESETS / "gpus").glob("*.json"):
+    for path in (PRESETS / "gpu_generations").glob("*.json"):
         found |= set(json.loads(path.read_text())["names"])
-    for path in (PRESETS / "documents").glob("*.json"):
+    for path in (RULES / "documents").glob("*.json"):
         document = json.loads(path.read_text())["document"]
         found |= {document, document.split(":")[-1], document.split("/")[-1]}
     found |= set(words_of_rules("words")) | set(words_of_rules("documents"))

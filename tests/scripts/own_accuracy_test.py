@@ -1,4 +1,4 @@
-"""scripts/own-accuracy: its strategies are legal and distinct, and it says what it found."""
+"""lab/own-accuracy: its strategies are legal and distinct, and it says what it found."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import tempfile
 
 from programs import CLUSTER, OK, SOURCE, planner
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import own_accuracy  # noqa: E402  (from the folder above)
 
 

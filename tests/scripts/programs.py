@@ -43,6 +43,12 @@ def planner(*arguments, timeout=300):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def lab(name, *arguments, timeout=600):
+    """Runs `lab/NAME ARGUMENTS`: lab/validate and lab/fit take raw rows of published runs."""
+    command = [str(SOURCE / "lab" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
 def catches(process, number):
     """Whether a process has a handler for a signal."""
     with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
@@ -51,11 +57,12 @@ def catches(process, number):
 
 
 def load_script(name):
-    """A script without .py, as a module."""
+    """A script of scripts/ or lab/ without .py, as a module."""
     sys.dont_write_bytecode = True
-    if (scripts := str(SOURCE / "scripts")) not in sys.path:
-        sys.path.insert(0, scripts)  # what scripts share is beside them
-    loader = importlib.machinery.SourceFileLoader(name, str(SOURCE / "scripts" / name))
+    folder = next(SOURCE / folder for folder in ("scripts", "lab") if (SOURCE / folder / name).exists())
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # what scripts share is beside them
+    loader = importlib.machinery.SourceFileLoader(name, str(folder / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""scripts/published-choices: which rows it takes, what it says of them, and one made-up run planned."""
+"""lab/published-choices: which rows it takes, what it says of them, and one made-up run planned."""
 
 import copy
 import json
@@ -74,7 +74,7 @@ def check_words():
 
 
 def run(*arguments):
-    command = [SOURCE / "scripts/published-choices", *map(str, arguments), "--bin", BIN]
+    command = [SOURCE / "lab/published-choices", *map(str, arguments), "--bin", BIN]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 

@@ -1,4 +1,4 @@
-"""scripts/rank: its statistics on numbers worked out by hand, its answers to bad input, and one run
+"""lab/rank: its statistics on numbers worked out by hand, its answers to bad input, and one run
 of a tiny job. The run's goals are as wide as can be: nothing here depends on how fast it went."""
 
 import json
@@ -10,7 +10,7 @@ import tempfile
 from programs import BAD_INPUT, BIN, ENVIRONMENT, INFEASIBLE, NANO, OK, OUTSIDE_TOLERANCE, SOURCE
 from programs import USAGE, planner
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import ranking_statistics as statistics  # noqa: E402
 
 WIDE = ["--goal-median-error", 100, "--goal-worst-error", 100, "--goal-regret", 100,
@@ -40,7 +40,7 @@ def check_statistics():
 
 
 def rank(*arguments):
-    command = [str(SOURCE / "scripts" / "rank"), "--bin", str(BIN), *map(str, arguments)]
+    command = [str(SOURCE / "lab" / "rank"), "--bin", str(BIN), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

@@ -1,11 +1,11 @@
-"""scripts/regret: what policies lose on made-up tables, of which the right answer is known."""
+"""lab/regret: what policies lose on made-up tables, of which the right answer is known."""
 
 import json
 import pathlib
 import subprocess
 import tempfile
 
-from programs import BIN, OK, OUTSIDE_TOLERANCE, SOURCE, load_script, planner, write_json
+from programs import BIN, OK, OUTSIDE_TOLERANCE, SOURCE, lab, load_script, write_json
 
 
 def row(source, tp, micro, measured=1.0):
@@ -23,14 +23,14 @@ def row(source, tp, micro, measured=1.0):
 
 def regrets(folder, rows):
     path = write_json(folder / "made_up.json", rows)
-    command = [SOURCE / "scripts/regret", path, "--bin", BIN, "--json"]
+    command = [SOURCE / "lab/regret", path, "--bin", BIN, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode in (OK, OUTSIDE_TOLERANCE), done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
 def predicted(folder, rows):
-    done = planner("validate", write_json(folder / "predicted.json", rows), "--leave-out-sources", "--json")
+    done = lab("validate", write_json(folder / "predicted.json", rows), "--leave-out-sources", "--json")
     assert done.returncode == OK, done.stderr
     return {one["id"]: one for one in json.loads(done.stdout)["rows"]}
 

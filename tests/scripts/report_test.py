@@ -16,7 +16,7 @@ import tempfile
 
 from programs import CLUSTER, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, load_script, planner, write_json
 
-load_script("results")  # puts scripts/ on the path
+load_script("results")  # puts lab/ on the path
 import browser  # noqa: E402
 
 BROWSER = "chromium-headless-shell"

@@ -1,4 +1,4 @@
-"""Pages of docs/results say what their data says: each is its template, filled from its JSON file by scripts/results."""
+"""Pages of docs/results say what their data says: each is its template, filled from its JSON file by lab/results."""
 
 import copy
 import pathlib
@@ -41,15 +41,15 @@ def unread(result_pages, name, data):
 
 
 def main():
-    load_script("results")  # puts scripts/ on the path
+    load_script("results")  # puts lab/ on the path
     import result_pages
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([sys.executable, "-B", SOURCE / "scripts" / "results", "--out", folder],
+        done = subprocess.run([sys.executable, "-B", SOURCE / "lab" / "results", "--out", folder],
                               capture_output=True, text=True)
         assert done.returncode == OK, done.stderr
         written = {path.name: path.read_text() for path in pathlib.Path(folder).iterdir()}
     stale = [name for name, text in sorted(written.items()) if (RESULTS / name).read_text() != text]
-    assert not stale, f"{', '.join(stale)}: not what the data says; scripts/results writes them"
+    assert not stale, f"{', '.join(stale)}: not what the data says; lab/results writes them"
     expected = {f"{name}.{suffix}" for name in result_pages.TABLES for suffix in ("md", "json")} | NOT_OF_A_PAGE
     assert {path.name for path in RESULTS.iterdir()} == expected, expected
     found = [message for name in result_pages.TABLES for message in unread(result_pages, name, result_pages.data_of(name))]

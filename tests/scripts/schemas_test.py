@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from made_up_runs import row
+from made_up_runs import row, stated
 from programs import BAD_INPUT, BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner, write_json
 
 try:
@@ -66,12 +66,12 @@ ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
 OPTIONAL = {"space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
             "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
 # Made up: three layouts of one job, and a run of a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
-RUNS = [*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"micro": micro, "global": 8}} for micro in (1, 2, 4)),
-        {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}]
+RUNS = stated([*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"micro": micro, "global": 8}} for micro in (1, 2, 4)),
+        {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}])
 TRACE = {"id": "made up", "initial": {"segments": [], "live": []}, "events": [["S", 2097152, 4096], ["a", 1, 1000, 4096]],
          "expected": {"peak_reserved_bytes": 2097152}}
 GOALS = {"goals": [{"family": "runs", "of": "time", "most_mean_abs_pct": 0.001}]}
-OPS = [{"source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}, "gpu": "A100-PCIe-80GB", "op": "matmul", "peak_tflops": 312,
+OPS = [{"source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}, "gpu": "A100", "devices": ["NVIDIA A100 PCIe 80GB"], "op": "matmul", "peak_tflops": 312,
         "efficiency": 0.7, "shape": f"b=1, m={m}, k={k}, n=4096, layout=TN, accumulate=False, out_dtype=bf16"}
        for m in (512, 1024, 2048, 4096, 8192) for k in (512, 1024, 2048, 4096)]
 SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 \\
@@ -266,18 +266,16 @@ def samples(found):
                      "mla": {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}},
            "moe": {"capacity_factor": 1.0, "balanced": True},
            "parallel": {"tp": 2, "pp": 1, "dp": 4, "cp": 1, "ep": 2, "etp": 1, "vpp": 1, "zero_stage": 1, "sequence_parallel": False},
-           "batch": {"micro": 1, "global": 8, "grad_accum": 1}, "precision": "bf16", "framework": "f", "framework_version": "1",
-           "attention": "flash", "kernels": "fused norms", "sharding": "HSDP",
-           "finetuning": "none", "needs": ["x"], "dropout": 0.1, "partition": [0, 4], "layers_per_stage": [4], "oom": False,
-           "measured": {"step_time_s": 1.5, "tflops_per_gpu": 100.0, "mfu": 0.4, "peak_mem_gb": 10, "peak_mem_unit": "GB", "peak_mem_kind": "allocated",
-                        "peak_mem_allocated_gib": 9, "peak_mem_reserved_gib": 9.5}, "derived_step_time_s": 1.4,
-           "stated": {"cluster": "dgx-h100-80gb", "network_as_stated": True, "rack": {"devices": 72, "used_of_several": 64},
+           "batch": {"micro": 1, "global": 8, "grad_accum": 1}, "precision": "bf16", "framework_version": "1",
+           "attention": "flash", "kernels": "fused norms",
+           "needs": ["x"], "dropout": 0.1, "layers_per_stage": [4], "oom": False,
+           "measured": {"step_time_s": 1.5, "flops_per_s": 1e14, "memory_allocated_bytes": 9000000000,
+                        "memory_reserved_bytes": 9500000000, "memory_device_bytes": 10000000000}, "derived_step_time_s": 1.4,
+           "stated": {"cluster": "dgx-h100-80gb", "network_bytes_per_s": 5e10, "shards_within_node": False, "rack": {"devices": 72, "used_of_several": 64},
                       "family": "gpt", "activation": "swiglu", "norm": "rms_norm", "tied_embeddings": True, "precision": "bf16",
                       "pads_vocabulary": True, "framework": "megatron-lm", "framework_fields": {"flash_attention": True},
-                      "recompute": "layers", "recompute_every": [2], "handle_workspace": "32 MiB", "engine_workspace": "1 MiB",
-                      "fp8": "none", "fp8_parameters": False, "gradient_type": "f32", "splits_boundary": False,
-                      "parts_before_layers": 1, "parts_after_layers": 1, "layers_of_ends": 1, "micro_is_local_batch": False,
-                      "ends_as_layers": 1, "schedule": "1f1b", "clip_norm": 1.0, "counted_attention": "seen", "mfu_of_tflops": 312,
+                      "recompute": "layers", "recompute_every": [2], "fp8": "none", "fp8_parameters": False, "gradient_type": "f32", "splits_boundary": False,
+                      "ends_as_layers": 1, "schedule": "1f1b", "clip_norm": 1.0, "counted_attention": "seen",
                       "memory_of_last_rank": False, "needs": "x"}, "statements": []}
     return [("job", llama), ("job", ernie), ("job", bert), ("cluster", mixed), ("cluster", read["clusters"]("dgx1-v100-16gb")),
             ("framework", framework), ("strategy", found["strategy"]), ("calibration", measured), ("calibration", fitted),

@@ -1,4 +1,4 @@
-"""scripts/search-speed: one row, of the smallest problem; and what --growth writes about searches that were run before."""
+"""lab/search-speed: one row, of the smallest problem; and what --growth writes about searches that were run before."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ import tempfile
 
 from programs import BIN, OK, SOURCE, load_script
 
-done = subprocess.run([SOURCE / "scripts" / "search-speed", "--bin", BIN, "--only", "gpt2-xl"],
+done = subprocess.run([SOURCE / "lab" / "search-speed", "--bin", BIN, "--only", "gpt2-xl"],
                       capture_output=True, text=True, timeout=500)
 assert done.returncode == OK, done.stderr
 header, _, row = done.stdout.splitlines()

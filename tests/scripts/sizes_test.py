@@ -9,17 +9,19 @@ import sys
 
 from programs import PRODUCT, SOURCE
 
-FOLDERS = [*PRODUCT, "tests", "scripts", "cmake"]
+FOLDERS = [*PRODUCT, "tests", "scripts", "lab", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
 # Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000.
-BUDGET = 123750
+BUDGET = 122260
 PRODUCT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".js"}
-# The main types, which only grow where nobody counts.
-TYPES = {"Job": "models/job/job.h", "Experts": "models/job/job.h", "Strategy": "passes/strategy/strategy.h",
-         "Framework": "models/framework/framework.h", "Capabilities": "models/framework/capabilities.h"}
+# The main types, which only grow where nobody counts, and the headers of the structs that they nest.
+TYPES = ["Job", "Experts", "Strategy", "Framework", "Capabilities"]
+HEADERS = ["models/job/job.h", "passes/strategy/strategy.h", *(f"models/framework/{name}.h" for name in (
+    "allocator", "capabilities", "framework", "framework_host", "framework_kernels", "framework_memory", "framework_parallelism"))]
 COMMENT = re.compile(r"//.*")
-FIELD = re.compile(r"^  [\w:<>, ]+? \w+( = [^;()]*|\{[^;]*\})?(, \w+( = [^;()]*|\{\})?)*;$")
+STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r"^  ([\w:<>, ]+?) (\w+(?: = [^;()]*)?(?:, \w+(?: = [^;()]*)?)*);$", re.MULTILINE)
 TYPE = re.compile(r"^(struct|class|enum class|enum|union) \w+[^;]*\{", re.MULTILINE)
 
 
@@ -32,12 +34,26 @@ def lines_of(path):
     return len(path.read_text().splitlines())
 
 
-def fields_of(name, text):
-    """Members of a struct, several of which may stand in one declaration."""
-    body = re.search(rf"^struct {name} \{{\n(.*?)^\}};", text, re.MULTILINE | re.DOTALL)[1]
-    code = re.sub(r"\n {4,}", " ", COMMENT.sub("", body))
-    return sum(1 + len(re.findall(r", \w+", re.sub(r"<[^;]*>|\{[^;]*\}", "", line)))
-               for line in map(str.rstrip, code.splitlines()) if FIELD.match(line))
+def members_of(text):
+    """Each struct's members by their type, several of which may stand in one declaration."""
+    structs = {}
+    for name, body in STRUCT.findall(text):
+        code = re.sub(r"\n {4,}", " ", COMMENT.sub("", body))
+        while (shorter := re.sub(r"\{[^{}]*\}", "", code)) != code: code = shorter
+        declared = FIELD.findall(re.sub(r" +$", "", code, flags=re.MULTILINE))
+        structs[name] = [(kind, len(names.split(","))) for kind, names in declared]
+    return structs
+
+
+def fields_of(name, structs):
+    """All fields of a struct with those of the structs that it nests, and the members of the largest among these. Another main
+    type is one field."""
+    total, largest = 0, sum(count for _, count in structs[name])
+    for kind, count in structs[name]:
+        nested = kind in structs and kind not in TYPES
+        fields, members = fields_of(kind, structs) if nested else (1, 0)
+        total, largest = total + fields * count, max(largest, members)
+    return total, largest
 
 
 def main():
@@ -51,9 +67,10 @@ def main():
     if lines > BUDGET:
         print(f"the product has {lines} lines, {lines - BUDGET} over its budget: delete, then add")
     headers = [path.read_text() for path in product if path.suffix == ".h"]
-    fields = {name: fields_of(name, (SOURCE / header).read_text()) for name, header in TYPES.items()}
+    structs = members_of("\n".join((SOURCE / header).read_text() for header in HEADERS))
+    fields = {name: fields_of(name, structs) for name in TYPES}
     print(f"{len(lengths)} files, the longest has {max(lengths.values())} lines; {lines} of {BUDGET} lines of product; fields: "
-          + ", ".join(f"{name} {count}" for name, count in fields.items())
+          + ", ".join(f"{name} {total} (at most {largest} in a struct)" for name, (total, largest) in fields.items())
           + f"; types per header: {sum(len(TYPE.findall(text)) for text in headers) / len(headers):.2f}")
     return 1 if too_long or lines > BUDGET else 0
 

@@ -1,4 +1,4 @@
-"""scripts/soak: what scripts print becomes rows and counts of wrong outcomes."""
+"""lab/soak: what scripts print becomes rows and counts of wrong outcomes."""
 
 from programs import load_script
 

@@ -1,4 +1,4 @@
-"""scripts/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
+"""lab/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
 
 import itertools
 import json
@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BIN, OK, SOURCE, load_script, planner, write_json
+from programs import BIN, OK, SOURCE, lab, load_script, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import spread_model  # noqa: E402  (scripts/ is no package)
 
 # How much longer runs of each document take than the cluster's own numbers say.
@@ -40,7 +40,7 @@ def made_up(folder):
     rows = [row(document, index, *layout, size) for document in SLOWER
             for index, (size, layout) in enumerate(itertools.product(SIZES, LAYOUTS))]
     path = write_json(folder / "made_up.json", rows)
-    done = planner("validate", path, "--json", "--calibration", "none")
+    done = lab("validate", path, "--json", "--calibration", "none")
     assert done.returncode == OK, done.stderr
     for one, found in zip(rows, json.loads(done.stdout)["rows"]):
         slower = SLOWER[found["source"]]
@@ -52,7 +52,7 @@ def finds_what_was_made_up(folder):
     made_up(folder)
     output = folder / "spreads" / "step-time.json"
     output.parent.mkdir()
-    command = [SOURCE / "scripts/spreads", folder, "--bin", BIN, "--output", output, "--out", output.parent]
+    command = [SOURCE / "lab/spreads", folder, "--bin", BIN, "--output", output, "--out", output.parent]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     written = json.loads(output.read_text())
@@ -106,7 +106,7 @@ def leaves_documents_out(folder):
     path = write_json(folder / "one.json", rows)
 
     def predicted(*flags):
-        done = planner("validate", path, "--json", *flags)
+        done = lab("validate", path, "--json", *flags)
         assert done.returncode == OK, done.stderr
         return json.loads(done.stdout)["rows"][0]
 
@@ -136,7 +136,7 @@ def a_fit_of_several_documents_keeps_the_others(folder):
     one = row(sorted(documents)[0], 0, 1, 8)
     one["hardware"] = {"gpu": "H100-80GB", "gpus": 8, "gpus_per_node": 8, "interconnect": "NVLink"}
     one["framework"] = "megatron-lm core_v0.12"
-    done = planner("validate", write_json(folder / "one.json", [one]), "--json", "--leave-out-sources")
+    done = lab("validate", write_json(folder / "one.json", [one]), "--json", "--leave-out-sources")
     assert done.returncode == OK, done.stderr
     found, = json.loads(done.stdout)["rows"]
     assert found["calibration"].startswith("dgx-h100-80gb--megatron-lm--without--") and not found["source_known"], found

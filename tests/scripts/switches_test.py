@@ -1,4 +1,4 @@
-"""scripts/switches: every field of a strategy has a row, and a row is simulated and executed."""
+"""lab/switches: every field of a strategy has a row, and a row is simulated and executed."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import tempfile
 
 from programs import BIN, CLUSTER, NANO, OK, SOURCE, planner, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import switch_rows  # noqa: E402  (the script under test)
 import switches  # noqa: E402
 
@@ -30,7 +30,7 @@ def every_field_of_a_strategy_has_a_row(scratch):
 
 
 def a_row_is_simulated_and_executed():
-    script = [sys.executable, "-B", SOURCE / "scripts" / "switches.py", "--bin", BIN, "--only",
+    script = [sys.executable, "-B", SOURCE / "lab" / "switches.py", "--bin", BIN, "--only",
               "grad_reduction"]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300)
     assert done.returncode == OK, done.stderr

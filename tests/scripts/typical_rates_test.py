@@ -1,4 +1,4 @@
-"""The file of typical rates is what scripts/typical_rates.py makes of the built-in fits."""
+"""The file of typical rates is what lab/typical_rates.py makes of the built-in fits."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import tempfile
 
 from programs import SOURCE, write_json
 
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "lab"))
 import typical_rates  # noqa: E402  (scripts/ is no package)
 
 PRESETS = SOURCE / "models/presets"
@@ -16,7 +16,7 @@ PRESETS = SOURCE / "models/presets"
 def is_what_the_fits_say():
     known = json.loads((PRESETS / "spreads/typical-rates.json").read_text())
     assert known == typical_rates.typical_rates(PRESETS / "calibrations", PRESETS / "folds"), \
-        "scripts/typical_rates.py writes models/presets/spreads/typical-rates.json"
+        "lab/typical_rates.py writes models/presets/spreads/typical-rates.json"
     names = {fit["calibration"] for fit in known["fits"] if "without" not in fit}
     assert not names & {fit["calibration"] for fit in typical_rates.untypical()} and len(names) >= 8, names
 

@@ -103,7 +103,7 @@ TEST(AllocationReplay, StaysBesideTheProgramsPeak) {
             beside += one.bytes;
         }
         // Besides rounding: gradients as computed have other types, and are there in parts only.
-        if (framework.gradient_memory == GradientMemory::one_buffer) {
+        if (framework.memory.gradients == GradientMemory::one_buffer) {
           EXPECT_LE(use.allocated, memory_peak(program).peak + beside + Bytes(1024 * tensors))
               << text;
         }
@@ -130,7 +130,7 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothingButHowBlocksLie)
       const Strategy strategy = parse_strategy(text);
       const auto programs = lower({job, strategy, bundled}, {}, Proof::none);
       for (const Allocator& rule : {pytorch_allocator(), paddle_allocator()}) {
-        framework.allocator = rule;
+        framework.memory.allocator = rule;
         for (const Program& program : programs) {
           const auto use = [&](AlikeMicroBatches alike) {
             return replay_allocations(program, framework, kNoLimit, AliveAtPeak::list, alike);
@@ -182,12 +182,12 @@ TEST(AllocationReplay, TheLossOverwritesItsLogits) {
   };
   const std::int64_t logits = job.sequence * job.vocab;
   const Bytes fused = peak();
-  framework.loss_memory = LossMemory::in_place;
+  framework.memory.loss = LossMemory::in_place;
   const Bytes in_place = peak();
   constexpr double kTokens = 4096;  // vectors of a few numbers for each token come and go, too
   EXPECT_NEAR(double((fused - in_place).count()), 2.0 * double(logits), kTokens)
       << "a second f32 copy instead of bf16 logits";
-  framework.loss_memory = LossMemory::new_gradient;
+  framework.memory.loss = LossMemory::new_gradient;
   EXPECT_NEAR(double((peak() - in_place).count()), 2.0 * double(logits), kTokens)
       << "backward's f32 gradient instead of forward's bf16 logits, beside f32 logits";
 }
@@ -203,7 +203,7 @@ TEST(AllocationReplay, ALossInTheTypeOfItsLogitsHasNoF32) {
   };
   const std::int64_t logits = job.sequence * job.vocab;
   const Bytes own = peak();
-  framework.loss_memory = LossMemory::new_gradient;
+  framework.memory.loss = LossMemory::new_gradient;
   // Logits and their gradient in f32 instead of 16 bits.
   EXPECT_NEAR(double((peak() - own).count()), 4.0 * double(logits), 4096);
 }
@@ -222,7 +222,7 @@ TEST(AllocationReplay, GatheredLogitsAreWholeOnEachRank) {
   const Bytes whole = peak("mp=1"), parts = peak("mp=2");
   EXPECT_GT(double(parts.count()), double(whole.count()) - 2.0 * logits)
       << "two ranks halve no more than the head's own output";
-  framework.loss_memory = LossMemory::by_op;
+  framework.memory.loss = LossMemory::by_op;
   EXPECT_LT(double(peak("mp=2").count()), double(parts.count()) - 4.0 * logits)
       << "f32 logits of half of the vocabulary, and none of the micro-batch before";
 }
@@ -254,7 +254,7 @@ TEST(AllocationReplay, SplitLayersCopyTheirInput) {
     return replay_allocations(programs[0], framework, kNoLimit).allocated;
   };
   const Bytes alone = peak("micro_batch=2"), split = peak("mp=2,micro_batch=2");
-  framework.copies_split_inputs = false;
+  framework.memory.copies.split_inputs = false;
   EXPECT_EQ(peak("micro_batch=2"), alone);
   const double value = 2.0 * double(2 * job.sequence * job.hidden * job.layers);
   EXPECT_NEAR(double((split - peak("mp=2,micro_batch=2")).count()), 3.0 * value, 0.01 * value)
@@ -270,9 +270,9 @@ TEST(AllocationReplay, FormulasOfSeveralOpsKeepTheirOperands) {
     return replay_allocations(programs[0], framework, kNoLimit).allocated;
   };
   const Bytes fused = peak();
-  framework.elementwise_by_op = true;
+  framework.kernels.elementwise.by_op = true;
   const Bytes by_op = peak();
-  framework.fused_norms = true;
+  framework.kernels.elementwise.fused_norms = true;
   const Bytes with_norms = peak();
   const double tokens = double(2 * job.sequence * job.layers), hidden = double(job.hidden);
   EXPECT_NEAR(double((by_op - with_norms).count()), 8.0 * tokens * hidden,
@@ -289,7 +289,7 @@ TEST(AllocationReplay, TensorsStandInForGradientsThatMatmulsAdd) {
   Framework framework = framework_by_name("megatron-lm");
   const auto at_end = [&](std::int64_t layers, bool stands_in) {
     job.layers = layers;
-    framework.stands_in_for_gradients = stands_in;
+    framework.memory.copies.gradient_placeholders = stands_in;
     const auto programs = lower({job, Strategy(), framework});
     return replay_allocations(programs[0], framework, kNoLimit, AliveAtPeak::list);
   };
@@ -337,7 +337,7 @@ TEST(AllocationReplay, GradientsOfBf16AreAlsoSummedInF32) {
                 6.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
     if (programs[0].sharding_degree == 1) continue;  // the rank owns all of them
     Framework narrow = framework;
-    narrow.gradient_memory = GradientMemory::as_computed;
+    narrow.memory.gradients = GradientMemory::as_computed;
     EXPECT_LT(replay_allocations(programs[0], narrow, kNoLimit)
                   .by_role[std::size_t(TensorRole::gradient)],
               Bytes(elements * 6))
@@ -363,7 +363,7 @@ TEST(AllocationReplay, GradientsInF32AreCopiedOnce) {
 // A loss that is several ops keeps logits in the model's type, whatever that is.
 TEST(AllocationReplay, KeptLogitsHaveTheTypeOfTheModel) {
   Framework framework = framework_by_name("megatron-deepspeed");
-  framework.loss_memory = LossMemory::gathered_by_op;
+  framework.memory.loss = LossMemory::gathered_by_op;
   for (const DType type : {DType::f32, DType::bf16}) {
     Job job = nano();
     job.precision = type;
@@ -405,9 +405,9 @@ TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
     EXPECT_EQ(rest_of(TensorRole::optimizer_state), Bytes());
     EXPECT_GT(rest_of(TensorRole::parameter), Bytes());
     EXPECT_LT(rest().allocated, whole - Bytes(std::int64_t(8 * owned)));
-    framework.host_parameters = true;
+    framework.memory.host_parameters = true;
     EXPECT_EQ(rest_of(TensorRole::parameter), Bytes());
-    framework.host_parameters = false;
+    framework.memory.host_parameters = false;
   }
 }
 
@@ -427,10 +427,10 @@ TEST(AllocationReplay, CheckpointsAreSplitOrOnTheHost) {
   const Bytes border(8 * job.sequence * job.hidden * 2);
   const Bytes whole = saved();
   EXPECT_GE(whole, job.layers * border);
-  framework.checkpoint_memory = CheckpointMemory::split;
+  framework.memory.checkpoints = CheckpointMemory::split;
   EXPECT_EQ(saved(), whole - (job.layers - 2) * Bytes(border.count() / 2))
       << "one layer's is whole again, beside its part";
-  framework.checkpoint_memory = CheckpointMemory::on_host;
+  framework.memory.checkpoints = CheckpointMemory::on_host;
   EXPECT_EQ(saved(), whole - (job.layers - 1) * border);
 }
 
@@ -439,7 +439,7 @@ TEST(AllocationReplay, ZeroesAndSumsInPlaceTakeNothing) {
   job.precision = DType::f16;
   job.loss_scale = LossScale{};
   const Framework framework = framework_by_name("megatron-lm-2021");
-  ASSERT_FALSE(framework.adds_gradients_in_matmul);
+  ASSERT_FALSE(framework.kernels.products.add_gradients);
   const auto programs = lower({job, parse_strategy("sharding_degree=2,sharding_stage=3"),
                                framework_by_name("megatron-deepspeed")});
   TensorNames names;

@@ -175,16 +175,16 @@ std::vector<Framework> frameworks() {
   std::vector<Framework> result = all_frameworks();
   Framework waiting = framework_by_name("pytorch-fsdp");
   waiting.name = "waiting";
-  waiting.host_waits_for_gathers = true;
-  waiting.host_reads_norm = true;
-  waiting.host_wait = Seconds(3e-6);
-  waiting.transfers_hold = TransfersHold::compute;
+  waiting.host.waits.for_gathers = true;
+  waiting.host.waits.for_norm = true;
+  waiting.host.waits.time = Seconds(3e-6);
+  waiting.host.waits.transfers_hold = TransfersHold::compute;
   result.push_back(waiting);
   waiting.name = "waiting for transfers";
-  waiting.transfers_hold = TransfersHold::host;
+  waiting.host.waits.transfers_hold = TransfersHold::host;
   result.push_back(waiting);
   waiting.name = "launches that wait";
-  waiting.launches_wait = true;
+  waiting.host.waits.for_launches = true;
   result.push_back(waiting);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/draws.h"
+#include "tests/simulator/run_engine.h"
 
 namespace plimsoll {
 namespace {

@@ -379,7 +379,7 @@ TEST(Dispatch, IsMeasuredWhereCalibrated) {
   EXPECT_EQ(calibrated().dispatch_op().count(), 500'000);
   EXPECT_EQ(calibrated().dispatch_call().count(), 2'000'000);
   Framework framework;
-  framework.dispatch_op = Seconds(4e-6);
+  framework.host.dispatch.op = Seconds(4e-6);
   const Cluster cluster = hand_cluster(DeviceKind::gpu, 4);
   EXPECT_EQ(CostModel(cluster, std::nullopt, framework).dispatch_op().count(), 4'000'000);
   EXPECT_EQ(CostModel(cluster, calibration(), framework).dispatch_op().count(), 500'000);
@@ -418,7 +418,7 @@ TEST(CostModel, HostTimesThatWereNotMeasuredAreScaled) {
   Calibration imported;  // collectives alone
   imported.communicator = CommunicatorKind::nccl;
   Framework framework;
-  framework.dispatch_op = Seconds(0.67 * 4e-6);  // of the host of an A100
+  framework.host.dispatch.op = Seconds(0.67 * 4e-6);  // of the host of an A100
   const CostModel costs(a100(), imported, framework, FittedCalibration{});
   EXPECT_EQ(costs.with_layer_factor(1.5).dispatch_op().count(), 6'000'000);
 }
@@ -438,7 +438,7 @@ TEST(CostModel, AFactorOfLayersIsFitted) {
 
 TEST(CostModel, OtherOpsOfAFrameworkCountUnlessKernelsLikeThemWereMeasured) {
   Framework framework;
-  framework.ops_per_kernel = 2;
+  framework.host.dispatch.ops_per_kernel = 2;
   const auto others = [&](Calibration measured) {
     return CostModel(a100(), std::move(measured), framework).other_ops().count();
   };
@@ -461,7 +461,7 @@ TEST(CostModel, GradientsAddedApartTakeAKernelMore) {
   product.tensors[0].dtype = product.tensors[1].dtype = DType::bf16;
   const double values = 4096.0 * 4096;
   const auto time = [&](bool in_matmul) {
-    framework.adds_gradients_in_matmul = in_matmul;
+    framework.kernels.products.add_gradients = in_matmul;
     return CostModel(cluster, std::nullopt, framework).local(product.op, product.tensors).time;
   };
   const auto bytes_apart = [&] {
@@ -472,7 +472,7 @@ TEST(CostModel, GradientsAddedApartTakeAKernelMore) {
   EXPECT_NEAR(bytes_apart(), 6, 0.6);
   product.tensors[2].dtype = DType::f32;  // Megatron-LM: main_grad.add_(grad)
   EXPECT_NEAR(bytes_apart(), 10, 0.8);
-  framework.gradient_memory = GradientMemory::bf16_also_in_f32;  // DeepSpeed copies it in f32 first
+  framework.memory.gradients = GradientMemory::bf16_also_in_f32;  // DeepSpeed copies it first
   EXPECT_NEAR(bytes_apart(), 18, 0.8);
 }
 

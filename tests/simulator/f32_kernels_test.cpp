@@ -52,7 +52,7 @@ TEST(F32Kernels, MasksOfScoresMayBeKernelsOfTheirOwn) {
   cluster.efficiency.reset();
   const auto time = [&](bool apart, DType dtype) {
     Framework framework;
-    framework.masks_f32_apart = apart;
+    framework.kernels.attention.masks_f32_apart = apart;
     Op op;
     op.kind = OpKind::softmax;
     op.params = AttentionParams{.sequence = 2048};
@@ -71,7 +71,7 @@ TEST(F32Kernels, ScoresOfAnOddNumberOfHeadsAreMaskedAndNormalisedByParts) {
   cluster.efficiency.reset();
   const auto time = [&](OpKind kind, std::int64_t matrices, bool limited, bool causal = true) {
     Framework framework;
-    framework.masks_f32_apart = limited;
+    framework.kernels.attention.masks_f32_apart = limited;
     Op op;
     op.kind = kind;
     op.params = AttentionParams{.sequence = 2048, .causal = causal};
@@ -96,8 +96,8 @@ TEST(F32Kernels, ALossInPlaceMovesItsLogitsSevenTimes) {
   cluster.efficiency.reset();
   const auto time = [&](LossMemory loss) {
     Framework framework;
-    framework.loss_memory = loss;
-    framework.masks_f32_apart = true;
+    framework.memory.loss = loss;
+    framework.kernels.attention.masks_f32_apart = true;
     Op op;
     op.kind = OpKind::logits_sum_exp;
     op.params = VocabularyParams{};
@@ -118,7 +118,7 @@ double time_of_attention(const char* device, AttentionKernel kernel, bool backwa
        {&cluster.efficiency->attention_forward, &cluster.efficiency->attention_backward})
     part->fixed_time = Seconds(0);
   Framework framework;
-  framework.attention_kernel = kernel;
+  framework.kernels.attention.kernel = kernel;
   Op op;
   op.kind = backward ? OpKind::flash_attention_backward : OpKind::flash_attention;
   op.params = AttentionParams{};

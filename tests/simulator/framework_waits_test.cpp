@@ -35,8 +35,8 @@ std::vector<std::pair<std::uint32_t, Numbers>> host_waits(const std::vector<Time
 
 TEST(FrameworkWaits, TheHostWaitsOnceForAllThatItsDeviceDoes) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.transfers_hold = TransfersHold::host;
-  framework.host_wait = Seconds(7e-6);
+  framework.host.waits.transfers_hold = TransfersHold::host;
+  framework.host.waits.time = Seconds(7e-6);
   const std::vector<TimedOp> ops = first_stage(framework);
   ASSERT_EQ(ops.size(), 17u);
   EXPECT_EQ(host_waits(ops), (std::vector<std::pair<std::uint32_t, Numbers>>{
@@ -46,12 +46,12 @@ TEST(FrameworkWaits, TheHostWaitsOnceForAllThatItsDeviceDoes) {
 
 TEST(FrameworkWaits, TheHostReadsEachBatchBehindAllThatWasComputed) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.host_reads_batch = true;
+  framework.host.waits.for_batch = true;
   // Only forwards, and not the first: nothing was computed before.
   using Waits = std::vector<std::pair<std::uint32_t, Numbers>>;
   EXPECT_EQ(host_waits(first_stage(framework)), (Waits{{3, {0}}}));
   // Where it waits for the exchange before, that is all there is.
-  framework.transfers_hold = TransfersHold::host;
+  framework.host.waits.transfers_hold = TransfersHold::host;
   EXPECT_EQ(host_waits(first_stage(framework)),
             (Waits{{3, {0, 1, 2}}, {7, {3, 4, 5, 6}}, {11, {9, 8, 5, 10}}}));
 }
@@ -59,7 +59,7 @@ TEST(FrameworkWaits, TheHostReadsEachBatchBehindAllThatWasComputed) {
 TEST(FrameworkWaits, ComputeWaitsForTransfersThatWereIssuedBefore) {
   Framework framework = framework_by_name("megatron-lm");
   const std::vector<TimedOp> before = first_stage(framework);
-  framework.transfers_hold = TransfersHold::compute;
+  framework.host.waits.transfers_hold = TransfersHold::compute;
   const std::vector<TimedOp> ops = first_stage(framework);
   EXPECT_TRUE(host_waits(ops).empty());
   const auto sorted = [](Numbers numbers) {
@@ -89,13 +89,13 @@ TEST(FrameworkWaits, ComputeWaitsForTransfersThatWereIssuedBefore) {
 
 TEST(FrameworkWaits, AHostThatRunsItsOwnOpsWaitsForNothingElse) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.transfers_hold = TransfersHold::host;
+  framework.host.waits.transfers_hold = TransfersHold::host;
   EXPECT_TRUE(host_waits(first_stage(framework, DeviceKind::cpu_core)).empty());
 }
 
 TEST(FrameworkWaits, LaunchesThatWaitLeaveNothingToOverlap) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.launches_wait = true;
+  framework.host.waits.for_launches = true;
   const std::vector<TimedOp> ops = first_stage(framework);
   for (std::uint32_t i = 1; i < ops.size(); ++i) {
     // A transfer waits with its exchange: the op after it waits for all that was issued.
@@ -118,9 +118,9 @@ TEST(FrameworkWaits, AStepOfLaunchesThatWaitIsTheSumOfItsParts) {
     EXPECT_EQ(simulate(programs, costs, Folding::unfolded, Detail::none).step_time, folded);
     return folded;
   };
-  framework.dispatch_op = Seconds(20e-6);
+  framework.host.dispatch.op = Seconds(20e-6);
   const Seconds free = step();
-  framework.launches_wait = true;
+  framework.host.waits.for_launches = true;
   EXPECT_GT(step(), free);
   EXPECT_TRUE(legal(framework, job, strategy));
   const Verdict chunks = legal(framework, job, parse_strategy("dp=2,pp=2,virtual_stages=2"));
@@ -132,7 +132,7 @@ TEST(FrameworkWaits, ChunksThatReceiveAheadAreNotHeld) {
   Framework framework = framework_by_name("megatron-lm");
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
   const auto step = [&](const std::string& strategy, TransfersHold hold) {
-    framework.transfers_hold = hold;
+    framework.host.waits.transfers_hold = hold;
     const std::vector<Program> programs =
         lower({job, parse_strategy(strategy), framework}, {}, Proof::none);
     const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework);
@@ -151,10 +151,10 @@ TEST(FrameworkWaits, WhatPreparesGradientsDoesNotEndAnExchange) {
        {"gradient_merge=fused", "gradient_merge=tensor", "grad_reduction=per_micro_batch"}) {
     const Strategy strategy = parse_strategy("pp=2,dp=2,micro_batch=1," + choice);
     Framework framework = framework_by_name("megatron-lm-2021");
-    framework.transfers_hold = TransfersHold::nothing;
+    framework.host.waits.transfers_hold = TransfersHold::nothing;
     const std::vector<Program> programs = lower({job, strategy, framework}, {}, Proof::none);
     const auto step = [&](TransfersHold hold) {
-      framework.transfers_hold = hold;
+      framework.host.waits.transfers_hold = hold;
       const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework);
       return simulate(programs, costs, Folding::folded, Detail::none).step_time;
     };

@@ -67,7 +67,7 @@ Forward forward_of_layers(const std::vector<Program>& programs, const Level& lev
   Cluster cluster = published_cluster(programs[0]);
   cluster.levels = {level};
   Framework framework = bundled_framework();
-  framework.dispatch_op = Seconds(1e-12);
+  framework.host.dispatch.op = Seconds(1e-12);
   const CostModel costs(cluster, std::nullopt, framework);
   const Simulation simulation = simulate(programs, costs);
   std::vector<Interval> gathers;

@@ -12,7 +12,7 @@ namespace {
 
 CostModel costs_on(const char* cluster, bool apart) {
   Framework framework;
-  framework.multiplies_experts_apart = apart;
+  framework.kernels.products.experts_apart = apart;
   return CostModel(parse_cluster(*find_preset(cluster_presets(), cluster), cluster), std::nullopt,
                    framework);
 }

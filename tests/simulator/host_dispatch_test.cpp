@@ -17,10 +17,10 @@ constexpr std::int64_t kMicrosecond = 1'000'000;  // ps
 
 Framework framework() {
   Framework framework = bundled_framework();
-  framework.dispatch_op = Seconds(10e-6);
-  framework.ops_per_kernel = 3;
-  framework.dispatch_gather = Seconds(1000e-6);
-  framework.dispatch_gradient = Seconds(100e-6);
+  framework.host.dispatch.op = Seconds(10e-6);
+  framework.host.dispatch.ops_per_kernel = 3;
+  framework.host.dispatch.gather = Seconds(1000e-6);
+  framework.host.dispatch.gradient = Seconds(100e-6);
   return framework;
 }
 
@@ -81,8 +81,8 @@ TEST(HostDispatch, ASoftmaxByPartsIsSeveralOps) {
 
 TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
   Framework eager = framework();
-  eager.dispatch_gradient = {};
-  eager.backward_dispatch = 0.5;
+  eager.host.dispatch.gradient = {};
+  eager.host.dispatch.backward = 0.5;
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, eager);
   const auto programs = lowered_by("dp=2,micro_batch=2,recompute=full");
   const Routine& backward = routine_of(programs[0], "layer.backward");
@@ -104,8 +104,8 @@ TEST(HostDispatch, AttentionOverPartsIsSeveralOps) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
   job.precision = DType::bf16;
   Framework megatron = framework_by_name("megatron-lm");
-  megatron.dispatch_op = Seconds(10e-6);
-  megatron.ops_per_part = 3;
+  megatron.host.dispatch.op = Seconds(10e-6);
+  megatron.host.dispatch.ops_per_part = 3;
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, megatron);
   const auto attention = [&](const char* strategy, const char* routine, OpKind kind) {
     const auto programs = lower({job, parse_strategy(strategy), megatron}, {}, Proof::structure);
@@ -154,7 +154,7 @@ TEST(HostDispatch, GathersInTheStepCostMore) {
 TEST(HostDispatch, AnUpdateIssuesOpsForEachTensorOfTheRank) {
   const auto begin_time = [](const std::string& strategy, double ops) {
     Framework counted = framework();
-    counted.ops_per_tensor = ops;
+    counted.host.dispatch.ops_per_tensor = ops;
     const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, counted);
     const auto programs = lowered_by(strategy);
     const Routine& routine = routine_of(programs[0], "begin_step");
@@ -173,8 +173,8 @@ TEST(HostDispatch, AnUpdateIssuesOpsForEachTensorOfTheRank) {
 /// Returns the host time of all ops of a layer's forward or backward, in microseconds.
 std::int64_t of_layer(const std::string& strategy, const std::string& routine, Graphs graphs) {
   Framework captures = framework();
-  captures.graphs = graphs;
-  captures.dispatch_gradient = {};
+  captures.host.dispatch.graphs = graphs;
+  captures.host.dispatch.gradient = {};
   const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, captures);
   const auto programs = lowered_by(strategy);
   Picoseconds sum;
@@ -216,8 +216,8 @@ std::map<OpKind, std::vector<std::int64_t>> of_experts(const Framework& framewor
 
 TEST(HostDispatch, EachMoreExpertsKernelIsIssued) {
   Framework together = framework_by_name("megatron-lm"), apart = together;
-  together.multiplies_experts_apart = false;
-  apart.multiplies_experts_apart = true;
+  together.kernels.products.experts_apart = false;
+  apart.kernels.products.experts_apart = true;
   std::size_t products = 0;
   for (const std::string routine : {"expert_layer.forward", "expert_layer.backward"}) {
     const auto one = of_experts(together, routine);
@@ -242,7 +242,7 @@ TEST(HostDispatch, EachMoreExpertsBiasIsAdded) {
   std::map<OpKind, std::int64_t> more;
   for (const bool apart : {false, true}) {
     Framework framework = framework_by_name("megatron-lm");
-    framework.multiplies_experts_apart = apart;
+    framework.kernels.products.experts_apart = apart;
     const CostModel costs(hand_cluster(DeviceKind::gpu, 8), std::nullopt, framework);
     const auto programs = lower({job, strategy, framework}, {}, Proof::structure);
     for (const Routine& routine : programs[0].routines) {
@@ -260,9 +260,9 @@ TEST(HostDispatch, EachMoreExpertsBiasIsAdded) {
 
 TEST(HostDispatch, EachExpertsWeightsAreTensorsOfTheUpdate) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.ops_per_tensor = 1;
+  framework.host.dispatch.ops_per_tensor = 1;
   const auto of_update = [&](bool apart) {
-    framework.multiplies_experts_apart = apart;
+    framework.kernels.products.experts_apart = apart;
     return of_experts(framework, "begin_step").at(OpKind::begin_step).at(0);
   };
   // Two layers with two weights for 16 experts; with ep=8 no other rank has them.
@@ -273,7 +273,7 @@ TEST(HostDispatch, ARoutersGraphHasItsNormAndEndsWhereTokensAreSent) {
   Framework framework = framework_by_name("megatron-lm");
   const auto eager = of_experts(framework, "expert_layer.forward");
   const auto eager_backward = of_experts(framework, "expert_layer.backward");
-  framework.graphs = Graphs::router;
+  framework.host.dispatch.graphs = Graphs::router;
   const auto forward = of_experts(framework, "expert_layer.forward");
   for (const OpKind kind : {OpKind::route, OpKind::place_choices, OpKind::balance_experts})
     EXPECT_EQ(forward.at(kind), std::vector<std::int64_t>(1, 0)) << to_text(kind);

@@ -40,7 +40,7 @@ Result run(const std::string& fields, DType precision = DType::bf16) {
   Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
   job.precision = precision;
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_op = framework.host_wait = Seconds(0);
+  framework.host.dispatch.op = framework.host.waits.time = Seconds(0);
   const auto programs = lower({job, parse_strategy(fields), framework});
   Result result;
   const CostModel costs(cluster(), std::nullopt, framework);

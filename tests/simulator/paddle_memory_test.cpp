@@ -17,8 +17,8 @@ std::int64_t in_mib(Bytes bytes) { return bytes.count() >> 20; }
 /// has them otherwise, too.
 Framework paddle() {
   Framework framework = bundled_framework();
-  framework.stores_dropout_masks = true;
-  framework.allocator = paddle_allocator();
+  framework.kernels.stores_dropout_masks = true;
+  framework.memory.allocator = paddle_allocator();
   return framework;
 }
 

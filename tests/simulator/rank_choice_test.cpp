@@ -69,7 +69,7 @@ void expect_equal(const Strategy& strategy, DeviceKind kind, std::int64_t device
 Strategy uneven() {
   Strategy strategy;
   strategy.mp = 2, strategy.pp = 4, strategy.dp = 2;
-  strategy.layer_split = {3, 1, 2, 2};
+  strategy.pipeline.layer_split = {3, 1, 2, 2};
   return strategy;
 }
 

@@ -24,7 +24,9 @@ Job nano() {
 /// A Program whose calls only take what ShardCopies has for them.
 struct Shards {
   explicit Shards(Program of, Framework by = framework_by_name("torchtitan"))
-      : program(std::move(of)), framework(std::move(by)), blocks(framework.allocator, kAnyRoom) {
+      : program(std::move(of)),
+        framework(std::move(by)),
+        blocks(framework.memory.allocator, kAnyRoom) {
     for (const Routine& routine : program.routines) {
       routines.push_back(read_events(routine, framework, names));
     }
@@ -166,7 +168,7 @@ TEST(ShardCopies, WithoutShardsNothingChanges) {
   Framework copies = framework_by_name("pytorch-fsdp");
   const auto programs = lower({nano(), parse_strategy("dp=2"), copies});
   const Bytes plain = replay_allocations(programs[0], copies, kAnyRoom).reserved;
-  copies.shard_memory = ShardMemory::flat_copies;
+  copies.memory.shards = ShardMemory::flat_copies;
   EXPECT_EQ(replay_allocations(programs[0], copies, kAnyRoom).reserved, plain);
 }
 
@@ -179,7 +181,7 @@ TEST(StageBuffers, EachMicroBatchHasItsOwn) {
   const std::int64_t border = 2 * job.sequence * job.hidden * 2;  // bf16
   for (const Program& program : programs) {
     TensorNames names;
-    TensorBlocks blocks(framework.allocator, kAnyRoom);
+    TensorBlocks blocks(framework.memory.allocator, kAnyRoom);
     StageBuffers stage(program, framework, names, blocks);
     stage.begin();
     EXPECT_EQ(blocks.use().allocated, Bytes(4 * border))
@@ -210,7 +212,7 @@ TEST(StageBuffers, OutputsOfTheModelStayToTheEndOfTheStep) {
   const auto programs = lower({job, parse_strategy("pp=2"), framework});
   const auto peak = [&] { return replay_allocations(programs[1], framework, kAnyRoom).allocated; };
   const Bytes kept = peak();
-  framework.border_memory = BorderMemory::by_use;
+  framework.memory.borders = BorderMemory::by_use;
   const double logits = 2.0 * double(job.sequence * job.vocab);
   EXPECT_GT(double((kept - peak()).count()), 6 * logits) << "of the seven micro-batches before";
 }
@@ -230,7 +232,7 @@ TEST(GathersTokensAgain, OrIsKept) {
     return count;
   };
   const std::int64_t kept = gathers();
-  framework.gathers_tokens_again = true;
+  framework.parallelism.gathers_tokens_again = true;
   // The operands of query, key and value and of the first linear layer are kept for each layer, and
   // one for the head.
   EXPECT_EQ(gathers() - kept, 3);

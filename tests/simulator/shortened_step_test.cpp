@@ -65,8 +65,8 @@ Ranks lowered(const Framework& framework, const char* text, std::int64_t micro_b
 
 /// Hosts that issue faster than these small devices compute.
 Framework with_quick_host(Framework framework) {
-  framework.dispatch_op = Seconds(1e-9);
-  framework.host_wait = Seconds(1e-9);
+  framework.host.dispatch.op = Seconds(1e-9);
+  framework.host.waits.time = Seconds(1e-9);
   return framework;
 }
 
@@ -124,8 +124,8 @@ TEST(ShortenedStep, EndsWhenTheWholeStepDoesWhereTheHostReadsEachBatch) {
     for (const char* text : {"pp=4", "mp=2,pp=2,dp=2,recompute=full", "dp=2",
                              "pp=4,virtual_stages=2", "sharding_degree=4,sharding_stage=3"}) {
       Framework framework = with_quick_host(framework_by_name(name));
-      framework.host_reads_batch = true;
-      framework.host_wait = Seconds(50e-6);
+      framework.host.waits.for_batch = true;
+      framework.host.waits.time = Seconds(50e-6);
       if (legal(framework, parse_strategy(text))) shown += expect_same_ends(framework, text);
     }
   }
@@ -134,7 +134,7 @@ TEST(ShortenedStep, EndsWhenTheWholeStepDoesWhereTheHostReadsEachBatch) {
 
 TEST(ShortenedStep, HasNoAnswerWhereTheHostHoldsUpTheDevice) {
   Framework framework = framework_by_name("megatron-lm");
-  framework.dispatch_op = Seconds(1e-3);
+  framework.host.dispatch.op = Seconds(1e-3);
   EXPECT_EQ(expect_same_ends(framework, "pp=4"), 0);
 }
 
@@ -162,7 +162,7 @@ TEST(ShortenedStep, HasNoAnswerWhereRanksHaveRhythmsOfTheirOwn) {
   job.micro_batches = 40;
   job.elements = 64;
   Framework framework;
-  framework.dispatch_op = Seconds(1e-9);
+  framework.host.dispatch.op = Seconds(1e-9);
   const CostModel costs(hand_cluster(DeviceKind::gpu, 3), std::nullopt, framework);
   const Ranks ranks(hand_pipeline(job), costs);
   EXPECT_FALSE(ranks.shortened(ranks.starts(0)));
@@ -176,7 +176,7 @@ RC_GTEST_PROP(ShortenedStepRandom, EndsWhenTheWholeStepDoes, ()) {
   job.micro_batches = *rc::gen::inRange(40, 160);
   job.elements = *rc::gen::element(64, 256, 4096);
   Framework framework;
-  framework.dispatch_op = Seconds(double(*rc::gen::inRange(1, 4000)) * 1e-9);
+  framework.host.dispatch.op = Seconds(double(*rc::gen::inRange(1, 4000)) * 1e-9);
   const CostModel costs(hand_cluster(DeviceKind::gpu, *rc::gen::inRange(1, 9)), std::nullopt,
                         framework);
   const Ranks ranks(hand_pipeline(job), costs);

@@ -1,5 +1,5 @@
 // A thread of each process watches its calls of MPI that block without a deadline, such as starting
-// MPI, and ends the process where another one keeps it waiting for too long.
+// MPI, and ends the process if another one keeps it waiting for too long, which it names.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "runtime/comm/rank_status.h"
@@ -68,5 +69,11 @@ class CallWatch {
   Waited waited_;               ///< in this call
   std::thread thread_;
 };
+
+/// Returns "rank 3" where the launcher has numbered process `id`, else "process 4711".
+std::string name_of_process(int id);
+/// Returns those processes of this process' launcher on this host that are stopped (SIGSTOP, or a
+/// debugger): "rank 1 is stopped, rank 3 is stopped". Empty: none is, or Linux does not say.
+std::string stopped_processes();
 
 }  // namespace plimsoll

@@ -18,7 +18,6 @@
 #include "graph/op_table.h"
 #include "runtime/backend.h"
 #include "runtime/comm/mpi/posted_op.h"
-#include "runtime/comm/pause.h"
 #include "runtime/comm/rank_status.h"
 #include "runtime/comm/waited.h"
 

@@ -1,5 +1,5 @@
-// Processes of a host ask those of other hosts what their ranks do. A rank whose deadline has
-// passed finds by it which rank of another host keeps it waiting.
+// Processes of a host share the memory of their statuses, and ask processes of other hosts what
+// their ranks do. A rank whose deadline has passed finds by it which rank keeps it waiting.
 #pragma once
 
 #include <mpi.h>
@@ -60,6 +60,25 @@ class StatusExchange {
   MPI_Request question_ = MPI_REQUEST_NULL;
   // MPI reads and writes these until the process ends: only a run that failed has any.
   std::deque<Message> questions_, answers_;
+};
+
+/// Making and releasing it takes all processes of a communicator.
+class SharedRankStatus {
+ public:
+  /// Throws EnvironmentError where MPI cannot share memory.
+  explicit SharedRankStatus(MPI_Comm comm);
+  SharedRankStatus(const SharedRankStatus&) = delete;
+  SharedRankStatus& operator=(const SharedRankStatus&) = delete;
+  /// Frees the shared memory, and with it what the board reads. Not to be called where a rank
+  /// failed, since others may not come.
+  void release();
+
+  RankStatusBoard& board() { return *board_; }
+
+ private:
+  MPI_Comm host_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::optional<RankStatusBoard> board_;
 };
 
 }  // namespace plimsoll

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "runtime/comm/mpi/call_watch.h"
-#include "runtime/comm/mpi/shared_status.h"
 #include "runtime/comm/mpi/status_exchange.h"
 #include "runtime/processes.h"
 

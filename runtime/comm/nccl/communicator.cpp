@@ -227,7 +227,7 @@ void NcclCommunicator::settle(ncclComm_t comm, std::string_view what, Waited& wa
 
 void NcclCommunicator::show(Wait wait) {
   if (board_ == nullptr) return;
-  const PostedOp* op = ops_.first_awaited();
+  const NcclOp* op = ops_.first_awaited();
   // Kernels that are not over are this rank's own work.
   bool waits = op != nullptr && is_reached(op->wait, op->what);
   if (op == nullptr && wait != Wait::kernels) {
@@ -251,7 +251,7 @@ void NcclCommunicator::ends() {
 // Ranks that give up later still see that this one has waited.
 std::string NcclCommunicator::reason() {
   const std::string who = board_ == nullptr ? "" : ": " + board_->describe(deadline_);
-  const PostedOp* op = ops_.first_awaited();
+  const NcclOp* op = ops_.first_awaited();
   if (op == nullptr) op = ops_.oldest();
   if (op == nullptr) return fmt::format("rank {} has no communication under way{}", rank_, who);
   return fmt::format("in {}, routine {}, NCCL has not come to {}, post {} of rank {}{}",
@@ -281,7 +281,7 @@ Communicator::Ticket NcclCommunicator::enqueue(
     ncclComm_t comm, const CommunicationLabel& label, std::string what,
     const std::function<ncclResult_t(cudaStream_t, std::int64_t)>& call, std::int64_t groups) {
   const std::uint32_t index = ops_.add();
-  PostedOp& op = ops_[index];
+  NcclOp& op = ops_[index];
   const cudaStream_t stream = streams_[std::size_t(label.stream)];
   op.comm = comm;
   op.timed = label.described;
@@ -436,7 +436,7 @@ Picoseconds NcclCommunicator::time_of(cudaEvent_t event, cudaEvent_t since, Pico
 
 CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
   const auto index = std::uint32_t(ticket & 0xffff'ffff) - 1;
-  PostedOp& op = ops_[index];
+  NcclOp& op = ops_[index];
   INVARIANT(op.waiting && op.generation == ticket >> 32,
             "a ticket is waited for once, by the rank that posted");
   check(cudaEventRecord(op.wait, queue_.device().stream), op.what);

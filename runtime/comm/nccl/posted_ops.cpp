@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 PostedOps::~PostedOps() {
-  for (const PostedOp& op : ops_) {
+  for (const NcclOp& op : ops_) {
     for (cudaEvent_t event : {op.posted, op.begin, op.end, op.wait})
       static_cast<void>(cudaEventDestroy(event));
   }
@@ -15,11 +15,11 @@ PostedOps::~PostedOps() {
 
 std::uint32_t PostedOps::add() {
   // Events of ops that are over are used again.
-  first_of(in_flight_, &PostedOp::in_flight);
-  first_of(awaited_, &PostedOp::awaited);
+  first_of(in_flight_, &NcclOp::in_flight);
+  first_of(awaited_, &NcclOp::awaited);
   if (free_.empty()) {
     free_.push_back(std::uint32_t(ops_.size()));
-    PostedOp& op = ops_.emplace_back();
+    NcclOp& op = ops_.emplace_back();
     check(cudaEventCreateWithFlags(&op.posted, cudaEventDisableTiming), "an event");
     check(cudaEventCreateWithFlags(&op.wait, cudaEventDisableTiming), "an event");
     check(cudaEventCreateWithFlags(&op.begin, cudaEventDefault), "an event");
@@ -27,7 +27,7 @@ std::uint32_t PostedOps::add() {
   }
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  PostedOp& op = ops_[index];
+  NcclOp& op = ops_[index];
   op.waiting = true;
   op.number = ++count_;
   ++op.generation;
@@ -51,14 +51,14 @@ void PostedOps::waited(std::uint32_t index) {
 }
 
 void PostedOps::free_unused(std::uint32_t index) {
-  const PostedOp& op = ops_[index];
+  const NcclOp& op = ops_[index];
   if (!op.waiting && !op.in_flight && !op.awaited) free_.push_back(index);
 }
 
-const PostedOp* PostedOps::first_of(std::deque<std::uint32_t>& queue, bool PostedOp::*queued) {
+const NcclOp* PostedOps::first_of(std::deque<std::uint32_t>& queue, bool NcclOp::*queued) {
   while (!queue.empty()) {
     const std::uint32_t index = queue.front();
-    PostedOp& op = ops_[index];
+    NcclOp& op = ops_[index];
     if (!is_reached(op.end, op.what)) return &op;
     op.*queued = false;
     queue.pop_front();
@@ -67,8 +67,8 @@ const PostedOp* PostedOps::first_of(std::deque<std::uint32_t>& queue, bool Poste
   return nullptr;
 }
 
-const PostedOp* PostedOps::oldest() { return first_of(in_flight_, &PostedOp::in_flight); }
+const NcclOp* PostedOps::oldest() { return first_of(in_flight_, &NcclOp::in_flight); }
 
-const PostedOp* PostedOps::first_awaited() { return first_of(awaited_, &PostedOp::awaited); }
+const NcclOp* PostedOps::first_awaited() { return first_of(awaited_, &NcclOp::awaited); }
 
 }  // namespace plimsoll

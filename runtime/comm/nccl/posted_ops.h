@@ -13,7 +13,7 @@
 namespace plimsoll {
 
 /// A communication that was enqueued. Its events are used again for another one.
-struct PostedOp {
+struct NcclOp {
   cudaEvent_t posted = nullptr;                ///< the kernels before it are over
   cudaEvent_t begin = nullptr, end = nullptr;  ///< on its own stream
   cudaEvent_t wait = nullptr;  ///< the kernels before the rank's wait for it are over
@@ -40,7 +40,7 @@ class PostedOps {
 
   /// Returns the index of an op that is used by nothing, and numbers it.
   std::uint32_t add();
-  PostedOp& operator[](std::uint32_t index) { return ops_[index]; }
+  NcclOp& operator[](std::uint32_t index) { return ops_[index]; }
   /// Its event `end` is on its stream now.
   void enqueued(std::uint32_t index);
   /// The rank's kernels wait for it, behind its event `wait`.
@@ -48,17 +48,17 @@ class PostedOps {
   /// Nobody needs its ticket any more.
   void waited(std::uint32_t index);
   /// Returns the op that was posted first among those that are not over. Null: all are over.
-  const PostedOp* oldest();
+  const NcclOp* oldest();
   /// Returns the op that is not over and that the rank's kernels wait for first. Null: all are
   /// over.
-  const PostedOp* first_awaited();
+  const NcclOp* first_awaited();
 
  private:
   /// Returns the first op of a queue that is not over, and drops those before it.
-  const PostedOp* first_of(std::deque<std::uint32_t>& queue, bool PostedOp::*queued);
+  const NcclOp* first_of(std::deque<std::uint32_t>& queue, bool NcclOp::*queued);
   void free_unused(std::uint32_t index);
 
-  std::deque<PostedOp> ops_;  ///< by index; references stay valid
+  std::deque<NcclOp> ops_;  ///< by index; references stay valid
   std::vector<std::uint32_t> free_;
   std::deque<std::uint32_t> in_flight_;  ///< in the order of their posts
   std::deque<std::uint32_t> awaited_;    ///< in the order of the waits

@@ -10,7 +10,6 @@
 #include "graph/op_table.h"
 #include "runtime/cpu/attention/attention_operands.h"
 #include "runtime/cpu/attention/score_dropout.h"
-#include "runtime/cpu/fast_exp.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/vectorize.h"
