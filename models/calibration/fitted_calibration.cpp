@@ -93,6 +93,21 @@ Json assumed_json(const AssumedRecompute& assumed) {
   return json;
 }
 
+LearnedSpread learned_from(JsonObject object) {
+  LearnedSpread learned;
+  learned.noise = object.number("noise", 1e-6, 10);
+  learned.names = object.texts("names");
+  learned.covariance = object.numbers("covariance");
+  if (learned.covariance.size() != learned.names.size() * learned.names.size())
+    object.fail("covariance", "the square of the number of names is required");
+  object.finish();
+  return learned;
+}
+
+Json learned_json(const LearnedSpread& learned) {
+  return {{"noise", learned.noise}, {"names", learned.names}, {"covariance", learned.covariance}};
+}
+
 /// The field that says what the group of a parameter rests on; null where the parameter labels no
 /// time of an op.
 RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
@@ -239,6 +254,7 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   fitted.assumed_recompute = assumed_from(object.object("assumed_recompute"));
   for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
   for (JsonObject& layer : object.objects("layers")) fitted.layers.push_back(layer_from(layer));
+  if (object.has("learned")) fitted.learned = learned_from(object.object("learned"));
   object.finish();
   whole.finish();
   return fitted;
@@ -283,6 +299,7 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
                                 {"runs", point.runs}});
     if (point.shape.routed > 0) object["layers"].back()["routed"] = point.shape.routed;
   }
+  if (fitted.learned) object["learned"] = learned_json(*fitted.learned);
   return json_text({{"fitted", object}});
 }
 
