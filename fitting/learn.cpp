@@ -153,7 +153,7 @@ std::vector<LearnModel::Difference> LearnModel::differences(const std::vector<bo
   return all;
 }
 
-LearnedNumbers LearnModel::learn(const std::vector<bool>& use) const {
+LearnedNumbers LearnModel::learn(const std::vector<bool>& use, const SearchLimits& limits) const {
   const std::vector<Eigen::Index> rows = rows_in_use(use);
   const LogModel simulated = model_.log_model(use);
   LogModel robust = log_model_;
@@ -162,8 +162,9 @@ LearnedNumbers LearnModel::learn(const std::vector<bool>& use) const {
   robust.least_scale = robust.most_scale =
       posterior(*robust.precision, derivatives_(rows, Eigen::all), errors_(rows), spreads_).noise;
   const std::vector<bool> fixed(robust.numbers.size(), false);
-  const RobustSolution solution =
-      solve(robust, use, fixed, robust.priors(), {.most_derivations = 3, .known = &derivatives_});
+  SearchLimits from_known = limits;
+  from_known.known = &derivatives_;
+  const RobustSolution solution = solve(robust, use, fixed, robust.priors(), from_known);
   const LogModel::Values after = robust.predicted(solution.values);
   const Eigen::VectorXd there = vector_of(robust.measured) - vector_of(after) +
                                 solution.derivatives * moved_of(robust, solution.values);
@@ -180,7 +181,7 @@ Learned learn(std::vector<FitRun> own, const std::optional<FittedCalibration>& b
                             Seconds(std::exp(model.before()[i])), Seconds(), std::nullopt});
   }
   const std::vector<bool> use = trusted_runs(model, learned.runs);
-  const LearnedNumbers numbers = model.learn(use);
+  const LearnedNumbers numbers = model.learn(use, {.most_derivations = 3});
   const LogModel::Values after = model.log_model().predicted(numbers.values);
   for (std::size_t i = 0; i < after.size(); ++i)
     learned.runs[i].after = Seconds(std::exp(after[i]));

@@ -37,7 +37,7 @@ class LearnModel {
 
   /// Learns from the runs in use, of which there is at least one: robust steps (robust_fit.h) of
   /// numbers, with the spreads of sources as their prior.
-  LearnedNumbers learn(const std::vector<bool>& use) const;
+  LearnedNumbers learn(const std::vector<bool>& use, const SearchLimits& limits) const;
 
   /// How a run differs from its prediction: the logarithm of measured over predicted seconds, and
   /// the standard deviation that was to be expected of it.

@@ -22,6 +22,9 @@
 namespace plimsoll {
 namespace {
 
+/// Draws are many: steps go on with the derivatives at the beginning.
+constexpr SearchLimits kLimits{.most_derivations = 1, .most_steps = 6};
+
 using GroupNames = std::tuple<std::string, std::string, std::string>;
 
 /// The places of the runs of each group, at most so many and evenly spread.
@@ -78,7 +81,8 @@ void add_errors(const LearnModel& model, const std::vector<bool>& use, LearningP
   for (const bool used : use) rest.push_back(!used);
   const bool learns = std::ranges::count(use, true) > 0;
   const LogModel::Values after =
-      learns ? model.model().log_model(rest).predicted(model.learn(use).values) : model.before();
+      learns ? model.model().log_model(rest).predicted(model.learn(use, kLimits).values)
+             : model.before();
   const std::vector<LearnModel::Difference> differences = model.differences(use);
   double error = 0, width = 0, held = 0;
   for (std::size_t i = 0; i < rest.size(); ++i) {

@@ -17,7 +17,7 @@ namespace plimsoll {
 struct LearningRequest {
   std::vector<std::int64_t> counts;  ///< of runs that are learned from: 0, 1, 2, 3, 5, 10
   std::int64_t draws = 50;           ///< of each count of runs
-  std::size_t most_runs = 60;        ///< of a group, evenly spread
+  std::size_t most_runs = 40;        ///< of a group, evenly spread
   CalibrationChoice calibration;     ///< of predictions before anything is learned
   /// Is called with the steps that are done and all; a group takes two.
   std::function<void(std::int64_t done, std::int64_t of)> progress{};
