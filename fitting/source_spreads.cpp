@@ -131,12 +131,17 @@ struct Sums {
   double log_noise = 0, log_noise_squares = 0, sources = 0;
 };
 
-void add(const SourceErrors& source, const Posterior& found, Sums& sums) {
+/// A source that is farther off than kOdd spreads counts as if it were that far off.
+constexpr double kOdd = 2.5;
+
+void add(const SourceErrors& source, const Posterior& found, const SourceSpreads& spreads,
+         Sums& sums) {
   for (std::size_t p = 0; p < source.parameters.size(); ++p) {
     const auto at = Eigen::Index(p);
     if (source.derivatives.col(at).cwiseAbs().maxCoeff() < 1e-6) continue;  // it tells nothing
     auto& [square, count] = sums.squares[name_of(source.parameters[p])];
-    square += found.moved[at] * found.moved[at] + found.covariance(at, at);
+    const double odd = kOdd * spreads.of(source.parameters[p]);
+    square += std::min(found.moved[at] * found.moved[at] + found.covariance(at, at), odd * odd);
     count += 1;
   }
   sums.log_noise += found.log_noise;
@@ -186,7 +191,7 @@ SourceSpreads most_likely_spreads(std::span<const SourceErrors> sources) {
       const auto count = Eigen::Index(sources[i].parameters.size());
       const Eigen::MatrixXd precision =
           with_spreads(sources[i].parameters, Eigen::MatrixXd::Zero(count, count), spreads);
-      add(sources[i], mixture(terms[i], precision, spreads), sums);
+      add(sources[i], mixture(terms[i], precision, spreads), spreads, sums);
     }
     for (const auto& [name, spread] : own) {
       const auto [square, count] = sums.squares[name];
