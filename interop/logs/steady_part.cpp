@@ -125,7 +125,7 @@ void fill_in(TrainingLog& log) {
     for (const char* name : names) {
       const auto found = log.arguments.find(name);
       if (found == log.arguments.end()) continue;
-      const std::string& text = found->second;
+      const std::string& text = found->second.value;
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value < 1e15) {

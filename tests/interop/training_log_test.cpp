@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "interop/logs/log_lines.h"
+#include "interop/logs/log_table.h"
 #include "tests/interop/changed_text.h"
 
 namespace plimsoll {
@@ -111,7 +113,7 @@ void compare(const std::string& name, const Json& expected, const TrainingLog& l
   const Json arguments = expected.value("arguments", Json::object());
   for (const auto& [key, text] : arguments.items()) {
     const auto found = log.arguments.find(key);
-    EXPECT_EQ(found == log.arguments.end() ? "" : found->second, text.get<std::string>())
+    EXPECT_EQ(found == log.arguments.end() ? "" : found->second.value, text.get<std::string>())
         << name << " " << key;
   }
 }
@@ -183,6 +185,15 @@ TEST(TrainingLog, DisturbedStepsAreLeftOutWithTheirReason) {
                                                                  {9, LeftOutReason::outlier}}));
   EXPECT_EQ(log.steady->steps, 7);
   EXPECT_NEAR(median(log), 1.008, 1e-9);
+}
+
+TEST(TrainingLog, EvaluationsAreNoSteps) {
+  const TrainingLog log = log_of(
+      "step: 10 loss: 3.4 memory: 40.5GiB(51.2%) tps: 6,785 tflops: 300.5 mfu: 39.73%\n"
+      "validate step: 15 loss: 3.2 memory: 30.5GiB(38.2%) tps: 26,785\n"
+      "step: 20 loss: 3.3 memory: 40.5GiB(51.2%) tps: 6,790 tflops: 300.9 mfu: 39.73%\n");
+  EXPECT_EQ(log.distinct_steps, 2);
+  EXPECT_TRUE(log.steps[1].evaluated);
 }
 
 TEST(TrainingLog, RanksRepeatStepsAndRunsBeginAgain) {
@@ -334,6 +345,20 @@ TEST(TrainingLog, LongLinesAndManyStepsTakeBoundedMemory) {
   EXPECT_EQ(many.distinct_steps, 70'000);
   EXPECT_LT(many.steps.size(), 66'000U);
   EXPECT_NEAR(median(many), 0.05, 1e-9);
+}
+
+/// However often a label stands in a line, twice as many take twice the work.
+TEST(TrainingLog, WorkGrowsWithTheLabelsOfALine) {
+  const auto work = [](const std::string& label, int times) {
+    std::string line;
+    for (int i = 0; i < times; ++i) line += label + " 1 step: 2 tps: (3 [";
+    LogLines lines;
+    lines.read(line, 1);
+    return lines.values_sought();
+  };
+  for (const std::string& label : log_table().labels) {
+    EXPECT_LE(work(label, 400), 2 * work(label, 200) + 100) << label;
+  }
 }
 
 TEST(TrainingLog, DamagedLogsAreReadOrRefused) {
