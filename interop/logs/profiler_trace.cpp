@@ -37,6 +37,7 @@ constexpr std::string_view kCategories[] = {"other", "op", "kernel", "copy", "la
 
 /// The table of models/presets/readers/profiler-traces.json.
 struct TraceTable {
+  std::string name;
   std::map<std::string, Category, std::less<>> categories;
   std::string step;
   std::vector<std::pair<std::string, std::string>> kinds;
@@ -46,7 +47,8 @@ struct TraceTable {
 
 TraceTable read_trace_table() {
   const Json json = known_json(reader_presets(), "profiler-traces");
-  TraceTable table{.categories = {},
+  TraceTable table{.name = json["name"],
+                   .categories = {},
                    .step = json["step"],
                    .kinds = json["kinds"],
                    .type_bytes = json["type_bytes"],
@@ -411,7 +413,7 @@ TrainingLog ProfilerTrace::finish(const std::map<std::string, std::string>& fact
                      fmt::format("it has neither a {} nor a kernel", trace_table().step));
   }
   TrainingLog log;
-  log.trainer = "PyTorch profiler";
+  log.trainer = trace_table().name;
   for (const auto& [name, value] : facts) log.arguments.emplace(name, LogArgument{value, 1});
   if (memory_) log.memory.push_back(*memory_);
   log.doubts = trace_table().doubts;

@@ -292,6 +292,23 @@ TEST(TrainingLog, LinesOfOtherTrainers) {
   EXPECT_EQ(paddle.memory.at(1).bytes[1], 12.5 * 1024 * 1024 * 1024);
 }
 
+TEST(TrainingLog, OlderLinesOfTrainers) {
+  const TrainingLog nano = log_of(
+      "step 0: train loss 4.2874, val loss 4.2823\niter 0: loss 4.2664, time 8190.67ms, mfu -1%\n"
+      "iter 10: loss 3.2340, time 32.5ms, mfu 11.51%\n");
+  EXPECT_EQ(nano.distinct_steps, 2);
+  EXPECT_NEAR(median(nano), 0.0325, 1e-9);
+  const TrainingLog deepspeed = log_of(
+      "[2022-03-02 21:46:07,210] 0/10, RunningAvgSamplesPerSec=20.5, CurrSamplesPerSec=19.1, x\n"
+      "[2022-03-02 21:46:17,210] 0/20, RunningAvgSamplesPerSec=20.5, CurrSamplesPerSec=20.1, x\n");
+  EXPECT_EQ(deepspeed.steps.back().number, 20);
+  EXPECT_TRUE(has_doubt(deepspeed, "micro-batches"));
+  const TrainingLog paddle = log_of(
+      "global step 1, epoch: 0, batch: 0, loss: 11.06, speed: 1.62 step/s, ips: 13247 tokens/s\n"
+      "global step 2, epoch: 0, batch: 1, loss: 11.05, speed: 4.00 step/s, ips: 38897 tokens/s\n");
+  EXPECT_NEAR(median(paddle), 0.25, 1e-9);
+}
+
 TEST(TrainingLog, StatesOfBarsThatAreJoinedAreApart) {
   const TrainingLog nemo = log_of(
       "Epoch 0: :   1%|#| 9/99 [01:12<9:01, v_num=0, global_step=8.000, train_step_timing in s=6.50]"
