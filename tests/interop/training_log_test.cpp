@@ -309,6 +309,18 @@ TEST(TrainingLog, OlderLinesOfTrainers) {
   EXPECT_NEAR(median(paddle), 0.25, 1e-9);
 }
 
+/// PaddleNLP of 2022 divided the samples of one step by the time of ten.
+TEST(TrainingLog, RatesThatContradictTheTimeAreDoubted) {
+  std::string text = "  Total train batch size (w. parallel, distributed & accumulation) = 8\n";
+  for (int step = 10; step <= 40; step += 10) {
+    text += "loss: 3.25806541, global_step: " + std::to_string(step) +
+            ", interval_runtime: 2.0, interval_samples_per_second: 4.0\n";
+  }
+  const TrainingLog log = log_of(text);
+  EXPECT_NEAR(median(log), 0.2, 1e-9);
+  EXPECT_TRUE(has_doubt(log, "4 samples/s are printed, but the batch over the time is 40"));
+}
+
 TEST(TrainingLog, StatesOfBarsThatAreJoinedAreApart) {
   const TrainingLog nemo = log_of(
       "Epoch 0: :   1%|#| 9/99 [01:12<9:01, v_num=0, global_step=8.000, train_step_timing in s=6.50]"
