@@ -188,13 +188,14 @@ class ProfilerTrace {
 
  private:
   void read_op(const TraceEvent& event);
+  void link(Links& links, std::uint32_t from, std::uint32_t to);
   void read_kernel(const TraceEvent& event, bool copy);
   void read_memory(const TraceEvent& event);
   KernelName kernel_name(const TraceEvent& event, bool copy) const;
   void sum_kernels(TrainingLog& log);
   void add_steps(TrainingLog& log);
 
-  std::int64_t events_ = 0, left_out_ = 0, no_time_ = 0;
+  std::int64_t events_ = 0, left_out_ = 0, no_time_ = 0, unlinked_ = 0;
   Known<Op> ops_;
   Known<KernelName> names_;
   Links op_of_;        ///< by external id, an op
@@ -217,9 +218,8 @@ void ProfilerTrace::read(const TraceEvent& event) {
     case Category::copy:
       return read_kernel(event, category->second == Category::copy);
     case Category::launch:
-      if (const auto external = identity(event.number(TraceNumber::external_id));
-          external != 0 && external_of_.size() < kMostLinks) {
-        external_of_.emplace_back(identity(event.number(TraceNumber::correlation)), external);
+      if (const auto external = identity(event.number(TraceNumber::external_id)); external != 0) {
+        link(external_of_, identity(event.number(TraceNumber::correlation)), external);
       }
       return;
     default:
@@ -236,7 +236,9 @@ void ProfilerTrace::read_op(const TraceEvent& event) {
     const auto start = nanoseconds(event.start), duration = nanoseconds(event.duration);
     if (!start || !duration || *duration <= 0 || window.number < 0) {
       ++no_time_;
-    } else if (steps_.size() < kMostSteps) {
+    } else if (steps_.size() >= kMostSteps) {
+      ++left_out_;
+    } else {
       window.begin = *start;
       window.end = *start + *duration;
       steps_.push_back(window);
@@ -244,13 +246,21 @@ void ProfilerTrace::read_op(const TraceEvent& event) {
     return;
   }
   const std::uint32_t external = identity(event.number(TraceNumber::external_id));
-  if (external == 0 || op_of_.size() >= kMostLinks) return;
+  if (external == 0) return;
   std::string inputs = event.text(TraceText::dimensions);
   if (!inputs.empty()) inputs += " " + event.text(TraceText::types);
   const std::uint32_t op = ops_.index(event.name + "\n" + inputs, [&] {
     return Op{event.name, inputs};
   });
-  if (op != kNone) op_of_.emplace_back(external, op);
+  link(op_of_, external, op);
+}
+
+void ProfilerTrace::link(Links& links, std::uint32_t from, std::uint32_t to) {
+  if (to == kNone || links.size() >= kMostLinks) {
+    ++unlinked_;
+  } else {
+    links.emplace_back(from, to);
+  }
 }
 
 KernelName ProfilerTrace::kernel_name(const TraceEvent& event, bool copy) const {
@@ -423,9 +433,13 @@ TrainingLog ProfilerTrace::finish(const std::map<std::string, std::string>& fact
   }
   if (left_out_ > 0) {
     log.doubts.push_back(
-        fmt::format("{} kernels are left out, behind the first {} of {} names; no "
+        fmt::format("{} kernels and steps are left out, behind the first {} of {} names; no "
                     "gaps are counted",
                     left_out_, kMostKernels, kMostNames));
+  }
+  if (unlinked_ > 0) {
+    log.doubts.push_back(
+        fmt::format("{} ops and launches are left out: their kernels have no shape", unlinked_));
   }
   sum_kernels(log);
   const bool shapes = std::ranges::any_of(

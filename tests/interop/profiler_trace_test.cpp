@@ -115,6 +115,17 @@ TEST(ProfilerTrace, BrokenTracesAreRefusedWithTheirPlace) {
   EXPECT_TRUE(doubts_that(no_time, "1 steps and kernels have no time"));
 }
 
+TEST(ProfilerTrace, OpsBeyondTheLimitAreDoubted) {
+  std::string many = "\"traceEvents\": [";
+  for (int op = 0; op < 50'010; ++op) {
+    many += R"({"ph": "X", "cat": "cpu_op", "name": "op)" + std::to_string(op) +
+            R"(", "args": {"External id": 9}},)";
+  }
+  const TrainingLog log = read_trace(with(trace_example(), "\"traceEvents\": [", many));
+  EXPECT_TRUE(doubts_that(log, "ops and launches are left out"));
+  EXPECT_FALSE(doubts_that(read_trace(trace_example()), "left out"));
+}
+
 TEST(ProfilerTrace, CompressedFilesAreRead) {
   const std::string path = testing::TempDir() + "trace.pt.trace.json.gz", text = trace_example();
   const gzFile file = gzopen(path.c_str(), "wb");
