@@ -14,21 +14,22 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostDoubts = 50;
-constexpr std::size_t kMostHits = 300;  // of labels in a line: some work takes their square
 constexpr std::size_t kMostMemory = 20'000;
 constexpr std::size_t kMostArguments = 5'000;
 constexpr std::size_t kLongestValue = 4'096;
 constexpr std::size_t kMostTimers = 200;
 constexpr std::size_t kMostTimes = 4'096;  // kept of a timer
 
-/// Returns the rank in "[Rank 7]" before a place of the line, or in the line's prefix "7: ".
+/// Returns the rank in "[Rank 7]" shortly before a place of the line, or in its prefix "7: ".
 std::optional<std::int64_t> rank_of(std::string_view line, std::size_t at) {
-  const std::size_t mark = std::max(line.rfind("[Rank ", at) + 1, line.rfind("[rank", at) + 1);
+  constexpr std::size_t kNear = 500;
+  const std::string_view before = line.substr(0, at).substr(at - std::min(at, kNear));
+  const std::size_t mark = std::max(before.rfind("[Rank ") + 1, before.rfind("[rank") + 1);
   if (mark > 0) {
-    const std::size_t end = line.find(']', mark);
-    return end == line.npos ? std::nullopt : integer_before(line, end);
+    const std::size_t end = before.find(']', mark);
+    return end == line.npos ? std::nullopt : integer_before(before, end);
   }
-  const std::size_t colon = line.find(':');
+  const std::size_t colon = line.substr(0, kNear).find(':');
   if (colon == line.npos || line.find_first_not_of(" 0123456789") != colon) return std::nullopt;
   return integer_before(line, colon);
 }
@@ -54,7 +55,10 @@ bool is_step_column(std::string_view name) {
 }
 
 LogLines::LogLines()
-    : table_(log_table()), series_(table_.trainers.size()), opened_(table_.trainers.size()) {}
+    : table_(log_table()),
+      series_(table_.trainers.size()),
+      opened_(table_.trainers.size()),
+      has_field_(table_.trainers.size()) {}
 
 void LogLines::doubt(std::string text) {
   if (doubts_.size() < kMostDoubts && std::ranges::find(doubts_, text) == doubts_.end()) {
@@ -62,9 +66,15 @@ void LogLines::doubt(std::string text) {
   }
 }
 
+std::optional<PrintedValue> LogLines::find_value(std::string_view line, std::size_t at,
+                                                 PrintedUnit unit) {
+  ++values_sought_;
+  return value_after(line, at, unit);
+}
+
 std::optional<double> LogLines::value_of(std::string_view line, const LabelHit& hit,
                                          PrintedUnit unit) {
-  const auto value = value_after(line, hit.end, unit);
+  const auto value = find_value(line, hit.end, unit);
   if (!value) return std::nullopt;
   if (!value->value && refused_.insert(hit.label).second) {
     doubt(
@@ -93,7 +103,6 @@ void LogLines::read_part(std::string_view line) {
   if (in_timers_) in_timers_ = read_timer_row(line);
   if (hits_.empty() && !in_dump_) return;
   std::erase_if(hits_, [&](const LabelHit& hit) { return !begins_word(line, hit.begin); });
-  hits_.resize(std::min(hits_.size(), kMostHits));
   const bool dots = read_marks(line);
   open_steps(line);
   if (std::ranges::find(opened_, true) != opened_.end()) {
@@ -123,28 +132,29 @@ std::vector<std::size_t> LogLines::ends_of_bars(std::string_view line) const {
 
 void LogLines::open_steps(std::string_view line) {
   std::fill(opened_.begin(), opened_.end(), false);
+  std::fill(has_field_.begin(), has_field_.end(), false);
+  for (const LabelHit& hit : hits_) {
+    for (const LabelMeaning& meaning : table_.meanings[hit.label]) {
+      if (meaning.use != LabelUse::field || meaning.quantity == LogQuantity::loss) continue;
+      if (has_field_[*meaning.trainer]) continue;
+      has_field_[*meaning.trainer] = find_value(line, hit.end, meaning.unit).has_value();
+    }
+  }
   for (const LabelHit& hit : hits_) {
     for (const LabelMeaning& meaning : table_.meanings[hit.label]) {
       if (meaning.use == LabelUse::bar) open_bar(line, hit.begin);
-      if (meaning.use != LabelUse::step) continue;
+      if (meaning.use != LabelUse::step || evaluates_) continue;
       const std::size_t at = *meaning.trainer;
       const TrainerLines& trainer = table_.trainers[at];
       if (opened_[at] || trainer.table) continue;
       // Another value of the trainer has to stand in the line, with its number.
-      const bool fits =
-          trainer.opens_alone || std::ranges::any_of(hits_, [&](const LabelHit& other) {
-            return std::ranges::any_of(table_.meanings[other.label], [&](const LabelMeaning& m) {
-              return m.use == LabelUse::field && m.trainer == at &&
-                     m.quantity != LogQuantity::loss && value_after(line, other.end, m.unit);
-            });
-          });
-      if (!fits) continue;
+      if (!trainer.opens_alone && !has_field_[at]) continue;
       std::optional<std::int64_t> number;
       if (trainer.counted) {
         number = series_[at].distinct() + 1;
       } else if (trainer.number_before) {
         number = integer_before(line, hit.begin);
-      } else if (const auto value = value_after(line, hit.end, printed_unit(""))) {
+      } else if (const auto value = find_value(line, hit.end, printed_unit(""))) {
         const double step = value->value.value_or(-1);
         if (step >= 0 && step < 1e15 && step == std::floor(step)) number = std::int64_t(step);
       }
@@ -217,18 +227,20 @@ void LogLines::read_memory(std::string_view line) {
 
 /// Returns whether the line may be an argument behind dots.
 bool LogLines::read_marks(std::string_view line) {
-  bool dots = false;
+  evaluates_ = false;
+  bool dots = false, rest_is_read = false;  // behind the first label that has it
   for (const LabelHit& hit : hits_) {
     for (const LabelMeaning& meaning : table_.meanings[hit.label]) {
       switch (meaning.use) {
         case LabelUse::evaluation:
+          evaluates_ = true;
           for (StepSeries& series : series_) series.mark_evaluation();
           break;
         case LabelUse::checkpoint:
           for (StepSeries& series : series_) series.mark_checkpoint();
           break;
         case LabelUse::argument:
-          if (const auto value = value_after(line, hit.end, printed_unit(""))) {
+          if (const auto value = find_value(line, hit.end, printed_unit(""))) {
             add_argument(meaning.name, value->text);
           }
           break;
@@ -242,6 +254,7 @@ bool LogLines::read_marks(std::string_view line) {
           dots = true;
           break;
         case LabelUse::item: {
+          if (std::exchange(rest_is_read, true)) break;
           const std::size_t colon = line.find(": ", hit.end);
           if (colon != line.npos) {
             add_argument(line.substr(hit.end, colon - hit.end), line.substr(colon + 2));
@@ -249,10 +262,10 @@ bool LogLines::read_marks(std::string_view line) {
           break;
         }
         case LabelUse::parameters:
-          read_parameters(line);
+          if (!std::exchange(rest_is_read, true)) read_parameters(line);
           break;
         case LabelUse::timers:
-          read_timers(line, hit.end);
+          if (!std::exchange(rest_is_read, true)) read_timers(line, hit.end);
           break;
         case LabelUse::timer_table:
           in_timers_ = true;
@@ -304,11 +317,12 @@ void LogLines::read_argument(std::string_view line) {
 void LogLines::add_argument(std::string_view name, std::string_view value) {
   if (name.empty() || name.size() > 256 || arguments_.size() >= kMostArguments) return;
   value = value.substr(0, std::min(value.find_last_not_of(" \r") + 1, kLongestValue));
-  const auto [place, added] = arguments_.emplace(name, value);
-  if (added || place->second == value) return;
+  const auto [place, added] =
+      arguments_.try_emplace(std::string(name), LogArgument{std::string(value), number_});
+  if (added || place->second.value == value) return;
   doubt(fmt::format("line {}: the argument {} is printed again, as '{}' after '{}'", number_,
-                    printable(name), printable(value), printable(place->second)));
-  place->second = value;
+                    printable(name), printable(value), printable(place->second.value)));
+  place->second = {std::string(value), number_};
 }
 
 void LogLines::read_parameters(std::string_view line) {

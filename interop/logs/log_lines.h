@@ -32,6 +32,8 @@ class LogLines {
   void doubt(std::string text);
   /// Returns the log of the trainer with the most to tell. Throws InputError where there is none.
   TrainingLog finish(const std::string& file);
+  /// Returns how many values were looked for so far. It grows with the labels of a file.
+  std::int64_t values_sought() const { return values_sought_; }
 
  private:
   void read_part(std::string_view line);
@@ -47,6 +49,7 @@ class LogLines {
   bool read_timer_row(std::string_view line);
   void add_timer(std::string_view name, double milliseconds);
   void add_argument(std::string_view name, std::string_view value);
+  std::optional<PrintedValue> find_value(std::string_view line, std::size_t at, PrintedUnit unit);
   std::optional<double> value_of(std::string_view line, const LabelHit& hit, PrintedUnit unit);
   double score(std::size_t trainer) const;
 
@@ -55,11 +58,14 @@ class LogLines {
   std::vector<LabelHit> hits_;
   std::vector<StepSeries> series_;  ///< by trainer
   std::vector<bool> opened_;        ///< by trainer: this line is one of its steps
+  std::vector<bool> has_field_;  ///< by trainer: a value of it other than the loss is in this line
+  std::int64_t values_sought_ = 0;
   bool in_dump_ = false, in_timers_ = false;
+  bool evaluates_ = false;  ///< the line is an evaluation's
   std::int64_t bar_total_ = 0, bars_left_out_ = 0;
   std::vector<LogMemory> memory_;
   std::map<std::string, std::vector<double>, std::less<>> timers_;  ///< seconds, of the first ones
-  std::map<std::string, std::string> arguments_;
+  std::map<std::string, LogArgument> arguments_;
   double run_seconds_ = 0, run_steps_ = 0;
   std::optional<double> run_time_;
   std::vector<std::string> doubts_;

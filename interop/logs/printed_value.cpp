@@ -112,6 +112,8 @@ PrintedUnit printed_unit(const std::string& word) {
 }
 
 std::optional<PrintedValue> value_after(std::string_view line, std::size_t at, PrintedUnit unit) {
+  const std::size_t most = at + 250;  // no value reaches further
+  line = line.substr(0, most);
   const auto skip = [&](std::string_view any) {
     if (at < line.size() && any.find(line[at]) != any.npos) ++at;
     at = past_blanks(line, at);
@@ -134,7 +136,7 @@ std::optional<PrintedValue> value_after(std::string_view line, std::size_t at, P
   }
   double number = 0;
   const std::size_t end = read_number(line, at, number);
-  if (end == at) return std::nullopt;
+  if (end == at || end == most) return std::nullopt;
   const std::size_t after = end + (end < line.size() && line[end] == ' ' ? 1 : 0);
   std::size_t last = after;  // a unit begins with a letter: "5890.1/5901.2" has none
   while (last < line.size() &&
@@ -214,7 +216,8 @@ std::optional<ProgressBar> progress_bar(std::string_view line, std::size_t at) {
   if (read == 5 && rate > 0 && std::string_view(unit.data()) == "s/it") bar.time = rate;
   if (read == 5 && rate > 0 && std::string_view(unit.data()) == "it/s") bar.time = 1 / rate;
   // Another bar, a dictionary or a rank may stand before the description.
-  std::string_view before = line.substr(0, at);
+  constexpr std::size_t kLongest = 250;
+  std::string_view before = line.substr(0, at).substr(at - std::min(at, kLongest));
   before = before.substr(0, before.find_last_not_of(kDigits) + 1);
   before = before.substr(before.find_last_of("]}\t") + 1);
   const std::size_t begin = before.find_first_not_of(" :");

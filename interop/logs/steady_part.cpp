@@ -16,7 +16,7 @@ constexpr double kCoarse = 20;
 /// Seconds; beyond them it is no step.
 constexpr double kMostTime = 1e9;
 /// Differences that a doubt names.
-constexpr double kClocksDiffer = 0.1, kHalvesDiffer = 0.05;
+constexpr double kClocksDiffer = 0.1, kHalvesDiffer = 0.05, kRatesDiffer = 0.2;
 
 bool is_clock(LogTimeBasis basis) {
   return basis == LogTimeBasis::elapsed || basis == LogTimeBasis::time_stamps;
@@ -125,7 +125,7 @@ void fill_in(TrainingLog& log) {
     for (const char* name : names) {
       const auto found = log.arguments.find(name);
       if (found == log.arguments.end()) continue;
-      const std::string& text = found->second;
+      const std::string& text = found->second.value;
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value < 1e15) {
@@ -215,6 +215,12 @@ void add_doubts(TrainingLog& log) {
           "{:.4g} s a step as printed, but {:.4g} s by the {}", median, clock,
           log.by_clock->basis == LogTimeBasis::elapsed ? "clock that is printed" : "time stamps"));
     }
+  }
+  const auto of = [&](LogQuantity quantity) { return log.medians[std::size_t(quantity)]; };
+  const auto samples = of(LogQuantity::samples), rate = of(LogQuantity::samples_per_second);
+  if (samples && rate && std::abs(*rate * median / *samples - 1) > kRatesDiffer) {
+    say(fmt::format("{:.4g} samples/s are printed, but the batch over the time is {:.4g}", *rate,
+                    *samples / median));
   }
   const auto timed = timed_steps(log.steps, log.steady->basis);
   const std::size_t half = timed.size() / 2;

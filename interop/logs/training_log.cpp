@@ -5,20 +5,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <istream>
+#include <optional>
+#include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "interop/logs/block_buffer.h"
 #include "interop/logs/log_lines.h"
+#include "interop/logs/profiler_trace.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{1} << 18;  // also the most of a line that is read
+constexpr std::size_t kBlock = kLogBlock;  // also the most of a line that is read
 constexpr std::size_t kMostJson = std::size_t{64} << 20;
 
 using Record = std::vector<std::pair<std::string, std::string>>;
@@ -27,7 +29,7 @@ using Record = std::vector<std::pair<std::string, std::string>>;
 /// divide come one by one. A line longer than a block comes without the rest. Returns how many had
 /// to be cut.
 template <typename Function>
-std::int64_t for_each_line(std::istream& stream, std::string buffer, Function line) {
+std::int64_t for_each_line(const BlockSource& source, std::string buffer, Function line) {
   std::int64_t number = 1, cut = 0;
   std::size_t filled = buffer.size();
   buffer.resize(std::max(filled, 2 * kBlock));
@@ -40,9 +42,9 @@ std::int64_t for_each_line(std::istream& stream, std::string buffer, Function li
     }
   };
   for (bool more = true; more;) {
-    stream.read(buffer.data() + filled, std::streamsize(buffer.size() - filled));
-    more = stream.gcount() > 0;
-    filled += std::size_t(stream.gcount());
+    const std::size_t read = source(std::span(buffer).subspan(filled));
+    more = read > 0;
+    filled += read;
     const std::string_view text(buffer.data(), filled);
     std::size_t at = 0;
     for (std::size_t end; (end = text.find('\n', at)) != text.npos; at = end + 1, ++number) {
@@ -111,11 +113,11 @@ std::vector<std::string> columns_of(std::string_view line, LogLines& lines) {
 }
 
 /// Reads the records of a trainer_state.json. Python writes NaN, which JSON does not have.
-void read_trainer_state(std::istream& stream, std::string text, const std::string& file,
+void read_trainer_state(const BlockSource& source, std::string text, const std::string& file,
                         LogLines& lines) {
   std::string block(kBlock, ' ');
-  while (stream.read(block.data(), std::streamsize(block.size())) || stream.gcount() > 0) {
-    text.append(block, 0, std::size_t(stream.gcount()));
+  while (const std::size_t read = source(block)) {
+    text.append(block, 0, read);
     if (text.size() > kMostJson) throw InputError(file, "", "it has more than 64 MiB of JSON");
   }
   for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
@@ -144,28 +146,46 @@ void read_trainer_state(std::istream& stream, std::string text, const std::strin
   }
 }
 
-}  // namespace
+enum class Form : std::uint8_t { lines, trainer_state, trace };
 
-TrainingLog read_training_log(std::istream& stream, const std::string& file) {
+/// Returns the form of a log by its beginning; nothing if it may be a document of the product.
+std::optional<Form> form_of(std::string_view begin) {
+  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  if (first == begin.npos) return std::nullopt;
+  if (begin[first] != '{') return Form::lines;
+  const auto has = [&](std::string_view text) { return begin.find(text) != begin.npos; };
+  if (has("\"log_history\"")) return Form::trainer_state;
+  if (has("\"traceEvents\"") || has("\"deviceProperties\"")) return Form::trace;
+  const bool several = has("}\n{") || has("}\r\n{");  // an object in each line
+  return several ? std::optional(Form::lines) : std::nullopt;
+}
+
+std::string first_block(const BlockSource& source) {
   std::string begin(kBlock, '\0');
-  stream.read(begin.data(), std::streamsize(begin.size()));
-  begin.resize(std::size_t(stream.gcount()));
-  stream.clear(stream.rdstate() & ~std::ios::failbit & ~std::ios::eofbit);
+  std::size_t filled = 0;
+  while (const std::size_t read = source(std::span(begin).subspan(filled))) filled += read;
+  begin.resize(filled);
+  return begin;
+}
+
+TrainingLog read_log(BlockSource source, const std::string& file) {
+  std::string begin = first_block(source);
   if (begin.starts_with("\x1f\x8b") || begin.starts_with("\x28\xb5\x2f\xfd")) {
     throw InputError(file, "", "it is compressed: decompress it first");
   }
   if (begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff")) {
     throw InputError(file, "", "it is UTF-16 text; UTF-8 is allowed");
   }
+  const Form form = form_of(begin).value_or(Form::lines);
+  if (form == Form::trace) return read_profiler_trace(std::move(source), std::move(begin), file);
   LogLines lines;
-  const std::size_t first = begin.find_first_not_of(" \t\r\n");
-  if (first != begin.npos && begin[first] == '{' && begin.find("\"log_history\"") != begin.npos) {
-    read_trainer_state(stream, std::move(begin), file, lines);
+  if (form == Form::trainer_state) {
+    read_trainer_state(source, std::move(begin), file, lines);
     return lines.finish(file);
   }
   std::vector<std::string> columns;
   const std::int64_t cut =
-      for_each_line(stream, std::move(begin), [&](std::string_view line, std::int64_t number) {
+      for_each_line(source, std::move(begin), [&](std::string_view line, std::int64_t number) {
         if (number == 1 && columns.empty()) columns = columns_of(line, lines);
         if (columns.empty()) return lines.read(line, number);
         Record record;
@@ -181,14 +201,23 @@ TrainingLog read_training_log(std::istream& stream, const std::string& file) {
   return lines.finish(file);
 }
 
+}  // namespace
+
+TrainingLog read_training_log(std::istream& stream, const std::string& file) {
+  const auto source = [&](std::span<char> block) {
+    stream.read(block.data(), std::streamsize(block.size()));
+    return std::size_t(stream.gcount());
+  };
+  return read_log(source, file);
+}
+
 TrainingLog read_training_log(const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    throw InputError(path.string(), "", "it is a folder; a log is allowed");
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw InputError(path.string(), "", "it cannot be read");
-  return read_training_log(stream, path.string());
+  return read_log(read_blocks(path), path.string());
+}
+
+bool is_training_log(const std::filesystem::path& path) {
+  const auto form = form_of(first_block(read_blocks(path)));
+  return form && (form != Form::lines || path.extension() != ".json");
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Logs of trainers are read into steps: their times, rates and losses, with what memory, timers and
-// arguments the log prints.
+// arguments the log prints. Traces of PyTorch's profiler have kernels and collectives in addition.
 //
 // models/presets/readers/training-logs.json has the labels of each trainer's lines, the unit of the
 // value after each label, and the source that fixes it. A value whose unit is neither printed nor
@@ -35,8 +35,12 @@ enum class LogQuantity : std::uint8_t {
   device_tokens_per_second,
   device_flops,  ///< FLOP/s of one device
   loss,
-  skipped,    ///< steps of the interval without an optimizer step
-  allocated,  ///< bytes, as are the next three
+  skipped,              ///< steps of the interval without an optimizer step
+  device_idle,          ///< seconds of the step in which no kernel and no copy runs; of a trace
+  longest_idle,         ///< seconds of the longest gap among them
+  exposed_collectives,  ///< seconds in which nothing but collectives runs
+  kernels,              ///< kernels and copies that begin within the step
+  allocated,            ///< bytes, as are the next three
   peak_allocated,
   reserved,
   peak_reserved,
@@ -46,9 +50,10 @@ inline constexpr std::size_t kMemoryQuantities = 4;
 
 struct LogStep {
   std::int64_t number = 0;  ///< as printed; counted from 1 where the trainer prints none
-  std::int64_t line = 0;    ///< from 1; in a trainer_state.json, the record
-  bool evaluated = false;   ///< an evaluation was printed since the step before
-  bool saved = false;       ///< a checkpoint was
+  /// From 1; in a trainer_state.json the record, in a trace the event.
+  std::int64_t line = 0;
+  bool evaluated = false;  ///< an evaluation was printed since the step before
+  bool saved = false;      ///< a checkpoint was
   std::array<std::optional<double>, kStepQuantities> values = {};
 
   std::optional<double> value(LogQuantity quantity) const { return values[std::size_t(quantity)]; }
@@ -93,6 +98,38 @@ struct LogTimer {
   std::int64_t count = 0;  ///< of at most 4096 values
 };
 
+struct LogArgument {
+  std::string value;  ///< as the log prints it
+  std::int64_t line = 0;
+};
+
+/// LogTimes is how long some kernels of one kind took.
+struct LogTimes {
+  std::int64_t count = 0;
+  Seconds total = {}, median = {}, least = {};
+};
+
+/// LogKernels is the kernels of one name that one op launched on inputs of one shape.
+struct LogKernels {
+  std::string kind;  ///< "product", "attention", ... (models/presets/readers/profiler-traces.json)
+  std::string kernel;  ///< as recorded
+  std::string op;      ///< "aten::mm"; empty: not recorded
+  std::string inputs;  ///< "[[4096,8192],[8192,1024]] [c10::BFloat16,c10::BFloat16]", or empty
+  LogTimes times = {};
+};
+
+/// LogCollective is a collective of one size in groups of one size, as the kernels of NCCL.
+struct LogCollective {
+  std::string name;                         ///< "allreduce"
+  std::string kernel;                       ///< has algorithm and protocol
+  std::string type;                         ///< "BFloat16"
+  std::int64_t elements = 0, received = 0;  ///< of one rank: those that go in and come out
+  std::optional<Bytes> bytes = {};          ///< the larger of both; absent: the type is not known
+  std::int64_t group_size = 0;
+  std::string ranks;  ///< "[0, 1, 2, 3]"; long lists are cut by PyTorch
+  LogTimes times = {};
+};
+
 struct TrainingLog {
   std::string trainer;  ///< whose lines they are: "Megatron-LM"
   /// Distinct steps in the order of the file. Of very many, each 2nd, 4th, ... is kept.
@@ -108,14 +145,20 @@ struct TrainingLog {
   std::optional<Seconds> mean_step;  ///< whole runs over their steps, as the trainer sums up
   std::vector<LogMemory> memory;
   std::vector<LogTimer> timers;                  ///< in order of name
-  std::map<std::string, std::string> arguments;  ///< as the log prints them, the last of a name
+  std::map<std::string, LogArgument> arguments;  ///< that the log prints, the last of a name
+  std::vector<LogKernels> kernels;               ///< of a trace; the longest total comes first
+  std::vector<LogCollective> collectives;        ///< the same
   std::vector<std::string> doubts;
 };
 
-/// Reads a log as a stream in bounded memory. Throws InputError where the file cannot be read, is
-/// compressed, or has no step of a known trainer.
+/// Reads a log or a trace of PyTorch's profiler, also one compressed by gzip, as a stream in
+/// bounded memory. Throws InputError where the file cannot be read, or has no step of a known
+/// trainer.
 TrainingLog read_training_log(const std::filesystem::path& path);
 TrainingLog read_training_log(std::istream& stream, const std::string& file);
+
+/// Whether a file begins as a log or a trace does, not as a JSON document of the product.
+bool is_training_log(const std::filesystem::path& path);
 
 /// Returns the steady part of some steps, of one run say, by a basis; or nothing where no step has
 /// it.

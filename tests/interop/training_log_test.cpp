@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "interop/logs/log_lines.h"
+#include "interop/logs/log_table.h"
 #include "tests/interop/changed_text.h"
 
 namespace plimsoll {
@@ -111,7 +113,7 @@ void compare(const std::string& name, const Json& expected, const TrainingLog& l
   const Json arguments = expected.value("arguments", Json::object());
   for (const auto& [key, text] : arguments.items()) {
     const auto found = log.arguments.find(key);
-    EXPECT_EQ(found == log.arguments.end() ? "" : found->second, text.get<std::string>())
+    EXPECT_EQ(found == log.arguments.end() ? "" : found->second.value, text.get<std::string>())
         << name << " " << key;
   }
 }
@@ -183,6 +185,15 @@ TEST(TrainingLog, DisturbedStepsAreLeftOutWithTheirReason) {
                                                                  {9, LeftOutReason::outlier}}));
   EXPECT_EQ(log.steady->steps, 7);
   EXPECT_NEAR(median(log), 1.008, 1e-9);
+}
+
+TEST(TrainingLog, EvaluationsAreNoSteps) {
+  const TrainingLog log = log_of(
+      "step: 10 loss: 3.4 memory: 40.5GiB(51.2%) tps: 6,785 tflops: 300.5 mfu: 39.73%\n"
+      "validate step: 15 loss: 3.2 memory: 30.5GiB(38.2%) tps: 26,785\n"
+      "step: 20 loss: 3.3 memory: 40.5GiB(51.2%) tps: 6,790 tflops: 300.9 mfu: 39.73%\n");
+  EXPECT_EQ(log.distinct_steps, 2);
+  EXPECT_TRUE(log.steps[1].evaluated);
 }
 
 TEST(TrainingLog, RanksRepeatStepsAndRunsBeginAgain) {
@@ -281,6 +292,35 @@ TEST(TrainingLog, LinesOfOtherTrainers) {
   EXPECT_EQ(paddle.memory.at(1).bytes[1], 12.5 * 1024 * 1024 * 1024);
 }
 
+TEST(TrainingLog, OlderLinesOfTrainers) {
+  const TrainingLog nano = log_of(
+      "step 0: train loss 4.2874, val loss 4.2823\niter 0: loss 4.2664, time 8190.67ms, mfu -1%\n"
+      "iter 10: loss 3.2340, time 32.5ms, mfu 11.51%\n");
+  EXPECT_EQ(nano.distinct_steps, 2);
+  EXPECT_NEAR(median(nano), 0.0325, 1e-9);
+  const TrainingLog deepspeed = log_of(
+      "[2022-03-02 21:46:07,210] 0/10, RunningAvgSamplesPerSec=20.5, CurrSamplesPerSec=19.1, x\n"
+      "[2022-03-02 21:46:17,210] 0/20, RunningAvgSamplesPerSec=20.5, CurrSamplesPerSec=20.1, x\n");
+  EXPECT_EQ(deepspeed.steps.back().number, 20);
+  EXPECT_TRUE(has_doubt(deepspeed, "micro-batches"));
+  const TrainingLog paddle = log_of(
+      "global step 1, epoch: 0, batch: 0, loss: 11.06, speed: 1.62 step/s, ips: 13247 tokens/s\n"
+      "global step 2, epoch: 0, batch: 1, loss: 11.05, speed: 4.00 step/s, ips: 38897 tokens/s\n");
+  EXPECT_NEAR(median(paddle), 0.25, 1e-9);
+}
+
+/// PaddleNLP of 2022 divided the samples of one step by the time of ten.
+TEST(TrainingLog, RatesThatContradictTheTimeAreDoubted) {
+  std::string text = "  Total train batch size (w. parallel, distributed & accumulation) = 8\n";
+  for (int step = 10; step <= 40; step += 10) {
+    text += "loss: 3.25806541, global_step: " + std::to_string(step) +
+            ", interval_runtime: 2.0, interval_samples_per_second: 4.0\n";
+  }
+  const TrainingLog log = log_of(text);
+  EXPECT_NEAR(median(log), 0.2, 1e-9);
+  EXPECT_TRUE(has_doubt(log, "4 samples/s are printed, but the batch over the time is 40"));
+}
+
 TEST(TrainingLog, StatesOfBarsThatAreJoinedAreApart) {
   const TrainingLog nemo = log_of(
       "Epoch 0: :   1%|#| 9/99 [01:12<9:01, v_num=0, global_step=8.000, train_step_timing in s=6.50]"
@@ -334,6 +374,20 @@ TEST(TrainingLog, LongLinesAndManyStepsTakeBoundedMemory) {
   EXPECT_EQ(many.distinct_steps, 70'000);
   EXPECT_LT(many.steps.size(), 66'000U);
   EXPECT_NEAR(median(many), 0.05, 1e-9);
+}
+
+/// However often a label stands in a line, twice as many take twice the work.
+TEST(TrainingLog, WorkGrowsWithTheLabelsOfALine) {
+  const auto work = [](const std::string& label, int times) {
+    std::string line;
+    for (int i = 0; i < times; ++i) line += label + " 1 step: 2 tps: (3 [";
+    LogLines lines;
+    lines.read(line, 1);
+    return lines.values_sought();
+  };
+  for (const std::string& label : log_table().labels) {
+    EXPECT_LE(work(label, 400), 2 * work(label, 200) + 100) << label;
+  }
 }
 
 TEST(TrainingLog, DamagedLogsAreReadOrRefused) {
