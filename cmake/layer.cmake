@@ -50,7 +50,7 @@ endif()
 
 # Folders whose code runs once for a command: it reads files, prints, or finds words for a result. There the compiler's work
 # takes more time than it saves. Searches, simulation, fits and training keep -O2.
-set(cold "^(command_line|interop/[a-z]+|plan|published|python|reports|reports/sections|runtime/command|\
+set(cold "^(command_line|interop/(documents|exports|flags|hardware|imports|shell)|plan|published|python|reports|reports/sections|runtime/command|\
 calibrate/(describe|schedule|sessions)|planner/(api|cli|commands|describe|doctor|explain|init|sweep|terminal))$")
 
 # compile_together(NAME FOLDER): applies both to the library of a folder.

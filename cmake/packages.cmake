@@ -54,7 +54,7 @@ endif()
 debian_package(runtime plimsoll-runtime science
   "${same_version}${mpi_start}"
   "trains by plans of Plimsoll and measures machines\nThe bundled runtime, which trains by a plan with threads or with MPI, and\nthe programs that measure a machine.")
-debian_package(development plimsoll-dev libdevel "libboost-dev, nlohmann-json3-dev, libfmt-dev, libssl-dev, libeigen3-dev, libexpat1-dev, libyaml-cpp-dev"
+debian_package(development plimsoll-dev libdevel "libboost-dev, nlohmann-json3-dev, libfmt-dev, libssl-dev, libeigen3-dev, libexpat1-dev, libyaml-cpp-dev, zlib1g-dev"
   "headers, static libraries and CMake package of Plimsoll\nFor C++ programs that predict and search by themselves.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENTS_ALL planner runtime development)

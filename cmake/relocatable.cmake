@@ -1,7 +1,7 @@
 # The relocatable planner: one program that needs no shared library and no other file, so that it runs on any Linux of this
 # kind of processor (docs/adr/0040-a-fast-loop.md). scripts/packages builds it and writes it into an archive.
 set(static_libraries "")
-foreach(library yaml-cpp expat crypto)
+foreach(library yaml-cpp expat crypto z)
   string(MAKE_C_IDENTIFIER STATIC_${library} variable)
   find_library(${variable} lib${library}.a)
   list(APPEND static_libraries ${${variable}})
@@ -33,7 +33,7 @@ target_link_libraries(planner_relocatable PRIVATE plimsoll_options -Wl,--start-g
 # linked in come along, as Debian's packages have them.
 install(TARGETS planner_relocatable RUNTIME DESTINATION bin COMPONENT relocatable EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION share/doc/plimsoll COMPONENT relocatable EXCLUDE_FROM_ALL)
-foreach(package libc6-dev libstdc++-12-dev libfmt-dev libyaml-cpp-dev libexpat1-dev libssl-dev nlohmann-json3-dev libcli11-dev
+foreach(package libc6-dev libstdc++-12-dev libfmt-dev libyaml-cpp-dev libexpat1-dev libssl-dev zlib1g-dev nlohmann-json3-dev libcli11-dev
     libtomlplusplus-dev libboost-dev libeigen3-dev)
   install(FILES /usr/share/doc/${package}/copyright RENAME ${package} OPTIONAL
     DESTINATION share/doc/plimsoll/licences COMPONENT relocatable EXCLUDE_FROM_ALL)

@@ -43,7 +43,7 @@ double mean_error(const LogModel& model, const LogModel::Values& values) {
 /// parameters are from their priors. All assumptions have one noise, since a worse fit would
 /// otherwise be excused as noise.
 double loss_with(std::span<const PublishedRun> published, const FitSelection& selection,
-                 const AssumedRecompute& assumed, bool layers) {
+                 const AssumedRecompute& assumed, LayerShapes layers) {
   std::vector<std::string> sources;
   const FitModel model(fit_runs(published, selection, assumed, sources), layers);
   LogModel log_model = model.log_model();
@@ -77,7 +77,7 @@ double out_of_memory(std::span<const PublishedRun> published, const FitSelection
 /// Returns the assumption that fits best. The runs ran, so assumptions under which they would not
 /// have fitted their memory are excluded.
 AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSelection selection,
-                                  std::span<const FitRun> runs, bool layers) {
+                                  std::span<const FitRun> runs, LayerShapes layers) {
   const auto ways = [&](bool across_nodes) {
     const bool open = std::any_of(runs.begin(), runs.end(), [&](const FitRun& run) {
       return run.unstated_recompute && run.across_nodes == across_nodes;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fitting/cross_validate.h"
+#include "fitting/fit_model.h"
 #include "models/calibration/fitted_calibration.h"
 #include "published/published_run.h"
 
@@ -19,8 +20,8 @@ struct FitOptions {
   std::size_t most_runs = 2000;
   std::size_t folds = 5;
   int most_iterations = 15;
-  bool layers = true;    ///< fit layer factors too (LayerPoint)
-  bool without = false;  ///< fit again without each document (Fit::without)
+  LayerShapes layers = LayerShapes::repeated;  ///< whose factors are fitted, too (LayerPoint)
+  bool without = false;                        ///< fit again without each document (Fit::without)
   /// Is called with the number of fits that are done and the number of all, which are the fit of
   /// all runs and one for each fold.
   std::function<void(std::int64_t done, std::int64_t of)> progress{};

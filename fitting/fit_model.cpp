@@ -69,8 +69,7 @@ std::vector<bool> shown_by(const FitParameter& parameter, std::span<const FitRun
   return shown;
 }
 
-/// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
-/// why).
+/// Chooses the strategy and lowers it. Returns false where it cannot be lowered.
 bool lay_out_run(FitRun& run) {
   PublishedTarget& published = run.target;
   try {
@@ -104,7 +103,8 @@ std::vector<FitRun> spread(std::vector<FitRun> runs, std::size_t most) {
 }
 
 /// Ascending.
-std::vector<LayerShape> shapes_of(std::span<const FitRun> runs) {
+std::vector<LayerShape> shapes_of(std::span<const FitRun> runs, LayerShapes which) {
+  if (which == LayerShapes::none) return {};
   struct Seen {
     std::size_t runs = 0;
     std::set<std::string> layouts;
@@ -116,13 +116,25 @@ std::vector<LayerShape> shapes_of(std::span<const FitRun> runs) {
   }
   std::vector<LayerShape> shapes;
   for (const auto& [shape, of] : seen) {
-    if (of.runs >= kLeastRunsOfShape && of.layouts.size() >= kLeastLayoutsOfShape)
-      shapes.push_back(shape);
+    const bool repeated = of.runs >= kLeastRunsOfShape && of.layouts.size() >= kLeastLayoutsOfShape;
+    if (repeated || which == LayerShapes::all) shapes.push_back(shape);
   }
   return shapes;
 }
 
 }  // namespace
+
+std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured) {
+  if (!target.missing.empty()) return std::nullopt;
+  FitRun run;
+  run.target = std::move(target);
+  run.measured = std::log(measured.value());
+  if (!lay_out_run(run)) return std::nullopt;
+  run.across_nodes = run.target.devices > run.target.cluster.devices_per_node;
+  if (const auto& fitted = run.target.fitted)
+    run.layer_factor = layer_factor(fitted->layers, run.shape).factor;
+  return run;
+}
 
 std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitSelection& selection,
                              const AssumedRecompute& assumed, std::vector<std::string>& sources) {
@@ -159,14 +171,14 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
   return laid_out;
 }
 
-FitModel::FitModel(std::vector<FitRun> runs, bool layers) : runs_(std::move(runs)) {
+FitModel::FitModel(std::vector<FitRun> runs, LayerShapes layers) : runs_(std::move(runs)) {
   const PublishedTarget& first = runs_.at(0).target;
   parameters_ = fit_parameters(first.cluster);
   // A time of zero has no logarithm: a framework whose host never waits.
   std::erase_if(parameters_, [&](const FitParameter& parameter) {
     return parameter.get(first.cluster, first.framework, parameter.level) <= 0;
   });
-  if (layers) shapes_ = shapes_of(runs_);
+  shapes_ = shapes_of(runs_, layers);
   const auto count = std::ptrdiff_t(shapes_.size());
   for (FitRun& run : runs_) {
     const auto same = std::find(shapes_.begin(), shapes_.end(), run.shape);
@@ -180,7 +192,8 @@ FitModel::FitModel(std::vector<FitRun> runs, bool layers) : runs_(std::move(runs
   }
 }
 
-LogModel FitModel::log_model() const {
+LogModel FitModel::log_model(std::vector<bool> only) const {
+  if (only.empty()) only.assign(runs_.size(), true);
   LogModel model;
   model.least_scale = kLeastScale;
   model.most_scale = kMostScale;
@@ -208,15 +221,17 @@ LogModel FitModel::log_model() const {
   }
   if (layers > 0) precision.bottomRightCorner(layers, layers) = layer_covariance(shapes_).inverse();
   model.precision = std::move(precision);
-  model.predicted = [this](const LogModel::Values& values) { return predicted(values); };
-  model.derivatives = [this](const LogModel::Values& values, const LogModel::Values& here) {
-    return derivatives(values, here);
+  model.predicted = [this, only](const LogModel::Values& values) {
+    return predicted(values, only);
+  };
+  model.derivatives = [this, only](const LogModel::Values& values, const LogModel::Values& here) {
+    return derivatives(values, here, only);
   };
   return model;
 }
 
-Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
-                                      const LogModel::Values& here) const {
+Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values, const LogModel::Values& here,
+                                      const std::vector<bool>& only) const {
   const std::size_t parameters = parameters_.size();
   Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ptrdiff_t(here.size()),
                                                  std::ptrdiff_t(parameters + shapes_.size()));
@@ -230,7 +245,7 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
     const double step = up ? kDerivativeStep : -kDerivativeStep;
     moved[p] *= std::exp(step);
     for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
-      if (can_move(parameters_[p], runs_[i]))
+      if (only[i] && can_move(parameters_[p], runs_[i]))
         result(std::ptrdiff_t(i), std::ptrdiff_t(p)) = change(moved, i) / step;
     });
   }
@@ -240,17 +255,19 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
   for (std::size_t l = parameters; l < slower.size(); ++l) slower[l] *= std::exp(kDerivativeStep);
   for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
     const double by = runs_[i].layers.sum() * kDerivativeStep;
-    if (std::abs(by) < kLeastChange) return;
+    if (!only[i] || std::abs(by) < kLeastChange) return;
     result.row(std::ptrdiff_t(i)).rightCols(std::ptrdiff_t(shapes_.size())) =
         change(slower, i) / by * runs_[i].layers.transpose();
   });
   return result;
 }
 
-LogModel::Values FitModel::predicted(const LogModel::Values& values) const {
+LogModel::Values FitModel::predicted(const LogModel::Values& values,
+                                     const std::vector<bool>& only) const {
   LogModel::Values all(runs_.size());
-  for_each_index(runs_.size(), resolve_threads(0),
-                 [&](std::size_t i) { all[i] = predicted(runs_[i], values); });
+  for_each_index(runs_.size(), resolve_threads(0), [&](std::size_t i) {
+    all[i] = only[i] ? predicted(runs_[i], values) : runs_[i].measured;
+  });
   return all;
 }
 
@@ -260,12 +277,10 @@ double FitModel::predicted(const FitRun& run, const LogModel::Values& values) co
   for (std::size_t p = 0; p < parameters_.size(); ++p)
     parameters_[p].set(cluster, framework, parameters_[p].level, values[p]);
   CostModel costs(std::move(cluster), std::nullopt, std::move(framework));
-  if (!shapes_.empty()) {
-    double factor = 0;
-    for (std::size_t l = 0; l < shapes_.size(); ++l)
-      factor += run.layers[std::ptrdiff_t(l)] * std::log(values[parameters_.size() + l]);
-    costs = costs.with_layer_factor(std::exp(factor));
-  }
+  double factor = std::log(run.layer_factor);
+  for (std::size_t l = 0; l < shapes_.size(); ++l)
+    factor += run.layers[std::ptrdiff_t(l)] * std::log(values[parameters_.size() + l]);
+  if (factor != 0) costs = costs.with_layer_factor(std::exp(factor));
   try {
     const Target target(run.target.job, std::move(costs), run.target.devices);
     return std::log(

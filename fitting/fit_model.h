@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Eigen/Dense>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +31,17 @@ struct FitRun {
   LayerShape shape;
   Eigen::VectorXd layers;
   double layer_deviation = 0;
+  /// The factor that its layers have before anything is fitted: that of an earlier fit.
+  double layer_factor = 1;
 };
+
+/// Which shapes of layers have a factor: none, those of kLeastRunsOfShape runs and
+/// kLeastLayoutsOfShape layouts, or all.
+enum class LayerShapes : std::uint8_t { none, repeated, all };
+
+/// Lowers a run of a target that predictions rest on already. Returns nothing where it cannot be
+/// lowered (`validate` says why).
+std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured);
 
 /// A FitSelection says which runs a fit uses.
 struct FitSelection {
@@ -46,22 +57,23 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
 
 class FitModel {
  public:
-  /// Needs at least one run. With `layers`, a shape has a factor of its own if it has
-  /// kLeastRunsOfShape runs or more of kLeastLayoutsOfShape layouts or more. The factors of other
-  /// shapes follow from their neighbours.
-  FitModel(std::vector<FitRun> runs, bool layers);
+  /// Needs at least one run. The factors of shapes that have none of `layers` follow from those of
+  /// their neighbours.
+  FitModel(std::vector<FitRun> runs, LayerShapes layers);
 
   const std::vector<FitRun>& runs() const { return runs_; }
   const std::vector<FitParameter>& parameters() const { return parameters_; }
   const std::vector<LayerShape>& shapes() const { return shapes_; }  ///< ascending
   /// Returns step times as a function of numbers: the parameters, then the factors by shape. Runs
-  /// within a node and across nodes are groups 0 and 1. The result refers to this model.
-  LogModel log_model() const;
+  /// within a node and across nodes are groups 0 and 1. The result refers to this model. With
+  /// `only`, the steps of other runs are not simulated, and are predicted as they were measured.
+  LogModel log_model(std::vector<bool> only = {}) const;
 
  private:
   double predicted(const FitRun& run, const LogModel::Values& values) const;
-  LogModel::Values predicted(const LogModel::Values& values) const;
-  Eigen::MatrixXd derivatives(const LogModel::Values& values, const LogModel::Values& here) const;
+  LogModel::Values predicted(const LogModel::Values& values, const std::vector<bool>& only) const;
+  Eigen::MatrixXd derivatives(const LogModel::Values& values, const LogModel::Values& here,
+                              const std::vector<bool>& only) const;
 
   std::vector<FitRun> runs_;
   std::vector<FitParameter> parameters_;

@@ -55,12 +55,16 @@ std::string measured_words(const Calibration& calibration) {
 }
 
 /// Runs of a user's own fit may be the user's own, too.
-std::string fitted_words(const TransferredFit& transferred, const Framework& framework,
-                         bool built_in) {
+std::string fitted_words(const TransferredFit& transferred, const std::string& name,
+                         const Framework& framework, bool built_in) {
   const FittedCalibration& fitted = transferred.fitted;
   std::string text =
-      fmt::format("calibration fitted on {} {}runs on {}, {:.1f} % off runs left out", fitted.runs,
-                  built_in ? "published " : "", fitted.cluster, 100 * fitted.cross_validated_mean);
+      fitted.learned
+          ? fmt::format("calibration {} learned from {} {} on {}", name, fitted.runs,
+                        fitted.runs == 1 ? "run" : "runs", fitted.cluster)
+          : fmt::format("calibration fitted on {} {}runs on {}, {:.1f} % off runs left out",
+                        fitted.runs, built_in ? "published " : "", fitted.cluster,
+                        100 * fitted.cross_validated_mean);
   if (transferred.other_levels.empty()) return text;
   const bool typical = describes_training(framework);
   return text + fmt::format(" (but {}: {} there, and a wider interval)",
@@ -87,8 +91,9 @@ void use_transferred(TransferredFit transferred, const std::string& name, std::s
   basis.source.name = name;
   basis.source.digest = digest(text);
   const bool built_in = is_built_in(name, transferred.fitted);
-  basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework, built_in),
-                                   digest_words(basis.source.digest));
+  basis.source.words =
+      fmt::format("{}, {}", fitted_words(transferred, name, basis.framework, built_in),
+                  digest_words(basis.source.digest));
   // Another fit that is given as a file is of the user's own runs.
   FittedCalibration& fitted = transferred.fitted;
   fitted.of_same_people = steps.document.empty() ? !built_in : has_runs_of(fitted, steps.document);

@@ -12,6 +12,7 @@
 #include "graph/text.h"
 #include "passes/strategy/step_rules.h"
 #include "plan/memory_interval.h"
+#include "predict/learned_interval.h"
 #include "simulator/costs/layer_factors.h"
 #include "simulator/memory/allocation_replay.h"
 
@@ -222,7 +223,10 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   const TimedStep step{layer_shape(target.job, strategy), target.devices, prediction.step_time,
                        prediction.breakdown};
   evaluation.open = step_open(costs, target.job, step, open);
-  const StepInterval interval = step_interval(costs, target.job, step, open, evaluation.measured);
+  const bool learned = costs.fitted() && costs.fitted()->learned && detail != Detail::none;
+  const StepInterval interval =
+      learned ? learned_interval(target, strategy, footprint, prediction)
+              : step_interval(costs, target.job, step, open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
   fill_rates(prediction, target, footprint.programs);

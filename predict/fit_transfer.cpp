@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/log_statistics.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "predict/default_efficiency.h"
@@ -182,6 +183,7 @@ std::string level_difference(const Level& other, const Level& own) {
 void widen(FittedCalibration& fitted, double open) {
   widen(fitted.within_node, open);
   widen(fitted.across_nodes, open);
+  if (fitted.learned) fitted.learned->noise = std::hypot(fitted.learned->noise, open / kNormal90);
 }
 
 void add_cluster(const Cluster& cluster, FittedCalibration& fitted) {

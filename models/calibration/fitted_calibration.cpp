@@ -74,6 +74,15 @@ constexpr auto kLevel = [](auto& fields, auto& level) {
   fields.required("reduces_in_switch", level.reduces_in_switch);
 };
 
+constexpr auto kLearned = [](auto& fields, auto& learned) {
+  fields.required("noise", learned.noise, {1e-6, 10});
+  fields.required("names", learned.names);
+  fields.required("covariance", learned.covariance);
+  fields.check(learned.covariance.size() == learned.names.size() * learned.names.size(),
+               "covariance", "found {} numbers; the square of the {} names is required",
+               learned.covariance.size(), learned.names.size());
+};
+
 constexpr auto kFit = [](auto& fields, auto& fitted) {
   fields.required("cluster", fitted.cluster);
   fields.required("framework", fitted.framework);
@@ -90,6 +99,7 @@ constexpr auto kFit = [](auto& fields, auto& fitted) {
   fields.required("assumed_recompute", fitted.assumed_recompute, kAssumed);
   fields.required("values", fitted.values, kValue);
   fields.required("layers", fitted.layers, kLayer);
+  fields.optional("learned", fitted.learned, kLearned);
 };
 
 /// The fit is one member of a file, which may hold measurements, too.

@@ -88,6 +88,15 @@ struct ModelSize {
   std::int64_t experts = 0;  ///< of a layer; 0: none
   auto operator<=>(const ModelSize&) const = default;
 };
+
+/// A LearnedSpread says how well the runs of one's own determine a step (fitting/learn.h).
+struct LearnedSpread {
+  double noise = 0;  ///< standard deviation of the logarithm of a step time whose numbers are known
+  std::vector<std::string> names;  ///< of values
+  std::vector<double> covariance;  ///< of the logarithms of these values, row by row
+  bool operator==(const LearnedSpread&) const = default;
+};
+
 struct FittedCalibration {
   /// The names of the cluster of the runs and of the framework. The fit holds for every cluster of
   /// `device` (predict/fit_transfer.h).
@@ -108,6 +117,7 @@ struct FittedCalibration {
   AssumedRecompute assumed_recompute;
   std::vector<FittedValue> values;  ///< in the order of fit_parameters
   std::vector<LayerPoint> layers;   ///< ascending shapes; empty: none fitted
+  std::optional<LearnedSpread> learned;  ///< of runs of one's own; absent: a fit of published runs
   /// Whether the runs are of the people whose steps are predicted: the user's own, or those of the
   /// same document. It is no part of the file.
   bool of_same_people = false;

@@ -160,6 +160,8 @@ void read_value(JsonObject& object, std::string_view key, const Allowed& allowed
     value = object.text(key);
   } else if constexpr (std::same_as<Value, std::vector<std::string>>) {
     value = object.texts(key);
+  } else if constexpr (std::same_as<Value, std::vector<double>>) {
+    value = object.numbers(key);
   } else if constexpr (std::same_as<Value, std::vector<std::int64_t>>) {
     value = object.integers(key, std::int64_t(allowed.least), std::int64_t(allowed.most));
   } else if constexpr (std::same_as<Value, std::vector<bool>>) {

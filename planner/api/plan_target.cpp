@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "models/presets/presets.h"
+#include "planner/api/learned_files.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {
@@ -25,10 +26,14 @@ std::string cluster_text_of(const Plan& plan, const PlanFiles& files) {
       plan.cluster_name));
 }
 
-std::vector<std::string> calibration_of(const Plan& plan, const PlanFiles& files) {
+std::vector<std::string> calibration_of(const Plan& plan, const PlanFiles& files,
+                                        const Cluster& cluster) {
   if (!files.calibration.empty()) return files.calibration;
   if (!plan.origin.calibration_name.empty()) return {plan.origin.calibration_name};
   if (plan.calibration_digest.empty()) return {std::string(kNoCalibration)};
+  for (const std::string& file : learned_calibration(cluster, plan.framework)) {
+    if (digest(read_file(file)) == plan.calibration_digest) return {file};
+  }
   throw UsageError(
       "--calibration is required: the plan was made with a calibration file; give it as to plan");
 }
@@ -47,8 +52,9 @@ void check_same(const char* flag, const std::string& file, const std::string& fo
 LoadedTarget target_of_plan(const Plan& plan, const PlanFiles& files) {
   const std::string text = cluster_text_of(plan, files);
   const std::string name = files.cluster.empty() ? plan.cluster_name : files.cluster;
-  CostBasis basis = cost_basis(parse_cluster(text, name), plan.framework,
-                               read_calibration_choice(calibration_of(plan, files)), name);
+  const Cluster cluster = parse_cluster(text, name);
+  CostBasis basis = cost_basis(cluster, plan.framework,
+                               read_calibration_choice(calibration_of(plan, files, cluster)), name);
   check_same("--calibration", basis.source.name, basis.source.digest, plan.calibration_digest);
   check_same("--calibration", basis.source.name, basis.source.rest_digest,
              plan.calibration_rest_digest);

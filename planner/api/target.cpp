@@ -17,6 +17,7 @@
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"
+#include "planner/api/learned_files.h"
 #include "planner/explore/search_request.h"
 #include "predict/default_efficiency.h"
 #include "predict/evaluate.h"
@@ -245,8 +246,10 @@ LoadedTarget load_point(const TargetOptions& options, Job job, Bytes reserve) {
   Cluster cluster = parse_cluster(text, name);
   if (options.network) set_network(cluster, *options.network, name);
   Framework framework = framework_of(options, cluster.device.kind, job.experts.has_value());
+  const std::vector<std::string> calibration =
+      options.calibration.empty() ? learned_calibration(cluster, framework) : options.calibration;
   CostBasis basis = cost_basis(std::move(cluster), std::move(framework),
-                               read_calibration_choice(options.calibration), name);
+                               read_calibration_choice(calibration), name);
   job.vocab = padded_vocabulary(job.vocab, basis.framework, padded_for(options));
   const std::int64_t devices =
       asked_devices > 0 ? asked_devices : all_devices(basis.cluster, options);

@@ -1,4 +1,4 @@
-// `planner describe`: what an input file or a preset says, with figures that follow from it.
+// `planner describe`: what an input file, a log or a preset has, with figures that follow from it.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
@@ -44,7 +44,8 @@ ExitCode run_describe(const DescribeOptions& options) {
 void add_describe(CLI::App& app, Action& action) {
   const auto options = std::make_shared<DescribeOptions>();
   CLI::App& command = *app.add_subcommand(
-      "describe", "what is in a job, cluster, framework, calibration, plan or strategy");
+      "describe",
+      "what is in a job, cluster, framework, calibration, plan, strategy or training log");
   command.add_option("INPUT", options->input, "file, or name of a preset")->required();
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_describe(*options); }; });

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "fitting/fit.h"
 #include "fitting/fit_ops.h"
+#include "fitting/learning_curve.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
 #include "models/presets/preset_names.h"
@@ -39,7 +40,8 @@ struct ValidateOptions {
   std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
-  bool rows = false;   ///< print what each run was taken for
+  std::vector<std::int64_t> learn;  ///< counts of runs of a source to learn from; empty: none
+  bool rows = false;                ///< print what each run was taken for
   bool json = false;
 };
 
@@ -200,11 +202,25 @@ ExitCode run_fit(const FitCommandOptions& options) {
   return ExitCode::ok;
 }
 
+/// Learns from some runs of each source, and predicts its others.
+ExitCode run_learning_curves(const ValidateOptions& options, CalibrationChoice calibration) {
+  LearningRequest request{.counts = options.learn, .calibration = std::move(calibration)};
+  std::ranges::sort(request.counts);
+  Progress progress("sources done:");
+  request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
+  const Learning learning = learning_curves(read_all(options.cases), request);
+  progress.clear();
+  print_result(options.json ? json_text(learning_json(learning))
+                            : learning_text(learning, request.counts));
+  return ExitCode::ok;
+}
+
 ExitCode run_validate(const ValidateOptions& options) {
   std::vector<Goal> goals;
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   CalibrationChoice calibration = read_calibration_choice(options.calibration);
   calibration.leave_out_source = options.leave_out_sources;
+  if (!options.learn.empty()) return run_learning_curves(options, std::move(calibration));
   if (!options.inputs.empty()) make_folder("--inputs", options.inputs);
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
@@ -264,6 +280,12 @@ void add_validate(CLI::App& app, Action& action) {
   command.add_flag("--rows", options->rows,
                    "print the cluster, framework, calibration and strategy that each run was taken "
                    "for; without it, those of files with at most 8 runs");
+  command
+      .add_option("--learn", options->learn,
+                  "learn from as many runs of each source, drawn 50 times, and say how far off its "
+                  "other runs are: 0,1,3,10")
+      ->delimiter(',')
+      ->check(integers(0, 1000));
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_validate(*options); }; });
 }

@@ -27,6 +27,7 @@ void add_simulate(CLI::App& app, Action& action);
 /// The exit code is 7 (outside_tolerance) where a goal is missed.
 void add_validate(CLI::App& app, Action& action);
 void add_fit(CLI::App& app, Action& action);
+void add_learn(CLI::App& app, Action& action);
 void add_passes(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);

@@ -70,6 +70,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_space(app, action);
   add_validate(app, action);
   add_fit(app, action);
+  add_learn(app, action);
   add_passes(app, action);
   add_check(app, action);
   add_export(app, action);

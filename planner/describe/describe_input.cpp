@@ -131,8 +131,8 @@ InputKind kind_of(std::string_view text, const std::string& file) {
     }
   }
   throw InputError(file, "",
-                   fmt::format("{}; a job, cluster, framework, calibration, plan or strategy is "
-                               "described",
+                   fmt::format("{}; a job, cluster, framework, calibration, plan, strategy or "
+                               "training log is described",
                                found ? fmt::format("this is {}", to_words(*found))
                                      : std::string("no key says what this is")));
 }
@@ -147,6 +147,9 @@ Input read_input(const std::string& name_or_path) {
       return {name_or_path, strategy_text(parse_strategy(name_or_path)), InputKind::strategy};
     }
     if (is_name) refuse_name(name_or_path);
+  }
+  if (std::filesystem::is_regular_file(name_or_path, unknown) && is_training_log(name_or_path)) {
+    return {name_or_path, "", InputKind::log};
   }
   std::string text = read_file(name_or_path);
   const InputKind kind = kind_of(text, name_or_path);
@@ -165,6 +168,8 @@ Description describe_input(const Input& input) {
       return describe_calibration(parse_calibration_file(input.text, input.name), input.name);
     case InputKind::strategy:
       return describe_strategy(strategy_from_json_text(input.text, input.name), input.name);
+    case InputKind::log:
+      return describe_log(read_training_log(std::filesystem::path(input.name)), input.name);
     case InputKind::plan:
       return describe_plan(parse_plan(input.text, input.name));
   }

@@ -1,5 +1,5 @@
-// Describe input: what a job, cluster, framework, calibration, plan or strategy contains, with
-// figures that follow from it, as groups of lines.
+// Describe input: what a job, cluster, framework, calibration, plan, strategy or training log
+// contains, with figures that follow from it, as groups of lines.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/units.h"
+#include "interop/logs/training_log.h"
 #include "models/calibration/calibration_file.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
@@ -59,11 +60,12 @@ std::string with_blanks(std::string_view key);
 std::string value_words(const Json& value);
 
 /// An InputKind is the kind of a file that commands read.
-enum class InputKind : std::uint8_t { job, cluster, framework, calibration, plan, strategy };
-inline constexpr std::string_view kInputKinds[] = {"job",         "cluster", "framework",
-                                                   "calibration", "plan",    "strategy"};
+enum class InputKind : std::uint8_t { job, cluster, framework, calibration, plan, strategy, log };
+inline constexpr std::string_view kInputKinds[] = {"job",  "cluster",  "framework",   "calibration",
+                                                   "plan", "strategy", "training log"};
 
-/// An Input is the text of a file or of a preset, and its kind.
+/// An Input is the text of a file or of a preset, and its kind. A log has no text: it is read as a
+/// stream.
 struct Input {
   std::string name;  ///< path, or name of the preset
   std::string text;
@@ -92,6 +94,8 @@ Description describe_cluster(const Cluster& cluster);
 Description describe_framework(const Framework& framework, const std::string& based_on);
 /// Says what was measured, and what a fit rests on and found.
 Description describe_calibration(const CalibrationFile& calibration, const std::string& name);
+/// Says what was read of a trainer's log or of a trace, what was left out and why, and the doubts.
+Description describe_log(const TrainingLog& log, const std::string& name);
 /// Says what each choice of a strategy is for.
 Description describe_strategy(const Strategy& strategy, const std::string& name);
 /// Says what a plan is for, what it was made with, and its strategy. What it predicts has words and

@@ -80,7 +80,7 @@ const FittedValue& value(const Fit& fit, std::string_view name) {
 
 TEST(Fit, FindsWhatRunsWereMadeWith) {
   FitOptions plain = kOptions;
-  plain.layers = false;
+  plain.layers = LayerShapes::none;
   const Fit found = fit(made_with(0.7, 120e-6), plain);
   EXPECT_LT(found.mean_abs_error, 0.02);
   EXPECT_GT(found.mean_abs_error_before, 0.1);
@@ -109,7 +109,7 @@ TEST(Fit, RunsInEightBitsSayNothingOfProductsInSixteen) {
     return runs;
   };
   FitOptions options{.cluster = "dgx-h100-80gb", .framework = "megatron-lm"};
-  options.layers = false;
+  options.layers = LayerShapes::none;
   std::vector<PublishedRun> runs = runs_in("fp8");
   const Fit narrow = fit(runs, options);
   const FittedValue& fraction = value(narrow, "matmul.peak_fraction");
@@ -133,7 +133,7 @@ TEST(Fit, RunsInEightBitsSayNothingOfProductsInSixteen) {
 
 TEST(Fit, IsMadeAgainWithoutEachDocument) {
   FitOptions options = kOptions;
-  options.layers = false;
+  options.layers = LayerShapes::none;
   std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   for (PublishedRun& run : runs) run.source = "github:a/fast@1, page";
   EXPECT_TRUE(fit(runs, options).without.empty());  // not asked for
@@ -183,7 +183,7 @@ TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
     }
   }
   FitOptions plain = kOptions;
-  plain.layers = false;
+  plain.layers = LayerShapes::none;
   const Fit found = fit(runs, plain);
   EXPECT_NEAR(value(found, "host_wait").value, 1e-3, 1e-4);
   EXPECT_NEAR(value(found, "backward_dispatch").value, 0.8, 0.04);
@@ -214,7 +214,7 @@ TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
   }
   FitOptions plain = kOptions;
   plain.framework = "pytorch-fsdp";
-  plain.layers = false;
+  plain.layers = LayerShapes::none;
   const Fit found = fit(runs, plain);
   EXPECT_NEAR(value(found, "overlap.compute_slowdown").value, 1.4, 0.06);
   EXPECT_TRUE(value(found, "overlap.compute_slowdown").determined);
@@ -227,7 +227,7 @@ TEST(Fit, RunsOnTheDeviceOfAUsersClusterCount) {
   std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   FitOptions options = kOptions;
   options.cluster = "mine";
-  options.layers = false;
+  options.layers = LayerShapes::none;
   try {
     fit(runs, options);
     FAIL();
@@ -281,7 +281,7 @@ TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
   }
   const Fit with = fit(runs, kOptions);
   FitOptions plain = kOptions;
-  plain.layers = false;
+  plain.layers = LayerShapes::none;
   const Fit without = fit(runs, plain);
   EXPECT_TRUE(without.fitted.layers.empty());
   EXPECT_LT(with.mean_abs_error, without.mean_abs_error);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/command_line.h"
@@ -16,6 +17,7 @@
 #include "interop/hardware/nccl_tests.h"
 #include "interop/hardware/topology.h"
 #include "interop/imports/imported.h"
+#include "interop/logs/training_log.h"
 #include "models/calibration/calibration_file.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/allocator_trace.h"
@@ -74,6 +76,10 @@ void read_of_choices(std::string_view text) {
   parse_choices(std::string(text));
 }
 void read_of_nccl_tests(std::string_view text) { parse_nccl_tests(text, kFile, {}); }
+void read_of_training_log(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  read_training_log(stream, kFile);
+}
 void read_of_topology(std::string_view text) { parse_topology(text, kFile); }
 void read_of_published_runs(std::string_view text) { parse_published_runs(text, kFile); }
 void read_of_goals(std::string_view text) { parse_goals(text, kFile); }
@@ -172,6 +178,8 @@ std::span<const EntryPoint> entry_points() {
       {"strategy", read_of_strategy, {"tests/fuzz/examples/strategy"}},
       {"choices", read_of_choices, {"tests/fuzz/examples/choices"}},
       {"nccl_tests", read_of_nccl_tests, {"tests/interop/nccl-tests"}},
+      {"training_log", read_of_training_log, {"tests/interop/logs"}},
+      {"profiler_trace", read_of_training_log, {"tests/interop/traces"}},
       {"topology", read_of_topology, {"tests/interop/topology"}},
       {"published_runs", read_of_published_runs, {"tests/fuzz/examples/published_runs"}},
       {"goals", read_of_goals, {"docs/results/goals.json"}},

@@ -56,6 +56,7 @@ def make_samples(folder):
     write_json(folder / "cluster.json", CLUSTER)
     shutil.copy(tests / "interop" / "data" / "llama-3-8b.json", folder / "config.json")
     shutil.copy(tests / "interop" / "llama3-70b.sh", folder / "train.sh")
+    shutil.copy(tests / "interop" / "logs" / "megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
     shutil.copy(tests / "interop" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
     shutil.copy(tests / "interop" / "topology" / "hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "data" / "training-text.txt", folder / "text.txt")

@@ -1,5 +1,6 @@
 """planner describe and planner init: every kind of input, and files that the planner takes."""
 
+import gzip
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BAD_INPUT, BIN, CLUSTER, NANO, OK, USAGE, planner, write_json
+from programs import BAD_INPUT, BIN, CLUSTER, NANO, OK, SOURCE, USAGE, planner, write_json
 
 
 def describe(name, kind):
@@ -41,8 +42,29 @@ def descriptions(folder):
     assert said["prediction"] == stated["prediction"], said
     assert said["for"]["devices"] == 2, said
     assert "step time" in planner("describe", plan).stdout
+    logs(folder)
     for wrong, word in (("llama3-8", "llama3-8b"), (write_json(folder / "x.json", {"a": 1}), "x.json")):
         done = planner("describe", wrong)
+        assert done.returncode == BAD_INPUT and word in done.stderr and not done.stdout, done
+
+
+def logs(folder):
+    """Logs and traces, also compressed, and files that are neither."""
+    line = "iteration {}/9 | elapsed time per iteration (ms): {} | lm loss: 2.5 |\n"
+    text = "".join(line.format(step, time) for step, time in ((1, 9000.0), (2, 1250.0), (3, 1250.0), (4, 5000.0)))
+    for name, data in (("train.log", text.encode()), ("train.log.gz", gzip.compress(text.encode()))):
+        (folder / name).write_bytes(data)
+        read = describe(folder / name, "training log")
+        assert read["step_time"]["median_s"] == 1.25 and read["step_time"]["steps"] == 2, read
+        assert read["left_out"] == {"first": [{"step": 1, "line": 1}], "outlier": [{"step": 4, "line": 4}]}, read
+    state = describe(write_json(folder / "trainer_state.json", {"log_history": [{"step": 1, "loss": 2.5}]}), "training log")
+    assert state["step_time"] == {} and any("no time" in doubt for doubt in state["doubts"]), state
+    trace = describe(SOURCE / "tests/interop/traces/three-steps.pt.trace.json", "training log")
+    assert [one["bytes"] for one in trace["collectives"]] == [16000], trace
+    (folder / "cut.json.gz").write_bytes(gzip.compress(text.encode() * 1000)[:-40])
+    (folder / "notes.txt").write_text("no step\n")
+    for wrong, word in (("cut.json.gz", "ends early"), ("notes.txt", "Megatron-LM")):
+        done = planner("describe", folder / wrong)
         assert done.returncode == BAD_INPUT and word in done.stderr and not done.stdout, done
 
 

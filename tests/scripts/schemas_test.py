@@ -118,6 +118,8 @@ def presets(schemas):
     for kind, folder in PRESET_KINDS.items():
         for path in sorted((PRESETS / folder).glob("*.json")):
             yield from schemas.faults(kind, json.loads(path.read_text()), path.name)
+    for kind in ("training-logs", "profiler-traces"):
+        yield from schemas.faults(kind, json.loads((PRESETS / "readers" / f"{kind}.json").read_text()), "of readers")
     yield from schemas.faults("goals", json.loads((SOURCE / "docs/results/goals.json").read_text()), "goals.json")
     for kind in schemas.names:
         for example in schemas.validators[kind].schema.get("examples", []):
@@ -176,7 +178,8 @@ def more_outputs(folder, cluster, plan, measured):
     yield "check", printed("check", plan, "--json")
     calibration = folder / "calibration.json"
     for what in (plan, NANO, "bert-mini", cluster, "dgx-h100-80gb", "dgx1-v100-16gb", "megatron-lm", "bundled", calibration,
-                 "dgx-h100-80gb--megatron-lm", write_json(folder / "strategy.json", {"mp": 2})):
+                 "dgx-h100-80gb--megatron-lm", write_json(folder / "strategy.json", {"mp": 2}), SOURCE / "tests/interop/traces/three-steps.pt.trace.json",
+                 *sorted((SOURCE / "tests/interop/logs").glob("*.log"))):
         yield "description", printed("describe", what, "--json")
     yield "doctor", printed("doctor", "--json", codes=(OK, ENVIRONMENT))
     yield "validation", printed("validate", write_json(folder / "runs.json", RUNS), write_json(folder / "traces.json", [TRACE]),

@@ -1,0 +1,17 @@
+// Learned files: calibrations that `planner learn` wrote, where commands look for them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/cluster/cluster.h"
+#include "models/framework/framework.h"
+
+namespace plimsoll {
+
+/// Returns the file that was learned on this cluster with the framework's numbers, as --calibration
+/// names it; nothing if there is none. Files lie in .plimsoll, then in $XDG_CONFIG_HOME/plimsoll or
+/// ~/.config/plimsoll. Throws InputError where a folder has two, or has a file that cannot be read.
+std::vector<std::string> learned_calibration(const Cluster& cluster, const Framework& framework);
+
+}  // namespace plimsoll
