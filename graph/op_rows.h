@@ -22,28 +22,18 @@ inline const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
   return tensors[op.outputs[i].index()];
 }
 
-// These are the values of OpRow::check, in op_checks.cpp and layer_checks.cpp. Each says why the op
-// cannot run on these tensors, or yes.
+// These are the values of OpRow::shapes and OpRow::check, in op_checks.cpp and layer_checks.cpp.
+// Each says why the op cannot run on these tensors, or yes.
 /// Accepts operands that all have one size and dtype.
 Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
 Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
-Verdict check_bias(const Op& op, std::span<const Tensor> tensors);
-Verdict check_bias_residual(const Op& op, std::span<const Tensor> tensors);
-Verdict check_bias_gelu(const Op& op, std::span<const Tensor> tensors);
 Verdict check_cast(const Op& op, std::span<const Tensor> tensors);
 Verdict check_position(const Op& op, std::span<const Tensor> tensors);
 Verdict check_own_part(const Op& op, std::span<const Tensor> tensors);
-Verdict check_token_loss(const Op& op, std::span<const Tensor> tensors);
-Verdict check_begin_step(const Op& op, std::span<const Tensor> tensors);
-Verdict check_clip(const Op& op, std::span<const Tensor> tensors);
 Verdict check_squared_norm(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flat(const Op& op, std::span<const Tensor> tensors);
-Verdict check_check_finite(const Op& op, std::span<const Tensor> tensors);
-Verdict check_update_loss_scale(const Op& op, std::span<const Tensor> tensors);
 Verdict check_update(const Op& op, std::span<const Tensor> tensors);
 Verdict check_lamb(const Op& op, std::span<const Tensor> tensors);
-Verdict check_layer_norm(const Op& op, std::span<const Tensor> tensors);
-Verdict check_embedding(const Op& op, std::span<const Tensor> tensors);
 Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
@@ -52,12 +42,8 @@ Verdict check_quantize(const Op& op, std::span<const Tensor> tensors);
 Verdict check_transpose(const Op& op, std::span<const Tensor> tensors);
 Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_types(const Op& op, std::span<const Tensor> tensors);
-Verdict check_rms_norm(const Op& op, std::span<const Tensor> tensors);
-Verdict check_gated(const Op& op, std::span<const Tensor> tensors);
-Verdict check_gather(const Op& op, std::span<const Tensor> tensors);
+Verdict check_rate(const Op& op, std::span<const Tensor> tensors);
 Verdict check_dropout(const Op& op, std::span<const Tensor> tensors);
-Verdict check_masked_dropout(const Op& op, std::span<const Tensor> tensors);
-Verdict check_bias_dropout_add(const Op& op, std::span<const Tensor> tensors);
 Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
@@ -69,7 +55,6 @@ Verdict check_soft_cap(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_host_copy(const Op& op, std::span<const Tensor> tensors);
 Verdict check_route(const Op& op, std::span<const Tensor> tensors);
-Verdict check_count_choices(const Op& op, std::span<const Tensor> tensors);
 Verdict check_join_tokens(const Op& op, std::span<const Tensor> tensors);
 Verdict check_balance(const Op& op, std::span<const Tensor> tensors);
 Verdict check_received(const Op& op, std::span<const Tensor> tensors);
@@ -77,11 +62,7 @@ Verdict check_row_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_exchange(const Op& op, std::span<const Tensor> tensors);
 Verdict check_limit(const Op& op, std::span<const Tensor> tensors);
 Verdict check_place(const Op& op, std::span<const Tensor> tensors);
-Verdict check_dispatch(const Op& op, std::span<const Tensor> tensors);
-Verdict check_combine(const Op& op, std::span<const Tensor> tensors);
-Verdict check_grouped(const Op& op, std::span<const Tensor> tensors);
 Verdict check_grouped_bias(const Op& op, std::span<const Tensor> tensors);
-Verdict check_scale_rows(const Op& op, std::span<const Tensor> tensors);
 Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
 Verdict check_grouped_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);

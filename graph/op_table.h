@@ -64,6 +64,8 @@ template <class Params>
 inline constexpr std::size_t kParams = op_table::params_index<Params>();
 
 // The functions below are the defaults of a row.
+/// Checks the extents of operands (graph/operand_check.cpp): each letter of the signature has one.
+Verdict fits_signature(const Op& op, std::span<const Tensor> tensors);
 /// Accepts every combination of operands.
 Verdict any_operands(const Op& op, std::span<const Tensor> tensors);
 /// Returns the bytes where each input is read once and each output is written once. An output that
@@ -81,8 +83,10 @@ struct OpRow {
   /// Output 0 is a new value in the storage of this input, whose old value is gone. Some
   /// collectives also have a form that is not in place; see in_place() below.
   std::optional<std::size_t> in_place = {};
-  /// Checks what goes beyond the number of operands: shapes, dtypes and parameters. The reason
-  /// names what is wrong.
+  /// Checks the shapes, by the signature or, where that states one case of them, by a function. The
+  /// reason names what is wrong.
+  Verdict (*shapes)(const Op& op, std::span<const Tensor> tensors) = fits_signature;
+  /// Checks what goes beyond shapes: dtypes and parameters.
   Verdict (*check)(const Op& op, std::span<const Tensor> tensors) = any_operands;
   Bytes (*bytes)(const Op& op, std::span<const Tensor> tensors) = operand_bytes;
   Flops (*flops)(const Op& op, std::span<const Tensor> tensors) = no_flops;
@@ -121,6 +125,10 @@ bool communicates(OpKind kind);
 bool is_of_host(OpKind kind);
 /// Returns whether a kind is a collective of rows of experts, whose number depends on data.
 bool moves_rows(OpKind kind);
+
+/// Checks the operands of an op that has as many as its signature: integer types, step scalars,
+/// gradients of optional operands, then OpRow::shapes and OpRow::check.
+Verdict check_operands(const Op& op, std::span<const Tensor> tensors);
 
 /// Returns the input in whose storage output 0 is. reduce_scatter and all_gather have two forms.
 /// Where the operands have one size, they work in place on the whole, and a rank's part is 1/size

@@ -47,7 +47,7 @@ Verdict check_op(const Op& op, std::span<const Tensor> tensors) {
       tensors[op.inputs[0].index()].role != TensorRole::master_parameter) {
     return Verdict::no("writes parameters next to tensors that are no masters");
   }
-  return expected.check(op, tensors);
+  return check_operands(op, tensors);
 }
 
 Verdict at_op(std::size_t index, const Op& op, const std::string& reason) {

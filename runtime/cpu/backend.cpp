@@ -38,7 +38,7 @@ class CpuBackend final : public Backend {
       return Verdict::no(fmt::format("the cpu backend has no kernel for {}", to_text(op.kind)));
     }
     if (Verdict verdict = check_operand_types(op, tensors, name()); !verdict) return verdict;
-    return row(op.kind).check(op, tensors);
+    return check_operands(op, tensors);
   }
 
   std::unique_ptr<Kernel> prepare(const Op& op, std::span<const Tensor> tensors,

@@ -26,7 +26,7 @@ class CudaBackend final : public Backend {
       return Verdict::no(fmt::format("the cuda backend has no kernel for {}", to_text(op.kind)));
     }
     if (Verdict verdict = check_operand_types(op, tensors, name()); !verdict) return verdict;
-    if (Verdict verdict = row(op.kind).check(op, tensors); !verdict) return verdict;
+    if (Verdict verdict = check_operands(op, tensors); !verdict) return verdict;
     return cuda_kernel_limits(op, tensors);
   }
 

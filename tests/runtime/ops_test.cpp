@@ -60,7 +60,7 @@ TEST(CpuBackend, RefusesWhatTheOpTableRefuses) {
   OpCase c = small_add();
   c.tensors[1].shape = {2};
   EXPECT_EQ(make_backend("cpu")->supports(c.op, c.tensors).reason(),
-            "input 1 and output 0 differ in size");
+            "operand b is [2], not [n] with n = 3");
 }
 
 TEST(CpuBackend, NamesOpAndBytesWhenTheWorkspaceIsTooSmall) {
