@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/command_line.h"
 #include "base/file.h"
@@ -248,6 +250,9 @@ ExitCode run_learn(const LearnOptions& options) {
   if (!options.output.empty()) {
     const std::string text = fitted_calibration_text(learned.fitted);
     parse_fitted_calibration(text, options.output);  // what is written can be read
+    const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
+    std::error_code unmade;  // writing says what is wrong
+    if (folder.filename() == ".plimsoll") std::filesystem::create_directory(folder, unmade);
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }

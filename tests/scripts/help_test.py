@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from made_up_runs import stated
+from made_up_runs import megatron_log, stated
 from programs import (BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, STOPPED_EARLY, planner,
                       write_json)
 
@@ -57,6 +57,7 @@ def make_samples(folder):
     shutil.copy(tests / "interop" / "data" / "llama-3-8b.json", folder / "config.json")
     shutil.copy(tests / "interop" / "llama3-70b.sh", folder / "train.sh")
     shutil.copy(tests / "interop" / "logs" / "megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
+    megatron_log(folder / "run.log", 13.0, 512)
     shutil.copy(tests / "interop" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
     shutil.copy(tests / "interop" / "topology" / "hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "data" / "training-text.txt", folder / "text.txt")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from made_up_runs import row, stated
+from made_up_runs import megatron_log, row, stated
 from programs import BAD_INPUT, BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner, write_json
 
 try:
@@ -58,8 +58,8 @@ BEYOND = [
 # Schemas of --json, by command; several where flags or inputs decide. Other schemas are of files.
 OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["comparison"], "describe": ["description"], "doctor": ["doctor"],
            "explain": ["explanation", "why-not", "few-changes"], "fit": ["calibration", "op-fit"], "import": ["import"],
-           "import nccl-tests": ["nccl-import"], "list": ["preset-list"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
-           "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation"]}
+           "import nccl-tests": ["nccl-import"], "learn": ["learn"], "list": ["preset-list"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
+           "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation", "learning"]}
 # Keys that outputs may leave out, by their places: those of jobs, strategies and maps, and others by the kind of output.
 CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do not run
 ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
@@ -185,6 +185,7 @@ def more_outputs(folder, cluster, plan, measured):
     yield "validation", printed("validate", write_json(folder / "runs.json", RUNS), write_json(folder / "traces.json", [TRACE]),
                                 "--goals", write_json(folder / "goals.json", GOALS), "--json", codes=(OUTSIDE_TOLERANCE,))
     yield "validation", printed("validate", folder / "runs.json", "--json")
+    yield "learning", printed("validate", folder / "runs.json", "--learn", "0,1", "--json")
     yield "op-fit", printed("fit", write_json(folder / "ops.json", OPS), "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm",
                             "--json")
     yield "import", printed("import", script, "--json")
@@ -197,6 +198,10 @@ def more_outputs(folder, cluster, plan, measured):
     yield "sweep", printed(*swept, "--devices", 2, "--json")
     yield "simulation", printed("simulate", NANO, "mp=2", *target, "--tokens", "1B", "--json")
     (folder / "train.sh").write_text(SCRIPT)
+    log = megatron_log(folder / "run.log", 0.5, 64)
+    run = ("--from", folder / "train.sh", "--log", log)
+    yield "learn", printed("learn", *run, *run, "--cluster", "dgx-a100-80gb", "-o", folder / "learned.json", "--json")
+    yield "calibration", json.loads((folder / "learned.json").read_text())
     yield "few-changes", printed("explain", "--from", folder / "train.sh", "--cluster", "dgx-a100-80gb", "--json")
     yield "report", printed("report", plan, measured, "--cluster", cluster, "--plan-only", "-o", folder / "page.html", "--json")
     yield "report", printed("report", plan, "--plan-only", "-o", folder / "page.html", "--json")
