@@ -31,9 +31,10 @@ std::string loss_words(const RunnerUp& loser);
 std::string host_bound_text(const Prediction& prediction, const Job& job,
                             const Framework& framework, const Strategy& strategy);
 
-/// Returns in a few words what a key of a strategy chooses, and an empty text for an unknown key.
-std::string_view meaning_of(std::string_view strategy_key);
-/// Returns the same and, for a schedule, what the chosen one does.
+/// Returns what a key of a strategy chooses, as the schema of strategies says it, and an empty text
+/// for an unknown key.
+std::string meaning_of(std::string_view strategy_key);
+/// Returns the same but, for a schedule, what the chosen one does.
 std::string meaning_of(std::string_view strategy_key, std::string_view value);
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "interop/hardware/nccl_rows.h"
 #include "models/job/job_words.h"
 #include "models/presets/command_presets.h"
@@ -49,7 +50,7 @@ std::vector<NextWord> pairs(std::string_view begin) {
   std::vector<NextWord> found;
   if (equals == last.npos) {
     for (const std::string_view key : strategy_keys())
-      found.push_back({before + std::string(key) + "=", std::string(meaning_of(key))});
+      found.push_back({before + std::string(key) + "=", shortened(meaning_of(key), 70)});
   } else {
     const std::string_view key = last.substr(0, equals);
     for (const std::string& value : usual_values(key))

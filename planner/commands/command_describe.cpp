@@ -5,6 +5,7 @@
 
 #include "base/command_line.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "plan/prediction_json.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
@@ -24,7 +25,7 @@ ExitCode run_describe(const DescribeOptions& options) {
   if (input.kind != InputKind::plan) {
     const Description description = describe_input(input);
     print_result(options.json ? json_text(description_json(description))
-                              : description_text(description));
+                              : in_columns(description_text(description)));
     return ExitCode::ok;
   }
   const Plan plan = read_legal_plan(input.name);
@@ -34,7 +35,7 @@ ExitCode run_describe(const DescribeOptions& options) {
     json["prediction"] = prediction_json(plan.prediction);
     print_result(json_text(json));
   } else {
-    print_result(description_text(description) + describe(plan));
+    print_result(in_columns(description_text(description)) + describe(plan));
   }
   return ExitCode::ok;
 }

@@ -34,7 +34,7 @@ std::string strategy_table(const Plan& plan) {
   for (const StrategyField& field : shown_fields(plan.strategy)) {
     std::string meaning = meaning_of(field.key, field.value);
     if (field.key == "layer_split") {
-      meaning += ": " + counts_text(layers_per_part(plan.job, plan.strategy));
+      meaning += " Here: " + counts_text(layers_per_part(plan.job, plan.strategy)) + ".";
     }
     row(field.key, field.value, meaning);
     if (field.key == "micro_batch") {

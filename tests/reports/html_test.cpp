@@ -216,7 +216,7 @@ TEST(Report, ExplainsTheChosenSchedule) {
   EXPECT_FALSE(contains(html, "dualpipe"));
   EXPECT_TRUE(contains(html, "norms+<wbr>experts"));
   for (const std::string_view schedule : kSchedules)
-    EXPECT_GT(meaning_of("schedule", schedule).size(), meaning_of("schedule").size()) << schedule;
+    EXPECT_NE(meaning_of("schedule", schedule), "") << schedule;
 }
 
 TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
