@@ -22,7 +22,7 @@ struct LearnedNumbers {
 
 /// A LearnModel is a FitModel whose priors are the numbers that predictions rest on before anything
 /// is learned, each with the spread of its value between published sources
-/// (models/presets/spreads/learning.json, written by lab/learning_spreads.py).
+/// (models/presets/spreads/learning.json, written by lab/learning).
 class LearnModel {
  public:
   /// Needs at least one run. All runs have targets of one cluster and of frameworks with the same

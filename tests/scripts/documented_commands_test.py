@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from made_up_runs import made_up_runs, stated_runs
+from made_up_runs import made_up_runs, megatron_log, stated_runs
 from programs import BIN, CLUSTER, OK, OUTSIDE_TOLERANCE, SOURCE, STOPPED_EARLY, planner, write_json
 
 COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibrate|lab/(?:validate|fit|state)|mkdir) .*)$")
@@ -80,7 +80,10 @@ def make_files(folder):
     made_up_runs(folder / "rows.json", "megatron-lm", "A100-80GB", 80)
     write_json(folder / "gemm_ops.json", timed_ops())
     (folder / "lab").symlink_to(SOURCE / "lab")
-    shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / "train.sh")
+    for name in ("train", "a", "b"):
+        shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / f"{name}.sh")
+    for name in ("run", "a", "b"):
+        megatron_log(folder / f"{name}.log", 13.0, 512)
     shutil.copy(SOURCE / "tests/interop/logs/megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
     shutil.copy(SOURCE / "tests/interop/traces/three-steps.pt.trace.json", folder / "rank0.pt.trace.json.gz")  # read either way
     shutil.copy(SOURCE / "tests/interop/data/llama-3-70b.json", folder / "config.json")

@@ -12,8 +12,9 @@ from programs import PRODUCT, SOURCE
 FOLDERS = [*PRODUCT, "tests", "scripts", "lab", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
-# Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000.
-BUDGET = 122260
+# Lines of the product: C++, CUDA, JavaScript and Python without tests, presets and scripts. The aim is 102,000. The second
+# number is the allowance of a feature that is being built: learning from runs.
+BUDGET = 118010 + 5000
 PRODUCT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".js"}
 # The main types, which only grow where nobody counts, and the headers of the structs that they nest.
 TYPES = ["Job", "Experts", "Strategy", "Framework", "Capabilities"]
