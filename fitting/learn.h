@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// What some runs tell of the numbers of a FitModel.
+/// The numbers of a FitModel, as some runs determine them.
 struct LearnedNumbers {
   LogModel::Values values;
   Eigen::MatrixXd covariance;  ///< of the logarithms of the values

@@ -38,7 +38,7 @@ SourceSpreads read_spreads() {
   return spreads;
 }
 
-/// What errors of one noise say of numbers: terms of the normal equations.
+/// Terms of the normal equations of numbers, for errors of one noise.
 struct NormalTerms {
   double noise = 0;
   Eigen::MatrixXd matrix;

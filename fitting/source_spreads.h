@@ -38,7 +38,7 @@ struct SourceErrors {
 Eigen::MatrixXd with_spreads(std::span<const FitParameter> parameters, Eigen::MatrixXd precision,
                              const SourceSpreads& spreads);
 
-/// What errors tell of numbers.
+/// The numbers of a linear problem, as errors determine them.
 struct Posterior {
   Eigen::VectorXd moved;       ///< logarithms of numbers, relative to what they were before
   Eigen::MatrixXd covariance;  ///< of these

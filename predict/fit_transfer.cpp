@@ -10,9 +10,9 @@
 #include <set>
 #include <utility>
 
-#include "base/log_statistics.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log_statistics.h"
 #include "predict/default_efficiency.h"
 
 namespace plimsoll {

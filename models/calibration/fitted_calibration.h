@@ -115,8 +115,8 @@ struct FittedCalibration {
   std::optional<double> unseen_sizes_mean;
   RunSpread within_node, across_nodes;
   AssumedRecompute assumed_recompute;
-  std::vector<FittedValue> values;  ///< in the order of fit_parameters
-  std::vector<LayerPoint> layers;   ///< ascending shapes; empty: none fitted
+  std::vector<FittedValue> values;       ///< in the order of fit_parameters
+  std::vector<LayerPoint> layers;        ///< ascending shapes; empty: none fitted
   std::optional<LearnedSpread> learned;  ///< of runs of one's own; absent: a fit of published runs
   /// Whether the runs are of the people whose steps are predicted: the user's own, or those of the
   /// same document. It is no part of the file.

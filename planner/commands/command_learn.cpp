@@ -68,7 +68,7 @@ OwnRun read_run(TargetOptions options, const std::string& script, const std::str
   SteadyPart steady = steady_of(log, file);
   OwnRun own{script, file, std::move(log), std::move(steady), {}, ""};
   options.from = script;
-  // What was learned before is not the prior of what is learned now.
+  // The prior is built in: nothing is learned from the same runs twice.
   if (options.calibration.empty()) options.calibration = {std::string(kBuiltInCalibration)};
   read_from(options);
   const LoadedTarget loaded = load_target(options, Bytes(0));
