@@ -237,10 +237,18 @@ Json learned_json(const std::vector<OwnRun>& own, const Learned& learned,
           {"output", output.empty() ? Json(nullptr) : Json(output)}};
 }
 
+/// Makes the folder in which commands look.
+void make_learned_folder(const std::filesystem::path& output) {
+  const std::filesystem::path folder = output.parent_path();
+  std::error_code unmade;  // writing says what is wrong
+  if (folder.filename() == ".plimsoll") std::filesystem::create_directory(folder, unmade);
+}
+
 ExitCode run_learn(const LearnOptions& options) {
   std::vector<std::string> inputs = options.scripts;
   inputs.insert(inputs.end(), options.logs.begin(), options.logs.end());
   inputs.push_back(options.target.cluster);
+  make_learned_folder(options.output);
   check_output("-o", options.output, inputs);
   const std::vector<OwnRun> own = read_runs(options);
   std::vector<FitRun> runs;
@@ -250,9 +258,6 @@ ExitCode run_learn(const LearnOptions& options) {
   if (!options.output.empty()) {
     const std::string text = fitted_calibration_text(learned.fitted);
     parse_fitted_calibration(text, options.output);  // what is written can be read
-    const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
-    std::error_code unmade;  // writing says what is wrong
-    if (folder.filename() == ".plimsoll") std::filesystem::create_directory(folder, unmade);
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
