@@ -131,6 +131,10 @@ std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured) {
   run.measured = std::log(measured.value());
   if (!lay_out_run(run)) return std::nullopt;
   run.across_nodes = run.target.devices > run.target.cluster.devices_per_node;
+  const Prediction before = predict(run.target.target(), run.target.strategies[0], run.footprint,
+                                    Folding::folded, Detail::critical)
+                                .prediction;
+  run.half_width = std::log(before.step_time_high / before.step_time_low) / 2;
   if (const auto& fitted = run.target.fitted)
     run.layer_factor = layer_factor(fitted->layers, run.shape).factor;
   return run;

@@ -33,14 +33,15 @@ struct FitRun {
   double layer_deviation = 0;
   /// The factor that its layers have before anything is fitted: that of an earlier fit.
   double layer_factor = 1;
+  double half_width = 0;  ///< logarithm; of the 90 % interval of its step before
 };
 
 /// Which shapes of layers have a factor: none, those of kLeastRunsOfShape runs and
 /// kLeastLayoutsOfShape layouts, or all.
 enum class LayerShapes : std::uint8_t { none, repeated, all };
 
-/// Lowers a run of a target that predictions rest on already. Returns nothing where it cannot be
-/// lowered (`validate` says why).
+/// Lowers a run of a target with the numbers that predictions rest on. Returns nothing if it cannot
+/// be lowered.
 std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured);
 
 /// A FitSelection says which runs a fit uses.

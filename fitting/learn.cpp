@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kNarrowed = 0.9;  // of a spread: wider is not determined
+constexpr double kNarrowed = 0.9;        // of a spread: wider is not determined
+constexpr double kLeastVariance = 1e-4;  // of a logarithm: nobody predicts better
 
 std::vector<Eigen::Index> rows_in_use(const std::vector<bool>& use) {
   std::vector<Eigen::Index> rows;
@@ -100,21 +101,27 @@ std::vector<bool> trusted_runs(const LearnModel& model, std::vector<LearnedRun>&
     others[i] = false;
     return model.differences(others)[i];
   };
+  const auto size = [](const LearnModel::Difference& one) {
+    return std::abs(one.error) / one.deviation;
+  };
   while (std::ranges::count(use, true) > 2) {
-    std::size_t worst = 0;
+    std::optional<std::size_t> worst;
     double most = kContradicts;
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      if (!use[i]) continue;
-      const LearnModel::Difference one = left_out(i);
-      if (std::abs(one.error) <= most * one.deviation) continue;
-      most = std::abs(one.error) / one.deviation;
+      if (!use[i] || size(left_out(i)) <= most) continue;
+      most = size(left_out(i));
       worst = i;
     }
-    if (most == kContradicts) break;
-    use[worst] = false;
-    runs[worst].contradicts = true;
+    if (!worst) break;
+    use[*worst] = false;
+    runs[*worst].contradicts = true;
   }
-  for (std::size_t i = 0; i < runs.size() && runs.size() > 1; ++i) runs[i].left_out = left_out(i);
+  const auto before = model.differences(std::vector<bool>(runs.size(), false));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs.size() > 1) runs[i].left_out = left_out(i);
+    runs[i].unlikely = size(before[i]) > kContradicts ||
+                       (runs[i].left_out && size(*runs[i].left_out) > kContradicts);
+  }
   return use;
 }
 
@@ -123,17 +130,37 @@ std::vector<bool> trusted_runs(const LearnModel& model, std::vector<LearnedRun>&
 LearnModel::LearnModel(std::vector<FitRun> runs)
     : model_(std::move(runs), LayerShapes::all), log_model_(model_.log_model()) {
   log_model_.groups.clear();
-  set_spreads(source_spreads());
   before_ = log_model_.predicted(log_model_.priors());
   errors_ = vector_of(log_model_.measured) - vector_of(before_);
   derivatives_ = log_model_.derivatives(log_model_.priors(), before_);
+  set_spreads(source_spreads());
 }
 
 void LearnModel::set_spreads(SourceSpreads spreads) {
   spreads_ = std::move(spreads);
+  const auto count = Eigen::Index(model_.parameters().size());
   log_model_.precision = with_spreads(model_.parameters(), *log_model_.precision, spreads_);
+  const double scale = before_.empty() ? 1 : scale_of_prior();
+  log_model_.precision->topLeftCorner(count, count) /= scale * scale;
   for (std::size_t p = 0; p < model_.parameters().size(); ++p)
-    log_model_.numbers[p].spread = spreads_.of(model_.parameters()[p]);
+    log_model_.numbers[p].spread = scale * spreads_.of(model_.parameters()[p]);
+}
+
+/// Returns the factor on spreads with which runs have the intervals that they had, in the mean of
+/// logarithms.
+double LearnModel::scale_of_prior() const {
+  const auto count = Eigen::Index(model_.parameters().size());
+  const Eigen::MatrixXd covariance = log_model_.precision->topLeftCorner(count, count)
+                                         .ldlt()
+                                         .solve(Eigen::MatrixXd::Identity(count, count));
+  double sum = 0;
+  for (Eigen::Index i = 0; i < derivatives_.rows(); ++i) {
+    const Eigen::VectorXd by = derivatives_.row(i).head(count);
+    const double half = model_.runs()[std::size_t(i)].half_width / kNormal90;
+    const double wanted = std::max(half * half - spreads_.noise * spreads_.noise, kLeastVariance);
+    sum += std::log(wanted / std::max(by.dot(covariance * by), kLeastVariance)) / 2;
+  }
+  return std::exp(sum / double(derivatives_.rows()));
 }
 
 SourceErrors LearnModel::errors() const {

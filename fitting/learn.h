@@ -48,10 +48,13 @@ class LearnModel {
   std::vector<Difference> differences(const std::vector<bool>& use) const;
 
   SourceErrors errors() const;  ///< of all runs, before anything is learned
-  /// Sets what sources differ by, which is source_spreads() to begin with.
+  /// Sets what sources differ by, which is source_spreads() to begin with. The spreads of
+  /// parameters are scaled alike, so that runs have the intervals that they had before.
   void set_spreads(SourceSpreads spreads);
 
  private:
+  double scale_of_prior() const;
+
   FitModel model_;
   LogModel log_model_;
   SourceSpreads spreads_;
@@ -64,7 +67,10 @@ struct LearnedRun {
   Seconds measured, before, after;
   /// The prediction by the other runs; absent if there is no other.
   std::optional<LearnModel::Difference> left_out;
-  /// Whether the other runs contradict it (kContradicts). Nothing was learned from it.
+  /// Whether the prediction before or by the other runs is kContradicts deviations away: the log
+  /// may be of another script.
+  bool unlikely = false;
+  /// Whether at least two other runs contradict it (kContradicts). Nothing was learned from it.
   bool contradicts = false;
 };
 

@@ -225,7 +225,8 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   evaluation.open = step_open(costs, target.job, step, open);
   const bool learned = costs.fitted() && costs.fitted()->learned && detail != Detail::none;
   const StepInterval interval =
-      learned ? learned_interval(target, strategy, footprint, prediction)
+      learned ? learned_interval(target, strategy, footprint, prediction,
+                                 unseen_source(evaluation.open))
               : step_interval(costs, target.job, step, open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;

@@ -43,7 +43,8 @@ std::vector<double> step_derivatives(const Target& target, const Strategy& strat
 }
 
 StepInterval learned_interval(const Target& target, const Strategy& strategy,
-                              const Footprint& footprint, const Prediction& prediction) {
+                              const Footprint& footprint, const Prediction& prediction,
+                              const StepInterval& otherwise) {
   const FittedCalibration& fitted = *target.costs->fitted();
   const LearnedSpread& learned = *fitted.learned;
   std::vector<FitParameter> parameters;
@@ -66,7 +67,8 @@ StepInterval learned_interval(const Target& target, const Strategy& strategy,
   const double computed = (parts.forward + parts.recompute + parts.backward) / prediction.step_time;
   const double layers =
       computed * layer_factor(fitted.layers, layer_shape(target.job, strategy)).deviation;
-  return around(kNormal90 * std::sqrt(std::max(0.0, variance) + layers * layers));
+  const double half = kNormal90 * std::sqrt(variance + layers * layers);
+  return around(std::min(half, otherwise.logarithm()));
 }
 
 }  // namespace plimsoll

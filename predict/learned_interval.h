@@ -17,8 +17,10 @@ std::vector<double> step_derivatives(const Target& target, const Strategy& strat
                                      std::span<const FitParameter> parameters);
 
 /// Returns the interval of a step of a target whose fit was learned: the covariance of the learned
-/// numbers, the factor of the step's layers, and the noise of steps, as squares.
+/// numbers, the factor of the step's layers, and the noise of steps, as squares. It is no wider
+/// than the interval `otherwise` of a step that nothing was learned of.
 StepInterval learned_interval(const Target& target, const Strategy& strategy,
-                              const Footprint& footprint, const Prediction& prediction);
+                              const Footprint& footprint, const Prediction& prediction,
+                              const StepInterval& otherwise);
 
 }  // namespace plimsoll

@@ -81,6 +81,11 @@ constexpr auto kLearned = [](auto& fields, auto& learned) {
   fields.check(learned.covariance.size() == learned.names.size() * learned.names.size(),
                "covariance", "found {} numbers; the square of the {} names is required",
                learned.covariance.size(), learned.names.size());
+  for (std::size_t i = 0; i < learned.names.size(); ++i) {
+    fields.check(learned.covariance[i * (learned.names.size() + 1)] >= 0, "covariance",
+                 "found {}; a variance is not negative",
+                 learned.covariance[i * (learned.names.size() + 1)]);
+  }
 };
 
 constexpr auto kFit = [](auto& fields, auto& fitted) {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/calibration_file.h"
+#include "models/calibration/fitted_calibration.h"
 #include "predict/fit_transfer.h"
 
 namespace plimsoll {
@@ -33,9 +34,9 @@ std::vector<fs::path> folders() {
 }
 
 bool is_learned_for(const fs::path& file, const Cluster& cluster, const Framework& framework) {
-  const std::string name = file.string();
-  const std::optional<FittedCalibration> fitted =
-      parse_calibration_file(read_file(file), name).fitted;
+  const std::string name = file.string(), text = read_file(file);
+  if (!is_fitted_calibration(text, name)) return false;
+  const std::optional<FittedCalibration> fitted = parse_calibration_file(text, name).fitted;
   return fitted && fitted->learned && fitted->cluster == cluster.name &&
          fitted->framework == calibrated_as(framework) &&
          device_difference(fitted->device, cluster.device).empty();
@@ -48,7 +49,8 @@ std::vector<std::string> learned_calibration(const Cluster& cluster, const Frame
     std::vector<std::string> found;
     std::error_code none;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-      if (entry.path().extension() == ".json" && is_learned_for(entry.path(), cluster, framework))
+      if (entry.path().extension() == ".json" && entry.is_regular_file(none) &&
+          is_learned_for(entry.path(), cluster, framework))
         found.push_back(entry.path().string());
     }
     std::ranges::sort(found);

@@ -281,7 +281,12 @@ std::string basis_text(const LoadedTarget& loaded) {
   const CostModel& costs = *loaded.target.costs;
   const std::optional<FittedCalibration>& fitted = costs.fitted();
   std::string rest;
-  if (fitted && fitted->runs > 0) {
+  if (fitted && fitted->learned) {
+    rest = fmt::format("{}, learned from {} {} of {} on {}", loaded.source.name, fitted->runs,
+                       fitted->runs == 1 ? "run" : "runs", fitted->framework, fitted->cluster);
+    if (fitted->runs > 1)
+      rest += fmt::format(", {:.1f} % off runs left out", 100 * fitted->cross_validated_mean);
+  } else if (fitted && fitted->runs > 0) {
     const ModelSize size = model_size(loaded.target.job);
     const TimeBasis basis = basis_of(fitted, size);
     const bool own = fitted->of_same_people && has_runs_of(*fitted, size);

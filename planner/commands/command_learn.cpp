@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -50,17 +51,35 @@ SteadyPart steady_of(const TrainingLog& log, const std::string& file) {
   return smoothed && log.by_clock ? *log.by_clock : *log.steady;
 }
 
-/// Refuses a log of another job than the script's, as far as the log tells.
-void check_same_job(const TrainingLog& log, const Job& job, const OwnRun& own) {
-  const auto check = [&](LogQuantity quantity, std::int64_t stated, std::string_view what) {
-    const auto printed = log.medians[std::size_t(quantity)];
+/// Refuses a log of another run than the script's, as far as the log tells: by what its lines
+/// print, and by the arguments that Megatron-LM and its forks print at the start
+/// (megatron/training/ arguments.py).
+void check_same_run(const OwnRun& own, const Target& target, const Strategy& strategy) {
+  const auto check = [&](const std::string& what, std::optional<double> printed,
+                         std::int64_t stated) {
     if (!printed || std::llround(*printed) == stated) return;
-    throw InputError(own.file, "",
-                     fmt::format("found a {} of {}; {} states {}", what, std::llround(*printed),
-                                 own.script, stated));
+    throw InputError(
+        own.file, "",
+        fmt::format("found {} {}; {} states {}", what, std::llround(*printed), own.script, stated));
   };
-  check(LogQuantity::samples, job.global_batch, "global batch");
-  check(LogQuantity::sequence, job.sequence, "sequence length");
+  const Job& job = target.job;
+  const auto median = [&](LogQuantity quantity) { return own.log.medians[std::size_t(quantity)]; };
+  check("a global batch of", median(LogQuantity::samples), job.global_batch);
+  check("a sequence length of", median(LogQuantity::sequence), job.sequence);
+  const std::pair<const char*, std::int64_t> arguments[] = {
+      {"world_size", target.devices},
+      {"tensor_model_parallel_size", strategy.mp},
+      {"pipeline_model_parallel_size", strategy.pp},
+      {"num_layers", job.layers},
+      {"hidden_size", job.hidden}};
+  for (const auto& [name, stated] : arguments) {
+    const auto printed = own.log.arguments.find(name);
+    if (printed == own.log.arguments.end()) continue;
+    std::int64_t value = 0;
+    const std::string& text = printed->second.value;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec == std::errc()) check(name, double(value), stated);
+  }
 }
 
 OwnRun read_run(TargetOptions options, const std::string& script, const std::string& file) {
@@ -73,7 +92,7 @@ OwnRun read_run(TargetOptions options, const std::string& script, const std::str
   read_from(options);
   const LoadedTarget loaded = load_target(options, Bytes(0));
   const Target& target = loaded.target;
-  check_same_job(own.log, target.job, own);
+  check_same_run(own, target, *options.imported->strategy);
   const CostModel& costs = *target.costs;
   own.basis = loaded.source.words;
   if (costs.calibration() || !costs.cluster().efficiency) {
@@ -102,6 +121,10 @@ std::vector<OwnRun> read_runs(const LearnOptions& options) {
   if (options.scripts.size() != options.logs.size()) {
     throw UsageError(fmt::format("learn: found {} --from and {} --log; each run has both",
                                  options.scripts.size(), options.logs.size()));
+  }
+  for (auto log = options.logs.begin(); log != options.logs.end(); ++log) {
+    if (std::find(options.logs.begin(), log, *log) != log)
+      throw UsageError(fmt::format("learn: found --log {} twice; a run counts once", *log));
   }
   std::vector<OwnRun> runs;
   for (std::size_t i = 0; i < options.scripts.size(); ++i) {
@@ -147,11 +170,13 @@ std::string runs_text(const std::vector<OwnRun>& own, const Learned& learned) {
         error_text(run.after, run.measured));
     if (run.left_out) {
       text += fmt::format(
-          "  by the other runs {:+.1f} %, of which +-{:.1f} % were to be expected{}\n",
+          "  by the other runs {:+.1f} %, expected within +-{:.1f} %{}\n",
           100 * std::expm1(-run.left_out->error),
           100 * std::expm1(kNormal90 * run.left_out->deviation),
           run.contradicts ? ": they contradict it, and nothing was learned from it" : "");
     }
+    if (run.unlikely)
+      text += "  this is unlikely: check that the log is of this script and this cluster\n";
     for (const std::string& doubt : own[i].log.doubts) text += fmt::format("  {}\n", doubt);
   }
   return text;
@@ -213,6 +238,7 @@ Json learned_json(const std::vector<OwnRun>& own, const Learned& learned,
       json["by_others"] = {{"error", std::expm1(-run.left_out->error)},
                            {"half_width", std::expm1(kNormal90 * run.left_out->deviation)}};
     }
+    json["unlikely"] = run.unlikely;
     json["contradicts"] = run.contradicts;
     json["doubts"] = own[i].log.doubts;
     runs.push_back(std::move(json));

@@ -206,6 +206,8 @@ ExitCode run_fit(const FitCommandOptions& options) {
 ExitCode run_learning_curves(const ValidateOptions& options, CalibrationChoice calibration) {
   LearningRequest request{.counts = options.learn, .calibration = std::move(calibration)};
   std::ranges::sort(request.counts);
+  const auto again = std::ranges::unique(request.counts);
+  request.counts.erase(again.begin(), again.end());
   Progress progress("sources done:");
   request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
   const Learning learning = learning_curves(read_all(options.cases), request);

@@ -50,6 +50,17 @@ def check_one_run(folder):
     assert found["half_width"] < found["half_width_before"], found
 
 
+def check_intervals(folder):
+    """A run that confirms the prediction makes no interval wider; one that nothing explains is called unlikely."""
+    width = lambda path, *more: (lambda found: found["step_time_high_s"] / found["step_time_low_s"])(
+        json.loads(planner("simulate", "--from", path, *TARGET, "--json", *more).stdout)["prediction"])
+    found = learned(*run_of(folder, 1, 4, 1), "-o", folder / "confirmed.json")
+    assert not found["runs"][0]["unlikely"] and found["half_width"] < found["half_width_before"], found
+    for path in (script(folder, 1, 4), script(folder, 8, 1)):
+        assert width(path, "--calibration", folder / "confirmed.json") <= 1.02 * width(path), path
+    assert learned(*run_of(folder, 1, 4, 9))["runs"][0]["unlikely"]
+
+
 def check_found_files(folder):
     """Commands use .plimsoll, name it, and are as before without it or with another choice."""
     third = script(folder, 4, 4)
@@ -76,7 +87,9 @@ def check_found_files(folder):
     copy.write_text("{")
     broken = planner("simulate", "--from", third, *TARGET)
     assert broken.returncode == BAD_INPUT and "again.json" in broken.stderr, broken.stderr
-    copy.unlink()
+    copy.write_text('{"notes": "of mine"}')
+    shown = planner("simulate", "--from", third, *TARGET)
+    assert shown.returncode == OK and ".plimsoll/mine.json, learned from 2 runs" in " ".join(shown.stdout.split()), (shown.stdout, shown.stderr)
 
 
 def check_refusals(folder):
@@ -84,6 +97,12 @@ def check_refusals(folder):
     log = megatron_log(folder / "other.log", 1, 256)
     done = planner("learn", "--from", run[1], "--log", log, *TARGET)
     assert done.returncode == BAD_INPUT and "global batch" in done.stderr and "256" in done.stderr, done.stderr
+    run[3].write_text("  world_size ...................................... 64\n" + run[3].read_text())
+    done = planner("learn", *run, *TARGET)
+    assert done.returncode == BAD_INPUT and "world_size 64" in done.stderr, done.stderr
+    run = run_of(folder, 1, 4, 1.2)
+    done = planner("learn", *run, *run, *TARGET)
+    assert done.returncode == USAGE and "twice" in done.stderr, done.stderr
     done = planner("learn", *run, "--from", run[1], *TARGET)
     assert done.returncode == USAGE and "2 --from and 1 --log" in done.stderr, done.stderr
     empty = folder / "empty.log"
@@ -100,7 +119,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
         os.chdir(folder)
-        for check in (check_one_run, check_refusals, check_found_files):
+        for check in (check_one_run, check_refusals, check_intervals, check_found_files):
             check(pathlib.Path(folder))
     return 0
 

@@ -63,7 +63,7 @@ OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["compar
 # Keys that outputs may leave out, by their places: those of jobs, strategies and maps, and others by the kind of output.
 CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do not run
 ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
-OPTIONAL = {"space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
+OPTIONAL = {"learn": "/runs/0/by_others", "learning": "/spreads/values/.*", "space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
             "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
 # Made up: three layouts of one job, and a run of a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
 RUNS = stated([*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"micro": micro, "global": 8}} for micro in (1, 2, 4)),
