@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/calibration_file.h"
-#include "models/calibration/fitted_calibration.h"
 #include "predict/fit_transfer.h"
 
 namespace plimsoll {
@@ -35,7 +34,8 @@ std::vector<fs::path> folders() {
 
 bool is_learned_for(const fs::path& file, const Cluster& cluster, const Framework& framework) {
   const std::string name = file.string(), text = read_file(file);
-  if (!is_fitted_calibration(text, name)) return false;
+  const Json json = parse_json(text, name);
+  if (!json.is_object() || !json.contains("fitted")) return false;
   const std::optional<FittedCalibration> fitted = parse_calibration_file(text, name).fitted;
   return fitted && fitted->learned && fitted->cluster == cluster.name &&
          fitted->framework == calibrated_as(framework) &&

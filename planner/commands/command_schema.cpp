@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/json.h"
+#include "graph/op_table.h"
 #include "models/presets/command_presets.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
@@ -25,6 +26,25 @@ Json read_schema(const Preset& preset) { return parse_json(preset.text, std::str
 
 constexpr const char* kReference = "$ref";
 constexpr const char* kDefinitions = "definitions";
+/// Schemas refer to the names of ops under this name.
+constexpr const char* kOps = "ops.json";
+
+/// Returns the names of ops, of all and of those that some lists take, from the table of ops.
+Json ops_schema() {
+  const auto names = [](auto belongs) {
+    Json list = Json::array();
+    for (std::size_t i = 0; i < kOpKinds; ++i) {
+      if (belongs(OpKind(i))) list.push_back(kOpNames[i]);
+    }
+    return Json{{"enum", list}};
+  };
+  return {{kDefinitions,
+           {{"any", names([](OpKind) { return true; })},
+            {"communication", names(communicates)},
+            {"local", names([](OpKind kind) { return !communicates(kind); })},
+            {"memory_bound",
+             names([](OpKind kind) { return row(kind).op_class == OpClass::memory_bound; })}}}};
+}
 
 /// Points references to other schemas ("job.json#/definitions/optimizer"), and those within the
 /// schema `own`, to where bundle() puts these schemas. Notes which ones it met. The root has no
@@ -56,8 +76,8 @@ Json bundle(const Preset& preset) {
       if (whole[kDefinitions].contains(file)) continue;
       const std::string name = file.substr(0, file.rfind('.'));
       const auto text = find_preset(schema_presets(), name);
-      INVARIANT(text, "schemas refer to schemas");
-      Json other = read_schema({name, *text});
+      INVARIANT(text || file == kOps, "schemas refer to schemas");
+      Json other = file == kOps ? ops_schema() : read_schema({name, *text});
       other.erase("$schema");
       redirect(other, file, met);
       whole[kDefinitions][file] = std::move(other);

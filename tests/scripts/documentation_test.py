@@ -53,7 +53,6 @@ def missing_scripts(page, text, root):
 def undescribed(schema, keys):
     """Messages for those `keys` of framework files that their schema does not describe, or describes by the words of another."""
     groups = {name: group.get("properties", {}) for name, group in schema["properties"].items()}
-    groups["can"] = schema["definitions"]
     texts = {(group, key): of.get("description") for group, members in groups.items() for key, of in members.items()
              if key != "source"}
     described = {key for (_, key), text in texts.items() if text}
@@ -71,7 +70,7 @@ def undescribed_fields():
     assert len(keys) > 40 and len(capabilities) > 30, (keys, capabilities)
     path = "models/presets/schemas/framework.json"
     schema = json.loads((SOURCE / path).read_text(encoding="utf-8"))
-    twice = {"properties": {"memory": {"properties": {"a": {"description": "x"}, "b": {"description": "x"}}}}, "definitions": {"c": {}}}
+    twice = {"properties": {"memory": {"properties": {"a": {"description": "x"}, "b": {"description": "x"}}}, "can": {"properties": {"c": {}}}}}
     assert len(list(undescribed(twice, ["a", "b", "c"]))) == 2
     return [f"{path}: {message}" for message in undescribed(schema, keys + capabilities)]
 

@@ -14,11 +14,7 @@ FLOPs are of the products of a forward pass, a multiply-add as 2. A share is of 
 / 2: with a window of w keys, a token at position i sees min(i, w) of them, and in chunks of w those of its own chunk.
 """
 
-GATED = {"llama", "mistral", "qwen2", "qwen2_vl", "phi3", "granite", "glm", "glm4", "stablelm", "internlm2", "exaone",
-         "smollm3", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "mixtral", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
-         "olmo2", "minicpm3", "gpt_oss", "llama4", "llama4_text", "dbrx", "grok-1", "qwen2_moe", "cohere",
-         "deepseek_v2", "deepseek_v3", "kimi_k2", "arctic", "olmo3", "seed_oss", "dots1", "exaone4", "cohere2", "granitemoe",
-         "qwen3_vl_text", "qwen3_vl_moe_text", "ministral3", "olmoe", "phimoe", "hunyuan_v1_moe", "glm4_moe_lite"}
+UNGATED = {"gpt2", "gpt_bigcode", "gpt_neox", "bloom", "falcon", "mpt", "nemotron", "phi", "starcoder2"}  # the MLP is two matrices
 LEARNED = {"gpt2", "gpt_bigcode"}  # a table of positions, biases everywhere
 DEFAULTS = {"llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008}}
 # Norms: their number in a layer where it is not 2, and their vectors of h (a weight, a bias) where it is not one.
@@ -148,7 +144,7 @@ def published(config, s):
     h = c.get("hidden_size", "n_embd", "n_embed", "d_model")
     layers = c.get("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     V = c.get("vocab_size")
-    m = 3 if c.kind in GATED else 2
+    m = 2 if c.kind in UNGATED else 3
     f = c.get("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size", default=4 * h)
     n, g, d, v = attention(c, h)
     norms = NORMS.get(c.kind, 2)

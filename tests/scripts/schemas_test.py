@@ -170,6 +170,9 @@ def more_outputs(folder, cluster, plan, measured):
     """Yields kinds of --json with an output each, and often several: the first is the one that is changed later."""
     target = ("--cluster", cluster, "--devices", 2)
     script = SOURCE / "tests/interop/llama3-70b.sh"
+    # Names of ops that only ranks with other experts have.
+    yield "plan", printed("plan", SOURCE / "tests/expert-nano.json", *target, "--fix", "ep=2", "--fix", "expert_dispatch=all_to_all",
+                          "--json")
     yield "space", printed("space", NANO, *target, "--list", "--fix", "mp=2", "--fix", "micro_batch=1", "--json")
     yield "space", printed("space", NANO, "--devices", 2, "--json")
     broken = json.loads(plan.read_text())
