@@ -1,5 +1,4 @@
-// This header lists the fields of every parameter struct once; text form, parser and equality
-// follow it.
+// This header lists the fields of every parameter struct once; text form and equality follow it.
 #pragma once
 
 #include "graph/op.h"

@@ -1,4 +1,4 @@
-// Prints Graphs, routines and Programs in the text form that parse.cpp reads.
+// Prints Graphs, routines and Programs in their text form, which tests read back.
 #include <fmt/compile.h>
 #include <fmt/format.h>
 

@@ -159,7 +159,7 @@ inline constexpr std::array<std::string_view, 9> kLossTerms = {
     "memory",  "unusual choice", "tie"};
 inline std::string_view to_text(LossTerm term) { return kLossTerms[std::size_t(term)]; }
 
-/// A RunnerUp has the term by which it loses most.
+/// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
 struct RunnerUp : OtherPlan {
   LossTerm term = LossTerm::tie;
   Seconds term_time;  ///< how much longer that term is than in the chosen plan (time terms)

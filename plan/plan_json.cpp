@@ -1,5 +1,6 @@
 // Plan files are read and written here.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -37,7 +38,9 @@ CutCounts counts_of(std::span<const Pruned> cuts, std::int64_t all, const JsonOb
   CutCounts counts{};
   for (const Pruned& one : cuts) {
     const auto cut = std::ranges::find(kCuts, one.reason);
-    if (cut == kCuts.end()) search.fail("bounded_by", "found \"" + one.reason + "\", no bound");
+    if (cut == kCuts.end())
+      search.fail("bounded_by", fmt::format("\"{}\" is no bound; allowed: {}",
+                                            printable(one.reason), fmt::join(kCuts, ", ")));
     std::int64_t& count = counts[std::size_t(cut - kCuts.begin())];
     if (count != 0) search.fail("bounded_by", "each reason at most once is required");
     count = one.count;

@@ -60,7 +60,7 @@ std::string fitted_words(const TransferredFit& transferred, const std::string& n
   const FittedCalibration& fitted = transferred.fitted;
   std::string text =
       fitted.learned
-          ? fmt::format("calibration {} learned from {} {} on {}", name, fitted.runs,
+          ? fmt::format("calibration {}, learned from {} {} on {}", name, fitted.runs,
                         fitted.runs == 1 ? "run" : "runs", fitted.cluster)
           : fmt::format("calibration fitted on {} {}runs on {}, {:.1f} % off runs left out",
                         fitted.runs, built_in ? "published " : "", fitted.cluster,

@@ -26,13 +26,14 @@ struct Found {
   std::optional<MeanRegret> regret;  ///< over sources
 };
 
-/// A value that a goal bounds: from below where the key begins with "least".
+/// A value that a goal bounds.
 struct Bound {
   std::string_view key, what;
   std::optional<double> (*value)(const Found&);
   double least = -1, most = 1e6;  ///< of the bound
   bool counts = false;            ///< the bound is an integer
   bool of_regret = false;
+  bool from_below = false;
 };
 
 template <class Read>
@@ -57,10 +58,11 @@ constexpr Bound kBounds[] = {
     {"most_median_abs_pct", "median |error| %",
      [](auto& found) { return of_errors(found, [](auto& e) { return 100 * e.median_abs; }); }},
     {"least_spearman", "Spearman",
-     [](auto& found) { return found.errors ? found.errors->spearman : std::nullopt; }, -1, 1},
+     [](auto& found) { return found.errors ? found.errors->spearman : std::nullopt; }, -1, 1, false,
+     false, true},
     {"least_interval90_coverage", "share within the 90 % interval",
      [](auto& found) { return found.errors ? found.errors->interval90_coverage : std::nullopt; },
-     -1, 1},
+     -1, 1, false, false, true},
     {"most_interval90_to_error", "interval half width / mean |error|", width_of_interval},
     {"most_skipped_pct", "rows skipped %", [](auto& found) { return found.skipped_pct; }, -1, 100},
     {"most_missed_oom", "rows that ran out of memory, not predicted to",
@@ -156,8 +158,7 @@ std::vector<GoalResult> check_goals(std::span<const Goal> goals,
     for (const auto& [place, limit] : goal.bounds) {
       const Bound& bound = kBounds[place];
       const std::optional<double> value = bound.value(found);
-      const bool met =
-          value && (bound.key.starts_with("least") ? *value >= limit : *value <= limit);
+      const bool met = value && (bound.from_below ? *value >= limit : *value <= limit);
       results.push_back({fmt::format("{} {}", of, bound.what),
                          value.value_or(std::numeric_limits<double>::quiet_NaN()), limit, met});
     }

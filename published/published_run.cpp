@@ -191,6 +191,9 @@ constexpr auto kStated = [](auto& fields, auto& run) {
 /// Returns how the source counts FLOP/s.
 std::optional<CountedAttention> read_stated(JsonObject stated, PublishedRun& run) {
   read_listed(stated, run, kStated);
+  if (run.recompute == StatedRecompute::unknown &&
+      (!run.recompute_every.empty() || !run.recompute_modules.empty()))
+    stated.fail("recompute", "the key is missing; its details are stated");
   if (run.recompute == StatedRecompute::layers && run.recompute_every.empty())
     stated.fail("recompute_every", "recompute of every n-th layer needs n");
   read_framework(stated, run);

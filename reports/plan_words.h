@@ -34,7 +34,7 @@ std::string host_bound_text(const Prediction& prediction, const Job& job,
 /// Returns what a key of a strategy chooses, as the schema of strategies says it, and an empty text
 /// for an unknown key.
 std::string meaning_of(std::string_view strategy_key);
-/// Returns the same but, for a schedule, what the chosen one does.
+/// Returns what the value does if the key is `schedule`, else the same.
 std::string meaning_of(std::string_view strategy_key, std::string_view value);
 
 }  // namespace plimsoll

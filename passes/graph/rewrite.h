@@ -1,4 +1,4 @@
-// Rewriting a graph: what the passes share to make ops beside others and values like others.
+// Rewriting a graph: what the passes share to make ops next to others and values like others.
 #pragma once
 
 #include <map>

@@ -272,20 +272,25 @@ void add_validate(CLI::App& app, Action& action) {
           "files of published runs as stated rows (planner schema published-runs), or of PyTorch "
           "allocator traces, which are replayed; exit 7 if a replay is not exact")
       ->required();
-  command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
+  CLI::Option* goals =
+      command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
   command.add_flag("--leave-out-sources", options->leave_out_sources,
                    "predict each run without the runs of its document in built-in fits");
-  command.add_option("--inputs", options->inputs,
-                     "write the job and the cluster of each run that is predicted into this "
-                     "folder, as plan and simulate take them");
-  command.add_flag("--rows", options->rows,
-                   "print the cluster, framework, calibration and strategy that each run was taken "
-                   "for; without it, those of files with at most 8 runs");
+  CLI::Option* inputs =
+      command.add_option("--inputs", options->inputs,
+                         "write the job and the cluster of each run that is predicted into this "
+                         "folder, as plan and simulate take them");
+  CLI::Option* rows = command.add_flag(
+      "--rows", options->rows,
+      "print the cluster, framework, calibration and strategy that each run was taken "
+      "for; without it, those of files with at most 8 runs");
   command
-      .add_option("--learn", options->learn,
-                  "learn from as many runs of each source, drawn 50 times, and say how far off its "
-                  "other runs are: 0,1,3,10")
+      .add_option(
+          "--learn", options->learn,
+          "numbers of runs of each source to learn from, as 0,1,3,10; prints the error of its "
+          "other runs, over 50 draws")
+      ->excludes(goals, inputs, rows)
       ->delimiter(',')
       ->check(integers(0, 1000));
   add_json(command, options->json);

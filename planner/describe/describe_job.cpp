@@ -28,7 +28,7 @@ void add_stated(const Json& object, const std::string& before, Section& section)
 
 /// Returns the keys of the job's file with their values, and the columns of a head.
 Section stated_section(const Job& job) {
-  Section section{"as the file has it", "stated"};
+  Section section{"in canonical form", "stated"};
   add_stated(Json::parse(job_text(job)), "", section);
   section.add_count("columns of a head", head_width(job));
   return section;

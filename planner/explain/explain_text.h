@@ -24,7 +24,7 @@ std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sens
 
 /// Says in some ten lines what the asked choices cost against the plan, and by which terms.
 std::string why_not_brief(const Target& target, const WhyNot& answer);
-/// Says this, then sets the asked choices against the plan, term by term.
+/// Returns the brief answer, then both plans term by term, term by term.
 std::string why_not_text(const Target& target, const WhyNot& answer);
 
 /// Says in a few lines what a step is spent on, from the largest part to the smallest, which stage

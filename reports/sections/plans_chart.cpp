@@ -48,7 +48,7 @@ std::vector<PlanPoint> points_of(const ReportInput& input, const std::vector<Fil
   }
   for (const RunnerUp& loser : plan.runners_up) {
     all.add("loser", loser.strategy, loser.step_time, loser.taken,
-            "loses by " + loss_words(loser) + "; " + against(loser.ratio));
+            loss_words(loser) + "; " + against(loser.ratio));
   }
   if (input.explanation == nullptr) return std::move(all.points);
   for (const AssessedChange& one : input.explanation->sensitivity.changes) {

@@ -64,7 +64,7 @@ std::string runners_up_table(const Plan& plan) {
                 {"Slower", "number"},
                 {"Times the chosen step, 90 % interval", ""},
                 {"Takes of a device", "number", "bytes"},
-                {"Loses by", ""},
+                {"Why not chosen", ""},
                 {"Differs from the chosen plan in", ""}},
                rows);
 }

@@ -72,7 +72,7 @@ def check_found_files(folder):
     assert step_of(third, "--calibration", "built-in") == before
     assert step_of(third, "--calibration", folder / ".plimsoll/mine.json") == after
     shown = planner("simulate", "--from", third, *TARGET, "--verbose").stdout
-    assert ".plimsoll/mine.json learned from 2 runs on dgx-a100-80gb" in " ".join(shown.split()), shown
+    assert ".plimsoll/mine.json, learned from 2 runs on dgx-a100-80gb" in " ".join(shown.split()), shown
     plan = folder / "plan.json"
     assert planner("plan", "--from", third, *TARGET, "-o", plan).returncode == OK
     assert planner("explain", plan).returncode == OK  # the plan's digest finds the file again
