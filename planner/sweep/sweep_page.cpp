@@ -282,7 +282,7 @@ std::string sweep_page(const Sweep& sweep) {
       "</main>\n<footer><p>Every point is the best plan that <code>planner plan</code> finds "
       "there. Days are steps alone: no restarts, no evaluation, no checkpoints.</p>\n"
       "<p class=\"command\"><code>{}</code></p></footer>\n",
-      escaped(sweep.command));
+      escaped(printable(sweep.command, sweep.command.size())));
   return page_html(fmt::format("Sweep of {} - Plimsoll", sweep.job), body);
 }
 
