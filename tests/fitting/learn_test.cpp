@@ -80,17 +80,17 @@ Evaluation predicted_with(const Learned& learned, const Layout& layout) {
 }
 
 TEST(Learn, HostAndProductsThatAreOffInOppositeWaysMoveApart) {
-  const Truth truth{.products = 0.85, .host = 2.5};
+  const Truth truth{.products = 0.93, .host = 1.3};
   const Learned learned = learn({run_of(kSmall, truth), run_of(kSmallByTwo, truth),
                                  run_of(kLarge, truth), run_of(kLargeByTwo, truth)},
                                 basis());
-  EXPECT_GT(value(learned, "dispatch_op").value, 1.7 * value(learned, "dispatch_op").prior);
+  EXPECT_GT(value(learned, "dispatch_op").value, 1.12 * value(learned, "dispatch_op").prior);
   EXPECT_TRUE(value(learned, "dispatch_op").determined);
   for (const Layout& unseen : {kMiddle, kOther}) {
     const double measured = step_of(unseen, truth).value();
     const double before = predict_published(placed(unseen)).step_time.value();
     const Prediction now = predicted_with(learned, unseen).prediction;
-    EXPECT_LT(std::abs(now.step_time.value() / measured - 1), 0.06);
+    EXPECT_LT(std::abs(now.step_time.value() / measured - 1), 0.04);
     EXPECT_LT(std::abs(now.step_time.value() / measured - 1),
               std::abs(before / measured - 1) + 0.01);
     EXPECT_LE(now.step_time_low.value(), measured);
@@ -99,14 +99,14 @@ TEST(Learn, HostAndProductsThatAreOffInOppositeWaysMoveApart) {
 }
 
 TEST(Learn, OneRunMovesOnlyWhatItShows) {
-  const Learned large = learn({run_of(kLarge, {.products = 1.3})}, basis());
+  const Learned large = learn({run_of(kLarge, {.products = 1.1})}, basis());
   EXPECT_FALSE(value(large, "dispatch_op").determined);
   EXPECT_NEAR(value(large, "dispatch_op").value / value(large, "dispatch_op").prior, 1, 0.1);
   EXPECT_FALSE(large.runs[0].left_out.has_value());
   EXPECT_LT(std::abs(large.runs[0].after / large.runs[0].measured - 1), 0.06);
   EXPECT_LT(large.half_width, large.half_width_before);
-  const Learned small = learn({run_of(kSmall, {.host = 2})}, basis());
-  EXPECT_GT(value(small, "dispatch_op").value, 1.3 * value(small, "dispatch_op").prior);
+  const Learned small = learn({run_of(kSmall, {.host = 1.2})}, basis());
+  EXPECT_GT(value(small, "dispatch_op").value, 1.05 * value(small, "dispatch_op").prior);
 }
 
 TEST(Learn, IntervalsAreWideForStepsUnlikeTheRuns) {
@@ -115,7 +115,7 @@ TEST(Learn, IntervalsAreWideForStepsUnlikeTheRuns) {
     const Prediction found = predicted_with(learned, layout).prediction;
     return std::sqrt(found.step_time_high / found.step_time_low) - 1;
   };
-  EXPECT_GT(half_width(kLarge), 1.3 * half_width(kSmall));
+  EXPECT_GT(half_width(kLarge), 1.1 * half_width(kSmall));
 }
 
 TEST(Learn, ARunThatTheOthersContradictBendsNothing) {
