@@ -1,6 +1,7 @@
 // Bounds of stages that are small enough to follow by hand.
 #include <gtest/gtest.h>
 
+#include "planner/bounds/bounds.h"
 #include "planner/bounds/memory_bound.h"
 #include "planner/bounds/micro_batch_traffic.h"
 #include "planner/bounds/time_bound.h"
@@ -51,6 +52,12 @@ TEST(BottleneckBound, FollowsWhatIsSentOnBeforeAnActionIsOver) {
   // A gather behind each transfer into the last stage.
   stages[1].chunks[0].forward.complete = Picoseconds(2);
   EXPECT_EQ(bound_of(stages, 4), 8 + 4 * 35 - 5 + 23);
+  // A stage between them sends the last gradient on 5 before its backward is over, too.
+  stages = two_stages();
+  stages.insert(stages.begin() + 1, stages[1]);
+  stages[1].chunks[0].backward = stages[0].chunks[0].backward;
+  stages[1].chunks[0].backward.sent = Picoseconds(15);
+  EXPECT_EQ(bound_of(stages, 4, "pp=3"), 10 + 13 + 4 * 33 + (23 - 5) + 23);
 }
 
 TEST(BottleneckBound, LeavesOutWeightGradientsThatMayBePutOff) {
@@ -120,11 +127,11 @@ MicroBatchFacts one_block() {
 }
 
 MemoryBound held_by(const std::string& strategy, const MicroBatchFacts& facts,
-                    const std::vector<StageKind>& kinds, const std::string& framework = "bundled") {
+                    const std::vector<StageKind>& kinds,
+                    const Framework& runs = bundled_framework()) {
   Job job = nano_job();
   job.global_batch = 8;
   const Strategy parsed = parse_strategy(strategy);
-  const Framework runs = framework_by_name(framework);
   const std::vector<LastingBytes> persistent(std::size_t(parsed.pp), {Bytes(1000), Bytes(900)});
   return memory_bound({job, parsed, runs}, facts, kinds, persistent);
 }
@@ -138,7 +145,7 @@ TEST(HandMemoryBound, OneStageHoldsOneMicroBatch) {
   EXPECT_EQ(bound.arena, bound.peak);
   EXPECT_EQ(bound.reserved, Bytes(900 + 2 * 100 + 2 * 10 + 7));
   // Another allocator has at least what is alive between two calls.
-  EXPECT_EQ(held_by("micro_batch=1", facts, two_layers, "megatron-lm").reserved,
+  EXPECT_EQ(held_by("micro_batch=1", facts, two_layers, framework_by_name("megatron-lm")).reserved,
             Bytes(900 + 2 * 100));
 }
 
@@ -163,13 +170,18 @@ TEST(HandMemoryBound, EarlierStagesHoldMoreMicroBatches) {
   // Sends that are held or published count while they are written: the second forward's.
   EXPECT_EQ(held_by("pp=2,micro_batch=1,send_lifetime=held", facts, first).peak,
             Bytes(1000 + 2 * 100 + 2 * 10 + 7));
+  // The call that writes the second border to be sent may have the largest frame.
+  MicroBatchFacts framed = facts;
+  framed.blocks[0].forward.frame = Bytes(50);
+  EXPECT_EQ(held_by("pp=2,micro_batch=1", framed, first).peak,
+            Bytes(1000 + 2 * 100 + 2 * 10 + 10 + 50));
   // Stage 1 has one, and while it runs the next forward two gradients that it sent.
   EXPECT_EQ(held_by("pp=2,micro_batch=1", facts, last).peak,
             Bytes(1000 + 100 + 2 * 10 + 2 * 10 + 5));
   // GPipe holds all eight, and both borders that were sent last.
   EXPECT_EQ(held_by("pp=2,micro_batch=1,schedule=gpipe", facts, first).peak,
             Bytes(1000 + 8 * 100 + 2 * 10 + 2 * 10 + 7));
-  EXPECT_EQ(held_by("pp=2,micro_batch=1", facts, first, "megatron-lm").reserved,
+  EXPECT_EQ(held_by("pp=2,micro_batch=1", facts, first, framework_by_name("megatron-lm")).reserved,
             Bytes(900 + 2 * 100 + 2 * 10));
 }
 
@@ -192,6 +204,82 @@ TEST(HandMemoryBound, ShardedGradientsCountUntilTheyAreReduced) {
             backward + 60 + 80);
   EXPECT_EQ(peak("sharding_stage=3,prefetch_depth=1,overlap_grad_reduce=false"),
             backward + 60 + 2 * 80);
+}
+
+TEST(HandMemoryBound, LaterStagesPutWeightGradientsOff) {
+  MicroBatchFacts facts = one_block();
+  BlockFacts& block = facts.blocks[0];
+  block.saved = block.kept = Bytes(20);
+  block.remains = Bytes(100);
+  const std::vector<StageKind> both = {{0, 1, {{{0, 2}}}}};
+  // Stage 1 writes the second gradient to be sent. Two blocks of the micro-batch before remain, and
+  // the second block of this one.
+  EXPECT_EQ(held_by("pp=2,micro_batch=1,schedule=zb_h1", facts, both).peak,
+            Bytes(1000 + 3 * 100 + 20 + 10 + 2 * 10 + 7));
+  // Then come the weight gradients of the micro-batch before.
+  block.has_weights = true;
+  block.weights.frame = Bytes(11);
+  EXPECT_EQ(held_by("pp=2,micro_batch=1,schedule=zb_h1", facts, both).peak,
+            Bytes(1000 + 2 * 2 * 100 + 2 * 10 + 11));
+}
+
+TEST(HandMemoryBound, BordersAndLogitsOfEachMicroBatchAreKept) {
+  MicroBatchFacts facts = one_block();
+  facts.blocks[0].saved = facts.blocks[0].kept = Bytes(20);
+  facts.blocks[0].given_to_loss = Bytes(30);
+  const StageChunks chunks = {{{0, 1}}};
+  Framework keeps = framework_by_name("megatron-lm");
+  keeps.memory.borders = BorderMemory::for_each;
+  const auto reserved = [&](std::int64_t stage, LossMemory loss) {
+    keeps.memory.loss = loss;
+    return held_by("pp=2,micro_batch=1", facts, {{stage, stage, chunks}}, keeps).reserved.count();
+  };
+  // Stage 0 keeps what it sends and what it receives; stage 1 what it receives, and logits twice.
+  EXPECT_EQ(reserved(0, LossMemory::by_op), 900 + 8 * (10 + 10));
+  EXPECT_EQ(reserved(1, LossMemory::new_gradient), 900 + 8 * 10);
+  EXPECT_EQ(reserved(1, LossMemory::by_op), 900 + 8 * (10 + 2 * 30));
+}
+
+TEST(HandMemoryBound, ShardsThatAreCopiedDoNotLast) {
+  const Job job = nano_job();
+  Framework copies = bundled_framework();
+  copies.memory.shards = ShardMemory::flat_copies;
+  const auto lasting = [&](const std::string& text) {
+    const Strategy strategy = parse_strategy(text);
+    return persistent_bytes({job, strategy, copies}).front();
+  };
+  const LastingBytes whole = lasting("dp=2");
+  EXPECT_EQ(whole.framework, whole.program);
+  const LastingBytes sharded = lasting("sharding_degree=2,sharding_stage=1");
+  EXPECT_LT(sharded.framework, sharded.program);
+}
+
+TEST(BlockFacts, OnlyASplitBackwardLeavesWeightGradients) {
+  const Bounds bounds(nano_target(2));
+  const auto have_weights = [&](const char* strategy) {
+    const auto facts = bounds.facts(parse_strategy(strategy));
+    return std::ranges::count_if(facts->blocks, &BlockFacts::has_weights);
+  };
+  EXPECT_GT(have_weights("pp=2,schedule=zb_h1"), 0);
+  EXPECT_EQ(have_weights("pp=2"), 0);
+}
+
+// In a V it is open what runs beside a transfer.
+TEST(StageSpans, KernelsLoseTimeBesideTransfersButInAV) {
+  const Target target(
+      nano_job(), CostModel(preset_cluster("dgx-h100-80gb"), {}, framework_by_name("torchtitan")),
+      2);
+  const ShapeCosts costs(target);
+  const FactsCache cache(target, costs);
+  const auto slowdown = [&](const char* text) {
+    const Strategy strategy = parse_strategy(text);
+    const auto facts = cache.of(strategy);
+    const auto chunks = stage_chunks(target.job, strategy, *facts);
+    const auto spans = stage_spans(strategy, *facts, chunks, costs.of(strategy));
+    return spans[1].chunks[0].forward.transfer_slowdown;
+  };
+  EXPECT_GT(slowdown("pp=2,micro_batch=1"), 1);
+  EXPECT_EQ(slowdown("pp=2,micro_batch=1,virtual_stages=2,schedule=zb_v"), 1);
 }
 
 }  // namespace

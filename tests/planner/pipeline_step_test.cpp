@@ -145,5 +145,29 @@ TEST(PipelineStep, OneSendSlotHoldsUpTheLastCallOnly) {
   }
 }
 
+// A transfer of 400 is posted ahead of a backward of 100 and slows its kernels by half. The forward
+// that waits for the transfer loses nothing.
+TEST(PipelineStep, ATransferSlowsKernelsUntilItIsWaitedFor) {
+  Strategy strategy;
+  strategy.pp = 2;
+  const auto action = [](std::int64_t time) {
+    ActionSpans spans;
+    spans.span = spans.last = spans.sent = spans.computes = Picoseconds(time);
+    return spans;
+  };
+  std::vector<StageSpans> stages(2);
+  stages[0].chunks = {{action(10), action(10), {}, {}, {}}};
+  stages[1].chunks = {{action(1'000), action(100), {}, {}, {}}};
+  stages[1].receives_ahead = true;
+  stages[0].chunks[0].forward.sends = stages[1].chunks[0].backward.sends = true;
+  stages[0].chunks[0].backward.receives = stages[1].chunks[0].forward.receives = true;
+  stages[1].chunks[0].forward.transfer = Picoseconds(400);
+  stages[1].chunks[0].forward.transfer_slowdown = 1.5;
+  for (const std::int64_t m : {1, 4, 5}) {
+    PipelineStep step(strategy, stages, m);
+    EXPECT_EQ(step.run(std::vector<Picoseconds>(2))[1], Picoseconds(10 + m * 1'400 + 100)) << m;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -81,11 +81,13 @@ TEST(StepTraffic, OfExpertsIsBounded) {
   }
 }
 
-// Two ranks with the same experts are found over more ranks that share sequences than there are.
+// Two ranks with the same experts are found over more ranks that share sequences than there are,
+// and than there are heads of keys.
 TEST(StepTraffic, OfExpertsIsBoundedWhateverDividesTheirRanks) {
   Target target = slow_network(4, "qwen1.5-moe-a2.7b");
   target.devices = 24;
   target.job.global_batch = 48;
+  target.job.kv_heads = 4;
   const Bounds bounds(target);
   for (const std::string text : {"ep=3,cp=2,dp=12", "ep=3,cp=2,dp=12,context_exchange=all_to_all",
                                  "ep=3,cp=4,dp=6,context_exchange=all_gather"}) {
@@ -94,6 +96,23 @@ TEST(StepTraffic, OfExpertsIsBoundedWhateverDividesTheirRanks) {
     const double low = bounds.bottleneck(strategy).seconds().value();
     EXPECT_LE(low, step) << text;
     EXPECT_GT(low, 0.45 * step) << text;  // exchanges of experts cross nodes on some ranks alone
+  }
+}
+
+// Steps of one micro-batch come first: what they have says nothing of steps with more.
+TEST(StepTraffic, OfEveryMicroBatchIsBounded) {
+  const Target target = slow_network(4);
+  const Bounds bounds(target);
+  for (const std::string stage : {"2", "3"}) {
+    for (const std::string micro_batch : {"16", "8", "4"}) {
+      const std::string text =
+          "mp=8,sharding_degree=4,sharding_stage=" + stage + ",micro_batch=" + micro_batch;
+      const Strategy strategy = parse_strategy(text);
+      const double step = step_of(target, strategy).value();
+      const double traffic = bounds.traffic(strategy).seconds().value();
+      EXPECT_LE(traffic, step) << text;
+      EXPECT_GT(traffic, 0.6 * step) << text;
+    }
   }
 }
 
