@@ -5,7 +5,7 @@
 #include <array>
 #include <optional>
 
-#include "models/kinds/field_list.h"
+#include "base/field_list.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
 #include "plan/checkpoint.h"
-#include "plan/json_fields.h"
+#include "plan/json_forms.h"
 #include "plan/json_layout.h"
 
 namespace plimsoll {
@@ -21,32 +21,59 @@ constexpr std::size_t kMostDims = 16;
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-std::uint64_t checksum_from(JsonObject& entry, const std::string& text) {
-  std::uint64_t checksum = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, checksum, 16);
-  if (text.size() != kDigits || stop != end || error != std::errc() ||
-      text != checksum_text(checksum))
-    entry.fail("checksums", "texts of 16 lower-case hexadecimal digits are required");
-  return checksum;
+Json checksums_json(const std::vector<std::uint64_t>& checksums) {
+  Json json = Json::array();
+  for (const std::uint64_t one : checksums) json.push_back(checksum_text(one));
+  return json;
 }
 
-CheckpointTensor tensor_from(JsonObject& entry, std::size_t most_checksums) {
-  CheckpointTensor tensor;
-  tensor.name = entry.text("name");
-  if (tensor.name.empty()) entry.fail("name", "a name is required");
-  tensor.shape = entry.integers("shape", 1, kMostJsonInteger);
-  if (tensor.shape.size() > kMostDims)
-    entry.fail("shape", fmt::format("at most {} dimensions are allowed", kMostDims));
-  for (const std::string& text : entry.texts("checksums"))
-    tensor.checksums.push_back(checksum_from(entry, text));
-  if (tensor.checksums.empty() || tensor.checksums.size() > most_checksums) {
-    entry.fail("checksums",
-               fmt::format("one for each file is required, of which there are {}", most_checksums));
+std::vector<std::uint64_t> checksums_from(JsonObject& tensor, std::string_view key) {
+  std::vector<std::uint64_t> checksums;
+  for (const std::string& text : tensor.texts(key)) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, checksums.emplace_back(), 16);
+    if (text.size() != kDigits || stop != end || error != std::errc() ||
+        text != checksum_text(checksums.back()))
+      tensor.fail(key, "texts of 16 lower-case hexadecimal digits are required");
   }
-  entry.finish();
-  return tensor;
+  return checksums;
 }
+
+/// Lists a tensor of a checkpoint of so many files.
+auto tensor_of(std::size_t files) {
+  return [=](auto& fields, auto& tensor) {
+    fields.required("name", tensor.name);
+    fields.check(!tensor.name.empty(), "name", "a name is required");
+    fields.required("shape", tensor.shape, {1, kMostJsonInteger});
+    fields.check(tensor.shape.size() <= kMostDims, "shape", "at most {} dimensions are allowed",
+                 kMostDims);
+    fields.required("checksums", tensor.checksums, Form{checksums_json, checksums_from});
+    fields.check(!tensor.checksums.empty() && tensor.checksums.size() <= files, "checksums",
+                 "one for each file is required, of which there are {}", files);
+  };
+}
+
+/// Lists all but the digest.
+constexpr auto kRecord = [](auto& fields, auto& record) {
+  fields.version(kCheckpointVersion);
+  fields.required("step", record.step, {1, kMostCount});
+  fields.required("plan_digest", record.plan_digest);
+  fields.required("data_bytes", record.data_bytes, {1, kMostJsonInteger});
+  fields.required("data_digest", record.data_digest);
+  fields.required("learning_rates", record.rates);
+  fields.required("updates", record.updates, {0, kMostCount});
+  fields.required("loss_scale", record.loss_scale, {0, std::numeric_limits<float>::max()});
+  fields.required("good_steps", record.good_steps, {0, kMostCount});
+  fields.required("skipped_steps", record.skipped_steps, {0, kMostCount});
+  fields.required("overflowed", record.overflowed);
+  fields.required("moments", record.moments);
+  fields.required("job", record.job, embedded(job_text, parse_job));
+  const std::size_t moments = record.moments.size();
+  fields.check(moments <= 2 && record.moments == moment_names(moments), "moments",
+               "none, \"momentum_buffer\", or \"exp_avg\" and \"exp_avg_sq\" are required");
+  fields.required("tensors", record.tensors, tensor_of(1 + moments));
+  fields.check(!record.tensors.empty(), "tensors", "a tensor is required");
+};
 
 }  // namespace
 
@@ -56,32 +83,8 @@ const std::vector<std::string>& moment_names(std::size_t moments) {
   return names[moments];
 }
 
-/// Lists the fields but for the tensors and the digest.
-void list_fields(Fields& io, CheckpointRecord& record) {
-  io("step", record.step, 1, kMostCount);
-  io("plan_digest", record.plan_digest);
-  io("data_bytes", record.data_bytes, 1);
-  io("data_digest", record.data_digest);
-  io("learning_rates", record.rates);
-  io("updates", record.updates, 0, kMostCount);
-  io.number("loss_scale", record.loss_scale, 0., double(std::numeric_limits<float>::max()));
-  io("good_steps", record.good_steps, 0, kMostCount);
-  io("skipped_steps", record.skipped_steps, 0, kMostCount);
-  io("overflowed", record.overflowed);
-  io("moments", record.moments);
-  io.as_text("job", record.job, job_text, parse_job);
-}
-
 std::string checkpoint_text(const CheckpointRecord& record) {
-  Json tensors = Json::array();
-  for (const CheckpointTensor& tensor : record.tensors) {
-    Json checksums = Json::array();
-    for (const std::uint64_t one : tensor.checksums) checksums.push_back(checksum_text(one));
-    tensors.push_back(
-        {{"name", tensor.name}, {"shape", tensor.shape}, {"checksums", std::move(checksums)}});
-  }
-  Json json = fields_json(record, {{"version", kCheckpointVersion}});
-  json["tensors"] = std::move(tensors);
+  Json json = listed_json(record, kRecord);
   json["digest"] = digest(line_text(json));
   return line_text(json);
 }
@@ -89,20 +92,8 @@ std::string checkpoint_text(const CheckpointRecord& record) {
 CheckpointRecord parse_checkpoint(std::string_view text, const std::string& file) {
   const Json json = parse_file_of(FileKind::checkpoint, text, file);
   JsonObject object(json, file);
-  if (object.integer("version", 0, kMostJsonInteger) != kCheckpointVersion) {
-    object.fail("version", "this build reads version " + std::to_string(kCheckpointVersion));
-  }
-  Fields io(std::move(object));
   CheckpointRecord record;
-  list_fields(io, record);
-  object = std::move(*io.from);
-  if (record.moments.size() > 2 || record.moments != moment_names(record.moments.size())) {
-    object.fail("moments",
-                "none, \"momentum_buffer\", or \"exp_avg\" and \"exp_avg_sq\" are required");
-  }
-  for (JsonObject& entry : object.objects("tensors"))
-    record.tensors.push_back(tensor_from(entry, 1 + record.moments.size()));
-  if (record.tensors.empty()) object.fail("tensors", "a tensor is required");
+  read_listed(object, record, kRecord);
   const std::string stated = object.text("digest");
   object.finish();
   Json others = json;

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "graph/op_table.h"
 #include "models/kinds/file_kind.h"
-#include "plan/json_fields.h"
+#include "plan/json_forms.h"
 #include "plan/json_layout.h"
 #include "plan/measured.h"
 #include "plan/timeline_json.h"
@@ -79,63 +79,70 @@ std::vector<std::vector<Traffic>> all_traffic_from(JsonObject& object, std::size
   return by_rank;
 }
 
-void numbers_field(Fields& io, const char* key, std::vector<double>& numbers) {
-  if (io.from) numbers = numbers_or_null(*io.from, key);
-  if (!io.from) io.json[key] = numbers_json(numbers);
+Json step_times_json(const std::vector<Seconds>& times) {
+  Json json = Json::array();
+  for (const Seconds time : times) json.push_back(time.value());
+  return json;
 }
 
-std::vector<Seconds> step_times_from(JsonObject& object) {
+std::vector<Seconds> step_times_from(JsonObject& object, std::string_view key) {
   std::vector<Seconds> times;
-  for (const double time : object.numbers("step_times_s")) {
+  for (const double time : object.numbers(key)) {
     if (!(time >= 0 && time <= kMostJsonSeconds))
-      object.fail("step_times_s", fmt::format("must hold times from 0 to {} s", kMostJsonSeconds));
+      object.fail(key, fmt::format("must hold times from 0 to {} s", kMostJsonSeconds));
     times.push_back(Seconds(time));
   }
   return times;
 }
 
+constexpr Form kNumbers{numbers_json, numbers_or_null};
+constexpr Allowed kLoads(1, kMostJsonInteger);
+
+constexpr auto kExperts = [](auto& fields, auto& experts) {
+  fields.required("layer", experts.layer);
+  fields.required("choices", experts.choices);
+  fields.required("dropped", experts.dropped, {0, double(experts.choices)});
+  fields.optional("load", experts.load, kLoads);
+  if (experts.load != 0) fields.required("highest_load", experts.highest_load, kLoads);
+};
+
+/// Whether a key that may be left out is there, in the file that is read or in the values.
+bool shows(auto& fields, std::string_view key, bool is_there) {
+  if constexpr (kReading<decltype(fields)>) return fields.object().has(key);
+  return is_there;
+}
+
+constexpr auto kMeasured = [](auto& fields, auto& measured) {
+  fields.version(kMeasuredVersion);
+  fields.required("plan_digest", measured.plan_digest);
+  fields.required("backend", measured.backend);
+  fields.required("communicator", measured.communicator);
+  fields.required("date", measured.date);
+  fields.required("host_cpu", measured.host_cpu);
+  fields.required("steps", measured.steps);
+  fields.required("warm_up_steps", measured.warm_up_steps);
+  fields.required("median_step_time_s", measured.median_step_time, kTimes);
+  fields.required("step_times_s", measured.step_times, Form{step_times_json, step_times_from});
+  fields.required("losses", measured.losses, kNumbers);
+  fields.required("gradient_norms", measured.gradient_norms, kNumbers);
+  fields.required("resident_bytes", measured.resident);
+  if constexpr (!kReading<decltype(fields)>)
+    fields.json()["traffic"] = traffic_json(measured.traffic);
+  fields.required("timeline", measured.timeline, Form{timeline_json, timeline_from});
+  if constexpr (kReading<decltype(fields)>)
+    measured.traffic = all_traffic_from(fields.object(), measured.timeline.memory.size());
+  if (shows(fields, "loss_scales", !measured.loss_scales.empty())) {
+    fields.required("loss_scales", measured.loss_scales, kNumbers);
+    fields.required("skipped_steps", measured.skipped_steps);
+  }
+  fields.optional("experts", measured.experts, kExperts);
+  if (!shows(fields, "device", !measured.device.empty())) return;
+  fields.required("device", measured.device);
+  fields.required("device_memory_before_bytes", measured.device_memory_before);
+  fields.required("device_memory_bytes", measured.device_memory);
+};
+
 }  // namespace
-
-void list_fields(Fields& io, MeasuredExperts& experts) {
-  io("layer", experts.layer);
-  io("choices", experts.choices);
-  io("dropped", experts.dropped, 0, experts.choices);
-  if (!io.shows("load", experts.load != 0)) return;
-  io.number("load", experts.load, 1., double(kMostJsonInteger));
-  io.number("highest_load", experts.highest_load, 1., double(kMostJsonInteger));
-}
-
-void list_fields(Fields& io, Measured& measured) {
-  io("plan_digest", measured.plan_digest);
-  io("backend", measured.backend);
-  io("communicator", measured.communicator);
-  io("date", measured.date);
-  io("host_cpu", measured.host_cpu);
-  io("steps", measured.steps);
-  io("warm_up_steps", measured.warm_up_steps);
-  io("median_step_time_s", measured.median_step_time);
-  if (io.from) measured.step_times = step_times_from(*io.from);
-  if (!io.from) {
-    io.json["step_times_s"] = Json::array();
-    for (const Seconds time : measured.step_times) io.json["step_times_s"].push_back(time.value());
-  }
-  numbers_field(io, "losses", measured.losses);
-  numbers_field(io, "gradient_norms", measured.gradient_norms);
-  io("resident_bytes", measured.resident);
-  if (!io.from) io.json["traffic"] = traffic_json(measured.traffic);
-  io.as("timeline", measured.timeline, timeline_json, timeline_from);
-  if (io.from) measured.traffic = all_traffic_from(*io.from, measured.timeline.memory.size());
-  if (io.shows("loss_scales", !measured.loss_scales.empty())) {
-    numbers_field(io, "loss_scales", measured.loss_scales);
-    io("skipped_steps", measured.skipped_steps);
-  }
-  if (io.shows("experts", !measured.experts.empty())) io.list("experts", measured.experts);
-  if (io.shows("device", !measured.device.empty())) {
-    io("device", measured.device);
-    io("device_memory_before_bytes", measured.device_memory_before);
-    io("device_memory_bytes", measured.device_memory);
-  }
-}
 
 std::optional<double> measured_load(const Measured& measured) {
   double sum = 0;
@@ -145,20 +152,12 @@ std::optional<double> measured_load(const Measured& measured) {
 }
 
 std::string measured_text(const Measured& measured) {
-  return line_text(fields_json(measured, {{"version", kMeasuredVersion}}));
+  return line_text(listed_json(measured, kMeasured));
 }
 
 Measured parse_measured(std::string_view text, const std::string& file) {
   const Json json = parse_file_of(FileKind::measured, text, file);
-  JsonObject object(json, file);
-  if (object.integer("version", 0, kMostJsonInteger) != kMeasuredVersion) {
-    object.fail("version", "this build reads version " + std::to_string(kMeasuredVersion));
-  }
-  Fields io(std::move(object));
-  Measured measured;
-  list_fields(io, measured);
-  io.from->finish();
-  return measured;
+  return read_listed<Measured>(JsonObject(json, file), kMeasured);
 }
 
 Measured read_measured(const std::filesystem::path& path) {

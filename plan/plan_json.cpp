@@ -11,7 +11,7 @@
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/sharding_rules.h"
-#include "plan/json_fields.h"
+#include "plan/json_forms.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 
-constexpr double kMostStepRatio = kMostJsonSeconds * 1e12;  // of the shortest step, a picosecond
+/// Relative to the shortest step, a picosecond.
+constexpr Allowed kStepRatios(0, kMostJsonSeconds * 1e12);
 
 std::vector<Pruned> cuts_of(const CutCounts& counts) {
   std::vector<Pruned> cuts;
@@ -61,126 +62,137 @@ std::optional<RowsRoom> rows_room_of(const Plan& plan) {
   return rows_room(plan.job, plan.framework, plan.strategy);
 }
 
-}  // namespace
+constexpr auto kPruned = [](auto& fields, auto& pruned) {
+  fields.required("reason", pruned.reason);
+  fields.required("count", pruned.count);
+};
 
-void list_fields(Fields& io, Pruned& pruned) {
-  io("reason", pruned.reason);
-  io("count", pruned.count);
-}
-
-void list_fields(Fields& io, SearchSummary& search) {
-  io.choice("method", search.method, kSearchMethods);
-  io("space", search.space);
-  io("evaluated", search.evaluated);
-  io("infeasible", search.infeasible);
+constexpr auto kSearch = [](auto& fields, auto& search) {
+  fields.required("method", search.method, kSearchMethods);
+  fields.required("space", search.space);
+  fields.required("evaluated", search.evaluated);
+  fields.required("infeasible", search.infeasible);
   std::int64_t bounded = sum_of(search.bounded);
   std::vector<Pruned> cuts = cuts_of(search.bounded);
-  io("bounded", bounded);
-  io.list("bounded_by", cuts);
-  if (io.reads()) search.bounded = counts_of(cuts, bounded, *io.from);
-  io.list("pruned", search.pruned);
-  io("unexplored", search.unexplored);
-  io("proven", search.proven);
-  io.number("gap", search.gap, 0., kMostRatio);
+  fields.required("bounded", bounded);
+  fields.required("bounded_by", cuts, kPruned);
+  if constexpr (kReading<decltype(fields)>)
+    search.bounded = counts_of(cuts, bounded, fields.object());
+  fields.required("pruned", search.pruned, kPruned);
+  fields.required("unexplored", search.unexplored);
+  fields.required("proven", search.proven);
+  fields.required("gap", search.gap, kRatios);
+};
+
+void list_strategy(auto& fields, auto& strategy) {
+  fields.required("strategy", strategy, embedded(strategy_text, strategy_from_json_text));
 }
 
 /// Lists what all plans that were not chosen have, but for their unusual choices.
-void list_shared_fields(Fields& io, OtherPlan& plan) {
-  io.as_text("strategy", plan.strategy, strategy_text, strategy_from_json_text);
-  io("step_time_s", plan.step_time);
-  io.number("ratio_low", plan.ratio.low, 0., kMostStepRatio);
-  io.number("ratio_high", plan.ratio.high, 0., kMostStepRatio);
-  io("tied", plan.ratio.tied);
-  io("peak_bytes", plan.peak);
-  io("taken_bytes", plan.taken);
+void list_shared(auto& fields, auto& plan) {
+  list_strategy(fields, plan.strategy);
+  fields.required("step_time_s", plan.step_time, kTimes);
+  fields.required("ratio_low", plan.ratio.low, kStepRatios);
+  fields.required("ratio_high", plan.ratio.high, kStepRatios);
+  fields.required("tied", plan.ratio.tied);
+  fields.required("peak_bytes", plan.peak);
+  fields.required("taken_bytes", plan.taken);
 }
 
-void list_fields(Fields& io, OtherPlan& plan) {
-  list_shared_fields(io, plan);
-  io.list("unusual", plan.unusual);
-}
+constexpr auto kOther = [](auto& fields, auto& plan) {
+  list_shared(fields, plan);
+  fields.required("unusual", plan.unusual, kUnusual);
+};
 
-void list_fields(Fields& io, FastestPlan& plan) {
-  list_shared_fields(io, plan);
-  io.number("gain", plan.gain, 0., 1.);
-  io.list("reasons", plan.unusual);
-}
+constexpr auto kFastest = [](auto& fields, auto& plan) {
+  list_shared(fields, plan);
+  fields.required("gain", plan.gain, {0, 1});
+  fields.required("reasons", plan.unusual, kUnusual);
+};
 
-void list_fields(Fields& io, RunnerUp& runner_up) {
-  list_fields(io, static_cast<OtherPlan&>(runner_up));
-  io.choice("term", runner_up.term, kLossTerms);
-  io("term_time_s", runner_up.term_time, -kMostJsonSeconds);
-  io("term_bytes", runner_up.term_bytes, -kMostJsonInteger);
-}
+constexpr auto kRunnerUp = [](auto& fields, auto& plan) {
+  kOther(fields, plan);
+  fields.required("term", plan.term, kLossTerms);
+  fields.required("term_time_s", plan.term_time, {-kMostJsonSeconds, kMostJsonSeconds});
+  fields.required("term_bytes", plan.term_bytes, {-double(kMostJsonInteger), kMostJsonInteger});
+};
 
-void list_fields(Fields& io, RowsRoom& room) {
-  io("percent", room.percent);
-  io.choice("basis", room.basis, kRoomBases);
-}
+constexpr auto kRoom = [](auto& fields, auto& room) {
+  fields.required("percent", room.percent);
+  fields.required("basis", room.basis, kRoomBases);
+};
 
-void list_fields(Fields& io, PlanOrigin& origin) {
-  io("version", origin.version);
-  io.or_null("command", origin.command);
-  io.or_null("calibration_name", origin.calibration_name);
-  io.or_null("calibration_provenance", origin.calibration_provenance);
-  io.or_null("interval_basis", origin.interval_basis);
-}
+constexpr auto kOrigin = [](auto& fields, auto& origin) {
+  fields.required("version", origin.version);
+  fields.or_null("command", origin.command);
+  fields.or_null("calibration_name", origin.calibration_name);
+  fields.or_null("calibration_provenance", origin.calibration_provenance);
+  fields.or_null("interval_basis", origin.interval_basis);
+};
 
-void list_fields(Fields& io, RankTimes& times) {
-  static const auto kinds = texts_of<OpKind>(kOpKinds);
-  io("rank", times.rank);
-  io("exposed_wait_ps", times.exposed.wait);
-  io("exposed_transfer_ps", times.exposed.transfer);
-  if (io.reads()) times.by_kind.resize(kOpKinds);
-  io.by_name("by_kind_ps", times.by_kind, kinds, true);
-}
+constexpr auto kByKind = [](auto& fields, auto& times) {
+  if constexpr (kReading<decltype(fields)>) times.by_kind.resize(kOpKinds);
+  for (std::size_t i = 0; i < kOpKinds; ++i) fields.optional(kOpNames[i], times.by_kind[i]);
+};
 
-void list_fields(Fields& io, Plan& plan) {
-  static const auto communicators = texts_of<CommunicatorKind>(3);
-  io.object("origin", plan.origin);
-  io.as("constraints", plan.constraints, constraints_json, constraints_from);
-  io("devices", plan.devices, 1);
-  io("devices_per_node", plan.devices_per_node, 1);
-  io.choice("device_kind", plan.device_kind, kDeviceKinds);
-  io("oversubscribed", plan.oversubscribed);
-  io("cluster_name", plan.cluster_name);
-  io("cluster_digest", plan.cluster_digest);
-  io.or_null("calibration_digest", plan.calibration_digest);
-  io("reserve_bytes", plan.reserve);
-  io("stated_vocabulary", plan.stated_vocabulary);
-  io.as_text("job", plan.job, job_text, parse_job);
-  if (io.reads()) io("stated_vocabulary", plan.stated_vocabulary, 0, plan.job.vocab);
-  io.as("framework", plan.framework, framework_json, framework_from);
-  io.as_text("strategy", plan.strategy, strategy_text, strategy_from_json_text);
-  io.as("prediction", plan.prediction, prediction_json, prediction_from);
-  io("programs", plan.program_digests);
-  io.object("search", plan.search);
-  io.list("unusual", plan.unusual);
-  io.object("fastest", plan.fastest);
-  io.list("runners_up", plan.runners_up);
-  io.list("pareto", plan.pareto);
-  io("timeline_resolution_ps", plan.timeline_resolution);
-  io.list("rank_times", plan.rank_times);
-  io.as("timeline", plan.timeline, timeline_json, timeline_from);
-  io.unless(std::string(), "calibration_rest_digest", plan.calibration_rest_digest);
-  if (io.shows("communicator", plan.communicator != CommunicatorKind::local))
-    io.choice("communicator", plan.communicator, communicators);
-  io.unless(false, "mixed_devices", plan.mixed_devices);
+constexpr auto kRankTimes = [](auto& fields, auto& times) {
+  fields.required("rank", times.rank);
+  fields.required("exposed_wait_ps", times.exposed.wait);
+  fields.required("exposed_transfer_ps", times.exposed.transfer);
+  fields.required("by_kind_ps", times, kByKind);
+};
+
+/// Lists the room for the experts' rows, which follows from the plan.
+void list_rows_room(auto& fields, const Plan& plan) {
   std::optional<RowsRoom> room;
-  if (!io.reads()) room = rows_room_of(plan);
-  if (io.shows("expert_rows", room.has_value())) {
-    if (io.reads()) room.emplace();
-    io.object("expert_rows", *room);
-    const auto right = rows_room_of(plan);
-    if (!right || room->percent != right->percent || room->basis != right->basis)
-      io.from->fail("expert_rows", "the plan's job, framework and strategy give another room");
-  }
-  if (io.shows("training", plan.training.has_value())) {
-    io.as(
-        "training", plan.training, [](const auto& known) { return training_json(*known); },
-        [&](JsonObject object) { return training_from(std::move(object), training_step(plan)); });
-  }
+  if (!fields.kReads) room = rows_room_of(plan);
+  fields.optional("expert_rows", room, kRoom);
+  if (!fields.kReads || !room) return;
+  const auto right = rows_room_of(plan);
+  fields.check(right && room->percent == right->percent && room->basis == right->basis,
+               "expert_rows", "the plan's job, framework and strategy give another room");
 }
+
+constexpr auto kPlan = [](auto& fields, auto& plan) {
+  static const auto communicators = texts_of<CommunicatorKind>(3);
+  fields.version(kPlanVersion);
+  fields.required("origin", plan.origin, kOrigin);
+  fields.required("constraints", plan.constraints, Form{constraints_json, constraints_from});
+  fields.required("devices", plan.devices, {1, kMostJsonInteger});
+  fields.required("devices_per_node", plan.devices_per_node, {1, kMostJsonInteger});
+  fields.required("device_kind", plan.device_kind, kDeviceKinds);
+  fields.required("oversubscribed", plan.oversubscribed);
+  fields.required("cluster_name", plan.cluster_name);
+  fields.required("cluster_digest", plan.cluster_digest);
+  fields.or_null("calibration_digest", plan.calibration_digest);
+  fields.required("reserve_bytes", plan.reserve);
+  fields.required("stated_vocabulary", plan.stated_vocabulary);
+  fields.required("job", plan.job, embedded(job_text, parse_job));
+  if (fields.kReads)
+    fields.required("stated_vocabulary", plan.stated_vocabulary, {0, double(plan.job.vocab)});
+  fields.required("framework", plan.framework, Form{framework_json, framework_from});
+  list_strategy(fields, plan.strategy);
+  fields.required("prediction", plan.prediction, Form{prediction_json, prediction_from});
+  fields.required("programs", plan.program_digests);
+  fields.required("search", plan.search, kSearch);
+  fields.required("unusual", plan.unusual, kUnusual);
+  fields.or_null("fastest", plan.fastest, kFastest);
+  fields.required("runners_up", plan.runners_up, kRunnerUp);
+  fields.required("pareto", plan.pareto, kOther);
+  fields.required("timeline_resolution_ps", plan.timeline_resolution);
+  fields.required("rank_times", plan.rank_times, kRankTimes);
+  fields.required("timeline", plan.timeline, Form{timeline_json, timeline_from});
+  fields.optional("calibration_rest_digest", plan.calibration_rest_digest);
+  fields.unless(CommunicatorKind::local, "communicator", plan.communicator, communicators);
+  fields.optional("mixed_devices", plan.mixed_devices);
+  list_rows_room(fields, plan);
+  const auto training_of_plan = [&](JsonObject object) {
+    return training_from(std::move(object), training_step(plan));
+  };
+  fields.optional("training", plan.training, Form{training_json, training_of_plan});
+};
+
+}  // namespace
 
 std::vector<Pruned> left_out_by(const SearchSummary& search) {
   std::vector<Pruned> counts = cuts_of(search.bounded);
@@ -228,23 +240,15 @@ std::string plan_text(const Plan& plan) {
   const auto& memory = plan.timeline.memory;
   const bool fits = plan.timeline.intervals.size() <= kMostIntervals &&
                     std::none_of(memory.begin(), memory.end(), too_long);
-  if (fits) return line_text(fields_json(plan, {{"version", kPlanVersion}}));
+  if (fits) return line_text(listed_json(plan, kPlan));
   Plan shorter = plan;
   fit_timeline(shorter);
-  return line_text(fields_json(shorter, {{"version", kPlanVersion}}));
+  return line_text(listed_json(shorter, kPlan));
 }
 
 Plan parse_plan(std::string_view text, const std::string& file) {
   const Json json = parse_file_of(FileKind::plan, text, file);
-  JsonObject object(json, file);
-  if (object.integer("version", 0, kMostJsonInteger) != kPlanVersion) {
-    object.fail("version", "this build reads version " + std::to_string(kPlanVersion));
-  }
-  Plan plan;
-  Fields io(std::move(object));
-  list_fields(io, plan);
-  io.from->finish();
-  return plan;
+  return read_listed<Plan>(JsonObject(json, file), kPlan);
 }
 
 std::string name_of(const StagePrediction& stage) {

@@ -1,6 +1,7 @@
 // The prediction of a plan and its unusual choices are read from JSON and written to it.
 #pragma once
 
+#include "base/field_list.h"
 #include "base/json.h"
 #include "plan/plan.h"
 
@@ -12,9 +13,14 @@ Json strategy_json(const Strategy& strategy);
 Json prediction_json(const Prediction& prediction);
 Prediction prediction_from(JsonObject object);
 
-class Fields;
-/// Lists the key of an unusual choice and the gain that it requires.
-void list_fields(Fields& io, Unusual& unusual);
+/// Returns the keys of all unusual choices, in order.
+std::span<const std::string_view> unusual_keys();
+/// Lists the key of an unusual choice and the gain that it requires. A plan that is as likely to
+/// fit as not has odds of 1.
+inline constexpr auto kUnusual = [](auto& fields, auto& unusual) {
+  fields.required("choice", unusual.choice, unusual_keys());
+  fields.required("gain", unusual.gain, {0, 1});
+};
 /// Returns a list of unusual choices.
 Json unusual_json(std::span<const Unusual> choices);
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "graph/step_flops.h"
-#include "plan/json_fields.h"
+#include "plan/json_forms.h"
 
 namespace plimsoll {
 namespace {
@@ -41,51 +41,47 @@ std::vector<MemoryPoint> curve_from(JsonObject object) {
   return curve;
 }
 
-}  // namespace
+constexpr Allowed kInstant(-double(kMostJsonInteger), kMostJsonInteger);
 
-std::span<const std::string_view> role_texts() {
-  static const auto texts = texts_of<TensorRole>(kTensorRoles);
-  return texts;
-}
-
-void list_fields(Fields& io, Interval& interval) {
+constexpr auto kInterval = [](auto& fields, auto& interval) {
   static const auto streams = texts_of<Stream>(kStreams);
-  static const auto kinds = texts_of<OpKind>(kOpKinds);
   static const auto phases = texts_of<Phase>(kPhases);
-  io("rank", interval.rank);
-  io.choice("stream", interval.stream, streams);
-  io.choice("kind", interval.kind, kinds);
-  io.choice("phase", interval.phase, phases);
-  io("routine", interval.routine);
-  io.optional("layer", interval.layer);
-  io.optional("micro_batch", interval.micro_batch);
+  fields.required("rank", interval.rank);
+  fields.required("stream", interval.stream, streams);
+  fields.or_null("kind", interval.kind, kOpNames);
+  fields.required("phase", interval.phase, phases);
+  fields.required("routine", interval.routine);
+  fields.optional("layer", interval.layer);
+  fields.optional("micro_batch", interval.micro_batch);
   std::optional<Picoseconds> posted;
   if (interval.posted != interval.begin) posted = interval.posted;
-  io.optional("posted_ps", posted, -kMostJsonInteger);
-  io("begin_ps", interval.begin, -kMostJsonInteger);
-  io("end_ps", interval.end, -kMostJsonInteger);
-  if (io.reads()) interval.posted = posted.value_or(interval.begin);
-  io.unless(std::int64_t{1}, "ops", interval.ops, std::int64_t{1});
-}
+  fields.optional("posted_ps", posted, kInstant);
+  fields.required("begin_ps", interval.begin, kInstant);
+  fields.required("end_ps", interval.end, kInstant);
+  if constexpr (kReading<decltype(fields)>) interval.posted = posted.value_or(interval.begin);
+  fields.unless(1, "ops", interval.ops, {1, kMostJsonInteger});
+};
 
-void list_fields(Fields& io, RankMemory& memory) {
-  io("rank", memory.rank);
-  io("peak_bytes", memory.peak);
-  io.by_name("by_class", memory.by_role, role_texts());
-  io("arena_bytes", memory.arena);
-  io.as("curve", memory.curve, curve_json, curve_from);
-}
+constexpr auto kRankMemory = [](auto& fields, auto& memory) {
+  fields.required("rank", memory.rank);
+  fields.required("peak_bytes", memory.peak);
+  fields.required("by_class", memory.by_role, kByClass);
+  fields.required("arena_bytes", memory.arena);
+  fields.required("curve", memory.curve, Form{curve_json, curve_from});
+};
 
-void list_fields(Fields& io, Timeline& timeline) {
-  io.list("intervals", timeline.intervals);
-  io.list("memory", timeline.memory);
-}
+constexpr auto kTimeline = [](auto& fields, auto& timeline) {
+  fields.required("intervals", timeline.intervals, kInterval);
+  fields.required("memory", timeline.memory, kRankMemory);
+};
 
-Json timeline_json(const Timeline& timeline) { return fields_json(timeline); }
+}  // namespace
+
+Json timeline_json(const Timeline& timeline) { return listed_json(timeline, kTimeline); }
 
 Timeline timeline_from(JsonObject object) {
   const std::string file = object.file(), pointer = object.pointer();
-  auto timeline = read_fields<Timeline>(std::move(object));
+  auto timeline = read_listed<Timeline>(std::move(object), kTimeline);
   double all = 0;  // readers sum durations by rank or kind
   for (const Interval& one : timeline.intervals)
     all += std::abs((one.end - one.begin).seconds().value());

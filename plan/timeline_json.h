@@ -9,16 +9,16 @@
 // ops where it is above 1.
 #pragma once
 
-#include <span>
-#include <string_view>
-
 #include "base/json.h"
 #include "graph/timeline.h"
 
 namespace plimsoll {
 
-/// Returns the names of all nine classes, in order of TensorRole.
-std::span<const std::string_view> role_texts();
+/// Lists the bytes of all nine classes by their names, in order of TensorRole.
+inline constexpr auto kByClass = [](auto& fields, auto& by_role) {
+  for (std::size_t role = 0; role < kTensorRoles; ++role)
+    fields.required(to_text(TensorRole(role)), by_role[role]);
+};
 
 Json timeline_json(const Timeline& timeline);
 /// Reads a timeline, and keeps the order of intervals. Throws InputError.

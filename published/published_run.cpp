@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "base/field_list.h"
 #include "base/file.h"
 #include "models/cluster/network_kind.h"
 #include "models/framework/framework_json.h"
 #include "models/job/job_words.h"
-#include "models/kinds/field_list.h"
 #include "models/presets/presets.h"
 #include "published/published_job.h"
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/field_list.h"
 #include "base/file.h"
 #include "models/calibration/calibration.h"
 #include "models/calibration/limits.h"
-#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {

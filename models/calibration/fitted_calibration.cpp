@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "models/kinds/field_list.h"
+#include "base/field_list.h"
 
 namespace plimsoll {
 namespace {

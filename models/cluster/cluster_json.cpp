@@ -4,11 +4,11 @@
 #include <array>
 #include <map>
 
+#include "base/field_list.h"
 #include "base/file.h"
 #include "models/cluster/cluster.h"
 #include "models/cluster/efficiency_json.h"
 #include "models/cluster/network_kind.h"
-#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 

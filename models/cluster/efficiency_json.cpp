@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/field_list.h"
 #include "base/schema_note.h"
-#include "models/kinds/field_list.h"
 
 namespace plimsoll {
 namespace {

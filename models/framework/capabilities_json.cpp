@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "models/kinds/field_list.h"
+#include "base/field_list.h"
 
 namespace plimsoll {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/field_list.h"
 #include "models/framework/capabilities_json.h"
 #include "models/framework/framework_fields.h"
-#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 
 namespace plimsoll {

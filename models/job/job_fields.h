@@ -5,10 +5,10 @@
 #include <array>
 #include <string_view>
 
+#include "base/field_list.h"
 #include "models/job/job.h"
 #include "models/job/job_limits.h"
 #include "models/job/job_words.h"
-#include "models/kinds/field_list.h"
 
 namespace plimsoll::job_fields {
 

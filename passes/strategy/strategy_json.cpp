@@ -7,8 +7,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "base/field_list.h"
 #include "base/file.h"
-#include "models/kinds/field_list.h"
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/stage_layout.h"

@@ -1,8 +1,8 @@
 // JSON of `planner space`, `simulate`, `check` and `report`.
 #include "planner/api/summary_json.h"
 
+#include "base/field_list.h"
 #include "base/json.h"
-#include "plan/json_fields.h"
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
 #include "plan/timeline_json.h"
@@ -42,10 +42,7 @@ Json memory_json(const StageMemory& memory) {
   json["device_bytes"] = memory.filling.taken().count();
   json["capacity_bytes"] = stage.capacity.count();
   json["filled"] = memory.filling.share();
-  BytesByRole by_role = memory.by_role;
-  Fields classes;
-  classes.by_name("allocated_by_class", by_role, role_texts());
-  json.update(classes.json);
+  json["allocated_by_class"] = listed_json(memory.by_role, kByClass);
   json["alive_at_peak"] = alive_json(memory);
   return json;
 }

@@ -38,6 +38,16 @@ struct Allowed {
   const char* what = nullptr;  ///< names the words in errors where they are too many to be listed
 };
 
+/// How a value is stated that has a writer of its JSON and a reader. Readers are given its object,
+/// or the object around it and its key.
+template <class Write, class Read>
+struct Form {
+  Write write;
+  Read read;
+};
+template <class Write, class Read>
+Form(Write, Read) -> Form<Write, Read>;
+
 /// How files state quantities: as numbers of SI units, or as texts such as "80 GiB".
 enum class Units : std::uint8_t { numbers, texts };
 
@@ -51,6 +61,12 @@ template <class Value>
 inline constexpr bool kIsVector = false;
 template <class Value>
 inline constexpr bool kIsVector<std::vector<Value>> = true;
+
+inline bool is_missing(const std::string& text) { return text.empty(); }
+template <class Value>
+bool is_missing(const std::optional<Value>& value) {
+  return !value;
+}
 
 /// A set of enumerators or of integers from 0: SetOf of models/framework/capabilities.h.
 template <class Value>
@@ -69,30 +85,21 @@ inline FlopsPerSecond text_of(JsonObject& object, std::string_view key, FlopsPer
   return object.flops_per_second(key);
 }
 
-template <class Quantity>
-Quantity quantity(double value) {
-  if constexpr (std::same_as<Quantity, Bytes>) {
-    return Bytes(std::int64_t(value));
-  } else {
-    return Quantity(value);
-  }
-}
-
-/// Texts of FLOPs do not occur.
+/// Texts of FLOPs and of picoseconds do not occur.
 template <class Quantity>
 void read_quantity(JsonObject& object, std::string_view key, const Allowed& allowed, Units units,
                    Quantity& value) {
-  if constexpr (!std::same_as<Quantity, Flops>) {
+  if constexpr (requires { text_of(object, key, value); }) {
     if (units == Units::texts) {
       value = text_of(object, key, value);
-      const auto least = quantity<Quantity>(allowed.least), most = quantity<Quantity>(allowed.most);
+      const Quantity least(allowed.least), most(allowed.most);
       if (value >= least && value <= most) return;
       object.fail(key,
                   fmt::format("from {} to {} is required", exact_text(least), exact_text(most)));
     }
   }
-  if constexpr (std::same_as<Quantity, Bytes>) {
-    value = Bytes(object.integer(key, std::int64_t(allowed.least), std::int64_t(allowed.most)));
+  if constexpr (requires { value.count(); }) {
+    value = Quantity(object.integer(key, std::int64_t(allowed.least), std::int64_t(allowed.most)));
   } else {
     value = Quantity(object.number(key, allowed.least, allowed.most));
   }
@@ -145,9 +152,7 @@ Json set_json(const Set& set, const Allowed& allowed) {
 template <class Value>
 void read_value(JsonObject& object, std::string_view key, const Allowed& allowed, Units units,
                 Value& value) {
-  if constexpr (field_list::kIsOptional<Value>) {
-    read_value(object, key, allowed, units, value.emplace());
-  } else if constexpr (std::same_as<Value, bool>) {
+  if constexpr (std::same_as<Value, bool>) {
     value = allowed.words.empty() ? object.boolean(key)
                                   : field_list::read_word(object, key, allowed) == 1;
   } else if constexpr (std::is_enum_v<Value>) {
@@ -177,9 +182,7 @@ void read_value(JsonObject& object, std::string_view key, const Allowed& allowed
 
 template <class Value>
 Json value_json(const Value& value, const Allowed& allowed, Units units) {
-  if constexpr (field_list::kIsOptional<Value>) {
-    return value_json(*value, allowed, units);
-  } else if constexpr (std::same_as<Value, bool> || std::is_enum_v<Value>) {
+  if constexpr (std::same_as<Value, bool> || std::is_enum_v<Value>) {
     if (!allowed.words.empty()) return allowed.words[std::size_t(value)];
     return value;
   } else if constexpr (std::same_as<Value, std::vector<bool>>) {
@@ -190,11 +193,10 @@ Json value_json(const Value& value, const Allowed& allowed, Units units) {
     return field_list::set_json(value, allowed);
   } else if constexpr (requires { Json(value); }) {
     return value;
-  } else if constexpr (std::same_as<Value, Flops>) {
-    return value.value();
   } else {
-    if (units == Units::texts) return exact_text(value);
-    if constexpr (std::same_as<Value, Bytes>) {
+    if constexpr (requires { exact_text(value); })
+      if (units == Units::texts) return exact_text(value);
+    if constexpr (requires { value.count(); }) {
       return value.count();
     } else {
       return value.value();
@@ -202,7 +204,7 @@ Json value_json(const Value& value, const Allowed& allowed, Units units) {
   }
 }
 
-/// A list of fields calls these. `how` is Allowed, or the list of a nested struct, of which
+/// A list of fields calls these. `how` is Allowed, a Form, or the list of a nested struct, of which
 /// there may be several.
 template <class Own>
 class FieldVisitor {
@@ -219,12 +221,27 @@ class FieldVisitor {
   /// Files may leave it out. It is written unless it is 0, false or absent.
   template <class Value, class How = Allowed>
   void optional(std::string_view key, Value& value, const How& how = {}) {
-    unless(std::remove_const_t<Value>{}, key, value, how);
+    if constexpr (field_list::kIsOptional<std::remove_const_t<Value>>) {
+      own().field(key, value, false, value.has_value(), how);
+    } else {
+      unless(Value{}, key, value, how);
+    }
   }
   /// Files may leave it out. It is written unless it is `usual`.
   template <class Usual, class Value, class How = Allowed>
   void unless(const Usual& usual, std::string_view key, Value& value, const How& how = {}) {
     own().field(key, value, false, value != std::remove_const_t<Value>(usual), how);
+  }
+  /// A text or an optional value, which is null where it is missing.
+  template <class Value, class How = Allowed>
+  void or_null(std::string_view key, Value& value, const How& how = {}) {
+    if (!own().null(key, value)) required(key, value, how);
+  }
+  /// The version of the file, which is the one that this build reads.
+  void version(std::int64_t known) {
+    std::int64_t stated = known;
+    required("version", stated);
+    check(stated == known, "version", "this build reads version {}", known);
   }
   /// Requires what a value has to do with others. Only readers do.
   template <class... Arguments>
@@ -244,12 +261,13 @@ class FieldReader : public FieldVisitor<FieldReader> {
 
   template <class Value, class How>
   void field(std::string_view key, Value& value, bool required, bool, const How& how) {
-    if (!required && !object_.has(key)) return;
-    if constexpr (std::convertible_to<const How&, Allowed>) {
-      read_value(object_, key, how, units_, value);
-    } else {
-      listed(key, value, how);
-    }
+    if (required || object_.has(key)) read(key, value, how);
+  }
+  template <class Value>
+  bool null(std::string_view key, Value& value) {
+    if (!object_.raw(key).is_null()) return false;
+    value = Value();
+    return true;
   }
   [[noreturn]] void fail(std::string_view key, const std::string& message) const {
     object_.fail(key, message);
@@ -257,16 +275,22 @@ class FieldReader : public FieldVisitor<FieldReader> {
   JsonObject& object() { return object_; }
 
  private:
-  template <class Value, class List>
-  void listed(std::string_view key, Value& value, const List& list) {
-    if constexpr (field_list::kIsVector<Value>) {
+  template <class Value, class How>
+  void read(std::string_view key, Value& value, const How& how) {
+    if constexpr (field_list::kIsOptional<Value>) {
+      read(key, value.emplace(), how);
+    } else if constexpr (std::convertible_to<const How&, Allowed>) {
+      read_value(object_, key, how, units_, value);
+    } else if constexpr (requires { how.read(object_, key); }) {
+      value = how.read(object_, key);
+    } else if constexpr (requires { how.read(object_); }) {
+      value = how.read(object_.object(key));
+    } else if constexpr (field_list::kIsVector<Value>) {
       value.clear();
-      for (JsonObject& object : object_.objects(key)) one(object, value.emplace_back(), list);
-    } else if constexpr (field_list::kIsOptional<Value>) {
-      listed(key, value.emplace(), list);
+      for (JsonObject& object : object_.objects(key)) one(object, value.emplace_back(), how);
     } else {
       JsonObject object = object_.object(key);
-      one(object, value, list);
+      one(object, value, how);
     }
   }
   template <class Value, class List>
@@ -289,31 +313,33 @@ class FieldWriter : public FieldVisitor<FieldWriter> {
   void field(std::string_view key, const Value& value, bool, bool written, const How& how) {
     if (!written) return;
     if constexpr (field_list::kIsOptional<Value>) {
-      if (!value) return;
-    }
-    if constexpr (std::convertible_to<const How&, Allowed>) {
-      json_[std::string(key)] = value_json(value, how, units_);
+      if (value) json_[std::string(key)] = json_of(*value, how);
     } else {
-      json_[std::string(key)] = listed(value, how);
+      json_[std::string(key)] = json_of(value, how);
     }
+  }
+  template <class Value>
+  bool null(std::string_view key, const Value& value) {
+    const bool missing = field_list::is_missing(value);
+    if (missing) json_[std::string(key)] = nullptr;
+    return missing;
   }
   void fail(std::string_view, const std::string&) const {}
   Json& json() { return json_; }
 
  private:
-  template <class Value, class List>
-  Json listed(const Value& value, const List& list) {
-    if constexpr (field_list::kIsVector<Value>) {
+  template <class Value, class How>
+  Json json_of(const Value& value, const How& how) {
+    if constexpr (std::convertible_to<const How&, Allowed>) {
+      return value_json(value, how, units_);
+    } else if constexpr (requires { how.write(value); }) {
+      return how.write(value);
+    } else if constexpr (field_list::kIsVector<Value>) {
       Json array = Json::array();
-      for (const auto& one : value) array.push_back(listed(one, list));
+      for (const auto& one : value) array.push_back(json_of(one, how));
       return array;
-    } else if constexpr (field_list::kIsOptional<Value>) {
-      return listed(*value, list);
     } else {
-      Json json = Json::object();
-      FieldWriter writer(json, units_);
-      list(writer, value);
-      return json;
+      return listed_json(value, how, units_);
     }
   }
 
