@@ -122,11 +122,13 @@ void read_measured(JsonObject& row, std::optional<CountedAttention> attention, P
   if (row.has("oom")) run.out_of_memory = row.boolean("oom");
   const bool derived = row.has("derived_step_time_s");
   const Seconds time(derived ? row.number("derived_step_time_s", kTime.least, kTime.most) : 0);
+  const bool rated = measured.has("flops_per_s");
+  const FlopsPerSecond rate(rated ? measured.number("flops_per_s", kNumber.least, kNumber.most)
+                                  : 0);
   if (run.step_time) return;
   if (derived) {
     run.step_time = time;
-  } else if (attention && measured.has("flops_per_s")) {
-    const FlopsPerSecond rate(measured.number("flops_per_s", kNumber.least, kNumber.most));
+  } else if (attention && rated) {
     run.step_time = step_time_of(run, rate, *attention);
   }
   run.step_time_derived = run.step_time.has_value();

@@ -201,9 +201,9 @@ def more_outputs(folder, cluster, plan, measured):
     yield "sweep", printed(*swept, "--devices", 2, "--json")
     yield "simulation", printed("simulate", NANO, "mp=2", *target, "--tokens", "1B", "--json")
     (folder / "train.sh").write_text(SCRIPT)
-    log = megatron_log(folder / "run.log", 0.5, 64)
-    run = ("--from", folder / "train.sh", "--log", log)
-    yield "learn", printed("learn", *run, *run, "--cluster", "dgx-a100-80gb", "-o", folder / "learned.json", "--json")
+    runs = [part for name in ("run", "again")
+            for part in ("--from", folder / "train.sh", "--log", megatron_log(folder / f"{name}.log", 0.5, 64))]
+    yield "learn", printed("learn", *runs, "--cluster", "dgx-a100-80gb", "-o", folder / "learned.json", "--json")
     yield "calibration", json.loads((folder / "learned.json").read_text())
     yield "few-changes", printed("explain", "--from", folder / "train.sh", "--cluster", "dgx-a100-80gb", "--json")
     yield "report", printed("report", plan, measured, "--cluster", cluster, "--plan-only", "-o", folder / "page.html", "--json")
