@@ -305,7 +305,8 @@ class ShardedLoss {
                     part));
       for (std::size_t i = 0; i < stats.size(); ++i) stats[i] += out.back()[i];
     }
-    const Operand scalars{"scalars", {kScalars}, {1, 0, 0, 1, 1, 0, 0, 0}};
+    const Operand scalars{
+        "scalars", {kScalars}, {1, 0, 0, 1, 1, 0, 0, 0}, DType::f32, TensorRole::scalar};
     const auto out = run(make_case("loss", OpKind::token_loss, params_,
                                    {max_in, {"stats", {rows_, 2}, stats}, scalars},
                                    {{"log_sum_exp", {rows_}, {}}, scalars}));
