@@ -224,7 +224,7 @@ class ExpertSplitter {
   };
   /// `choices` are those of all tokens from which the rank gets rows. Limits are rounded up for one
   /// sequence of the micro-batch, so that rows grow by as many with each: bounds of the search
-  /// extend few sequences to many (planner/explore/family_work.h).
+  /// extend few sequences to many (planner/bounds/micro_batch_program.h).
   RowLimit row_limit(std::int64_t choices) const {
     const std::int64_t ep = strategy_.ep, of_each = choices / micro_batch_;
     const std::int64_t even = (of_each + ep - 1) / ep;

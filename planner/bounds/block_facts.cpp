@@ -10,6 +10,7 @@
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/expert_rows.h"
+#include "planner/bounds/ring_rounds.h"
 
 namespace plimsoll {
 namespace {
@@ -161,40 +162,38 @@ void find_bytes(const Routine& forward, const Routine& backward, const Routine& 
   }
 }
 
-/// Returns a program whose calls 3b, 3b + 1 and 3b + 2 are forward, backward and weight gradients
-/// of block b.
-Program program_of(const CutGraph& cut, const Grid& grid) {
-  Program program;
-  program.grid = grid;
-  for (const CutBlock& block : cut.blocks) {
-    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
-      program.calls.emplace_back().routine = RoutineId(program.routines.size());
-      program.routines.push_back(*routine);
-    }
-  }
-  return program;
-}
-
-MicroBatchFacts facts_of(const Graph& graph, const Program& program, const LeastCosts& costs) {
-  const CostedProgram costed = cost_of(program, costs);
-  const std::vector<Routine>& routines = program.routines;
-  const std::vector<BlockShape> shapes = block_shapes(graph);
+MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) {
+  const CostedProgram costed = cost_of(all.program, costs);
+  const std::vector<Routine>& routines = all.program.routines;
   const bool waits = std::ranges::any_of(costed.host_waits, [](const std::vector<bool>& ops) {
     return std::ranges::find(ops, true) != ops.end();
   });
   MicroBatchFacts facts;
-  for (std::size_t b = 0; b < shapes.size(); ++b) {
+  for (std::size_t b = 0; b < all.shapes.size(); ++b) {
     BlockFacts block;
-    block.shape = shapes[b];
+    block.shape = all.shapes[b];
     block.forward = call_facts(costed, 3 * b, waits, SlotKind::output);
     block.backward = call_facts(costed, 3 * b + 1, waits, SlotKind::input_gradient);
     block.weights = call_facts(costed, 3 * b + 2, waits, SlotKind::gradients);
     block.has_weights = !routines[3 * b + 2].ops.empty();
     find_bytes(routines[3 * b], routines[3 * b + 1], routines[3 * b + 2], block);
     facts.blocks.push_back(std::move(block));
-    if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
+    if (all.variant_of[b]) facts.blocks[*all.variant_of[b]].recomputing = b;
   }
   return facts;
+}
+
+/// Replaces the times of a call that gathers keys and values by the least that the call takes where
+/// they go round a ring.
+void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs, const Grid& grid,
+                CallFacts& call) {
+  const RingRounds rounds = ring_rounds(routine, cp, costs, grid);
+  if (rounds.gathered == Picoseconds()) return;
+  const Picoseconds behind = call.span - call.sends;
+  call.computes = call.computes - rounds.gathered + rounds.attention;
+  call.span = std::max(call.computes, rounds.shifts);
+  call.sends = std::max(Picoseconds(), call.span - behind);
+  call.host.reset();
 }
 
 /// Leaves one stream alone, the busier one in layers with experts: computation or their exchanges.
@@ -218,6 +217,15 @@ void leave_out_waits(MicroBatchFacts& facts) {
 }
 
 }  // namespace
+
+bool is_long_ring(const Framework& framework, const Strategy& strategy) {
+  constexpr std::int64_t kLong = 16;
+  const ContextExchange exchange = strategy.tokens.context_exchange;
+  const bool reads_parts =
+      exchange == ContextExchange::ring ||
+      (exchange == ContextExchange::all_gather && framework.parallelism.sums_parts_in_f32);
+  return strategy.cp >= kLong && reads_parts;
+}
 
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   Strategy plain = strategy;
@@ -264,18 +272,17 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   return plain;
 }
 
-std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy, bool transfers,
+std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy, Extent extent,
                                                            DeviceKindIndex kind) const {
   const Strategy plain = alike(strategy);
-  return known_.of({plain, transfers, kind}, [&] {
-    MicroBatchFacts found = find(plain, transfers, kind);
+  return known_.of({plain, extent, kind}, [&] {
+    MicroBatchFacts found = find(plain, extent, kind);
     if (strategy.experts.overlap_exchange) leave_out_waits(found);
     return std::make_shared<const MicroBatchFacts>(std::move(found));
   });
 }
 
-MicroBatchFacts FactsCache::find(const Strategy& plain, bool transfers,
-                                 DeviceKindIndex kind) const {
+FactsCache::Cut FactsCache::cut(const Strategy& plain, const Framework& framework) const {
   const Job job = fewest_micro_batches(target_.job, plain);
   Grid grid;
   grid.degree[std::size_t(Axis::mp)] = plain.mp;
@@ -287,12 +294,57 @@ MicroBatchFacts FactsCache::find(const Strategy& plain, bool transfers,
     grid.degree[std::size_t(Axis::ep)] = plain.ep;
     grid.degree[std::size_t(Axis::edp)] = target_.devices / (etp * plain.ep);
   }
-  const PassContext context{job, plain, target_.framework()};
-  const Graph graph = lower_graph(context, {}, Proof::none);
-  const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain), {backward_cut(plain)});
-  MicroBatchFacts facts = facts_of(graph, program_of(cut, grid), costs_.of(plain, kind));
-  if (transfers) find_transfers(graph, cut, context, facts);
+  Cut result{lower_graph({job, plain, framework}, {}, Proof::none), {}, {}};
+  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), {backward_cut(plain)});
+  result.all = micro_batch_program(result.graph, result.cut, grid);
+  return result;
+}
+
+MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const {
+  if (extent == Extent::ring) return find_ring(plain, kind);
+  // Programs of long rings are too large to be kept.
+  if (extent == Extent::work && !is_long_ring(target_.framework(), plain))
+    return facts_of(sequences_of(plain, target_.framework()), costs_.of(plain, kind));
+  const Cut found = cut(plain, target_.framework());
+  MicroBatchFacts facts = facts_of(found.all, costs_.of(plain, kind));
+  if (extent == Extent::transfers) {
+    const Job job = fewest_micro_batches(target_.job, plain);
+    find_transfers(found.graph, found.cut, {job, plain, target_.framework()}, facts);
+  }
   return facts;
+}
+
+MicroBatchFacts FactsCache::find_ring(const Strategy& plain, DeviceKindIndex kind) const {
+  Strategy gathers = plain;
+  gathers.tokens.context_exchange = ContextExchange::all_gather;
+  const MicroBatchProgram all = sequences_of(gathers, in_one_part_);
+  const LeastCosts& costs = costs_.of(plain, kind);
+  MicroBatchFacts facts = facts_of(all, costs);
+  for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+    const auto bound = [&](std::size_t call, CallFacts& of) {
+      bound_ring(all.program.routines[3 * b + call], plain.cp, costs, all.program.grid, of);
+    };
+    bound(0, facts.blocks[b].forward);
+    bound(1, facts.blocks[b].backward);
+  }
+  return facts;
+}
+
+const MicroBatchProgram& FactsCache::few_sequences(Strategy plain, std::int64_t sequences,
+                                                   const Framework& framework) const {
+  plain.micro_batch = sequences;
+  return programs_.of({plain, framework.parallelism.sums_parts_in_f32},
+                      [&] { return cut(plain, framework).all; });
+}
+
+MicroBatchProgram FactsCache::sequences_of(const Strategy& plain,
+                                           const Framework& framework) const {
+  const MicroBatchProgram& one = few_sequences(plain, 1, framework);
+  if (plain.micro_batch == 1) return one;
+  const MicroBatchProgram& two = few_sequences(plain, 2, framework);
+  if (plain.micro_batch == 2) return two;
+  auto all = extended(one, two, plain.micro_batch);
+  return all ? *std::move(all) : cut(plain, framework).all;
 }
 
 }  // namespace plimsoll

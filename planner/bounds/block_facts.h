@@ -9,6 +9,7 @@
 #include "passes/strategy/stage_layout.h"
 #include "planner/bounds/call_path.h"
 #include "planner/bounds/least_costs.h"
+#include "planner/bounds/micro_batch_program.h"
 #include "predict/memo.h"
 
 namespace plimsoll {
@@ -75,28 +76,59 @@ struct MicroBatchFacts {
 /// Finds block facts once for all strategies that share them. Safe to share between threads.
 class FactsCache {
  public:
-  FactsCache(const Target& target, const ShapeCosts& costs) : target_(target), costs_(costs) {}
+  FactsCache(const Target& target, const ShapeCosts& costs)
+      : target_(target), in_one_part_(target.framework()), costs_(costs) {
+    in_one_part_.parallelism.sums_parts_in_f32 = false;
+  }
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
-    return look_up(strategy, true);
+    return look_up(strategy, Extent::transfers);
   }
   /// Returns facts without transfers, which take half as long to find.
+  std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
+    return look_up(strategy, Extent::blocks);
+  }
+  /// Returns facts that take a tenth of that to find, since micro-batches of more than two
+  /// sequences are not lowered. Times are those of without_transfers(); bytes are at most those.
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy,
                                               DeviceKindIndex kind = {}) const {
-    return look_up(strategy, false, kind);
+    return look_up(strategy, Extent::work, kind);
+  }
+  /// Returns the work of a strategy with a long ring without lowering the rounds. Times are at most
+  /// those of work().
+  std::shared_ptr<const MicroBatchFacts> ring(const Strategy& strategy,
+                                              DeviceKindIndex kind = {}) const {
+    return look_up(strategy, Extent::ring, kind);
   }
 
  private:
-  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, bool transfers,
+  enum class Extent : std::uint8_t { ring, work, blocks, transfers };
+  struct Cut {
+    Graph graph;
+    CutGraph cut;
+    MicroBatchProgram all;
+  };
+  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, Extent extent,
                                                  DeviceKindIndex kind = {}) const;
   Strategy alike(const Strategy& strategy) const;
-  MicroBatchFacts find(const Strategy& plain, bool transfers, DeviceKindIndex kind) const;
+  Cut cut(const Strategy& plain, const Framework& framework) const;
+  MicroBatchFacts find(const Strategy& plain, Extent extent, DeviceKindIndex kind) const;
+  MicroBatchFacts find_ring(const Strategy& plain, DeviceKindIndex kind) const;
+  /// Returns the program of plain.micro_batch sequences, lowered or extended.
+  MicroBatchProgram sequences_of(const Strategy& plain, const Framework& framework) const;
+  const MicroBatchProgram& few_sequences(Strategy plain, std::int64_t sequences,
+                                         const Framework& framework) const;
 
   const Target target_;
+  Framework in_one_part_;  ///< the framework, but gathered keys and values are read at once
   const ShapeCosts& costs_;
-  mutable Memo<std::shared_ptr<const MicroBatchFacts>, bool, DeviceKindIndex>
-      known_;  ///< transfers
+  mutable Memo<std::shared_ptr<const MicroBatchFacts>, Extent, DeviceKindIndex> known_;
+  /// Programs of one and two sequences, by whether gathered keys and values are read in parts.
+  mutable Memo<MicroBatchProgram, bool> programs_;
 };
 
+/// Whether attention exchanges keys and values in so many rounds that these are most of a
+/// Program. FactsCache::ring bounds such a strategy.
+bool is_long_ring(const Framework& framework, const Strategy& strategy);
 /// Returns the strategy in plain 1F1B with sends freed by events, and as many layers on every stage
 /// as before. The bytes that live between steps are the same if all layers are of one block.
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);

@@ -170,7 +170,7 @@ Bytes Bounds::persistent(const Strategy& strategy) const {
 MemoryBound Bounds::memory(const Strategy& strategy) const {
   if (is_not_bounded(strategy))
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
-  const auto facts = facts_.work(strategy);
+  const auto facts = facts_.without_transfers(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, strategy, *facts));
   return memory_bound(context_of(target_, strategy), *facts, kinds, degrees(strategy));
 }
@@ -218,7 +218,7 @@ std::vector<std::size_t> Bounds::with_own_programs(std::span<const Strategy> str
   if (strategies.size() == 1) return {0};
   const Strategy& first = strategies.front();
   const Lowered lowered(target_, first);
-  const auto facts = facts_.work(first);
+  const auto facts = facts_.without_transfers(first);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, first, *facts));
   std::set<std::vector<std::int64_t>> layouts;
   std::vector<std::size_t> own;

@@ -40,10 +40,16 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> facts(const Strategy& strategy) const {
     return facts_.of(strategy);
   }
-  /// Returns facts without transfers.
+  std::shared_ptr<const MicroBatchFacts> facts_without_transfers(const Strategy& strategy) const {
+    return facts_.without_transfers(strategy);
+  }
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy,
                                               DeviceKindIndex kind = {}) const {
     return facts_.work(strategy, kind);
+  }
+  std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy,
+                                                   DeviceKindIndex kind = {}) const {
+    return facts_.ring(strategy, kind);
   }
   /// Returns the times of the collectives that a stage with these weights has once per step.
   StageTraffic step_traffic(const Strategy& strategy, const WeightBytes& weights) const {

@@ -43,7 +43,9 @@ class Explorer {
         if (proven_) break;
       } else {
         take_round();
-        if (!groups_.empty()) {
+        if (!families_.empty()) {
+          sharpen_families();
+        } else if (!groups_.empty()) {
           sharpen_groups();
         } else if (!choices_.empty()) {
           sharpen_choices();
@@ -95,9 +97,13 @@ class Explorer {
   void bound_families() {
     const std::span<const StrategyFamily> families = legal_.families();
     summaries_.resize(families.size());
+    is_coarse_.resize(families.size());
     for_each_index(families.size(), request_.threads, [&](std::size_t f) {
       if (passed()) return;
-      summaries_[f] = summary_of(family_bounds_.work(families[f], room(families[f].base)));
+      is_coarse_[f] = family_bounds_.takes_long(families[f]);
+      summaries_[f] =
+          summary_of(is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base))
+                                   : family_bounds_.work(families[f], room(families[f].base)));
     });
     for (std::size_t f = 0; f < families.size(); ++f) {
       insert_family(f);
@@ -126,6 +132,18 @@ class Explorer {
     } else {
       cut(all.lasting_fits ? Cut::bytes_in_flight : Cut::lasting_bytes, node);
     }
+  }
+
+  /// Bounds the families again whose bound was coarse.
+  void sharpen_families() {
+    for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
+      const std::size_t f = families_[i].family;
+      if (passed()) return;
+      summaries_[f] = summary_of(bound_of(f));
+      is_coarse_[f] = false;
+    });
+    for (const SearchNode& node : families_) insert_family(node.family);
+    families_.clear();
   }
 
   /// Puts a family's groups into the queue and cuts those of its arrangements that cannot fit.
@@ -201,7 +219,8 @@ class Explorer {
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
-           pipelines_.size() < kSplit && groups_.size() < kSharpened) {
+           pipelines_.size() < kSplit && groups_.size() < kSharpened &&
+           families_.size() < kSharpened) {
       const SearchNode node = queue_.take_least();
       if (const std::optional<Cut> reason = why_cut(node)) {
         set_aside_.emplace_back(node, *reason);
@@ -210,7 +229,11 @@ class Explorer {
           later.push_back(node);
           break;
         }
-        expand(node);
+        if (is_coarse_[node.family]) {
+          families_.push_back(node);
+        } else {
+          expand(node);
+        }
       } else if (node.kind == SearchNode::Kind::leaf && queue_.first_plan() == node.first) {
         continue;
       } else if (awaits_another(node)) {
@@ -394,8 +417,9 @@ class Explorer {
   const Bytes capacity_;
   std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
   NodeQueue queue_;
-  std::vector<SearchNode> groups_, choices_, pipelines_, leaves_;  ///< of this round
-  std::vector<std::pair<SearchNode, Cut>> set_aside_;              ///< cut if all of the pool fits
+  std::vector<char> is_coarse_;  ///< by family, whether its bound is coarse
+  std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
+  std::vector<std::pair<SearchNode, Cut>> set_aside_;  ///< cut if all of the pool fits
   const Handicaps handicaps_;
   CandidatePool pool_;
   std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return

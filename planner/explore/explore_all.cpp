@@ -19,7 +19,10 @@ std::vector<std::size_t> families_that_may_fit(const Target& target, const Space
   std::vector<std::size_t> may_fit;
   for (std::size_t f = 0; f < families.size(); ++f) {
     const Bytes room = room_for_program(target, families[f].base, capacity);
-    if (summary_of(family_bounds.work(families[f], room)).fits) may_fit.push_back(f);
+    const FamilyBound bound = family_bounds.takes_long(families[f])
+                                  ? family_bounds.coarse(families[f], room)
+                                  : family_bounds.work(families[f], room);
+    if (summary_of(bound).fits) may_fit.push_back(f);
   }
   return may_fit;
 }

@@ -168,13 +168,15 @@ const FamilyBounds::Lines& FamilyBounds::lines(const Strategy& strategy) const {
 }
 
 std::shared_ptr<const FamilyWork> FamilyBounds::work_of(const Strategy& strategy,
-                                                        DeviceKindIndex kind) const {
-  const auto facts = bounds_.work(strategy, kind);
+                                                        DeviceKindIndex kind, Extent extent) const {
+  const bool ring = extent == Extent::ring;
+  const auto facts = ring ? bounds_.ring_work(strategy, kind) : bounds_.work(strategy, kind);
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = work_.find(facts.get()); known != work_.end()) return known->second;
   }
-  auto found = std::make_shared<const FamilyWork>(layers_, *facts);
+  auto found = std::make_shared<const FamilyWork>(ring ? FamilyWork::times(layers_, *facts)
+                                                       : FamilyWork(layers_, *facts));
   const std::lock_guard lock(mutex_);
   return work_.try_emplace(facts.get(), std::move(found)).first->second;
 }
@@ -278,7 +280,7 @@ class FamilyBounds::Family {
 
   /// Whether micro-batches may fit. Larger ones need not be lowered to see that they do not.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
-    if (family_.base.micro_batch <= 2) return true;
+    if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
     std::optional<FamilyWork>& work = extended_[splits_backward(leanest.schedule)];
     if (!work) {
@@ -330,7 +332,7 @@ class FamilyBounds::Family {
   /// Returns the work of one micro-batch on a kind of device.
   const FamilyWork& work_of(const Strategy& strategy, DeviceKindIndex kind) {
     const auto [known, fresh] = work_.try_emplace({splits_backward(strategy.schedule), kind});
-    if (fresh) known->second = all_.work_of(strategy, kind);
+    if (fresh) known->second = all_.work_of(strategy, kind, extent_);
     return *known->second;
   }
 
@@ -463,6 +465,10 @@ FamilyBound FamilyBounds::bound(const StrategyFamily& family, Bytes room, Extent
   for (const ArrangementGroup& group : family.arrangements->groups)
     bound.groups.push_back({group.first, group.first + group.count, {}, {}});
   return bound;
+}
+
+bool FamilyBounds::takes_long(const StrategyFamily& family) const {
+  return is_long_ring(target_.framework(), family.base) && has_lines(family.base);
 }
 
 }  // namespace plimsoll

@@ -64,6 +64,14 @@ class FamilyBounds {
   FamilyBound work(const StrategyFamily& family, Bytes room) const {
     return bound(family, room, Extent::work);
   }
+  /// Whether the work of the family's layers takes long to find, since a ring of many ranks has a
+  /// round for each of them.
+  bool takes_long(const StrategyFamily& family) const;
+  /// Returns looser bounds of such a family, by the least times of layers in a ring whose rounds
+  /// are not lowered (ring_rounds.h).
+  FamilyBound coarse(const StrategyFamily& family, Bytes room) const {
+    return bound(family, room, Extent::ring);
+  }
   /// Returns the least bytes that the framework reserves for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
 
@@ -80,7 +88,7 @@ class FamilyBounds {
   /// Lines of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
   class Family;
-  enum class Extent : bool { work, all };
+  enum class Extent : std::uint8_t { ring, work, all };
   FamilyBound bound(const StrategyFamily& family, Bytes room, Extent extent) const;
 
   bool has_lines(const Strategy& strategy) const;
@@ -92,7 +100,8 @@ class FamilyBounds {
 
   const Lines& lines(const Strategy& strategy) const;
   Lines find_lines(const Samples& samples, std::int64_t shards, std::int64_t unit) const;
-  std::shared_ptr<const FamilyWork> work_of(const Strategy& strategy, DeviceKindIndex kind) const;
+  std::shared_ptr<const FamilyWork> work_of(const Strategy& strategy, DeviceKindIndex kind,
+                                            Extent extent) const;
   const Samples& samples(const Strategy& strategy) const;
   Sample find_sample(const Job& job, const Strategy& strategy) const;
 

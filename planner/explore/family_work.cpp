@@ -50,6 +50,10 @@ FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& one,
         return few + std::max(0.0, more) * double(sequences - 1);
       }) {}
 
+FamilyWork FamilyWork::times(const LayerKinds& layers, const MicroBatchFacts& facts) {
+  return {layers, facts, [](std::size_t) { return 0.0; }};
+}
+
 FamilyWork::FamilyWork(const LayerKinds& layers, const MicroBatchFacts& facts,
                        const KeptBytes& kept_bytes) {
   for (std::size_t b = 0; b < facts.blocks.size(); ++b) {

@@ -37,6 +37,8 @@ struct FamilyWork {
   /// Each tensor grows by as much with every sequence, or not at all, except for rounding.
   FamilyWork(const LayerKinds& layers, const MicroBatchFacts& one, const MicroBatchFacts& two,
              std::int64_t sequences);
+  /// Returns times without bytes.
+  static FamilyWork times(const LayerKinds& layers, const MicroBatchFacts& facts);
 
  private:
   using KeptBytes = std::function<double(std::size_t block)>;

@@ -296,7 +296,8 @@ class LayerSearch {
     const bool repeats = even->recompute != Recompute::none;
     if (!freedom_.cuts && !repeats) return cuts;
     try {
-      const auto work = bounds_.work(*even);
+      const auto work =
+          is_long_ring(target_.framework(), *even) ? bounds_.ring_work(*even) : bounds_.work(*even);
       const Picoseconds limit = to_picoseconds(limit_of_cuts(*even));
       if (!layers_are_alike(*work) ||
           least_of_any_cut(target_.job, *work, even->pp, micro_batches(target_.job, *even)) >=

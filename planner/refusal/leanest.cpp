@@ -83,7 +83,10 @@ class Visitor {
     for (const std::size_t f : families_) {
       const Strategy& base = legal_.families()[f].base;
       const bool usual = !repeats || base.recompute == Recompute::full;
-      if (base.micro_batch == micro_batch && usual) lean.push_back(f);
+      // Long rings take long to lower.
+      if (base.micro_batch == micro_batch && usual &&
+          !is_long_ring(request_.target.framework(), base))
+        lean.push_back(f);
     }
     struct First {
       bool across_nodes = false;  ///< split tensors cost most there
@@ -124,7 +127,8 @@ class Visitor {
   std::optional<Bounded> bounded(std::size_t f, Bytes limit) const {
     const StrategyFamily& family = legal_.families()[f];
     const Bytes room = std::max(limit - outside(family), Bytes());
-    FamilyBound bound = family_bounds_.of(family, room);
+    FamilyBound bound = family_bounds_.takes_long(family) ? family_bounds_.coarse(family, room)
+                                                          : family_bounds_.of(family, room);
     if (bound.groups.empty()) return std::nullopt;
     return Bounded{summary_of(bound).peak + outside(family), f, std::move(bound.groups)};
   }

@@ -26,7 +26,7 @@ TEST(StageCosts, TheLeastOfAnyCutEndsWhereStepsDo) {
   const Job job = nano_job();
   const Strategy strategy = parse_strategy("pp=2");
   const Bounds bounds(nano_target(2));
-  const auto facts = bounds.work(strategy);
+  const auto facts = bounds.facts_without_transfers(strategy);
   const Picoseconds few = least_of_any_cut(job, *facts, 2, 16);
   EXPECT_GT(few, Picoseconds());
   EXPECT_LT(few, kLongestStep);
