@@ -66,8 +66,7 @@ LearnedSpread spread_of(const LearnedNumbers& numbers,
   return spread;
 }
 
-/// Sets what is said of errors: those of runs that the others predict, or of one run what is
-/// expected.
+/// Sets the errors: those of runs that the others predict, or the noise of a single run.
 void set_errors(const std::vector<LearnedRun>& runs, double noise, FittedCalibration& fitted) {
   std::vector<double> errors;
   double variance = 0;

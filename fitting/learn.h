@@ -26,7 +26,7 @@ struct LearnedNumbers {
 class LearnModel {
  public:
   /// Needs at least one run. All runs have targets of one cluster and of frameworks with the same
-  /// numbers, and were laid out (lay_out_run()).
+  /// numbers, and are of fit_run().
   explicit LearnModel(std::vector<FitRun> runs);
   LearnModel(const LearnModel&) = delete;
   LearnModel& operator=(const LearnModel&) = delete;

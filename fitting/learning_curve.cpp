@@ -27,7 +27,7 @@ constexpr SearchLimits kLimits{.most_derivations = 1, .most_steps = 6};
 
 using GroupNames = std::tuple<std::string, std::string, std::string>;
 
-/// The places of the runs of each group, at most so many and evenly spread.
+/// The places of the runs of each group, evenly spread and at most `most_runs`.
 std::map<GroupNames, std::vector<std::size_t>> groups_of(std::span<const PublishedRun> runs,
                                                          const LearningRequest& request) {
   std::vector<std::optional<GroupNames>> names(runs.size());

@@ -16,7 +16,7 @@ constexpr std::array<double, 9> kNoises = {0.01,  0.015, 0.022, 0.034, 0.051,
                                            0.076, 0.114, 0.171, 0.256};
 constexpr int kRounds = 40;
 constexpr double kLeastNoiseSpread = 0.3;  // of a few sources
-constexpr double kMostSpread = 1.6;        // a factor of five: a wider prior tells as little
+constexpr double kMostSpread = 1.6;        // a factor of five: a wider prior changes nothing
 
 std::string name_of(const FitParameter& parameter) {
   if (parameter.part != FitPart::level) return parameter.name;
@@ -138,7 +138,7 @@ void add(const SourceErrors& source, const Posterior& found, const SourceSpreads
          Sums& sums) {
   for (std::size_t p = 0; p < source.parameters.size(); ++p) {
     const auto at = Eigen::Index(p);
-    if (source.derivatives.col(at).cwiseAbs().maxCoeff() < 1e-6) continue;  // it tells nothing
+    if (source.derivatives.col(at).cwiseAbs().maxCoeff() < 1e-6) continue;  // no run depends on it
     auto& [square, count] = sums.squares[name_of(source.parameters[p])];
     const double odd = kOdd * spreads.of(source.parameters[p]);
     square += std::min(found.moved[at] * found.moved[at] + found.covariance(at, at), odd * odd);

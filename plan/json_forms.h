@@ -21,7 +21,7 @@ inline constexpr Allowed kTimes(0, kMostJsonSeconds);
 /// Shares, MFU and HFU: their bound is beyond what the checker lets pass.
 inline constexpr Allowed kRatios(0, 1e6);
 
-/// Returns the texts of an enum with so many values.
+/// Returns the texts of an enum with `count` values.
 template <class Enum>
 std::vector<std::string_view> texts_of(std::size_t count) {
   std::vector<std::string_view> texts;

@@ -34,7 +34,7 @@ std::vector<Pruned> cuts_of(const CutCounts& counts) {
   return cuts;
 }
 
-/// Returns what the file says of each bound. They cut so many strategies in all.
+/// Returns the count of each bound that a file lists; their sum has to be `all`.
 CutCounts counts_of(std::span<const Pruned> cuts, std::int64_t all, const JsonObject& search) {
   CutCounts counts{};
   for (const Pruned& one : cuts) {

@@ -22,7 +22,7 @@ std::string layout_text(const Job& job, const Framework& framework, const Strate
 std::string layout_change(const Job& job, const Framework& framework, const Strategy& strategy,
                           const Strategy& from);
 
-/// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
+/// Returns why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
 std::string loss_words(const RunnerUp& loser);
 
 /// Returns what helps a step that its host limits: "kernels take less time than their launches;

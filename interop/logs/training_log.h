@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.h"
@@ -69,6 +70,8 @@ enum class LogTimeBasis : std::uint8_t {
 };
 
 enum class LeftOutReason : std::uint8_t { first, evaluation, checkpoint, skipped, outlier };
+inline constexpr std::array<std::string_view, 5> kLeftOutReasons = {
+    "first", "evaluation", "checkpoint", "skipped", "outlier"};
 
 struct LeftOutStep {
   std::int64_t number, line;

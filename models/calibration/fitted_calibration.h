@@ -89,7 +89,7 @@ struct ModelSize {
   auto operator<=>(const ModelSize&) const = default;
 };
 
-/// A LearnedSpread says how well the runs of one's own determine a step (fitting/learn.h).
+/// A LearnedSpread is what runs of one's own leave open of a step (fitting/learn.h).
 struct LearnedSpread {
   double noise = 0;  ///< standard deviation of the logarithm of a step time whose numbers are known
   std::vector<std::string> names;  ///< of values

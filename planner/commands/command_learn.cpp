@@ -31,7 +31,7 @@ struct LearnOptions {
   bool json = false;
 };
 
-/// A run of one's own: its script and its log, and what both say.
+/// A run of one's own: its script and its log, and what was read of both.
 struct OwnRun {
   std::string script, file;
   TrainingLog log;
@@ -40,7 +40,8 @@ struct OwnRun {
   std::string basis;  ///< what its prediction rests on before
 };
 
-/// Returns the steps that a run is learned from. A printed clock tells more than a running mean.
+/// Returns the steps that a run is learned from. A printed clock is nearer to the truth than a
+/// running mean.
 SteadyPart steady_of(const TrainingLog& log, const std::string& file) {
   if (!log.steady) {
     throw InputError(file, "",
@@ -51,7 +52,7 @@ SteadyPart steady_of(const TrainingLog& log, const std::string& file) {
   return smoothed && log.by_clock ? *log.by_clock : *log.steady;
 }
 
-/// Refuses a log of another run than the script's, as far as the log tells: by what its lines
+/// Refuses a log of another run than the script's, as far as the log shows: by what its lines
 /// print, and by the arguments that Megatron-LM and its forks print at the start
 /// (megatron/training/ arguments.py).
 void check_same_run(const OwnRun& own, const Target& target, const Strategy& strategy) {
@@ -140,13 +141,11 @@ std::vector<OwnRun> read_runs(const LearnOptions& options) {
 }
 
 std::string left_out_text(const SteadyPart& steady) {
-  constexpr std::array<std::string_view, 5> kReasons = {"first", "evaluation", "checkpoint",
-                                                        "skipped", "outlier"};
   std::array<std::int64_t, 5> counts{};
   for (const LeftOutStep& step : steady.left_out) ++counts[std::size_t(step.reason)];
   std::vector<std::string> words;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0) words.push_back(fmt::format("{} {}", counts[i], kReasons[i]));
+    if (counts[i] > 0) words.push_back(fmt::format("{} {}", counts[i], kLeftOutReasons[i]));
   }
   return words.empty() ? "" : fmt::format("; left out: {}", fmt::join(words, ", "));
 }
@@ -204,7 +203,8 @@ std::string values_text(const std::vector<OwnRun>& own, const FittedCalibration&
                         std::ranges::find(fitted.layers, shape, &LayerPoint::shape)->factor);
   }
   if (!open.empty())
-    text += fmt::format("  hardly moved, the runs tell little: {}\n", fmt::join(open, ", "));
+    text +=
+        fmt::format("  hardly moved, since no run depends much on it: {}\n", fmt::join(open, ", "));
   return text;
 }
 
@@ -266,7 +266,7 @@ Json learned_json(const std::vector<OwnRun>& own, const Learned& learned,
 /// Makes the folder in which commands look.
 void make_learned_folder(const std::filesystem::path& output) {
   const std::filesystem::path folder = output.parent_path();
-  std::error_code unmade;  // writing says what is wrong
+  std::error_code unmade;  // writing the file names the fault
   if (folder.filename() == ".plimsoll") std::filesystem::create_directory(folder, unmade);
 }
 

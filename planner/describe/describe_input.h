@@ -94,7 +94,8 @@ Description describe_cluster(const Cluster& cluster);
 Description describe_framework(const Framework& framework, const std::string& based_on);
 /// Says what was measured, and what a fit rests on and found.
 Description describe_calibration(const CalibrationFile& calibration, const std::string& name);
-/// Says what was read of a trainer's log or of a trace, what was left out and why, and the doubts.
+/// Returns what was read of a trainer's log or of a trace, what was left out and why, and the
+/// doubts.
 Description describe_log(const TrainingLog& log, const std::string& name);
 /// Says what each choice of a strategy is for.
 Description describe_strategy(const Strategy& strategy, const std::string& name);

@@ -19,8 +19,6 @@ constexpr std::size_t kMostListed = 30;  // kernels and collectives
 constexpr std::array<std::string_view, 5> kBases = {
     "printed", "printed as a running mean", "differences of a printed clock",
     "differences of time stamps", "batch over throughput"};
-constexpr std::array<std::string_view, 5> kReasons = {"first", "evaluation", "checkpoint",
-                                                      "skipped", "outlier"};
 
 /// How a quantity of steps is shown: its label, the unit in JSON, and its words.
 struct Shown {
@@ -82,7 +80,7 @@ Section times_section(const TrainingLog& log) {
 Section left_out_section(const TrainingLog& log) {
   Section section{"steps left out of it", "left_out"};
   if (!log.steady) return section;
-  for (std::size_t reason = 0; reason < kReasons.size(); ++reason) {
+  for (std::size_t reason = 0; reason < kLeftOutReasons.size(); ++reason) {
     std::vector<std::string> words;
     Json steps = Json::array();
     for (const LeftOutStep& out : log.steady->left_out) {
@@ -95,7 +93,7 @@ Section left_out_section(const TrainingLog& log) {
     if (steps.empty()) continue;
     std::string text = fmt::format("{}", fmt::join(words, ", "));
     if (steps.size() > words.size()) text += fmt::format(", {} in all", steps.size());
-    section.add(std::string(kReasons[reason]), std::move(text), std::move(steps));
+    section.add(std::string(kLeftOutReasons[reason]), std::move(text), std::move(steps));
   }
   return section;
 }
