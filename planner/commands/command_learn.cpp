@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -16,8 +15,7 @@
 #include "base/log_statistics.h"
 #include "base/text.h"
 #include "fitting/learn.h"
-#include "interop/logs/training_log.h"
-#include "planner/api/target.h"
+#include "planner/api/own_run.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 
@@ -25,120 +23,10 @@ namespace plimsoll {
 namespace {
 
 struct LearnOptions {
-  std::vector<std::string> scripts, logs;  ///< by run
-  TargetOptions target;
+  LearnQuestion question;
   std::string output;  ///< file; empty: none is written
   bool json = false;
 };
-
-/// A run of one's own: its script and its log, and what was read of both.
-struct OwnRun {
-  std::string script, file;
-  TrainingLog log;
-  SteadyPart steady;
-  FitRun run;
-  std::string basis;  ///< what its prediction rests on before
-};
-
-/// Returns the steps that a run is learned from. A printed clock is nearer to the truth than a
-/// running mean.
-SteadyPart steady_of(const TrainingLog& log, const std::string& file) {
-  if (!log.steady) {
-    throw InputError(file, "",
-                     fmt::format("the log has {} steps of {}, and no time of a step; {}",
-                                 log.distinct_steps, log.trainer, fmt::join(log.doubts, "; ")));
-  }
-  const bool smoothed = log.steady->basis == LogTimeBasis::smoothed;
-  return smoothed && log.by_clock ? *log.by_clock : *log.steady;
-}
-
-/// Refuses a log of another run than the script's, as far as the log shows: by what its lines
-/// print, and by the arguments that Megatron-LM and its forks print at the start
-/// (megatron/training/ arguments.py).
-void check_same_run(const OwnRun& own, const Target& target, const Strategy& strategy) {
-  const auto check = [&](const std::string& what, std::optional<double> printed,
-                         std::int64_t stated) {
-    if (!printed || std::llround(*printed) == stated) return;
-    throw InputError(
-        own.file, "",
-        fmt::format("found {} {}; {} states {}", what, std::llround(*printed), own.script, stated));
-  };
-  const Job& job = target.job;
-  const auto median = [&](LogQuantity quantity) { return own.log.medians[std::size_t(quantity)]; };
-  check("a global batch of", median(LogQuantity::samples), job.global_batch);
-  check("a sequence length of", median(LogQuantity::sequence), job.sequence);
-  const std::pair<const char*, std::int64_t> arguments[] = {
-      {"world_size", target.devices},
-      {"tensor_model_parallel_size", strategy.mp},
-      {"pipeline_model_parallel_size", strategy.pp},
-      {"num_layers", job.layers},
-      {"hidden_size", job.hidden}};
-  for (const auto& [name, stated] : arguments) {
-    const auto printed = own.log.arguments.find(name);
-    if (printed == own.log.arguments.end()) continue;
-    std::int64_t value = 0;
-    const std::string& text = printed->second.value;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec == std::errc()) check(name, double(value), stated);
-  }
-}
-
-OwnRun read_run(TargetOptions options, const std::string& script, const std::string& file) {
-  TrainingLog log = read_training_log(file);
-  SteadyPart steady = steady_of(log, file);
-  OwnRun own{script, file, std::move(log), std::move(steady), {}, ""};
-  options.from = script;
-  // The prior is built in: nothing is learned from the same runs twice.
-  if (options.calibration.empty()) options.calibration = {std::string(kBuiltInCalibration)};
-  read_from(options);
-  const LoadedTarget loaded = load_target(options, Bytes(0));
-  const Target& target = loaded.target;
-  check_same_run(own, target, *options.imported->strategy);
-  const CostModel& costs = *target.costs;
-  own.basis = loaded.source.words;
-  if (costs.calibration() || !costs.cluster().efficiency) {
-    throw UsageError(
-        "learn: it moves the numbers of a fit or rates typical of training; ops that were measured "
-        "stay as they are (planner compare --refit)");
-  }
-  PublishedTarget placed;
-  placed.job = target.job;
-  placed.cluster = costs.cluster();
-  placed.device = placed.cluster.device;
-  placed.framework = costs.framework();
-  placed.fitted = costs.fitted();
-  placed.calibration = loaded.source.name;
-  placed.devices = target.devices;
-  placed.strategies = {
-      legal_strategy(target.job, target.framework(), *options.imported->strategy, target.devices)};
-  std::optional<FitRun> run = fit_run(std::move(placed), own.steady.median);
-  if (!run)
-    throw InfeasibleError(fmt::format("{}: a step of this script cannot be predicted", script));
-  own.run = std::move(*run);
-  return own;
-}
-
-std::vector<OwnRun> read_runs(const LearnOptions& options) {
-  if (options.scripts.size() != options.logs.size()) {
-    throw UsageError(fmt::format("learn: found {} --from and {} --log; each run has both",
-                                 options.scripts.size(), options.logs.size()));
-  }
-  for (auto log = options.logs.begin(); log != options.logs.end(); ++log) {
-    if (std::find(options.logs.begin(), log, *log) != log)
-      throw UsageError(fmt::format("learn: found --log {} twice; a run counts once", *log));
-  }
-  std::vector<OwnRun> runs;
-  for (std::size_t i = 0; i < options.scripts.size(); ++i) {
-    runs.push_back(read_run(options.target, options.scripts[i], options.logs[i]));
-    const std::string first = calibrated_as(runs.front().run.target.framework);
-    const std::string found = calibrated_as(runs.back().run.target.framework);
-    if (found == first) continue;
-    throw InputError(options.scripts[i], "",
-                     fmt::format("its framework has the numbers of {}; {} has those of {}", found,
-                                 options.scripts[0], first));
-  }
-  return runs;
-}
 
 std::string left_out_text(const SteadyPart& steady) {
   std::array<std::int64_t, 5> counts{};
@@ -271,12 +159,12 @@ void make_learned_folder(const std::filesystem::path& output) {
 }
 
 ExitCode run_learn(const LearnOptions& options) {
-  std::vector<std::string> inputs = options.scripts;
-  inputs.insert(inputs.end(), options.logs.begin(), options.logs.end());
-  inputs.push_back(options.target.cluster);
+  std::vector<std::string> inputs = options.question.scripts;
+  inputs.insert(inputs.end(), options.question.logs.begin(), options.question.logs.end());
+  inputs.push_back(options.question.target.cluster);
   make_learned_folder(options.output);
   check_output("-o", options.output, inputs);
-  const std::vector<OwnRun> own = read_runs(options);
+  const std::vector<OwnRun> own = read_runs(options.question);
   std::vector<FitRun> runs;
   for (const OwnRun& one : own) runs.push_back(one.run);
   Learned learned = learn(std::move(runs), own[0].run.target.fitted);
@@ -299,15 +187,15 @@ void add_learn(CLI::App& app, Action& action) {
   CLI::App& command =
       *app.add_subcommand("learn", "learn a cluster's numbers from scripts of runs and their logs");
   command
-      .add_option("--from", options->scripts,
+      .add_option("--from", options->question.scripts,
                   "launch script or settings of a run; once for each run, in the order of --log")
       ->allow_extra_args(false)
       ->required();
-  command.add_option("--log", options->logs, "what the trainer of that run printed")
+  command.add_option("--log", options->question.logs, "what the trainer of that run printed")
       ->allow_extra_args(false)
       ->required();
-  add_job(command, options->target, false);
-  add_machine(command, options->target);
+  add_job(command, options->question.target, false);
+  add_machine(command, options->question.target);
   command.add_option("-o,--output", options->output, "write the calibration here");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_learn(*options); }; });
