@@ -1,5 +1,5 @@
-// Completion: the words that may stand next on a command line, read from its commands and options,
-// and the scripts with which shells ask for them.
+// Completion: the words that may stand next on a command line, read from its commands and options.
+// Shell scripts (models/presets/completions) call `planner complete` for them.
 #pragma once
 
 #include <functional>
@@ -38,11 +38,6 @@ NextWords complete(const CLI::App& program, std::span<const std::string> words,
 /// Returns a line for each candidate, with a tab before its meaning. The last line is ":files"
 /// where names of files may stand there, too. Scripts of shells read it.
 std::string next_words_text(const NextWords& candidates);
-
-/// Shells that completion_script() knows.
-inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
-/// Returns the script with which a shell completes `planner`. The script asks the program itself.
-std::string completion_script(std::string_view shell);
 
 /// Prints what is asked for and returns true, if the first word is `--complete` (then `--` and the
 /// words of a command line follow) or `--man` (the manual page). `program` has no commands.

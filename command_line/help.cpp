@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "models/presets/command_presets.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {

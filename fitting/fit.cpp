@@ -16,7 +16,6 @@
 #include "base/parallel.h"
 #include "fitting/fit_model.h"
 #include "predict/evaluate.h"
-#include "predict/fit_transfer.h"
 #include "published/validate.h"
 
 namespace plimsoll {
@@ -216,8 +215,8 @@ std::string fit_text(const Fit& fit) {
       "{} with {}: {} runs\n  mean |error| {:.1f} % before, {:.1f} % fitted, {:.1f} % on runs left "
       "out (90th percentile {:.1f} %)\n",
       fitted.cluster, fitted.framework, fitted.runs, 100 * fit.mean_abs_error_before,
-      100 * fit.mean_abs_error, 100 * fitted.cross_validated_mean,
-      100 * fitted.cross_validated_p90);
+      100 * fit.mean_abs_error, 100 * *fitted.cross_validated_mean,
+      100 * *fitted.cross_validated_p90);
   text += families_text(fit.families_by_layout, "layout") +
           families_text(fit.families_by_size, "model size") +
           assumed_text(fitted.assumed_recompute);

@@ -124,17 +124,21 @@ std::vector<LayerShape> shapes_of(std::span<const FitRun> runs, LayerShapes whic
 
 }  // namespace
 
-std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured) {
+std::optional<FitRun> fit_run(PublishedTarget target, Seconds measured,
+                              std::vector<FitPartTime> parts) {
   if (!target.missing.empty()) return std::nullopt;
   FitRun run;
   run.target = std::move(target);
   run.measured = std::log(measured.value());
   if (!lay_out_run(run)) return std::nullopt;
   run.across_nodes = run.target.devices > run.target.cluster.devices_per_node;
-  const Prediction before = predict(run.target.target(), run.target.strategies[0], run.footprint,
-                                    Folding::folded, Detail::critical)
-                                .prediction;
+  const Evaluation step = predict(run.target.target(), run.target.strategies[0], run.footprint,
+                                  Folding::folded, Detail::critical);
+  const Prediction& before = step.prediction;
   run.half_width = std::log(before.step_time_high / before.step_time_low) / 2;
+  for (const FitPartTime& one : parts) {
+    if (time_of(one.part, step.parts) >= before.step_time * kLeastShare) run.parts.push_back(one);
+  }
   if (const auto& fitted = run.target.fitted)
     run.layer_factor = layer_factor(fitted->layers, run.shape).factor;
   return run;
@@ -182,6 +186,11 @@ FitModel::FitModel(std::vector<FitRun> runs, LayerShapes layers) : runs_(std::mo
   std::erase_if(parameters_, [&](const FitParameter& parameter) {
     return parameter.get(first.cluster, first.framework, parameter.level) <= 0;
   });
+  for (const FitRun& run : runs_) measured_.push_back(run.measured);
+  for (const FitRun& run : runs_) {
+    first_parts_.push_back(measured_.size());
+    for (const FitPartTime& one : run.parts) measured_.push_back(one.measured);
+  }
   shapes_ = shapes_of(runs_, layers);
   const auto count = std::ptrdiff_t(shapes_.size());
   for (FitRun& run : runs_) {
@@ -211,10 +220,12 @@ LogModel FitModel::log_model(std::vector<bool> only) const {
   const double spread = std::hypot(kSharedDeviation, kOwnDeviation);
   for (std::size_t l = 0; l < shapes_.size(); ++l)
     model.numbers.push_back({"layers", 1, spread, kLeastFactor, kMostFactor, false});
-  for (const FitRun& run : runs_) {
-    model.measured.push_back(run.measured);
-    model.groups.push_back(run.across_nodes ? 1 : 0);
-    model.open.push_back(run.layer_deviation);
+  model.measured = measured_;
+  model.groups.resize(measured_.size());
+  model.open.resize(measured_.size());
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    model.groups[i] = runs_[i].across_nodes ? 1 : 0;
+    model.open[i] = runs_[i].layer_deviation;
   }
   const auto numbers = std::ptrdiff_t(model.numbers.size());
   const auto layers = std::ptrdiff_t(shapes_.size());
@@ -239,60 +250,77 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values, const LogM
   const std::size_t parameters = parameters_.size();
   Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ptrdiff_t(here.size()),
                                                  std::ptrdiff_t(parameters + shapes_.size()));
-  const auto change = [&](const LogModel::Values& moved, std::size_t i) {
-    const double there = predicted(runs_[i], moved);
-    return std::isfinite(there) ? there - here[i] : 0;  // the edge of what can be predicted
+  /// Calls `set(row, change)` for the changes of a run's times.
+  const auto for_each_change = [&](const LogModel::Values& moved, std::size_t i, auto set) {
+    const LogModel::Values there = predicted(runs_[i], moved);
+    for (std::size_t t = 0; t < there.size(); ++t) {
+      const std::size_t row = t == 0 ? i : first_parts_[i] + t - 1;
+      if (std::isfinite(there[t]))  // else the edge of what can be predicted
+        set(std::ptrdiff_t(row), there[t] - here[row]);
+    }
   };
   for (std::size_t p = 0; p < parameters; ++p) {
     LogModel::Values moved = values;
     const bool up = values[p] * std::exp(kDerivativeStep) <= parameters_[p].most;
     const double step = up ? kDerivativeStep : -kDerivativeStep;
     moved[p] *= std::exp(step);
-    for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
-      if (only[i] && can_move(parameters_[p], runs_[i]))
-        result(std::ptrdiff_t(i), std::ptrdiff_t(p)) = change(moved, i) / step;
+    for_each_index(runs_.size(), resolve_threads(0), [&](std::size_t i) {
+      if (!only[i] || !can_move(parameters_[p], runs_[i])) return;
+      for_each_change(moved, i, [&](std::ptrdiff_t row, double change) {
+        result(row, std::ptrdiff_t(p)) = change / step;
+      });
     });
   }
   if (shapes_.empty()) return result;
   // All layers slower at once: a run has those of one shape.
   LogModel::Values slower = values;
   for (std::size_t l = parameters; l < slower.size(); ++l) slower[l] *= std::exp(kDerivativeStep);
-  for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
+  for_each_index(runs_.size(), resolve_threads(0), [&](std::size_t i) {
     const double by = runs_[i].layers.sum() * kDerivativeStep;
     if (!only[i] || std::abs(by) < kLeastChange) return;
-    result.row(std::ptrdiff_t(i)).rightCols(std::ptrdiff_t(shapes_.size())) =
-        change(slower, i) / by * runs_[i].layers.transpose();
+    for_each_change(slower, i, [&](std::ptrdiff_t row, double change) {
+      result.row(row).rightCols(std::ptrdiff_t(shapes_.size())) =
+          change / by * runs_[i].layers.transpose();
+    });
   });
   return result;
 }
 
 LogModel::Values FitModel::predicted(const LogModel::Values& values,
                                      const std::vector<bool>& only) const {
-  LogModel::Values all(runs_.size());
+  LogModel::Values all = measured_;
   for_each_index(runs_.size(), resolve_threads(0), [&](std::size_t i) {
-    all[i] = only[i] ? predicted(runs_[i], values) : runs_[i].measured;
+    if (!only[i]) return;
+    const LogModel::Values times = predicted(runs_[i], values);
+    all[i] = times[0];
+    std::copy(times.begin() + 1, times.end(), all.begin() + std::ptrdiff_t(first_parts_[i]));
   });
   return all;
 }
 
-double FitModel::predicted(const FitRun& run, const LogModel::Values& values) const {
+LogModel::Values FitModel::predicted(const FitRun& run, const LogModel::Values& values) const {
   Cluster cluster = run.target.cluster;
   Framework framework = run.target.framework;
   for (std::size_t p = 0; p < parameters_.size(); ++p)
     parameters_[p].set(cluster, framework, parameters_[p].level, values[p]);
-  CostModel costs(std::move(cluster), std::nullopt, std::move(framework));
+  CostModel costs(std::move(cluster), run.target.measured, std::move(framework));
   double factor = std::log(run.layer_factor);
   for (std::size_t l = 0; l < shapes_.size(); ++l)
     factor += run.layers[std::ptrdiff_t(l)] * std::log(values[parameters_.size() + l]);
   if (factor != 0) costs = costs.with_layer_factor(std::exp(factor));
+  LogModel::Values times;
   try {
     const Target target(run.target.job, std::move(costs), run.target.devices);
-    return std::log(
-        predict(target, run.target.strategies[0], run.footprint, Folding::folded, Detail::none)
-            .prediction.step_time.value());
+    const Detail detail = run.parts.empty() ? Detail::none : Detail::critical;
+    const Evaluation step =
+        predict(target, run.target.strategies[0], run.footprint, Folding::folded, detail);
+    times.push_back(std::log(step.prediction.step_time.value()));
+    for (const FitPartTime& one : run.parts)
+      times.push_back(std::log(time_of(one.part, step.parts).value()));
   } catch (const InfeasibleError&) {  // longer than a step may be
-    return std::numeric_limits<double>::infinity();
+    times.assign(1 + run.parts.size(), std::numeric_limits<double>::infinity());
   }
+  return times;
 }
 
 }  // namespace plimsoll

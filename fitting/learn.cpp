@@ -2,11 +2,15 @@
 #include "fitting/learn.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/log_statistics.h"
 #include "fitting/cross_validate.h"
+#include "fitting/learned_memory.h"
 #include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
@@ -14,17 +18,57 @@ namespace {
 
 constexpr double kNarrowed = 0.9;        // of a spread: wider is not determined
 constexpr double kLeastVariance = 1e-4;  // of a logarithm: nobody predicts better
+constexpr double kNegligible = 1e-3;     // of a step: less is as good as nothing
 
-std::vector<Eigen::Index> rows_in_use(const std::vector<bool>& use) {
-  std::vector<Eigen::Index> rows;
-  for (std::size_t i = 0; i < use.size(); ++i) {
-    if (use[i]) rows.push_back(Eigen::Index(i));
+/// Kinds of numbers, by FitPart.
+constexpr std::array<std::string_view, std::size_t(FitPart::host) + 1> kPartNames = {
+    "products",         "products", "products", "products", "attention", "attention",
+    "memory-bound ops", "overlap",  "network",  "host",     "host"};
+
+constexpr double kKnown =
+    0.1;  // of a logarithm: far less than the distance of the noises that are tried
+
+/// Parts that leave less than this share of a step out are the whole step: timers are read with an
+/// error of a hundredth of the step, which as an error of so small a rest exceeds the noise of
+/// steps.
+constexpr double kLeastRest = 0.05;
+
+/// Returns the matrix that makes the errors of steps and of their parts independent, each with the
+/// noise of a step. Errors add up over a step, so that a part with the share w of
+/// it has the noise of a step over the root of w. A step with parts becomes what they leave of it.
+Eigen::MatrixXd independent_rows(const FitModel& model, const LogModel::Values& before) {
+  const auto count = Eigen::Index(before.size());
+  Eigen::MatrixXd rows = Eigen::MatrixXd::Identity(count, count);
+  for (std::size_t i = 0; i < model.runs().size(); ++i) {
+    const std::size_t first = model.first_part(i), end = first + model.runs()[i].parts.size();
+    double rest = 1;
+    for (std::size_t p = first; p < end; ++p) {
+      const double share = std::exp(before[p] - before[i]);
+      rows(Eigen::Index(p), Eigen::Index(p)) = std::sqrt(share);
+      rows(Eigen::Index(i), Eigen::Index(p)) = -share;
+      rest -= share;
+    }
+    rows.row(Eigen::Index(i)) /= std::sqrt(std::max(rest, kLeastRest));
   }
   return rows;
 }
 
+Seconds seconds(double logarithm) { return Seconds(std::exp(logarithm)); }
+
 Eigen::VectorXd vector_of(const LogModel::Values& values) {
   return Eigen::Map<const Eigen::VectorXd>(values.data(), Eigen::Index(values.size()));
+}
+
+/// Returns the kind of each number, as ErrorPart names it.
+std::vector<std::string> kinds_of(const FitModel& model) {
+  std::vector<std::string> kinds;
+  for (const FitParameter& parameter : model.parameters()) {
+    const bool of_level = parameter.part == FitPart::level;
+    kinds.push_back(of_level ? model.runs()[0].target.cluster.levels[parameter.level].name
+                             : std::string(kPartNames[std::size_t(parameter.part)]));
+  }
+  kinds.resize(kinds.size() + model.shapes().size(), "layers of this shape");
+  return kinds;
 }
 
 /// Logarithms of values over their priors.
@@ -66,8 +110,9 @@ LearnedSpread spread_of(const LearnedNumbers& numbers,
   return spread;
 }
 
-/// Sets the errors: those of runs that the others predict, or the noise of a single run.
-void set_errors(const std::vector<LearnedRun>& runs, double noise, FittedCalibration& fitted) {
+/// Sets the errors of runs that the others predict, if there are others, and the noise.
+void set_errors(const LearnModel& model, const std::vector<bool>& use,
+                const std::vector<LearnedRun>& runs, FittedCalibration& fitted) {
   std::vector<double> errors;
   double variance = 0;
   for (const LearnedRun& run : runs) {
@@ -76,12 +121,13 @@ void set_errors(const std::vector<LearnedRun>& runs, double noise, FittedCalibra
     variance += run.left_out->deviation * run.left_out->deviation;
   }
   const auto count = double(errors.size());
-  const double deviation = errors.empty() ? noise : std::sqrt(variance / count);
-  if (errors.empty()) errors.push_back(noise);
-  std::ranges::sort(errors);
-  for (const double error : errors) fitted.cross_validated_mean += error / double(errors.size());
-  fitted.cross_validated_p90 = errors[std::size_t(0.9 * double(errors.size() - 1) + 0.5)];
+  const double deviation =
+      errors.empty() ? model.differences(use)[0].deviation : std::sqrt(variance / count);
   fitted.within_node = fitted.across_nodes = {deviation, kNormal90};
+  if (errors.empty()) return;
+  std::ranges::sort(errors);
+  fitted.cross_validated_mean = std::reduce(errors.begin(), errors.end()) / count;
+  fitted.cross_validated_p90 = errors[std::size_t(0.9 * double(errors.size() - 1) + 0.5)];
 }
 
 /// Returns the relative half width of 90 % intervals of the runs' steps, mean over them.
@@ -94,30 +140,19 @@ double mean_half_width(const LearnModel& model, const std::vector<bool>& use) {
 
 /// Finds the runs that the others contradict, and predicts each by those that remain.
 std::vector<bool> trusted_runs(const LearnModel& model, std::vector<LearnedRun>& runs) {
-  std::vector<bool> use(runs.size(), true);
-  const auto left_out = [&](std::size_t i) {
-    std::vector<bool> others = use;
-    others[i] = false;
-    return model.differences(others)[i];
-  };
   const auto size = [](const LearnModel::Difference& one) {
     return std::abs(one.error) / one.deviation;
   };
-  while (std::ranges::count(use, true) > 2) {
-    std::optional<std::size_t> worst;
-    double most = kContradicts;
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      if (!use[i] || size(left_out(i)) <= most) continue;
-      most = size(left_out(i));
-      worst = i;
-    }
-    if (!worst) break;
-    use[*worst] = false;
-    runs[*worst].contradicts = true;
-  }
+  const std::vector<bool> use = plimsoll::trusted_runs(
+      std::vector<bool>(runs.size(), true), [&](const std::vector<bool>& others, std::size_t i) {
+        return size(model.differences(others)[i]);
+      });
   const auto before = model.differences(std::vector<bool>(runs.size(), false));
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (runs.size() > 1) runs[i].left_out = left_out(i);
+    std::vector<bool> others = use;
+    others[i] = false;
+    runs[i].contradicts = !use[i];
+    if (runs.size() > 1) runs[i].left_out = model.differences(others)[i];
     runs[i].unlikely = size(before[i]) > kContradicts ||
                        (runs[i].left_out && size(*runs[i].left_out) > kContradicts);
   }
@@ -130,6 +165,7 @@ LearnModel::LearnModel(std::vector<FitRun> runs)
     : model_(std::move(runs), LayerShapes::all), log_model_(model_.log_model()) {
   log_model_.groups.clear();
   before_ = log_model_.predicted(log_model_.priors());
+  independent_ = independent_rows(model_, before_);
   errors_ = vector_of(log_model_.measured) - vector_of(before_);
   derivatives_ = log_model_.derivatives(log_model_.priors(), before_);
   set_spreads(source_spreads());
@@ -153,13 +189,47 @@ double LearnModel::scale_of_prior() const {
                                          .ldlt()
                                          .solve(Eigen::MatrixXd::Identity(count, count));
   double sum = 0;
-  for (Eigen::Index i = 0; i < derivatives_.rows(); ++i) {
-    const Eigen::VectorXd by = derivatives_.row(i).head(count);
-    const double half = model_.runs()[std::size_t(i)].half_width / kNormal90;
+  for (std::size_t i = 0; i < model_.runs().size(); ++i) {
+    const Eigen::VectorXd by = derivatives_.row(Eigen::Index(i)).head(count);
+    const double half = model_.runs()[i].half_width / kNormal90;
     const double wanted = std::max(half * half - spreads_.noise * spreads_.noise, kLeastVariance);
     sum += std::log(wanted / std::max(by.dot(covariance * by), kLeastVariance)) / 2;
   }
-  return std::exp(sum / double(derivatives_.rows()));
+  return std::exp(sum / double(model_.runs().size()));
+}
+
+std::vector<bool> LearnModel::measurements_of(const std::vector<bool>& use) const {
+  std::vector<bool> all(before_.size());
+  for (std::size_t i = 0; i < use.size(); ++i) {
+    all[i] = use[i];
+    for (std::size_t p = 0; p < model_.runs()[i].parts.size(); ++p)
+      all[model_.first_part(i) + p] = use[i];
+  }
+  return all;
+}
+
+/// Returns the posterior of the runs in use. The noise follows from steps alone, since the parts of
+/// a run share the error of its layout.
+Posterior LearnModel::posterior_of(const std::vector<bool>& use, const Eigen::MatrixXd& derivatives,
+                                   const Eigen::VectorXd& errors) const {
+  const std::vector<bool> measured = measurements_of(use);
+  std::vector<Eigen::Index> rows, steps;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (!measured[i]) continue;
+    rows.push_back(Eigen::Index(i));
+    if (i < use.size()) steps.push_back(Eigen::Index(i));
+  }
+  Posterior alone =
+      posterior(*log_model_.precision, derivatives(steps, Eigen::all), errors(steps), spreads_);
+  if (rows.size() == steps.size()) return alone;
+  SourceSpreads known = spreads_;
+  known.noise = alone.noise;
+  known.noise_spread = kKnown;
+  const Eigen::MatrixXd by = (independent_ * derivatives)(rows, Eigen::all);
+  const Eigen::VectorXd off = (independent_ * errors)(rows);
+  Posterior found = posterior(*log_model_.precision, by, off, known);
+  found.noise = alone.noise;
+  return found;
 }
 
 SourceErrors LearnModel::errors() const {
@@ -167,11 +237,9 @@ SourceErrors LearnModel::errors() const {
 }
 
 std::vector<LearnModel::Difference> LearnModel::differences(const std::vector<bool>& use) const {
-  const std::vector<Eigen::Index> rows = rows_in_use(use);
-  const Posterior found =
-      posterior(*log_model_.precision, derivatives_(rows, Eigen::all), errors_(rows), spreads_);
+  const Posterior found = posterior_of(use, derivatives_, errors_);
   std::vector<Difference> all;
-  for (Eigen::Index i = 0; i < errors_.size(); ++i) {
+  for (Eigen::Index i = 0; i < Eigen::Index(use.size()); ++i) {
     const Eigen::VectorXd by = derivatives_.row(i);
     all.push_back({errors_[i] - by.dot(found.moved),
                    std::sqrt(by.dot(found.covariance * by) + found.noise * found.noise)});
@@ -179,38 +247,81 @@ std::vector<LearnModel::Difference> LearnModel::differences(const std::vector<bo
   return all;
 }
 
+std::vector<std::vector<ErrorPart>> LearnModel::error_parts(const LearnedNumbers& numbers) const {
+  const Eigen::VectorXd moved = moved_of(log_model_, numbers.values);
+  std::map<std::string, std::vector<Eigen::Index>> kinds;
+  Eigen::Index count = 0;
+  for (const std::string& kind : kinds_of(model_)) kinds[kind].push_back(count++);
+  std::vector<std::vector<ErrorPart>> all;
+  for (Eigen::Index i = 0; i < Eigen::Index(model_.runs().size()); ++i) {
+    std::vector<ErrorPart>& parts = all.emplace_back();
+    for (const auto& [name, columns] : kinds) {
+      const Eigen::VectorXd by = derivatives_.row(i)(columns);
+      const double share = by.cwiseAbs().sum();
+      ErrorPart part{name, by.dot(moved(columns)),
+                     std::sqrt(by.dot(numbers.covariance(columns, columns) * by))};
+      if (const double alone = 1 + std::expm1(errors_[i]) / share; share > kNegligible && alone > 0)
+        part.alone = alone;
+      parts.push_back(std::move(part));
+    }
+    std::ranges::stable_sort(parts, std::greater(),
+                             [](const ErrorPart& part) { return std::abs(part.change); });
+  }
+  return all;
+}
+
 LearnedNumbers LearnModel::learn(const std::vector<bool>& use, const SearchLimits& limits) const {
-  const std::vector<Eigen::Index> rows = rows_in_use(use);
   const LogModel simulated = model_.log_model(use);
   LogModel robust = log_model_;
-  robust.predicted = simulated.predicted;
-  robust.derivatives = simulated.derivatives;
-  robust.least_scale = robust.most_scale =
-      posterior(*robust.precision, derivatives_(rows, Eigen::all), errors_(rows), spreads_).noise;
+  const auto independent = [&](const LogModel::Values& values) {
+    const Eigen::VectorXd rows = independent_ * vector_of(values);
+    return LogModel::Values(rows.begin(), rows.end());
+  };
+  robust.measured = independent(log_model_.measured);
+  robust.predicted = [&](const LogModel::Values& values) {
+    return independent(simulated.predicted(values));
+  };
+  robust.derivatives = [&](const LogModel::Values& values, const LogModel::Values& here) {
+    const Eigen::VectorXd times = independent_.lu().solve(vector_of(here));
+    return Eigen::MatrixXd(independent_ *
+                           simulated.derivatives(values, {times.begin(), times.end()}));
+  };
+  robust.least_scale = robust.most_scale = posterior_of(use, derivatives_, errors_).noise;
   const std::vector<bool> fixed(robust.numbers.size(), false);
+  const Eigen::MatrixXd known = independent_ * derivatives_;
   SearchLimits from_known = limits;
-  from_known.known = &derivatives_;
-  const RobustSolution solution = solve(robust, use, fixed, robust.priors(), from_known);
-  const LogModel::Values after = robust.predicted(solution.values);
-  const Eigen::VectorXd there = vector_of(robust.measured) - vector_of(after) +
-                                solution.derivatives * moved_of(robust, solution.values);
-  const Posterior found =
-      posterior(*robust.precision, solution.derivatives(rows, Eigen::all), there(rows), spreads_);
+  from_known.known = &known;
+  const RobustSolution solution =
+      solve(robust, measurements_of(use), fixed, robust.priors(), from_known);
+  const Eigen::MatrixXd derivatives = independent_.lu().solve(solution.derivatives);
+  const Eigen::VectorXd there = vector_of(log_model_.measured) -
+                                vector_of(simulated.predicted(solution.values)) +
+                                derivatives * moved_of(robust, solution.values);
+  const Posterior found = posterior_of(use, derivatives, there);
   return {solution.values, found.covariance, solution.alone, found.noise};
 }
 
 Learned learn(std::vector<FitRun> own, const std::optional<FittedCalibration>& basis) {
   const LearnModel model(std::move(own));
   Learned learned;
-  for (std::size_t i = 0; i < model.before().size(); ++i) {
-    learned.runs.push_back({Seconds(std::exp(model.log_model().measured[i])),
-                            Seconds(std::exp(model.before()[i])), Seconds(), std::nullopt});
-  }
+  const std::vector<FitRun>& runs = model.model().runs();
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    learned.runs.push_back(
+        {seconds(model.log_model().measured[i]), seconds(model.before()[i]), {}});
   const std::vector<bool> use = trusted_runs(model, learned.runs);
   const LearnedNumbers numbers = model.learn(use, {.most_derivations = 3});
   const LogModel::Values after = model.log_model().predicted(numbers.values);
-  for (std::size_t i = 0; i < after.size(); ++i)
-    learned.runs[i].after = Seconds(std::exp(after[i]));
+  std::vector<std::vector<ErrorPart>> error_parts = model.error_parts(numbers);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    learned.runs[i].after = seconds(after[i]);
+    learned.runs[i].error_parts = std::move(error_parts[i]);
+    for (std::size_t p = 0; p < runs[i].parts.size(); ++p) {
+      const FitPartTime& part = runs[i].parts[p];
+      const std::size_t at = model.model().first_part(i) + p;
+      learned.runs[i].parts.push_back(
+          {part.part, seconds(part.measured), seconds(model.before()[at]), seconds(after[at])});
+    }
+  }
 
   learned.half_width = mean_half_width(model, use);
   learned.half_width_before = mean_half_width(model, std::vector<bool>(use.size(), false));
@@ -232,7 +343,14 @@ Learned learn(std::vector<FitRun> own, const std::optional<FittedCalibration>& b
   fitted.layers = joined_layers(model.model(), numbers.values, std::move(fitted.layers),
                                 basis ? basis->layers : std::vector<LayerPoint>());
   fitted.learned = spread_of(numbers, model.model().parameters());
-  set_errors(learned.runs, numbers.noise, fitted);
+  set_errors(model, use, learned.runs, fitted);
+  std::vector<std::vector<LoggedPeak>> peaks;
+  for (const FitRun& run : runs) peaks.push_back(run.peaks);
+  if (const auto memory = learn_memory(peaks)) {
+    fitted.learned->memory = memory->memory;
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      learned.runs[i].peak_contradicts = memory->contradicts[i];
+  }
   return learned;
 }
 

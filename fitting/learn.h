@@ -20,6 +20,17 @@ struct LearnedNumbers {
   double noise = 0;            ///< standard deviation of one run's logarithm
 };
 
+/// An ErrorPart is the part of a run's error, a logarithm, that numbers of one kind account for:
+/// products, attention, memory-bound ops, overlap, a network level, the host, layers by shape.
+struct ErrorPart {
+  std::string name;
+  double change = 0;     ///< by which the step is longer than before, since these numbers moved
+  double deviation = 0;  ///< of the change; the changes of parts of a run are not independent
+  /// How many times as long everything that these numbers price takes, if nothing else accounts
+  /// for the error. Its share of the step is the sum of derivatives. Absent: no time explains it.
+  std::optional<double> alone = {};
+};
+
 /// A LearnModel is a FitModel whose priors are the numbers that predictions rest on before anything
 /// is learned, each with the spread of its value between published sources
 /// (models/presets/spreads/learning.json, written by lab/learning).
@@ -47,6 +58,10 @@ class LearnModel {
   /// Predicts each run by those in use. It takes no simulation.
   std::vector<Difference> differences(const std::vector<bool>& use) const;
 
+  /// Takes the error of each run apart, by derivatives at the numbers before. The largest part
+  /// comes first; the noise of the run is no part.
+  std::vector<std::vector<ErrorPart>> error_parts(const LearnedNumbers& numbers) const;
+
   SourceErrors errors() const;  ///< of all runs, before anything is learned
   /// Sets what sources differ by, which is source_spreads() to begin with. The spreads of
   /// parameters are scaled alike, so that runs have the intervals that they had before.
@@ -54,6 +69,9 @@ class LearnModel {
 
  private:
   double scale_of_prior() const;
+  std::vector<bool> measurements_of(const std::vector<bool>& use) const;
+  Posterior posterior_of(const std::vector<bool>& use, const Eigen::MatrixXd& derivatives,
+                         const Eigen::VectorXd& errors) const;
 
   FitModel model_;
   LogModel log_model_;
@@ -61,17 +79,27 @@ class LearnModel {
   LogModel::Values before_;
   Eigen::VectorXd errors_;
   Eigen::MatrixXd derivatives_;
+  Eigen::MatrixXd independent_;
+};
+
+/// A part of a run's step that its log or its trace times.
+struct LearnedPart {
+  TimedPart part;
+  Seconds measured, before, after;
 };
 
 struct LearnedRun {
   Seconds measured, before, after;
+  std::vector<LearnedPart> parts = {};
   /// The prediction by the other runs; absent if there is no other.
-  std::optional<LearnModel::Difference> left_out;
+  std::optional<LearnModel::Difference> left_out = {};
   /// Whether the prediction before or by the other runs is kContradicts deviations away: the log
   /// may be of another script.
   bool unlikely = false;
   /// Whether at least two other runs contradict it (kContradicts). Nothing was learned from it.
   bool contradicts = false;
+  std::vector<ErrorPart> error_parts = {};  ///< of its error before
+  bool peak_contradicts = false;            ///< LearnedPeaks::contradicts
 };
 
 struct Learned {
@@ -80,9 +108,6 @@ struct Learned {
   /// Relative half widths of the 90 % interval of steps like those of the runs, mean over them.
   double half_width = 0, half_width_before = 0;
 };
-
-/// A run contradicts others that predict it this many standard deviations away.
-inline constexpr double kContradicts = 3;
 
 /// Learns from runs of one's own. `basis` is the fit that predictions rest on before, if there is
 /// one; its factors of layers are those of the runs' `layer_factor`. Of three runs or more, those

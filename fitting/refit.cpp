@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/log_statistics.h"
 #include "fitting/robust/robust_fit.h"
-#include "graph/op_table.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {

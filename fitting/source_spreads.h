@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Eigen/Dense>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -23,8 +24,21 @@ struct SourceSpreads {
   double of(const FitParameter& parameter) const;
 };
 
+/// Returns the name under which a parameter's spread is known.
+std::string spread_name(const FitParameter& parameter);
+
 /// Returns the numbers of models/presets/spreads/learning.json.
 const SourceSpreads& source_spreads();
+
+/// A run contradicts others that predict it this many standard deviations away.
+inline constexpr double kContradicts = 3;
+
+/// Returns the runs of those in use that the others do not contradict. Of three or more, the worst
+/// leave first, as long as two remain. `off(others, run)` returns by how many deviations a run is
+/// off what others predict.
+std::vector<bool> trusted_runs(
+    std::vector<bool> use,
+    const std::function<double(const std::vector<bool>& others, std::size_t run)>& off);
 
 /// The errors of a source's runs, as logarithms of measured over predicted seconds.
 struct SourceErrors {
@@ -51,11 +65,5 @@ struct Posterior {
 /// sections 10.2 and 14.8).
 Posterior posterior(const Eigen::MatrixXd& precision, const Eigen::MatrixXd& derivatives,
                     const Eigen::VectorXd& errors, const SourceSpreads& spreads);
-
-/// Returns the spreads that are most likely for these sources, each of which counts once
-/// (expectation maximisation: Dempster, Laird and Rubin 1977, Journal of the Royal Statistical
-/// Society B 39). A parameter's own spread counts as kPriorSources sources more.
-SourceSpreads most_likely_spreads(std::span<const SourceErrors> sources);
-inline constexpr double kPriorSources = 2;
 
 }  // namespace plimsoll

@@ -3,17 +3,32 @@
 #pragma once
 
 #include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/ids.h"
 #include "base/units.h"
 #include "graph/grid.h"
 
 namespace plimsoll {
+
+/// An Id is an index into the array that owns things of kind `Tag`, and cannot be used for another
+/// kind. It is only constructed explicitly.
+template <class Tag>
+class Id {
+ public:
+  constexpr Id() = default;
+  constexpr explicit Id(std::size_t index) : index_(static_cast<std::uint32_t>(index)) {}
+  constexpr std::size_t index() const { return index_; }
+  friend constexpr auto operator<=>(Id, Id) = default;
+
+ private:
+  std::uint32_t index_ = 0;
+};
 
 /// e4m3 and e5m2 are the 8-bit formats of Micikevicius et al. 2022, arXiv 2209.05433.
 enum class DType : std::uint8_t { f32, bf16, f16, i32, u8, e4m3, e5m2 };

@@ -22,6 +22,7 @@ from spread_model import quantile90
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PRESET = SOURCE / "models/presets/spreads/memory.json"
 KINDS = ("allocated", "reserved", "device")
+LEAST_NOISE = 1e-3  # of a logarithm: smaller ones are roundings of printed bytes
 PARTS = ("allocated", "kept", "device")  # of the preset, as the kinds
 
 
@@ -30,7 +31,8 @@ class Peak:
 
     def __init__(self, row, kind):
         self.kind, self.document = kind, row["source"]
-        self.error = abs(row["measured"][f"memory_{kind}_bytes"] / row["predicted"][f"memory_{kind}_bytes"] - 1)
+        self.ratio = row["measured"][f"memory_{kind}_bytes"] / row["predicted"][f"memory_{kind}_bytes"]
+        self.error = abs(self.ratio - 1)
 
 
 def peaks_of(planner, cases):
@@ -70,6 +72,21 @@ def parts_of(peaks):
     return parts
 
 
+def shared_of(peaks):
+    """Deviations of logarithms of allocated and reserved peaks: of what a document's peaks have in common, for both of PARTS; of a
+    peak around the others of its document, median over documents, and of the logarithm of that number. The mean of a document has
+    its noise over the number of its peaks, which is taken out."""
+    groups = {kind: [[math.log(peak.ratio) for peak in own] for own in by_document(peak for peak in peaks if peak.kind == kind).values()]
+              for kind in KINDS[:2]}
+    noises = [max(statistics.stdev(own), LEAST_NOISE) for of in groups.values() for own in of if len(own) >= 3]
+    noise = statistics.median(noises)
+    common = {kind: max(statistics.mean(statistics.mean(own) ** 2 - (statistics.stdev(own) if len(own) >= 3 else noise) ** 2 / len(own)
+                                        for own in of), LEAST_NOISE ** 2) for kind, of in groups.items()}
+    kept = max(common["reserved"] - common["allocated"], LEAST_NOISE ** 2)
+    return {"allocated_of_source": math.sqrt(common["allocated"]), "kept_of_source": math.sqrt(kept), "noise": noise,
+            "noise_spread": statistics.stdev(map(math.log, noises))}
+
+
 def held(peaks):
     """How often the intervals hold, by kind and document, each with the half widths that the other documents need."""
     for document, own in sorted(by_document(peaks).items()):
@@ -94,6 +111,7 @@ def main():
     result = {"source": f"lab/memory_spreads.py, of {len(peaks)} peaks in {len(by_document(peaks))} documents; documents that were "
               "left out are held by " + ", ".join(f"{100 * share:.0f} % ({kind})" for kind, share in coverage.items()),
               **{part: round(half, 4) for part, half in zip(PARTS, parts_of(peaks))},
+              **{name: round(number, 4) for name, number in shared_of(peaks).items()},
               "outside": json.loads(PRESET.read_text())["outside"]}
     print(json.dumps(result, indent=2))
     for kind, document, count, half, share in shares:

@@ -57,6 +57,7 @@ TABLES = {
                     ("groups that have it and do not", "{groups}"), ("published runs that have it", "{published:.1f} %")],
         "sources": [("source", "{source}"), ("groups", "{groups}"), ("recommended: mean", "{recommended_mean:.2f} %"),
                     ("worst", "{recommended_worst:.1f} %"), ("best of three", "{recommended_best_of_three:.2f} %"),
+                    ("after trials", "{recommended_after_trials:.2f} %"), ("runs", "{recommended_trials:.1f}"),
                     ("failed starts", "{recommended_failed_starts}"), ("fastest: mean", "{fastest_mean:.2f} %"),
                     ("worst", "{fastest_worst:.1f} %"), ("failed starts", "{fastest_failed_starts}"),
                     ("gains of other sources: mean", "{fitted_mean:.2f} %"), ("worst", "{fitted_worst:.1f} %"),

@@ -1,10 +1,8 @@
 // Rules: the step time and the numbers made from it agree with each other and with the job.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "graph/op_table.h"
 #include "plan/check_rules.h"

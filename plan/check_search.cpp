@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "plan/check_rules.h"
@@ -73,10 +72,6 @@ Finding search_counts(const CheckContext& context) {
 
 Finding search_proven(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
-  if (search.method == SearchMethod::brute_force &&
-      (sum_of(search.bounded) != 0 || search.unexplored != 0)) {
-    return "brute force bounds nothing and leaves nothing";
-  }
   if (search.proven != (search.unexplored == 0)) {
     return fmt::format("{}proven with {} candidates unexplored", search.proven ? "" : "not ",
                        search.unexplored);

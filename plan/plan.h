@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "graph/timeline.h"
 #include "models/calibration/calibration.h"
+#include "models/calibration/fitted_calibration.h"
 #include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
@@ -26,7 +27,7 @@
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kPlanVersion = 3;
+inline constexpr std::int64_t kPlanVersion = 4;
 /// This is the version of the product: project(VERSION) in CMakeLists.txt.
 extern const std::string_view kProductVersion;
 /// Up to this many devices a plan's timeline shows every op; beyond, it shows whole calls.
@@ -84,16 +85,17 @@ struct OutsideRange {
 };
 
 /// Whether a plan fits, by the 90 % interval of its memory: `safe` if all of the interval does,
-/// `tight` if only its centre does.
+/// `tight` if the allocator's replay fits, but not all of the interval.
 enum class MemoryVerdict : std::uint8_t { safe, tight, does_not_fit };
 inline constexpr std::array<std::string_view, 3> kMemoryVerdicts = {"safe", "tight",
                                                                     "does_not_fit"};
-/// A MemoryInterval is the memory taken of the fullest device (Filling::taken) with its 90 %
-/// interval. plan/memory_interval.h computes it.
+/// A MemoryInterval is the memory taken of the fullest device (Filling::taken, with the factor that
+/// was learned) with its 90 % interval. plan/memory_interval.h computes it.
 struct MemoryInterval {
   Bytes taken, low, high;
   double overflow = 0;  ///< the probability that it exceeds the device
   MemoryVerdict verdict = MemoryVerdict::safe;
+  std::optional<LearnedMemory> learned = {};
   bool operator==(const MemoryInterval&) const = default;
 };
 
@@ -139,6 +141,13 @@ struct OtherPlan {
 /// they require together.
 struct FastestPlan : OtherPlan {
   double gain = 0;  ///< the share of the recommended step that it saves, by prediction
+};
+
+/// A Trial is a plan to try for some steps (predict/trials.h), after the trials in front of it.
+/// `gain` is the share of the first one's step that the best of these is expected to save; if some
+/// layouts were run before, of the fastest run's.
+struct Trial : OtherPlan {
+  double gain = 0;
 };
 
 /// By what a runner-up loses: a time term of its step, bytes at equal time, an unusual choice of a
@@ -207,16 +216,7 @@ inline bool saves_enough(Bytes memory, Bytes before) {
   return double(memory.count()) <= (1 - kFrontSaving) * double(before.count());
 }
 
-enum class SearchMethod : std::uint8_t {
-  branch_and_bound,
-  brute_force,  ///< evaluates all that is legal; the same answer, for tests
-};
-inline constexpr std::array<std::string_view, 2> kSearchMethods = {"branch and bound",
-                                                                   "brute force"};
-inline std::string_view to_text(SearchMethod method) { return kSearchMethods[std::size_t(method)]; }
-
 struct SearchSummary {
-  SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates; of simulated candidates; and of simulated candidates that did not
   /// fit or whose step is too long.
   std::int64_t space = 0, evaluated = 0, infeasible = 0;
@@ -288,7 +288,8 @@ struct Plan {
   /// By merit(). The chosen plan is the first. Each other one takes enough less of a device than
   /// the one before it.
   std::vector<OtherPlan> pareto;
-  Timeline timeline;  ///< predicted steady-state step, one rank per class
+  std::vector<Trial> trials;  ///< whose gain pays for them; the chosen plan, unless it was run
+  Timeline timeline;          ///< predicted steady-state step, one rank per class
   /// Shorter intervals are merged in `timeline`; 0: none are.
   Picoseconds timeline_resolution;
   /// By rank of the timeline, where it is coarsened and the framework runs here, so that runs can

@@ -68,7 +68,6 @@ constexpr auto kPruned = [](auto& fields, auto& pruned) {
 };
 
 constexpr auto kSearch = [](auto& fields, auto& search) {
-  fields.required("method", search.method, kSearchMethods);
   fields.required("space", search.space);
   fields.required("evaluated", search.evaluated);
   fields.required("infeasible", search.infeasible);
@@ -108,6 +107,11 @@ constexpr auto kFastest = [](auto& fields, auto& plan) {
   list_shared(fields, plan);
   fields.required("gain", plan.gain, {0, 1});
   fields.required("reasons", plan.unusual, kUnusual);
+};
+
+constexpr auto kTrial = [](auto& fields, auto& plan) {
+  kOther(fields, plan);
+  fields.required("gain", plan.gain, {0, 1});
 };
 
 constexpr auto kRunnerUp = [](auto& fields, auto& plan) {
@@ -179,6 +183,7 @@ constexpr auto kPlan = [](auto& fields, auto& plan) {
   fields.or_null("fastest", plan.fastest, kFastest);
   fields.required("runners_up", plan.runners_up, kRunnerUp);
   fields.required("pareto", plan.pareto, kOther);
+  fields.required("trials", plan.trials, kTrial);
   fields.required("timeline_resolution_ps", plan.timeline_resolution);
   fields.required("rank_times", plan.rank_times, kRankTimes);
   fields.required("timeline", plan.timeline, Form{timeline_json, timeline_from});

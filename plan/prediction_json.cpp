@@ -32,12 +32,18 @@ constexpr auto kStage = [](auto& fields, auto& stage) {
   fields.optional("host_bytes", stage.host);
 };
 
+constexpr auto kLearnedMemory = [](auto& fields, auto& learned) {
+  fields.required("factor", learned.factor, kRatios);
+  fields.required("half_width", learned.half_width, kRatios);
+};
+
 constexpr auto kMemory = [](auto& fields, auto& memory) {
   fields.required("taken_bytes", memory.taken);
   fields.required("low_bytes", memory.low);
   fields.required("high_bytes", memory.high);
   fields.required("overflow_probability", memory.overflow, {0, 1});
   fields.required("verdict", memory.verdict, kMemoryVerdicts);
+  fields.optional("learned", memory.learned, kLearnedMemory);
 };
 
 constexpr auto kOutside = [](auto& fields, auto& ops) {

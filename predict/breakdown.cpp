@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
@@ -39,15 +38,32 @@ Activity compute_activity(Phase phase) {
   return kForward;
 }
 
+/// Returns the timer of a phase that computes.
+std::size_t timer_of(Activity computes) {
+  return std::size_t(computes == kForward     ? TimedPart::forward
+                     : computes == kOptimizer ? TimedPart::optimizer
+                                              : TimedPart::backward);
+}
+
+/// Returns the timer that counts a communication, and kTimers if none does. Sums of gradients have
+/// other timers or overlap with backward (Megatron-LM, megatron/core/distributed/
+/// finalize_model_grads.py; DeepSpeed, deepspeed/runtime/engine.py, bwd_allreduce).
+std::size_t timer_of(const CriticalOp& op) {
+  const bool sums = op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter;
+  return sums && op.stream == Stream::data ? kTimers : timer_of(compute_activity(op.phase));
+}
+
 /// A start (+1) or an end (-1) of an activity.
 struct Change {
   Picoseconds at;
   std::uint16_t group;
   Activity activity;
+  std::uint8_t timer;
   std::int8_t by;
   /// Whether it is the end of a span that another one like it continues.
-  bool ends_with(Activity other, std::uint16_t other_group, Picoseconds begin) const {
-    return by < 0 && at == begin && activity == other && group == other_group;
+  bool ends_with(const Change& next) const {
+    return by < 0 && at == next.at && activity == next.activity && group == next.group &&
+           timer == next.timer;
   }
 };
 
@@ -56,6 +72,7 @@ struct Totals {
   explicit Totals(std::size_t groups) : transfer(groups), wait(groups), hidden(groups) {}
   std::array<Picoseconds, kActivities> by_activity = {};
   std::vector<Picoseconds> transfer, wait, hidden;
+  std::array<Picoseconds, kTimers + 1> timers = {};
 };
 
 class Sweep {
@@ -77,6 +94,7 @@ class Sweep {
       if (since && change.at > *since) count(change.at - *since);
       since = change.at;
       active_[change.activity] += change.by;
+      if (change.activity >= kTransfer) communicating_[change.timer] += change.by;
       by_group_[change.group][change.activity] += change.by;
     }
     return std::move(totals_);
@@ -87,34 +105,55 @@ class Sweep {
     if (communicates(op.kind)) {
       const bool for_stage = row(op.kind).op_class == OpClass::point_to_point ||
                              (pipelined && op.stream == Stream::world);
-      add_span(for_stage ? kStageWait : kCollectiveWait, op.group, op.posted, op.begin);
-      add_span(kTransfer, op.group, op.begin, op.end);
+      const std::size_t timer = for_stage ? kTimers : timer_of(op);
+      add_span(for_stage ? kStageWait : kCollectiveWait, op, timer, op.posted, op.begin);
+      add_span(kTransfer, op, timer, op.begin, op.end);
     } else {
-      add_span(compute_activity(op.phase), op.group, op.begin, op.end);
+      add_span(compute_activity(op.phase), op, kTimers, op.begin, op.end);
     }
   }
 
-  void add_span(Activity activity, std::uint16_t group, Picoseconds begin, Picoseconds end) {
+  void add_span(Activity activity, const CriticalOp& op, std::size_t timer, Picoseconds begin,
+                Picoseconds end) {
     end = std::min(end, horizon_);
     if (begin >= end) return;
-    if (!changes_.empty() && changes_.back().ends_with(activity, group, begin)) {
+    Change change{begin, op.group, activity, std::uint8_t(timer), 1};
+    if (!changes_.empty() && changes_.back().ends_with(change)) {
       changes_.back().at = end;
       return;
     }
-    changes_.push_back({begin, group, activity, 1});
-    changes_.push_back({end, group, activity, -1});
+    changes_.push_back(change);
+    change.at = end;
+    change.by = -1;
+    changes_.push_back(change);
   }
 
   void count(Picoseconds time) {
     const auto first = std::find_if(active_.begin(), active_.end(), [](int n) { return n > 0; });
-    if (first == active_.end()) return;
     const auto activity = Activity(first - active_.begin());
+    count_timer(activity, time);
+    if (activity == kActivities) return;
     totals_.by_activity[activity] += time;
     if (activity == kTransfer) count_exposed(totals_.transfer, activity, time);
     if (activity == kCollectiveWait) count_exposed(totals_.wait, activity, time);
     for (std::size_t g = 0; g < by_group_.size() && activity < kTransfer; ++g) {
       if (by_group_[g][kTransfer] > 0) totals_.hidden[g] += time;
     }
+  }
+
+  void count_timer(Activity activity, Picoseconds time) {
+    if (activity == kActivities) {
+      idle_ += time;
+      return;
+    }
+    std::size_t timer = 0;
+    if (activity >= kTransfer) {
+      while (timer < kTimers && communicating_[timer] == 0) ++timer;
+    } else {
+      timer = timer_of(activity);
+    }
+    totals_.timers[timer] += time;
+    if (timer < kTimers) totals_.timers[timer] += std::exchange(idle_, Picoseconds());
   }
 
   /// Adds a time to the first group that has this activity.
@@ -127,6 +166,8 @@ class Sweep {
   Picoseconds horizon_;
   std::vector<Change> changes_;
   std::array<int, kActivities> active_ = {};
+  std::array<int, kTimers + 1> communicating_ = {};  ///< by timer
+  Picoseconds idle_;                                 ///< since the last op that a timer counts
   std::vector<std::array<int, kActivities>> by_group_;
   Totals totals_;
 };
@@ -153,6 +194,7 @@ StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::
   parts.backward = totals.by_activity[kBackward];
   parts.optimizer = totals.by_activity[kOptimizer];
   parts.bubble = totals.by_activity[kStageWait];
+  std::copy_n(totals.timers.begin(), kTimers, parts.timers.begin());
   parts.dispatch = parts.step;
   for (const Picoseconds total : totals.by_activity) parts.dispatch = parts.dispatch - total;
   for (std::size_t g = 0; g < names.size(); ++g) {
@@ -164,15 +206,29 @@ StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::
   return parts;
 }
 
+Picoseconds compute_of(const StepParts& parts) {
+  return parts.forward + parts.recompute + parts.backward + parts.optimizer;
+}
+
+Picoseconds exposed_of(const StepParts& parts) {
+  Picoseconds exposed;
+  for (const GroupTime& time : parts.communication) exposed += time.wait + time.transfer;
+  return exposed;
+}
+
+Seconds time_of(TimedPart part, const StepParts& parts) {
+  if (part == TimedPart::compute) return compute_of(parts).seconds();
+  if (part == TimedPart::communication) return (exposed_of(parts) + parts.bubble).seconds();
+  return parts.timers[std::size_t(part)].seconds();
+}
+
 Breakdown break_down(const StepParts& parts, Seconds step_time) {
   Breakdown breakdown;
   breakdown.forward = parts.forward.seconds();
   breakdown.recompute = parts.recompute.seconds();
   breakdown.backward = parts.backward.seconds();
   breakdown.optimizer = parts.optimizer.seconds();
-  Picoseconds exposed;
-  for (const GroupTime& group : parts.communication) exposed += group.wait + group.transfer;
-  breakdown.exposed_communication = exposed.seconds();
+  breakdown.exposed_communication = exposed_of(parts).seconds();
   breakdown.bubble = parts.bubble.seconds();
   // Rounding to picoseconds may leave the rest a hair below zero.
   const Picoseconds counted = parts.step - parts.dispatch;

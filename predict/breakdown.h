@@ -2,8 +2,10 @@
 // host.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.h"
@@ -20,11 +22,27 @@ struct GroupTime {
   bool operator==(const GroupTime&) const = default;
 };
 
+/// A TimedPart is a part of a step that trainers or their profilers time.
+enum class TimedPart : std::uint8_t {
+  forward,        ///< as a timer reads that waits for the device; so do the next two
+  backward,       ///< with what it recomputes
+  optimizer,      ///< the update, with its norm and its gathers
+  compute,        ///< the device runs kernels other than collectives
+  communication,  ///< the device runs nothing else, and transfers between stages count
+};
+inline constexpr std::array<std::string_view, 5> kTimedParts = {"forward", "backward", "optimizer",
+                                                                "compute", "communication"};
+inline constexpr std::size_t kTimers = 3;  ///< the first of them
+
 /// A step in whole picoseconds. The terms from `forward` to `dispatch`, and `wait` and `transfer`
 /// of every group, sum exactly to `step`.
 struct StepParts {
   Picoseconds step, forward, recompute, backward, optimizer, bubble, dispatch;
   std::vector<GroupTime> communication;  ///< in order of the groups' names
+  /// By TimedPart. Every instant in which the rank does not wait for another stage, or for the sum
+  /// of its gradients, is of the phase that computes, else of the phase that communicates, else of
+  /// the next one to do either.
+  std::array<Picoseconds, kTimers> timers = {};
   bool operator==(const StepParts&) const = default;
 };
 
@@ -43,6 +61,13 @@ struct StepParts {
 /// `names`: those of the ops' groups (Simulation::groups).
 StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::string> names,
                      Seconds step_time, bool pipelined);
+
+/// Returns the compute of a step: forward, recompute, backward and optimizer.
+Picoseconds compute_of(const StepParts& parts);
+/// Returns the exposed communication of a step: waits and transfers of all groups.
+Picoseconds exposed_of(const StepParts& parts);
+/// Returns how long a part takes.
+Seconds time_of(TimedPart part, const StepParts& parts);
 
 /// Returns the terms in seconds, with the communication over all groups together. They sum to
 /// `step_time`.

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/preset_names.h"
 

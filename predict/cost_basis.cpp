@@ -62,9 +62,8 @@ std::string fitted_words(const TransferredFit& transferred, const std::string& n
       fitted.learned
           ? fmt::format("calibration {}, learned from {} {} on {}", name, fitted.runs,
                         fitted.runs == 1 ? "run" : "runs", fitted.cluster)
-          : fmt::format("calibration fitted on {} {}runs on {}, {:.1f} % off runs left out",
-                        fitted.runs, built_in ? "published " : "", fitted.cluster,
-                        100 * fitted.cross_validated_mean);
+          : fmt::format("calibration fitted on {} {}runs on {}{}", fitted.runs,
+                        built_in ? "published " : "", fitted.cluster, left_out_words(fitted));
   if (transferred.other_levels.empty()) return text;
   const bool typical = describes_training(framework);
   return text + fmt::format(" (but {}: {} there, and a wider interval)",
@@ -189,7 +188,7 @@ bool use_typical(CostBasis& basis, double open, std::string_view left_out, const
   basis.source.digest = digest(fitted_calibration_text(*typical));
   basis.source.words =
       fmt::format("rates typical of training, {:.0f} % off runs of fits left out, {}{}",
-                  100 * typical->cross_validated_mean, digest_words(basis.source.digest), why);
+                  100 * *typical->cross_validated_mean, digest_words(basis.source.digest), why);
   use_fitted(std::move(*typical), basis);
   return true;
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -13,7 +12,6 @@
 #include "passes/strategy/step_rules.h"
 #include "plan/memory_interval.h"
 #include "predict/learned_interval.h"
-#include "simulator/costs/layer_factors.h"
 #include "simulator/memory/allocation_replay.h"
 
 namespace plimsoll {
@@ -207,8 +205,9 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
   Prediction& prediction = evaluation.prediction;
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
-  prediction.memory = memory_interval(footprint.stages, target.framework(),
-                                      outside_program(target, strategy), target.reserve);
+  prediction.memory =
+      memory_interval(footprint.stages, target.framework(), outside_program(target, strategy),
+                      target.reserve, learned_memory(target));
   if (detail != Detail::none) {
     evaluation.parts =
         take_apart(simulation.critical, simulation.groups, simulation.step_time, strategy.pp > 1);

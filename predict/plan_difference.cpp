@@ -49,6 +49,7 @@ PlanTime plan_time(const Target& target, const Strategy& strategy, Seconds step_
 std::string interval_basis(const Target& target, const Strategy& strategy) {
   const CostModel& costs = *target.costs;
   if (costs.host_executes()) return "what the costs of its ops leave open";
+  if (costs.fitted() && costs.fitted()->learned) return "what the learned runs leave open";
   if (own_half_width(costs, target.job, layer_shape(target.job, strategy), target.devices))
     return "runs of this model that its fit had left out";
   if (basis_of(costs.fitted(), model_size(target.job)) == TimeBasis::fit_of_model)
@@ -56,13 +57,15 @@ std::string interval_basis(const Target& target, const Strategy& strategy) {
   return "published runs of sources that its calibration had not seen";
 }
 
+double half_width_between(const PlanTime& a, const PlanTime& b) {
+  const double half = difference_half_width(a.basis, a, b);
+  return a.open && b.open ? std::min(half, std::hypot(*a.open, *b.open)) : half;
+}
+
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b) {
   const bool measured = costs.host_executes() && costs.dispatch_is_measured();
-  double half = 0;
-  if (!same(a, b)) {
-    half = measured ? std::numbers::sqrt2 * kBesideOps : difference_half_width(a.basis, a, b);
-    if (!measured && a.open && b.open) half = std::min(half, std::hypot(*a.open, *b.open));
-  }
+  const double half =
+      measured && !same(a, b) ? std::numbers::sqrt2 * kBesideOps : half_width_between(a, b);
   const double ratio = a.step_time / b.step_time;
   const StepInterval interval = around(half);
   StepRatio found{ratio * interval.low, ratio * interval.high};

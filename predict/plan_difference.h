@@ -36,10 +36,12 @@ std::string interval_basis(const Target& target, const Strategy& strategy);
 /// The result is 0 for two steps that are the same in all of these.
 double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b);
 
-/// Returns the interval of a.step_time / b.step_time, which have one basis. It is no wider
-/// than if the errors of both steps were independent. On CPU cores
-/// whose ops were measured, both steps use the same measurements, so that only the error beside
-/// them (kBesideOps) counts, once for each step.
+/// Returns the half width, no wider than if the errors of both steps were independent.
+double half_width_between(const PlanTime& a, const PlanTime& b);
+
+/// Returns the interval of a.step_time / b.step_time, which have one basis, by
+/// half_width_between(). On CPU cores whose ops were measured, both steps use the same
+/// measurements, so that only the error beside them (kBesideOps) counts, once for each step.
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b);
 
 }  // namespace plimsoll

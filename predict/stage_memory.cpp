@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "passes/pipeline.h"
-#include "predict/evaluate.h"
 
 namespace plimsoll {
 

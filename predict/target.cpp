@@ -75,6 +75,11 @@ Bytes outside_program(const Target& target, const Strategy& strategy) {
   return memory_outside_program(target.job, strategy, target.framework());
 }
 
+std::optional<LearnedMemory> learned_memory(const Target& target) {
+  const auto& fitted = target.costs->fitted();
+  return fitted && fitted->learned ? fitted->learned->memory : std::nullopt;
+}
+
 Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes capacity) {
   return std::max(capacity - (outside_program(target, strategy) + target.reserve), Bytes());
 }

@@ -53,6 +53,8 @@ CostModel costs_of(const Target& target, const Strategy& strategy);
 
 /// Returns the bytes of each device that the framework takes beside the strategy's Program.
 Bytes outside_program(const Target& target, const Strategy& strategy);
+/// Returns what was learned of the memory of steps on the target.
+std::optional<LearnedMemory> learned_memory(const Target& target);
 /// Returns the bytes of a device of `capacity` that the framework may reserve for a Program; 0
 /// where none are left.
 Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes capacity);

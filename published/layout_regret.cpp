@@ -10,6 +10,7 @@
 #include <set>
 
 #include "models/calibration/fitted_calibration.h"
+#include "models/job/job.h"
 #include "plan/prediction_json.h"
 
 namespace plimsoll {
@@ -57,15 +58,17 @@ Seconds median(std::vector<Seconds> values) {
 
 MeasuredLayout layout_of(const Runs& runs) {
   const RunPrediction& first = *runs.front()->predicted;
-  MeasuredLayout layout{strategy_summary(first.strategy), {},           {}, {},
-                        first.fits != Fits::no,           first.unusual};
+  const PlanTime time{first.step_time, first.breakdown, layer_shape(first.job, first.strategy),
+                      first.open.basis, first.interval.logarithm()};
+  MeasuredLayout layout{
+      strategy_summary(first.strategy), {}, {}, {}, first.fits != Fits::no, {time, first.unusual}};
   std::vector<Seconds> predicted, measured;
   for (const ValidatedRun* row : runs) {
     layout.runs.push_back(row->run.id);
     predicted.push_back(row->predicted->step_time);
     if (row->run.has_step_time()) measured.push_back(*row->run.step_time);
   }
-  layout.predicted = median(predicted);
+  layout.predicted = layout.trial.time.step_time = median(predicted);
   if (!measured.empty()) layout.measured = median(measured);
   return layout;
 }
@@ -102,10 +105,27 @@ std::vector<MeasuredLayout> layouts_of(const Runs& group) {
 
 bool ran(const MeasuredLayout& layout) { return layout.measured.has_value(); }
 
+/// Adds the regret of the best of the first layout in `order` and its trials.
+void try_out(const std::vector<MeasuredLayout>& layouts, std::span<const std::size_t> order,
+             double least, Regret& regret) {
+  std::vector<TrialPlan> pool;
+  for (const std::size_t i : order) pool.push_back(layouts[i].trial);
+  regret.after_trials = regret.first;
+  regret.trials = 1 + regret.failed_starts;
+  for (const ChosenTrial& trial : choose_trials(pool, least)) {
+    const MeasuredLayout& layout = layouts[order[trial.plan]];
+    ++regret.trials;
+    if (ran(layout)) {
+      const double lost = *layout.measured / *layouts.front().measured - 1;
+      regret.after_trials = std::min(regret.after_trials, lost);
+    }
+  }
+}
+
 /// Returns the regret of layouts in the order of their `value`. Layouts that are predicted not to
-/// fit are only tried if all layouts that ran are.
+/// fit are only tried if all layouts that ran are. A trial is the share `least` of a training.
 template <class Value>
-Regret regret_of(const std::vector<MeasuredLayout>& layouts, Value value) {
+Regret regret_of(const std::vector<MeasuredLayout>& layouts, double least, Value value) {
   const bool some_fit = std::ranges::any_of(
       layouts, [](const MeasuredLayout& layout) { return ran(layout) && layout.fits; });
   std::vector<std::size_t> order;
@@ -125,16 +145,20 @@ Regret regret_of(const std::vector<MeasuredLayout>& layouts, Value value) {
     regret.best_of_three = std::min(regret.best_of_three, lost);
     if (++tried == 3) break;
   }
+  order.erase(order.begin(), std::ranges::find(order, regret.chosen));
+  try_out(layouts, order, least, regret);
   return regret;
 }
 
-LayoutGroup group_of(std::string source, std::string what, std::vector<MeasuredLayout> layouts) {
+LayoutGroup group_of(std::string source, std::string what, const Job& job,
+                     std::vector<MeasuredLayout> layouts) {
   LayoutGroup group{std::move(source), std::move(what), std::move(layouts), {}, {}, {}};
-  group.recommended = regret_of(group.layouts, [](const MeasuredLayout& layout) {
-    return merit(layout.predicted, layout.unusual);
+  const double least = least_gain(job.global_batch * job.sequence, kUsualTokens);
+  group.recommended = regret_of(group.layouts, least, [](const MeasuredLayout& layout) {
+    return merit(layout.predicted, layout.trial.unusual);
   });
-  group.fastest =
-      regret_of(group.layouts, [](const MeasuredLayout& layout) { return layout.predicted; });
+  group.fastest = regret_of(group.layouts, least,
+                            [](const MeasuredLayout& layout) { return layout.predicted; });
   ErrorPairs pairs;
   for (const MeasuredLayout& layout : group.layouts)
     if (ran(layout)) pairs.emplace_back(layout.predicted.value(), layout.measured->value());
@@ -143,7 +167,8 @@ LayoutGroup group_of(std::string source, std::string what, std::vector<MeasuredL
 }
 
 MeanRegret mean_of(const Regret& regret) {
-  return {regret.first, regret.first, regret.best_of_three, regret.failed_starts};
+  return {regret.first,        regret.first,          regret.best_of_three,
+          regret.after_trials, double(regret.trials), regret.failed_starts};
 }
 const MeanRegret& mean_of(const MeanRegret& regret) { return regret; }
 
@@ -151,6 +176,8 @@ void add(MeanRegret& sum, const MeanRegret& of) {
   sum.mean += of.mean;
   sum.worst = std::max(sum.worst, of.worst);
   sum.best_of_three += of.best_of_three;
+  sum.after_trials += of.after_trials;
+  sum.trials += of.trials;
   sum.failed_starts += of.failed_starts;
 }
 
@@ -167,6 +194,8 @@ SourceRegret mean_of(std::string name, std::span<const Part> parts) {
   for (MeanRegret* of : {&mean.recommended, &mean.fastest}) {
     of->mean /= double(parts.size());
     of->best_of_three /= double(parts.size());
+    of->after_trials /= double(parts.size());
+    of->trials /= double(parts.size());
   }
   if (ranked > 0) mean.spearman = spearman / ranked;
   return mean;
@@ -203,6 +232,8 @@ Json mean_json(const MeanRegret& regret) {
   return {{"mean_pct", 100 * regret.mean},
           {"worst_pct", 100 * regret.worst},
           {"best_of_three_pct", 100 * regret.best_of_three},
+          {"after_trials_pct", 100 * regret.after_trials},
+          {"trials", regret.trials},
           {"failed_starts", regret.failed_starts}};
 }
 
@@ -224,7 +255,7 @@ Json layout_json(const MeasuredLayout& layout) {
           {"predicted_s", layout.predicted.value()},
           {"measured_s", layout.measured ? Json(layout.measured->value()) : Json(nullptr)},
           {"fits", layout.fits},
-          {"unusual", unusual_json(layout.unusual)}};
+          {"unusual", unusual_json(layout.trial.unusual)}};
 }
 
 Json group_json(const LayoutGroup& group) {
@@ -232,6 +263,8 @@ Json group_json(const LayoutGroup& group) {
     return {{"chosen", regret.chosen},
             {"regret_pct", 100 * regret.first},
             {"best_of_three_pct", 100 * regret.best_of_three},
+            {"after_trials_pct", 100 * regret.after_trials},
+            {"trials", regret.trials},
             {"failed_starts", regret.failed_starts}};
   };
   Json json = {{"source", group.source},
@@ -258,7 +291,7 @@ std::vector<LayoutGroup> layout_groups(std::span<const ValidatedFamily> families
   for (const auto& [key, group] : runs) {
     std::vector<MeasuredLayout> layouts = layouts_of(group);
     if (std::ranges::count_if(layouts, ran) < std::ptrdiff_t(kLeastLayouts)) continue;
-    groups.push_back(group_of(key[0], key[1], std::move(layouts)));
+    groups.push_back(group_of(key[0], key[1], stated_job(*group.front()), std::move(layouts)));
   }
   return groups;
 }

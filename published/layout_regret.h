@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "predict/trials.h"
 #include "published/validate.h"
 
 namespace plimsoll {
@@ -22,15 +23,17 @@ struct MeasuredLayout {
   Seconds predicted;                ///< median over the runs
   std::optional<Seconds> measured;  ///< median over the runs that ran; absent: none did
   bool fits = false;                ///< whether it is predicted to fit
-  std::vector<Unusual> unusual;
+  TrialPlan trial;                  ///< as predicted; the first run's shares of the step
 };
 
 /// A Regret is what a user loses who tries layouts in an order. Layouts that are predicted not to
 /// fit are only tried if all layouts that ran are.
 struct Regret {
-  std::size_t chosen = 0;         ///< index of the first layout that ran
-  double first = 0;               ///< its measured time over the best of the group, less 1
-  double best_of_three = 0;       ///< the same of the best of the first three that ran
+  std::size_t chosen = 0;    ///< index of the first layout that ran
+  double first = 0;          ///< its measured time over the best of the group, less 1
+  double best_of_three = 0;  ///< the same of the best of the first three that ran
+  double after_trials = 0;  ///< the same of the best of the first and the trials (predict/trials.h)
+  std::size_t trials = 0;   ///< runs that these took, the first one among them
   std::size_t failed_starts = 0;  ///< layouts before the first that ran; each ran out of memory
 };
 
@@ -51,7 +54,7 @@ std::vector<LayoutGroup> layout_groups(std::span<const ValidatedFamily> families
 
 /// Means over groups, the worst group, and the sum of failed starts.
 struct MeanRegret {
-  double mean = 0, worst = 0, best_of_three = 0;
+  double mean = 0, worst = 0, best_of_three = 0, after_trials = 0, trials = 0;
   std::size_t failed_starts = 0;
 };
 struct SourceRegret {

@@ -1,8 +1,6 @@
 // Jobs of published runs, and the FLOPs that their sources count.
 #include "published/published_job.h"
 
-#include "base/json.h"
-
 namespace plimsoll {
 
 namespace {

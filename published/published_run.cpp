@@ -1,8 +1,6 @@
 // Rows of cases files, read into PublishedRun.
 #include "published/published_run.h"
 
-#include <algorithm>
-
 #include "base/field_list.h"
 #include "base/file.h"
 #include "models/cluster/network_kind.h"

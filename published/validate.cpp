@@ -177,15 +177,6 @@ ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> 
   return family;
 }
 
-ErrorPairs time_pairs(const ValidatedFamily& family) {
-  ErrorPairs pairs;
-  for (const ValidatedRun& run : family.runs) {
-    if (!has_time(run)) continue;
-    pairs.emplace_back(run.predicted->step_time.value(), run.run.step_time->value());
-  }
-  return pairs;
-}
-
 std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family) {
   Intervals intervals;
   for (const ValidatedRun& run : family.runs) {

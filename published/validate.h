@@ -70,7 +70,6 @@ ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> 
 
 /// Pairs (predicted, measured) of rows that ran: step times in seconds, or bytes of one kind.
 using ErrorPairs = std::vector<std::pair<double, double>>;
-ErrorPairs time_pairs(const ValidatedFamily& family);
 std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs);
 /// Returns the errors of step times, with their intervals.
 std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family);

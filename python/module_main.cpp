@@ -11,6 +11,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "planner/api/learn_question.h"
 #include "planner/api/target.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/flags.h"
@@ -203,6 +204,15 @@ ShownAnswer simulate(const py::dict& target, const std::string& strategy,
   return {std::move(answer.json), std::move(notes), std::move(answer.lines)};
 }
 
+ShownAnswer learn(const py::dict& target, std::vector<std::string> scripts,
+                  std::vector<std::string> logs, const std::string& output) {
+  std::vector<std::string> notes;
+  const LearnQuestion question{std::move(scripts), std::move(logs), {}, target_of(target, notes)};
+  const py::gil_scoped_release unlocked;
+  const LearnAnswer answer = learn_runs(question, output);
+  return {learned_json(answer, output), std::move(notes), learned_text(answer)};
+}
+
 std::string explain(const std::string& plan, const AskedChoices& asked,
                     const ExplainQuestion& question) {
   return unlocked([&](const std::function<bool()>& stop) {
@@ -219,6 +229,7 @@ void add_functions(py::module_& module) {
              "fastest"_a);
   module.def("sweep", &sweep, "target"_a, "lists"_a, "held"_a, "texts"_a, "threads"_a);
   module.def("simulate", &simulate, "target"_a, "strategy"_a, "reserve"_a);
+  module.def("learn", &learn, "target"_a, "scripts"_a, "logs"_a, "output"_a);
   module.def(
       "explain",
       [](const std::string& plan, const std::string& why_not, const std::string& from_script,

@@ -11,7 +11,7 @@ namespace plimsoll {
 /// styles, attributes with styles, and every address.
 std::string page_html(std::string_view title, const std::string& body);
 
-/// The style sheet of all pages.
+/// The style sheet of all pages, reports/page/style.css.
 std::string_view report_style();
 
 /// The scripts of reports/page, one behind the other. A page can be read without them.

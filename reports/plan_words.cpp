@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "models/framework/capabilities.h"
-#include "models/presets/command_presets.h"
 #include "models/presets/known_json.h"
+#include "models/presets/presets.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "reports/markup.h"
-#include "reports/numbers.h"
 
 namespace plimsoll {
 namespace {

@@ -1,8 +1,6 @@
 // Writes a timeline as columns of small numbers.
 #include "reports/timeline_data.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 

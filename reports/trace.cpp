@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/json.h"
-#include "graph/op_table.h"
 
 namespace plimsoll {
 namespace {

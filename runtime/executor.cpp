@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <span>
 #include <stdexcept>
 #include <utility>
 

@@ -1,6 +1,4 @@
 // Rows of experts are counted behind the ops that limit choices and place them.
-#include "runtime/routed_rows.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/executor.h"
 #include "runtime/prepare.h"
 #include "runtime/rank_device.h"
 

@@ -289,6 +289,19 @@ void record(const RankRun& run, Detail detail, Simulation& simulation) {
 
 }  // namespace
 
+RankMemory memory_over_time(const Program& program, std::int64_t rank,
+                            std::span<const Picoseconds> call_begins) {
+  const MemoryPeak most = memory_peak(program);
+  const std::vector<BytesByRole> live = live_bytes(program);
+  RankMemory result{rank, most.peak, most.by_role, program.arena_bytes, {}};
+  Picoseconds time;
+  for (std::size_t c = 0; c < live.size(); ++c) {
+    time = c == 0 ? call_begins[0] : std::max(time, call_begins[c]);
+    if (c == 0 || live[c] != live[c - 1]) result.curve.push_back({time, live[c]});
+  }
+  return result;
+}
+
 std::optional<Seconds> step_time(std::span<const Program> fewer, const FewerMicroBatches& stand_for,
                                  const CostModel& costs) {
   if (costs.host_executes()) return std::nullopt;

@@ -1,8 +1,6 @@
 // Errors are found by leaving out one point at a time.
 #include "calibrate/describe/fit_errors.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <map>
 #include <tuple>

@@ -15,7 +15,6 @@
 #include "calibrate/measure/comm_operands.h"
 #include "calibrate/measure/statistics.h"
 #include "calibrate/measure/timed_work.h"
-#include "graph/op_table.h"
 #include "runtime/communicator.h"
 
 namespace plimsoll {

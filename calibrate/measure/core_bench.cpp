@@ -15,7 +15,6 @@
 #include <sstream>
 #include <vector>
 
-#include "base/error.h"
 #include "calibrate/measure/statistics.h"
 #include "models/framework/framework.h"
 #include "runtime/half.h"

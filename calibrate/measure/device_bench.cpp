@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <string>
 #include <utility>
 
-#include "base/error.h"
 #include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/statistics.h"
 #include "graph/op_table.h"

@@ -1,11 +1,9 @@
 // Steps of null kernels are timed, and a fit splits their time into ops and calls.
 #include "calibrate/measure/dispatch.h"
 
-#include <algorithm>
 #include <chrono>
 #include <vector>
 
-#include "base/error.h"
 #include "calibrate/measure/statistics.h"
 #include "graph/program.h"
 #include "models/framework/framework.h"

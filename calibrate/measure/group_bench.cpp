@@ -9,12 +9,10 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "calibrate/measure/statistics.h"
-#include "graph/op_table.h"
 
 namespace plimsoll {
 

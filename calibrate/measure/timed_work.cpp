@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "calibrate/measure/statistics.h"
 
 namespace plimsoll {

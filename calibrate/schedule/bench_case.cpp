@@ -2,7 +2,6 @@
 #include "calibrate/schedule/bench_case.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <type_traits>

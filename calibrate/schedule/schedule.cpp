@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <tuple>
 
 #include "calibrate/schedule/sweep.h"
 #include "graph/op_table.h"

@@ -2,7 +2,6 @@
 #include "calibrate/schedule/workload.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>

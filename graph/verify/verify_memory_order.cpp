@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "graph/op_table.h"
 #include "graph/verify/verify.h"
 
 namespace plimsoll {

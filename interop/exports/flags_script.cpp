@@ -210,8 +210,16 @@ std::vector<std::string> document_comments(const Plan& plan, const FlagTable& ta
   return lines;
 }
 
+std::vector<std::pair<std::string, Json>> trial_settings(const FlagTarget& target,
+                                                         std::int64_t steps) {
+  std::vector<std::pair<std::string, Json>> settings = target.trial;
+  for (auto& [key, value] : settings)
+    if (value == "{steps}") value = steps;
+  return settings;
+}
+
 std::string flags_document(const Plan& plan, const FlagTable& table, const PlanFlags& flags) {
-  return document_of(table, flags.planned, document_comments(plan, table, flags));
+  return document_of(table, flags.planned, document_comments(plan, table, flags), flags.trial);
 }
 
 std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags) {
@@ -246,6 +254,7 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
     for (const std::string& word : words) line += " " + shell_word(word);
     add(line);
   }
+  for (const auto& [option, value] : flags.trial) add(fmt::format("  {} {}", option, value.dump()));
   add(")");
   add(fmt::format("exec torchrun \"${{LAUNCH[@]}}\" {} \"${{ARGS[@]}}\" \"$@\"",
                   table.target->program));

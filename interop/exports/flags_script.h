@@ -26,8 +26,9 @@ struct ChoiceBeside {
 struct PlanFlags {
   FlagFields planned;  ///< what is to be stated
   std::vector<std::vector<std::string>> flags;
-  std::vector<std::string> environment;  ///< "NAME=VALUE"
-  Job job;                               ///< as the flags state it, with the padded vocabulary
+  std::vector<std::string> environment;             ///< "NAME=VALUE"
+  std::vector<std::pair<std::string, Json>> trial;  ///< settings of a trial; empty: it trains
+  Job job;  ///< as the flags state it, with the padded vocabulary
   Strategy strategy;
   Framework framework;
   std::vector<ChoiceBeside> beside;
@@ -37,6 +38,10 @@ struct PlanFlags {
 /// Writes the flags of a plan and reads them back. Fields without effect on the plan's Programs are
 /// not lost. Throws InputError at `file` where the flags state no such job.
 PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file);
+
+/// Returns the target's settings of a trial of so many steps.
+std::vector<std::pair<std::string, Json>> trial_settings(const FlagTarget& target,
+                                                         std::int64_t steps);
 
 /// Returns the script of a table of flags. It takes further flags as arguments.
 std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags);

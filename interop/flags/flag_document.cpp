@@ -296,7 +296,8 @@ std::vector<std::vector<std::string>> options_of(const FlagTable& table, const F
 }
 
 std::string document_of(const FlagTable& table, const FlagFields& fields,
-                        const std::vector<std::string>& comments) {
+                        const std::vector<std::string>& comments,
+                        const std::vector<std::pair<std::string, Json>>& settings) {
   Json values = Json::object();
   for (const auto& [row, words] : rows_of(table, fields)) {
     const std::vector<std::string> keys = split(words[0], '+');
@@ -304,6 +305,7 @@ std::string document_of(const FlagTable& table, const FlagFields& fields,
     for (std::size_t i = 0; i < keys.size(); ++i)
       set_key(values, keys[i], keys.size() > 1 ? value[i] : value);
   }
+  for (const auto& [key, value] : settings) set_key(values, key, value);
   return document_text(values, *table.document, comments);
 }
 

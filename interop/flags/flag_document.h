@@ -33,8 +33,10 @@ std::vector<GivenFlag> flags_in_options(const FlagTable& table, std::vector<Give
 /// where one has the model, and each setting that an option sets. Lists have commas.
 std::vector<std::vector<std::string>> options_of(const FlagTable& table, const FlagFields& fields);
 
-/// Writes the document that states the fields, with comments in front where the syntax has them.
+/// Writes the document that states the fields and further settings, with comments in front where
+/// the syntax has them.
 std::string document_of(const FlagTable& table, const FlagFields& fields,
-                        const std::vector<std::string>& comments);
+                        const std::vector<std::string>& comments,
+                        const std::vector<std::pair<std::string, Json>>& settings = {});
 
 }  // namespace plimsoll

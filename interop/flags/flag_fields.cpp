@@ -2,11 +2,9 @@
 #include "interop/flags/flag_fields.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <stdexcept>
 #include <type_traits>
 
@@ -16,8 +14,8 @@
 #include "interop/flags/flag_values.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
-#include "models/presets/command_presets.h"
 #include "models/presets/known_json.h"
+#include "models/presets/presets.h"
 #include "passes/strategy/recompute_rules.h"
 
 namespace plimsoll {

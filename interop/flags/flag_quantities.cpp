@@ -1,14 +1,11 @@
 // The list of quantities that flags state and files do not.
 #include "interop/flags/flag_quantities.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <map>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "interop/flags/flag_experts.h"
 #include "interop/flags/flag_parts.h"

@@ -170,6 +170,10 @@ FlagTable table_from(const Preset& preset) {
     if (target.has("unstated")) table.target->unstated = target.text("unstated");
     if (target.has("launcher")) table.target->launcher = target.text("launcher");
     if (target.has("by_version")) table.target->by_version = target.boolean("by_version");
+    if (target.has("trial")) {
+      for (const auto& [key, value] : target.raw("trial").items())
+        table.target->trial.emplace_back(key, value);
+    }
     target.text("source");
     target.finish();
     table.without_model = object.text("without_model");

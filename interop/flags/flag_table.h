@@ -54,6 +54,8 @@ struct FlagTarget {
   /// what starts the program on a node, with "{nodes}" for their number; empty: torchrun
   std::string launcher;
   bool by_version = false;  ///< it is written only where its version is asked for
+  /// Settings of a trial: its length, for which "{steps}" stands, and a line of log for each step.
+  std::vector<std::pair<std::string, Json>> trial;
 };
 
 /// A FileMark recognizes a document that has all texts of one list, and none of the other.

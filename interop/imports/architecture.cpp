@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "interop/imports/model_shape.h"
 #include "models/job/job_words.h"
 #include "models/presets/presets.h"

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "graph/graph.h"
 #include "interop/imports/architecture.h"
 #include "interop/imports/config_fields.h"
 #include "interop/imports/hugging_face_keys.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "models/job/job_words.h"
 #include "models/job/layer_forms.h"
 

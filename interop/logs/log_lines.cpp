@@ -428,7 +428,10 @@ TrainingLog LogLines::finish(const std::string& file) {
   log.arguments = std::move(arguments_);
   for (auto& [name, seconds] : timers_) {
     const auto count = std::int64_t(seconds.size());
-    log.timers.push_back({name, Seconds(quantile_of(std::move(seconds), 0.5)), count});
+    const auto phase = table_.phases.find(name);
+    log.timers.push_back(
+        {name, Seconds(quantile_of(std::move(seconds), 0.5)), count,
+         phase == table_.phases.end() ? std::nullopt : std::optional(phase->second)});
   }
   if (run_steps_ > 0) log.mean_step = Seconds(run_seconds_ / run_steps_);
   log.doubts = std::move(doubts_);

@@ -1,6 +1,4 @@
 // Numbers, units, durations, time stamps and progress bars of logs.
-#include "interop/logs/printed_value.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "interop/logs/log_table.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,4 @@
 // Ops and kernels are kept in a few bytes each until the trace ends; then kernels find their ops.
-#include "interop/logs/profiler_trace.h"
 
 #include <fmt/format.h>
 

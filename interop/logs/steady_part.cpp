@@ -16,7 +16,7 @@ constexpr double kCoarse = 20;
 /// Seconds; beyond them it is no step.
 constexpr double kMostTime = 1e9;
 /// Differences that a doubt names.
-constexpr double kClocksDiffer = 0.1, kHalvesDiffer = 0.05, kRatesDiffer = 0.2;
+constexpr double kClocksDiffer = 0.1, kDrifts = 0.1, kRatesDiffer = 0.2;
 
 bool is_clock(LogTimeBasis basis) {
   return basis == LogTimeBasis::elapsed || basis == LogTimeBasis::time_stamps;
@@ -194,8 +194,14 @@ void add_doubts(TrainingLog& log) {
       least < most) {
     say(fmt::format("the global batch changes, from {} to {}", least, most));
   }
+  const auto of = [&](LogQuantity quantity) { return log.medians[std::size_t(quantity)]; };
+  const auto rate = of(LogQuantity::samples_per_second);
   if (!log.steady) {
+    const bool rates =
+        rate || of(LogQuantity::tokens_per_second) || of(LogQuantity::device_tokens_per_second);
     say(log.mean_step ? "no time of a step is printed, only that of the whole run"
+        : rates       ? "no time of a step is printed; it needs the rate and the batch, and "
+                        "one is missing"
                       : "no time of a step is printed, and nothing that it follows from");
     return;
   }
@@ -216,23 +222,15 @@ void add_doubts(TrainingLog& log) {
           log.by_clock->basis == LogTimeBasis::elapsed ? "clock that is printed" : "time stamps"));
     }
   }
-  const auto of = [&](LogQuantity quantity) { return log.medians[std::size_t(quantity)]; };
-  const auto samples = of(LogQuantity::samples), rate = of(LogQuantity::samples_per_second);
+  const auto samples = of(LogQuantity::samples);
   if (samples && rate && std::abs(*rate * median / *samples - 1) > kRatesDiffer) {
     say(fmt::format("{:.4g} samples/s are printed, but the batch over the time is {:.4g}", *rate,
                     *samples / median));
   }
-  const auto timed = timed_steps(log.steps, log.steady->basis);
-  const std::size_t half = timed.size() / 2;
-  if (half >= 4) {
-    const std::vector<double> times = times_of(timed);
-    const double early =
-        quantile_of({times.begin() + 1, times.begin() + std::ptrdiff_t(half)}, 0.5);
-    const double late = quantile_of({times.begin() + std::ptrdiff_t(half), times.end()}, 0.5);
-    if (std::abs(late - early) > kHalvesDiffer * median) {
-      say(fmt::format("the steps drift: {:.4g} s in the first half, {:.4g} s in the second", early,
-                      late));
-    }
+  const auto& trend = log.steady->trend;
+  if (trend && std::abs(trend->change) > std::max(kDrifts, trend->half_width)) {
+    say(fmt::format("the steps drift: {:+.1f} % from the first to the last",
+                    100 * std::expm1(trend->change)));
   }
 }
 
@@ -273,6 +271,10 @@ std::optional<SteadyPart> steady_part(std::span<const LogStep> steps, LogTimeBas
   part.lower_quartile = Seconds(quantile_of(times, 0.25));
   part.upper_quartile = Seconds(quantile_of(times, 0.75));
   part.steps = std::int64_t(kept.size());
+  part.trend = trend_of(times);
+  std::vector<std::int64_t> numbers;
+  for (const TimedStep& step : timed) numbers.push_back(step.step->number);
+  part.slow = slow_steps(numbers, times_of(timed), part);
   return part;
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "interop/logs/block_buffer.h"
+#include "interop/logs/training_log.h"
 
 namespace plimsoll {
 
@@ -81,5 +83,10 @@ class TraceEvents {
   std::int64_t seen_ = 0;
   std::map<std::string, std::string> facts_;
 };
+
+/// Reads a trace of PyTorch's profiler that begins with `begin`: times of steps, kernels and
+/// collectives, and the gaps between kernels. Throws InputError, with the line, where it is no
+/// JSON, and where it has neither a step nor a kernel.
+TrainingLog read_profiler_trace(BlockSource source, std::string begin, const std::string& file);
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "interop/logs/block_buffer.h"
 #include "interop/logs/log_lines.h"
-#include "interop/logs/profiler_trace.h"
+#include "interop/logs/trace_events.h"
 
 namespace plimsoll {
 namespace {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "graph/op.h"
 
 namespace plimsoll {
 
@@ -78,6 +79,19 @@ struct LeftOutStep {
   LeftOutReason reason;
 };
 
+/// A StepTrend is a straight line through the logarithms of steady times, in the order of the log.
+struct StepTrend {
+  double change = 0;      ///< from the first step to the last
+  double half_width = 0;  ///< of its 90 % interval
+};
+
+/// SlowSteps are those of a run that take longer than its usual ones, whatever the reason.
+struct SlowSteps {
+  double share = 0;  ///< of all steps but the first
+  double lost = 0;   ///< share of the run's time that they take in addition to medians
+  std::optional<std::int64_t> period = {};  ///< in steps, if they come regularly
+};
+
 /// SteadyPart is what stays of a run's steps without its first, those that skipped the optimizer,
 /// and those outside half to twice the median. If an evaluation or a checkpoint came before such a
 /// step, this is the reason.
@@ -86,7 +100,10 @@ struct SteadyPart {
   Seconds median = {}, lower_quartile = {}, upper_quartile = {};
   std::int64_t steps = 0;
   std::vector<LeftOutStep> left_out = {};
+  std::optional<StepTrend> trend = {};  ///< absent: fewer than kLeastOfTrend steps
+  SlowSteps slow = {};
 };
+inline constexpr std::size_t kLeastOfTrend = 20;
 
 struct LogMemory {
   std::int64_t line = 0;
@@ -99,6 +116,9 @@ struct LogTimer {
   std::string name;
   Seconds median;
   std::int64_t count = 0;  ///< of at most 4096 values
+  /// The phase that it times, all micro-batches together: forward, backward (with its
+  /// recomputation, without sums of gradients), or the optimizer's step. Absent: something else.
+  std::optional<Phase> phase = {};
 };
 
 struct LogArgument {

@@ -11,7 +11,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "interop/shell/block_reader.h"
 #include "interop/shell/shell_builtins.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,7 +68,6 @@ enum class CommunicatorKind : std::uint8_t {
   nccl,   ///< streams of the GPUs
 };
 std::string_view to_text(CommunicatorKind kind);
-std::optional<CommunicatorKind> communicator_from(std::string_view text);
 
 /// The file from which a point was imported, instead of being measured with the rest.
 struct ImportedFrom {
@@ -179,7 +177,6 @@ struct Calibration {
 /// ("T10:11:12Z").
 bool is_date(std::string_view text);
 
-Calibration read_calibration(const std::filesystem::path& path);
 Calibration parse_calibration(std::string_view text, const std::string& file);
 std::string calibration_text(const Calibration& calibration);
 

@@ -1,9 +1,7 @@
 // Calibration files: written by planner calibrate, so SI numbers with the unit in the key.
-#include <algorithm>
 #include <array>
 
 #include "base/field_list.h"
-#include "base/file.h"
 #include "models/calibration/calibration.h"
 #include "models/calibration/limits.h"
 
@@ -161,20 +159,11 @@ std::string_view to_text(Provenance provenance) {
 }
 
 std::string_view to_text(CommunicatorKind kind) { return kCommunicators[std::size_t(kind)]; }
-std::optional<CommunicatorKind> communicator_from(std::string_view text) {
-  const auto found = std::find(kCommunicators.begin(), kCommunicators.end(), text);
-  if (found == kCommunicators.end()) return std::nullopt;
-  return CommunicatorKind(found - kCommunicators.begin());
-}
 std::string_view to_text(CopyDirection direction) { return kDirections[std::size_t(direction)]; }
 
 Calibration parse_calibration(std::string_view text, const std::string& file) {
   const Json value = parse_json(text, file);
   return read_listed<Calibration>(JsonObject(value, file), kCalibration);
-}
-
-Calibration read_calibration(const std::filesystem::path& path) {
-  return parse_calibration(read_file(path), path.string());
 }
 
 std::string calibration_text(const Calibration& calibration) {

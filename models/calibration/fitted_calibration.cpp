@@ -74,13 +74,32 @@ constexpr auto kLevel = [](auto& fields, auto& level) {
   fields.required("reduces_in_switch", level.reduces_in_switch);
 };
 
+constexpr auto kStep = [](auto& fields, auto& step) {
+  fields.required("log", step.log);
+  fields.required("layout", step.layout);
+  fields.required("job_digest", step.job_digest);
+  fields.required("strategy_digest", step.strategy_digest);
+  fields.required("measured_s", step.measured, {kLeastValue, kMostValue});
+  fields.required("before_s", step.before, {kLeastValue, kMostValue});
+  fields.required("after_s", step.after, {kLeastValue, kMostValue});
+  fields.optional("by_others_s", step.by_others, {kLeastValue, kMostValue});
+  fields.optional("contradicts", step.contradicts);
+};
+
+constexpr auto kLearnedMemory = [](auto& fields, auto& memory) {
+  fields.required("factor", memory.factor, {0.01, 100});
+  fields.required("half_width", memory.half_width, {0, 10});
+};
+
 constexpr auto kLearned = [](auto& fields, auto& learned) {
   fields.required("noise", learned.noise, {1e-6, 10});
   fields.required("names", learned.names);
   fields.required("covariance", learned.covariance);
+  fields.required("runs", learned.runs, kStep);
   fields.check(learned.covariance.size() == learned.names.size() * learned.names.size(),
                "covariance", "found {} numbers; the square of the {} names is required",
                learned.covariance.size(), learned.names.size());
+  fields.optional("memory", learned.memory, kLearnedMemory);
   for (std::size_t i = 0; i < learned.names.size(); ++i) {
     fields.check(learned.covariance[i * (learned.names.size() + 1)] >= 0, "covariance",
                  "found {}; a variance is not negative",
@@ -96,8 +115,8 @@ constexpr auto kFit = [](auto& fields, auto& fitted) {
   fields.required("sources", fitted.sources);
   fields.required("runs", fitted.runs, {0, kMostInteger});
   fields.required("sizes", fitted.sizes, kSize);
-  fields.required("cross_validated_mean", fitted.cross_validated_mean, {0, kMostError});
-  fields.required("cross_validated_p90", fitted.cross_validated_p90, {0, kMostError});
+  fields.optional("cross_validated_mean", fitted.cross_validated_mean, {0, kMostError});
+  fields.optional("cross_validated_p90", fitted.cross_validated_p90, {0, kMostError});
   fields.optional("unseen_sizes_mean", fitted.unseen_sizes_mean, {0, kMostError});
   fields.required("within_node", fitted.within_node, kSpread);
   fields.required("across_nodes", fitted.across_nodes, kSpread);
@@ -150,6 +169,11 @@ bool has_runs_of(const FittedCalibration& fitted, std::string_view document) {
 
 bool has_runs_of(const FittedCalibration& fitted, const ModelSize& size) {
   return std::ranges::find(fitted.sizes, size) != fitted.sizes.end();
+}
+
+std::string left_out_words(const FittedCalibration& fitted) {
+  const auto mean = fitted.cross_validated_mean;
+  return mean ? fmt::format(", {:.1f} % off runs left out", 100 * *mean) : "";
 }
 
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {

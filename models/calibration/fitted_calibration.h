@@ -89,11 +89,33 @@ struct ModelSize {
   auto operator<=>(const ModelSize&) const = default;
 };
 
+/// A LearnedStep is the step of a run that numbers were learned from.
+struct LearnedStep {
+  std::string log;     ///< file
+  std::string layout;  ///< in words (reports/plan_words.h)
+  /// Digests of the job with its devices, and of the strategy (predict/tried_layouts.h).
+  std::string job_digest, strategy_digest;
+  Seconds measured, before, after;   ///< predicted before anything was learned, and with it
+  std::optional<Seconds> by_others;  ///< predicted by the other runs, if there are any
+  bool contradicts = false;          ///< whether these contradict it; nothing was learned from it
+  bool operator==(const LearnedStep&) const = default;
+};
+
+/// LearnedMemory is the correction of reserved bytes that was learned from one's own runs
+/// (fitting/learned_memory.h).
+struct LearnedMemory {
+  double factor = 1;      ///< on the bytes of the allocator's replay
+  double half_width = 0;  ///< relative, of the 90 % interval
+  bool operator==(const LearnedMemory&) const = default;
+};
+
 /// A LearnedSpread is what runs of one's own leave open of a step (fitting/learn.h).
 struct LearnedSpread {
   double noise = 0;  ///< standard deviation of the logarithm of a step time whose numbers are known
   std::vector<std::string> names;  ///< of values
   std::vector<double> covariance;  ///< of the logarithms of these values, row by row
+  std::vector<LearnedStep> runs;   ///< as given to `planner learn`
+  std::optional<LearnedMemory> memory = {};
   bool operator==(const LearnedSpread&) const = default;
 };
 
@@ -106,10 +128,10 @@ struct FittedCalibration {
   std::vector<std::string> sources;  ///< sources of the runs: "document, place", each once
   std::int64_t runs = 0;             ///< number of runs; 0: none (predict/default_efficiency.h)
   std::vector<ModelSize> sizes;      ///< of the runs, ascending, each once
-  /// Errors of step times: the mean and the 90th percentile of
-  /// predicted - measured
-  /// / measured. Each run is predicted by a fit without the runs of its layout and model size.
-  double cross_validated_mean = 0, cross_validated_p90 = 0;
+  /// Errors of step times, predicted - measured over measured: the mean and the 90th percentile of
+  /// their sizes. Each run is predicted by a fit without the runs of its layout and model size.
+  /// Both are absent if the fit was learned from one run.
+  std::optional<double> cross_validated_mean, cross_validated_p90;
   /// The mean error where each run is predicted by a fit without any run of its model size. It is
   /// absent where all runs have one size.
   std::optional<double> unseen_sizes_mean;
@@ -134,6 +156,9 @@ std::string document_of(std::string_view source);
 bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
 /// Returns whether the fit has runs of this size of model.
 bool has_runs_of(const FittedCalibration& fitted, const ModelSize& size);
+
+/// Returns ", 3.1 % off runs left out", or nothing if no run was left out.
+std::string left_out_words(const FittedCalibration& fitted);
 
 /// Sets the values in `cluster` and `framework`, and the RestsOn of the groups with determined
 /// values. Throws InputError where a name is no parameter of this cluster.

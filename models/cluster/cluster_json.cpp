@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/field_list.h"
-#include "base/file.h"
 #include "models/cluster/cluster.h"
 #include "models/cluster/efficiency_json.h"
 #include "models/cluster/network_kind.h"

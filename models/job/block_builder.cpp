@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
-
 namespace plimsoll {
 
 BlockBuilder::BlockBuilder(Graph& graph, const Job& job, std::int64_t micro_batch, std::string name,

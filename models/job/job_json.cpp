@@ -1,5 +1,4 @@
 // Job files are read under limits and written in canonical order.
-#include "base/file.h"
 #include "models/job/job_fields.h"
 #include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"

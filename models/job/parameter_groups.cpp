@@ -1,9 +1,7 @@
 // Which parameters the groups of an optimizer match, and what they change.
-#include <fmt/format.h>
 
 #include <map>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 #include "models/job/job.h"
 

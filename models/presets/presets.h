@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct Preset {
-  std::string_view name;  ///< name of the file, without .json
+  std::string_view name;  ///< name of the file, without its ending
   std::string_view text;
 };
 
@@ -55,6 +55,17 @@ const std::vector<Preset>& network_presets();
 /// Returns models/presets/names: what users call presets, by kind
 /// (models/presets/preset_names.h).
 const std::vector<Preset>& name_presets();
+
+/// Returns models/presets/commands: sentence and examples of each command's help, by its full name
+/// (command_line/help.h).
+const std::vector<Preset>& command_presets();
+
+/// Returns models/presets/schemas: a JSON Schema of each kind of file.
+const std::vector<Preset>& schema_presets();
+
+/// Returns models/presets/completions: for each shell the script with which it completes `planner`.
+/// The scripts call `planner complete`.
+const std::vector<Preset>& completion_presets();
 
 /// Returns the text of the preset of that name, or nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,

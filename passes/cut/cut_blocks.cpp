@@ -5,19 +5,160 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
-#include "base/error.h"
+#include "graph/graph.h"
 #include "graph/op_table.h"
+#include "graph/text.h"
 #include "passes/cut/exchange_parts.h"
 #include "passes/cut/routine_builder.h"
-#include "passes/cut/split_backward.h"
-#include "passes/cut/update_runs.h"
 
 namespace plimsoll {
-
 namespace {
+
+/// An UpdateRun has either ops without a block, or ops with blocks, grouped by their parameter.
+struct UpdateRun {
+  std::vector<Op> whole;
+  std::vector<std::pair<TensorId, std::vector<Op>>> of_tensors;
+};
+
+/// The parameter that an op of the update belongs to, if one of its operands says so.
+std::optional<TensorId> parameter_of(const Graph& graph, const Op& op) {
+  for (const auto* ids : {&op.inputs, &op.outputs}) {
+    for (TensorId id : *ids) {
+      const Tensor& tensor = graph.at(id);
+      if (tensor.arena) continue;
+      if (tensor.gradient_of) return tensor.gradient_of;
+      if (tensor.role == TensorRole::parameter) return id;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns whether an op comes before the first micro-batch: scalars of the step, zeroed gradients.
+bool begins_step(const Graph& graph, const Op& op) {
+  if (op.phase != Phase::optimizer) return false;
+  return op.kind == OpKind::begin_step ||
+         (op.kind == OpKind::fill && graph.at(op.outputs[0]).role == TensorRole::gradient);
+}
+
+class RunCollector {
+ public:
+  explicit RunCollector(const Graph& graph) : graph_(graph) {}
+
+  std::vector<UpdateRun> run() {
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::optimizer || begins_step(graph_, op)) continue;
+      if (op.stream == Stream::mp || op.stream == Stream::data) continue;
+      op.block ? add_to_tensor(op) : add_whole(op);
+    }
+    finish();
+    return std::move(runs_);
+  }
+
+ private:
+  void add_whole(const Op& op) {
+    // Work of the host that copies overlap is issued part by part.
+    if (!run_.of_tensors.empty() || op.stream == Stream::to_host) finish();
+    run_.whole.push_back(op);
+  }
+
+  void add_to_tensor(const Op& op) {
+    if (!run_.whole.empty()) finish();
+    // An op without a link works on the output of the op before it.
+    auto& tensors = run_.of_tensors;
+    const TensorId parameter =
+        parameter_of(graph_, op).value_or(tensors.empty() ? op.outputs[0] : tensors.back().first);
+    const auto known = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const auto& entry) { return entry.first == parameter; });
+    if (known != tensors.end() && known + 1 != tensors.end()) finish();
+    if (tensors.empty() || tensors.back().first != parameter) tensors.push_back({parameter, {}});
+    tensors.back().second.push_back(op);
+  }
+
+  void finish() {
+    if (run_.whole.empty() && run_.of_tensors.empty()) return;
+    runs_.push_back(std::move(run_));
+    run_ = {};
+  }
+
+  const Graph& graph_;
+  UpdateRun run_;
+  std::vector<UpdateRun> runs_;
+};
+
+/// Returns the ops of the update in order. A run of ops with blocks ends where a parameter comes up
+/// again after others. A run of ops without a block ends where copies to the host begin that have a
+/// stream of their own. So all norms come before all scalings, and these before all updates.
+/// Collectives over ranges of the arenas (streams data and mp) are left out, since they are calls
+/// of the schedule.
+std::vector<UpdateRun> update_runs(const Graph& graph) { return RunCollector(graph).run(); }
+
+struct BackwardParts {
+  std::vector<Op> input, weight;  ///< each in the order of `backward`
+};
+
+/// Adds to `needed` all values from which its members are computed. Returns which ops compute any
+/// of them.
+std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& needed) {
+  std::vector<bool> found(ops.size());
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const Op& op = ops[i];
+    found[i] = std::any_of(op.outputs.begin(), op.outputs.end(),
+                           [&](TensorId id) { return needed.contains(id); });
+    if (!found[i]) continue;
+    needed.insert(op.inputs.begin(), op.inputs.end());
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+      if (accumulates(op, o)) needed.insert(op.outputs[o]);  // what it adds to
+    }
+  }
+  return found;
+}
+
+/// Returns the outputs of ops outside `input` that read values which ops of `input` overwrite.
+std::vector<TensorId> overtaken(const Graph& graph, const std::vector<Op>& ops,
+                                const std::vector<bool>& input) {
+  std::set<TensorId> overwritten;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const std::optional<std::size_t> reused = in_place(ops[i], graph.tensors);
+    if (input[i] && reused) overwritten.insert(ops[i].inputs[*reused]);
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (input[i]) continue;
+    const bool reads = std::any_of(ops[i].inputs.begin(), ops[i].inputs.end(),
+                                   [&](TensorId id) { return overwritten.contains(id); });
+    if (reads) return ops[i].outputs;
+  }
+  return {};
+}
+
+/// Cuts `backward`, which is in issue order. Ops that lead only to gradients of parameters go to
+/// `weight` (W of Qi et al. 2023, arXiv 2401.10241) and get Phase::backward_weight. Ops on which
+/// the gradient of the block's input depends stay in `input` (B in that paper). So does any op that
+/// must run before an op of `input` overwrites its operands. An op that gives both kinds of
+/// gradients, as the backward of a norm does, stays whole in `input`. For a block without an input
+/// all ops go to `weight`.
+BackwardParts split_backward(const Graph& graph, BlockId block, const std::vector<Op>& backward) {
+  std::set<TensorId> needed;
+  if (const auto gradient = graph.at(block).input_gradient) needed.insert(*gradient);
+  std::vector<bool> input = ancestors(backward, needed);
+  const auto more = [&] { return overtaken(graph, backward, input); };
+  for (auto outputs = more(); !outputs.empty(); outputs = more()) {
+    needed.insert(outputs.begin(), outputs.end());
+    input = ancestors(backward, needed);
+  }
+  BackwardParts parts;
+  for (std::size_t i = 0; i < backward.size(); ++i) {
+    (input[i] ? parts.input : parts.weight).push_back(backward[i]);
+    if (!input[i] && backward[i].phase == Phase::backward) {
+      parts.weight.back().phase = Phase::backward_weight;
+    }
+  }
+  return parts;
+}
 
 /// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind those
 /// of experts with a grid of their own come behind the others. Within each of these, parameters
@@ -88,6 +229,34 @@ std::vector<RoutinePart> cut_in_parts(const PartsOf& of, const std::string& name
 }
 
 }  // namespace
+
+std::string print(const CutGraph& cut) {
+  std::string text;
+  std::size_t index = 0;
+  for (const CutBlock& block : cut.blocks) {
+    text += fmt::format("bundle elements={}", block.bundle_elements);
+    for (const BundleEntry& entry : block.bundle) {
+      text += fmt::format(" %{}:{}+{}", entry.parameter.index(), entry.offset, entry.elements);
+    }
+    text += "\n";
+    for (const Routine* routine :
+         {&block.weight_copies, &block.forward, &block.backward, &block.weight_gradient}) {
+      const bool always = routine == &block.forward || routine == &block.backward;
+      if (!always && routine->ops.empty()) continue;
+      text += print(*routine, index++);
+    }
+    for (const auto* parts : {&block.forward_parts, &block.backward_parts}) {
+      for (const RoutinePart& part : *parts) text += print(part.routine, index++);
+    }
+    text += "\n";
+  }
+  text += print(cut.begin_step, index++);
+  for (const UpdatePart& part : cut.update) {
+    if (part.each.empty()) text += print(part.routine, index++);
+    for (const ParameterRoutine& each : part.each) text += print(each.routine, index++);
+  }
+  return text;
+}
 
 CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
                    const CutChoices& choices,

@@ -31,7 +31,7 @@ std::int64_t padded(std::int64_t elements, std::int64_t alignment);
 /// A BackwardCut says how a block's backward becomes routines.
 enum class BackwardCut : std::uint8_t {
   whole,
-  /// two routines (passes/cut/split_backward.h): the gradient of the input, and those of parameters
+  /// two routines: the gradient of the input, and those of parameters
   split,
 };
 

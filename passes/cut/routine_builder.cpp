@@ -3,16 +3,52 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "graph/op_table.h"
-#include "passes/cut/place_lifetimes.h"
 
 namespace plimsoll {
 
 namespace {
+
+/// A Lifetime is memory that is used from op `first` to op `last`.
+struct Lifetime {
+  Bytes size;
+  std::size_t first = 0, last = 0;
+  Bytes offset;
+};
+
+/// Sets offsets so that lifetimes that overlap do not share bytes. The largest is placed first, at
+/// the lowest free offset. Returns the extent.
+Bytes place_lifetimes(std::vector<Lifetime>& lifetimes) {
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return lifetimes[a].size > lifetimes[b].size;
+  });
+  std::vector<std::size_t> placed;  // in order of their offsets
+  Bytes extent;
+  for (std::size_t i : order) {
+    Lifetime& life = lifetimes[i];
+    for (std::size_t j : placed) {
+      const Lifetime& other = lifetimes[j];
+      if (life.first > other.last || other.first > life.last) continue;
+      if (life.offset + life.size <= other.offset) break;
+      life.offset = std::max(life.offset, other.offset + other.size);
+    }
+    extent = std::max(extent, life.offset + life.size);
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), life.offset,
+                         [&](Bytes offset, std::size_t j) { return offset < lifetimes[j].offset; });
+    placed.insert(behind, i);
+  }
+  return extent;
+}
 
 Bytes aligned(Bytes size) { return round_up(size, kBlockAlignment); }
 

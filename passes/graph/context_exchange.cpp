@@ -30,7 +30,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/rewrite.h"
 #include "passes/graph/saved_tensors.h"

@@ -22,7 +22,6 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/rewrite.h"
@@ -224,7 +223,7 @@ class ExpertSplitter {
   };
   /// `choices` are those of all tokens from which the rank gets rows. Limits are rounded up for one
   /// sequence of the micro-batch, so that rows grow by as many with each: bounds of the search
-  /// extend few sequences to many (planner/bounds/micro_batch_program.h).
+  /// extend few sequences to many (planner/bounds/block_facts.h).
   RowLimit row_limit(std::int64_t choices) const {
     const std::int64_t ep = strategy_.ep, of_each = choices / micro_batch_;
     const std::int64_t even = (of_each + ep - 1) / ep;

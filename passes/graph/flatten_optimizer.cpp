@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "passes/graph/attribute_groups.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/step_ops.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/step_ops.h"
 #include "passes/strategy/offload_rules.h"

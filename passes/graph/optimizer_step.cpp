@@ -2,7 +2,6 @@
 #include <map>
 #include <utility>
 
-#include "base/error.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/step_ops.h"
 #include "passes/strategy/precision_rules.h"

@@ -3,7 +3,6 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/graph/parameter_casts.h"
 #include "passes/graph/passes.h"

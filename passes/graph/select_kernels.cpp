@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "passes/graph/passes.h"
 
 namespace plimsoll {

@@ -7,8 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "base/error.h"
-
 namespace plimsoll {
 
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "passes/graph/parameter_casts.h"
 
 namespace plimsoll {

@@ -8,10 +8,21 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "passes/cut/placement.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
+
+/// A Placement is a parameter of a stage before it has a place in the arenas.
+struct Placement {
+  TensorId parameter;
+  std::size_t instance = 0;          ///< that produces its gradient
+  std::optional<std::size_t> entry;  ///< of the bundle; absent for a tied copy
+  double norm_share = 1;
+  std::int64_t room = 0;              ///< elements with padding
+  std::optional<std::int64_t> owner;  ///< where whole tensors are owned
+  std::size_t completed = 0;          ///< place in the order in which backward completes gradients
+  bool experts = false;               ///< of experts that have a grid of their own
+};
 
 struct OwnerMode {
   ShardingOwner rule = ShardingOwner::prefix;

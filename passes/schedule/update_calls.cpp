@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <type_traits>
 #include <variant>
 
 #include "base/error.h"

@@ -40,6 +40,9 @@ struct TrainingGoal {
   bool operator==(const TrainingGoal&) const = default;
 };
 
+/// The tokens of a training whose length is not stated.
+inline constexpr double kUsualTokens = 100e9;
+
 Training training_of(const TrainingStep& step, const TrainingGoal& goal);
 
 }  // namespace plimsoll

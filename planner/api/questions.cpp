@@ -13,7 +13,6 @@
 #include "interop/imports/imported.h"
 #include "planner/api/question_command.h"
 #include "planner/search/search.h"
-#include "predict/plan_difference.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -17,6 +16,7 @@
 #include "models/framework/framework_json.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"
+#include "plan/plan.h"
 #include "planner/api/learned_files.h"
 #include "planner/explore/search_request.h"
 #include "predict/default_efficiency.h"
@@ -126,6 +126,25 @@ void set_network(Cluster& cluster, BytesPerSecond network, const std::string& na
   cluster.levels.back().bandwidth = network;
 }
 
+/// Reads a script. A plan of this project states as much as a script does.
+Imported read_script(const std::string& file, const ImportGiven& given) {
+  const std::string text = read_file(file);
+  if (is_importable(text) || text.find("\"programs\"") == text.npos)
+    return import_text(text, file, given);
+  Plan plan = parse_plan(text, file);
+  if (given.job) throw UsageError("found JOB and --from; the plan that --from names has the job");
+  if (given.devices.value_or(plan.devices) != plan.devices)
+    throw UsageError(fmt::format("{} is for {} devices", file, plan.devices));
+  if (plan.stated_vocabulary > 0) plan.job.vocab = plan.stated_vocabulary;
+  Imported imported;
+  imported.kind = "plan";
+  imported.job = std::move(plan.job);
+  imported.strategy = std::move(plan.strategy);
+  imported.framework = std::move(plan.framework);
+  imported.devices = plan.devices;
+  return imported;
+}
+
 }  // namespace
 
 NamedCluster named_cluster(const TargetOptions& options) {
@@ -200,12 +219,12 @@ void read_from(TargetOptions& options) {
   if (const std::int64_t asked = named ? named_cluster(options).devices : options.devices;
       asked > 0)
     given.devices = asked;
-  Imported imported = import_file(options.from, given);
+  Imported imported = read_script(options.from, given);
   if (imported.framework && !imported.strategy && named) {
     const std::string name = named_cluster(options).name;
     const Cluster cluster = parse_cluster(given_text(options.texts, name, cluster_presets()), name);
     if (cluster.nodes) given.devices = all_devices(cluster, options);
-    if (cluster.nodes) imported = import_file(options.from, given);
+    if (cluster.nodes) imported = read_script(options.from, given);
   }
   if (imported.framework && !imported.strategy) {
     throw UsageError(

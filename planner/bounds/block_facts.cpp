@@ -4,16 +4,107 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/op_table.h"
+#include "graph/program.h"
 #include "models/job/layer_forms.h"
 #include "passes/cut/cut_blocks.h"
-#include "passes/cut/program_builder.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/expert_rows.h"
-#include "planner/bounds/ring_rounds.h"
+#include "planner/bounds/call_path.h"
+#include "planner/bounds/least_costs.h"
 
 namespace plimsoll {
 namespace {
+
+/// Bytes that rounding may add to the tensors of one slot or frame.
+constexpr std::int64_t kRounding = 1 << 16;
+
+bool same_but_sizes(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.role == b.role && a.shape.size() == b.shape.size();
+}
+
+bool same_op(const Op& a, const Op& b) {
+  return a.kind == b.kind && a.stream == b.stream && a.inputs == b.inputs &&
+         a.outputs == b.outputs && a.waits == b.waits && a.params.index() == b.params.index();
+}
+
+bool same_but_sizes(const Routine& a, const Routine& b) {
+  const auto same_slots = [](const Slot& x, const Slot& y) { return x.kind == y.kind; };
+  const auto same_tensors = [](const Tensor& x, const Tensor& y) { return same_but_sizes(x, y); };
+  return std::ranges::equal(a.ops, b.ops, same_op) &&
+         std::ranges::equal(a.tensors, b.tensors, same_tensors) &&
+         std::ranges::equal(a.slots, b.slots, same_slots) && std::ranges::equal(a.ports, b.ports);
+}
+
+Bytes extended_bytes(Bytes one, Bytes two, std::int64_t sequences) {
+  const std::int64_t more = (two - one).count() - kRounding;
+  return Bytes(one.count() + std::max<std::int64_t>(0, more) * (sequences - 1));
+}
+
+void extend(Routine& routine, const Routine& two, std::int64_t sequences) {
+  for (std::size_t t = 0; t < routine.tensors.size(); ++t) {
+    Shape& shape = routine.tensors[t].shape;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      shape[d] += (two.tensors[t].shape[d] - shape[d]) * (sequences - 1);
+  }
+  for (std::size_t s = 0; s < routine.slots.size(); ++s) {
+    Bytes& bytes = routine.slots[s].bytes;
+    bytes = extended_bytes(bytes, two.slots[s].bytes, sequences);
+  }
+  routine.frame_bytes = extended_bytes(routine.frame_bytes, two.frame_bytes, sequences);
+}
+
+/// Times of the attention in a routine that gathers the keys and values of `cp` ranks, and of the
+/// rounds that replace it in a ring (passes/graph/context_exchange.cpp).
+struct RingRounds {
+  Picoseconds gathered;   ///< attention that reads all keys at once; 0 where there is none
+  Picoseconds attention;  ///< at least, in `cp` rounds, each with the keys of one rank
+  Picoseconds shifts;     ///< at least, one after the other
+};
+
+/// Returns a routine with the attention of one round and the shift of its keys and values.
+Routine round_of(const Routine& routine, const Op& attention, std::int64_t cp) {
+  Routine round;
+  round.phase = routine.phase;
+  round.tensors = routine.tensors;
+  round.places = routine.places;
+  round.slots = routine.slots;
+  const bool backward = attention.kind == OpKind::flash_attention_backward;
+  const TensorId keys = attention.inputs[backward ? 2 : 1];
+  const auto shrink = [&](TensorId id) { round.tensors[id.index()].shape[0] /= cp; };
+  shrink(keys);
+  if (backward) shrink(attention.outputs.back());
+  Op one = attention;
+  one.waits.clear();
+  std::get<AttentionParams>(one.params).sequence /= cp;
+  Op shift;
+  shift.kind = OpKind::ring_shift;
+  shift.stream = Stream::context;
+  shift.phase = attention.phase;
+  shift.inputs = {keys};
+  shift.outputs = {keys};
+  shift.params = CollectiveParams{Group{{Axis::cp}}};
+  round.ops = {one, shift};
+  return round;
+}
+
+RingRounds ring_rounds(const Routine& routine, std::int64_t cp, const LeastCosts& costs,
+                       const Grid& grid) {
+  RingRounds all;
+  for (const Op& op : routine.ops) {
+    if (row(op.kind).op_class != OpClass::attention) continue;
+    Routine whole = routine;
+    whole.ops = {op};
+    all.gathered += costs.of(whole, grid, 0)[0];
+    const std::vector<Picoseconds> round = costs.of(round_of(routine, op, cp), grid, 0);
+    all.attention += repeated(round[0], cp);
+    // Backward sends keys and the sums of their gradients.
+    const std::int64_t sent = op.kind == OpKind::flash_attention_backward ? 2 : 1;
+    all.shifts += repeated(round[1], sent * (cp - 1));
+  }
+  return all;
+}
 
 Bytes slot_bytes(const Routine& routine, SlotKind kind) {
   for (const Slot& slot : routine.slots) {
@@ -217,6 +308,35 @@ void leave_out_waits(MicroBatchFacts& facts) {
 }
 
 }  // namespace
+
+MicroBatchProgram micro_batch_program(const Graph& graph, const CutGraph& cut, const Grid& grid) {
+  MicroBatchProgram all;
+  all.program.grid = grid;
+  all.shapes = block_shapes(graph);
+  for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
+    const CutBlock& block = cut.blocks[b];
+    const auto& variant_of = graph.blocks[b].variant_of;
+    all.variant_of.push_back(variant_of ? std::optional(variant_of->index()) : std::nullopt);
+    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
+      Call call;
+      call.routine = RoutineId(all.program.routines.size());
+      all.program.routines.push_back(*routine);
+      all.program.calls.push_back(std::move(call));
+      for (Tensor& tensor : all.program.routines.back().tensors) tensor.name = {};
+    }
+  }
+  return all;
+}
+
+std::optional<MicroBatchProgram> extended(const MicroBatchProgram& one,
+                                          const MicroBatchProgram& two, std::int64_t sequences) {
+  const auto same = [](const Routine& a, const Routine& b) { return same_but_sizes(a, b); };
+  if (!std::ranges::equal(one.program.routines, two.program.routines, same)) return std::nullopt;
+  MicroBatchProgram all = one;
+  for (std::size_t r = 0; r < all.program.routines.size(); ++r)
+    extend(all.program.routines[r], two.program.routines[r], sequences);
+  return all;
+}
 
 bool is_long_ring(const Framework& framework, const Strategy& strategy) {
   constexpr std::int64_t kLong = 16;

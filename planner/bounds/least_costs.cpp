@@ -6,7 +6,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/error.h"
 #include "graph/op_table.h"
 #include "planner/bounds/call_path.h"
 #include "simulator/costs/async_products.h"

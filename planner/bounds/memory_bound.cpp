@@ -5,7 +5,6 @@
 
 #include "models/framework/step_memory.h"
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/pipeline_order.h"

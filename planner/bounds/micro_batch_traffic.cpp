@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 

@@ -6,7 +6,6 @@
 #include "graph/op_table.h"
 #include "models/job/layer_forms.h"
 #include "passes/cut/cut_blocks.h"
-#include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
 #include "passes/strategy/pipeline_order.h"

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "passes/strategy/pipeline_order.h"
 #include "simulator/costs/host_dispatch.h"
 

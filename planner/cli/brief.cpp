@@ -13,9 +13,10 @@
 #include "passes/strategy/expert_rows.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
-#include "planner/space/space.h"
 #include "predict/expert_memory.h"
 #include "predict/step_interval.h"
+#include "predict/trials.h"
+#include "predict/tried_layouts.h"
 #include "reports/numbers.h"
 #include "reports/plan_words.h"
 #include "reports/text_lines.h"
@@ -79,8 +80,8 @@ std::string memory_text(const Step& step) {
                   p.stages.size() == 1 ? fmt::format("each {}", device_word(step.target()))
                                        : name_of(p.stages[at]));
   if (p.memory.low < p.memory.high)
-    text +=
-        fmt::format(" ({})", joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
+    text += fmt::format(" ({}{})", p.memory.learned ? "as learned " : "",
+                        joined_amounts(to_text(p.memory.low), "to", to_text(p.memory.high)));
   const bool even_fits =
       p.memory.verdict == MemoryVerdict::does_not_fit &&
       fits_answer(step.target(), step.strategy, p.stages).fits == Fits::with_even_routing;
@@ -253,6 +254,30 @@ std::string faster_text(const Plan& plan, bool with_layout) {
                      change.empty() ? "" : ": " + change, words_of(fastest.unusual));
 }
 
+/// Returns the fastest layout of the job that was measured, and whether to keep it.
+std::string tried_text(const Target& target, const Plan& plan) {
+  const LearnedStep* run = fastest_run(target);
+  if (!run) return "";
+  const Seconds least = plan.fastest ? plan.fastest->step_time : plan.prediction.step_time;
+  const bool is_plan = run == last_run(target, plan.strategy);
+  return fmt::format(
+      "{} in {}: {}{}", to_text(run->measured), run->log, is_plan ? "this plan" : run->layout,
+      !is_plan && run->measured < least ? "; keep it, since no plan is predicted to be faster"
+                                        : "");
+}
+
+/// Returns what to try before a plan trains, what that takes, and what it is expected to gain.
+std::string trials_text(const Plan& plan) {
+  if (plan.trials.empty()) return "";
+  Seconds steps;
+  for (const Trial& trial : plan.trials) steps += trial.step_time;
+  const double hours = double(kTrialSteps) * steps.value() / 3600;
+  return fmt::format(
+      "{} steps of {} plan{} ({} GPU-hours): expect a step {:.1f} % shorter; export --trial",
+      kTrialSteps, plan.trials.size(), plan.trials.size() == 1 ? "" : "s",
+      short_count(hours * double(plan.devices)), 100 * plan.trials.back().gain);
+}
+
 }  // namespace
 
 std::string brief_headline(const LoadedTarget& loaded, const std::string& found) {
@@ -283,27 +308,26 @@ std::string basis_text(const LoadedTarget& loaded) {
   std::string rest;
   if (fitted && fitted->learned) {
     rest = fmt::format("{}, learned from {} {} of {} on {}", loaded.source.name, fitted->runs,
-                       fitted->runs == 1 ? "run" : "runs", fitted->framework, fitted->cluster);
-    if (fitted->runs > 1)
-      rest += fmt::format(", {:.1f} % off runs left out", 100 * fitted->cross_validated_mean);
+                       fitted->runs == 1 ? "run" : "runs", fitted->framework, fitted->cluster) +
+           left_out_words(*fitted);
   } else if (fitted && fitted->runs > 0) {
     const ModelSize size = model_size(loaded.target.job);
     const TimeBasis basis = basis_of(fitted, size);
     const bool own = fitted->of_same_people && has_runs_of(*fitted, size);
     rest =
-        fmt::format("{} {}runs of {} on {}, {}, {:.1f} % off runs left out{}", fitted->runs,
+        fmt::format("{} {}runs of {} on {}, {}{}{}", fitted->runs,
                     fitted->of_same_people ? "" : "published ", fitted->framework, fitted->cluster,
                     has_runs_of(*fitted, size)         ? "this model among them"
                     : basis == TimeBasis::fit_of_model ? "a model about as large among them"
                                                        : "none of this model",
-                    100 * fitted->cross_validated_mean,
+                    left_out_words(*fitted),
                     own ? ""
                         : fmt::format(", {:.0f} % off {}", 100 * source_spread(basis).mean_error,
                                       fitted->of_same_people ? "other models" : "other people's"));
   } else if (fitted) {
     rest = fmt::format(
         "rates typical of training, {:.0f} % off other devices and frameworks; no run of {} on {}",
-        100 * fitted->cross_validated_mean, costs.framework().name, costs.cluster().device.name);
+        100 * *fitted->cross_validated_mean, costs.framework().name, costs.cluster().device.name);
   } else {
     rest = costs.cluster().efficiency ? "kernel rates of the cluster file; no training run"
                                       : "rates of the datasheet; nothing was measured";
@@ -325,20 +349,24 @@ std::string brief(const LoadedTarget& loaded, const Plan& plan, const BriefEnd& 
   const std::string own = lines_of(step, end.training, found_text(plan)) +
                           labelled_line("script", end.script ? script_text(*end.script, plan) : "");
   std::string lines = own + labelled_line("faster", faster_text(plan, true));
+  std::string trials = labelled_line("measured", tried_text(loaded.target, plan)) +
+                       labelled_line("try", trials_text(plan));
   // Lines that matter least are left out first: the comment on commands, then the faster layout.
   std::vector<std::string> commands = end.next;
-  if (count_lines(lines + first + next_text(commands)) > kBriefLines && !commands.empty() &&
-      commands.back().starts_with('#'))
+  if (count_lines(lines + first + trials + next_text(commands)) > kBriefLines &&
+      !commands.empty() && commands.back().starts_with('#'))
     commands.pop_back();
   const std::string next = next_text(commands);
-  if (count_lines(lines + next) > kBriefLines)
+  if (count_lines(lines + trials + next) > kBriefLines)
     lines = own + labelled_line("faster", faster_text(plan, false));
+  if (count_lines(lines + trials + next) > kBriefLines)
+    trials = labelled_line("measured", tried_text(loaded.target, plan));
   std::string instead;
   for (const std::string& line : alternatives) {
-    if (!end.lists_all && count_lines(lines + instead + line + next) > kBriefLines) break;
+    if (!end.lists_all && count_lines(lines + instead + line + trials + next) > kBriefLines) break;
     instead += line;
   }
-  return lines + instead + next;
+  return lines + instead + trials + next;
 }
 
 std::string brief(const NothingFits& refused, const std::string& command) {

@@ -15,9 +15,6 @@ namespace plimsoll {
 
 inline constexpr std::size_t kBriefLines = 15;
 
-/// The tokens of the training whose days are shown, unless another is asked for.
-inline constexpr double kUsualTokens = 100e9;
-
 /// A BriefEnd stands below a result.
 struct BriefEnd {
   std::optional<Training> training;  ///< as asked

@@ -215,7 +215,7 @@ std::vector<std::string_view> changed_at_last(const Plan& plan) {
 
 void describe_search(Out out, const Plan& plan) {
   const SearchSummary& search = plan.search;
-  fmt::format_to(out, "search: {}, {} candidates; {}\n", to_text(search.method), search.space,
+  fmt::format_to(out, "search: branch and bound, {} candidates; {}\n", search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
     fmt::format_to(out, "  {:>8}  left when the search ended; {}\n", search.unexplored,

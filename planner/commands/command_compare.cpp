@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "base/command_line.h"
@@ -11,6 +12,7 @@
 #include "models/presets/presets.h"
 #include "plan/measured.h"
 #include "planner/api/plan_target.h"
+#include "planner/api/run_findings.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 #include "predict/cost_basis.h"
@@ -28,6 +30,8 @@ struct CompareOptions {
   std::string cluster, output;
   std::string job_output;  ///< where the job goes with the load of experts that was measured
   std::vector<std::string> calibration;
+  std::vector<std::string> scripts, logs;  ///< of runs; empty: PLAN and MEASURED are compared
+  std::int64_t devices = 0;                ///< of a script that does not state them; 0: it does
 };
 
 Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& measured) {
@@ -57,7 +61,55 @@ std::string refitted_text(const CompareOptions& options, const Refit& found) {
   return calibration_file_text(file);
 }
 
+std::string drift_text(const std::vector<LearnedFrom>& runs) {
+  std::string text = fmt::format("expected by: {}\n", runs[0].own.basis);
+  for (const LearnedFrom& one : runs) {
+    text += fmt::format("{}: {} the interval of one more run\n", one.own.file,
+                        is_expected(one.own, one.run()) ? "within" : "outside");
+    text += run_lines(one.own, one.run());
+  }
+  return text;
+}
+
+Json drift_json(const std::vector<LearnedFrom>& runs, bool all_expected) {
+  Json json = {
+      {"basis", runs[0].own.basis}, {"all_expected", all_expected}, {"runs", Json::array()}};
+  for (const LearnedFrom& one : runs) json["runs"].push_back(run_json(one.own, one.run()));
+  return json;
+}
+
+/// Compares logs with the steps that follow from what was learned before. One script may have
+/// several logs.
+ExitCode compare_logs(const CompareOptions& options) {
+  LearnQuestion question{options.scripts, options.logs};
+  question.on_learned = true;
+  if (question.scripts.size() == 1)
+    question.scripts.resize(options.logs.size(), options.scripts[0]);
+  question.target.cluster = options.cluster;
+  question.target.calibration = options.calibration;
+  question.target.devices = options.devices;
+  const std::vector<LearnedFrom> runs = learn_one_by_one(question);
+  const auto& fitted = runs[0].own.run.target.fitted;
+  if (options.calibration.empty() && !(fitted && fitted->learned)) {
+    throw UsageError(
+        "--log: nothing was learned for this cluster and framework (planner learn -o "
+        ".plimsoll/mine.json); name a calibration with --calibration");
+  }
+  const auto outside = std::ranges::count_if(
+      runs, [](const LearnedFrom& one) { return !is_expected(one.own, one.run()); });
+  print_result(options.json ? json_text(drift_json(runs, outside == 0)) : drift_text(runs));
+  if (outside == 0) return ExitCode::ok;
+  print_note(
+      fmt::format("planner: {} of {} logs are outside the interval\n", outside, runs.size()));
+  return ExitCode::outside_tolerance;
+}
+
 ExitCode run_compare(const CompareOptions& options) {
+  if (!options.logs.empty()) return compare_logs(options);
+  if (options.measured.empty())
+    throw UsageError("PLAN and MEASURED, or --from and --log, are required");
+  if (!options.refit && (!options.cluster.empty() || !options.calibration.empty()))
+    throw UsageError("--cluster and --calibration require --refit or --log");
   if (options.refit && (options.cluster.empty() || options.calibration.empty())) {
     throw UsageError(
         "--refit: --cluster and --calibration that the plan was made with are required");
@@ -97,25 +149,44 @@ ExitCode run_compare(const CompareOptions& options) {
 
 void add_compare(CLI::App& app, Action& action) {
   const auto options = std::make_shared<CompareOptions>();
-  CLI::App& command = *app.add_subcommand("compare", "predicted against measured");
-  command.add_option("PLAN", options->plan, "plan file")->required();
-  command.add_option("MEASURED", options->measured, "what planner run wrote")->required();
+  CLI::App& command = *app.add_subcommand(
+      "compare", "predicted against measured: a plan's run, or logs against what was learned");
+  CLI::Option* plan = command.add_option("PLAN", options->plan, "plan file");
+  CLI::Option* measured =
+      command.add_option("MEASURED", options->measured, "what planner run wrote");
   add_tolerance(command, options->tolerance);
   CLI::Option* refit =
       command.add_flag("--refit", options->refit,
                        "correct the calibration by what was measured, and say by how much");
-  command.add_option("--cluster", options->cluster, "with --refit: the plan's cluster file")
-      ->needs(refit);
+  CLI::Option* from =
+      command
+          .add_option("--from", options->scripts,
+                      "instead of PLAN: script of runs; once for all logs, or once for each --log")
+          ->allow_extra_args(false);
+  CLI::Option* log =
+      command
+          .add_option("--log", options->logs,
+                      "log of a run; exit code 7 if its step is outside the learned interval")
+          ->allow_extra_args(false)
+          ->needs(from);
+  from->needs(log)->excludes(plan)->excludes(measured)->excludes(refit);
+  command.add_option("--cluster", options->cluster,
+                     "the plan's cluster file with --refit, or that of the runs");
   command
       .add_option("--calibration", options->calibration,
-                  "with --refit: the plan's calibration, given as to plan")
-      ->allow_extra_args(false)
-      ->needs(refit);
+                  "with --refit: the plan's, given as to plan; with --log: what was learned")
+      ->allow_extra_args(false);
+  command
+      .add_option("--devices", options->devices,
+                  "with --log: how many, if the script does not state it")
+      ->needs(log);
   command
       .add_option("-o,--output", options->output, "with --refit: write the new calibration here")
       ->needs(refit);
-  command.add_option("--job-output", options->job_output,
-                     "write the plan's job here, with the load of experts that was measured");
+  command
+      .add_option("--job-output", options->job_output,
+                  "write the plan's job here, with the load of experts that was measured")
+      ->excludes(from);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_compare(*options); }; });
 }

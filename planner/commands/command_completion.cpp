@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "command_line/completion.h"
+#include "models/presets/presets.h"
 #include "planner/commands/commands.h"
 
 namespace plimsoll {
@@ -15,10 +15,10 @@ void add_completion(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("completion", "a script that completes words in a shell");
   command.add_option("SHELL", *shell, "which shell")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kShells), std::end(kShells))));
+      ->check(CLI::IsMember(std::vector<std::string>{"bash", "zsh", "fish"}));
   command.callback([shell, &action] {
     action = [shell] {
-      print_result(completion_script(*shell));
+      print_result(std::string(*find_preset(completion_presets(), *shell)));
       return ExitCode::ok;
     };
   });

@@ -7,8 +7,10 @@
 #include "base/command_line.h"
 #include "command_line/interrupt.h"
 #include "interop/flags/flag_table.h"
+#include "plan/json_layout.h"
 #include "planner/api/question_command.h"
 #include "planner/api/questions.h"
+#include "planner/api/run_findings.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
@@ -32,6 +34,7 @@ struct ExplainOptions {
   std::string from;
   std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
   TargetOptions reading;     ///< how the script is read
+  std::string log;           ///< of the script's run; empty: none
   bool json = false, verbose = false;
 };
 
@@ -108,38 +111,70 @@ ExitCode explain_plan(const ExplainRequest& request, Watch& watch, const Plan& p
   return ExitCode::stopped_early;
 }
 
-/// Explains a job that runs, without a plan: what limits it, and what to change first.
-ExitCode explain_script(const ExplainOptions& options) {
-  if (options.from.empty()) throw UsageError("PLAN or --from is required");
+/// Returns the target of a script that is explained without a plan. If its run is learned from, the
+/// prior is what is built in, as for `planner learn`.
+TargetOptions target_of_script(const ExplainOptions& options) {
   const PlanFiles& named = options.question.files;
+  if (options.from.empty()) throw UsageError("PLAN or --from is required");
   if (named.cluster.empty()) throw UsageError("--cluster is required if no PLAN is given");
   TargetOptions files = options.reading;
   files.from = options.from;
   files.cluster = named.cluster;
   files.calibration = named.calibration;
   files.devices = options.devices;
+  if (!options.log.empty() && files.calibration.empty())
+    files.calibration = {std::string(kBuiltInCalibration)};
+  return files;
+}
+
+/// Returns the command that goes on from a script: to what was learned of its run, else to a plan.
+std::string command_after(const ExplainOptions& options, const TargetOptions& files) {
+  PlanQuestion searched;
+  searched.target = files;
+  if (options.log.empty()) return with_output(command_of(searched), "better.json");
+  std::string learn =
+      fmt::format("planner learn --from {} --log {} --cluster {}", shell_word(options.from),
+                  shell_word(options.log), shell_word(files.cluster));
+  if (options.devices > 0) learn += fmt::format(" --devices {}", options.devices);
+  return with_output(learn, ".plimsoll/mine.json");
+}
+
+/// Explains a job that runs, without a plan: what limits it, and what to change first. With a log,
+/// the numbers are those learned of the run.
+ExitCode explain_script(const ExplainOptions& options) {
+  TargetOptions files = target_of_script(options);
   read_from(files);
-  const LoadedTarget loaded = load_target(files, kDefaultReserve);
+  LoadedTarget loaded = load_target(files, kDefaultReserve);
+  std::vector<LearnedFrom> runs;
+  std::optional<ExplainedStep> before;
+  const Strategy strategy = legal_strategy(loaded.target.job, loaded.target.framework(),
+                                           *files.imported->strategy, loaded.target.devices);
+  if (!options.log.empty()) {
+    runs = learn_one_by_one({{options.from}, {options.log}, {}, files});
+    before = explain_step(loaded.target, strategy);
+    loaded.target = with_learned(loaded.target, runs[0].learned.fitted);
+  }
   const Target& target = loaded.target;
-  ExplainRequest request{target, legal_strategy(target.job, target.framework(),
-                                                *files.imported->strategy, target.devices)};
+  ExplainRequest request{target, strategy};
   request.threads = options.question.threads;
   Watch watch(request);
-  const ExplainedStep step = explain_step(target, request.strategy);
+  const ExplainedStep step = explain_step(target, strategy);
   request.overflow = step.prediction.memory.overflow;
   const FewChanges found = few_changes(request, time_of(target, step));
   watch.end();
+  const std::string measured = runs.empty() ? "" : run_lines(runs[0].own, runs[0].run());
   if (options.json) {
-    print_result(few_changes_json(target, step, found));
+    Json json = few_changes_json(target, step, found);
+    if (before) json["run"] = run_json(runs[0].own, runs[0].run());
+    if (before) json["step_before"] = step_json(*before);
+    print_result(line_text(json));
   } else if (options.verbose) {
-    print_result(headline(loaded, is_oversubscribed(target)) + "\n" +
-                 few_changes_text(target, step, found));
+    print_result(headline(loaded, is_oversubscribed(target)) + "\n" + measured +
+                 few_changes_text(target, step, found) +
+                 (before ? terms_text({{"before", &*before}, {"learned", &step}}) : ""));
   } else {
-    PlanQuestion searched;
-    searched.target = files;
-    print_result(
-        brief_headline(loaded) + few_changes_brief(target, step, found) +
-        command_line("next", with_output(command_of(searched), "better.json"), kExplainLabel));
+    print_result(brief_headline(loaded) + measured + few_changes_brief(target, step, found) +
+                 command_line("next", command_after(options, files), kExplainLabel));
   }
   if (!request.stop()) return ExitCode::ok;
   print_note("planner: an interrupt ended the search for changes\n");
@@ -179,15 +214,24 @@ void add_explain(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "explain", "why a plan is best, what limits it, what would help, what another choice costs");
   ExplainQuestion& question = options->question;
-  command.add_option("PLAN", question.files.plan, "plan file; without it, --from and --cluster");
+  CLI::Option* plan = command.add_option("PLAN", question.files.plan,
+                                         "plan file; without it, --from and --cluster");
   CLI::Option* why_not =
       command.add_option("--why-not", options->why_not,
                          "\"mp=4,pp=8\": what these choices cost against the plan, term by term");
+  CLI::Option* from =
+      command
+          .add_option("--from", options->from,
+                      "script of a framework: what its choices cost against the plan or, without "
+                      "PLAN, what limits it and which one or two choices to change first")
+          ->excludes(why_not);
   command
-      .add_option("--from", options->from,
-                  "script of a framework: what its choices cost against the plan or, without "
-                  "PLAN, what limits it and which one or two choices to change first")
-      ->excludes(why_not);
+      .add_option(
+          "--log", options->log,
+          "without PLAN: log of the script's run; shows where its step goes, what is slower "
+          "than predicted, and what to change")
+      ->needs(from)
+      ->excludes(plan);
   add_reading(command, options->reading);
   command.add_option("--cluster", question.files.cluster,
                      "the plan's cluster file, if it is not built in");

@@ -23,6 +23,7 @@
 #include "predict/calibration_choice.h"
 #include "predict/cost_basis.h"
 #include "predict/evaluate.h"
+#include "predict/trials.h"
 
 namespace plimsoll {
 
@@ -168,10 +169,10 @@ const FlagTable& table_of(const Plan& plan, const ExportOptions& options) {
                                table.frameworks[0]));
 }
 
-ExitCode export_flags(const ExportOptions& options) {
-  const Plan plan = read_legal_plan(options.plan);
+ExitCode export_flags(const Plan& plan, const ExportOptions& options) {
   const FlagTable& table = table_of(plan, options);
-  const PlanFlags flags = flags_of(plan, table, options.plan);
+  PlanFlags flags = flags_of(plan, table, options.plan);
+  if (options.trial) flags.trial = trial_settings(*table.target, kTrialSteps);
   if (!flags.lost.empty()) {
     describe_losses(plan, flags, options);
     if (!options.allow_lossy) {
@@ -190,9 +191,48 @@ ExitCode export_flags(const ExportOptions& options) {
   return ExitCode::ok;
 }
 
+/// Returns the name of a trial's file: "trial-1.sh" of "trial.sh".
+std::string trial_file(const std::string& output, std::size_t number) {
+  const std::filesystem::path path(output);
+  return (path.parent_path() /
+          fmt::format("{}-{}{}", path.stem().string(), number, path.extension().string()))
+      .string();
+}
+
+/// Writes the plan and its trials, each for some steps, and prints how to learn from them.
+ExitCode export_trials(const ExportOptions& options) {
+  if (options.output.empty()) throw UsageError("--trial requires -o, for a file of each trial");
+  const Plan plan = read_legal_plan(options.plan);
+  if (plan.trials.empty())
+    throw InfeasibleError(options.plan + ": no trial is expected to gain more than its steps take");
+  std::string runs;
+  for (std::size_t i = 0; i < plan.trials.size(); ++i) {
+    ExportOptions one = options;
+    one.output = trial_file(options.output, i + 1);
+    check_output("-o", one.output, std::array{options.plan});
+    Plan trial = plan;
+    trial.strategy = plan.trials[i].strategy;
+    if (const ExitCode code = export_flags(trial, one); code != ExitCode::ok) return code;
+    runs += fmt::format(
+        " --from {} --log {}", shell_word(one.output),
+        shell_word(std::filesystem::path(one.output).replace_extension(".log").string()));
+  }
+  const bool printed = !table_of(plan, options).target->trial.empty();
+  print_note(
+      fmt::format("run each for {} steps{}, then: planner learn{} --cluster {} -o "
+                  ".plimsoll/mine.json\n",
+                  kTrialSteps, printed ? "" : ", logging every step", runs,
+                  shell_word(options.cluster.empty() ? plan.cluster_name : options.cluster)));
+  return ExitCode::ok;
+}
+
 ExitCode run_export(const ExportOptions& options) {
   check_output("-o", options.output, std::array{options.plan, options.data});
-  return options.to == kSlurm ? export_slurm(options) : export_flags(options);
+  if (options.to == kSlurm && options.trial)
+    throw UsageError("--trial is not for slurm: trials are of other frameworks");
+  if (options.to == kSlurm) return export_slurm(options);
+  return options.trial ? export_trials(options)
+                       : export_flags(read_legal_plan(options.plan), options);
 }
 
 std::vector<std::string> export_targets() {
@@ -228,6 +268,8 @@ void add_export(CLI::App& app, Action& action) {
       });
   command.add_flag("--allow-lossy", options->allow_lossy,
                    "write the nearest flags if they cannot state all of the plan");
+  command.add_flag("--trial", options->trial,
+                   "write each plan that is worth a trial: -o NAME gives NAME-1, NAME-2 and so on");
   command.add_option("--target-version", options->target_version,
                      "of the framework that takes the flags; default: that of the target's file");
   command.add_option("--cluster", options->cluster,

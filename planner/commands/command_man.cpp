@@ -1,6 +1,5 @@
 // `planner man`: manual pages of planner and its commands.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -10,7 +9,6 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "command_line/help.h"
 #include "plan/plan.h"
 #include "planner/commands/commands.h"

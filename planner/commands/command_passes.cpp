@@ -10,7 +10,6 @@
 #include "passes/pipeline.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
-#include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,6 @@
 #include "command_line/interrupt.h"
 #include "planner/api/question_command.h"
 #include "planner/api/questions.h"
-#include "planner/api/summary_json.h"
 #include "planner/api/target.h"
 #include "planner/cli/brief.h"
 #include "planner/cli/describe.h"

@@ -10,7 +10,7 @@
 #include "base/command_line.h"
 #include "base/json.h"
 #include "graph/op_table.h"
-#include "models/presets/command_presets.h"
+#include "models/presets/presets.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 

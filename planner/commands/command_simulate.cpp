@@ -17,7 +17,6 @@
 #include "planner/commands/commands.h"
 #include "planner/commands/next_commands.h"
 #include "planner/explain/few_changes.h"
-#include "planner/search/search.h"
 #include "predict/expert_memory.h"
 #include "reports/plan_words.h"
 #include "reports/trace.h"

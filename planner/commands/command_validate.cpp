@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "fitting/fit.h"
 #include "fitting/fit_ops.h"
-#include "fitting/learning_curve.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
 #include "models/presets/preset_names.h"
@@ -26,7 +25,6 @@
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/progress.h"
-#include "predict/cost_basis.h"
 #include "published/goals.h"
 #include "published/trace_validation.h"
 #include "published/validate.h"
@@ -40,8 +38,7 @@ struct ValidateOptions {
   std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
-  std::vector<std::int64_t> learn;  ///< counts of runs of a source to learn from; empty: none
-  bool rows = false;                ///< print what each run was taken for
+  bool rows = false;   ///< print what each run was taken for
   bool json = false;
 };
 
@@ -202,27 +199,11 @@ ExitCode run_fit(const FitCommandOptions& options) {
   return ExitCode::ok;
 }
 
-/// Learns from some runs of each source, and predicts its others.
-ExitCode run_learning_curves(const ValidateOptions& options, CalibrationChoice calibration) {
-  LearningRequest request{.counts = options.learn, .calibration = std::move(calibration)};
-  std::ranges::sort(request.counts);
-  const auto again = std::ranges::unique(request.counts);
-  request.counts.erase(again.begin(), again.end());
-  Progress progress("sources done:");
-  request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
-  const Learning learning = learning_curves(read_all(options.cases), request);
-  progress.clear();
-  print_result(options.json ? json_text(learning_json(learning))
-                            : learning_text(learning, request.counts));
-  return ExitCode::ok;
-}
-
 ExitCode run_validate(const ValidateOptions& options) {
   std::vector<Goal> goals;
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   CalibrationChoice calibration = read_calibration_choice(options.calibration);
   calibration.leave_out_source = options.leave_out_sources;
-  if (!options.learn.empty()) return run_learning_curves(options, std::move(calibration));
   if (!options.inputs.empty()) make_folder("--inputs", options.inputs);
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
@@ -272,27 +253,16 @@ void add_validate(CLI::App& app, Action& action) {
           "files of published runs as stated rows (planner schema published-runs), or of PyTorch "
           "allocator traces, which are replayed; exit 7 if a replay is not exact")
       ->required();
-  CLI::Option* goals =
-      command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
+  command.add_option("--goals", options->goals, "file of bounds; exit 7 if one is missed");
   add_calibration(command, options->calibration);
   command.add_flag("--leave-out-sources", options->leave_out_sources,
                    "predict each run without the runs of its document in built-in fits");
-  CLI::Option* inputs =
-      command.add_option("--inputs", options->inputs,
-                         "write the job and the cluster of each run that is predicted into this "
-                         "folder, as plan and simulate take them");
-  CLI::Option* rows = command.add_flag(
-      "--rows", options->rows,
-      "print the cluster, framework, calibration and strategy that each run was taken "
-      "for; without it, those of files with at most 8 runs");
-  command
-      .add_option(
-          "--learn", options->learn,
-          "numbers of runs of each source to learn from, as 0,1,3,10; prints the error of its "
-          "other runs, over 50 draws")
-      ->excludes(goals, inputs, rows)
-      ->delimiter(',')
-      ->check(integers(0, 1000));
+  command.add_option("--inputs", options->inputs,
+                     "write the job and the cluster of each run that is predicted into this "
+                     "folder, as plan and simulate take them");
+  command.add_flag("--rows", options->rows,
+                   "print the cluster, framework, calibration and strategy that each run was taken "
+                   "for; without it, those of files with at most 8 runs");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_validate(*options); }; });
 }

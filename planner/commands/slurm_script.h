@@ -16,6 +16,7 @@ struct ExportOptions {
   std::string cluster;         ///< for predictions of what flags cannot state; empty: by digest
   std::vector<std::string> calibration;
   bool allow_lossy = false;
+  bool trial = false;    ///< scripts of the plan's trials, not of its training
   std::string measured;  ///< empty: PLAN's name with .measured.json, where the job was submitted
   std::string time;      ///< as Slurm writes it; empty: the partition's
   std::string output;    ///< empty: stdout

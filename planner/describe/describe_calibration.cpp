@@ -59,10 +59,10 @@ Section fit_section(const FittedCalibration& fitted) {
   section.add("framework", fitted.framework);
   section.add("device", printable(fitted.device.name));
   section.add_count("runs", fitted.runs);
-  section.add("mean error",
-              percent(fitted.cross_validated_mean) + " of runs of layouts and sizes left out",
-              fitted.cross_validated_mean);
-  section.add("90th percentile", percent(fitted.cross_validated_p90), fitted.cross_validated_p90);
+  if (const auto mean = fitted.cross_validated_mean)
+    section.add("mean error", percent(*mean) + " of runs of layouts and sizes left out", *mean);
+  if (const auto most = fitted.cross_validated_p90)
+    section.add("90th percentile", percent(*most), *most);
   if (fitted.unseen_sizes_mean) {
     section.add("unseen sizes", percent(*fitted.unseen_sizes_mean) + " of model sizes left out",
                 *fitted.unseen_sizes_mean);
@@ -90,6 +90,33 @@ Section value_section(const FittedCalibration& fitted) {
   return section;
 }
 
+/// Returns the runs that numbers were learned from, with how their steps were predicted.
+Section learned_section(const LearnedSpread& learned) {
+  Section section{"learned from", "learned_from", {}, true};
+  for (const LearnedStep& run : learned.runs) {
+    Json json = {{"log", run.log},
+                 {"layout", run.layout},
+                 {"job_digest", run.job_digest},
+                 {"strategy_digest", run.strategy_digest},
+                 {"measured_s", run.measured.value()},
+                 {"before_s", run.before.value()},
+                 {"after_s", run.after.value()},
+                 {"contradicts", run.contradicts}};
+    std::string others;
+    if (run.by_others) {
+      json["by_others_s"] = run.by_others->value();
+      others = fmt::format(", {} by the others", signed_error({*run.by_others, run.measured}));
+    }
+    section.add(printable(run.layout, 200),
+                fmt::format("{}; predicted {} before, {} now{}{}", to_text(run.measured),
+                            signed_error({run.before, run.measured}),
+                            signed_error({run.after, run.measured}), others,
+                            run.contradicts ? ", which contradict it" : ""),
+                json);
+  }
+  return section;
+}
+
 /// Returns each document once, with the number of places in it.
 Section document_section(const FittedCalibration& fitted) {
   std::map<std::string, std::int64_t> places;
@@ -113,6 +140,8 @@ Description describe_calibration(const CalibrationFile& calibration, const std::
   }
   if (calibration.fitted) {
     description.sections.push_back(fit_section(*calibration.fitted));
+    if (const auto& learned = calibration.fitted->learned)
+      description.sections.push_back(learned_section(*learned));
     description.sections.push_back(value_section(*calibration.fitted));
     description.sections.push_back(document_section(*calibration.fitted));
   }

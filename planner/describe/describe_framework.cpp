@@ -1,6 +1,5 @@
 // Describes a framework: what it can run and what not, how it runs ops, and the sources of both.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <string>
 #include <utility>

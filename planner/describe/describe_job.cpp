@@ -1,18 +1,28 @@
 // Describes a job: exact parameters, work of a step, and bytes that last between steps.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "passes/pipeline.h"
+#include "passes/strategy/strategy_fields.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"
+#include "reports/plan_words.h"
 
 namespace plimsoll {
 namespace {
+
+Section choice_section(const Strategy& strategy) {
+  Section section{"strategy", "strategy"};
+  for (const StrategyField& field : shown_fields(strategy)) {
+    section.add(std::string(field.key),
+                fmt::format("{:<12} {}", field.value, meaning_of(field.key, field.value)),
+                field.value);
+  }
+  return section;
+}
 
 /// Adds all that a job file states, by its keys. Those of an inner object follow its key.
 void add_stated(const Json& object, const std::string& before, Section& section) {
@@ -120,6 +130,32 @@ Section state_section(const Job& job) {
 }
 
 }  // namespace
+
+Description describe_strategy(const Strategy& strategy, const std::string& name) {
+  Description description{"strategy", name, {choice_section(strategy)}};
+  Section ranks{"ranks", "ranks"};
+  ranks.add_count("devices", grid_of(strategy).world_size());
+  ranks.add_count("shards of the optimizer", optimizer_shards(strategy));
+  description.sections.push_back(std::move(ranks));
+  return description;
+}
+
+Description describe_plan(const Plan& plan) {
+  Section origin{"made", "made"};
+  origin.add("by", fmt::format("planner {}", printable(plan.origin.version)));
+  if (!plan.origin.command.empty()) origin.add("with", printable(plan.origin.command, 1000));
+  origin.add("calibration", plan.origin.calibration_provenance);
+  origin.add("interval", plan.origin.interval_basis);
+  Section target{"for", "for"};
+  target.add("job", plan.job.name);
+  target.add_count("parameters", parameter_count(plan));
+  target.add_count("global batch", plan.job.global_batch);
+  target.add_count("devices", plan.devices);
+  target.add("cluster", plan.cluster_name);
+  target.add("framework", plan.framework.name);
+  target.add_bytes("kept free", plan.reserve);
+  return {"plan", plan.job.name, {origin, target, choice_section(plan.strategy)}};
+}
 
 Description describe_job(const Job& job) {
   return {"job",

@@ -1,6 +1,4 @@
 // Assesses changes as a search assesses candidates, and finds the fastest by bounds.
-#include "planner/explain/assessed_change.h"
-
 #include <algorithm>
 #include <atomic>
 #include <set>
@@ -8,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "plan/memory_interval.h"
+#include "planner/explain/sensitivity.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/handicaps.h"
 #include "planner/search/extended_breakdown.h"

@@ -49,6 +49,13 @@ struct TermRow {
   std::string name;  ///< "forward", "all_gather over mp (nvlink), wait", "bubble"
   std::vector<Picoseconds> times;
 };
+/// A step of the table, with the head of its column.
+struct TermColumn {
+  const char* head;
+  const ExplainedStep* step;
+};
+/// Returns the table of terms, with the difference between the first and the last step.
+std::string terms_text(const std::vector<TermColumn>& columns);
 /// Returns the terms of steps. Communications of one kind over one group and link are one row.
 std::vector<TermRow> term_rows(std::span<const ExplainedStep* const> steps);
 

@@ -12,10 +12,8 @@
 
 #include "interop/flags/framework_flags.h"
 #include "passes/strategy/strategy_fields.h"
-#include "plan/json_layout.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
-#include "reports/numbers.h"
 #include "reports/plan_words.h"
 
 namespace plimsoll {
@@ -45,10 +43,10 @@ void add_changes(std::string& text, const Target& target, const ExplainedStep& s
 /// Returns a change with the options of the framework that change, else with its words.
 std::string change_words(const Target& target, const ExplainedStep& step,
                          const AssessedChange& change) {
-  const Job& job = target.job;
   const std::vector<std::string> flags =
-      flag_changes(job, target.framework(), step.strategy, change.strategy);
-  return fmt::format("{:+.1f} %: {}", 100 * (change.step_time / step.prediction.step_time - 1),
+      flag_changes(target.job, target.framework(), step.strategy, change.strategy);
+  return fmt::format("{}: {}",
+                     ratio_text(change.step_time, step.prediction.step_time, change.ratio),
                      flags.empty() ? fields_text(differing_fields(change.strategy, step.strategy))
                                    : fmt::format("{}", fmt::join(flags, ", ")));
 }
@@ -207,8 +205,7 @@ std::string few_changes_text(const Target& target, const ExplainedStep& step,
   return text;
 }
 
-std::string few_changes_json(const Target& target, const ExplainedStep& step,
-                             const FewChanges& found) {
+Json few_changes_json(const Target& target, const ExplainedStep& step, const FewChanges& found) {
   const auto changes = [&](const std::vector<AssessedChange>& all) {
     Json json = Json::array();
     for (const AssessedChange& change : all) {
@@ -218,13 +215,10 @@ std::string few_changes_json(const Target& target, const ExplainedStep& step,
     }
     return json;
   };
-  return line_text({{"job", target.job.name},
-                    {"devices", target.devices},
-                    {"step", step_json(step)},
-                    {"one_choice_changed", changes(found.one.found)},
-                    {"one_is_best", found.one.proven},
-                    {"two_choices_changed", changes(found.two.found)},
-                    {"two_is_best", found.two.proven}});
+  return {{"job", target.job.name},          {"devices", target.devices},
+          {"step", step_json(step)},         {"one_choice_changed", changes(found.one.found)},
+          {"one_is_best", found.one.proven}, {"two_choices_changed", changes(found.two.found)},
+          {"two_is_best", found.two.proven}};
 }
 
 }  // namespace plimsoll

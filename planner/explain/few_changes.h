@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "planner/explain/sensitivity.h"
 #include "planner/refusal/least_changes.h"
+#include "predict/trials.h"
 
 namespace plimsoll {
 
@@ -16,8 +18,7 @@ struct FewChanges {
   Fastest two;  ///< pairs that are faster than all of `one`
 };
 
-/// A change that shortens a step by less than this share of it is not named.
-inline constexpr double kLeastGain = 0.001;
+/// The most changes in each list. Changes that gain less than kLeastGain (trials.h) are not named.
 inline constexpr std::size_t kMostFewChanges = 5;
 
 /// Finds changes of the request's strategy that are faster than its own step. Each is lowered,
@@ -56,7 +57,6 @@ std::string few_changes_brief(const Target& target, const ExplainedStep& step,
 /// Says what limits the step, then which changes would shorten it most, each with its options.
 std::string few_changes_text(const Target& target, const ExplainedStep& step,
                              const FewChanges& found);
-std::string few_changes_json(const Target& target, const ExplainedStep& step,
-                             const FewChanges& found);
+Json few_changes_json(const Target& target, const ExplainedStep& step, const FewChanges& found);
 
 }  // namespace plimsoll

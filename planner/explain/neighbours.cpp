@@ -1,6 +1,4 @@
 // Applies choices to a strategy with what follows from them, and lists the changes near it.
-#include "planner/explain/neighbours.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -10,6 +8,7 @@
 #include "passes/strategy/pipeline_order.h"
 #include "passes/strategy/rank_orders.h"
 #include "passes/strategy/strategy_fields.h"
+#include "planner/explain/sensitivity.h"
 #include "planner/space/recompute_forms.h"
 
 namespace plimsoll {

@@ -57,42 +57,6 @@ void write_memory(Out out, const ExplainedStep& step) {
     fmt::format_to(out, "      and {} more names (all with --json)\n", alive.size() - kMostTensors);
 }
 
-/// A step of the table, with the head of its column.
-struct Column {
-  const char* head;
-  const ExplainedStep* step;
-};
-
-void write_terms(Out out, const std::vector<Column>& columns) {
-  std::vector<const ExplainedStep*> steps;
-  fmt::format_to(out, "the difference by term, on each step's critical rank\n    {:<52}", "");
-  for (const Column& column : columns) {
-    steps.push_back(column.step);
-    fmt::format_to(out, "{:>12}", column.head);
-  }
-  fmt::format_to(out, "{:>12}\n", "difference");
-  const auto line = [&](const std::string& name, const std::vector<Picoseconds>& times) {
-    fmt::format_to(out, "    {:<52}", name);
-    for (const Picoseconds time : times) fmt::format_to(out, "{:>12}", to_text(time.seconds()));
-    fmt::format_to(out, "{:>12}\n", signed_time(times.back() - times.front()));
-  };
-  std::vector<Picoseconds> small(steps.size()), whole;
-  for (const ExplainedStep* step : steps) whole.push_back(step->parts.step);
-  for (const TermRow& row : term_rows(steps)) {
-    bool shown = false;
-    for (std::size_t s = 0; s < steps.size(); ++s)
-      shown = shown || row.times[s].seconds() >= kLeastShown * whole[s].seconds();
-    if (shown) line(row.name, row.times);
-    for (std::size_t s = 0; s < steps.size() && !shown; ++s) small[s] += row.times[s];
-  }
-  if (std::ranges::any_of(small, [](Picoseconds time) { return time > Picoseconds(); }))
-    line("smaller terms", small);
-  line("step", whole);
-  fmt::format_to(out, "    {:<52}", "critical stage, which computes longest");
-  for (const ExplainedStep* step : steps) fmt::format_to(out, "{:>12}", step->critical_stage);
-  fmt::format_to(out, "\n");
-}
-
 std::string_view none_runs(const LeastChanges& least) {
   return least.proven ? "no change of one or two choices makes it run"
                       : "no change found that makes it run; not looked at to the end";
@@ -152,6 +116,39 @@ std::string beside_plan(const Target& target, const WhyNot& answer, const AskedS
 
 }  // namespace
 
+std::string terms_text(const std::vector<TermColumn>& columns) {
+  std::string text;
+  const Out out = std::back_inserter(text);
+  std::vector<const ExplainedStep*> steps;
+  fmt::format_to(out, "the difference by term, on each step's critical rank\n    {:<52}", "");
+  for (const TermColumn& column : columns) {
+    steps.push_back(column.step);
+    fmt::format_to(out, "{:>12}", column.head);
+  }
+  fmt::format_to(out, "{:>12}\n", "difference");
+  const auto line = [&](const std::string& name, const std::vector<Picoseconds>& times) {
+    fmt::format_to(out, "    {:<52}", name);
+    for (const Picoseconds time : times) fmt::format_to(out, "{:>12}", to_text(time.seconds()));
+    fmt::format_to(out, "{:>12}\n", signed_time(times.back() - times.front()));
+  };
+  std::vector<Picoseconds> small(steps.size()), whole;
+  for (const ExplainedStep* step : steps) whole.push_back(step->parts.step);
+  for (const TermRow& row : term_rows(steps)) {
+    bool shown = false;
+    for (std::size_t s = 0; s < steps.size(); ++s)
+      shown = shown || row.times[s].seconds() >= kLeastShown * whole[s].seconds();
+    if (shown) line(row.name, row.times);
+    for (std::size_t s = 0; s < steps.size() && !shown; ++s) small[s] += row.times[s];
+  }
+  if (std::ranges::any_of(small, [](Picoseconds time) { return time > Picoseconds(); }))
+    line("smaller terms", small);
+  line("step", whole);
+  fmt::format_to(out, "    {:<52}", "critical stage, which computes longest");
+  for (const ExplainedStep* step : steps) fmt::format_to(out, "{:>12}", step->critical_stage);
+  fmt::format_to(out, "\n");
+  return text;
+}
+
 std::string why_not_brief(const Target& target, const WhyNot& answer) {
   const Job& job = target.job;
   std::string text = explain_line("why not", choices_text(answer.asked));
@@ -187,16 +184,16 @@ std::string why_not_text(const Target& target, const WhyNot& answer) {
   std::string text = why_not_brief(target, answer);
   if (answer.is_plan) return text;
   const Out out = std::back_inserter(text);
-  std::vector<Column> columns = {{"plan", &answer.plan}};
+  std::vector<TermColumn> columns = {{"plan", &answer.plan}};
   if (answer.as_asked && !(answer.best && answer.best->step.strategy == answer.changed))
     columns.push_back({"as asked", &answer.as_asked->step});
   if (answer.best) columns.push_back({"best with", &answer.best->step});
-  for (const Column& column : columns)
+  for (const TermColumn& column : columns)
     fmt::format_to(out, "{:<12}{}\n", column.head, strategy_summary(column.step->strategy));
   if (columns.size() > 1) {
-    write_terms(out, columns);
+    text += terms_text(columns);
     fmt::format_to(out, "memory of the fullest stage\n");
-    for (const Column& column : columns) {
+    for (const TermColumn& column : columns) {
       fmt::format_to(out, "  {}{}\n", column.head,
                      column.step->fits ? "" : ", which does not fit: all stages that lack room");
       write_memory(out, *column.step);

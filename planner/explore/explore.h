@@ -26,9 +26,6 @@ struct Explored {
 /// One of the strategies that were cut may be the best plan, so that they count as unexplored.
 void take_back_time_cuts(Explored& explored, Seconds step);
 
-/// Evaluates every strategy of a space.
-Explored explore_all(const SearchRequest& request, const Space& space, const Bounds& bounds);
-
 /// Explores by best-first branch and bound over degrees, then micro-batch and recompute, then
 /// bucket bytes. Strategies that cannot fit are cut first. Then the search takes the node of least
 /// time bound, and sharpens it or, if it is a leaf, simulates it. A node is cut when its bounds

@@ -1,8 +1,7 @@
 // Adds up block facts layer by layer.
-#include "planner/explore/family_work.h"
-
 #include <algorithm>
-#include <utility>
+
+#include "planner/explore/family_bounds.h"
 
 namespace plimsoll {
 namespace {

@@ -22,7 +22,8 @@ Handicaps::Handicaps(const SearchRequest& request)
 std::vector<Unusual> Handicaps::of(const Strategy& strategy, Bytes peak) const {
   std::vector<Unusual> choices = unusual_choices(target_.job, strategy, devices_);
   const double overflow =
-      least_overflow(peak, capacity_, target_.framework(), outside_program(target_, strategy));
+      least_overflow(peak, capacity_, target_.framework(), outside_program(target_, strategy),
+                     learned_memory(target_));
   if (overflow > 0) choices.push_back(tight_memory(overflow));
   std::erase_if(choices, [&](const Unusual& one) { return !counts_[std::size_t(one.choice)]; });
   return choices;
@@ -34,8 +35,9 @@ void Handicaps::weigh(Candidate& candidate) const {
   candidate.unusual =
       of(candidate.strategy, known ? Bytes() : largest(stages, &StagePrediction::peak));
   if (!known || !counts_[std::size_t(UnusualChoice::tight_memory)]) return;
-  const MemoryInterval memory = memory_interval(
-      stages, target_.framework(), outside_program(target_, candidate.strategy), target_.reserve);
+  const MemoryInterval memory =
+      memory_interval(stages, target_.framework(), outside_program(target_, candidate.strategy),
+                      target_.reserve, learned_memory(target_));
   if (memory.verdict == MemoryVerdict::tight)
     candidate.unusual.push_back(tight_memory(memory.overflow));
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "models/job/layer_forms.h"
 #include "passes/strategy/stage_layout.h"
 
 namespace plimsoll {

@@ -24,7 +24,6 @@ struct SearchRequest {
   Target target;
   Constraints constraints{};
   PlanInputs inputs{};
-  SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.
   /// The plan does not depend on it.
   std::int64_t threads = 0;

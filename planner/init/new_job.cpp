@@ -1,10 +1,8 @@
 // Starting files of jobs: a preset with changes, or a shape by its sizes.
-#include <fmt/format.h>
 
 #include <array>
 
 #include "base/command_line.h"
-#include "base/error.h"
 #include "base/json.h"
 #include "models/job/job.h"
 #include "models/job/job_words.h"

@@ -8,7 +8,6 @@
 #include "models/job/layer_forms.h"
 #include "planner/bounds/least_costs.h"
 #include "planner/explore/assess.h"
-#include "planner/explore/explore.h"
 #include "planner/layers/stage_costs.h"
 #include "predict/memo.h"
 

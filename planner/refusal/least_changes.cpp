@@ -8,7 +8,6 @@
 #include <string>
 
 #include "planner/explore/assess.h"
-#include "planner/explore/explore.h"
 #include "planner/explore/handicaps.h"
 
 namespace plimsoll {

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "planner/bounds/shorter_step.h"
-#include "planner/explore/explore.h"
 #include "planner/refusal/leanest.h"
 #include "planner/refusal/least_changes.h"
 

@@ -43,6 +43,8 @@ std::optional<StepParts> extended(const StepParts& few, const StepParts& more, s
     parts.*part = extended(few.*part, more.*part, times);
     if (parts.*part < Picoseconds()) return std::nullopt;
   }
+  for (std::size_t t = 0; t < kTimers; ++t)
+    parts.timers[t] = extended(few.timers[t], more.timers[t], times);
   for (std::size_t g = 0; g < few.communication.size(); ++g) {
     if (few.communication[g].group != more.communication[g].group) return std::nullopt;
     const GroupTime time = extended(few.communication[g], more.communication[g], times);

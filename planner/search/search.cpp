@@ -15,6 +15,8 @@
 #include "planner/search/exchange_choices.h"
 #include "planner/search/extended_breakdown.h"
 #include "predict/plan_difference.h"
+#include "predict/trials.h"
+#include "predict/tried_layouts.h"
 
 namespace plimsoll {
 namespace {
@@ -67,7 +69,6 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   });
   const Seconds ideal = best * (prediction.mfu * counts / (is_8_bit ? 2 : 1));
   SearchSummary summary;
-  summary.method = request.method;
   summary.space = space.enumerated;
   summary.evaluated = std::int64_t(explored.candidates.size());
   summary.infeasible = std::count_if(explored.candidates.begin(), explored.candidates.end(),
@@ -195,6 +196,32 @@ std::optional<FastestPlan> fastest_of(const ShownPlans& plans) {
   return fastest;
 }
 
+/// Returns the plans to try: the chosen one, and those whose gain over the training pays for their
+/// steps. What was tried before (predict/tried_layouts.h) is not tried again; then each trial has
+/// to beat the fastest run.
+std::vector<Trial> trials_of(const ShownPlans& plans, const Plan& chosen) {
+  std::vector<TrialPlan> pool;
+  std::vector<std::size_t> places;
+  const LearnedStep* fastest = fastest_run(plans.target);
+  if (fastest) {  // a measurement leaves nothing open
+    pool.push_back({{fastest->measured, {}, {}, TimeBasis::fit_of_model, 0.0}, {}});
+    places.push_back(0);
+  }
+  for (std::size_t i = 0; i < plans.indices.size(); ++i) {
+    if (fastest && last_run(plans.target, plans.at(i).strategy)) continue;
+    pool.push_back({plans.time_of(i), plans.at(i).unusual});
+    places.push_back(i);
+  }
+  const double tokens = chosen.training ? chosen.training->tokens : kUsualTokens;
+  std::vector<Trial> trials;
+  if (!fastest) trials.push_back({other_plan(plans, 0)});
+  for (const ChosenTrial& one :
+       choose_trials(pool, least_gain(training_step(chosen).tokens, tokens)))
+    trials.push_back({other_plan(plans, places[one.plan]), one.gain});
+  if (trials.empty() || trials.back().gain == 0) trials.clear();
+  return trials;
+}
+
 /// Returns the chosen plan, the first of `best`, with the others that are shown: why they lose, and
 /// whether they can be told apart from it.
 Plan make_plan(const SearchRequest& request, const Space& space, const Explored& explored,
@@ -234,6 +261,7 @@ Plan make_plan(const SearchRequest& request, const Space& space, const Explored&
         runner_up(other_plan(plans, i), plans.predictions[i], plan.prediction));
   }
   plan.pareto = pareto_of(plans, front, plan);
+  if (!runs_here(plan.framework)) plan.trials = trials_of(plans, plan);
   plan.timeline = std::move(plans.chosen.timeline);
   fit_timeline(plan);
   return plan;
@@ -328,7 +356,7 @@ void check_framework(const Framework& framework, const Cluster& cluster) {
 
 }  // namespace
 
-Plan search(const SearchRequest& asked) {
+Plan search(const SearchRequest& asked, Explore& explore) {
   const auto begin = std::chrono::steady_clock::now();
   SearchRequest request = asked;
   if (asked.time_limit) {
@@ -345,9 +373,7 @@ Plan search(const SearchRequest& asked) {
   if (space.legal.empty()) nothing_legal(request, space);
 
   const Bounds bounds(target);
-  Explored explored = request.method == SearchMethod::brute_force
-                          ? explore_all(request, space, bounds)
-                          : branch_and_bound(request, space, bounds);
+  Explored explored = explore(request, space, bounds);
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, space, bounds, explored, candidates);
   add_exchange_choices(request, space, explored, candidates);

@@ -2,7 +2,6 @@
 #include "planner/space/tried.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,11 +1,8 @@
 // Searches every point of a sweep and reckons what a training costs there.
 #include "planner/sweep/sweep.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "plan/filling.h"
 #include "planner/search/search.h"

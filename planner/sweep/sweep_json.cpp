@@ -1,5 +1,4 @@
 // Writes a sweep as JSON and as CSV.
-#include <fmt/format.h>
 
 #include "base/json.h"
 #include "plan/prediction_json.h"

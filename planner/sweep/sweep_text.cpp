@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/sweep/sweep_output.h"
 #include "reports/numbers.h"

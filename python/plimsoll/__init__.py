@@ -50,6 +50,7 @@ __all__ = [
     "framework",
     "import_file",
     "job",
+    "learn",
     "plan",
     "presets",
     "report",
@@ -71,6 +72,8 @@ Numbers = Union[int, str, Iterable[int]]
 Tried = Union[str, Mapping[str, Any], Iterable[str]]
 #: Limits of a search: {"pp": 8}, or ["pp=8"]. Of `exclude`, a key may have several values: {"mp": [1, 2]}.
 Limits = Union[str, Mapping[str, Any], Iterable[str]]
+#: One file, or several.
+Files = Union[str, os.PathLike, Iterable[Union[str, os.PathLike]]]
 #: Names or files of calibrations, as `--calibration` takes them.
 Calibration = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
@@ -99,6 +102,10 @@ def _list(value: Any) -> list[Any]:
         return []
     one = isinstance(value, (str, int, float, os.PathLike, Mapping))
     return [value] if one else list(value)
+
+
+def _files(files: Files) -> list[str]:
+    return [os.fspath(file) for file in _list(files)]
 
 
 def _value(value: Any) -> str:
@@ -270,6 +277,31 @@ def simulate(
     return Result(_answer((values, notes)), lines)
 
 
+def learn(
+    script: Files,
+    log: Files,
+    cluster: Source | None = None,
+    *,
+    job: Source | None = None,
+    devices: int | None = None,
+    global_batch: int | None = None,
+    sequence: int | None = None,
+    framework: Source | None = None,
+    calibration: Calibration | None = None,
+    output: str | os.PathLike | None = None,
+) -> Result:
+    """Learns a cluster's numbers from runs of one's own: what `planner learn --json` prints.
+
+    `script` and `log` are files of one run, or lists of as many. `output` is the calibration to write. Predictions before rest
+    on what is built in, unless a `calibration` is given. `job` is for scripts without a model.
+    """
+    texts: dict[str, str] = {}
+    target = _target(job, cluster, devices, global_batch, framework, calibration, None, texts, sequence)
+    written = "" if output is None else os.fspath(output)
+    values, notes, lines = _core.learn(target, _files(script), _files(log), written)
+    return Result(_answer((values, notes)), lines)
+
+
 def _plan_text(plan: Source) -> str:
     if isinstance(plan, Plan):
         return plan.text()
@@ -385,7 +417,7 @@ def describe(source: Source) -> dict[str, Any]:
 
 
 def validate(
-    files: str | os.PathLike | Iterable[str | os.PathLike],
+    files: Files,
     *,
     calibration: Calibration | None = None,
     leave_out_sources: bool = False,
@@ -394,18 +426,15 @@ def validate(
 
     With `leave_out_sources`, each run is predicted without the built-in fits that have runs of its document.
     """
-    names = [os.fspath(file) for file in _list(files)]
-    return json.loads(_core.validate(names, _names(calibration), leave_out_sources))
+    return json.loads(_core.validate(_files(files), _names(calibration), leave_out_sources))
 
 
-def fit(
-    files: str | os.PathLike | Iterable[str | os.PathLike], *, cluster: str, framework: str
-) -> dict[str, Any]:
+def fit(files: Files, *, cluster: str, framework: str) -> dict[str, Any]:
     """Fits the numbers of a cluster and a framework on files of stated rows: the calibration that `planner fit -o` writes.
 
     Saved as a file, the result is a `calibration` of the other functions.
     """
-    return json.loads(_core.fit([os.fspath(file) for file in _list(files)], cluster, framework))
+    return json.loads(_core.fit(_files(files), cluster, framework))
 
 
 def _texts(values: Any) -> list[str]:

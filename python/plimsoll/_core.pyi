@@ -23,6 +23,9 @@ def sweep(
     threads: int | None,
 ) -> tuple[str, list[str]]: ...
 def simulate(target: dict[str, Any], strategy: str, reserve: str) -> tuple[str, list[str], str]: ...
+def learn(
+    target: dict[str, Any], scripts: list[str], logs: list[str], output: str
+) -> tuple[str, list[str], str]: ...
 def explain(
     plan: str,
     why_not: str,

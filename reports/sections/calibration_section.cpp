@@ -20,16 +20,56 @@ std::string fit_words(const FittedCalibration& fitted) {
     return "<p>The values are typical of training; no run of this device and framework is behind "
            "them.</p>\n";
   }
-  std::string words = fmt::format(
-      "<p>{} runs on {} with {} determined these values. Runs whose layout and model size a fit had "
-      "not seen were predicted {} off in the mean, and nine in ten at most {}.",
-      grouped(fitted.runs), escaped(fitted.cluster), escaped(fitted.framework),
-      percent(fitted.cross_validated_mean), percent(fitted.cross_validated_p90));
+  if (fitted.learned) {
+    return fmt::format("<p>{} {} of {} on {} moved these values from their prior.</p>\n",
+                       grouped(fitted.runs), fitted.runs == 1 ? "run" : "runs",
+                       escaped(fitted.framework), escaped(fitted.cluster));
+  }
+  std::string words =
+      fmt::format("<p>{} runs on {} with {} determined these values.", grouped(fitted.runs),
+                  escaped(fitted.cluster), escaped(fitted.framework));
+  if (fitted.cross_validated_mean && fitted.cross_validated_p90) {
+    words += fmt::format(
+        " Runs whose layout and model size a fit had not seen were predicted {} off in the mean, "
+        "and nine in ten at most {}.",
+        percent(*fitted.cross_validated_mean), percent(*fitted.cross_validated_p90));
+  }
   if (fitted.unseen_sizes_mean) {
     words += fmt::format(" Runs of a model size that it had not seen were {} off.",
                          percent(*fitted.unseen_sizes_mean));
   }
   return words + "</p>\n";
+}
+
+/// The runs that the numbers were learned from: how far off predictions were and are, and by the
+/// other runs. The chart has what stays unexplained, and what a step with known numbers scatters.
+std::string learned_html(const LearnedSpread& learned) {
+  std::vector<std::vector<Cell>> rows;
+  std::vector<FactorRow> factors;
+  const double noise = std::exp(kNormal90 * learned.noise);
+  for (const LearnedStep& run : learned.runs) {
+    const double factor = run.measured / run.after;
+    const std::string name = fmt::format("{}: {}", run.log, run.layout);
+    const std::string others =
+        run.by_others ? signed_error({*run.by_others, run.measured}) : "no other run";
+    rows.push_back({heading_cell(name), exact_cell(run.measured),
+                    number_cell(signed_error({run.before, run.measured})),
+                    number_cell(signed_error({run.after, run.measured})), number_cell(others),
+                    text_cell(run.contradicts ? "no: the other runs contradict it" : "yes")});
+    factors.push_back({name, factor, factor / noise, factor * noise});
+  }
+  return table("Errors of predicted steps",
+               {{"Run", ""},
+                {"Measured", "number", "s"},
+                {"Before", "number"},
+                {"Now", "number"},
+                {"By the other runs", "number"},
+                {"Learned from", ""}},
+               rows) +
+         "<div class=\"half\">\n" +
+         factors_svg("learned-factors",
+                     "Measured over predicted steps, with the 90 % noise of a step", factors) +
+         "</div>\n";
 }
 
 std::string_view basis_of(const FittedValue& value) {
@@ -119,8 +159,10 @@ std::string documents_html(const FittedCalibration& fitted) {
 
 std::string fitted_html(const FittedCalibration& fitted) {
   return section("calibration", "The calibration's fit",
-                 fit_words(fitted) + values_table(fitted) + documents_html(fitted) +
-                     "<div class=\"half\">\n" + residuals_html(fitted) + "</div>\n");
+                 fit_words(fitted) +
+                     (fitted.learned ? learned_html(*fitted.learned) : documents_html(fitted)) +
+                     values_table(fitted) + "<div class=\"half\">\n" + residuals_html(fitted) +
+                     "</div>\n");
 }
 
 /// How far points that were left out are foretold off: the median, and the most.

@@ -1,7 +1,6 @@
 // The plan in words, its strategy, and where the predicted step goes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 #include "passes/strategy/strategy_fields.h"

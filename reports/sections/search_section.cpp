@@ -1,8 +1,6 @@
 // The sections on plans that lost and why, on the search, and on where the numbers come from.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "reports/markup.h"
@@ -78,10 +76,10 @@ std::string search_words(const SearchSummary& search) {
                                        : "none of them is faster than the chosen plan");
   }
   return fmt::format(
-      "<p>Searched by {}: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
+      "<p>Searched by branch and bound: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
       "not fit. {}</p>\n",
-      to_text(search.method), grouped(search.space), grouped(sum_of(search.bounded)),
-      grouped(search.evaluated), grouped(search.infeasible), proof);
+      grouped(search.space), grouped(sum_of(search.bounded)), grouped(search.evaluated),
+      grouped(search.infeasible), proof);
 }
 
 std::string cuts_table(const SearchSummary& search) {

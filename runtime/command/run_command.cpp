@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -231,14 +230,15 @@ std::shared_ptr<const SavedCheckpoint> find_resumed(const Arguments& arguments, 
   return saved;
 }
 
-/// "step 7/20  loss 4.1234  12.3 ms  41532 tokens/s  3.1 s left".
+/// "step 7/20  loss 4.1234  step time 12.3 ms  41532 tokens/s  3.1 s left", of which
+/// models/presets/readers/training-logs.json has the labels.
 std::string step_line(const Job& job, std::int64_t step, std::int64_t steps, double loss,
                       Seconds time, Seconds mean, double held_out) {
   const double tokens = double(job.global_batch * job.sequence);
   const bool timed = time.value() > 0;
   const std::int64_t left = steps - step - 1;
   return fmt::format(
-      "step {}/{}  loss {:.4f}  {}{}{}{}\n", step + 1, steps, loss, to_text(time),
+      "step {}/{}  loss {:.4f}  step time {}{}{}{}\n", step + 1, steps, loss, to_text(time),
       timed ? fmt::format("  {:.0f} tokens/s", tokens / time.value()) : "",
       left > 0 ? fmt::format("  {} left", to_text(Seconds(double(left) * mean.value()))) : "",
       std::isnan(held_out) ? "" : fmt::format("  held-out loss {:.4f}", held_out));

@@ -1,14 +1,12 @@
 // Ranks agree on how a checkpoint went before and behind each of its steps: made, written, named.
-#include "runtime/command/saver.h"
-
 #include <fmt/format.h>
 
 #include <exception>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "runtime/checkpoint/writer.h"
+#include "runtime/command/train.h"
 
 namespace plimsoll {
 namespace {

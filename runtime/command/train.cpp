@@ -7,14 +7,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
-#include <iterator>
 #include <limits>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 

@@ -7,7 +7,6 @@
 // sequences are split into micro-batches (DeepSeek-V3, section 2.1.2; the form of Fedus et al.
 // 2021, arXiv 2101.03961, section 2.2). Selection bias: Wang et al. 2024, arXiv 2408.15664,
 // algorithm 1. z loss: Zoph et al. 2022, arXiv 2202.08906, section 3.1.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

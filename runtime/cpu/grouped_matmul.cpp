@@ -4,7 +4,6 @@
 #include "graph/op_table.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/panel_product.h"
-#include "runtime/cpu/storage.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "graph/op.h"
 #include "runtime/backend.h"
 #include "runtime/half.h"
 #include "runtime/prepare.h"

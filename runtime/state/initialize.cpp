@@ -2,7 +2,6 @@
 #include "runtime/state/initialize.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>

@@ -20,7 +20,6 @@ enum class KeptKind : std::uint8_t {
   first_moment,  ///< of AdamW and LAMB; of SGD it is the velocity
   second_moment,
 };
-inline constexpr std::size_t kKeptKinds = 3;
 
 /// A WholeTensor is one tensor of the kept state.
 struct WholeTensor {

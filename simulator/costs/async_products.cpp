@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "graph/op_table.h"
-
 namespace plimsoll {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include "base/error.h"
 #include "simulator/costs/efficiency_curves.h"
 
 namespace plimsoll {

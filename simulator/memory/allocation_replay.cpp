@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
 #include "simulator/memory/alike_cycles.h"
 #include "simulator/memory/checkpoints.h"
 #include "simulator/memory/routine_events.h"

@@ -84,7 +84,7 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
   const Fit found = fit(made_with(0.7, 120e-6), plain);
   EXPECT_LT(found.mean_abs_error, 0.02);
   EXPECT_GT(found.mean_abs_error_before, 0.1);
-  EXPECT_LT(found.fitted.cross_validated_mean, 0.03);
+  EXPECT_LT(*found.fitted.cross_validated_mean, 0.03);
   EXPECT_NEAR(value(found, "matmul.peak_fraction").value, 0.7, 0.04);
   EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
   EXPECT_TRUE(value(found, "dispatch_op").determined);

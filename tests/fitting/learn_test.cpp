@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/log_statistics.h"
+#include "lab/learning_curves.h"
 #include "predict/learned_interval.h"
 #include "published/validate.h"
 #include "tests/published/published_rows.h"
@@ -18,7 +19,7 @@ struct Layout {
   std::int64_t hidden, tp, dp, micro;
 };
 constexpr Layout kSmall{512, 1, 4, 1}, kSmallByTwo{512, 2, 2, 1}, kLarge{4096, 1, 4, 8},
-    kLargeByTwo{4096, 2, 2, 8}, kMiddle{2048, 2, 2, 2}, kOther{2048, 1, 4, 8};
+    kLargeByTwo{4096, 2, 2, 8}, kMiddle{2048, 2, 2, 2}, kOther{2048, 1, 4, 8}, kHuge{8192, 1, 4, 8};
 
 PublishedTarget placed(const Layout& layout) {
   Json run = plain_row();
@@ -40,13 +41,21 @@ PublishedTarget placed(const Layout& layout) {
   return target_of(run);
 }
 
-/// A cluster whose products take `products` times as long, and whose host `host` times.
+/// A cluster whose products take `products` times as long, its host `host` times, and ops bound by
+/// memory `memory` times.
 struct Truth {
-  double products = 1, host = 1;
+  double products = 1, host = 1, memory = 1;
 };
 
-/// Returns the step of a layout with other numbers than those that predictions rest on.
-Seconds step_of(const Layout& layout, const Truth& truth) {
+Evaluation evaluated(const PublishedTarget& published) {
+  const Target target = published.target();
+  const Strategy& strategy = published.strategies.at(0);
+  return predict(target, strategy, lay_out(target, strategy, Proof::none), Folding::folded,
+                 Detail::critical);
+}
+
+/// Returns a layout on a cluster with other numbers than those that predictions rest on.
+PublishedTarget placed_with(const Layout& layout, const Truth& truth) {
   PublishedTarget target = placed(layout);
   for (const FitParameter& parameter : fit_parameters(target.cluster)) {
     const double value = parameter.get(target.cluster, target.framework, parameter.level);
@@ -54,8 +63,14 @@ Seconds step_of(const Layout& layout, const Truth& truth) {
       parameter.set(target.cluster, target.framework, parameter.level, value / truth.products);
     if (parameter.name == "dispatch_op")
       parameter.set(target.cluster, target.framework, parameter.level, value * truth.host);
+    if (parameter.name == "memory.bandwidth_fraction")
+      parameter.set(target.cluster, target.framework, parameter.level, value / truth.memory);
   }
-  return predict_published(target).step_time;
+  return target;
+}
+
+Seconds step_of(const Layout& layout, const Truth& truth) {
+  return predict_published(placed_with(layout, truth)).step_time;
 }
 
 FitRun run_of(const Layout& layout, const Truth& truth, double wrong = 1) {
@@ -73,10 +88,7 @@ Evaluation predicted_with(const Learned& learned, const Layout& layout) {
   PublishedTarget published = placed(layout);
   apply(learned.fitted, published.cluster, published.framework);
   published.fitted = learned.fitted;
-  const Target target = published.target();
-  const Strategy& strategy = published.strategies.at(0);
-  return predict(target, strategy, lay_out(target, strategy, Proof::none), Folding::folded,
-                 Detail::critical);
+  return evaluated(published);
 }
 
 TEST(Learn, HostAndProductsThatAreOffInOppositeWaysMoveApart) {
@@ -103,10 +115,92 @@ TEST(Learn, OneRunMovesOnlyWhatItShows) {
   EXPECT_FALSE(value(large, "dispatch_op").determined);
   EXPECT_NEAR(value(large, "dispatch_op").value / value(large, "dispatch_op").prior, 1, 0.1);
   EXPECT_FALSE(large.runs[0].left_out.has_value());
+  EXPECT_FALSE(large.fitted.cross_validated_mean.has_value());
   EXPECT_LT(std::abs(large.runs[0].after / large.runs[0].measured - 1), 0.06);
   EXPECT_LT(large.half_width, large.half_width_before);
   const Learned small = learn({run_of(kSmall, {.host = 1.2})}, basis());
   EXPECT_GT(value(small, "dispatch_op").value, 1.02 * value(small, "dispatch_op").prior);
+}
+
+const ErrorPart& part(const LearnedRun& run, std::string_view name) {
+  return *std::ranges::find(run.error_parts, name, &ErrorPart::name);
+}
+
+TEST(Learn, PartsOfTheErrorAreTheNumbersThatAreOff) {
+  const Truth truth{.products = 1.3, .host = 1};
+  const Learned learned = learn({run_of(kLarge, truth)}, basis());
+  const LearnedRun& run = learned.runs[0];
+  // The parts change the step as the numbers did, to first order.
+  double sum = 0;
+  for (const ErrorPart& one : run.error_parts) sum += one.change;
+  EXPECT_NEAR(sum, std::log(run.after / run.before), 0.2 * sum);
+  // A large layer's step depends on products, and hardly on the host.
+  EXPECT_GT(part(run, "products").change, 10 * part(run, "host").change);
+  // Slower products alone account for the whole error, if they are as slow as they were made.
+  EXPECT_NEAR(*part(run, "products").alone, truth.products, 0.1);
+}
+
+TEST(Learn, PartsOfOneStepTimeAreOpen) {
+  // Without a difference nothing is off, and all stays open that the step depends on.
+  const LearnedRun same = learn({run_of(kLarge, {})}, basis()).runs[0];
+  for (const ErrorPart& one : same.error_parts) EXPECT_NEAR(one.change, 0, 1e-6) << one.name;
+  EXPECT_GT(part(same, "products").deviation, 0);
+  EXPECT_FALSE(part(same, "InfiniBand").alone.has_value());  // all ranks are on one node
+  // A run on which the host has little weight shows that it is not products that are off.
+  const Truth truth{.products = 1, .host = 2};
+  const Learned one = learn({run_of(kSmall, truth)}, basis());
+  const Learned several =
+      learn({run_of(kSmall, truth), run_of(kSmallByTwo, truth), run_of(kLarge, truth)}, basis());
+  const ErrorPart& host = part(several.runs[0], "host");
+  EXPECT_GT(host.change, part(one.runs[0], "host").change);
+  EXPECT_LT(std::abs(part(several.runs[2], "host").change), 0.1 * host.change);
+}
+
+TEST(Learn, TimersMoveApartWhatTheStepCannotTellApart) {
+  // Memory is slower, so that the update takes 1.4 times as long, and products make up for it.
+  Truth truth{.memory = 1.4};
+  const Seconds step = step_of(kHuge, {});
+  double least = 0.3, most = 1;
+  for (int i = 0; i < 30; ++i) {
+    truth.products = (least + most) / 2;
+    (step_of(kHuge, truth) < step ? least : most) = truth.products;
+  }
+  ASSERT_GT(truth.products, 0.31);
+  const StepParts parts = evaluated(placed_with(kHuge, truth)).parts;
+  std::vector<FitPartTime> timers;
+  for (const TimedPart part : {TimedPart::forward, TimedPart::backward, TimedPart::optimizer})
+    timers.push_back({part, std::log(time_of(part, parts).value())});
+  const auto moved = [](const Learned& learned, const char* name) {
+    return value(learned, name).value / value(learned, name).prior;
+  };
+  const Learned alone = learn({run_of(kHuge, truth)}, basis());
+  EXPECT_NEAR(moved(alone, "memory.bandwidth_fraction"), 1, 0.01);
+  EXPECT_NEAR(moved(alone, "matmul.peak_fraction"), 1, 0.01);
+  const Learned timed = learn({*fit_run(placed(kHuge), step, timers)}, basis());
+  ASSERT_EQ(timed.runs[0].parts.size(), 3U);
+  EXPECT_LT(moved(timed, "memory.bandwidth_fraction"), 0.93);
+  EXPECT_GT(moved(timed, "matmul.peak_fraction"), 1.01);
+  EXPECT_NEAR(timed.runs[0].after / step, 1, 0.05);
+  for (const LearnedPart& part : timed.runs[0].parts) {
+    EXPECT_LT(std::abs(std::log(part.after / part.measured)),
+              std::abs(std::log(part.before / part.measured)) + 0.01);
+  }
+  const LearnedPart& update = timed.runs[0].parts[2];
+  EXPECT_NEAR(update.measured / update.before, 1.4, 0.1);
+  EXPECT_LT(update.measured / update.after, 1.25);
+}
+
+TEST(Learn, PartsThatAgreeWithAStepSayWhatTheStepSays) {
+  // The parts are a whole step that takes 1.1 times as long everywhere: less than twice as sure.
+  const StepParts parts = evaluated(placed(kLarge)).parts;
+  const Seconds step = step_of(kLarge, {}) * 1.1;
+  std::vector<FitPartTime> timers;
+  for (const TimedPart part : {TimedPart::forward, TimedPart::backward, TimedPart::optimizer})
+    timers.push_back({part, std::log(1.1 * time_of(part, parts).value())});
+  const Learned alone = learn({*fit_run(placed(kLarge), step)}, basis());
+  const Learned timed = learn({*fit_run(placed(kLarge), step, timers)}, basis());
+  EXPECT_NEAR(timed.runs[0].after / alone.runs[0].after, 1, 0.03);
+  EXPECT_GT(timed.half_width, alone.half_width / 2);
 }
 
 TEST(Learn, IntervalsAreWideForStepsUnlikeTheRuns) {

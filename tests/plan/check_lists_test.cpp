@@ -53,17 +53,6 @@ TEST(CheckLists, ASearchIsProvenWhereNothingIsLeft) {
   EXPECT_FALSE(ended(false, 1, 0.1));
   EXPECT_TRUE(ended(false, 1, -0.1));
   EXPECT_TRUE(ended(true, 0, 0.1));
-  const auto brute_force = [](std::int64_t bounded, std::int64_t unexplored) {
-    return breaks("search-proven", [&](Plan& p) {
-      p.search.method = SearchMethod::brute_force;
-      p.search.bounded = {bounded};
-      p.search.unexplored = unexplored;
-      p.search.proven = unexplored == 0;
-    });
-  };
-  EXPECT_FALSE(brute_force(0, 0));
-  EXPECT_TRUE(brute_force(1, 0));
-  EXPECT_TRUE(brute_force(0, 1));
 }
 
 TEST(CheckLists, SomethingEvaluatedFits) {

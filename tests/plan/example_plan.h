@@ -168,7 +168,6 @@ inline Plan example_plan() {
   plan.origin.interval_basis = "what the costs of its ops leave open";
   plan.prediction = example_prediction();
   plan.program_digests = {digest("stage 0"), digest("stage 1")};
-  plan.search.method = SearchMethod::branch_and_bound;
   plan.search.space = 12;
   plan.search.evaluated = 4;
   plan.search.infeasible = 1;

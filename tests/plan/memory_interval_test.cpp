@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
+#include <optional>
 #include <random>
 
 namespace plimsoll {
@@ -51,7 +53,7 @@ TEST(MemoryInterval, VerdictFollowsFromItsUpperEnd) {
   const auto interval = [&](std::int64_t capacity, std::int64_t reserve) {
     const StagePrediction stages[] = {stage_of(10'000, 20'000, 30'000, 1'000'000),
                                       stage_of(600'000, 800'000, 850'000, capacity)};
-    return memory_interval(stages, framework, Bytes(50'000), Bytes(reserve));
+    return memory_interval(stages, framework, Bytes(50'000), Bytes(reserve), std::nullopt);
   };
   const MemoryInterval memory = interval(1'000'000, 0);
   EXPECT_EQ(memory.taken, Bytes(900'000));  // of the fullest stage
@@ -66,14 +68,32 @@ TEST(MemoryInterval, VerdictFollowsFromItsUpperEnd) {
   EXPECT_NEAR(interval(memory.high.count(), 0).overflow, 0.05, 1e-4);  // nine in ten lie within
   EXPECT_NEAR(interval(900'000, 0).overflow, 0.5, 1e-9);
   EXPECT_NEAR(interval(memory.low.count(), 0).overflow, 0.95, 1e-4);
-  EXPECT_EQ(memory_interval({}, framework, Bytes(1), Bytes(1)), MemoryInterval());
+  EXPECT_EQ(memory_interval({}, framework, Bytes(1), Bytes(1), std::nullopt), MemoryInterval());
 }
 
 TEST(MemoryInterval, OfAnArenaWithoutContextIsExact) {
   const StagePrediction stage = stage_of(1, 999, 1000, 1000);
-  const MemoryInterval memory = memory_interval({&stage, 1}, bundled_framework(), Bytes(), Bytes());
+  const MemoryInterval memory =
+      memory_interval({&stage, 1}, bundled_framework(), Bytes(), Bytes(), std::nullopt);
   EXPECT_EQ(memory.low, memory.high);
   EXPECT_EQ(memory.verdict, MemoryVerdict::safe);
+}
+
+TEST(MemoryInterval, WhatWasLearnedMovesItAndTakesThePlaceOfTwoSpreads) {
+  const Framework framework = framework_by_name("megatron-lm");
+  const StagePrediction stage = stage_of(600'000, 800'000, 850'000, 1'000'000);
+  const auto interval = [&](double factor) {
+    return memory_interval({&stage, 1}, framework, Bytes(50'000), Bytes(),
+                           LearnedMemory{factor, 0.01});
+  };
+  const MemoryInterval less = interval(0.8), more = interval(1.2);
+  EXPECT_EQ(less.taken, Bytes(730'000));  // 0.8 x 850,000 and what is outside
+  const double half = std::hypot(0.01, memory_spread().device);
+  EXPECT_NEAR(double(less.high.count()), 730'000 * (1 + half), 1);
+  EXPECT_EQ(less.verdict, MemoryVerdict::safe);
+  EXPECT_EQ(more.taken, Bytes(1'070'000));
+  EXPECT_EQ(more.verdict, MemoryVerdict::tight);  // the replay fits
+  EXPECT_GT(more.overflow, 0.5);
 }
 
 TEST(MemoryInterval, TightMemoryCountsTheOddsOfAFailedStart) {
@@ -95,14 +115,18 @@ TEST(MemoryInterval, WhatIsSurelyTightIsNotSafe) {
     const std::int64_t reserved = peak + below(peak / 5 + 1);
     const StagePrediction stage = stage_of(below(peak + 1), peak, reserved, 1'000'000);
     const Bytes outside(below(100'000));
+    const std::optional<LearnedMemory> learned =
+        i % 3 == 0 ? std::nullopt : std::optional(LearnedMemory{i % 3 == 1 ? 0.9 : 1.15, 0.05});
     for (const char* name : {"megatron-lm", "torchtitan", "bundled"}) {
       const Framework framework = framework_by_name(name);
-      const MemoryInterval memory = memory_interval({&stage, 1}, framework, outside, Bytes());
+      const MemoryInterval memory =
+          memory_interval({&stage, 1}, framework, outside, Bytes(), learned);
       if (memory.verdict == MemoryVerdict::safe) {
         ++safe;
-        EXPECT_EQ(least_overflow(stage.peak, stage.capacity, framework, outside), 0);
+        EXPECT_EQ(least_overflow(stage.peak, stage.capacity, framework, outside, learned), 0);
       } else if (memory.verdict == MemoryVerdict::tight) {
-        const double least = least_overflow(stage.peak, stage.capacity, framework, outside);
+        const double least =
+            least_overflow(stage.peak, stage.capacity, framework, outside, learned);
         EXPECT_LE(least, memory.overflow * (1 + 1e-12));
         sure += least > 0;
       }

@@ -94,7 +94,8 @@ TEST(PlanFile, SaysWhatAnswersForWhatWasNotMeasured) {
 
 // Plans from before fitted and typical were told apart from the others.
 TEST(PlanFile, BeginsWithItsVersion) {
-  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 3,");
+  EXPECT_TRUE(
+      plan_text(example_plan()).starts_with("{\n  \"version\": " + std::to_string(kPlanVersion)));
 }
 
 TEST(PlanFile, WritesOneIntervalPerLine) {
@@ -143,8 +144,6 @@ TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {
   plan.communicator = CommunicatorKind::mpi;
   EXPECT_EQ(parse_plan(plan_text(plan), "test").communicator, CommunicatorKind::mpi);
   EXPECT_EQ(plan_refused_at([](Json& json) { json["communicator"] = "tcp"; }), "/communicator");
-  EXPECT_EQ(plan_refused_at([](Json& json) { json["search"]["method"] = "oracle"; }),
-            "/search/method");
   EXPECT_EQ(plan_refused_at([](Json& json) { json["runners_up"][0]["term"] = "bad luck"; }),
             "/runners_up/0/term");
 }

@@ -11,6 +11,7 @@
 #include "planner/search/search.h"
 #include "predict/evaluate.h"
 #include "simulator/memory/allocation_replay.h"
+#include "tests/planner/explore_all.h"
 #include "tests/predict/fixtures.h"
 
 namespace plimsoll {
@@ -46,8 +47,7 @@ struct Outcome {
   std::int64_t evaluated = 0;
 };
 
-Outcome outcome(SearchRequest request, SearchMethod method, std::int64_t threads) {
-  request.method = method;
+Outcome outcome(SearchRequest request, Explore& explore, std::int64_t threads) {
   request.threads = threads;
   request.tolerance = 0;
   std::int64_t before = 0;
@@ -57,7 +57,7 @@ Outcome outcome(SearchRequest request, SearchMethod method, std::int64_t threads
     before = done;
   };
   try {
-    Plan plan = search(request);
+    Plan plan = search(request, explore);
     EXPECT_TRUE(plan.search.proven);
     for (const Violation& violation : check(plan)) {  // of what allocators take, not of live bytes
       ADD_FAILURE() << violation.rule << ": " << violation.message;
@@ -83,8 +83,8 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
       const Bytes needs =
           largest(footprint.stages, &StagePrediction::reserved) + outside_program(roomy, strategy);
       const SearchRequest request = request_for(framework, gpus(needs - Bytes(draw % 2)));
-      const Outcome expected = outcome(request, SearchMethod::brute_force, 2);
-      const Outcome found = outcome(request, SearchMethod::branch_and_bound, draw < 1 ? 1 : 3);
+      const Outcome expected = outcome(request, explore_all, 2);
+      const Outcome found = outcome(request, branch_and_bound, draw < 1 ? 1 : 3);
       ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
       planned += found.evaluated > 0;
       spared += found.evaluated < expected.evaluated;

@@ -11,17 +11,18 @@
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
 #include "predict/evaluate.h"
+#include "tests/planner/explore_all.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {
 namespace {
 
-/// The plan's text, or why there is none; of the search only what does not depend on its method.
-std::string outcome(SearchRequest request, SearchMethod method) {
-  request.method = method;
+/// The plan's text, or why there is none; of the search only what does not depend on how it
+/// explores.
+std::string outcome(SearchRequest request, Explore& explore) {
   request.tolerance = 0;
   try {
-    Plan plan = search(request);
+    Plan plan = search(request, explore);
     EXPECT_TRUE(plan.search.proven);
     for (const Violation& violation : check(plan)) {
       if (violation.rule != "framework-known") {  // its dispatch time is drawn at random
@@ -54,24 +55,21 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
     problem.devices = 2 + 2 * (i % 2);
     SearchRequest request = request_of(problem);
     request.constraints.fixed = others[std::size_t(i) % std::size(others)];
-    const std::string expected = outcome(request, SearchMethod::brute_force);
-    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
-                                                                          << describe(problem);
+    const std::string expected = outcome(request, explore_all);
+    ASSERT_EQ(outcome(request, branch_and_bound), expected) << i << "\n" << describe(problem);
     planned += expected[0] == '{';
   }
   EXPECT_GT(planned, 3);
 }
 
 /// Returns the best plans, the front and the fastest plan of the space. Unlike a plan's text, they
-/// do not contain the other exchanges of experts, which are tried on the candidates that a method
-/// happens to evaluate (exchange_choices.h).
-std::string explored_text(SearchRequest request, SearchMethod method) {
+/// do not contain the other exchanges of experts, which are tried on the candidates that a
+/// search happens to evaluate (exchange_choices.h).
+std::string explored_text(SearchRequest request, Explore& explore) {
   request.tolerance = 0;
   const Space space = enumerate(request);
   const Bounds bounds(request.target);
-  const Explored explored = method == SearchMethod::brute_force
-                                ? explore_all(request, space, bounds)
-                                : branch_and_bound(request, space, bounds);
+  const Explored explored = explore(request, space, bounds);
   const std::vector<Candidate>& candidates = explored.candidates;
   std::string text;
   const auto add = [&](std::size_t i) {
@@ -125,8 +123,7 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
     request.tolerance = 0.05;
     try {
       const Plan found = search(request);
-      request.method = SearchMethod::brute_force;
-      const Plan all = search(request);
+      const Plan all = search(request, explore_all);
       ASSERT_EQ(found.strategy, all.strategy) << describe(problem);
       EXPECT_EQ(found.prediction.step_time, all.prediction.step_time);
       ASSERT_EQ(found.fastest.has_value(), all.fastest.has_value());
@@ -190,11 +187,10 @@ TEST(BruteForce, BranchAndBoundEqualsItWithExpertsSharedOut) {
         others.device.memory = problem.cluster.device.memory;
     }
     const SearchRequest request = request_of(problem);
-    ASSERT_EQ(explored_text(request, SearchMethod::branch_and_bound),
-              explored_text(request, SearchMethod::brute_force))
+    ASSERT_EQ(explored_text(request, branch_and_bound), explored_text(request, explore_all))
         << i << "\n"
         << describe(problem);
-    const std::string found = outcome(request, SearchMethod::branch_and_bound);
+    const std::string found = outcome(request, branch_and_bound);
     if (found[0] != '{') continue;
     ++planned;
     apart += shows_experts_apart(parse_plan(found, "FILE"));
@@ -230,9 +226,8 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
       }
     }
     const SearchRequest request = request_of(problem);
-    const std::string expected = outcome(request, SearchMethod::brute_force);
-    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
-                                                                          << describe(problem);
+    const std::string expected = outcome(request, explore_all);
+    ASSERT_EQ(outcome(request, branch_and_bound), expected) << i << "\n" << describe(problem);
     if (expected[0] != '{') {
       ++refused;
       continue;
@@ -262,12 +257,12 @@ TEST(BruteForce, BranchAndBoundEqualsItWithAnUnusualPlanThatIsFaster) {
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, 4);
     const SearchRequest request = request_of(problem);
-    const std::string found = outcome(request, SearchMethod::branch_and_bound);
+    const std::string found = outcome(request, branch_and_bound);
     if (found[0] != '{') continue;
     const Plan plan = parse_plan(found, "FILE");
     if (!plan.fastest) continue;
     ++faster;
-    ASSERT_EQ(found, outcome(request, SearchMethod::brute_force)) << i << "\n" << describe(problem);
+    ASSERT_EQ(found, outcome(request, explore_all)) << i << "\n" << describe(problem);
     expect_fastest(request, plan);
   }
   EXPECT_EQ(faster, kFaster);

@@ -102,7 +102,7 @@ TEST(FewChanges, DoNotDependOnThreads) {
   ExplainRequest request = slow_request("mp=4,micro_batch=1,recompute=full");
   const ExplainedStep step = explain_step(request.target, request.strategy);
   const PlanTime own = time_of(request.target, step);
-  const std::string one = few_changes_json(request.target, step, few_changes(request, own));
+  const Json one = few_changes_json(request.target, step, few_changes(request, own));
   request.threads = 3;
   EXPECT_EQ(few_changes_json(request.target, step, few_changes(request, own)), one);
 }

@@ -10,6 +10,7 @@
 #include "planner/cli/flags.h"
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
+#include "tests/planner/explore_all.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {

@@ -6,6 +6,7 @@
 
 #include "planner/explore/runners_up.h"
 #include "planner/search/search.h"
+#include "tests/planner/explore_all.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {
@@ -55,8 +56,7 @@ TEST(TopPlans, AreTheBestOfAll) {
     if (enumerate(request).legal.size() > 1000) continue;  // too many to evaluate all
     try {
       const Plan found = search(request);
-      request.method = SearchMethod::brute_force;
-      const Plan all = search(request);
+      const Plan all = search(request, explore_all);
       EXPECT_EQ(listed_steps(found), listed_steps(all)) << describe(problem);
       EXPECT_LE(found.runners_up.size(), 8u);
       listed += found.runners_up.size();

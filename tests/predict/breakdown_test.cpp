@@ -120,6 +120,22 @@ TEST(StepParts, CommunicationByGroupExposedAndHidden) {
   EXPECT_EQ(parts.dispatch, us(0));
   EXPECT_EQ(sum(parts), parts.step);
   EXPECT_EQ(parts.step, us(35));
+  // Forward communicates 10..18 and 29..35; what the stage waits and receives, 18..21, is nobody's.
+  EXPECT_EQ(parts.timers, (std::array{us(24), us(8), us(0)}));
+  EXPECT_EQ(time_of(TimedPart::communication, parts), us(17).seconds());
+}
+
+TEST(StepParts, TimersCountTheHostBeforeAnOpAndNoSumOfGradients) {
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10), compute(Phase::recompute, 12, 14),
+      compute(Phase::backward, 14, 24),
+      // Waits 24..26 and moves 26..30; the update begins 1 us later.
+      communication(OpKind::all_reduce, Stream::data, 20, 26, 30),
+      compute(Phase::optimizer, 31, 35)};
+  const std::vector<std::string> names = {"", "dp"};
+  const StepParts parts = take_apart(critical, names, Seconds(35e-6), false);
+  EXPECT_EQ(parts.timers, (std::array{us(10), us(14), us(5)}));
+  EXPECT_EQ(time_of(TimedPart::compute, parts), us(26).seconds());
 }
 
 TEST(Breakdown, TheStepBeginsWithTheFirstPost) {

@@ -47,6 +47,20 @@ TEST(LayoutRegret, TheChosenLayoutIsHeldAgainstTheBest) {
   EXPECT_NEAR(group.spearman.value(), -0.8, 1e-12);
 }
 
+TEST(LayoutRegret, TrialsAreTriedAfterTheFirstLayout) {
+  // Two layouts are predicted alike, and the other is measured to be faster; the last one is
+  // predicted to be ten times as slow, and nobody tries it.
+  std::vector<ValidatedRun> runs = {row(1, 1.0, 1.3), row(2, 1.001, 1.1), row(4, 10, 1.0)};
+  for (ValidatedRun& run : runs) {
+    run.predicted->interval = around(0.1);
+    run.predicted->breakdown.bubble = Seconds(0.01 * double(run.predicted->strategy.mp));
+  }
+  const Regret found = groups_of(runs)[0].recommended;
+  EXPECT_NEAR(found.first, 0.3, 1e-12);
+  EXPECT_NEAR(found.after_trials, 0.1, 1e-12);
+  EXPECT_EQ(found.trials, 2u);
+}
+
 TEST(LayoutRegret, UnusualChoicesCountForTheRecommendedLayoutAlone) {
   ValidatedRun odd = row(1, 1.0, 1.3);
   odd.predicted->unusual = {Unusual(UnusualChoice::odd_micro_batch)};
@@ -60,6 +74,7 @@ TEST(LayoutRegret, LayoutsOutOfMemoryAreFailedStarts) {
       groups_of({row(1, 1.0, {}), row(2, 1.1, 1.2), row(4, 1.2, 1.0), row(8, 1.3, 1.1)});
   EXPECT_EQ(groups[0].fastest.failed_starts, 1u);
   EXPECT_NEAR(groups[0].fastest.first, 0.2, 1e-12);
+  EXPECT_GE(groups[0].fastest.trials, 2u);
   EXPECT_EQ(groups[0].layouts.back().measured, std::nullopt);
   // Two layouts that ran are no group, whatever else was tried.
   EXPECT_TRUE(groups_of({row(1, 1, {}), row(2, 1, 1), row(4, 1, 1)}).empty());

@@ -15,13 +15,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests" / "scripts"))
 
 import plimsoll  # noqa: E402
-from made_up_runs import stated  # noqa: E402
+from made_up_runs import megatron_log, stated  # noqa: E402
 from programs import BIN, CLUSTER, NANO, write_json  # noqa: E402
 
 JOB = json.loads(NANO.read_text())
 TINY = {**CLUSTER, "name": "tiny", "device": {**CLUSTER["device"], "memory": "2 MiB"}}
 CONFIG = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4,
           "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256}
+SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 \\
+  --max-position-embeddings 256 --micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size {tensor} --vocab-size 1024 --bf16
+"""
 GPUS = {"cluster": "dgx-a100-80gb", "devices": 8}
 
 
@@ -184,6 +187,30 @@ class Answers(CommandLine):
         self.assertEqual(plimsoll.describe("mp=2")["kind"], "strategy")
         self.assertEqual(plimsoll.describe(JOB)["kind"], "job")
         self.assertEqual(plimsoll.describe(plimsoll.plan("gpt-mini", **GPUS))["kind"], "plan")
+
+    def test_learning_is_that_of_the_command_line(self):
+        runs = []
+        for tensor in (1, 2):
+            script, log = self.folder / f"tp{tensor}.sh", self.folder / f"tp{tensor}.log"
+            script.write_text(SCRIPT.format(tensor=tensor))
+            step = plimsoll.simulate(from_script=script, calibration="built-in", **GPUS)["prediction"]["step_time_s"]
+            runs.append((script, megatron_log(log, 1.2 * step, 64)))
+        scripts, logs = zip(*runs)
+        flags = [word for script, log in runs for word in ("--from", script, "--log", log)]
+        printed = self.printed("learn", *flags, "--cluster", GPUS["cluster"], "--devices", GPUS["devices"], "--json")
+        found = plimsoll.learn(scripts, logs, **GPUS)
+        self.assertEqual(found, json.loads(printed))
+        self.assertIn(str(logs[1]), found.lines)
+        file = self.folder / "mine.json"
+        one = plimsoll.learn(scripts[0], logs[0], **GPUS, output=file)
+        self.assertEqual((one["output"], one["runs"][0]["before_s"]), (str(file), found["runs"][0]["before_s"]))
+        after = plimsoll.simulate(from_script=scripts[0], calibration=file, **GPUS)["prediction"]["step_time_s"]
+        self.assertAlmostEqual(after, one["runs"][0]["after_s"], delta=1e-6 * after)
+        with self.assertRaises(plimsoll.UsageError) as caught:
+            plimsoll.learn(scripts, logs[0], **GPUS)
+        self.assertEqual(str(caught.exception), self.refused("learn", *flags[:6], "--cluster", GPUS["cluster"]))
+        with self.assertRaises(plimsoll.UsageError):
+            plimsoll.learn(scripts[0], logs[0], **GPUS, output=logs[0])
 
     def test_published_runs_are_validated_and_fitted(self):
         runs = write_json(self.folder / "runs.json", stated([

@@ -116,6 +116,24 @@ TEST(Explanation, ShowsTheFitAndItsResiduals) {
   EXPECT_TRUE(states(html, {"4096 tokens", "1024", "mp 1", "1.08", "1.05", "1.12"}));
 }
 
+TEST(Explanation, ShowsTheRunsThatNumbersWereLearnedFrom) {
+  const Plan plan = example_plan();
+  Explanation found = example_explanation(plan);
+  found.fitted->runs = 1;
+  found.fitted->learned = LearnedSpread{0.05, {"matmul.peak_fraction"}, {0.01}, {}};
+  found.fitted->learned->runs = {
+      {"a.log", "TP 2", "", "", Seconds(2), Seconds(1), Seconds(1.9), Seconds(2.4)},
+      {"b.log", std::string(kHostile), "", "", Seconds(3), Seconds(2), Seconds(2.25), std::nullopt,
+       true}};
+  const std::string html = page_with(plan, &found);
+  expect_has(html, "1 run of");
+  EXPECT_TRUE(states(html, {"a.log", "TP 2", "2.00 s", "-50 %", "-5.0 %", "+20 %", "yes"}));
+  EXPECT_TRUE(states(html, {"b.log", kHostileShown, "3.00 s", "-33 %", "-25 %", "no"}));
+  // Measured over predicted now is 1.053 and 1.333; noise of 0.05 is a factor of exp(1.645 x 0.05).
+  EXPECT_TRUE(states(html, {"a.log", "1.05", "0.97 to 1.14"}));
+  EXPECT_TRUE(states(html, {"b.log", "1.33", "1.23 to 1.45"}));
+}
+
 TEST(Explanation, ShowsTheMeasuredCurvesAndTheirResiduals) {
   const Plan plan = example_plan();
   const Explanation found = example_explanation(plan);

@@ -82,7 +82,7 @@ def make_files(folder):
     (folder / "lab").symlink_to(SOURCE / "lab")
     for name in ("train", "a", "b"):
         shutil.copy(SOURCE / "tests/interop/llama3-70b.sh", folder / f"{name}.sh")
-    for name in ("run", "a", "b"):
+    for name in ("run", "a", "b", "night", "trial-1", "trial-2", "trial-3"):
         megatron_log(folder / f"{name}.log", 13.0, 512)
     shutil.copy(SOURCE / "tests/interop/logs/megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
     shutil.copy(SOURCE / "tests/interop/traces/three-steps.pt.trace.json", folder / "rank0.pt.trace.json.gz")  # read either way

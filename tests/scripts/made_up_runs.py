@@ -49,11 +49,11 @@ def made_up_runs(path, framework, gpu, gpu_mem_gb):
     return write_json(path, rows)
 
 
-def megatron_log(path, step_s, global_batch, steps=40):
-    """Writes the lines that Megatron-LM prints of steps that take as long; the first one takes five times that."""
+def megatron_log(path, step_s, global_batch, steps=40, factor=lambda step: 1):
+    """Writes the lines that Megatron-LM prints of steps that take as long, times a factor; the first one takes five times that."""
     lines = []
     for step in range(1, steps + 1):
-        time = step_s * (5 if step == 1 else 1 + (step % 3 - 1) * 0.002)
+        time = step_s * factor(step) * (5 if step == 1 else 1 + (step % 3 - 1) * 0.002)
         lines.append(f" iteration {step:8d}/{1000:8d} | consumed samples: {step * global_batch:12d} | elapsed time per iteration (ms): "
                      f"{1000 * time:.1f} | learning rate: 1.500000E-04 | global batch size: {global_batch:5d} | lm loss: 9.0E+00 | "
                      "number of skipped iterations:   0 | number of nan iterations:   0 |\n")

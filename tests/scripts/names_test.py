@@ -22,7 +22,7 @@ ALLOWED = {
     ("planner/cli/flags.cpp", "h100"): "an example in the help",
     ("planner/api/target.cpp", "h100"): "an example in a message",
     ("planner/init/init.cpp", "dgx-a100-80gb"): "an example in the help",
-    ("planner/init/network_answers.cpp", "dgx-a100-80gb"): "an example in a message",
+    ("planner/init/new_cluster.cpp", "dgx-a100-80gb"): "an example in a message",
     ("planner/cli/flags.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",
     ("planner/commands/command_validate.cpp", "pytorch"): "the help names the program whose traces are replayed",
 }

@@ -47,6 +47,7 @@ BEYOND = [
     ("cluster calibration published-runs", r"a number from .* to .* is required"),  # bounds by another value
     ("framework", r"no built-in framework"),
     ("calibration", r"a divisor of ranks"),
+    ("calibration", r"a variance is not negative|the square of the \d+ names"),
     ("measured", r"axes such as mp"),
     ("checkpoint", r"the file was changed"),
     ("plan measured", r"must be as long as time_ps"),
@@ -56,15 +57,15 @@ BEYOND = [
     ("published-runs", r"the frameworks are|no cluster preset has that name"),
 ]
 # Schemas of --json, by command; several where flags or inputs decide. Other schemas are of files.
-OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["comparison"], "describe": ["description"], "doctor": ["doctor"],
+OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["comparison", "drift"], "describe": ["description"], "doctor": ["doctor"],
            "explain": ["explanation", "why-not", "few-changes"], "fit": ["calibration", "op-fit"], "import": ["import"],
            "import nccl-tests": ["nccl-import"], "learn": ["learn"], "list": ["preset-list"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
-           "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation", "learning"]}
+           "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation"]}
 # Keys that outputs may leave out, by their places: those of jobs, strategies and maps, and others by the kind of output.
 CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do not run
 ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
-OPTIONAL = {"learn": "/runs/0/by_others", "learning": "/spreads/values/.*", "space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
-            "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
+OPTIONAL = {"learn": "/runs/0/by_others", "drift": "/runs/0/by_others", "space": "/legal", "preset-list": "/(jobs|clusters|frameworks|calibrations)", "simulation": "/training", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
+            "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": f"{CHANGE}|/run|/step_before|/run/by_others"}
 # Made up: three layouts of one job, and a run of a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
 RUNS = stated([*({**row(2048, 1024, 2, "torchtitan", "H100", 80), "batch": {"micro": micro, "global": 8}} for micro in (1, 2, 4)),
         {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}])
@@ -188,7 +189,6 @@ def more_outputs(folder, cluster, plan, measured):
     yield "validation", printed("validate", write_json(folder / "runs.json", RUNS), write_json(folder / "traces.json", [TRACE]),
                                 "--goals", write_json(folder / "goals.json", GOALS), "--json", codes=(OUTSIDE_TOLERANCE,))
     yield "validation", printed("validate", folder / "runs.json", "--json")
-    yield "learning", printed("validate", folder / "runs.json", "--learn", "0,1", "--json")
     yield "op-fit", printed("fit", write_json(folder / "ops.json", OPS), "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm",
                             "--json")
     yield "import", printed("import", script, "--json")
@@ -206,6 +206,8 @@ def more_outputs(folder, cluster, plan, measured):
     yield "learn", printed("learn", *runs, "--cluster", "dgx-a100-80gb", "-o", folder / "learned.json", "--json")
     yield "calibration", json.loads((folder / "learned.json").read_text())
     yield "few-changes", printed("explain", "--from", folder / "train.sh", "--cluster", "dgx-a100-80gb", "--json")
+    yield "few-changes", printed("explain", *runs[:4], "--cluster", "dgx-a100-80gb", "--json")
+    yield "drift", printed("compare", *runs[:4], "--cluster", "dgx-a100-80gb", "--calibration", folder / "learned.json", "--json")
     yield "report", printed("report", plan, measured, "--cluster", cluster, "--plan-only", "-o", folder / "page.html", "--json")
     yield "report", printed("report", plan, "--plan-only", "-o", folder / "page.html", "--json")
     yield "schema-list", printed("schema", "--json")
@@ -253,6 +255,10 @@ def samples(found):
     fitted = read["calibrations"]("dgx-h100-80gb--megatron-lm")
     for key in ("levels", "values", "layers", "sources"):
         fitted["fitted"][key] = fitted["fitted"][key][:1]
+    fitted["fitted"]["learned"] = {
+        "noise": 0.05, "names": ["dispatch_op"], "covariance": [0.01],
+        "runs": [{"log": "a.log", "layout": "TP 2", "job_digest": "a", "strategy_digest": "b", "measured_s": 1.0, "before_s": 0.9, "after_s": 0.95, "by_others_s": 1.1,
+                  "contradicts": False}]}
     plan = copy.deepcopy(found["plan"])
     plan["timeline"]["intervals"] = plan["timeline"]["intervals"][:1]
     plan["timeline"]["memory"] = plan["timeline"]["memory"][:1]

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <exception>
 #include <limits>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>

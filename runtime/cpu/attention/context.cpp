@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "runtime/attention_layout.h"
 #include "runtime/cpu/kernels.h"
