@@ -107,8 +107,16 @@ TEST(Calibrate, ATestThatWasMeasuredTwiceIsRestoredOnce) {
   std::istringstream lines(read_file(request.journal));
   std::string line;
   std::getline(lines, line);  // says what is measured
-  for (; std::getline(lines, line); ++measured)
-    tests.insert(parse_json(line, "j")["test"].get<std::string>());
+  while (std::getline(lines, line)) {
+    const Json entry = parse_json(line, "j");
+    // A busy machine drifts, and what was measured then is discarded.
+    if (!entry.contains("test")) {
+      for (const Json& test : entry["discarded"]) tests.erase(test.get<std::string>());
+      continue;
+    }
+    tests.insert(entry["test"].get<std::string>());
+    ++measured;
+  }
   EXPECT_GT(measured, tests.size());
   request.resume = true;
   EXPECT_EQ(calibrate(request).restored, tests.size());
