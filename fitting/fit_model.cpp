@@ -250,7 +250,7 @@ Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values, const LogM
   const std::size_t parameters = parameters_.size();
   Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ptrdiff_t(here.size()),
                                                  std::ptrdiff_t(parameters + shapes_.size()));
-  /// Calls `set(row, change)` for the changes of a run's times.
+  // Calls `set(row, change)` for the changes of a run's times.
   const auto for_each_change = [&](const LogModel::Values& moved, std::size_t i, auto set) {
     const LogModel::Values there = predicted(runs_[i], moved);
     for (std::size_t t = 0; t < there.size(); ++t) {

@@ -25,8 +25,9 @@ constexpr std::array<std::string_view, std::size_t(FitPart::host) + 1> kPartName
     "products",         "products", "products", "products", "attention", "attention",
     "memory-bound ops", "overlap",  "network",  "host",     "host"};
 
-constexpr double kKnown =
-    0.1;  // of a logarithm: far less than the distance of the noises that are tried
+/// The spread of a known noise, a logarithm: far less than the distance of the noises that are
+/// tried.
+constexpr double kKnown = 0.1;
 
 /// Parts that leave less than this share of a step out are the whole step: timers are read with an
 /// error of a hundredth of the step, which as an error of so small a rest exceeds the noise of
@@ -34,8 +35,8 @@ constexpr double kKnown =
 constexpr double kLeastRest = 0.05;
 
 /// Returns the matrix that makes the errors of steps and of their parts independent, each with the
-/// noise of a step. Errors add up over a step, so that a part with the share w of
-/// it has the noise of a step over the root of w. A step with parts becomes what they leave of it.
+/// noise of a step. Errors add up over a step, so that a part with the share w
+/// of it has the noise of a step over the root of w. A step with parts becomes what they leave.
 Eigen::MatrixXd independent_rows(const FitModel& model, const LogModel::Values& before) {
   const auto count = Eigen::Index(before.size());
   Eigen::MatrixXd rows = Eigen::MatrixXd::Identity(count, count);

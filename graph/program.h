@@ -176,7 +176,7 @@ struct Segment {
 struct Bucket {
   std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
   std::optional<std::int64_t> owner{};   ///< owner mode: the sharding coordinate
-  bool experts = false;                  ///< of experts that have a grid of their own
+  bool experts = false;                  ///< of experts with a grid that is not the stage's
   bool operator==(const Bucket&) const = default;
 };
 

@@ -21,6 +21,7 @@ struct Spreads {
   std::array<SourceSpread, kTimeBases> steps;
   TimeCauses causes;
   std::array<DifferenceSpread, kTimeBases> differences;
+  double repeated = 0;
 };
 
 SourceSpread source_spread_from(JsonObject object) {
@@ -51,6 +52,7 @@ Spreads read_spreads() {
   JsonObject steps = object.object("step_time"), differences = object.object("difference");
   JsonObject causes = object.object("causes");
   Spreads spreads;
+  spreads.repeated = object.number("repeated", 0, 1);
   for (std::size_t i = 0; i < kTimeCauses; ++i)
     spreads.causes[i] = causes.number(kCauses[i], 0, 10);
   for (std::size_t i = 0; i < kTimeBases; ++i) {
@@ -97,6 +99,8 @@ const TimeCauses& cause_spreads() { return spreads().causes; }
 const DifferenceSpread& difference_spread(TimeBasis basis) {
   return spreads().differences[std::size_t(basis)];
 }
+
+double repeated_deviation() { return spreads().repeated; }
 
 StepInterval unseen_source(const StepOpen& open) {
   const SourceSpread& spread = source_spread(open.basis);

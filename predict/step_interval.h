@@ -89,6 +89,9 @@ struct DifferenceSpread {
 const SourceSpread& source_spread(TimeBasis basis);
 const TimeCauses& cause_spreads();  ///< half widths at the value 1
 const DifferenceSpread& difference_spread(TimeBasis basis);
+/// Returns the standard deviation of the logarithm of a step if the same program runs again: of
+/// published runs that have one prediction, the median over documents.
+double repeated_deviation();
 
 /// The error of a step whose ops were measured one by one, beside the errors of these ops, as a
 /// logarithm. It stands for caches that the op before left, and for the machine some minutes later.

@@ -16,11 +16,6 @@ std::string digest_of(Job job, std::int64_t devices, const Cluster& cluster,
 /// Returns the digest of a strategy of the job, however it spells the layers of its stages.
 std::string digest_of(const Job& job, Strategy strategy);
 
-/// The standard deviation of the logarithm of a step if the same program runs again: the median
-/// over 21 documents of published runs that one prediction is of (planner validate
-/// --leave-out-sources).
-inline constexpr double kRepeated = 0.019;
-
 /// Return the fastest measured run of the target's job, and the last run of the strategy among
 /// these; null if no such run was learned from. Runs that others contradict do not count.
 const LearnedStep* fastest_run(const Target& target);

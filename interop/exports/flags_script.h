@@ -39,7 +39,7 @@ struct PlanFlags {
 /// not lost. Throws InputError at `file` where the flags state no such job.
 PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file);
 
-/// Returns the target's settings of a trial of so many steps.
+/// Returns the settings with which the target runs `steps` steps and logs each.
 std::vector<std::pair<std::string, Json>> trial_settings(const FlagTarget& target,
                                                          std::int64_t steps);
 

@@ -14,8 +14,8 @@ constexpr double kStudent90 = 1.860;
 constexpr double kFarOut = 3;
 /// A slow step exceeds the median by at least this share of it.
 constexpr double kLeastSlow = 0.05;
-/// Slow steps come regularly if there are at least so many distances between them, and if this
-/// share of the distances are equal.
+/// Slow steps come regularly if there are at least kLeastDistances distances between them, and if
+/// kRegular of the distances are equal.
 constexpr std::size_t kLeastDistances = 3;
 constexpr double kRegular = 0.75;
 

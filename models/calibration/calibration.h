@@ -107,9 +107,9 @@ OpKind measured_as(OpKind communication);
 /// node".
 std::string describe(const CollectivePoint& point);
 
-/// An OverlapPoint says how a local op and a communication slow each other while both run. A
-/// slowdown is the time beside the other over the time alone. On CPU cores it includes the time of
-/// the thread that progresses communications.
+/// An OverlapPoint states how a local op and a communication slow each other. A slowdown is the
+/// time while both run over the time alone. On CPU cores it includes the time of the thread that
+/// progresses communications.
 struct OverlapPoint {
   OpKind compute = OpKind::matmul;  ///< a local op
   OpKind communication = OpKind::all_reduce;

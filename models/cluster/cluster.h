@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// Efficiency says how far a device's kernels and collectives stay below its peak rates, as a few
+// Efficiency states how far a device's kernels and collectives stay below its peak rates, as a few
 // physical parameters. The time formulas are in simulator/costs/efficiency_curves.h and
 // simulator/costs/collective_cost.h.
 
@@ -82,15 +82,15 @@ struct MemoryEfficiency {
 /// Collectives and transfers whose outermost level this is.
 struct LevelEfficiency {
   double bandwidth_fraction = 1;  ///< share of the level's bandwidth
-  Seconds fixed_time;             ///< per collective, beside the latency of its steps
+  Seconds fixed_time;             ///< per collective, in addition to the latency of its steps
   std::optional<FitRange<Bytes>> fitted;
   RestsOn rests_on = RestsOn::cluster;
   bool operator==(const LevelEfficiency&) const = default;
 };
 
 /// Kernels and communications that run at once slow each other, since data movement takes units and
-/// memory bandwidth from compute and waits for both. A slowdown is the time beside the other over
-/// the time alone; 1 means not slowed.
+/// memory bandwidth from compute and waits for both. A slowdown is the time while both run
+/// over the time alone; 1 means not slowed.
 struct OverlapEfficiency {
   double compute_slowdown = 1, communication_slowdown = 1;
   bool operator==(const OverlapEfficiency&) const = default;

@@ -92,7 +92,7 @@ class RunCollector {
 
 /// Returns the ops of the update in order. A run of ops with blocks ends where a parameter comes up
 /// again after others. A run of ops without a block ends where copies to the host begin that have a
-/// stream of their own. So all norms come before all scalings, and these before all updates.
+/// separate stream. So all norms come before all scalings, and these before all updates.
 /// Collectives over ranges of the arenas (streams data and mp) are left out, since they are calls
 /// of the schedule.
 std::vector<UpdateRun> update_runs(const Graph& graph) { return RunCollector(graph).run(); }

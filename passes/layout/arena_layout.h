@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-/// ElementTypes says which elements of an arena have which type, and where they lie in it. Offsets
+/// ElementTypes has the type of each element of an arena, and its place in it. Offsets
 /// in elements are common to all arenas of a stage; offsets in bytes differ between arenas of
 /// different types.
 class ElementTypes {

@@ -21,7 +21,7 @@ struct Placement {
   std::int64_t room = 0;              ///< elements with padding
   std::optional<std::int64_t> owner;  ///< where whole tensors are owned
   std::size_t completed = 0;          ///< place in the order in which backward completes gradients
-  bool experts = false;               ///< of experts that have a grid of their own
+  bool experts = false;               ///< of experts with a grid that is not the stage's
 };
 
 struct OwnerMode {

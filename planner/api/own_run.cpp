@@ -44,7 +44,7 @@ SteadyPart steady_of(const TrainingLog& log, const Target& target, const std::st
 
 /// Refuses a log of another run than the script's, as far as the log shows: by what its lines
 /// print, and by the arguments that Megatron-LM and its forks print at the start
-/// (megatron/training/ arguments.py).
+/// (megatron/training/arguments.py).
 void check_same_run(const OwnRun& own, const Target& target, const Strategy& strategy) {
   const auto check = [&](const std::string& what, std::optional<double> printed,
                          std::int64_t stated) {
@@ -156,8 +156,9 @@ OwnRun read_run(const LearnQuestion& question, const std::string& script, const 
   own.steady = steady_of(own.log, target, file);
   const CostModel& costs = *target.costs;
   own.basis = loaded.source.words;
-  if (const LearnedStep* last = last_run(target, *options.imported->strategy))
-    own.ran_before = last->measured / last->after;
+  const LearnedStep* last =
+      question.on_learned ? last_run(target, *options.imported->strategy) : nullptr;
+  if (last) own.ran_before = last->measured / last->after;
   if (!costs.cluster().efficiency) {
     throw UsageError(
         "a run moves the numbers of a fit or rates typical of training; ops that were measured "

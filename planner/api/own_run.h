@@ -17,7 +17,8 @@ struct OwnRun {
   SteadyPart steady;
   FitRun run;
   std::string basis;  ///< what its prediction rests on before
-  /// The step of the last learned run of its layout over the prediction of that step.
+  /// The step of the last learned run of its layout over the prediction of that step; absent if no
+  /// such run was learned from, or the question is not `on_learned`.
   std::optional<double> ran_before = {};
 };
 

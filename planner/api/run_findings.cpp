@@ -10,7 +10,7 @@
 
 #include "base/log_statistics.h"
 #include "planner/explain/explain_text.h"
-#include "predict/tried_layouts.h"
+#include "predict/step_interval.h"
 
 namespace plimsoll {
 namespace {
@@ -21,11 +21,11 @@ constexpr double kLeastShown = 0.0005;
 
 double half_width(const ErrorPart& part) { return kNormal90 * part.deviation; }
 
-/// Returns "+1.2 % (-3.0 to +5.6 %" of a logarithm and of its interval.
-std::string change_text(double change, double half_width) {
+/// Returns "+1.2 % (-3.0 to +5.6 %)" of a logarithm and of its interval, with `more` before ")".
+std::string change_text(double change, double half_width, const std::string& more = "") {
   const auto percent = [](double logarithm) { return 100 * std::expm1(logarithm); };
-  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f} %", percent(change),
-                     percent(change - half_width), percent(change + half_width));
+  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f} %{})", percent(change),
+                     percent(change - half_width), percent(change + half_width), more);
 }
 
 std::string measured_text(const OwnRun& own, const LearnedRun& learned) {
@@ -43,30 +43,33 @@ std::string measured_text(const OwnRun& own, const LearnedRun& learned) {
 /// Names the numbers that account for the difference, and then those of which this is certain.
 std::string parts_lines(const LearnedRun& learned) {
   std::vector<std::string> named, certain;
-  double rest = std::log(learned.measured / learned.before);
+  double rest = std::log(learned.measured / learned.before), others = 0;
   for (const ErrorPart& part : learned.error_parts) {
     rest -= part.change;
     if (std::abs(part.change) < kLeastShown) continue;
     if (std::abs(part.change) > half_width(part)) certain.push_back(part.name);
-    if (named.size() == kMostParts) continue;
-    named.push_back(
-        fmt::format("{} {}{})", part.name, change_text(part.change, half_width(part)),
-                    part.alone ? fmt::format("; alone {:.2f} times", *part.alone) : ""));
+    if (named.size() == kMostParts) {
+      others += part.change;
+      continue;
+    }
+    const std::string alone = part.alone ? fmt::format("; alone {:.2f} times", *part.alone) : "";
+    named.push_back(part.name + " " + change_text(part.change, half_width(part), alone));
   }
+  if (std::abs(others) >= kLeastShown)
+    named.push_back(fmt::format("others {:+.1f} %", 100 * std::expm1(others)));
   if (std::abs(rest) >= kLeastShown)
     named.push_back(fmt::format("unexplained {:+.1f} %", 100 * std::expm1(rest)));
   if (named.empty()) return explain_line("off", "nothing");
   return explain_line("off", fmt::format("{}", fmt::join(named, ", "))) +
-         explain_line("certain", certain.empty()
-                                     ? "none of these: one step time does not tell them apart"
-                                     : fmt::format("{}", fmt::join(certain, ", ")));
+         explain_line("certain", certain.empty() ? "none of these: the log does not tell them apart"
+                                                 : fmt::format("{}", fmt::join(certain, ", ")));
 }
 
 std::string steps_text(const SteadyPart& steady) {
   const auto& [share, lost, period] = steady.slow;
   const auto& trend = steady.trend;
   const std::string drift =
-      trend ? change_text(trend->change, trend->half_width) + ") from the first to the last"
+      trend ? change_text(trend->change, trend->half_width) + " from the first to the last"
             : "too few steps to show a drift";
   if (share == 0) return drift + "; none is slow";
   return fmt::format("{}; {:.1f} % are slow{} and cost {:.1f} % of the time", drift, 100 * share,
@@ -159,13 +162,13 @@ std::vector<LearnedFrom> learn_one_by_one(const LearnQuestion& question) {
   std::vector<LearnedFrom> all;
   for (OwnRun& own : read_runs(question)) {
     // If the same program ran before, its measured step takes the place of the prediction.
-    const double scale = question.on_learned ? own.ran_before.value_or(1) : 1;
+    const double scale = own.ran_before.value_or(1);
     own.run.measured -= std::log(scale);
     for (FitPartTime& part : own.run.parts) part.measured -= std::log(scale);
     Learned learned = learn({own.run}, own.run.target.fitted);
-    if (question.on_learned && own.ran_before) {
-      own.run.half_width =
-          std::min(own.run.half_width, kNormal90 * std::numbers::sqrt2 * kRepeated);
+    if (own.ran_before) {
+      const double repeated = kNormal90 * std::numbers::sqrt2 * repeated_deviation();
+      own.run.half_width = std::min(own.run.half_width, repeated);
     }
     LearnedRun& run = learned.runs[0];
     for (Seconds* step : {&run.measured, &run.before, &run.after}) *step = *step * scale;

@@ -13,7 +13,7 @@ namespace plimsoll {
 /// Returns whether a run's median step is in the 90 % interval of the prediction before.
 bool is_expected(const OwnRun& own, const LearnedRun& learned);
 
-/// Says in some five lines how long a step takes against its prediction, which numbers account for
+/// Returns some five lines: how long a step takes against its prediction, which numbers account for
 /// the difference, and whether steps drift or are slow now and then. `learned` is of `own`.
 std::string run_lines(const OwnRun& own, const LearnedRun& learned);
 /// Returns this with the files of the run, as runs of learn.json, few-changes.json and drift.json.
@@ -28,7 +28,7 @@ struct LearnedFrom {
 /// Reads the runs and learns from each without the others.
 std::vector<LearnedFrom> learn_one_by_one(const LearnQuestion& question);
 
-/// Returns the target with the numbers that were learned of its own runs.
+/// Returns the target with learned numbers in place of its fit.
 Target with_learned(const Target& target, FittedCalibration fitted);
 
 }  // namespace plimsoll

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "interop/imports/imported.h"
 #include "models/framework/framework_json.h"
+#include "models/kinds/file_kind.h"
 #include "models/presets/preset_names.h"
 #include "passes/strategy/strategy_fields.h"
 #include "plan/plan.h"
@@ -129,7 +130,7 @@ void set_network(Cluster& cluster, BytesPerSecond network, const std::string& na
 /// Reads a script. A plan of this project states as much as a script does.
 Imported read_script(const std::string& file, const ImportGiven& given) {
   const std::string text = read_file(file);
-  if (is_importable(text) || text.find("\"programs\"") == text.npos)
+  if (file_kind(Json::parse(text, nullptr, false)) != FileKind::plan)
     return import_text(text, file, given);
   Plan plan = parse_plan(text, file);
   if (given.job) throw UsageError("found JOB and --from; the plan that --from names has the job");

@@ -29,7 +29,7 @@ struct MicroBatchProgram {
 
 MicroBatchProgram micro_batch_program(const Graph& graph, const CutGraph& cut, const Grid& grid);
 
-/// Returns the program of a micro-batch of so many sequences, from the programs of one and of two.
+/// Returns the program of a micro-batch of several sequences, from the programs of one and of two.
 /// Every size of a tensor grows by as much with each sequence, or not at all, so that ops have the
 /// times of a lowered program. Bytes of slots and frames are at most those of a lowered program,
 /// since layouts round. Returns nothing where the two programs differ in more than sizes.
@@ -148,8 +148,8 @@ class FactsCache {
   mutable Memo<MicroBatchProgram, bool> programs_;
 };
 
-/// Whether attention exchanges keys and values in so many rounds that these are most of a
-/// Program. FactsCache::ring bounds such a strategy.
+/// Whether most of a Program are rounds in which attention exchanges keys and values.
+/// FactsCache::ring bounds such a strategy.
 bool is_long_ring(const Framework& framework, const Strategy& strategy);
 /// Returns the strategy in plain 1F1B with sends freed by events, and as many layers on every stage
 /// as before. The bytes that live between steps are the same if all layers are of one block.

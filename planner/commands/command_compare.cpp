@@ -27,27 +27,25 @@ struct CompareOptions {
   bool json = false;
   /// Corrects the calibration that the plan was made with, and writes it to `output` where given.
   bool refit = false;
-  std::string cluster, output;
+  std::string output;
   std::string job_output;  ///< where the job goes with the load of experts that was measured
-  std::vector<std::string> calibration;
-  std::vector<std::string> scripts, logs;  ///< of runs; empty: PLAN and MEASURED are compared
-  std::int64_t devices = 0;                ///< of a script that does not state them; 0: it does
+  LearnQuestion runs;      ///< its cluster and calibration are the plan's, too; no log: none
 };
 
 Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& measured) {
   if (plan.oversubscribed) {
     throw UsageError("--refit: the plan makes no timing claim: more ranks than cores");
   }
-  const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
-  check_same("--cluster", options.cluster, digest(cluster), plan.cluster_digest);
-  const CalibrationChoice choice = read_calibration_choice(options.calibration);
+  const std::string cluster = read_file_or_preset(options.runs.target.cluster, cluster_presets());
+  check_same("--cluster", options.runs.target.cluster, digest(cluster), plan.cluster_digest);
+  const CalibrationChoice choice = read_calibration_choice(options.runs.target.calibration);
   if (!choice.measured) {
     throw UsageError("--refit: none of --calibration was measured; a fit has no curves to correct");
   }
   check_same("--calibration", choice.measured_file, digest(choice.measured_text),
              plan.calibration_digest);
-  const CostBasis basis =
-      cost_basis(parse_cluster(cluster, options.cluster), plan.framework, choice, options.cluster);
+  const CostBasis basis = cost_basis(parse_cluster(cluster, options.runs.target.cluster),
+                                     plan.framework, choice, options.runs.target.cluster);
   check_same("--calibration", basis.source.name, basis.source.rest_digest,
              plan.calibration_rest_digest);
   return refit(plan, measured, basis);
@@ -55,7 +53,7 @@ Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& 
 
 /// Returns the measured file with the corrected calibration, and with its fit if it has one.
 std::string refitted_text(const CompareOptions& options, const Refit& found) {
-  const CalibrationChoice choice = read_calibration_choice(options.calibration);
+  const CalibrationChoice choice = read_calibration_choice(options.runs.target.calibration);
   CalibrationFile file = parse_calibration_file(choice.measured_text, choice.measured_file);
   file.measured = found.calibration;
   return calibration_file_text(file);
@@ -81,16 +79,13 @@ Json drift_json(const std::vector<LearnedFrom>& runs, bool all_expected) {
 /// Compares logs with the steps that follow from what was learned before. One script may have
 /// several logs.
 ExitCode compare_logs(const CompareOptions& options) {
-  LearnQuestion question{options.scripts, options.logs};
+  LearnQuestion question = options.runs;
   question.on_learned = true;
   if (question.scripts.size() == 1)
-    question.scripts.resize(options.logs.size(), options.scripts[0]);
-  question.target.cluster = options.cluster;
-  question.target.calibration = options.calibration;
-  question.target.devices = options.devices;
+    question.scripts.resize(question.logs.size(), question.scripts[0]);
   const std::vector<LearnedFrom> runs = learn_one_by_one(question);
   const auto& fitted = runs[0].own.run.target.fitted;
-  if (options.calibration.empty() && !(fitted && fitted->learned)) {
+  if (options.runs.target.calibration.empty() && !(fitted && fitted->learned)) {
     throw UsageError(
         "--log: nothing was learned for this cluster and framework (planner learn -o "
         ".plimsoll/mine.json); name a calibration with --calibration");
@@ -105,17 +100,19 @@ ExitCode compare_logs(const CompareOptions& options) {
 }
 
 ExitCode run_compare(const CompareOptions& options) {
-  if (!options.logs.empty()) return compare_logs(options);
+  if (!options.runs.logs.empty()) return compare_logs(options);
   if (options.measured.empty())
     throw UsageError("PLAN and MEASURED, or --from and --log, are required");
-  if (!options.refit && (!options.cluster.empty() || !options.calibration.empty()))
+  if (!options.refit &&
+      (!options.runs.target.cluster.empty() || !options.runs.target.calibration.empty()))
     throw UsageError("--cluster and --calibration require --refit or --log");
-  if (options.refit && (options.cluster.empty() || options.calibration.empty())) {
+  if (options.refit &&
+      (options.runs.target.cluster.empty() || options.runs.target.calibration.empty())) {
     throw UsageError(
         "--refit: --cluster and --calibration that the plan was made with are required");
   }
-  std::vector<std::string> inputs = options.calibration;
-  inputs.insert(inputs.end(), {options.plan, options.measured, options.cluster});
+  std::vector<std::string> inputs = options.runs.target.calibration;
+  inputs.insert(inputs.end(), {options.plan, options.measured, options.runs.target.cluster});
   check_output("-o", options.output, inputs);
   check_output("--job-output", options.job_output, inputs);
   const Plan plan = read_legal_plan(options.plan);
@@ -160,24 +157,25 @@ void add_compare(CLI::App& app, Action& action) {
                        "correct the calibration by what was measured, and say by how much");
   CLI::Option* from =
       command
-          .add_option("--from", options->scripts,
+          .add_option("--from", options->runs.scripts,
                       "instead of PLAN: script of runs; once for all logs, or once for each --log")
           ->allow_extra_args(false);
   CLI::Option* log =
       command
-          .add_option("--log", options->logs,
+          .add_option("--log", options->runs.logs,
                       "log of a run; exit code 7 if its step is outside the learned interval")
           ->allow_extra_args(false)
           ->needs(from);
+  log->excludes(command.get_option("--tolerance"));
   from->needs(log)->excludes(plan)->excludes(measured)->excludes(refit);
-  command.add_option("--cluster", options->cluster,
+  command.add_option("--cluster", options->runs.target.cluster,
                      "the plan's cluster file with --refit, or that of the runs");
   command
-      .add_option("--calibration", options->calibration,
+      .add_option("--calibration", options->runs.target.calibration,
                   "with --refit: the plan's, given as to plan; with --log: what was learned")
       ->allow_extra_args(false);
   command
-      .add_option("--devices", options->devices,
+      .add_option("--devices", options->runs.target.devices,
                   "with --log: how many, if the script does not state it")
       ->needs(log);
   command
@@ -187,6 +185,7 @@ void add_compare(CLI::App& app, Action& action) {
       .add_option("--job-output", options->job_output,
                   "write the plan's job here, with the load of experts that was measured")
       ->excludes(from);
+  add_reading(command, options->runs.target);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_compare(*options); }; });
 }

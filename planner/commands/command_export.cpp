@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "base/command_line.h"
@@ -84,12 +85,13 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
 
 namespace {
 
-void write_script(const ExportOptions& options, const std::string& script) {
-  if (options.output.empty()) {
+/// Writes to a file; an empty name is stdout.
+void write_script(const std::string& output, const std::string& script) {
+  if (output.empty()) {
     print_result(script);
   } else {
-    write_file_atomically(options.output, script);
-    print_note(fmt::format("wrote {}\n", options.output));
+    write_file_atomically(output, script);
+    print_note(fmt::format("wrote {}\n", output));
   }
 }
 
@@ -101,7 +103,7 @@ ExitCode export_slurm(const ExportOptions& options) {
                      fmt::format("found \"{}\"; only plans for the bundled runtime can run",
                                  plan.framework.name));
   }
-  write_script(options, slurm_script(plan, options, beside("planner-run-mpi")));
+  write_script(options.output, slurm_script(plan, options, beside("planner-run-mpi")));
   return ExitCode::ok;
 }
 
@@ -169,7 +171,9 @@ const FlagTable& table_of(const Plan& plan, const ExportOptions& options) {
                                table.frameworks[0]));
 }
 
-ExitCode export_flags(const Plan& plan, const ExportOptions& options) {
+/// Returns the script or the file of a plan. Prints what it does not state, and returns nothing if
+/// that was not allowed.
+std::optional<std::string> exported(const Plan& plan, const ExportOptions& options) {
   const FlagTable& table = table_of(plan, options);
   PlanFlags flags = flags_of(plan, table, options.plan);
   if (options.trial) flags.trial = trial_settings(*table.target, kTrialSteps);
@@ -177,17 +181,20 @@ ExitCode export_flags(const Plan& plan, const ExportOptions& options) {
     describe_losses(plan, flags, options);
     if (!options.allow_lossy) {
       print_note("planner: nothing is written: --allow-lossy writes what the flags give\n");
-      return ExitCode::infeasible;
+      return std::nullopt;
     }
   }
-  if (!table.document || table.options) {
-    write_script(options, flags_script(plan, table, flags));
-    return ExitCode::ok;
-  }
+  if (!table.document || table.options) return flags_script(plan, table, flags);
   if (*table.document == DocumentSyntax::json) {  // it has no comments
     for (const std::string& line : document_comments(plan, table, flags)) print_note(line + "\n");
   }
-  write_script(options, flags_document(plan, table, flags));
+  return flags_document(plan, table, flags);
+}
+
+ExitCode export_flags(const ExportOptions& options) {
+  const auto text = exported(read_legal_plan(options.plan), options);
+  if (!text) return ExitCode::infeasible;
+  write_script(options.output, *text);
   return ExitCode::ok;
 }
 
@@ -205,18 +212,20 @@ ExitCode export_trials(const ExportOptions& options) {
   const Plan plan = read_legal_plan(options.plan);
   if (plan.trials.empty())
     throw InfeasibleError(options.plan + ": no trial is expected to gain more than its steps take");
+  std::vector<std::pair<std::string, std::string>> files;  // names and texts
   std::string runs;
   for (std::size_t i = 0; i < plan.trials.size(); ++i) {
-    ExportOptions one = options;
-    one.output = trial_file(options.output, i + 1);
-    check_output("-o", one.output, std::array{options.plan});
+    const std::string file = trial_file(options.output, i + 1);
+    check_output("-o", file, std::array{options.plan});
     Plan trial = plan;
     trial.strategy = plan.trials[i].strategy;
-    if (const ExitCode code = export_flags(trial, one); code != ExitCode::ok) return code;
-    runs += fmt::format(
-        " --from {} --log {}", shell_word(one.output),
-        shell_word(std::filesystem::path(one.output).replace_extension(".log").string()));
+    const auto text = exported(trial, options);
+    if (!text) return ExitCode::infeasible;
+    files.emplace_back(file, *text);
+    runs += fmt::format(" --from {} --log {}", shell_word(file),
+                        shell_word(std::filesystem::path(file).replace_extension(".log").string()));
   }
+  for (const auto& [file, text] : files) write_script(file, text);
   const bool printed = !table_of(plan, options).target->trial.empty();
   print_note(
       fmt::format("run each for {} steps{}, then: planner learn{} --cluster {} -o "
@@ -231,8 +240,7 @@ ExitCode run_export(const ExportOptions& options) {
   if (options.to == kSlurm && options.trial)
     throw UsageError("--trial is not for slurm: trials are of other frameworks");
   if (options.to == kSlurm) return export_slurm(options);
-  return options.trial ? export_trials(options)
-                       : export_flags(read_legal_plan(options.plan), options);
+  return options.trial ? export_trials(options) : export_flags(options);
 }
 
 std::vector<std::string> export_targets() {

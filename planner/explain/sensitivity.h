@@ -63,7 +63,7 @@ std::string link_of(const CostModel& costs, std::span<const Program> programs,
 /// The result may be illegal. Throws UsageError as set_field() does.
 Strategy with_choices(const Strategy& strategy, const Fixed& choices, std::int64_t devices);
 
-/// A Reach says which values changes go to.
+/// A Reach is the set of values that changes go to.
 enum class Reach : std::uint8_t {
   one_step,  ///< the nearest on each side of the strategy's own
   all,

@@ -36,7 +36,9 @@ def a_document_is_held_by_the_others():
 def the_file_has_the_parts():
     preset = json.loads(spreads.PRESET.read_text())
     assert preset["source"].startswith("lab/memory_spreads.py, of "), preset
-    assert set(preset) == {"source", *spreads.PARTS, "outside"}, preset
+    shared = spreads.shared_of([peak(kind, document, error) for kind in ("allocated", "reserved")
+                                for document, error in (("a", 0.01), ("a", 0.03), ("a", 0.02), ("b", -0.02), ("b", -0.05), ("b", 0.01))])
+    assert set(preset) == {"source", *spreads.PARTS, *shared, "outside"}, preset
     page = (SOURCE / "docs/how-it-works/intervals.md").read_text()
     for part in spreads.PARTS:
         assert f"| {100 * preset[part]:.1f} % |" in page, part
