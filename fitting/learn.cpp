@@ -11,6 +11,7 @@
 #include "base/log_statistics.h"
 #include "fitting/cross_validate.h"
 #include "fitting/learned_memory.h"
+#include "predict/step_interval.h"
 #include "simulator/costs/layer_factors.h"
 
 namespace plimsoll {
@@ -169,12 +170,15 @@ LearnModel::LearnModel(std::vector<FitRun> runs)
   independent_ = independent_rows(model_, before_);
   errors_ = vector_of(log_model_.measured) - vector_of(before_);
   derivatives_ = log_model_.derivatives(log_model_.priors(), before_);
-  set_spreads(source_spreads());
+  SourceSpreads spreads = source_spreads();
+  // Published runs differ in more than the runs of one machine whose costs were measured.
+  if (model_.parameters().empty()) spreads.noise = repeated_deviation();
+  set_spreads(std::move(spreads));
 }
 
 void LearnModel::set_spreads(SourceSpreads spreads) {
   spreads_ = std::move(spreads);
-  const auto count = Eigen::Index(model_.parameters().size());
+  const Eigen::Index count = scaled_numbers();
   log_model_.precision = with_spreads(model_.parameters(), *log_model_.precision, spreads_);
   const double scale = before_.empty() ? 1 : scale_of_prior();
   log_model_.precision->topLeftCorner(count, count) /= scale * scale;
@@ -182,10 +186,17 @@ void LearnModel::set_spreads(SourceSpreads spreads) {
     log_model_.numbers[p].spread = scale * spreads_.of(model_.parameters()[p]);
 }
 
+/// Returns how many numbers, from the first on, have priors that the intervals before scale.
+/// Factors of layers are among them if all costs were measured, as there are no parameters then.
+Eigen::Index LearnModel::scaled_numbers() const {
+  const auto parameters = Eigen::Index(model_.parameters().size());
+  return parameters > 0 ? parameters : Eigen::Index(log_model_.numbers.size());
+}
+
 /// Returns the factor on spreads with which runs have the intervals that they had, in the mean of
 /// logarithms.
 double LearnModel::scale_of_prior() const {
-  const auto count = Eigen::Index(model_.parameters().size());
+  const Eigen::Index count = scaled_numbers();
   const Eigen::MatrixXd covariance = log_model_.precision->topLeftCorner(count, count)
                                          .ldlt()
                                          .solve(Eigen::MatrixXd::Identity(count, count));

@@ -68,6 +68,7 @@ class LearnModel {
   void set_spreads(SourceSpreads spreads);
 
  private:
+  Eigen::Index scaled_numbers() const;
   double scale_of_prior() const;
   std::vector<bool> measurements_of(const std::vector<bool>& use) const;
   Posterior posterior_of(const std::vector<bool>& use, const Eigen::MatrixXd& derivatives,

@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "fitting/learn.h"
 #include "predict/target.h"
+#include "predict/tried_layouts.h"
 #include "published/published_target.h"
 
 namespace plimsoll {
@@ -72,8 +73,38 @@ std::vector<std::size_t> drawn(std::mt19937_64& random, std::size_t count, std::
   return order;
 }
 
-/// Adds the errors of the runs that are not in use.
-void add_errors(const LearnModel& model, const std::vector<bool>& use, LearningPoint& point) {
+/// The runs of each job that has kLeastLayouts or more.
+using Choices = std::vector<std::vector<std::size_t>>;
+
+Choices choices_of(const LearnModel& model) {
+  std::map<std::string, std::vector<std::size_t>> jobs;
+  const std::vector<FitRun>& runs = model.model().runs();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const PublishedTarget& target = runs[i].target;
+    jobs[digest_of(target.job, target.devices, target.cluster, target.framework)].push_back(i);
+  }
+  Choices choices;
+  for (auto& [job, of_job] : jobs)
+    if (of_job.size() >= kLeastLayouts) choices.push_back(std::move(of_job));
+  return choices;
+}
+
+/// `seem` and `measured` are logarithms of steps.
+double regret_of(const Choices& choices, const LogModel::Values& seem,
+                 const LogModel::Values& measured) {
+  double sum = 0;
+  for (const std::vector<std::size_t>& runs : choices) {
+    const auto least = [&](const LogModel::Values& steps) {
+      return *std::ranges::min_element(runs, {}, [&](std::size_t i) { return steps[i]; });
+    };
+    sum += std::expm1(measured[least(seem)] - measured[least(measured)]);
+  }
+  return sum / double(choices.size());
+}
+
+/// Adds the errors of the runs that are not in use, and the regret.
+void add_errors(const LearnModel& model, const std::vector<bool>& use, const Choices& choices,
+                LearningPoint& point) {
   std::vector<bool> rest;
   for (const bool used : use) rest.push_back(!used);
   const bool learns = std::ranges::count(use, true) > 0;
@@ -92,6 +123,10 @@ void add_errors(const LearnModel& model, const std::vector<bool>& use, LearningP
     width += std::expm1(half);
     held += std::abs(off) <= half ? 1 : 0;
   }
+  if (!choices.empty()) {  // runs in use are in `after` as they were measured
+    const LogModel::Values& seem = learns ? after : model.before();
+    point.regret = point.regret.value_or(0) + regret_of(choices, seem, model.log_model().measured);
+  }
   const auto count = double(std::ranges::count(rest, true));
   point.error += error / count;
   point.half_width += width / count;
@@ -102,13 +137,15 @@ LearningPoint point_of(const LearnModel& model, std::int64_t learned, std::int64
   const std::size_t runs = model.model().runs().size();
   std::mt19937_64 random(std::uint64_t(learned) + 1);
   LearningPoint point{learned};
+  const Choices choices = choices_of(model);
   if (learned == 0) draws = 1;
   for (std::int64_t draw = 0; draw < draws; ++draw) {
     std::vector<bool> use(runs, false);
     for (const std::size_t i : drawn(random, std::size_t(learned), runs)) use[i] = true;
-    add_errors(model, use, point);
+    add_errors(model, use, choices, point);
   }
   for (double* sum : {&point.error, &point.half_width, &point.held}) *sum /= double(draws);
+  if (point.regret) *point.regret /= double(draws);
   return point;
 }
 
@@ -205,7 +242,8 @@ Json learning_json(const Learning& learning) {
       points.push_back({{"learned", point.learned},
                         {"error", point.error},
                         {"half_width", point.half_width},
-                        {"held", point.held}});
+                        {"held", point.held},
+                        {"regret", point.regret ? Json(*point.regret) : Json(nullptr)}});
     list.push_back({{"document", group.document},
                     {"cluster", group.cluster},
                     {"framework", group.framework},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ struct LearningPoint {
   double error = 0;       ///< |predicted / measured - 1|
   double half_width = 0;  ///< of 90 % intervals, relative
   double held = 0;        ///< share of runs within their interval
+  /// By how much the run that seems fastest, as measured if it was learned from, else as predicted,
+  /// is slower than the fastest: mean over jobs with kLeastLayouts runs or more, if there are any.
+  std::optional<double> regret = {};
 };
 
 /// The runs of one document on one cluster, of frameworks with the same numbers.
@@ -34,7 +38,7 @@ struct LearningGroup {
   std::size_t runs = 0;
   std::vector<LearningPoint> points;  ///< of counts that leave kLeastLeftOut runs or more
 };
-inline constexpr std::size_t kLeastLeftOut = 5;
+inline constexpr std::size_t kLeastLeftOut = 5, kLeastLayouts = 3;
 
 struct Learning {
   std::vector<LearningGroup> groups;

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   using namespace plimsoll;
   return run_program("learning-curves", [&] {
     LearningRequest request;
-    request.counts = {0, 1, 3, 10};
+    request.counts = {0, 1, 2, 3, 5, 10};
     request.calibration.leave_out_source = true;
     std::vector<PublishedRun> runs;
     for (int i = 1; i < argc; ++i) {

@@ -51,6 +51,9 @@ STRATEGIES = [
 ]
 
 
+PREDICTED = 5  # strategies after two runs were learned from
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="lab/own-accuracy", allow_abbrev=False,
@@ -147,6 +150,22 @@ def run_all(planner, options, folder):
     return entries
 
 
+def learned_from_two(planner, options, entries, folder):
+    """Learns from two runs of the last round, by the last calibration, and predicts the next five, for pairs of all places. Returns
+    the mean errors before and after; nothing for few strategies."""
+    before, after = [], []
+    where, output = ("--cluster", options.cluster, "--calibration", options.calibration), folder / "learned.json"
+    for place in range(0, len(entries), 3) if len(entries) >= 2 + PREDICTED else ():
+        two = [entries[place], entries[(place + len(entries) // 2) % len(entries)]]
+        planner.run("learn", *(word for one in two for word in ("--from", one.path, "--log", one.log)), *where, "-o", output)
+        others = [one for step in range(1, len(entries)) if (one := entries[(place + step) % len(entries)]) not in two]
+        for one in others[:PREDICTED]:
+            found = planner.json("simulate", "--from", one.path, *where, "--calibration", output)["prediction"]
+            before.append(abs(error(one.predictions[-1], one.medians[-1])))
+            after.append(abs(error(found["step_time_s"], one.medians[-1])))
+    return {"predictions": len(after), "before": statistics.fmean(before), "after": statistics.fmean(after)} if after else None
+
+
 def result_of(options, entries, load):
     pairs = [(e.predicted, e.measured()) for e in entries]
     rows = [{"strategy": e.what, "predicted_s": e.predicted, "measured_s": e.measured(),
@@ -182,6 +201,9 @@ def print_text(result):
           f"{100 * result['signed_median']:+.1f} %{rank}")
     print(f"90 % intervals hold {100 * result['interval90_coverage']:.0f} % of them, half as wide as "
           f"{100 * result['mean_half_width']:.1f} % in the mean")
+    if learned := result["learned_from_two"]:
+        print(f"after learning from two runs: {100 * learned['after']:.1f} % off {learned['predictions']} other runs, before "
+              f"{100 * learned['before']:.1f} %")
     before, after = result["load_average"]
     print(f"load average {before:.2f} before, {after:.2f} after")
     print(f"goal {100 * result['goal_median_error']:g} %: {'met' if result['met'] else 'MISSED'}")
@@ -197,6 +219,7 @@ def run(options):
     before = os.getloadavg()[0]
     entries = run_all(planner, options, folder)
     result = result_of(options, entries, [before, os.getloadavg()[0]])
+    result["learned_from_two"] = learned_from_two(planner, options, entries, folder)
     (folder / "accuracy.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1)) if options.json else print_text(result)
     if options.page:

@@ -142,6 +142,7 @@ class Entry:
         self.predicted = plan["prediction"]["step_time_s"]
         self.medians = []      # of each run
         self.first_steps = []  # step times of the first run
+        self.log = None        # file of the last run
         self.ops = {}          # kind -> [predicted, measured], summed over the runs
 
     def measured(self):
@@ -183,8 +184,10 @@ def run_once(planner, options, entry, steps, folder):
     """Runs a plan; returns how long that took."""
     began = time.monotonic()
     path = folder / (entry.path.stem + f"-measured-{len(entry.medians)}.json")
-    planner.run("run", entry.path, "--data", options.data, "--steps", steps, "--deadline",
-                options.deadline, "-o", path, timeout=options.deadline)
+    done = planner.run("run", entry.path, "--data", options.data, "--steps", steps, "--deadline",
+                       options.deadline, "-o", path, timeout=options.deadline)
+    entry.log = path.with_suffix(".log")
+    entry.log.write_text(done.stderr)
     taken = time.monotonic() - began
     measured = json.loads(path.read_text())
     entry.medians.append(measured["median_step_time_s"])

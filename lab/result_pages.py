@@ -52,7 +52,8 @@ TABLES = {
     },
     "recommended": {
         "learning": [("runs learned from", "{learned}"), ("sources", "{groups}"), ("mean error of the others", "{error:.1f} %"),
-                     ("90 % interval", "±{half_width:.0f} %"), ("holds", "{held:.0f} %"), ("worse by 1 % or more", "{worse}")],
+                     ("90 % interval", "±{half_width:.0f} %"), ("holds", "{held:.0f} %"), ("worse by 1 % or more", "{worse}"),
+                     ("regret", "{regret:.2f} %")],
         "choices": [("unusual choice", "`{choice}`"), ("has to gain", "{gain:g} %"), ("least regret at", "{fitted:g} %"),
                     ("groups that have it and do not", "{groups}"), ("published runs that have it", "{published:.1f} %")],
         "sources": [("source", "{source}"), ("groups", "{groups}"), ("recommended: mean", "{recommended_mean:.2f} %"),

@@ -21,8 +21,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
-
 /// Relative to the shortest step, a picosecond.
 constexpr Allowed kStepRatios(0, kMostJsonSeconds * 1e12);
 

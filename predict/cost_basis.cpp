@@ -163,9 +163,9 @@ bool use_best_fit(const std::vector<BuiltInFit>& known, const Steps& steps, Cost
   return true;
 }
 
-/// Gives a cluster that states no efficiency the default one; returns how open that is.
+/// Gives a cluster of GPUs that states no efficiency the default one; returns how open that is.
 double fill_efficiency(CostBasis& basis) {
-  if (basis.cluster.efficiency) return 0;
+  if (basis.cluster.efficiency || basis.cluster.device.kind != DeviceKind::gpu) return 0;
   DefaultEfficiency known = default_efficiency(basis.cluster);
   basis.cluster.efficiency = std::move(known.efficiency);
   basis.source.efficiency_words = known.words;
@@ -278,6 +278,10 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file, 
       break;
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
+      if (basis.cluster.device.kind != DeviceKind::gpu && !choice.measured) {
+        throw InputError(choice.fitted_file, "/fitted/device",
+                         "it was learned with a calibration of CPU cores, which is required, too");
+      }
       fill_efficiency(basis);
       use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework, steps.left_out),
                       choice.fitted_file, choice.fitted_text, steps, basis);
@@ -294,7 +298,8 @@ void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   basis.source.digest = digest(choice.measured_text);
   basis.source.words =
       fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.source.digest));
-  if (!is_of_one_gpu(basis.cluster)) return;  // all that its ops and transfers are was measured
+  const bool all_measured = !is_of_one_gpu(basis.cluster);
+  if (all_measured && !basis.fitted) return;
   basis.source.words += "; for the rest " + rest.source.words;
   if (rest.source.name.empty() || rest.source.digest == basis.source.digest)
     return;  // nothing, or of the same file

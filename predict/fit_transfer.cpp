@@ -133,7 +133,7 @@ std::string device_difference(const Device& fitted, const Device& own) {
   if (fitted.name != own.name && (model.empty() || model != device_model(own.name)))
     return fmt::format("name \"{}\", in the runs \"{}\"", printable(own.name),
                        printable(fitted.name));
-  if (own.kind != fitted.kind) return "it is no GPU";
+  if (own.kind != fitted.kind) return "it is of another kind";
   if (!agree(double(own.memory.count()), double(fitted.memory.count()), kMemoryRounding))
     return difference("memory", fitted.memory, own.memory);
   if (!agree(own.memory_bandwidth.value(), fitted.memory_bandwidth.value()))

@@ -56,6 +56,7 @@ constexpr auto kAssumed = [](auto& fields, auto& assumed) {
 
 constexpr auto kDevice = [](auto& fields, auto& device) {
   fields.required("name", device.name);
+  fields.unless(DeviceKind::gpu, "kind", device.kind, kDeviceKinds);
   fields.required("memory_bytes", device.memory, {1, 0x1p50});
   fields.required("memory_bandwidth_bytes_per_s", device.memory_bandwidth, {1, kMostRate});
   fields.optional("peak_fp32_flops_per_s", device.peak_fp32, {1, kMostRate});

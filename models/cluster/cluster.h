@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -109,6 +110,7 @@ enum class DeviceKind : std::uint8_t {
   cpu_core,  ///< the host executes ops itself: no overlap of anything with anything
   gpu,
 };
+inline constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 
 struct Device {
   std::string name;

@@ -14,7 +14,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
 constexpr std::int64_t kMostDevicesPerNode = std::int64_t{1} << 12;
 constexpr std::size_t kMostOtherDevices = 64;

@@ -177,8 +177,10 @@ std::string learned_text(const LearnAnswer& answer) {
       own.size(), own.size() == 1 ? "run" : "runs", target.cluster.name, target.framework.name,
       own[0].basis, runs_text(own, learned), values_text(own, learned.fitted),
       100 * learned.half_width, 100 * learned.half_width_before);
-  if (target.measured)
-    text += "measured costs are unchanged: plan with --calibration for both files\n";
+  if (target.measured) {
+    text += fmt::format("measured costs {}: plan with --calibration for both files\n",
+                        target.cluster.efficiency ? "are unchanged" : "are corrected by factors");
+  }
   return in_columns(text);
 }
 

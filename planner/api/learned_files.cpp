@@ -45,6 +45,8 @@ bool is_learned_for(const fs::path& file, const Cluster& cluster, const Framewor
 }  // namespace
 
 std::vector<std::string> learned_calibration(const Cluster& cluster, const Framework& framework) {
+  // Factors of steps on cores are of one calibration, which has to be given, too.
+  if (cluster.device.kind != DeviceKind::gpu) return {};
   for (const fs::path& folder : folders()) {
     std::vector<std::string> found;
     std::error_code none;

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from made_up_runs import megatron_log
-from programs import BAD_INPUT, OK, SOURCE, USAGE, planner
+from programs import BAD_INPUT, NANO, OK, SOURCE, USAGE, planner
 
 SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 \\
   --max-position-embeddings 2048 --micro-batch-size {micro} --global-batch-size 128 --tensor-model-parallel-size {tp} \\
@@ -223,6 +223,37 @@ def check_plan_and_its_run(folder):
         assert planner("simulate", "--from", plan, *target[:2], *more).returncode == USAGE, more
 
 
+def check_cores(folder):
+    """Steps on CPU cores take longer than their calibrated ops; two of them tell how long a third takes."""
+    cluster, measured, output = (folder / f"{name}.json" for name in ("cores", "ops", "learned-on-cores"))
+    done = planner("calibrate", "--quick", "--budget", "2 s", "-o", measured, "--cluster-out", cluster)
+    assert done.returncode == OK, done.stderr
+    target = ("--cluster", cluster, "--calibration", measured)
+
+    def plan_of(micro):
+        plan = folder / f"cores-{micro}.json"
+        done = planner("plan", NANO, *target, "--devices", 1, "--global-batch", 8, "--fix", f"micro_batch={micro}", "-o", plan)
+        assert done.returncode == OK, done.stderr
+        return plan, json.loads(plan.read_text())["prediction"]["step_time_s"]
+
+    runs = []
+    for micro in (1, 4):
+        plan, step = plan_of(micro)
+        log = folder / f"cores-{micro}.log"
+        log.write_text("".join(f"step {number}/20  loss 4.0000  step time {1080 * step:.6f} ms  41532 tokens/s\n" for number in range(1, 21)))
+        runs += ["--from", plan, "--log", log]
+    done = planner("learn", *runs, *target, "-o", output, "--json")
+    assert done.returncode == OK, done.stderr
+    third, before = plan_of(2)
+    found = json.loads(planner("simulate", "--from", third, *target, "--calibration", output, "--json").stdout)
+    after = found["prediction"]["step_time_s"]
+    assert 1.03 * before < after < 1.08 * before, (before, after)
+    shown = " ".join(planner("simulate", "--from", third, *target, "--calibration", output, "--verbose").stdout.split())
+    assert "learned from 2 runs" in shown and "calibration measured on" in shown, shown
+    alone = planner("simulate", "--from", third, "--cluster", cluster, "--calibration", output)
+    assert alone.returncode == BAD_INPUT and "required, too" in alone.stderr, alone.stderr
+
+
 def check_refusals(folder):
     run = run_of(folder, 1, 4, 1.2)
     log = megatron_log(folder / "other.log", 1, 256)
@@ -250,7 +281,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = folder
         os.chdir(folder)
-        for check in (check_one_run, check_stored_runs, check_plan_and_its_run, check_refusals, check_intervals, check_memory, check_timers,
+        for check in (check_one_run, check_stored_runs, check_plan_and_its_run, check_cores, check_refusals, check_intervals, check_memory, check_timers,
                       check_rates, check_measured, check_found_files):
             check(pathlib.Path(folder))
     return 0

@@ -52,6 +52,7 @@ def finds_what_was_made_up(folder):
     assert everything["groups"] == 2, everything
     assert abs(everything["fastest_mean"] - 25) < 1e-9 and everything["recommended_worst"] == 0, everything
     assert everything["recommended_best_of_three"] == everything["recommended_after_trials"] == 0 and everything["spearman"] == 0.5, everything
+    assert result["large"]["count"] == 0, result["large"]  # tables of three layouts
     assert {goal["goal"].split()[0] for goal in result["goals"]} == {"regret"} and all(goal["met"] for goal in result["goals"])
     choices = {one["choice"]: one for one in result["choices"]}
     assert choices["odd_micro_batch"]["groups"] == 2 and choices["context_split"]["groups"] == 0, choices
