@@ -89,15 +89,15 @@ Choices choices_of(const LearnModel& model) {
   return choices;
 }
 
-/// `seem` and `measured` are logarithms of steps.
-double regret_of(const Choices& choices, const LogModel::Values& seem,
+/// `predicted` and `measured` are logarithms of steps.
+double regret_of(const Choices& choices, const LogModel::Values& predicted,
                  const LogModel::Values& measured) {
   double sum = 0;
   for (const std::vector<std::size_t>& runs : choices) {
     const auto least = [&](const LogModel::Values& steps) {
       return *std::ranges::min_element(runs, {}, [&](std::size_t i) { return steps[i]; });
     };
-    sum += std::expm1(measured[least(seem)] - measured[least(measured)]);
+    sum += std::expm1(measured[least(predicted)] - measured[least(measured)]);
   }
   return sum / double(choices.size());
 }
@@ -109,8 +109,7 @@ void add_errors(const LearnModel& model, const std::vector<bool>& use, const Cho
   for (const bool used : use) rest.push_back(!used);
   const bool learns = std::ranges::count(use, true) > 0;
   const LogModel::Values after =
-      learns ? model.model().log_model(rest).predicted(model.learn(use, kLimits).values)
-             : model.before();
+      learns ? model.log_model().predicted(model.learn(use, kLimits).values) : model.before();
   const std::vector<LearnModel::Difference> differences = model.differences(use);
   double error = 0, width = 0, held = 0;
   for (std::size_t i = 0; i < rest.size(); ++i) {
@@ -123,10 +122,8 @@ void add_errors(const LearnModel& model, const std::vector<bool>& use, const Cho
     width += std::expm1(half);
     held += std::abs(off) <= half ? 1 : 0;
   }
-  if (!choices.empty()) {  // runs in use are in `after` as they were measured
-    const LogModel::Values& seem = learns ? after : model.before();
-    point.regret = point.regret.value_or(0) + regret_of(choices, seem, model.log_model().measured);
-  }
+  if (!choices.empty())
+    point.regret = point.regret.value_or(0) + regret_of(choices, after, model.log_model().measured);
   const auto count = double(std::ranges::count(rest, true));
   point.error += error / count;
   point.half_width += width / count;

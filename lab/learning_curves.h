@@ -27,8 +27,8 @@ struct LearningPoint {
   double error = 0;       ///< |predicted / measured - 1|
   double half_width = 0;  ///< of 90 % intervals, relative
   double held = 0;        ///< share of runs within their interval
-  /// By how much the run that seems fastest, as measured if it was learned from, else as predicted,
-  /// is slower than the fastest: mean over jobs with kLeastLayouts runs or more, if there are any.
+  /// By how much the run that is predicted to be fastest is slower than the fastest: mean over jobs
+  /// with kLeastLayouts runs or more, if there are any.
   std::optional<double> regret = {};
 };
 

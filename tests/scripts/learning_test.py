@@ -58,8 +58,7 @@ def main():
     assert errors[3] < errors[1] < errors[0], errors
     assert all(point["regret"] is None for point in group["points"]), group  # each job has two layouts
     assert all(abs(point["regret"]) < 1e-6 for point in right["points"]), right
-    regrets = [point["regret"] for point in wrong["points"]]
-    assert regrets[0] > 1 and regrets[-1] < regrets[0], regrets
+    assert all(point["regret"] > 1 for point in wrong["points"]), wrong  # no number explains the odd one
 
 
 if __name__ == "__main__":
