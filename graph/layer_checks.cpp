@@ -226,6 +226,20 @@ Verdict check_share_rope_key(const Op& op, Tensors tensors) {
              : Verdict::no("columns of keys and values are not those of kv and the rope key");
 }
 
+Verdict check_gates(const Op& op, Tensors) {
+  const auto& params = std::get<ActivationParams>(op.params);
+  const bool plain = params.limit == 0 && params.sharpness == 1 && params.offset == 0;
+  const bool silu = op.kind == OpKind::swiglu || op.kind == OpKind::swiglu_backward;
+  if (silu && params.exact) return Verdict::no("exact is of GELU");
+  if (!silu && !plain) return Verdict::no("limit, sharpness and offset are of swiglu");
+  return params.limit < 0 ? Verdict::no("the limit is below 0") : Verdict::yes();
+}
+
+Verdict check_activation(const Op& op, Tensors tensors) {
+  const Verdict gates = check_gates(op, tensors);
+  return gates ? elementwise(op, tensors) : gates;
+}
+
 Verdict check_soft_cap(const Op& op, Tensors tensors) {
   if (!(std::get<CapParams>(op.params).limit > 0)) return Verdict::no("the limit is not above 0");
   return elementwise(op, tensors);
@@ -243,6 +257,8 @@ Verdict check_rotary(const Op& op, Tensors tensors) {
   if (params.sequence < 1 || x[0] % params.sequence != 0) {
     return Verdict::no("x is not whole sequences");
   }
+  if (!(params.scale.factor > 0 && params.scale.amplitude > 0))
+    return Verdict::no("factor and amplitude are not above 0");
   return elementwise(op, tensors);
 }
 

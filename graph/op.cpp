@@ -29,6 +29,7 @@ std::string_view to_text(OpKind kind) { return kOpNames[std::size_t(kind)]; }
 std::string_view to_text(Phase phase) { return kPhaseNames[std::size_t(phase)]; }
 std::string_view to_text(Stream stream) { return kStreamNames[std::size_t(stream)]; }
 std::string_view to_text(Reduction reduction) { return kReductions[std::size_t(reduction)]; }
+std::string_view to_text(RotaryScaling scaling) { return kRotaryScalings[std::size_t(scaling)]; }
 std::optional<OpKind> op_kind_from(std::string_view text) {
   const auto found = std::ranges::find(kOpNames, text);
   return found == kOpNames.end() ? std::nullopt : std::optional(OpKind(found - kOpNames.begin()));

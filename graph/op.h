@@ -100,6 +100,7 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   /// softmax, (flash_)attention: the scores of a head of so many in the model have ALiBi, a linear
   /// bias by distance (runtime/sequence_part.h); 0: none
   std::int64_t alibi_heads = 0;
+  double alibi_scale = 1;  ///< factor of these biases
   bool operator==(const AttentionParams&) const = default;
 };
 /// Returns the columns of a value in flash_attention, whose queries, keys and values are in so many
@@ -114,9 +115,11 @@ struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cro
   std::int64_t split_degree = 1;  ///< mp degree of the vocabulary; first = mp coordinate * v
   double loss_weight = 1;  ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
   /// token_loss, cross_entropy_backward: each token has so many rows, one behind another. Rows but
-  /// the first are predictions of MTP modules, whose loss counts by depth_weight.
+  /// the first are predictions of MTP modules, whose loss counts by depth_weight if their target is
+  /// in the sequence (runtime/row_shares.h), of which the rank has `sequence` tokens.
   std::int64_t depths = 1;
   double depth_weight = 1;
+  std::int64_t sequence = 0;
   bool operator==(const VocabularyParams&) const = default;
 };
 struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropout_add
@@ -126,11 +129,39 @@ struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropou
   std::int64_t seed = 0, site = 0;
   bool operator==(const DropoutParams&) const = default;
 };
+/// How the angles of rotary embeddings are made smaller for sequences longer than those that a
+/// model saw first (runtime/rotary_angles.h).
+enum class RotaryScaling : std::uint8_t { none, linear, llama3, yarn };
+inline constexpr std::array<std::string_view, 4> kRotaryScalings = {"none", "linear", "llama3",
+                                                                    "yarn"};
+struct RotaryScale {
+  RotaryScaling kind = RotaryScaling::none;
+  double factor = 1;  ///< by which slow angles are divided; linear: all
+  /// llama3, yarn: angles that turn less than `low` times in `original` tokens are slow, those that
+  /// turn `high` times or more are left, and others are in between.
+  std::int64_t original = 0;
+  double low = 0, high = 0;
+  bool whole_columns = true;  ///< yarn: the columns where this begins and ends are rounded outwards
+  double amplitude = 1;       ///< what is turned is multiplied by it
+  bool operator==(const RotaryScale&) const = default;
+};
 struct RotaryParams {  // rotary, rotary_backward
   std::int64_t sequence = 0, rotated = 0;
   std::int64_t width = 0;  ///< the leading columns of a head that are turned; 0: all
   double base = 10000;
+  RotaryScale scale = {};
   bool operator==(const RotaryParams&) const = default;
+};
+struct ActivationParams {  // (bias_)gelu, swiglu, geglu and their backward
+  bool exact = false;      ///< GELU by erf; else the tanh approximation
+  /// swiglu: y = g sigmoid(sharpness g) (u + offset), where g is the gate, at most `limit`, and u
+  /// is up, within +- limit (GPT-OSS, arXiv 2508.10925, section 2); 0: no limit.
+  double limit = 0, sharpness = 1, offset = 0;
+  bool operator==(const ActivationParams&) const = default;
+};
+struct FactorParams {  // multiply
+  double factor = 1;
+  bool operator==(const FactorParams&) const = default;
 };
 struct CapParams {  // soft_cap, soft_cap_backward
   double limit = 1;
@@ -256,10 +287,10 @@ struct LambParams {  // lamb_norms, lamb
 
 using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
-                 RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
-                 FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams,
-                 RouteParams, BalanceParams, LimitParams, PlaceParams, CapParams, GroupedBiasParams,
-                 SelectionParams>;
+                 RotaryParams, ActivationParams, FactorParams, VocabularyParams, DataParams,
+                 CollectiveParams, TransferParams, FillParams, FlatParams, ClipParams, StepParams,
+                 AdamParams, SgdParams, LambParams, RouteParams, BalanceParams, LimitParams,
+                 PlaceParams, CapParams, GroupedBiasParams, SelectionParams>;
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of
@@ -283,6 +314,7 @@ std::string_view to_text(OpKind kind);
 std::string_view to_text(Phase phase);
 std::string_view to_text(Stream stream);
 std::string_view to_text(Reduction reduction);
+std::string_view to_text(RotaryScaling scaling);
 std::optional<OpKind> op_kind_from(std::string_view text);
 
 }  // namespace plimsoll

@@ -51,6 +51,8 @@ Verdict check_softmax_sinks(const Op& op, std::span<const Tensor> tensors);
 Verdict check_add_sinks(const Op& op, std::span<const Tensor> tensors);
 Verdict check_sinks_gradient(const Op& op, std::span<const Tensor> tensors);
 Verdict check_share_rope_key(const Op& op, std::span<const Tensor> tensors);
+Verdict check_activation(const Op& op, std::span<const Tensor> tensors);
+Verdict check_gates(const Op& op, std::span<const Tensor> tensors);
 Verdict check_soft_cap(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_host_copy(const Op& op, std::span<const Tensor> tensors);

@@ -35,6 +35,7 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("soft_cap", p.soft_cap);
   visit("chunks", p.chunks);
   visit("alibi_heads", p.alibi_heads);
+  visit("alibi_scale", p.alibi_scale);
 }
 template <class Visit>
 void fields(CapParams& p, Visit&& visit) {
@@ -52,6 +53,24 @@ void fields(RotaryParams& p, Visit&& visit) {
   visit("rotated", p.rotated);
   visit("width", p.width);
   visit("base", p.base);
+  visit("scaling", p.scale.kind);
+  visit("factor", p.scale.factor);
+  visit("original", p.scale.original);
+  visit("low", p.scale.low);
+  visit("high", p.scale.high);
+  visit("whole_columns", p.scale.whole_columns);
+  visit("amplitude", p.scale.amplitude);
+}
+template <class Visit>
+void fields(ActivationParams& p, Visit&& visit) {
+  visit("exact", p.exact);
+  visit("limit", p.limit);
+  visit("sharpness", p.sharpness);
+  visit("offset", p.offset);
+}
+template <class Visit>
+void fields(FactorParams& p, Visit&& visit) {
+  visit("factor", p.factor);
 }
 template <class Visit>
 void fields(VocabularyParams& p, Visit&& visit) {
@@ -60,6 +79,7 @@ void fields(VocabularyParams& p, Visit&& visit) {
   visit("loss_weight", p.loss_weight);
   visit("depths", p.depths);
   visit("depth_weight", p.depth_weight);
+  visit("sequence", p.sequence);
 }
 template <class Visit>
 void fields(DataParams& p, Visit&& visit) {

@@ -20,6 +20,7 @@ std::string value_text(const std::optional<std::int64_t>& value) {
 }
 std::string value_text(const Group& value) { return to_text(value); }
 std::string value_text(Reduction value) { return std::string(to_text(value)); }
+std::string value_text(RotaryScaling value) { return std::string(to_text(value)); }
 
 std::string ids_text(const std::vector<TensorId>& ids) {
   std::string text = "(";

@@ -56,12 +56,13 @@ struct SequencePart {
 /// Returns the slope of a head of `heads` ones. A score has slope (j - i) added, where i and j are
 /// the positions of query and key (ALiBi, arXiv 2108.12409, section 3). With p the largest power
 /// of 2 that is not above `heads`, the first p slopes are 2^(-8 (h + 1) / p). The rest has every
-/// second slope of 2 p heads (ofirpress/attention_with_linear_biases).
-PLIMSOLL_ANYWHERE inline float alibi_slope(std::int64_t head, std::int64_t heads) {
+/// second slope of 2 p heads (ofirpress/attention_with_linear_biases). All are multiplied by
+/// `scale`.
+PLIMSOLL_ANYWHERE inline float alibi_slope(std::int64_t head, std::int64_t heads, float scale) {
   std::int64_t power = 1;
   while (2 * power <= heads) power *= 2;
   const float share = head < power ? 8.0f * float(head + 1) : 4.0f * float(2 * (head - power) + 1);
-  return exp2f(-share / float(power));
+  return scale * exp2f(-share / float(power));
 }
 
 }  // namespace plimsoll

@@ -21,8 +21,6 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kBertEpsilon = 1e-12;  // of layer norms: the released code's default
-
 DataParams masked_data(const Job& job) {
   return {job.sequence, masked_positions(job), job.vocab, job.seed};
 }
@@ -51,7 +49,7 @@ TensorId build_bert_embedding(Graph& graph, const Job& job, std::int64_t micro_b
     block.op(OpKind::token_type_add, {x, table}, {typed}, DataParams{job.sequence});
     x = typed;
   }
-  block.output(block.dropout("output", block.layer_norm("norm", x, kBertEpsilon)));
+  block.output(block.dropout("output", block.layer_norm("norm", x, epsilon_of(job))));
   return word;
 }
 
@@ -62,12 +60,12 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
   const TensorId attended = block.attention(
       x, {.heads = width.heads, .kv_heads = width.heads, .hidden = width.hidden, .causal = false});
   const TensorId middle = block.layer_norm(
-      "norm1", block.add("middle", x, block.dropout("attended", attended)), kBertEpsilon);
+      "norm1", block.add("middle", x, block.dropout("attended", attended)), epsilon_of(job));
   const TensorId fc1 = block.linear("fc1", middle, {.out = {width.ffn_hidden}, .split_dim = 1});
   const TensorId fc2 =
       block.linear("fc2", block.gelu("gelu", fc1), {.out = {width.hidden}, .split_dim = 0});
-  block.output(
-      block.layer_norm("norm2", block.add("sum", middle, block.dropout("fed", fc2)), kBertEpsilon));
+  block.output(block.layer_norm("norm2", block.add("sum", middle, block.dropout("fed", fc2)),
+                                epsilon_of(job)));
 }
 
 void build_join(Graph& graph, const Job& job, std::int64_t micro_batch) {

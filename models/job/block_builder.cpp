@@ -114,7 +114,14 @@ TensorId BlockBuilder::add(const std::string& name, TensorId a, TensorId b) {
 
 TensorId BlockBuilder::gelu(const std::string& name, TensorId x) {
   const TensorId y = tensor(name, shape(x));
-  op(OpKind::gelu, {x}, {y});
+  op(OpKind::gelu, {x}, {y}, ActivationParams{.exact = job_.activation_params.exact});
+  return y;
+}
+
+TensorId BlockBuilder::multiply(const std::string& name, TensorId x, double factor) {
+  if (factor == 1) return x;
+  const TensorId y = tensor(name, shape(x));
+  op(OpKind::multiply, {x}, {y}, FactorParams{factor});
   return y;
 }
 
@@ -143,7 +150,8 @@ TensorId BlockBuilder::rotated(TensorId x, std::int64_t parts, const std::string
      RotaryParams{.sequence = job_.sequence,
                   .rotated = parts,
                   .width = rotary_width(job_) == shape(x).back() ? 0 : rotary_width(job_),
-                  .base = kind.rotary_base});
+                  .base = kind.rotary_base,
+                  .scale = kind.rotary_scale});
   return y;
 }
 
@@ -256,12 +264,14 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   const Heads heads = split(x, kind);
   AttentionParams params;
   params.sequence = job_.sequence;
-  params.scale = 1.0 / std::sqrt(double(shape(heads.q).back()));
+  const double per_column = 1.0 / std::sqrt(double(shape(heads.q).back()));
+  params.scale = kind.score_factor * per_column;
   params.causal = kind.causal;
   if (kind.window < job_.sequence) params.window = kind.window;
   params.chunks = kind.chunks && params.window > 0;
   params.soft_cap = kind.score_cap;
   if (kind.alibi) params.alibi_heads = kind.heads;
+  if (kind.alibi_scaled) params.alibi_scale = per_column;
   if (job_.dropout > 0) {
     const DropoutParams draws = next_dropout();
     params.dropout = draws.rate;
@@ -275,8 +285,15 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   std::vector<TensorId> inputs = {heads.q, heads.k, heads.v};
   if (kind.sinks) inputs.push_back(parameter("sinks", {kind.heads}, Init::zeros, 0, 0));
   op(OpKind::attention, std::move(inputs), {context}, params);
-  const TensorId merged = tensor("merged", {tokens(), columns});
+  TensorId merged = tensor("merged", {tokens(), columns});
   op(OpKind::merge_heads, {context}, {merged}, AttentionParams{.sequence = job_.sequence});
+  if (kind.gate) {
+    const TensorId gate =
+        linear("gate", x, {.out = {columns}, .split_dim = 1, .bias = kind.qkv_bias});
+    const TensorId gated = tensor("gated", shape(merged));
+    op(OpKind::gate_values, {merged, gate}, {gated});
+    merged = gated;
+  }
   return linear(
       "projection", merged,
       {.out = {kind.hidden}, .stddev = kind.out_stddev, .split_dim = 0, .bias = kind.out_bias});
@@ -289,8 +306,9 @@ TensorId BlockBuilder::logits(TensorId y, std::optional<TensorId> tied_to) {
   const Shape rows = {shape(y)[0], job_.vocab};
   std::vector<TensorId> inputs = {y, weight};
   if (job_.head_bias) inputs.push_back(parameter("bias", {job_.vocab}, Init::zeros, 0, 0));
-  const TensorId logits = tensor("logits", rows);
-  op(OpKind::matmul, std::move(inputs), {logits}, MatmulParams{.transpose_b = true});
+  const TensorId product = tensor("logits", rows);
+  op(OpKind::matmul, std::move(inputs), {product}, MatmulParams{.transpose_b = true});
+  const TensorId logits = multiply("scaled_logits", product, job_.factors.logits);
   if (job_.logit_cap == 0) return logits;
   const TensorId capped = tensor("capped", rows);
   op(OpKind::soft_cap, {logits}, {capped}, CapParams{job_.logit_cap});
@@ -303,6 +321,7 @@ void BlockBuilder::loss(TensorId logits, TensorId targets, TensorId scalars, std
   if (job_.mtp) {
     params.depths = 1 + job_.mtp->depths;
     params.depth_weight = job_.mtp->loss_weight / double(job_.mtp->depths);
+    params.sequence = job_.sequence;
   }
   const TensorId max = tensor("max", {rows}), stats = tensor("stats", {rows, 2});
   const TensorId log_sum_exp = tensor("log_sum_exp", {rows});

@@ -61,6 +61,8 @@ class BlockBuilder {
 
   TensorId add(const std::string& name, TensorId a, TensorId b);
   TensorId gelu(const std::string& name, TensorId x);
+  /// Returns x where the factor is 1.
+  TensorId multiply(const std::string& name, TensorId x, double factor);
   /// Returns x where the job has no dropout. Every dropout of the graph has a site of its own.
   TensorId dropout(const std::string& name, TensorId x);
 
@@ -71,12 +73,14 @@ class BlockBuilder {
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
     std::optional<double> qk_norm_epsilon = {};  ///< of norms of each head's query and key
     bool qk_norm_across_heads = false, qk_norm_weight = true;
-    bool sinks = false, alibi = false;
+    bool sinks = false, alibi = false, alibi_scaled = false, gate = false;
     double out_stddev = kInitStddev;
     double rotary_base = 10000;
+    RotaryScale rotary_scale = {};
     std::int64_t window = 0;  ///< as in AttentionParams
     bool chunks = false;
     double score_cap = 0;          ///< of scores; 0: none
+    double score_factor = 1;       ///< beside 1 / sqrt(columns of a key)
     double latent_epsilon = 1e-5;  ///< of norms of latents, where the job has them
   };
   /// Adds projection(attention(query, key and value of x)).
@@ -112,6 +116,8 @@ class BlockBuilder {
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.
 TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev);
+/// Returns the parameters of an activation's op.
+OpParams params_of(const Job& job, OpKind activation);
 /// Adds an MLP up to what its last layer reads. The names of its layers begin with `prefix`.
 /// `weights` multiply the rows of a gated MLP, where there are some.
 TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,

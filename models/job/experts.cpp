@@ -151,7 +151,7 @@ TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) 
   const OpKind activation = job.activation == Activation::geglu ? OpKind::geglu : OpKind::swiglu;
   std::vector<TensorId> activated = {gates};
   if (of_output) activated.push_back(*of_output);
-  block.op(activation, std::move(activated), {product});
+  block.op(activation, std::move(activated), {product}, params_of(job, activation));
   const TensorId down =
       block.parameter("experts.down.weight", {experts.count, f, h}, Init::normal, out_stddev, 1);
   block.op(OpKind::grouped_matmul, {product, down, choices.ends}, {computed});

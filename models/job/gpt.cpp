@@ -12,8 +12,6 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kGptEpsilon = 1e-5;  // of layer norms
-
 TensorId build_gpt_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "embedding", BlockKind::embedding);
   const TensorId word =
@@ -36,12 +34,12 @@ void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
   const TensorId attended =
-      block.attention(block.layer_norm("norm1", x, kGptEpsilon), {.heads = job.heads,
-                                                                  .kv_heads = job.kv_heads,
-                                                                  .hidden = job.hidden,
-                                                                  .out_stddev = out_stddev});
+      block.attention(block.layer_norm("norm1", x, epsilon_of(job)), {.heads = job.heads,
+                                                                      .kv_heads = job.kv_heads,
+                                                                      .hidden = job.hidden,
+                                                                      .out_stddev = out_stddev});
   const TensorId middle = block.add("middle", x, block.dropout("attended", attended));
-  const TensorId fc1 = block.linear("fc1", block.layer_norm("norm2", middle, kGptEpsilon),
+  const TensorId fc1 = block.linear("fc1", block.layer_norm("norm2", middle, epsilon_of(job)),
                                     {.out = {job.ffn_hidden}, .split_dim = 1});
   const TensorId fc2 = block.linear("fc2", block.gelu("gelu", fc1),
                                     {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0});
@@ -54,7 +52,7 @@ void build_gpt_head(Graph& graph, const Job& job, std::int64_t micro_batch, Tens
   const TensorId x = block.input(job.hidden);
   const TensorId targets = block.tensor("targets", {block.tokens()}, DType::i32);
   block.op(OpKind::load_targets, {}, {targets}, DataParams{job.sequence});
-  const TensorId y = block.layer_norm("norm", x, kGptEpsilon);
+  const TensorId y = block.layer_norm("norm", x, epsilon_of(job));
   std::optional<TensorId> tied;
   if (job.tied_embeddings) tied = word;
   block.loss(block.logits(y, tied), targets, scalars, job.global_batch * job.sequence);

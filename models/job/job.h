@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/op.h"
 #include "graph/tensor.h"
 
 namespace plimsoll {
@@ -24,7 +25,7 @@ enum class Activation : std::uint8_t {
   swiglu,        ///< silu(gate) up: three matrices
   squared_relu,  ///< max(x, 0)^2: two (Nemotron-4)
   geglu,         ///< gelu(gate) up: three (Gemma)
-  gelu,          ///< the tanh approximation: two (GPT-NeoX, Falcon)
+  gelu,          ///< two (GPT-NeoX, Falcon)
 };
 enum class NormKind : std::uint8_t {
   rms_norm,    ///< with a weight
@@ -146,12 +147,35 @@ struct MultiToken {
   bool operator==(const MultiToken&) const = default;
 };
 
+/// Rotary position embeddings.
+struct Rotary {
+  double base = 10000;
+  double fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
+  double window_base =
+      0;  ///< of layers with the window, whose angles are not scaled; 0: as the others
+  /// Which layers have them: layer i where element i mod size is true. Empty: all.
+  std::vector<bool> pattern = {};
+  RotaryScale scale = {};
+  bool operator==(const Rotary&) const = default;
+};
+
+/// Constants by which a model multiplies values. 1: it does not.
+struct Factors {
+  double embedding = 1;  ///< of the embedding's rows (Gemma, Granite)
+  double branch = 1;     ///< of what attention and MLP add (Granite, MiniCPM)
+  double scores = 1;  ///< of attention scores, beside 1 / sqrt(columns of a key) (Granite, Gemma 2)
+  double logits = 1;  ///< before their cap (Granite, Cohere)
+  bool operator==(const Factors&) const = default;
+};
+
 struct Job {
   std::string name;
   Family family = Family::gpt;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn_hidden = 0, vocab = 0;
   std::int64_t sequence = 0;
   bool tied_embeddings = true;
+  std::optional<double> norm_epsilon = {};  ///< absent: the family's (epsilon_of())
+  ActivationParams activation_params = {};
   std::int64_t global_batch = 0;  ///< sequences per step
   /// The type in which matmuls compute. bf16 is mixed precision, with f32 masters, gradients and
   /// optimizer state.
@@ -169,21 +193,25 @@ struct Job {
   /// RMS norms of each head's query and key, with one weight for all heads (Qwen3).
   bool qk_norm = false;
   bool qk_norm_across_heads = false;  ///< qk_norm over all heads at once, with as wide a weight
-  bool qk_l2_norm = false;            ///< each head's query and key is normed without a weight
+  /// Each head's query and key is normed without a weight, in layers that turn them.
+  bool qk_l2_norm = false;
   bool sinks = false;  ///< a learned logit of each head in the softmax's sum (GPT-OSS)
   /// Scores have a linear bias by distance, and nothing is turned (ALiBi, arXiv 2108.12409).
   bool alibi = false;
+  bool alibi_scaled = false;   ///< divided by the root of a head's columns, as scores are (Falcon)
   std::int64_t window = 0;     ///< keys that a query sees, its own among them; 0: all before it
   bool window_chunks = false;  ///< tokens see their chunk of `window` tokens (Llama 4)
   /// Which layers have the window: layer i where element i mod size is true. Empty: all of them.
   std::vector<bool> window_pattern = {};
-  double window_rotary_base = 0;  ///< rotary_base of layers with the window; 0: as the others
-  double score_cap = 0;           ///< soft cap of attention scores (Gemma 2); 0: none
-  double logit_cap = 0;           ///< soft cap of logits
+  double score_cap = 0;  ///< soft cap of attention scores (Gemma 2); 0: none
+  double logit_cap = 0;  ///< soft cap of logits
   std::optional<Latent> latent = {};
   bool head_bias = false;  ///< of the logits' layer
-  double rotary_base = 10000;
-  double rotary_fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
+  Rotary rotary = {};
+  Factors factors = {};
+  bool learned_positions = false;  ///< a table of positions, and nothing is turned
+  /// The output of attention is multiplied by a sigmoid of one more product, as wide (Qwen3-Next).
+  bool attention_gate = false;
   Activation activation = Activation::swiglu;
   NormKind norm = NormKind::rms_norm;
   bool norm_bias = true;        ///< of layer norms
@@ -237,8 +265,12 @@ Graph build_forward(const Job& job, std::int64_t micro_batch);
 std::int64_t head_width(const Job& job);
 /// Returns the columns of its value.
 std::int64_t value_width(const Job& job);
+/// Returns the epsilon of the job's norms.
+double epsilon_of(const Job& job);
 /// Returns whether a layer has the window.
 bool has_window(const Job& job, std::int64_t layer);
+/// Returns whether a layer turns queries and keys.
+bool has_rotary(const Job& job, std::int64_t layer);
 /// Returns whether a layer has experts.
 bool has_experts(const Job& job, std::int64_t layer);
 /// Returns how many of them rotary embeddings turn (family llama).

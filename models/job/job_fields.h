@@ -16,6 +16,7 @@ inline constexpr std::array<std::string_view, 3> kOptimizers = {"adamw", "sgd", 
 inline constexpr double kMostRate = 1e3, kMostDecay = 1e3, kMostScale = 0x1p100, kMostNorm = 1e9;
 inline constexpr double kMostInterval = 1e9;
 inline constexpr double kMostFactor = 1e6;  // of weights, losses and capacity
+inline constexpr double kLeastFactor = 1e-6;
 
 inline constexpr auto kLatent = [](auto& fields, auto& latent) {
   fields.optional("q_rank", latent.q_rank, {1, kMostHidden});
@@ -23,6 +24,18 @@ inline constexpr auto kLatent = [](auto& fields, auto& latent) {
   fields.required("nope", latent.nope, {1, kMostHeadSize});
   fields.required("rope", latent.rope, {2, kMostHeadSize});
   fields.required("value", latent.value, {1, kMostHeadSize});
+};
+
+inline constexpr auto kRotaryScale = [](auto& fields, auto& scale) {
+  fields.required("kind", scale.kind, kRotaryScalings);
+  fields.defaulted("factor", scale.factor, {kLeastFactor, kMostFactor});
+  if (fields.kReads || scale.kind == RotaryScaling::llama3 || scale.kind == RotaryScaling::yarn) {
+    fields.optional("original", scale.original, {1, kMostSequence});
+    fields.optional("low", scale.low, {kLeastFactor, kMostFactor});
+    fields.optional("high", scale.high, {kLeastFactor, kMostFactor});
+  }
+  fields.unless(true, "whole_columns", scale.whole_columns);
+  fields.unless(1, "amplitude", scale.amplitude, {kLeastFactor, kMostFactor});
 };
 
 inline constexpr auto kAttention = [](auto& fields, auto& job) {
@@ -35,6 +48,7 @@ inline constexpr auto kAttention = [](auto& fields, auto& job) {
   fields.optional("qk_l2_norm", job.qk_l2_norm);
   fields.optional("sinks", job.sinks);
   fields.optional("alibi", job.alibi);
+  fields.optional("alibi_scaled", job.alibi_scaled);
   fields.optional("head_bias", job.head_bias);
   fields.optional("score_cap", job.score_cap, {kLeastCap, kMostCap});
   fields.optional("logit_cap", job.logit_cap, {kLeastCap, kMostCap});
@@ -42,9 +56,21 @@ inline constexpr auto kAttention = [](auto& fields, auto& job) {
   fields.optional("window", job.window, {1, kMostSequence});
   fields.optional("window_chunks", job.window_chunks);
   fields.optional("window_pattern", job.window_pattern);
-  fields.optional("window_rotary_base", job.window_rotary_base, {1, kMostBase});
-  if (fields.kReads || !job.alibi) fields.defaulted("rotary_base", job.rotary_base, {1, kMostBase});
-  fields.unless(1, "rotary_fraction", job.rotary_fraction, {0, 1});
+  fields.optional("window_rotary_base", job.rotary.window_base, {1, kMostBase});
+  if (fields.kReads || !(job.alibi || job.learned_positions))
+    fields.defaulted("rotary_base", job.rotary.base, {1, kMostBase});
+  fields.unless(1, "rotary_fraction", job.rotary.fraction, {0, 1});
+  fields.optional("rotary_pattern", job.rotary.pattern);
+  fields.unless(RotaryScale(), "rotary_scaling", job.rotary.scale, kRotaryScale);
+  fields.optional("learned_positions", job.learned_positions);
+  fields.optional("attention_gate", job.attention_gate);
+  fields.unless(1, "embedding_factor", job.factors.embedding, {kLeastFactor, kMostFactor});
+  fields.unless(1, "branch_factor", job.factors.branch, {kLeastFactor, kMostFactor});
+  fields.unless(1, "score_factor", job.factors.scores, {kLeastFactor, kMostFactor});
+  fields.unless(1, "logit_factor", job.factors.logits, {kLeastFactor, kMostFactor});
+  fields.optional("gate_limit", job.activation_params.limit, {kLeastCap, kMostCap});
+  fields.unless(1, "gate_sharpness", job.activation_params.sharpness, {kLeastFactor, kMostFactor});
+  fields.optional("gate_offset", job.activation_params.offset, {-kMostFactor, kMostFactor});
 };
 
 inline constexpr auto kExperts = [](auto& fields, auto& experts) {
@@ -151,6 +177,8 @@ inline constexpr auto kJob = [](auto& fields, auto& job) {
   fields.required("vocab", job.vocab, {2, kMostVocab});
   fields.required("sequence", job.sequence, {1, kMostSequence});
   fields.required("tied_embeddings", job.tied_embeddings);
+  fields.optional("norm_epsilon", job.norm_epsilon, {0, 1});
+  fields.optional("exact_gelu", job.activation_params.exact);
   if (job.family == Family::llama) kLlama(fields, job);
   if (job.family == Family::bert || job.family == Family::ernie) kMasked(fields, job);
   fields.required("global_batch", job.global_batch, {1, kMostBatch});

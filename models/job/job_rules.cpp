@@ -26,6 +26,13 @@ void check_layer(const Job& job, const std::string& file) {
     refuse(file, "/mlp_input",
            "found \"own_norm\"; with norm_place \"after\" the MLP reads no norm");
   }
+  const ActivationParams& gate = job.activation_params;
+  const bool has_gelu = job.family != Family::llama || job.activation == Activation::gelu ||
+                        job.activation == Activation::geglu;
+  if (gate.exact && !has_gelu) refuse(file, "/exact_gelu", "the activation is no GELU");
+  if (job.activation != Activation::swiglu &&
+      (gate.limit > 0 || gate.sharpness != 1 || gate.offset != 0))
+    refuse(file, "/activation", "gate_limit, gate_sharpness and gate_offset are of swiglu");
 }
 
 /// "/branch" of an ERNIE job, absent elsewhere.
@@ -65,7 +72,9 @@ void check_latent(const Job& job, const std::string& file) {
   without(job.qk_norm, "/qk_norm", "norms of its latents, and none of heads");
   without(job.qk_l2_norm, "/qk_l2_norm", "norms of its latents, and none of heads");
   without(job.alibi, "/alibi", "columns that are turned");
-  without(job.rotary_fraction != 1, "/rotary_fraction", "the columns that are turned in latent");
+  without(job.learned_positions, "/learned_positions", "columns that are turned");
+  without(!job.rotary.pattern.empty(), "/rotary_pattern", "columns that are turned");
+  without(job.rotary.fraction != 1, "/rotary_fraction", "the columns that are turned in latent");
 }
 
 /// Rotary embeddings turn pairs of a head's columns.
@@ -76,24 +85,53 @@ void check_rotary(const Job& job, const std::string& file) {
            fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
                        head));
   }
-  const double turned = double(head) * job.rotary_fraction;
+  const double turned = double(head) * job.rotary.fraction;
   const bool whole = std::abs(turned - std::round(turned)) < 1e-6;
   if (!whole || turned < 1.5 || turned > double(head) || std::llround(turned) % 2 != 0) {
     refuse(file, "/rotary_fraction",
            fmt::format("found {}; it is {:g} of the {} columns of a head, and an even number of "
                        "them from 2 on is required",
-                       job.rotary_fraction, turned, head));
+                       job.rotary.fraction, turned, head));
   }
 }
 
 /// Nothing is turned.
-void check_alibi(const Job& job, const std::string& file) {
-  if (job.rotary_fraction != 1)
-    refuse(file, "/rotary_fraction", "a job with alibi has no rotary embeddings");
-  if (job.window_rotary_base > 0)
-    refuse(file, "/window_rotary_base", "a job with alibi has no rotary embeddings");
-  if (job.rotary_base != Job().rotary_base)
-    refuse(file, "/rotary_base", "a job with alibi has no rotary embeddings");
+void check_unturned(const Job& job, const std::string& file) {
+  const auto without = [&](bool stated, const char* pointer) {
+    if (!stated) return;
+    refuse(file, pointer,
+           fmt::format("a job with {} has no rotary embeddings",
+                       job.alibi ? "alibi" : "learned_positions"));
+  };
+  without(job.rotary.fraction != 1, "/rotary_fraction");
+  without(job.rotary.window_base > 0, "/window_rotary_base");
+  without(job.rotary.base != Rotary().base, "/rotary_base");
+  without(!job.rotary.pattern.empty(), "/rotary_pattern");
+  without(job.rotary.scale != RotaryScale(), "/rotary_scaling");
+  if (job.alibi && job.learned_positions)
+    refuse(file, "/learned_positions", "a job has either these or alibi");
+  if (job.learned_positions && job.mtp)
+    refuse(file, "/mtp", "a job with learned_positions has no MTP modules");
+}
+
+/// The kinds differ in what they read.
+void check_rotary_scale(const Job& job, const std::string& file) {
+  const RotaryScale& scale = job.rotary.scale;
+  const bool by_turns = scale.kind == RotaryScaling::llama3 || scale.kind == RotaryScaling::yarn;
+  if (by_turns && !(scale.original > 0 && scale.low > 0 && scale.high >= scale.low))
+    refuse(file, "/rotary_scaling",
+           fmt::format("{} needs original, and low up to high", to_text(scale.kind)));
+  const bool turns = scale.original > 0 || scale.low > 0 || scale.high > 0;
+  if (!by_turns && turns)
+    refuse(file, "/rotary_scaling",
+           fmt::format("original, low and high are of llama3 and yarn, not of {}",
+                       to_text(scale.kind)));
+  if (scale.kind == RotaryScaling::none && scale.factor != 1)
+    refuse(file, "/rotary_scaling/factor", "kind none divides no angle");
+  if (by_turns && job.rotary.base <= 1)
+    refuse(file, "/rotary_base", "with a base of 1 all angles are equal");
+  if (scale.kind != RotaryScaling::yarn && !scale.whole_columns)
+    refuse(file, "/rotary_scaling/whole_columns", "it is of yarn");
 }
 
 void check_windows(const Job& job, const std::string& file) {
@@ -101,19 +139,22 @@ void check_windows(const Job& job, const std::string& file) {
     refuse(file, "/window_pattern", "it states which layers have a window, and there is none");
   if (job.window_chunks && job.window == 0)
     refuse(file, "/window_chunks", "it states what the window is, and there is none");
-  if (job.window_rotary_base > 0 && job.window == 0)
+  if (job.rotary.window_base > 0 && job.window == 0)
     refuse(file, "/window_rotary_base", "it is of layers that have a window, and there is none");
 }
 
 void check_llama_attention(const Job& job, const std::string& file) {
   if (job.latent) {
     check_latent(job, file);
-  } else if (job.alibi) {
-    check_alibi(job, file);
+  } else if (job.alibi || job.learned_positions) {
+    check_unturned(job, file);
   } else {
     check_rotary(job, file);
   }
   check_windows(job, file);
+  check_rotary_scale(job, file);
+  if (job.alibi_scaled && !job.alibi)
+    refuse(file, "/alibi_scaled", "it is of alibi, which is not on");
   if (job.qk_norm_across_heads && !job.qk_norm)
     refuse(file, "/qk_norm_across_heads", "it is how qk_norm norms, which is not on");
   if (job.qk_l2_norm && job.qk_norm)
@@ -229,7 +270,7 @@ void check_totals(const Job& job, const std::string& file) {
                narrow_hidden = static_cast<double>(experts.latent_hidden);
   const double modules = static_cast<double>(depths);
   const double parameters = modules * 2 * hidden * hidden +
-                            layers * (4 * hidden * heads + 3 * hidden * ffn + of_latents) +
+                            layers * (5 * hidden * heads + 3 * hidden * ffn + of_latents) +
                             layers * 3 * hidden * static_cast<double>(experts.count) * expert_ffn +
                             layers * hidden * (3 * whole_ffn + 2 * narrow_hidden) +
                             branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
@@ -238,7 +279,7 @@ void check_totals(const Job& job, const std::string& file) {
     refuse(file, "",
            fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
   }
-  const double per_layer = static_cast<double>(job.heads) * sequence + 10 * hidden + 6 * heads +
+  const double per_layer = static_cast<double>(job.heads) * sequence + 12 * hidden + 8 * heads +
                            2 * ffn + chosen * (2 * hidden + 3 * expert_ffn) + 3 * whole_ffn +
                            2 * narrow_hidden + static_cast<double>(experts.count);
   const double per_branch_layer =

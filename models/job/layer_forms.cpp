@@ -17,8 +17,10 @@ std::vector<bool> shortest_period(const std::vector<bool>& layers) {
 
 LayerForm form_of_layer(const Job& job, std::int64_t layer) {
   // A window as long as a sequence hides nothing.
-  const bool counts = job.window < job.sequence || job.window_rotary_base > 0;
-  return {.windowed = counts && has_window(job, layer), .experts = has_experts(job, layer)};
+  const bool counts = job.window < job.sequence || job.rotary.window_base > 0;
+  return {.windowed = counts && has_window(job, layer),
+          .turned = has_rotary(job, layer),
+          .experts = has_experts(job, layer)};
 }
 
 std::vector<FormLayers> layer_forms(const Job& job) {
@@ -40,9 +42,13 @@ bool alternate(std::span<const FormLayers> forms) {
 }
 
 std::string block_name(const LayerForm& form, std::span<const FormLayers> forms) {
-  const bool some = std::ranges::any_of(
-      forms, [&](const FormLayers& other) { return other.form.windowed != form.windowed; });
-  const std::string prefix = !some ? "" : form.windowed ? "windowed_" : "full_";
+  const auto differ = [&](bool LayerForm::*choice) {
+    return std::ranges::any_of(
+        forms, [&](const FormLayers& other) { return other.form.*choice != form.*choice; });
+  };
+  const bool some = differ(&LayerForm::windowed);
+  std::string prefix = !some ? "" : form.windowed ? "windowed_" : "full_";
+  if (!form.turned && differ(&LayerForm::turned)) prefix += "unturned_";
   return prefix + (form.experts ? "expert_layer" : "layer");
 }
 

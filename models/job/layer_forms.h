@@ -14,6 +14,7 @@ namespace plimsoll {
 /// block of the graph.
 struct LayerForm {
   bool windowed = false;
+  bool turned = true;    ///< queries and keys have rotary embeddings
   bool experts = false;  ///< a mixture of experts in place of the MLP
   bool operator==(const LayerForm&) const = default;
 };
@@ -33,7 +34,8 @@ std::vector<FormLayers> layer_forms(const Job& job);
 /// Returns whether layers of the forms lie between each other's.
 bool alternate(std::span<const FormLayers> forms);
 /// Returns the name of the block of a form among the forms of a job: "layer" or "expert_layer",
-/// with "windowed_" or "full_" before it where only some layers have the window.
+/// with "windowed_" or "full_" before it where only some layers have the window, and "unturned_"
+/// where only some have no rotary embeddings.
 std::string block_name(const LayerForm& form, std::span<const FormLayers> forms);
 /// Returns whether a job's layers are not all alike: of several forms, of trunk and branch, or with
 /// MTP modules behind them.

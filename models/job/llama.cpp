@@ -22,8 +22,7 @@
 // MTP modules: DeepSeek-V3 (arXiv 2412.19437, section 2.2), in Megatron-LM's form
 // (core/transformer/multi_token_prediction.py). A module hands on what it got and its own states,
 // side by side for each token, so that blocks stay a chain. The first one has the norm behind the
-// layers. The head then has one product, and the loss counts each depth by its weight. Every
-// position of a sequence is predicted at each depth, since the text goes on behind the sequence.
+// layers. The head then has one product, and the loss counts each depth by its weight.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -37,11 +36,9 @@ namespace plimsoll {
 
 namespace {
 
-constexpr double kLlamaEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
-
 TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, TensorId x) {
-  return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kLlamaEpsilon)
-                                        : block.layer_norm(name, x, kLlamaEpsilon, job.norm_bias);
+  return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, epsilon_of(job))
+                                        : block.layer_norm(name, x, epsilon_of(job), job.norm_bias);
 }
 
 TensorId build_llama_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
@@ -50,9 +47,18 @@ TensorId build_llama_embedding(Graph& graph, const Job& job, std::int64_t micro_
       block.parameter("word", {job.vocab, job.hidden}, Init::normal, kInitStddev, 0);
   const TensorId ids = block.tensor("tokens", {block.tokens()}, DType::i32);
   block.op(OpKind::load_tokens, {}, {ids}, DataParams{job.sequence});
-  const bool last = job.dropout == 0 && !job.embedding_norm;
+  const bool last = job.dropout == 0 && !job.embedding_norm && !job.learned_positions &&
+                    job.factors.embedding == 1;
   TensorId x = block.tensor(last ? "output" : "words", {block.tokens(), job.hidden});
   block.op(OpKind::embedding, {ids, word}, {x}, VocabularyParams{.vocabulary = job.vocab});
+  x = block.multiply("scaled", x, job.factors.embedding);
+  if (job.learned_positions) {
+    const TensorId table =
+        block.parameter("position", {job.sequence, job.hidden}, Init::normal, kInitStddev, {});
+    const TensorId placed = block.tensor("placed", block.shape(x));
+    block.op(OpKind::position_add, {x, table}, {placed});
+    x = placed;
+  }
   if (job.embedding_norm) x = norm(block, job, "norm", x);
   block.output(block.dropout("output", x));
   return word;
@@ -65,7 +71,8 @@ struct Attended {
 
 /// Returns the branch as it is added to the residual stream.
 TensorId branch(BlockBuilder& block, const Job& job, const std::string& norm_name, TensorId y) {
-  return job.norm_place == NormPlace::before ? y : norm(block, job, norm_name, y);
+  if (job.norm_place != NormPlace::before) y = norm(block, job, norm_name, y);
+  return block.multiply(norm_name + ".scaled", y, job.factors.branch);
 }
 
 Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, TensorId x,
@@ -77,19 +84,26 @@ Attended attend(BlockBuilder& block, const Job& job, const LayerForm& form, Tens
                                   .head_width = head_width(job),
                                   .qkv_bias = job.qkv_bias,
                                   .out_bias = job.out_bias,
-                                  .rotary = !job.alibi,
+                                  .rotary = form.turned,
                                   .qk_norm_across_heads = job.qk_norm_across_heads,
                                   .qk_norm_weight = !job.qk_l2_norm,
                                   .sinks = job.sinks,
                                   .alibi = job.alibi,
+                                  .alibi_scaled = job.alibi_scaled,
+                                  .gate = job.attention_gate,
                                   .out_stddev = out_stddev,
-                                  .rotary_base = job.rotary_base,
+                                  .rotary_base = job.rotary.base,
+                                  .rotary_scale = job.rotary.scale,
                                   .window = form.windowed ? job.window : 0,
                                   .chunks = job.window_chunks,
                                   .score_cap = job.score_cap,
-                                  .latent_epsilon = kLlamaEpsilon};
-  if (form.windowed && job.window_rotary_base > 0) kind.rotary_base = job.window_rotary_base;
-  if (job.qk_norm || job.qk_l2_norm) kind.qk_norm_epsilon = kLlamaEpsilon;
+                                  .score_factor = job.factors.scores,
+                                  .latent_epsilon = epsilon_of(job)};
+  if (form.windowed && job.rotary.window_base > 0) {
+    kind.rotary_base = job.rotary.window_base;
+    kind.rotary_scale = {};
+  }
+  if (job.qk_norm || (job.qk_l2_norm && form.turned)) kind.qk_norm_epsilon = epsilon_of(job);
   const TensorId attended = branch(block, job, "attention_norm", block.attention(read, kind));
   return {read, block.dropout("attended", attended)};
 }
@@ -158,7 +172,8 @@ void build_module(Graph& graph, const Job& job, std::int64_t micro_batch, std::i
                  words = block.tensor("words", {n, h});
   block.op(OpKind::load_targets, {}, {ids}, DataParams{.sequence = job.sequence, .ahead = depth});
   block.op(OpKind::embedding, {ids, table}, {words}, VocabularyParams{.vocabulary = job.vocab});
-  const TensorId next = norm(block, job, "embedding_norm", block.dropout("embedded", words)),
+  const TensorId scaled = block.multiply("scaled", words, job.factors.embedding);
+  const TensorId next = norm(block, job, "embedding_norm", block.dropout("embedded", scaled)),
                  hidden = norm(block, job, "hidden_norm", last),
                  joined = block.tensor("joined", {n, 2 * h});
   block.op(OpKind::join_tokens, {next, hidden}, {joined});
@@ -191,6 +206,14 @@ void build_llama_head(Graph& graph, const Job& job, std::int64_t micro_batch, Te
 
 }  // namespace
 
+OpParams params_of(const Job& job, OpKind activation) {
+  if (activation == OpKind::squared_relu) return {};
+  ActivationParams params = job.activation_params;
+  if (activation != OpKind::swiglu) return ActivationParams{.exact = params.exact};
+  params.exact = false;
+  return params;
+}
+
 TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
                     std::int64_t ffn_hidden, std::optional<TensorId> weights) {
   const Job& job = block.job();
@@ -198,7 +221,7 @@ TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
     const TensorId y = block.tensor(prefix + name, {block.tokens(), ffn_hidden});
     std::vector<TensorId> inputs = {from};
     if (weights) inputs.push_back(*weights);
-    block.op(kind, std::move(inputs), {y});
+    block.op(kind, std::move(inputs), {y}, params_of(job, kind));
     return y;
   };
   const auto up = [&] {

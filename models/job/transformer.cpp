@@ -42,9 +42,22 @@ bool has_experts(const Job& job, std::int64_t layer) {
   return pattern.empty() || pattern[std::size_t(layer) % pattern.size()];
 }
 
+bool has_rotary(const Job& job, std::int64_t layer) {
+  if (job.alibi || job.learned_positions) return false;
+  const std::vector<bool>& pattern = job.rotary.pattern;
+  return pattern.empty() || pattern[std::size_t(layer) % pattern.size()];
+}
+
+double epsilon_of(const Job& job) {
+  constexpr double kUsual = 1e-5;        // GPT-2 (openai/gpt-2 src/model.py), LLaMA 2 and 3
+  constexpr double kOfEncoders = 1e-12;  // BERT (google-research/bert modeling.py, layer_norm)
+  const bool encoder = job.family == Family::bert || job.family == Family::ernie;
+  return job.norm_epsilon.value_or(encoder ? kOfEncoders : kUsual);
+}
+
 std::int64_t rotary_width(const Job& job) {
   if (job.latent) return job.latent->rope;
-  return std::llround(double(head_width(job)) * job.rotary_fraction);
+  return std::llround(double(head_width(job)) * job.rotary.fraction);
 }
 
 std::int64_t active_parameter_count(const Job& job) {

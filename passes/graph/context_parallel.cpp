@@ -84,6 +84,8 @@ bool context_parallel(Graph& graph, const PassContext& context) {
     if (auto* data = std::get_if<DataParams>(&op.params)) divide(data->sequence, degree, "data");
     if (auto* rotary = std::get_if<RotaryParams>(&op.params))
       divide(rotary->sequence, degree, "positions");
+    if (auto* rows = std::get_if<VocabularyParams>(&op.params); rows && rows->sequence > 0)
+      divide(rows->sequence, degree, "rows");
     if (auto* attention = std::get_if<AttentionParams>(&op.params))
       divide(attention->sequence, degree, "attention");
   }

@@ -232,7 +232,8 @@ class KernelSelector {
                          .causal = params.causal,
                          .window = params.window,
                          .chunks = params.chunks,
-                         .alibi_heads = params.alibi_heads});
+                         .alibi_heads = params.alibi_heads,
+                         .alibi_scale = params.alibi_scale});
     if (params.dropout > 0) {
       const TensorId dropped = derived(context, ".dropped", square);
       emit(OpKind::dropout, {probabilities}, dropped,

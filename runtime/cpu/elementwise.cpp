@@ -1,4 +1,4 @@
-// GELU, squared ReLU, soft caps, add, bias add (oneDNN), fill and cast.
+// GELU, squared ReLU, soft caps, factors, add, bias add (oneDNN), fill and cast.
 // Squared ReLU: So et al. 2021, "Primer", arXiv 2109.08668, section 4.1.
 #include <array>
 #include <cmath>
@@ -13,7 +13,10 @@ namespace plimsoll {
 
 namespace {
 
-constexpr dnnl::algorithm kGelu = dnnl::algorithm::eltwise_gelu_tanh;
+dnnl::algorithm gelu_of(const KernelRequest& request) {
+  return request.params<ActivationParams>().exact ? dnnl::algorithm::eltwise_gelu_erf
+                                                  : dnnl::algorithm::eltwise_gelu_tanh;
+}
 
 /// The elements of output 0, in blocks where they have to be converted.
 RowBlocks elements_of(const KernelRequest& request) {
@@ -22,7 +25,7 @@ RowBlocks elements_of(const KernelRequest& request) {
 
 dnnl::eltwise_forward::primitive_desc describe_gelu(const KernelRequest& request,
                                                     const dnnl::memory::desc& layout) {
-  return {{dnnl::prop_kind::forward_training, kGelu, layout},
+  return {{dnnl::prop_kind::forward_training, gelu_of(request), layout},
           scratchpad_attributes(),
           request.library.engine};
 }
@@ -117,7 +120,7 @@ KernelPointer prepare_gelu_backward(const KernelRequest& request) {
   BlockPrimitive gelu(blocks, [&](std::int64_t count) {
     const auto layout = dense({count});
     const dnnl::eltwise_backward::primitive_desc descriptor(
-        {kGelu, layout, layout}, scratchpad_attributes(), request.library.engine,
+        {gelu_of(request), layout, layout}, scratchpad_attributes(), request.library.engine,
         describe_gelu(request, layout));
     Primitive block(request.library, descriptor, scratch);
     for (int argument : {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC})
@@ -188,6 +191,13 @@ KernelPointer prepare_cast(const KernelRequest& request) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       from_f32(to, x.read(in[0], first, count), out[0] + first * element_bytes(to), count);
     });
+  });
+}
+
+KernelPointer prepare_multiply(const KernelRequest& request) {
+  const auto factor = float(request.params<FactorParams>().factor);
+  return map_rows<1>(request, elements_of(request), [factor](const RowsRun<1>& run) {
+    for (std::int64_t i = 0; i < run.count; ++i) run.y[i] = factor * run.x[0][i];
   });
 }
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/row_shares.h"
 
 namespace plimsoll {
 
@@ -169,14 +171,14 @@ KernelPointer prepare_logits_sum_exp(const KernelRequest& request) {
 KernelPointer prepare_token_loss(const KernelRequest& request) {
   const std::int64_t rows = request.input_elements(0);
   const auto params = request.params<VocabularyParams>();
-  return make_kernel([rows, params](Addresses in, Addresses out, const RunPosition&) {
+  const RowShares shares(params, own_tokens(request.context, params.sequence));
+  return make_kernel([rows, params, shares](Addresses in, Addresses out, const RunPosition&) {
     const float *max = floats(in, 0), *stats = floats(in, 1);
     double loss = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       const double log_sum = std::log(double(stats[2 * row]));
       floats_out(out, 0)[row] = float(double(max[row]) + log_sum);
-      const double share = row % params.depths == 0 ? 1 : params.depth_weight;
-      loss += share * (log_sum - double(stats[2 * row + 1]));
+      loss += shares.of(row) * (log_sum - double(stats[2 * row + 1]));
     }
     float* scalars = floats_out(out, 1);
     std::copy_n(floats(in, 2), scalars == floats(in, 2) ? 0 : kScalars, scalars);
@@ -187,6 +189,7 @@ KernelPointer prepare_token_loss(const KernelRequest& request) {
 KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
   const auto params = request.params<VocabularyParams>();
+  const RowShares shares(params, own_tokens(request.context, params.sequence));
   const bool scales = request.op.inputs.size() > 3;
   Scratch scratch(request);
   const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.columns);
@@ -197,8 +200,6 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
     const float* log_sum_exp = floats(in, 2);
     const std::int32_t* targets = ids(in, 1);
     const float loss_scale = scales ? floats(in, 3)[0] : 1;
-    const float first_weight = float(params.loss_weight) * loss_scale,
-                depth_weight = float(params.loss_weight * params.depth_weight) * loss_scale;
     const std::int64_t padding = shard.columns - shard.real;
     const auto shift = [&](std::int64_t first, std::int64_t count) {
       const float* logits = logit_rows.read(in[0], first, count);
@@ -213,7 +214,7 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
       float* gradients = gradient_rows.target(out[0], first);
       for (std::int64_t i = 0; i < count; ++i) {
         float* gradient = gradients + i * shard.columns;
-        const float weight = (first + i) % params.depths == 0 ? first_weight : depth_weight;
+        const float weight = float(params.loss_weight * shares.of(first + i)) * loss_scale;
         multiply(gradient, weight, shard.real);
         std::fill_n(gradient + shard.real, padding, 0.0f);
         const std::int64_t target = shard.local(targets[first + i]);

@@ -215,6 +215,7 @@ AttentionShape shape_of(const CudaRequest& request, const AttentionLayout& at) {
   s.soft_cap = float(params.soft_cap);
   s.chunks = params.chunks;
   s.alibi_heads = int(params.alibi_heads);
+  s.alibi_scale = float(params.alibi_scale);
   s.first_head = int(at.first_head);
   return s;
 }

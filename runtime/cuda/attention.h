@@ -29,6 +29,7 @@ struct AttentionShape {
   float soft_cap;  ///< of scaled scores; 0: none
   bool chunks;     ///< a query sees no key of another chunk of `window` tokens
   int alibi_heads, first_head;  ///< of the model, 0 without ALiBi; of this rank
+  float alibi_scale;            ///< of ALiBi's biases
 
   int key_heads() const { return heads / groups; }
   __host__ __device__ int query_count() const { return int(queries.tokens); }
@@ -44,7 +45,7 @@ struct AttentionShape {
     return slope == 0 ? 0 : slope * float(keys.position(key) - queries.position(query));
   }
   __device__ float slope(int head) const {
-    return alibi_heads == 0 ? 0 : alibi_slope(first_head + head, alibi_heads);
+    return alibi_heads == 0 ? 0 : alibi_slope(first_head + head, alibi_heads, alibi_scale);
   }
   __device__ int key_end(int query) const {
     return causal ? int(keys.before(queries.position(query) + 1)) : key_count();

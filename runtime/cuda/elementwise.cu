@@ -1,5 +1,5 @@
-// Kernels that work on each element alone: GELU, squared ReLU, soft caps, add, cast, fill and the
-// small scalar ops. Bound by memory: a thread loads and stores 16 bytes at a time.
+// Kernels that work on each element alone: GELU, squared ReLU, soft caps, factors, add, cast, fill
+// and the small scalar ops. Bound by memory: a thread loads and stores 16 bytes at a time.
 #include <utility>
 
 #include "runtime/cuda/activations.h"
@@ -13,13 +13,22 @@ namespace plimsoll {
 
 namespace {
 
+template <class Function>
 struct Gelu {
-  __device__ float operator()(float x) const { return x * GeluShare::share(x); }
+  __device__ float operator()(float x) const { return x * Function().share(x); }
 };
+template <class Function>
 struct GeluSlope {
   __device__ float operator()(float dy, float x) const {
-    return dy * GeluShare::slope(x, GeluShare::share(x));
+    return dy * Function().slope(x, Function().share(x));
   }
+};
+struct Product {
+  float factor;
+  __device__ float operator()(float x) const { return factor * x; }
+};
+struct Gated {
+  __device__ float operator()(float x, float gate) const { return x * sigmoid(gate); }
 };
 /// So et al. 2021 (Primer), arXiv 2109.08668, section 4.1.
 struct SquaredRelu {
@@ -138,7 +147,16 @@ __global__ void float_to_flag(const float* x, std::int32_t* flag) { *flag = std:
 
 }  // namespace
 
-CudaKernelPointer prepare_gelu(const CudaRequest& request) { return prepare_map(request, Gelu{}); }
+CudaKernelPointer prepare_gelu(const CudaRequest& request) {
+  return request.params<ActivationParams>().exact ? prepare_map(request, Gelu<ExactGeluShare>{})
+                                                  : prepare_map(request, Gelu<GeluShare>{});
+}
+CudaKernelPointer prepare_multiply(const CudaRequest& request) {
+  return prepare_map(request, Product{float(request.params<FactorParams>().factor)});
+}
+CudaKernelPointer prepare_gate_values(const CudaRequest& request) {
+  return prepare_map2(request, Gated{});
+}
 CudaKernelPointer prepare_squared_relu(const CudaRequest& request) {
   return prepare_map(request, SquaredRelu{});
 }
@@ -147,7 +165,9 @@ CudaKernelPointer prepare_squared_relu_backward(const CudaRequest& request) {
 }
 
 CudaKernelPointer prepare_gelu_backward(const CudaRequest& request) {
-  return prepare_map2(request, GeluSlope{});
+  return request.params<ActivationParams>().exact
+             ? prepare_map2(request, GeluSlope<ExactGeluShare>{})
+             : prepare_map2(request, GeluSlope<GeluShare>{});
 }
 CudaKernelPointer prepare_add(const CudaRequest& request) { return prepare_map2(request, Sum{}); }
 CudaKernelPointer prepare_maximum(const CudaRequest& request) {

@@ -1,12 +1,11 @@
 // Copies between [n,parts,a,d] and [b,a,s,d], and rotary position embeddings.
-#include <cmath>
 #include <memory>
-#include <vector>
 
 #include "runtime/batch_place.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/storage.h"
+#include "runtime/rotary_angles.h"
 
 namespace plimsoll {
 
@@ -69,26 +68,12 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
   with_word(wide, start);
 }
 
-/// Cosines and sines of the rank's tokens of a sequence [sequence, width/2]: made when the kernel
-/// is prepared.
-struct RotaryAngles {
+/// RotaryAngles in the GPU's memory: made when the kernel is prepared.
+struct DeviceAngles {
   DeviceMemory cosine, sine;
 
-  RotaryAngles(const RotaryParams& params, const SequencePart& part, std::int64_t width,
-               double direction) {
-    std::vector<float> cosines, sines;
-    for (std::int64_t token = 0; token < part.tokens; ++token) {
-      const std::int64_t position = part.position(token);
-      for (std::int64_t i = 0; i < width / 2; ++i) {
-        const double frequency = std::pow(params.base, -2.0 * double(i) / double(width));
-        const double angle = double(position) * frequency;
-        cosines.push_back(float(std::cos(angle)));
-        sines.push_back(float(direction * std::sin(angle)));
-      }
-    }
-    cosine = upload_values(cosines);
-    sine = upload_values(sines);
-  }
+  explicit DeviceAngles(const RotaryAngles& angles)
+      : cosine(upload_values(angles.cosine)), sine(upload_values(angles.sine)) {}
 };
 
 struct RotaryShape {
@@ -171,8 +156,8 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
                           x[3], of_head / 2,        params.sequence};
-  const auto angles = std::make_shared<const RotaryAngles>(
-      params, own_tokens(request.context, params.sequence), of_head, direction);
+  const auto angles = std::make_shared<const DeviceAngles>(
+      rotary_angles(params, own_tokens(request.context, params.sequence), of_head, direction));
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);
     const T* from = input_at<T>(in, 0);

@@ -1,8 +1,10 @@
 // Cross entropy over a vocabulary that may be split over mp. A block per row of logits.
+#include "runtime/batch_place.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/cuda/storage.h"
+#include "runtime/row_shares.h"
 
 namespace plimsoll {
 
@@ -65,31 +67,30 @@ __global__ void logits_sum_exp(LogitColumns shard, const T* logits, const float*
 }
 
 /// One block for all rows: the sum is in a fixed order.
-__global__ void token_loss(std::int64_t rows, VocabularyParams params, const float* max,
-                           const float* stats, const float* scalars, float* log_sum_exp,
-                           float* updated) {
+__global__ void token_loss(std::int64_t rows, double loss_weight, RowShares shares,
+                           const float* max, const float* stats, const float* scalars,
+                           float* log_sum_exp, float* updated) {
   double loss = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
     const double log_sum = log(double(stats[2 * row]));
     log_sum_exp[row] = float(double(max[row]) + log_sum);
-    const double share = row % params.depths == 0 ? 1 : params.depth_weight;
-    loss += share * (log_sum - double(stats[2 * row + 1]));
+    loss += shares.of(row) * (log_sum - double(stats[2 * row + 1]));
   }
   loss = block_sum(loss);
   if (threadIdx.x >= kScalars) return;
   float scalar = scalars[threadIdx.x];
-  if (threadIdx.x == unsigned(Scalar::loss)) scalar += float(params.loss_weight * loss);
+  if (threadIdx.x == unsigned(Scalar::loss)) scalar += float(loss_weight * loss);
   updated[threadIdx.x] = scalar;
 }
 
 /// dlogits = weight (exp(logits - log_sum_exp) - 1 at the target); 0 in padding.
 template <int kCount, class T>
-__global__ void cross_entropy_backward(LogitColumns shard, VocabularyParams params, const T* logits,
-                                       const std::int32_t* targets, const float* log_sum_exp,
-                                       const float* loss_scale, T* dlogits) {
+__global__ void cross_entropy_backward(LogitColumns shard, double of_token, RowShares shares,
+                                       const T* logits, const std::int32_t* targets,
+                                       const float* log_sum_exp, const float* loss_scale,
+                                       T* dlogits) {
   const std::int64_t first = blockIdx.x * shard.columns;
-  const double share = blockIdx.x % params.depths == 0 ? 1 : params.depth_weight;
-  const float loss_weight = float(params.loss_weight * share);
+  const float loss_weight = float(of_token * shares.of(blockIdx.x));
   const float weight = loss_scale == nullptr ? loss_weight : loss_weight * *loss_scale;
   const float shift = log_sum_exp[blockIdx.x];
   const std::int64_t target = shard.local(targets[blockIdx.x]);
@@ -147,10 +148,11 @@ CudaKernelPointer prepare_token_loss(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input_elements(0);
   const auto params = request.params<VocabularyParams>();
+  const RowShares shares(params, own_tokens(request.context, params.sequence));
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    launch(device.stream, 1, 1024, 0, token_loss, rows, params, input_at<float>(in, 0),
-           input_at<float>(in, 1), input_at<float>(in, 2), output_at<float>(out, 0),
-           output_at<float>(out, 1));
+    launch(device.stream, 1, 1024, 0, token_loss, rows, params.loss_weight, shares,
+           input_at<float>(in, 0), input_at<float>(in, 1), input_at<float>(in, 2),
+           output_at<float>(out, 0), output_at<float>(out, 1));
   });
 }
 
@@ -158,6 +160,7 @@ CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LogitColumns shard = logit_columns(request);
   const auto params = request.params<VocabularyParams>();
+  const RowShares shares(params, own_tokens(request.context, params.sequence));
   const bool scales = request.op.inputs.size() > 3;
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);
@@ -165,9 +168,9 @@ CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
     T* dlogits = output_at<T>(out, 0);
     const bool wide = aligned({logits, dlogits}, shard.columns * std::int64_t(sizeof(T)));
     launch(device.stream, unsigned(shard.rows), kRowThreads, 0,
-           wide ? cross_entropy_backward<kPack<T>, T> : cross_entropy_backward<1, T>, shard, params,
-           logits, input_at<std::int32_t>(in, 1), input_at<float>(in, 2),
-           scales ? input_at<float>(in, 3) : nullptr, dlogits);
+           wide ? cross_entropy_backward<kPack<T>, T> : cross_entropy_backward<1, T>, shard,
+           params.loss_weight, shares, logits, input_at<std::int32_t>(in, 1),
+           input_at<float>(in, 2), scales ? input_at<float>(in, 3) : nullptr, dlogits);
   });
 }
 

@@ -17,11 +17,14 @@ namespace {
 /// to their scores and sums.
 struct HeadRows {
   std::int64_t heads, first_head, alibi_heads;
+  float alibi_scale;
   __device__ std::int64_t head(std::int64_t row, std::int64_t columns) const {
     return row / columns % heads;
   }
   __device__ float slope(std::int64_t row, std::int64_t columns) const {
-    return alibi_heads == 0 ? 0 : alibi_slope(first_head + head(row, columns), alibi_heads);
+    return alibi_heads == 0
+               ? 0
+               : alibi_slope(first_head + head(row, columns), alibi_heads, alibi_scale);
   }
 };
 
@@ -141,7 +144,7 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
   const bool chunks = params.chunks, sunk = request.op.inputs.size() > 1;
   const std::int64_t own_heads = request.input(0).shape[1] * (request.input(0).shape[2] / columns);
   const HeadRows heads{own_heads, request.context.at[std::size_t(Axis::mp)] * own_heads,
-                       params.alibi_heads};
+                       params.alibi_heads, float(params.alibi_scale)};
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);
     const T* scores = input_at<T>(in, 0);

@@ -211,12 +211,7 @@ Tensor parse_tensor(Line& line, std::size_t expected) {
   return tensor;
 }
 
-void parse_value(Line& line, const std::string& text, std::int64_t& value) {
-  value = line.integer(text);
-}
-void parse_value(Line& line, const std::string& text, std::optional<std::int64_t>& value) {
-  value = line.integer(text);
-}
+void parse_value(Line& line, const std::string& text, auto& value) { value = line.integer(text); }
 void parse_value(Line& line, const std::string& text, double& value) {
   value = line.number<double>(text);
 }
@@ -229,6 +224,9 @@ void parse_value(Line& line, const std::string& text, Group& value) {
 }
 void parse_value(Line& line, const std::string& text, Reduction& value) {
   value = line.named(text, Reduction::max);
+}
+void parse_value(Line& line, const std::string& text, RotaryScaling& value) {
+  value = line.named(text, RotaryScaling::yarn);
 }
 
 Op parse_op(Line line) {

@@ -214,7 +214,8 @@ TEST(Job, SomeLayersHaveExperts) {
   const Graph graph = build_forward(job, 1);
   std::vector<std::string> names;
   for (const Block& block : graph.blocks) names.push_back(block.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"embedding", "layer", "expert_layer", "head"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"embedding", "layer", "expert_layer",
+                                             "unturned_expert_layer", "head"}));
   EXPECT_EQ(graph.blocks[1].layers.size(), 24u);
   EXPECT_EQ(graph.blocks[2].layers[0], 1);
   Job changed = job;
@@ -224,8 +225,9 @@ TEST(Job, SomeLayersHaveExperts) {
   changed.experts->shared_ffn_hidden = 0;
   changed.experts->shared_gate = true;
   EXPECT_TRUE(states(refusal(changed), {"/experts/shared_gate", "shared_ffn_hidden is 0"}));
-  changed.sequence = 16384;  // longer than a chunk: layers differ in that, too
-  EXPECT_EQ(build_forward(job, 1).blocks.size() + 1, build_forward(changed, 1).blocks.size());
+  changed.sequence = 16384;  // longer than a chunk, which layers have that turn queries and keys
+  EXPECT_EQ(build_forward(changed, 1).blocks[2].name, "windowed_expert_layer");
+  EXPECT_EQ(build_forward(changed, 1).blocks[3].name, "full_unturned_expert_layer");
 }
 
 TEST(Job, FieldsOfExpertsHaveTheirParameters) {
@@ -261,7 +263,7 @@ TEST(Job, KeysOfAttentionAndNormsThatExcludeEachOther) {
                      {"/norm_bias", "layer norms", "RMS norms"}));
   EXPECT_TRUE(states(with("qwen3-8b", [](Job& job) { job.qk_l2_norm = true; }),
                      {"/qk_l2_norm", "qk_norm"}));
-  EXPECT_TRUE(states(with("bloom-176b", [](Job& job) { job.rotary_fraction = 0.5; }),
+  EXPECT_TRUE(states(with("bloom-176b", [](Job& job) { job.rotary.fraction = 0.5; }),
                      {"/rotary_fraction", "alibi"}));
   EXPECT_TRUE(states(with("minicpm3-4b", [](Job& job) { job.alibi = true; }),
                      {"/alibi", "latent attention"}));

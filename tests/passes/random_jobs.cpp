@@ -13,7 +13,7 @@ void draw_latent(Random& random, Job& job) {
   job.kv_heads = job.heads;
   job.head_size = 0;
   job.qkv_bias = job.out_bias = job.qk_norm = job.qk_norm_across_heads = job.qk_l2_norm = false;
-  job.rotary_fraction = 1;
+  job.rotary.fraction = 1;
   job.latent = Latent{one_of<std::int64_t>(random, {0, 6, 12}),
                       one_of<std::int64_t>(random, {5, 8}), one_of<std::int64_t>(random, {3, 4}),
                       one_of<std::int64_t>(random, {2, 4}), one_of<std::int64_t>(random, {3, 8})};
@@ -41,13 +41,13 @@ void draw_family(Random& random, Job& job) {
       job.mlp_input = MlpInput::own_norm;
     if (job.norm_place == NormPlace::after) job.mlp_input = MlpInput::attended;
     if (coin(random)) job.head_size = one_of<std::int64_t>(random, {4, 8, 12});
-    if (head_width(job) % 4 == 0 && coin(random)) job.rotary_fraction = 0.5;
+    if (head_width(job) % 4 == 0 && coin(random)) job.rotary.fraction = 0.5;
     job.window = one_of<std::int64_t>(random, {0, 0, 3, 7});
     job.window_chunks = job.window > 0 && random() % 4 == 0;
     if (job.window > 0 && coin(random)) {
       job.window_pattern = one_of<std::vector<bool>>(
           random, {{true, false}, {false, true, true}, {false}, {true, true, true, false}});
-      if (coin(random)) job.window_rotary_base = 100;
+      if (coin(random)) job.rotary.window_base = 100;
     }
     job.qk_norm_across_heads = job.qk_norm && random() % 4 == 0;
     job.head_bias = coin(random);
@@ -61,8 +61,8 @@ void draw_family(Random& random, Job& job) {
       draw_latent(random, job);
     } else if (coin(random)) {
       job.alibi = true;
-      job.rotary_fraction = 1;
-      job.window_rotary_base = 0;
+      job.rotary.fraction = 1;
+      job.rotary.window_base = 0;
     }
     if (random() % 4 == 0)
       job.mtp = MultiToken{one_of<std::int64_t>(random, {1, 1, 2}), one_of(random, {0.1, 0.6})};
@@ -88,6 +88,41 @@ void draw_experts_more(const Job& job, Experts& experts) {
   if (experts.balance_loss > 0 && coin(random))
     experts.balance_sequences = one_of<std::int64_t>(random, {2, 4});
   experts.drop_overflow = coin(random);
+}
+
+/// As draw_experts_more().
+void draw_layers_more(Job& job) {
+  Random random(std::uint64_t(job.seed) + 1);
+  if (random() % 4 == 0) job.norm_epsilon = 1e-3;
+  const bool exact = coin(random), gelu = job.family != Family::llama ||
+                                          job.activation == Activation::gelu ||
+                                          job.activation == Activation::geglu;
+  job.activation_params.exact = exact && gelu;
+  if (job.family != Family::llama) return;
+  if (job.activation == Activation::swiglu && coin(random))
+    job.activation_params = {.limit = 0.05, .sharpness = 1.7, .offset = 1};
+  if (random() % 3 == 0)
+    job.factors = {.embedding = 3, .branch = 0.7, .scores = 0.8, .logits = 0.5};
+  job.attention_gate = random() % 3 == 0;
+  if (job.alibi) {
+    job.alibi_scaled = coin(random);
+    if (!job.mtp && coin(random)) {
+      job.alibi = job.alibi_scaled = false;
+      job.learned_positions = true;
+    }
+    return;
+  }
+  if (!job.latent && random() % 3 == 0) job.rotary.pattern = {true, false};
+  RotaryScale& scale = job.rotary.scale;
+  scale.kind = one_of(random, {RotaryScaling::none, RotaryScaling::linear, RotaryScaling::llama3,
+                               RotaryScaling::yarn});
+  scale.amplitude = one_of(random, {1.0, 1.2});
+  if (scale.kind == RotaryScaling::none) return;
+  scale.factor = 4;
+  if (scale.kind == RotaryScaling::linear) return;
+  scale.original = 16;
+  scale.low = 1;
+  scale.high = 4;
 }
 
 /// In most layers of some jobs there are experts, whose choices are dropped or not.
@@ -162,6 +197,7 @@ Job draw_job(Random& random) {
   // roundings of bf16 are enlarged as much.
   if (job.norm_place != NormPlace::before) job.precision = DType::f32;
   draw_experts(random, job);
+  draw_layers_more(job);
   if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
   if (job.precision != DType::f32 && coin(random))
     job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};

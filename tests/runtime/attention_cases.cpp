@@ -15,6 +15,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   params.soft_cap = z.soft_cap;
   params.chunks = z.chunks;
   params.alibi_heads = z.alibi_heads;
+  params.alibi_scale = 0.75;
   const std::int64_t value_depth = z.value_depth > 0 ? z.value_depth : z.depth;
   const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
                              "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +

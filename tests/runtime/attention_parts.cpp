@@ -167,6 +167,7 @@ class Ranks {
     made.causal = z_.causal;
     made.window = z_.window;
     made.alibi_heads = z_.alibi_heads;
+    made.alibi_scale = 0.75;
     made.key_ranks = key_ranks;
     made.round = std::int64_t(round);
     return made;

@@ -134,8 +134,8 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
           if (params.soft_cap > 0) score = params.soft_cap * std::tanh(score / params.soft_cap);
           if (params.alibi_heads > 0) {
             const auto heads = std::size_t(params.alibi_heads);
-            score -=
-                alibi_slope_by_hand(h.first_head + a, heads) * double(from.position - to.position);
+            score -= params.alibi_scale * alibi_slope_by_hand(h.first_head + a, heads) *
+                     double(from.position - to.position);
           }
           visit(from.row, a, to.row, group, h.statistic(b, a, i), score);
         }

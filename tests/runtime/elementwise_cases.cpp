@@ -22,10 +22,24 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
                             {normal("dbias", {z.ffn}, 2)}));
   cases.push_back(make_case("bias_gradient/qkv", OpKind::bias_gradient, {}, {normal("dy", qkv, 1)},
                             {normal("dbias", {3, z.heads, z.depth}, 2)}));
+  for (const bool exact : {false, true}) {
+    const ActivationParams gelu{.exact = exact};
+    const std::string suffix = exact ? "/exact" : "";
+    cases.push_back(make_case("gelu" + suffix, OpKind::gelu, gelu, {normal("x", wide, 1, 2)},
+                              {blank("y", wide)}));
+    cases.push_back(make_case("gelu_backward" + suffix, OpKind::gelu_backward, gelu,
+                              {normal("dy", wide, 1), normal("x", wide, 2, 2)},
+                              {blank("dx", wide)}));
+  }
+  cases.push_back(make_case("multiply", OpKind::multiply, FactorParams{0.375},
+                            {normal("x", wide, 1, 2)}, {blank("y", wide)}));
+  cases.push_back(make_case("gate_values", OpKind::gate_values, {},
+                            {normal("x", wide, 1, 2), normal("gate", wide, 2, 2)},
+                            {blank("y", wide)}));
   cases.push_back(
-      make_case("gelu", OpKind::gelu, {}, {normal("x", wide, 1, 2)}, {blank("y", wide)}));
-  cases.push_back(make_case("gelu_backward", OpKind::gelu_backward, {},
-                            {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
+      make_case("gate_values_backward", OpKind::gate_values_backward, {},
+                {normal("dy", wide, 1), normal("x", wide, 2, 2), normal("gate", wide, 3, 2)},
+                {blank("dx", wide), blank("dgate", wide)}));
   cases.push_back(make_case("squared_relu", OpKind::squared_relu, {}, {normal("x", wide, 1, 2)},
                             {blank("y", wide)}));
   cases.push_back(make_case("squared_relu_backward", OpKind::squared_relu_backward, {},
@@ -78,18 +92,29 @@ void add_cast_cases(Cases& cases, const OpSizes& z) {
 
 void add_gated(Cases& cases, const OpSizes& z) {
   const Shape gates = {z.tokens(), 2, z.ffn}, y = {z.tokens(), z.ffn};
-  for (const auto& [forward, backward] : {std::pair(OpKind::swiglu, OpKind::swiglu_backward),
-                                          std::pair(OpKind::geglu, OpKind::geglu_backward)}) {
-    cases.push_back(make_case(std::string(to_text(forward)), forward, {},
+  struct Form {
+    const char* suffix;
+    OpKind forward, backward;
+    ActivationParams params = {};
+  };
+  for (const auto& [suffix, forward, backward, params] :
+       {Form{"", OpKind::swiglu, OpKind::swiglu_backward},
+        Form{"/clamped",
+             OpKind::swiglu,
+             OpKind::swiglu_backward,
+             {.limit = 1.5, .sharpness = 1.7, .offset = 1}},
+        Form{"", OpKind::geglu, OpKind::geglu_backward},
+        Form{"/exact", OpKind::geglu, OpKind::geglu_backward, {.exact = true}}}) {
+    cases.push_back(make_case(std::string(to_text(forward)) + suffix, forward, params,
                               {normal("x", gates, 1, 3)}, {blank("y", y)}));
-    cases.push_back(make_case(std::string(to_text(backward)), backward, {},
+    cases.push_back(make_case(std::string(to_text(backward)) + suffix, backward, params,
                               {normal("dy", y, 1), normal("x", gates, 2, 3)},
                               {blank("dx", gates)}));
     const Operand weights = normal("weights", {z.tokens()}, 4);
-    cases.push_back(make_case(std::string(to_text(forward)) + "/weighted", forward, {},
+    cases.push_back(make_case(std::string(to_text(forward)) + suffix + "/weighted", forward, params,
                               {normal("x", gates, 1, 3), weights}, {blank("y", y)}));
-    cases.push_back(make_case(std::string(to_text(backward)) + "/weighted", backward, {},
-                              {normal("dy", y, 1), normal("x", gates, 2, 3), weights},
+    cases.push_back(make_case(std::string(to_text(backward)) + suffix + "/weighted", backward,
+                              params, {normal("dy", y, 1), normal("x", gates, 2, 3), weights},
                               {blank("dx", gates), blank("dweights", {z.tokens()})}));
   }
 }
@@ -112,47 +137,70 @@ void add_dropout(Cases& cases, const OpSizes& z) {
   add("heads_split", scores, Split{1, Axis::mp, 3});
 }
 
-double gelu(double x) {
+double gelu(double x, const ActivationParams& params) {
+  if (params.exact) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-double gelu_slope(double x) {
+double gelu_slope(double x, const ActivationParams& params) {
+  if (params.exact)
+    return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
   const double inner = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
   const double inner_slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
   return 0.5 * (1 + std::tanh(inner)) + 0.5 * x * inner_slope / std::pow(std::cosh(inner), 2);
 }
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double silu_slope(double x) {
-  const double s = 1 / (1 + std::exp(-x));
-  return s + x * s * (1 - s);
+double silu(double x, const ActivationParams& params) {
+  if (params.limit > 0) x = std::min(x, params.limit);
+  return x * sigmoid(params.sharpness * x);
 }
 
+double silu_slope(double x, const ActivationParams& params) {
+  if (params.limit > 0 && x > params.limit) return 0;
+  const double s = sigmoid(params.sharpness * x);
+  return s + params.sharpness * x * s * (1 - s);
+}
+
+/// The factor of a gate, and its slope.
+double up_of(double up, const ActivationParams& params) {
+  if (params.limit > 0) up = std::clamp(up, -params.limit, params.limit);
+  return up + params.offset;
+}
+double up_slope(double up, const ActivationParams& params) {
+  return params.limit > 0 && std::abs(up) > params.limit ? 0 : 1;
+}
+
+using Activate = double (*)(double, const ActivationParams&);
+
 /// y = w f(gate) up, where w is 1 without weights.
-template <double (*kFunction)(double)>
+template <Activate kFunction>
 void gated(const Operands& o) {
   const std::size_t f = o.out_dim(0, 1);
   const bool weighted = o.c.op.inputs.size() > 1;
+  const auto& params = o.params<ActivationParams>();
   for (std::size_t i = 0; i < o.out(0).size(); ++i) {
     const std::size_t at = i / f * 2 * f + i % f;
     const double weight = weighted ? o.in(1)[i / f] : 1;
-    o.out(0)[i] = weight * kFunction(o.in(0)[at]) * o.in(0)[at + f];
+    o.out(0)[i] = weight * kFunction(o.in(0)[at], params) * up_of(o.in(0)[at + f], params);
   }
 }
 
-template <double (*kFunction)(double), double (*kSlope)(double)>
+template <Activate kFunction, Activate kSlope>
 void gated_backward(const Operands& o) {
   const std::size_t f = o.in_dim(0, 1);
   const bool weighted = o.c.op.inputs.size() > 2;
+  const auto& params = o.params<ActivationParams>();
   if (weighted) std::fill(o.out(1).begin(), o.out(1).end(), 0.0);
   for (std::size_t i = 0; i < o.in(0).size(); ++i) {
     const std::size_t at = i / f * 2 * f + i % f;
     const double gate = o.in(1)[at], up = o.in(1)[at + f];
     const double weight = weighted ? o.in(2)[i / f] : 1;
-    o.out(0)[at] = weight * o.in(0)[i] * up * kSlope(gate);
-    o.out(0)[at + f] = weight * o.in(0)[i] * kFunction(gate);
-    if (weighted) o.out(1)[i / f] += o.in(0)[i] * kFunction(gate) * up;
+    const double value = kFunction(gate, params), factor = up_of(up, params);
+    o.out(0)[at] = weight * o.in(0)[i] * factor * kSlope(gate, params);
+    o.out(0)[at + f] = weight * o.in(0)[i] * value * up_slope(up, params);
+    if (weighted) o.out(1)[i / f] += o.in(0)[i] * value * factor;
   }
 }
 
@@ -222,10 +270,31 @@ constexpr OpReference kReferences[] = {
     {OpKind::bias_add, add_row},
     {OpKind::bias_gradient, sum_over_rows},
     {OpKind::gelu,
-     [](const Operands& o) { each(o, [&](std::size_t i) { return gelu(o.in(0)[i]); }); }},
+     [](const Operands& o) {
+       const auto& params = o.params<ActivationParams>();
+       each(o, [&](std::size_t i) { return gelu(o.in(0)[i], params); });
+     }},
+    {OpKind::multiply,
+     [](const Operands& o) {
+       const double factor = o.params<FactorParams>().factor;
+       each(o, [&](std::size_t i) { return factor * o.in(0)[i]; });
+     }},
+    {OpKind::gate_values,
+     [](const Operands& o) {
+       each(o, [&](std::size_t i) { return o.in(0)[i] * sigmoid(o.in(1)[i]); });
+     }},
+    {OpKind::gate_values_backward,
+     [](const Operands& o) {
+       each(o, [&](std::size_t i) {
+         const double s = sigmoid(o.in(2)[i]);
+         o.out(1)[i] = o.in(0)[i] * o.in(1)[i] * s * (1 - s);
+         return o.in(0)[i] * s;
+       });
+     }},
     {OpKind::gelu_backward,
      [](const Operands& o) {
-       each(o, [&](std::size_t i) { return o.in(0)[i] * gelu_slope(o.in(1)[i]); });
+       const auto& params = o.params<ActivationParams>();
+       each(o, [&](std::size_t i) { return o.in(0)[i] * gelu_slope(o.in(1)[i], params); });
      }},
     {OpKind::squared_relu,
      [](const Operands& o) {

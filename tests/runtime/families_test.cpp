@@ -183,8 +183,9 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   Job neox = family_job("llama-nano", 0);
   neox.norm = NormKind::layer_norm;
   neox.activation = Activation::gelu;
+  neox.activation_params.exact = true;
   neox.qkv_bias = neox.out_bias = neox.mlp_bias = true;
-  neox.rotary_fraction = 0.25;
+  neox.rotary.fraction = 0.25;
   neox.mlp_input = MlpInput::own_norm;
   Job falcon = neox;
   falcon.mlp_input = MlpInput::shared_norm;
@@ -200,13 +201,29 @@ TEST(Llama, DescendantsTrainTheSameModel) {
   lite.latent->q_rank = 0;
   Job gemma2 = gemma;  // windows in some layers, with other angles
   gemma2.window_pattern = {true, true, false};
-  gemma2.window_rotary_base = 100;
+  gemma2.rotary.window_base = 100;
   gemma2.dropout = 0.1;
   gemma2.window_chunks = true;
   gemma2.score_cap = 0.5;
   gemma2.logit_cap = 2;
   gemma2.head_bias = true;
-  for (const Job& job : {qwen, neox, falcon, gemma, gemma2, deepseek, lite}) {
+  gemma2.factors = {.embedding = 6, .branch = 0.7, .scores = 0.8, .logits = 0.5};
+  Job oss = family_job("llama-nano", 0);
+  oss.kv_heads = 1;
+  oss.sinks = true;
+  oss.norm_epsilon = 1e-3;
+  oss.activation_params = {.limit = 0.05, .sharpness = 1.702, .offset = 1};
+  oss.rotary.scale = {RotaryScaling::yarn, 8, 16, 1, 4, false, 1.2};
+  Job next = qwen;  // gates of attention, and layers that turn nothing
+  next.attention_gate = true;
+  next.rotary.pattern = {true, false};
+  next.rotary.scale = {RotaryScaling::llama3, 8, 16, 1, 4};
+  Job code = family_job("llama-nano", 0.1);
+  code.learned_positions = true;
+  code.activation = Activation::geglu;
+  code.activation_params.exact = true;
+  code.factors.embedding = 2;
+  for (const Job& job : {qwen, neox, falcon, gemma, gemma2, deepseek, lite, oss, next, code}) {
     SCOPED_TRACE(job_text(job));
     const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
     const TrainResult expected = train_job(serial, job);

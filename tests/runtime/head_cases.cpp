@@ -73,7 +73,8 @@ void add_softmax(Cases& cases, const OpSizes& z) {
                                  .causal = form.causal,
                                  .window = form.window,
                                  .chunks = form.chunks,
-                                 .alibi_heads = form.alibi_heads};
+                                 .alibi_heads = form.alibi_heads,
+                                 .alibi_scale = 0.75};
     const std::string suffix = form.name;
     std::vector<Operand> inputs = {normal("scores", scores, 1, 3)};
     if (form.sinks) inputs.push_back(normal("sinks", {2 * z.heads}, 5));
@@ -111,12 +112,18 @@ void add_rotary(Cases& cases, const OpSizes& z) {
   struct Form {
     const char* name;
     std::int64_t parts, rotated, width = 0;
+    RotaryScale scale = {};
   };
   for (const Form& form :
        {Form{"fused", 3, 2}, Form{"queries", 1, 1}, Form{"keys_values", 2, 1},
-        Form{"half_of_fused", 3, 2, z.depth / 4 * 2}, Form{"a_pair_of_keys", 2, 1, 2}}) {
+        Form{"half_of_fused", 3, 2, z.depth / 4 * 2}, Form{"a_pair_of_keys", 2, 1, 2},
+        Form{"linear", 1, 1, 0, {.kind = RotaryScaling::linear, .factor = 4}},
+        Form{"llama3", 1, 1, 0, {RotaryScaling::llama3, 8, 64, 1, 4}},
+        Form{"llama3_step", 1, 1, 0, {RotaryScaling::llama3, 8, 64, 2, 2}},
+        Form{"yarn", 1, 1, 0, {RotaryScaling::yarn, 8, 64, 1, 4, true, 1.2}},
+        Form{"yarn_between_columns", 3, 2, 0, {RotaryScaling::yarn, 32, 64, 1, 4, false, 0.8}}}) {
     const Shape shape = {z.tokens(), form.parts, z.heads, z.depth};
-    const RotaryParams params{z.sequence, form.rotated, form.width, 10000};
+    const RotaryParams params{z.sequence, form.rotated, form.width, 10000, form.scale};
     for (const OpKind kind : {OpKind::rotary, OpKind::rotary_backward}) {
       cases.push_back(make_case(std::string(to_text(kind)) + "/" + form.name, kind, params,
                                 {normal("x", shape, 1)}, {blank("y", shape)}));
@@ -227,7 +234,9 @@ void softmax(const Operands& o) {
     std::size_t begin = seen > window ? seen - window : 0;
     if (params.chunks) begin = (seen - 1) / window * window;
     const std::size_t head = row / s % heads;
-    const double slope = of_model > 0 ? alibi_slope_by_hand(first_head + head, of_model) : 0;
+    const double slope = of_model > 0 ? alibi_slope_by_hand(first_head + head, of_model) *
+                                            o.params<AttentionParams>().alibi_scale
+                                      : 0;
     const auto value = [&](std::size_t j) {
       return std::exp(o.in(0)[row * s + j] - slope * (double(row % s) - double(j)));
     };
@@ -288,6 +297,38 @@ void sinks_gradient(const Operands& o) {
   });
 }
 
+/// The angle of pair i of w/2 for one position.
+double angle_of(const RotaryParams& params, double i, double w) {
+  const RotaryScale& scale = params.scale;
+  const double angle = std::pow(params.base, -2 * i / w), slow = angle / scale.factor;
+  const double turns = double(scale.original) * angle / (2 * M_PI);
+  switch (scale.kind) {
+    case RotaryScaling::none:
+      return angle;
+    case RotaryScaling::linear:
+      return slow;
+    case RotaryScaling::llama3: {
+      if (turns < scale.low) return slow;
+      if (turns >= scale.high) return angle;
+      const double share = (turns - scale.low) / (scale.high - scale.low);
+      return (1 - share) * slow + share * angle;
+    }
+    case RotaryScaling::yarn: {
+      // The pair whose angle turns so often: original base^(-2i/w) = 2 pi turns.
+      const auto pair = [&](double often) {
+        return w * std::log(double(scale.original) / (2 * M_PI * often)) /
+               (2 * std::log(params.base));
+      };
+      double first = pair(scale.high), last = pair(scale.low);
+      if (scale.whole_columns) first = std::floor(first), last = std::ceil(last);
+      first = std::max(first, 0.0), last = std::min(last, w - 1);
+      const double ramp = std::clamp((i - first) / std::max(last - first, 0.001), 0.0, 1.0);
+      return slow * ramp + angle * (1 - ramp);
+    }
+  }
+  return 0;
+}
+
 /// Pairs (i, i + w/2) of the rotated parts as complex numbers, turned by `direction` x angle.
 void rotary(const Operands& o, double direction) {
   const auto& params = o.params<RotaryParams>();
@@ -299,11 +340,11 @@ void rotary(const Operands& o, double direction) {
     const auto position = at / (d * heads * parts) % std::size_t(params.sequence);
     o.out(0)[at] = x[at];
     if (part >= std::size_t(params.rotated) || i >= w) continue;
-    const double angle = direction * double(position) *
-                         std::pow(params.base, -2.0 * double(i % (w / 2)) / double(w));
+    const double angle =
+        direction * double(position) * angle_of(params, double(i % (w / 2)), double(w));
     const bool second = i >= w / 2;
     const double other = second ? x[at - w / 2] : -x[at + w / 2];
-    o.out(0)[at] = x[at] * std::cos(angle) + other * std::sin(angle);
+    o.out(0)[at] = params.scale.amplitude * (x[at] * std::cos(angle) + other * std::sin(angle));
   }
 }
 

@@ -52,7 +52,7 @@ void add_loss_cases(Cases& cases, const OpSizes& z) {
   const std::int64_t half = (z.vocabulary + 1) / 2;
   add_loss_chain(cases, z, "/half_0", {z.vocabulary, 2, weight}, half, 0);
   add_loss_chain(cases, z, "/half_1", {z.vocabulary, 2, weight}, half, 1);
-  const VocabularyParams depths{z.vocabulary, 1, weight, 2, 0.25};
+  const VocabularyParams depths{z.vocabulary, 1, weight, 2, 0.25, 3};
   add_loss_chain(cases, z, "/depths", depths, z.vocabulary, 0);
   // A shard of nothing but padding: its maximum is minus infinity, its sum and gradient 0.
   const VocabularyParams params{z.vocabulary, 2, weight};
@@ -102,7 +102,11 @@ void logits_sum_exp(const Operands& o) {
 
 double weight_of_row(const Operands& o, std::size_t row) {
   const auto& params = o.params<VocabularyParams>();
-  return params.loss_weight * (row % std::size_t(params.depths) == 0 ? 1 : params.depth_weight);
+  const std::size_t depth = row % std::size_t(params.depths);
+  if (depth == 0) return params.loss_weight;
+  const std::size_t position = row / std::size_t(params.depths) % std::size_t(params.sequence);
+  const bool in_sequence = position + depth < std::size_t(params.sequence);
+  return in_sequence ? params.loss_weight * params.depth_weight : 0;
 }
 
 void token_loss(const Operands& o) {

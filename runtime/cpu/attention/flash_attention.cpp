@@ -84,7 +84,8 @@ void cap_slopes(const float* scores, float* ds, std::int64_t count, float scale,
 /// from the first of `keys`.
 void add_distances(const AttentionOperands& s, std::int64_t head, std::int64_t query, RowRange keys,
                    RowRange seen, float* scores) {
-  const float slope = alibi_slope(s.first_head + head, s.params.alibi_heads);
+  const float slope =
+      alibi_slope(s.first_head + head, s.params.alibi_heads, float(s.params.alibi_scale));
   const std::int64_t at = s.queries.position(query);
   for (std::int64_t i = seen.begin; i < seen.end; ++i) {
     scores[i] += slope * float(s.keys.position(keys.begin + i) - at) / float(s.params.scale);

@@ -56,7 +56,8 @@ class HeadBiases {
       : sequence_(request.input(0).shape.back()),
         heads_(request.input(0).shape[1] * (request.input(0).shape[2] / sequence_)),
         first_(request.context.at[std::size_t(Axis::mp)] * heads_),
-        alibi_heads_(request.params<AttentionParams>().alibi_heads) {
+        alibi_heads_(request.params<AttentionParams>().alibi_heads),
+        alibi_scale_(float(request.params<AttentionParams>().alibi_scale)) {
     if (request.op.inputs.size() < 2) return;
     sinks_.emplace(whole_row(request.input(1), scratch));
     sums_ = scratch.take_floats(most_rows);
@@ -66,7 +67,8 @@ class HeadBiases {
   /// Adds slope (j - i) to score j of the row of query i.
   void add_distances(float* scores, std::int64_t first, std::int64_t rows) const {
     for (std::int64_t row = first; row < first + rows; ++row, scores += sequence_) {
-      const float slope = alibi_slope(first_ + row / sequence_ % heads_, alibi_heads_);
+      const float slope =
+          alibi_slope(first_ + row / sequence_ % heads_, alibi_heads_, alibi_scale_);
       for (std::int64_t j = 0; j < sequence_; ++j) scores[j] += slope * float(j - row % sequence_);
     }
   }
@@ -93,6 +95,7 @@ class HeadBiases {
 
  private:
   std::int64_t sequence_, heads_, first_, alibi_heads_;
+  float alibi_scale_;
   std::optional<Rows> sinks_;
   float* sums_ = nullptr;
 };
