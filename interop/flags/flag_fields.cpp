@@ -142,17 +142,30 @@ void set_framework_field(Value& field, std::string_view text) {
 FlagFields fields_of_job(const Job& job) {
   FlagFields fields;
   add_json(fields, "", parse_json(job_text(job), job.name));
-  if (job.family != Family::llama) return fields;
   // Files leave out the usual ones.
   const auto set = [&](const char* key, const auto& value) {
     fields[key] = fmt::format("{}", value);
   };
+  set("norm_epsilon", epsilon_of(job));
+  set("exact_gelu", job.activation_params.exact);
+  if (job.family != Family::llama) return fields;
   set("out_bias", job.out_bias);
   set("mlp_bias", job.mlp_bias);
   set("qk_norm", job.qk_norm);
   set("qk_l2_norm", job.qk_l2_norm);
   set("sinks", job.sinks);
-  set("rotary_fraction", job.rotary_fraction);
+  set("rotary_fraction", job.rotary.fraction);
+  const RotaryScale& scale = job.rotary.scale;
+  set("rotary_scaling.kind", to_text(scale.kind));
+  set("rotary_scaling.factor", scale.factor);
+  set("rotary_scaling.original", scale.original);
+  set("rotary_scaling.low", scale.low);
+  set("rotary_scaling.high", scale.high);
+  set("rotary_scaling.whole_columns", scale.whole_columns);
+  set("rotary_scaling.amplitude", scale.amplitude);
+  set("gate_limit", job.activation_params.limit);
+  set("gate_sharpness", job.activation_params.sharpness);
+  set("gate_offset", job.activation_params.offset);
   set("activation", kActivations[std::size_t(job.activation)]);
   set("norm", kNorms[std::size_t(job.norm)]);
   set("norm_place", kNormPlaces[std::size_t(job.norm_place)]);
@@ -207,7 +220,13 @@ namespace {
 void set_job_key(Json& json, std::string_view key, const FlagFields& fields) {
   const auto field = fields.find(key);
   if (field == fields.end()) return;
-  const bool none = key == "latent.q_rank" || key == "mtp.depths";
+  const auto scaling = fields.find("rotary_scaling.kind");
+  const bool unscaled = scaling == fields.end() || scaling->second == "none";
+  if (key.starts_with("rotary_scaling.") && unscaled) return;
+  constexpr std::string_view kNone[] = {"latent.q_rank",           "mtp.depths",
+                                        "rotary_scaling.original", "rotary_scaling.low",
+                                        "rotary_scaling.high",     "gate_limit"};
+  const bool none = std::ranges::find(kNone, key) != std::end(kNone);
   if (none && field->second == "0") return;  // files leave it out
   const auto loss = fields.find("experts.balance_loss");
   const bool lost = loss == fields.end() || same_value(loss->second, "0");

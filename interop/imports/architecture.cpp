@@ -37,7 +37,9 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"score_cap", ""},
       {"logit_cap", ""},
       {"mtp_depths", ""},
-      {"parallel_norms", ""},  // before attention and an MLP beside it
+      {"gate_limit", ""},
+      {"unturned_period", ""},  // the last layer of each period has no rotary embeddings
+      {"parallel_norms", ""},   // before attention and an MLP beside it
       {"rotary_fraction", "partial_rotary_factor"},
   };
   return keys;
@@ -71,12 +73,16 @@ void read_always(JsonObject object, Job& job) {
         std::pair("qk_norm_across_heads", &job.qk_norm_across_heads),
         std::pair("sinks", &job.sinks), std::pair("norm_bias", &job.norm_bias),
         std::pair("embedding_norm", &job.embedding_norm), std::pair("alibi", &job.alibi),
-        std::pair("head_bias", &job.head_bias)}) {
+        std::pair("head_bias", &job.head_bias), std::pair("alibi_scaled", &job.alibi_scaled),
+        std::pair("learned_positions", &job.learned_positions)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
   if (object.has("norm")) job.norm = static_cast<NormKind>(object.choice("norm", kNorms));
   if (object.has("norm_place"))
     job.norm_place = static_cast<NormPlace>(object.choice("norm_place", kNormPlaces));
+  ActivationParams& gate = job.activation_params;
+  if (object.has("gate_sharpness")) gate.sharpness = object.number("gate_sharpness", 0, 1e6);
+  if (object.has("gate_offset")) gate.offset = object.number("gate_offset", -1e6, 1e6);
   if (object.has("mlp_input"))
     job.mlp_input = static_cast<MlpInput>(object.choice("mlp_input", kMlpInputs));
   object.finish();
@@ -96,6 +102,18 @@ std::vector<LeftOut> left_out_from(JsonObject& architecture) {
     object.finish();
   }
   return all;
+}
+
+std::map<std::string, std::map<std::string, double>, std::less<>> factors_from(JsonObject object) {
+  constexpr std::string_view kKnown[] = {"embedding", "branch", "scores", "logits"};
+  std::map<std::string, std::map<std::string, double>, std::less<>> factors;
+  for (const std::string& name : object.keys()) {
+    if (std::ranges::find(kKnown, name) == std::end(kKnown))
+      object.fail(name, "it is no factor of a job");
+    JsonObject powers = object.object(name);
+    for (const std::string& key : powers.keys()) factors[name][key] = powers.number(key, -4, 4);
+  }
+  return factors;
 }
 
 Architecture architecture_from(const Preset& preset) {
@@ -120,7 +138,14 @@ Architecture architecture_from(const Preset& preset) {
   if (object.has("keys")) read_keys(object.object("keys"), architecture.keys);
   if (object.has("aliases")) read_keys(object.object("aliases"), architecture.aliases);
   if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);
-  if (object.has("constants")) architecture.constants = object.texts("constants");
+  if (object.has("factors")) architecture.factors = factors_from(object.object("factors"));
+  for (const auto& [key, value] :
+       {std::pair("tanh_gelu", &architecture.tanh_gelu),
+        std::pair("scales_full_layers", &architecture.scales_full_layers),
+        std::pair("turns_windowed", &architecture.turns_windowed),
+        std::pair("softmax_of_yarn", &architecture.softmax_of_yarn)}) {
+    if (object.has(key)) *value = object.boolean(key);
+  }
   if (object.has("left_out")) architecture.left_out = left_out_from(object);
   if (object.has("experts")) architecture.experts = expert_keys_from(object.object("experts"));
   architecture.defaults = object.raw("defaults");

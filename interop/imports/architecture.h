@@ -50,8 +50,13 @@ struct Architecture {
   std::map<std::string, std::string, std::less<>> aliases;
   /// The keys of dropout at the sites of a job; empty where the model has none there.
   std::string embedding_dropout, attention_dropout, residual_dropout;
-  /// Keys of constants that scale a tensor: they change no size and no count.
-  std::vector<std::string> constants;
+  /// Each of Factors, by its name, as a product of powers: of keys, and of "head", the columns of a
+  /// head's key.
+  std::map<std::string, std::map<std::string, double>, std::less<>> factors;
+  bool tanh_gelu = false;           ///< "gelu" is the approximation
+  bool scales_full_layers = false;  ///< angles of layers with a window are not scaled
+  bool turns_windowed = false;      ///< if some layers have windows, the others are not turned
+  bool softmax_of_yarn = false;     ///< scores have the square of YaRN's factor
   std::vector<LeftOut> left_out;
   std::optional<ExpertKeys> experts;
   Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out

@@ -74,6 +74,11 @@ bool is_known(const Architecture& architecture, std::string_view key) {
   const auto named = [&](const auto& keys) {
     return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
   };
+  if (key == "no_rope_layers") return !architecture.key("unturned_period").empty();
+  const auto is_factor = [&](const auto& factor) {
+    return factor.second.contains(std::string(key));
+  };
+  if (std::ranges::any_of(architecture.factors, is_factor)) return true;
   return named(architecture.switches) || named(architecture.keys) || named(architecture.aliases) ||
          (architecture.experts && named(architecture.experts->keys));
 }
@@ -176,20 +181,15 @@ void note_defaults(const ConfigFields& fields, const Architecture& known, Import
                   fmt::join(fields.assumed(), ", ")));
 }
 
-void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
-               Imported& imported) {
+void note_keys(ConfigFields& fields, const Architecture* known, Imported& imported) {
   for (const KeyRule& noted : noted_keys()) {
     for (const std::string& key : noted.keys) {
-      if (!fields.has(key) || noted.fine(fields.raw(key))) continue;
+      if (!fields.has(key) || noted.fine(fields.raw(key)) || (known && is_known(*known, key)))
+        continue;
       const Json& value = fields.raw(key);
       imported.notes.push_back(
           fmt::format("{}{}: {}", key, value.is_number() ? " " + value.dump() : "", noted.message));
     }
-  }
-  for (const std::string& key : constants) {
-    if (!fields.has(key) || fields.raw(key) == 1) continue;
-    imported.notes.push_back(fmt::format("{} {}: a constant factor, which a job leaves out", key,
-                                         printable(fields.raw(key).dump())));
   }
 }
 
@@ -199,11 +199,6 @@ void note_left_out(ConfigFields& fields, const Architecture& known, Imported& im
     if (!left_out.key.empty() && (!fields.has(left_out.key) || is_off(fields.raw(left_out.key))))
       continue;
     imported.notes.push_back("a job leaves out: " + left_out.note);
-  }
-  const std::string& activation = known.key("activation");
-  if (fields.text(activation) == "gelu") {
-    imported.notes.push_back(
-        fmt::format("{} gelu: a job has the tanh approximation of it", activation));
   }
 }
 
@@ -288,7 +283,7 @@ void read_around(const TextModel& source, const std::string& file, Imported& imp
   // Where the whole says whether the head is tied, the tower has no say.
   if (whole.has("tie_word_embeddings"))
     imported.job->tied_embeddings = whole.boolean("tie_word_embeddings");
-  note_keys(whole, {}, imported);
+  note_keys(whole, nullptr, imported);
 }
 
 /// "rope_gptj" of Cohere's files pairs other columns than "rope", at the same cost.
@@ -312,6 +307,8 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   job.name = name_of(given, source, file, known);
   read_shape(fields, known, job);
   if (source.is_part()) read_around(source, file, imported);
+  read_factors(fields, known, job);
+  read_epsilon(fields, job);
   read_dropout(fields, known, given, job);
   check_positions(fields, job.family);
   set_sequence(fields, known, given, imported);
@@ -320,7 +317,7 @@ Imported read_job_of(const TextModel& source, const Architecture& model, const s
   set_step(source, given, imported);
   check_at_keys(job, fields, known);
   note_defaults(fields, known, imported);
-  note_keys(fields, known.constants, imported);
+  note_keys(fields, &known, imported);
   note_left_out(fields, known, imported);
   note_head(source, known, imported);
   note_masked_head(imported);
@@ -397,12 +394,13 @@ Reading reading_as(const Architecture& model, const TextModel& source, const std
                    const ImportGiven& given) {
   Reading reading;
   reading.as = &model;
-  reading.plain = model.always == Job{} && model.constants.empty() && model.left_out.empty();
+  reading.plain = model.always == Job{} && model.factors.empty() && model.left_out.empty();
   reading.namesake = model.name == kFamilies[std::size_t(model.family)];
   // The library's types of text towers end so.
   reading.elsewhere = model.name.ends_with("_text") && !source.is_part();
   const Json& stated = *source.object;
   for (const auto& [key, value] : model.defaults.items()) {
+    if (key == "rms_norm_eps") continue;  // it changes no shape
     const auto found = stated.find(key);
     reading.assumed += found == stated.end() ? 1 : 0;
     reading.alike += found != stated.end() && *found == value ? 1 : 0;

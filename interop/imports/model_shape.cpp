@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -58,12 +59,17 @@ void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
 /// The library's names of GELU and of its approximations begin so; gelu_10 also clips.
 bool is_gelu(std::string_view word) { return word.starts_with("gelu") && word != "gelu_10"; }
 
+bool is_exact(std::string_view word, const Architecture& known) {
+  return !known.tanh_gelu && (word == "gelu" || word == "gelu_python");
+}
+
 /// The activations of llama jobs and the one of the others (Activation in models/job/job.h).
 void read_activation(ConfigFields& fields, const Architecture& known, Job& job) {
   const std::string& key = known.key("activation");
   const std::string word = fields.text(key);
   if (known.family != Family::llama) {
     if (!is_gelu(word)) fields.fail(key, "gpt and bert jobs have GELU");
+    job.activation_params.exact = is_exact(word, known);
     return;
   }
   const bool silu = word == "silu" || word == "swish";
@@ -71,6 +77,7 @@ void read_activation(ConfigFields& fields, const Architecture& known, Job& job) 
     job.activation = Activation::swiglu;
   } else if (is_gelu(word)) {
     job.activation = known.gated ? Activation::geglu : Activation::gelu;
+    job.activation_params.exact = is_exact(word, known);
   } else if (!known.gated && word == "relu2") {
     job.activation = Activation::squared_relu;
   } else {
@@ -98,10 +105,18 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.qk_norm = read("qk_norm", known.always.qk_norm);
   job.qk_l2_norm = read("qk_l2_norm", false);
   job.alibi = read("alibi", known.always.alibi);
+  job.alibi_scaled = job.alibi && known.always.alibi_scaled;
+  job.learned_positions = known.always.learned_positions;
+  if (job.activation == Activation::swiglu) {
+    const bool exact = job.activation_params.exact;
+    job.activation_params = known.always.activation_params;
+    job.activation_params.exact = exact;
+  }
   job.qk_norm_across_heads = known.always.qk_norm_across_heads;
   job.head_bias = read("head_bias", known.always.head_bias);
   for (const auto& [size, cap] :
-       {std::pair("score_cap", &job.score_cap), std::pair("logit_cap", &job.logit_cap)}) {
+       {std::pair("score_cap", &job.score_cap), std::pair("logit_cap", &job.logit_cap),
+        std::pair("gate_limit", &job.activation_params.limit)}) {
     const std::string& key = known.key(size);
     if (!key.empty() && fields.has(key)) *cap = fields.number(key, 0, 1e6);
   }
@@ -116,14 +131,67 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.mlp_input = own_norm ? MlpInput::own_norm : MlpInput::shared_norm;
 }
 
-void note_angles(ConfigFields& fields, const std::string& key, Imported& imported) {
-  const Json& value = fields.raw(key);
-  std::string type = text_at(value, "rope_type");
-  if (type.empty()) type = text_at(value, "type");
-  if (type == "default" || (type.empty() && !value.contains("factor"))) return;
-  imported.notes.push_back(
-      fmt::format("{} {}: it changes the angles of rotary embeddings, and no cost", key,
-                  type.empty() ? printable(value.dump()) : printable(type)));
+/// YaRN's factor of what is turned (Peng et al. 2023, arXiv 2309.00071, section 3.4), as
+/// transformers has it (modeling_rope_utils.py, _compute_yarn_parameters).
+double yarn_factor(double factor, double weight = 1) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
+/// Reads how angles are scaled. What a job cannot state is noted.
+void read_scaling(ConfigFields& fields, const Architecture& known, const std::string& key,
+                  JsonObject& rope, Imported& imported) {
+  Job& job = *imported.job;
+  // Layers with a window and others may have an object each.
+  const auto type_of = [&](const Json& value) {
+    const std::string type = text_at(value, "rope_type");
+    return type.empty() ? text_at(value, "type") : type;
+  };
+  const Json& whole = fields.raw(key);
+  for (const char* layers : {"full_attention", "sliding_attention"}) {
+    if (!whole.contains(layers) || !whole.at(layers).is_object()) continue;
+    const std::string own = type_of(whole.at(layers));
+    if (own.empty() || own == "default") continue;
+    imported.notes.push_back(
+        fmt::format("{}/{} {}: angles are scaled for all layers alike; these "
+                    "are left as they are, and no cost changes",
+                    key, layers, printable(own)));
+  }
+  const std::string type = type_of(whole);
+  if (type.empty() && whole.contains("factor")) {
+    imported.notes.push_back(
+        fmt::format("{}: a factor without a type is left out; no cost changes", key));
+  }
+  if (type.empty() || type == "default" || type == "mrope") return;
+  RotaryScale& scale = job.rotary.scale;
+  const auto scaling = std::ranges::find(kRotaryScalings, type);
+  if (scaling == kRotaryScalings.end() || type == "none") {
+    imported.notes.push_back(
+        fmt::format("{} {}: a job cannot state these angles of rotary "
+                    "embeddings, and leaves them as they are; no cost changes",
+                    key, printable(type)));
+    return;
+  }
+  scale.kind = RotaryScaling(scaling - kRotaryScalings.begin());
+  scale.factor = rope.number("factor", 1e-6, 1e6);
+  if (scale.kind == RotaryScaling::linear) return;
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const bool llama3 = scale.kind == RotaryScaling::llama3;
+  const auto number = [&](const char* name, double usual) {
+    return rope.has(name) && !rope.raw(name).is_null() ? rope.number(name, 0, 1e6) : usual;
+  };
+  scale.original = rope.has(kOriginal) ? rope.integer(kOriginal, 1, 1 << 27)
+                                       : fields.size(known.key("positions"));
+  scale.low = llama3 ? rope.number("low_freq_factor", 1e-6, 1e6) : number("beta_slow", 1);
+  scale.high = llama3 ? rope.number("high_freq_factor", 1e-6, 1e6) : number("beta_fast", 32);
+  if (llama3) return;
+  if (rope.has("truncate")) scale.whole_columns = rope.boolean("truncate");
+  const double weight = number("mscale", 0), all = number("mscale_all_dim", 0);
+  const double usual = weight > 0 && all > 0
+                           ? yarn_factor(scale.factor, weight) / yarn_factor(scale.factor, all)
+                           : yarn_factor(scale.factor);
+  scale.amplitude = number("attention_factor", usual);
+  if (known.softmax_of_yarn && all > 0)
+    job.factors.scores *= std::pow(yarn_factor(scale.factor, all), 2);
 }
 
 constexpr const char* kChunkSize = "attention_chunk_size";
@@ -201,9 +269,9 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
 
 /// Reads the base of rotary embeddings, of layers with and without a window where they differ.
 void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& job) {
-  if (rope.has("rope_theta")) job.rotary_base = rope.number("rope_theta", 1, 1e12);
+  if (rope.has("rope_theta")) job.rotary.base = rope.number("rope_theta", 1, 1e12);
   if (rope.has("partial_rotary_factor"))
-    job.rotary_fraction = rope.number("partial_rotary_factor", 0, 1);
+    job.rotary.fraction = rope.number("partial_rotary_factor", 0, 1);
   for (const auto& [name, member] : value.items()) {
     if (!member.is_object()) continue;
     const bool windowed = name == "sliding_attention";
@@ -211,90 +279,9 @@ void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& 
       rope.fail(name, "layers with a window and others may differ, and no others");
     JsonObject own(member, fields.file(), json_pointer(rope.pointer(), name));
     if (own.has("rope_theta")) {
-      (windowed ? job.window_rotary_base : job.rotary_base) = own.number("rope_theta", 1, 1e12);
+      (windowed ? job.rotary.window_base : job.rotary.base) = own.number("rope_theta", 1, 1e12);
     }
   }
-}
-
-/// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
-/// of shared experts, each as wide as the others.
-/// Further ones say which layers have experts: every n-th one, those up to a last one, those of a
-/// list, those that are not in a list, or those that a list of all layers calls "sparse".
-constexpr std::string_view kKnown[] = {"count",
-                                       "chosen",
-                                       "ffn_hidden",
-                                       "shared_experts",
-                                       "shared_ffn_hidden",
-                                       "dense_layers",
-                                       "normalized",
-                                       "scale",
-                                       "groups",
-                                       "top_groups",
-                                       "every",
-                                       "last_layer",
-                                       "in_layers",
-                                       "not_in_layers",
-                                       "balance_loss",
-                                       "dense_ffn_hidden",
-                                       "types"};
-
-/// Whether each layer has experts.
-std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& known,
-                                      std::int64_t layers) {
-  std::vector<bool> found(std::size_t(layers), true);
-  const auto key_of = [&](const char* what) {
-    const auto key = known.keys.find(what);
-    return key != known.keys.end() && fields.has(key->second) ? key->second : std::string();
-  };
-  if (const std::string every = key_of("every"); !every.empty()) {
-    const auto period = std::size_t(fields.size(every));
-    for (std::size_t i = 0; i < found.size(); ++i) found[i] = (i + 1) % period == 0;
-  }
-  // -1 stands for the last layer of the model.
-  if (const std::string key = key_of("last_layer"); !key.empty()) {
-    const double last = fields.number(key, -1, double(layers - 1));
-    for (std::int64_t i = layers; last >= 0 && --i > std::int64_t(last);)
-      found[std::size_t(i)] = false;
-  }
-  if (const std::string key = key_of("types"); !key.empty()) {
-    const Json& types = fields.raw(key);
-    if (!types.is_array() || types.size() != found.size())
-      fields.fail(key, fmt::format("a type for each of the {} layers is required", layers));
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (types[i] != "sparse" && types[i] != "dense")
-        fields.fail(key, "\"sparse\" and \"dense\" are allowed");
-      found[i] = types[i] == "sparse";
-    }
-  }
-  for (const bool listed : {true, false}) {
-    const std::string key = key_of(listed ? "in_layers" : "not_in_layers");
-    if (key.empty() || fields.raw(key).empty()) continue;
-    const Json& list = fields.raw(key);
-    if (!list.is_array()) fields.fail(key, "a list of layers is required");
-    if (listed) found.assign(found.size(), false);
-    for (const Json& layer : list) {
-      if (!layer.is_number_integer() || layer < 0 || layer >= layers)
-        fields.fail(key, fmt::format("layers from 0 to {} are required", layers - 1));
-      found[std::size_t(layer)] = listed;
-    }
-  }
-  return found;
-}
-
-/// Returns the value of a key, or of a list with the same value for each layer.
-std::int64_t size_of_layers(ConfigFields& fields, const std::string& key, std::int64_t least,
-                            std::int64_t layers) {
-  constexpr std::int64_t kMost = 1 << 30;
-  const Json& list = fields.raw(key);
-  if (!list.is_array()) {
-    return least > 0 ? fields.size(key) : std::int64_t(fields.number(key, 0, double(kMost)));
-  }
-  const bool alike =
-      std::int64_t(list.size()) == layers &&
-      std::ranges::all_of(list, [&](const Json& value) { return value == list.front(); });
-  if (!alike || !list.front().is_number_integer() || list.front() < least || list.front() > kMost)
-    fields.fail(key, fmt::format("one size, or the same one for each of the {} layers", layers));
-  return list.front().get<std::int64_t>();
 }
 
 }  // namespace
@@ -356,33 +343,91 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
   if (given.dropout) job.dropout = *given.dropout;
 }
 
+namespace {
+
+/// Reads which layers have rotary embeddings: those of a list of 1 and 0, or all but the last of
+/// each period.
+void read_turned_layers(ConfigFields& fields, const Architecture& known, Job& job) {
+  constexpr const char* kList = "no_rope_layers";
+  const std::string& period = known.key("unturned_period");
+  if (period.empty()) return;
+  std::vector<bool> turned(std::size_t(job.layers), true);
+  if (fields.has(kList) && fields.raw(kList).is_array() && !fields.raw(kList).empty()) {
+    const Json& list = fields.raw(kList);
+    if (list.size() != turned.size())
+      fields.fail(kList, fmt::format("1 or 0 for each of the {} layers is required", job.layers));
+    for (std::size_t i = 0; i < turned.size(); ++i) turned[i] = list[i] == 1;
+  } else if (fields.has(period)) {
+    const auto length = std::size_t(fields.size(period));
+    for (std::size_t i = length - 1; i < turned.size(); i += length) turned[i] = false;
+  }
+  job.rotary.pattern = shortest_period(turned);
+  if (job.rotary.pattern == std::vector{true}) job.rotary.pattern.clear();
+}
+
+}  // namespace
+
+void read_factors(ConfigFields& fields, const Architecture& known, Job& job) {
+  const auto read = [&](const char* name, double& factor) {
+    const auto powers = known.factors.find(name);
+    if (powers == known.factors.end()) return;
+    double product = 1;
+    for (const auto& [key, power] : powers->second) {
+      if (key != "head" && !fields.has(key)) return;  // the model lacks this one
+      const double value = key == "head" ? double(head_width(job)) : fields.number(key, 1e-6, 1e6);
+      product *= std::pow(value, power);
+    }
+    factor *= product;
+  };
+  read("embedding", job.factors.embedding);
+  read("branch", job.factors.branch);
+  read("scores", job.factors.scores);
+  read("logits", job.factors.logits);
+  for (double* factor :
+       {&job.factors.embedding, &job.factors.branch, &job.factors.scores, &job.factors.logits}) {
+    if (std::abs(*factor - 1) < 1e-9) *factor = 1;  // 128^-0.5 times 128^0.5
+  }
+}
+
+void read_epsilon(ConfigFields& fields, Job& job) {
+  for (const char* key :
+       {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"}) {
+    if (fields.has(key)) job.norm_epsilon = fields.number(key, 0, 1);
+  }
+  const std::optional<double> stated = std::exchange(job.norm_epsilon, std::nullopt);
+  if (stated != epsilon_of(job)) job.norm_epsilon = stated;
+}
+
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
   Job& job = *imported.job;
-  if (job.alibi) {
+  if (job.alibi || job.learned_positions) {
     for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"})
       fields.mark_read(key);
     return;
   }
   const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction"),
                     &of_windows = known.key("window_rotary_base");
-  if (fields.has(base_key)) job.rotary_base = fields.number(base_key, 1, 1e12);
-  if (fields.has(part_key)) job.rotary_fraction = fields.number(part_key, 0, 1);
+  if (fields.has(base_key)) job.rotary.base = fields.number(base_key, 1, 1e12);
+  if (fields.has(part_key)) job.rotary.fraction = fields.number(part_key, 0, 1);
+  read_turned_layers(fields, known, job);
   if (!of_windows.empty() && fields.has(of_windows))
-    job.window_rotary_base = fields.number(of_windows, 1, 1e12);
+    job.rotary.window_base = fields.number(of_windows, 1, 1e12);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!fields.has(key)) continue;
     const Json& value = fields.raw(key);
     if (!value.is_object()) fields.fail(key, "an object is required");
     JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
     read_bases(fields, rope, value, job);
-    note_angles(fields, key, imported);
+    read_scaling(fields, known, key, rope, imported);
   }
 }
 
 void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
   const Windows layers = windowed(fields, known, job.layers);
-  const double base = std::exchange(job.window_rotary_base, 0);
+  const double base = std::exchange(job.rotary.window_base, 0);
   if (layers && std::ranges::find(*layers, true) == layers->end()) return;
+  if (layers && known.turns_windowed) job.rotary.pattern = shortest_period(*layers);
+  if (job.rotary.pattern == std::vector{true}) job.rotary.pattern.clear();
   for (const std::string& key : {std::string("sliding_window"), std::string(kChunkSize)}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
@@ -392,79 +437,16 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
       job.window_chunks = chunks;
       job.window_pattern = shortest_period(*layers);
       if (job.window_pattern == std::vector{true}) job.window_pattern.clear();
-      if (base != job.rotary_base) job.window_rotary_base = base;
+      if (base != job.rotary.base) job.rotary.window_base = base;
+      const bool scaled = job.rotary.scale.kind != RotaryScaling::none;
+      if (scaled && known.scales_full_layers && job.rotary.window_base == 0)
+        job.rotary.window_base = job.rotary.base;
     }
     if (window >= job.sequence || job.window > 0) continue;
     fields.fail(key, fmt::format("it is not known which layers of models of this type see all {} "
                                  "tokens; --sequence {} or less fits in the window",
                                  job.sequence, window));
   }
-}
-
-ExpertKeys expert_keys_from(JsonObject object) {
-  ExpertKeys known;
-  JsonObject keys = object.object("keys");
-  for (const std::string& what : keys.keys()) {
-    if (std::ranges::find(kKnown, what) == std::end(kKnown))
-      keys.fail(what, "it is no size of experts");
-    known.keys[what] = keys.text(what);
-  }
-  if (object.has("score"))
-    known.always.score = static_cast<RouterScore>(object.choice("score", kRouterScores));
-  if (object.has("normalized")) known.always.normalized = object.boolean("normalized");
-  for (const auto& [key, value] :
-       {std::pair("shared_gate", &known.always.shared_gate), std::pair("bias", &known.always.bias),
-        std::pair("router_bias", &known.always.router_bias),
-        std::pair("scaled_input", &known.always.scaled_input)}) {
-    if (object.has(key)) *value = object.boolean(key);
-  }
-  if (object.has("group_best")) known.always.group_best = object.integer("group_best", 1, 1 << 16);
-  if (object.has("selection_bias"))
-    known.always.selection_bias = object.number("selection_bias", 0, 1e6);
-  if (object.has("requires")) known.required = object.raw("requires");
-  object.finish();
-  return known;
-}
-
-void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
-  for (const auto& [key, value] : known.required.items()) {
-    if (fields.has(key) && fields.raw(key) != value) {
-      fields.fail(key, fmt::format("{} is required: so are the experts of models of this type",
-                                   value.dump()));
-    }
-  }
-  Experts experts = known.always;
-  const auto size = [&](const char* what, std::int64_t& value, std::int64_t least) {
-    const auto key = known.keys.find(what);
-    if (key == known.keys.end() || !fields.has(key->second)) return;
-    value = size_of_layers(fields, key->second, least, job.layers);
-  };
-  experts.ffn_hidden = job.ffn_hidden;
-  size("count", experts.count, 1);
-  size("chosen", experts.chosen, 1);
-  size("ffn_hidden", experts.ffn_hidden, 1);
-  size("shared_ffn_hidden", experts.shared_ffn_hidden, 0);
-  size("dense_ffn_hidden", experts.dense_ffn_hidden, 0);
-  std::int64_t shared = 0;
-  size("shared_experts", shared, 0);
-  if (shared > 0) experts.shared_ffn_hidden = shared * experts.ffn_hidden;
-  size("dense_layers", experts.dense_layers, 0);
-  size("groups", experts.groups, 1);
-  size("top_groups", experts.top_groups, 1);
-  if (experts.top_groups == experts.groups) experts.groups = experts.top_groups = 1;
-  if (experts.groups == 1) experts.group_best = 1;
-  if (const auto key = known.keys.find("normalized"); key != known.keys.end())
-    experts.normalized = fields.boolean(key->second);
-  const auto factor = [&](const char* what, double& value) {
-    const auto key = known.keys.find(what);
-    if (key != known.keys.end() && fields.has(key->second))
-      value = fields.number(key->second, 0, 1e6);
-  };
-  factor("scale", experts.scale);
-  factor("balance_loss", experts.balance_loss);
-  experts.pattern = shortest_period(layers_with_experts(fields, known, job.layers));
-  if (experts.pattern == std::vector{true}) experts.pattern.clear();
-  if (experts.count > 1) job.experts = experts;
 }
 
 }  // namespace plimsoll

@@ -18,7 +18,12 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job);
 /// Sets the dropout. Embeddings, attention and residual branches of a job drop out alike.
 void read_dropout(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
                   Job& job);
-/// Sets the rotary base, and notes what changes angles.
+/// Sets the factors by which the model multiplies values.
+void read_factors(ConfigFields& fields, const Architecture& known, Job& job);
+/// Sets the epsilon of norms.
+void read_epsilon(ConfigFields& fields, Job& job);
+/// Sets bases and scalings of rotary embeddings, and the layers that have them. Notes scalings that
+/// no job states.
 void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported);
 /// Refuses windows that are shorter than the job's sequence, over which its attention is.
 void read_windows(ConfigFields& fields, const Architecture& known, Job& job);

@@ -173,8 +173,8 @@ TEST(HuggingFace, AWindowIsOfKnownLayersOrNoTokenReachesBehindIt) {
       "full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 5000}},
       "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]})")
                           .job;
-  EXPECT_EQ(angles.rotary_base, 1e6);
-  EXPECT_EQ(angles.window_rotary_base, 5000);
+  EXPECT_EQ(angles.rotary.base, 1e6);
+  EXPECT_EQ(angles.rotary.window_base, 5000);
   // The library's own window holds where a file leaves the key out.
   EXPECT_EQ(read_config("{}", "mistral", given).job->window, 4096);
 }
@@ -233,18 +233,16 @@ TEST(HuggingFace, DropoutOfTheWholeJobCanBeStated) {
 
 TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   const Imported imported = read_config(R"({
-      "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "yarn", "factor": 4.0},
+      "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "dynamic", "factor": 4.0},
       "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
   EXPECT_TRUE(has(imported.notes, "auto_map: "));
-  EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: "));
+  EXPECT_TRUE(has(imported.notes, "rope_scaling dynamic: "));
   EXPECT_TRUE(has(imported.notes, "quantization_config: "));
-  EXPECT_EQ(imported.job->rotary_fraction, 0.5);
+  EXPECT_EQ(imported.job->rotary.fraction, 0.5);
   EXPECT_TRUE(has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
                   "architectures LlamaForSequenceClassification: "));
   EXPECT_FALSE(
       has(read_config(R"({"architectures": ["LlamaForCausalLM"]})").notes, "architectures"));
-  const Imported scaled = read_config(R"({"residual_multiplier": 0.22})", "granite");
-  EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: "));
   EXPECT_TRUE(has(read_config(R"({"hidden_act": "gelu"})", "bert").notes, "(384 parameters)"));
 }
 

@@ -70,6 +70,7 @@ TEST(MegatronLm, LlamaOf70BillionParameters) {
   const Imported imported = read_script("llama3-70b.sh");
   Job job = read_job("llama3-70b");
   job.seed = 1234;
+  job.rotary.scale = {RotaryScaling::llama3, 8, 8192, 1, 4};
   EXPECT_EQ(job_text(*imported.job), job_text(job));
   EXPECT_EQ(imported.devices, 64);
   const Strategy strategy = parse_strategy(
@@ -112,7 +113,7 @@ TEST(MegatronLm, ReadsWhatDescendantsOfLlamaChanged) {
                         .job;
   EXPECT_TRUE(qwen.qk_norm);
   EXPECT_EQ(qwen.head_size, 32);
-  EXPECT_EQ(qwen.rotary_fraction, 0.5);
+  EXPECT_EQ(qwen.rotary.fraction, 0.5);
   EXPECT_FALSE(qwen.qkv_bias || qwen.out_bias || qwen.mlp_bias);
   EXPECT_EQ(read_flags(rope + "--kv-channels 16").job->head_size, 0);  // 64 / 4
   const Job biased = *read_flags(rope).job;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -129,18 +130,92 @@ TEST(ModelTypes, NamesWhatAModelComputesAndAJobLeavesOut) {
   const auto notes = [](const std::string& changes, const char* type) {
     return read_config(changes, type).notes;
   };
-  EXPECT_TRUE(has(notes(R"({"hidden_activation": "gelu"})", "gemma3"),
-                  "a job leaves out: the embedding times the root of hidden_size"));
-  EXPECT_TRUE(has(notes(R"({"hidden_act": "gelu"})", "starcoder2"),
-                  "hidden_act gelu: a job has the tanh approximation"));
-  EXPECT_FALSE(has(notes(R"({"hidden_act": "gelu_pytorch_tanh"})", "starcoder2"), "approximation"));
-  EXPECT_TRUE(has(notes(R"({"rms_norm_eps": 1e-06})", "llama"),
-                  "rms_norm_eps 1e-06: norms of a job have an epsilon of 1e-05"));
-  EXPECT_FALSE(has(notes(R"({"rms_norm_eps": 1e-05})", "llama"), "epsilon"));
-  const std::string falcon = R"({"multi_query": false, "alibi": )";
-  EXPECT_TRUE(has(notes(falcon + "true}", "falcon"), "divided by the root of the head size"));
-  EXPECT_FALSE(has(notes(falcon + "false}", "falcon"), "divided by the root of the head size"));
+  EXPECT_TRUE(has(notes(R"({"no_rope_layers": [1, 0]})", "llama"), "lack rotary embeddings"));
+  EXPECT_TRUE(has(notes(R"({"rope_scaling": {"rope_type": "longrope", "factor": 4}})", "llama"),
+                  "rope_scaling longrope: a job cannot state these angles"));
   EXPECT_TRUE(has(notes(R"({"router_aux_loss_coef": 0.01})", "mixtral"), "router_aux_loss_coef"));
+}
+
+TEST(ModelTypes, ActivationsNormsAndBiasesAreStated) {
+  const auto job = [](const std::string& changes, const char* type) {
+    return *read_config(changes, type).job;
+  };
+  EXPECT_TRUE(job(R"({"hidden_act": "gelu"})", "starcoder2").activation_params.exact);
+  EXPECT_FALSE(job(R"({"hidden_act": "gelu_pytorch_tanh"})", "starcoder2").activation_params.exact);
+  EXPECT_FALSE(job(R"({"hidden_activation": "gelu"})", "gemma3").activation_params.exact);
+  EXPECT_EQ(job(R"({"rms_norm_eps": 1e-06})", "llama").norm_epsilon, 1e-6);
+  EXPECT_EQ(job(R"({"rms_norm_eps": 1e-05})", "llama").norm_epsilon, std::nullopt);
+  const std::string falcon = R"({"multi_query": false, "alibi": )";
+  EXPECT_TRUE(job(falcon + "true}", "falcon").alibi_scaled);
+  EXPECT_FALSE(job(falcon + "false}", "falcon").alibi_scaled);
+  const std::string experts = R"({"num_local_experts": 4, "num_experts_per_tok": 2})";
+  const ActivationParams gate = job(experts, "gpt_oss").activation_params;
+  EXPECT_EQ(gate, (ActivationParams{.limit = 7, .sharpness = 1.702, .offset = 1}));
+}
+
+// By hand from the models' code (models/presets/architectures have the sources).
+TEST(ModelTypes, FactorsAreProductsOfKeys) {
+  const auto factors = [](const std::string& changes, const char* type) {
+    return read_config(changes, type).job->factors;
+  };
+  EXPECT_EQ(factors("{}", "llama"), Factors{});
+  const Job plain = *read_config("{}", "gemma2").job;
+  EXPECT_NEAR(plain.factors.embedding, std::sqrt(double(plain.hidden)), 1e-12);
+  const Factors gemma = factors(R"({"head_dim": 128, "query_pre_attn_scalar": 144})", "gemma2");
+  EXPECT_NEAR(gemma.scores, std::sqrt(128.0 / 144), 1e-12);
+  const Factors granite = factors(R"({"embedding_multiplier": 12, "attention_multiplier": 0.0078125,
+      "residual_multiplier": 0.22, "logits_scaling": 16, "head_dim": 64})",
+                                  "granite");
+  EXPECT_EQ(granite,
+            (Factors{.embedding = 12, .branch = 0.22, .scores = 0.0625, .logits = 0.0625}));
+  EXPECT_EQ(factors(R"({"logit_scale": 0.25})", "cohere").logits, 0.25);
+}
+
+TEST(ModelTypes, AnglesAreScaledAsStated) {
+  const auto job = [](const std::string& scaling, const char* type) {
+    return *read_config(fmt::format(R"({{"rope_scaling": {}}})", scaling), type).job;
+  };
+  EXPECT_EQ(job(R"({"rope_type": "default"})", "llama").rotary.scale, RotaryScale{});
+  EXPECT_EQ(job(R"({"type": "linear", "factor": 8})", "llama").rotary.scale,
+            (RotaryScale{.kind = RotaryScaling::linear, .factor = 8}));
+  EXPECT_EQ(job(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                    "original_max_position_embeddings": 8192})",
+                "llama")
+                .rotary.scale,
+            (RotaryScale{RotaryScaling::llama3, 8, 8192, 1, 4}));
+  // Llama 4 Scout: a step.
+  EXPECT_EQ(job(R"({"rope_type": "llama3", "factor": 16, "low_freq_factor": 1,
+                    "high_freq_factor": 1, "original_max_position_embeddings": 8192})",
+                "llama")
+                .rotary.scale,
+            (RotaryScale{RotaryScaling::llama3, 16, 8192, 1, 1}));
+  const RotaryScale yarn = job(R"({"rope_type": "yarn", "factor": 32, "truncate": false,
+      "original_max_position_embeddings": 4096})",
+                               "llama")
+                               .rotary.scale;
+  EXPECT_EQ(yarn,
+            (RotaryScale{RotaryScaling::yarn, 32, 4096, 1, 32, false, 0.1 * std::log(32.0) + 1}));
+  // DeepSeek-V3: both factors of what is turned cancel, and scores have the square of one.
+  const std::string deepseek =
+      R"({"num_key_value_heads": 4, "first_k_dense_replace": 0, "rope_scaling": {"type": "yarn",
+      "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "original_max_position_embeddings": 4096}})";
+  const Job v3 = *read_config(deepseek, "deepseek_v3").job;
+  EXPECT_EQ(v3.rotary.scale.amplitude, 1);
+  EXPECT_NEAR(v3.factors.scores, std::pow(0.1 * std::log(40.0) + 1, 2), 1e-12);
+}
+
+TEST(ModelTypes, SomeLayersHaveNoRotaryEmbeddings) {
+  const auto pattern = [](const std::string& changes, const char* type) {
+    return read_config(changes, type).job->rotary.pattern;
+  };
+  const std::vector<bool> three_of_four = {true, true, true, false};
+  EXPECT_EQ(pattern(R"({"num_hidden_layers": 8})", "smollm3"), three_of_four);
+  EXPECT_FALSE(has(read_config(R"({"no_rope_layers": [1, 0]})", "smollm3").notes, "rotary"));
+  EXPECT_EQ(pattern(R"({"num_hidden_layers": 4, "no_rope_layers": [1, 0, 1, 0]})", "smollm3"),
+            (std::vector<bool>{true, false}));
+  EXPECT_EQ(pattern(R"({"num_hidden_layers": 8})", "cohere2"), three_of_four);
+  EXPECT_EQ(pattern("{}", "llama"), std::vector<bool>{});
 }
 
 TEST(ModelTypes, RotaryEmbeddingsOfAnyPairsAreRotary) {

@@ -95,9 +95,9 @@ TEST(PublicConfigs, JobsHaveWhatTheFamilyHas) {
   EXPECT_TRUE(job("qwen2.5-7b.json").qkv_bias);
   EXPECT_TRUE(job("glm-4-9b.json").qkv_bias);
   EXPECT_FALSE(job("llama-3-8b.json").qkv_bias);
-  EXPECT_EQ(job("llama-3-8b.json").rotary_base, 500000);
-  EXPECT_EQ(job("llama-3.2-3b.json").rotary_base, 500000);  // in rope_parameters
-  EXPECT_EQ(job("llama-7b.json").rotary_base, 10000);       // of before the key was there
+  EXPECT_EQ(job("llama-3-8b.json").rotary.base, 500000);
+  EXPECT_EQ(job("llama-3.2-3b.json").rotary.base, 500000);  // in rope_parameters
+  EXPECT_EQ(job("llama-7b.json").rotary.base, 10000);       // of before the key was there
   EXPECT_EQ(job("nemotron-4-15b.json").activation, Activation::squared_relu);
   EXPECT_EQ(job("nemotron-4-15b.json").norm, NormKind::layer_norm);
   EXPECT_EQ(job("stablelm-3b.json").activation, Activation::swiglu);
@@ -117,9 +117,9 @@ TEST(PublicConfigs, JobsHaveWhatDescendantsOfTheFamilyChanged) {
   EXPECT_EQ(job("mistral-nemo-12b.json").head_size, 128);
   EXPECT_EQ(job("gemma-7b.json").activation, Activation::geglu);
   EXPECT_EQ(job("glm-4-9b-0414.json").norm_place, NormPlace::around);
-  EXPECT_EQ(job("glm-4-9b-0414.json").rotary_fraction, 0.5);
+  EXPECT_EQ(job("glm-4-9b-0414.json").rotary.fraction, 0.5);
   EXPECT_EQ(job("gpt-neox-20b.json").mlp_input, MlpInput::own_norm);
-  EXPECT_EQ(job("gpt-neox-20b.json").rotary_fraction, 0.25);
+  EXPECT_EQ(job("gpt-neox-20b.json").rotary.fraction, 0.25);
   EXPECT_TRUE(job("gpt-neox-20b.json").out_bias && job("gpt-neox-20b.json").mlp_bias);
   EXPECT_EQ(job("falcon-7b.json").mlp_input, MlpInput::shared_norm);
   EXPECT_EQ(job("falcon-7b.json").kv_heads, 1);
@@ -165,7 +165,7 @@ TEST(PublicConfigs, SinksAlibiAndPlainNormsAreRead) {
   EXPECT_TRUE(scout.qk_l2_norm && scout.window_chunks && scout.experts->scaled_input);
   EXPECT_EQ(scout.window_pattern, (std::vector{true, true, true, false}));
   EXPECT_EQ(dbrx.norm, NormKind::layer_norm);
-  EXPECT_EQ(dbrx.rotary_base, 500000);
+  EXPECT_EQ(dbrx.rotary.base, 500000);
   EXPECT_FALSE(dbrx.norm_bias);
   EXPECT_TRUE(bloom.alibi && bloom.embedding_norm && bloom.mlp_bias);
   EXPECT_TRUE(job("falcon-rw-1b.json").alibi);
@@ -196,14 +196,14 @@ TEST(PublicConfigs, WindowsOfSomeLayersAndCapsAreRead) {
   const Job gemma2 = job("gemma-2-9b.json"), gemma3 = job("gemma-3-27b-text.json");
   EXPECT_EQ(gemma2.window, 4096);
   EXPECT_EQ(gemma2.window_pattern, (std::vector{true, false}));
-  EXPECT_EQ(gemma2.window_rotary_base, 0);
+  EXPECT_EQ(gemma2.rotary.window_base, 0);
   EXPECT_EQ(gemma2.score_cap, 50);
   EXPECT_EQ(gemma2.logit_cap, 30);
   EXPECT_EQ(gemma2.norm_place, NormPlace::around);
   EXPECT_EQ(gemma3.window, 1024);
   EXPECT_EQ(gemma3.window_pattern, (std::vector{true, true, true, true, true, false}));
-  EXPECT_EQ(gemma3.window_rotary_base, 10000);
-  EXPECT_EQ(gemma3.rotary_base, 1e6);
+  EXPECT_EQ(gemma3.rotary.window_base, 10000);
+  EXPECT_EQ(gemma3.rotary.base, 1e6);
   EXPECT_EQ(gemma3.score_cap, 0);
   const Job olmo = job("olmo-2-32b.json");
   EXPECT_TRUE(olmo.qk_norm && olmo.qk_norm_across_heads);

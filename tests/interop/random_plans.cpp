@@ -31,12 +31,12 @@ Job random_job(Random& random) {
   job.tied_embeddings = coin(random);
   if (job.family == Family::llama) {
     job.qkv_bias = coin(random);
-    job.rotary_base = one_of(random, {10000.0, 500000.0, 1e6});
+    job.rotary.base = one_of(random, {10000.0, 500000.0, 1e6});
     job.activation =
         one_of(random, {Activation::swiglu, Activation::squared_relu, Activation::gelu});
     job.norm = one_of(random, {NormKind::rms_norm, NormKind::layer_norm});
     job.qk_norm = job.norm == NormKind::rms_norm && coin(random);
-    job.rotary_fraction = one_of(random, {1.0, 1.0, 0.5});
+    job.rotary.fraction = one_of(random, {1.0, 1.0, 0.5});
     if (coin(random)) job.head_size = one_of<std::int64_t>(random, {24, 128});
     if (coin(random)) job.qkv_bias = job.out_bias = job.mlp_bias = true;
   }
@@ -250,19 +250,23 @@ std::string difference(const Plan& plan, const PlanFlags& flags, const Imported&
     strategy->pipeline.embedding_as_layers = strategy->pipeline.loss_as_layers = 0;
   }
   const auto keys = strategy_keys();
+  Job read_job = *read.job;
   for (const ChoiceBeside& choice : flags.beside) {
+    if (choice.key.starts_with("rotary_scaling")) read_job.rotary.scale = job.rotary.scale;
+    if (choice.key.starts_with("gate_")) read_job.activation_params = job.activation_params;
+    if (choice.key == "norm_epsilon") read_job.norm_epsilon = job.norm_epsilon;
     if (std::ranges::find(keys, choice.key) != keys.end())
       set_field(found, choice.key, choice.planned);
   }
   for (const LostChoice& lost : flags.lost) {
     if (std::ranges::find(losable, lost.key) == losable.end()) return "lost: " + lost.key;
     if (lost.key == "precision") {
-      job.precision = read.job->precision;
+      job.precision = read_job.precision;
     } else if (std::ranges::find(keys, lost.key) != keys.end()) {
       set_field(planned, lost.key, lost.nearest);
     }
   }
-  if (job_text(*read.job) != job_text(job)) return job_text(*read.job) + job_text(job);
+  if (job_text(read_job) != job_text(job)) return job_text(read_job) + job_text(job);
   if (strategy_text(found) != strategy_text(planned))
     return strategy_text(found) + strategy_text(planned);
   if (read.devices != plan.devices) return "devices";
