@@ -36,8 +36,8 @@ constexpr double kKnown = 0.1;
 constexpr double kLeastRest = 0.05;
 
 /// Returns the matrix that makes the errors of steps and of their parts independent, each with the
-/// noise of a step. Errors add up over a step, so that a part with the share w
-/// of it has the noise of a step over the root of w. A step with parts becomes what they leave.
+/// noise of a step. Errors add up over a step, so that a part with the share w of it has the noise
+/// of a step over the root of w. A step with parts becomes what they leave.
 Eigen::MatrixXd independent_rows(const FitModel& model, const LogModel::Values& before) {
   const auto count = Eigen::Index(before.size());
   Eigen::MatrixXd rows = Eigen::MatrixXd::Identity(count, count);

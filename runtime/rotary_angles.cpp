@@ -9,7 +9,7 @@ namespace plimsoll {
 
 namespace {
 
-/// The column of an angle that turns so many times in the original sequence.
+/// Returns the column whose angle makes this number of turns in the original sequence.
 double column_of(const RotaryParams& params, std::int64_t width, double turns) {
   return double(width) / 2 *
          std::log(double(params.scale.original) / (turns * 2 * std::numbers::pi)) /

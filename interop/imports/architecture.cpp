@@ -39,7 +39,7 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"mtp_depths", ""},
       {"gate_limit", ""},
       {"unturned_period", ""},  // the last layer of each period has no rotary embeddings
-      {"parallel_norms", ""},   // before attention and an MLP beside it
+      {"parallel_norms", ""},   // before attention and a parallel MLP
       {"rotary_fraction", "partial_rotary_factor"},
   };
   return keys;

@@ -8,7 +8,6 @@
 
 #include "interop/imports/model_shape.h"
 #include "models/job/job_words.h"
-#include "models/job/layer_forms.h"
 
 namespace plimsoll {
 namespace {
@@ -157,8 +156,7 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   };
   factor("scale", experts.scale);
   factor("balance_loss", experts.balance_loss);
-  experts.pattern = shortest_period(layers_with_experts(fields, known, job.layers));
-  if (experts.pattern == std::vector{true}) experts.pattern.clear();
+  experts.pattern = pattern_of(layers_with_experts(fields, known, job.layers));
   if (experts.count > 1) job.experts = experts;
 }
 

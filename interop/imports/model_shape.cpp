@@ -107,11 +107,7 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.alibi = read("alibi", known.always.alibi);
   job.alibi_scaled = job.alibi && known.always.alibi_scaled;
   job.learned_positions = known.always.learned_positions;
-  if (job.activation == Activation::swiglu) {
-    const bool exact = job.activation_params.exact;
-    job.activation_params = known.always.activation_params;
-    job.activation_params.exact = exact;
-  }
+  if (job.activation == Activation::swiglu) job.activation_params = known.always.activation_params;
   job.qk_norm_across_heads = known.always.qk_norm_across_heads;
   job.head_bias = read("head_bias", known.always.head_bias);
   for (const auto& [size, cap] :
@@ -286,6 +282,12 @@ void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& 
 
 }  // namespace
 
+std::vector<bool> pattern_of(const std::vector<bool>& layers) {
+  std::vector<bool> pattern = shortest_period(layers);
+  if (pattern == std::vector{true}) pattern.clear();
+  return pattern;
+}
+
 Architecture with_aliases(ConfigFields& fields, const Architecture& model) {
   Architecture known = model;
   for (const auto& [size, alias] : model.aliases) {
@@ -361,8 +363,7 @@ void read_turned_layers(ConfigFields& fields, const Architecture& known, Job& jo
     const auto length = std::size_t(fields.size(period));
     for (std::size_t i = length - 1; i < turned.size(); i += length) turned[i] = false;
   }
-  job.rotary.pattern = shortest_period(turned);
-  if (job.rotary.pattern == std::vector{true}) job.rotary.pattern.clear();
+  job.rotary.pattern = pattern_of(turned);
 }
 
 }  // namespace
@@ -426,8 +427,7 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
   const Windows layers = windowed(fields, known, job.layers);
   const double base = std::exchange(job.rotary.window_base, 0);
   if (layers && std::ranges::find(*layers, true) == layers->end()) return;
-  if (layers && known.turns_windowed) job.rotary.pattern = shortest_period(*layers);
-  if (job.rotary.pattern == std::vector{true}) job.rotary.pattern.clear();
+  if (layers && known.turns_windowed) job.rotary.pattern = pattern_of(*layers);
   for (const std::string& key : {std::string("sliding_window"), std::string(kChunkSize)}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
@@ -435,8 +435,7 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
     if (layers && (key == kChunkSize) == chunks) {
       job.window = window;
       job.window_chunks = chunks;
-      job.window_pattern = shortest_period(*layers);
-      if (job.window_pattern == std::vector{true}) job.window_pattern.clear();
+      job.window_pattern = pattern_of(*layers);
       if (base != job.rotary.base) job.rotary.window_base = base;
       const bool scaled = job.rotary.scale.kind != RotaryScaling::none;
       if (scaled && known.scales_full_layers && job.rotary.window_base == 0)

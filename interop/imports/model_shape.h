@@ -3,6 +3,8 @@
 // Job states.
 #pragma once
 
+#include <vector>
+
 #include "interop/imports/architecture.h"
 #include "interop/imports/config_fields.h"
 #include "interop/imports/imported.h"
@@ -13,6 +15,8 @@ namespace plimsoll {
 /// Returns the architecture with its keys as this file spells them: the library takes some sizes by
 /// two names. Both may be there where they are equal.
 Architecture with_aliases(ConfigFields& fields, const Architecture& model);
+/// Returns the pattern of a job whose layers have something or not: empty if all have it.
+std::vector<bool> pattern_of(const std::vector<bool>& layers);
 /// Sets the family, the sizes and the choices of a layer.
 void read_shape(ConfigFields& fields, const Architecture& known, Job& job);
 /// Sets the dropout. Embeddings, attention and residual branches of a job drop out alike.

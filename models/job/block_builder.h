@@ -80,7 +80,7 @@ class BlockBuilder {
     std::int64_t window = 0;  ///< as in AttentionParams
     bool chunks = false;
     double score_cap = 0;          ///< of scores; 0: none
-    double score_factor = 1;       ///< beside 1 / sqrt(columns of a key)
+    double score_factor = 1;       ///< in addition to 1 / sqrt(columns of a key)
     double latent_epsilon = 1e-5;  ///< of norms of latents, where the job has them
   };
   /// Adds projection(attention(query, key and value of x)).

@@ -151,8 +151,8 @@ struct MultiToken {
 struct Rotary {
   double base = 10000;
   double fraction = 1;  ///< of a head's columns, which are turned (GPT-NeoX: 0.25)
-  double window_base =
-      0;  ///< of layers with the window, whose angles are not scaled; 0: as the others
+  /// The base in layers with the window, whose angles are then not scaled; 0: as the others.
+  double window_base = 0;
   /// Which layers have them: layer i where element i mod size is true. Empty: all.
   std::vector<bool> pattern = {};
   RotaryScale scale = {};
@@ -163,7 +163,8 @@ struct Rotary {
 struct Factors {
   double embedding = 1;  ///< of the embedding's rows (Gemma, Granite)
   double branch = 1;     ///< of what attention and MLP add (Granite, MiniCPM)
-  double scores = 1;  ///< of attention scores, beside 1 / sqrt(columns of a key) (Granite, Gemma 2)
+  /// A factor of attention scores, in addition to 1 / sqrt(columns of a key) (Granite, Gemma 2).
+  double scores = 1;
   double logits = 1;  ///< before their cap (Granite, Cohere)
   bool operator==(const Factors&) const = default;
 };

@@ -89,6 +89,15 @@ const std::string kGpt =
 
 Imported read_flags(const std::string& flags) { return read_framework_script(flags, "train.sh"); }
 
+// A factor alone scales nothing (megatron/training/arguments.py).
+TEST(MegatronLm, RotaryScalingIsASwitch) {
+  std::string text = read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/interop/llama3-70b.sh");
+  const std::string flag = "--use-rope-scaling";
+  ASSERT_NE(text.find(flag), text.npos);
+  text.replace(text.find(flag), flag.size(), "--rope-scaling-factor 16");
+  EXPECT_EQ(read_framework_script(text, "train.sh").job->rotary.scale, RotaryScale{});
+}
+
 TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
   const Imported imported = read_flags(kGpt);
   EXPECT_EQ(imported.job->ffn_hidden, 256);
