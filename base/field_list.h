@@ -68,7 +68,7 @@ bool is_missing(const std::optional<Value>& value) {
   return !value;
 }
 
-/// A set of enumerators or of integers from 0: SetOf of models/framework/capabilities.h.
+/// A set of enumerators or of integers from 0: SetOf of models/kinds/set_of.h.
 template <class Value>
 inline constexpr bool kIsSet = requires {
   typename Value::Element;

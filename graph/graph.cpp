@@ -9,17 +9,27 @@ namespace plimsoll {
 
 namespace {
 constexpr std::array<std::string_view, 4> kBlockKinds = {"embedding", "layer", "join", "head"};
+
+template <class Counts>
+std::int64_t count_of(const Graph& graph, Counts counts) {
+  std::int64_t count = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (!is_one_parameter(tensor) || tensor.tied_to || !counts(tensor)) continue;
+    INVARIANT(!tensor.split || tensor.split->degree == 1,
+              "parameters are counted before they are split");
+    count += parameter_elements(tensor) * graph.at(*tensor.block).count;
+  }
+  return count;
+}
+
 }  // namespace
 
 std::int64_t parameter_count(const Graph& graph) {
-  std::int64_t count = 0;
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role != TensorRole::parameter || tensor.tied_to || tensor.arena) continue;
-    INVARIANT(!tensor.split || tensor.split->degree == 1,
-              "parameters are counted before they are split");
-    count += elements(tensor.shape) * graph.at(*tensor.block).count;
-  }
-  return count;
+  return count_of(graph, [](const Tensor&) { return true; });
+}
+
+std::int64_t trained_parameter_count(const Graph& graph) {
+  return count_of(graph, [](const Tensor& one) { return one.role == TensorRole::parameter; });
 }
 
 bool runs_once_per_step(const Graph& graph, const Op& op) {
@@ -27,10 +37,10 @@ bool runs_once_per_step(const Graph& graph, const Op& op) {
 }
 
 bool is_parameter_value(const Graph& graph, TensorId id) {
-  if (graph.at(id).role == TensorRole::parameter) return true;
+  if (is_one_parameter(graph.at(id))) return true;
   return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
-    return op.kind == OpKind::cast && op.outputs[0] == id &&
-           graph.at(op.inputs[0]).role == TensorRole::parameter;
+    const bool copies = op.kind == OpKind::cast || op.kind == OpKind::unpack_weight;
+    return copies && op.outputs[0] == id && is_one_parameter(graph.at(op.inputs[0]));
   });
 }
 
@@ -42,6 +52,7 @@ void remove_unused_tensors(Graph& graph) {
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
     const bool kept = tensor.role == TensorRole::parameter ||
+                      tensor.role == TensorRole::frozen_parameter ||
                       (tensor.role == TensorRole::scalar && !tensor.element);
     const bool lasts = tensor.arena && tensor.role != TensorRole::activation;
     if (kept || lasts) used[i] = true;

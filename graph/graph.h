@@ -56,6 +56,8 @@ struct Graph {
 /// Returns the number of parameters over all layers, without padding, and with tied ones counted
 /// once.
 std::int64_t parameter_count(const Graph& graph);
+/// Returns how many of them are trained.
+std::int64_t trained_parameter_count(const Graph& graph);
 
 /// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
 /// Parameters, scalars and arenas stay.

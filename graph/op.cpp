@@ -25,6 +25,18 @@ double share_in_window(const AttentionParams& params) {
   return (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
 }
 
+std::int64_t packed_bytes(std::int64_t elements, bool nested) {
+  constexpr std::int64_t kBlock = 64, kOuterBlock = 256, kFloat = 4;
+  const auto parts = [](std::int64_t whole, std::int64_t part) {
+    return (whole + part - 1) / part;
+  };
+  const auto in_floats = [&](std::int64_t bytes) { return parts(bytes, kFloat) * kFloat; };
+  const std::int64_t blocks = parts(elements, kBlock);
+  const std::int64_t scales =
+      nested ? in_floats(blocks) + (parts(blocks, kOuterBlock) + 1) * kFloat : blocks * kFloat;
+  return in_floats(parts(elements, 2)) + scales;
+}
+
 std::string_view to_text(OpKind kind) { return kOpNames[std::size_t(kind)]; }
 std::string_view to_text(Phase phase) { return kPhaseNames[std::size_t(phase)]; }
 std::string_view to_text(Stream stream) { return kStreamNames[std::size_t(stream)]; }

@@ -163,6 +163,10 @@ struct FactorParams {  // multiply
   double factor = 1;
   bool operator==(const FactorParams&) const = default;
 };
+struct PackParams {     // unpack_weight
+  bool nested = false;  ///< scales of blocks are in 8 bits themselves
+  bool operator==(const PackParams&) const = default;
+};
 struct CapParams {  // soft_cap, soft_cap_backward
   double limit = 1;
   bool operator==(const CapParams&) const = default;
@@ -290,7 +294,11 @@ using OpParams =
                  RotaryParams, ActivationParams, FactorParams, VocabularyParams, DataParams,
                  CollectiveParams, TransferParams, FillParams, FlatParams, ClipParams, StepParams,
                  AdamParams, SgdParams, LambParams, RouteParams, BalanceParams, LimitParams,
-                 PlaceParams, CapParams, GroupedBiasParams, SelectionParams>;
+                 PlaceParams, CapParams, GroupedBiasParams, SelectionParams, PackParams>;
+
+/// Returns the bytes of so many elements in 4 bits (runtime/packed_weights.h): half a byte for
+/// each, and a scale for each block.
+std::int64_t packed_bytes(std::int64_t elements, bool nested);
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of

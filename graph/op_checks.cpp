@@ -235,6 +235,14 @@ Verdict check_quantize(const Op& op, Tensors tensors) {
   return Verdict::yes();
 }
 
+Verdict check_packed(const Op& op, Tensors tensors) {
+  const std::int64_t count = elements(out(op, tensors, 0).shape);
+  return elements(in(op, tensors, 0).shape) ==
+                 packed_bytes(count, std::get<PackParams>(op.params).nested)
+             ? Verdict::yes()
+             : Verdict::no("the bytes are not those of the weight's elements");
+}
+
 Verdict check_transpose(const Op& op, Tensors tensors) {
   const DType type = in(op, tensors, 0).dtype;
   return is_fp8(type) && type == out(op, tensors, 0).dtype

@@ -38,6 +38,7 @@ Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
 Verdict check_absolute_maximum(const Op& op, std::span<const Tensor> tensors);
+Verdict check_packed(const Op& op, std::span<const Tensor> tensors);
 Verdict check_quantize(const Op& op, std::span<const Tensor> tensors);
 Verdict check_transpose(const Op& op, std::span<const Tensor> tensors);
 Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);

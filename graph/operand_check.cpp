@@ -104,16 +104,18 @@ Verdict check_type(const SignatureOperand& operand, const Tensor& tensor) {
                                               : Verdict::no("needs the step scalars");
 }
 
-/// An optional input has its gradient, d and its name, where that is an output.
-Verdict check_gradients(const Op& op) {
+/// An optional input has its gradient, d and its name, where that is an output. Only frozen
+/// parameters have none.
+Verdict check_gradients(const Op& op, Tensors tensors) {
   const auto& [inputs, outputs] =
       std::tie(row(op.kind).operands.inputs, row(op.kind).operands.outputs);
   for (std::size_t o = 0; o < outputs.count; ++o) {
     if (!outputs[o].optional || !outputs[o].name.starts_with('d')) continue;
     const auto input = inputs.find(outputs[o].name.substr(1));
     if (!input || !inputs[*input].optional) continue;
-    if (inputs.index(*input, op.inputs.size()).has_value() !=
-        outputs.index(o, op.outputs.size()).has_value())
+    const auto index = inputs.index(*input, op.inputs.size());
+    const bool frozen = index && in(op, tensors, *index).role == TensorRole::frozen_parameter;
+    if (!frozen && index.has_value() != outputs.index(o, op.outputs.size()).has_value())
       return Verdict::no(
           fmt::format("operand {} has a gradient if it is there", inputs[*input].name));
   }
@@ -150,7 +152,7 @@ Verdict check_operands(const Op& op, Tensors tensors) {
   for_each_operand(op, tensors, [&](const SignatureOperand& operand, const Tensor& tensor) {
     if (verdict) verdict = check_type(operand, tensor);
   });
-  if (verdict) verdict = check_gradients(op);
+  if (verdict) verdict = check_gradients(op, tensors);
   if (verdict) verdict = row(op.kind).shapes(op, tensors);
   return verdict ? row(op.kind).check(op, tensors) : verdict;
 }

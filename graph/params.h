@@ -38,6 +38,10 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("alibi_scale", p.alibi_scale);
 }
 template <class Visit>
+void fields(PackParams& p, Visit&& visit) {
+  visit("nested", p.nested);
+}
+template <class Visit>
 void fields(CapParams& p, Visit&& visit) {
   visit("limit", p.limit);
 }

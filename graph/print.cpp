@@ -74,6 +74,7 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
                                  shape_text(tensor.shape), to_text(tensor.role));
   if (tensor.block) text += fmt::format(" block={}", tensor.block->index());
   text += layout_text(tensor);
+  if (!tensor.packed.empty()) text += " packed=" + shape_text(tensor.packed);
   if (tensor.arena) text += " arena";
   if (tensor.on_host) text += " on_host";
   if (tensor.gradient_group)
@@ -83,6 +84,21 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
   if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());
   return text;
+}
+
+std::string segment_text(const char* word, const Segment& s) {
+  return fmt::format(
+      "{} {} layer={} shape={}{}{}{} offset={} elements={} norm_weight={}{}{}\n", word, s.parameter,
+      s.layer, shape_text(s.shape), s.packed.empty() ? "" : " packed=" + shape_text(s.packed),
+      s.dtype == DType::f32 ? "" : fmt::format(" type={}", to_text(s.dtype)), layout_text(s),
+      s.offset, s.elements, s.norm_weight, s.group != 0 ? fmt::format(" group={}", s.group) : "",
+      s.owner ? fmt::format(" owner={}", *s.owner) : "");
+}
+
+std::string bucket_text(const char* word, const Bucket& b) {
+  return fmt::format("{} begin={} elements={}{}{}\n", word, b.begin, b.elements,
+                     b.owner ? fmt::format(" owner={}", *b.owner) : "",
+                     b.experts ? " experts" : "");
 }
 
 std::string op_text(const Op& op) {
@@ -215,19 +231,10 @@ std::string print(const Program& program) {
       program.arena_bytes.count());
   for (std::size_t i = 0; i < program.routines.size(); ++i) text += print(program.routines[i], i);
   text += "\n";
-  for (const Segment& s : program.segments) {
-    text += fmt::format(
-        "segment {} layer={} shape={}{}{} offset={} elements={} norm_weight={}{}{}\n", s.parameter,
-        s.layer, shape_text(s.shape),
-        s.dtype == DType::f32 ? "" : fmt::format(" type={}", to_text(s.dtype)), layout_text(s),
-        s.offset, s.elements, s.norm_weight, s.group != 0 ? fmt::format(" group={}", s.group) : "",
-        s.owner ? fmt::format(" owner={}", *s.owner) : "");
-  }
-  for (const Bucket& b : program.buckets) {
-    text +=
-        fmt::format("bucket begin={} elements={}{}{}\n", b.begin, b.elements,
-                    b.owner ? fmt::format(" owner={}", *b.owner) : "", b.experts ? " experts" : "");
-  }
+  for (const Segment& s : program.segments) text += segment_text("segment", s);
+  for (const Segment& s : program.frozen) text += segment_text("frozen", s);
+  for (const Bucket& b : program.buckets) text += bucket_text("bucket", b);
+  for (const Bucket& b : program.frozen_ranges) text += bucket_text("frozen_range", b);
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& b = program.buffers[i];
     fmt::format_to(std::back_inserter(text),

@@ -6,8 +6,9 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 32> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 33> kSlotKinds = {"parameters",
                                                          "resident_parameters",
+                                                         "frozen_parameters",
                                                          "gradients",
                                                          "tied_parameters",
                                                          "tied_gradients",

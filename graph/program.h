@@ -37,6 +37,7 @@ struct Place {
 enum class SlotKind : std::uint8_t {
   parameters,
   resident_parameters,  ///< stage 3: parameters of the block that are not gathered, but kept whole
+  frozen_parameters,    ///< this block instance's range of the arena of frozen parameters
   gradients,            ///< this block instance's range of the arenas
   tied_parameters,      ///< the block instance that owns the tied parameters
   tied_gradients,
@@ -166,6 +167,7 @@ struct Segment {
   double norm_weight = 1;
   /// In owner mode, the sharding coordinate of the ranks that update this tensor.
   std::optional<std::int64_t> owner;
+  Shape packed = {};  ///< as Tensor::packed
   bool operator==(const Segment&) const = default;
 };
 
@@ -194,8 +196,13 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Call> calls;
   std::vector<Segment> segments;  ///< ascending offsets
-  std::vector<Bucket> buckets;    ///< ascending, covering the arenas
-  Bytes arena_bytes;              ///< extent of all buffers with their offsets
+  /// The frozen parameters, in an arena of bytes: their offsets count bytes.
+  std::vector<Segment> frozen;
+  /// In sharding stage 3, the ranges of bytes of that arena of which each rank has its part. Else
+  /// it has all of it, and there are none.
+  std::vector<Bucket> frozen_ranges;
+  std::vector<Bucket> buckets;  ///< ascending, covering the arenas
+  Bytes arena_bytes;            ///< extent of all buffers with their offsets
   bool operator==(const Program&) const = default;
 
   const Routine& at(RoutineId id) const { return routines[id.index()]; }

@@ -8,8 +8,10 @@ namespace plimsoll {
 namespace {
 constexpr std::array<std::int64_t, 7> kDTypeBytes = {4, 2, 2, 4, 1, 1, 1};
 constexpr std::array<std::string_view, kTensorRoles> kRoles = {
-    "parameter", "master_parameter", "gradient",      "optimizer_state", "activation",
-    "saved",     "workspace",        "communication", "scalar"};
+    "parameter", "frozen_parameter", "master_parameter",
+    "gradient",  "optimizer_state",  "activation",
+    "saved",     "workspace",        "communication",
+    "scalar"};
 constexpr std::array<std::string_view, 4> kInits = {"none", "normal", "zeros", "ones"};
 }  // namespace
 
@@ -19,6 +21,10 @@ std::int64_t elements(const Shape& shape) {
     INVARIANT(!__builtin_mul_overflow(product, extent, &product), "tensor too large");
   }
   return product;
+}
+
+std::int64_t parameter_elements(const Tensor& parameter) {
+  return elements(parameter.packed.empty() ? parameter.shape : parameter.packed);
 }
 
 Bytes bytes_of(DType dtype) { return Bytes(kDTypeBytes[std::size_t(dtype)]); }

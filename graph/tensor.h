@@ -38,6 +38,7 @@ inline constexpr std::array<std::string_view, 7> kDTypeNames = {"f32", "bf16", "
 /// A TensorRole says why a tensor's memory exists. All memory reports use these classes.
 enum class TensorRole : std::uint8_t {
   parameter,
+  frozen_parameter,  ///< a parameter that is not trained: it has neither a gradient nor states
   master_parameter,
   gradient,
   optimizer_state,
@@ -47,7 +48,7 @@ enum class TensorRole : std::uint8_t {
   communication,  ///< send slots, received tensors, gathers
   scalar,         ///< per-step device scalars: step number, loss, gradient norm
 };
-inline constexpr std::size_t kTensorRoles = 9;
+inline constexpr std::size_t kTensorRoles = 10;
 using BytesByRole = std::array<Bytes, kTensorRoles>;
 
 /// A Shape lists sizes outermost first. Tensors are row-major and dense.
@@ -113,8 +114,17 @@ struct Tensor {
   double filled = 1;
   std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
   std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares
+  /// For a frozen parameter in 4 bits (runtime/packed_weights.h): the shape of the weight whose
+  /// bytes these are. Empty for all others.
+  Shape packed = {};
   bool operator==(const Tensor&) const = default;
 };
+
+/// Returns whether a tensor is one parameter, trained or frozen, and not an arena of them.
+inline bool is_one_parameter(const Tensor& tensor) {
+  return !tensor.arena &&
+         (tensor.role == TensorRole::parameter || tensor.role == TensorRole::frozen_parameter);
+}
 
 /// Returns whether a parameter is one of experts that have a grid of their own.
 inline bool is_of_experts(const Tensor& parameter) {
@@ -124,6 +134,8 @@ inline bool is_of_experts(const Tensor& parameter) {
 }
 
 std::int64_t elements(const Shape& shape);
+/// Returns the elements of a parameter, which has fewer bytes where it is packed.
+std::int64_t parameter_elements(const Tensor& parameter);
 inline bool is_fp8(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
 inline bool is_floating(DType dtype) { return dtype != DType::i32 && dtype != DType::u8; }
 Bytes bytes_of(DType dtype);           ///< of one element

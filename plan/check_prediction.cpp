@@ -24,9 +24,8 @@ double available_flops(const Plan& plan) {
   return std::isfinite(flops) && flops > 0 ? flops : 0;
 }
 
-/// Backward does twice the matmul work of forward: one product for each of its two gradients.
 double model_flops(const Job& job) {
-  return 3 * forward_matmul_flops_per_sequence(job).value() * static_cast<double>(job.global_batch);
+  return training_matmul_flops_per_sequence(job).value() * static_cast<double>(job.global_batch);
 }
 
 /// Matmul work that the Programs repeat in one step, over all ranks.

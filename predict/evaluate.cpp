@@ -53,8 +53,7 @@ void fill_rates(Prediction& prediction, const Target& target, std::span<const Pr
   const double step = prediction.step_time.value();
   const auto sequences = static_cast<double>(job.global_batch);
   const double available = step * static_cast<double>(target.devices) * rate.value();
-  // Backward costs twice the forward matmuls (docs/glossary.md, MFU).
-  const double model = 3.0 * forward_matmul_flops_per_sequence(job).value() * sequences;
+  const double model = training_matmul_flops_per_sequence(job).value() * sequences;
   prediction.tokens_per_second = sequences * static_cast<double>(job.sequence) / step;
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;

@@ -53,6 +53,8 @@ Job published_job(const PublishedRun& run, std::int64_t global_batch) {
   if (run.predicted_ahead > 0) job.mtp = MultiToken{.depths = run.predicted_ahead};
   job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama);
   job.dropout = run.dropout;
+  job.adapters = run.adapters;
+  job.frozen_weights = run.frozen_weights;
   if (run.clip_norm) job.clip_norm = *run.clip_norm;
   if (run.attributes) take_attributes(*run.attributes, job);
   if (job.precision == DType::f16) job.loss_scale = LossScale{};
@@ -70,7 +72,9 @@ std::optional<Seconds> step_time_of(const PublishedRun& run, FlopsPerSecond rate
   } catch (const InputError&) {
     return std::nullopt;  // published_target() states what is wrong
   }
-  const Flops step = counted_flops(job, attention) * 3.0 * double(*run.global_batch);
+  const Flops spared = 3.0 * forward_matmul_flops_per_sequence(job) -
+                       training_matmul_flops_per_sequence(job);  // of frozen weights
+  const Flops step = (counted_flops(job, attention) * 3.0 - spared) * double(*run.global_batch);
   return step / (rate * double(run.gpus));
 }
 

@@ -155,6 +155,14 @@ constexpr auto kRack = [](auto& fields, auto& rack) {
   fields.required("used_of_several", rack.used_of_several, kInteger);
 };
 
+constexpr auto kAdapters = [](auto& fields, auto& adapters) {
+  fields.required("rank", adapters.rank, kInteger);
+  fields.defaulted("scale", adapters.scale, kNumber);
+  fields.defaulted("dropout", adapters.dropout, {0, 0.99});
+  fields.required("targets", adapters.targets, kAdapterTargets);
+  fields.optional("trained", adapters.trained);
+};
+
 constexpr auto kStated = [](auto& fields, auto& run) {
   fields.optional("cluster", run.cluster);
   fields.check(run.cluster.empty() || find_preset(cluster_presets(), run.cluster), "cluster",
@@ -184,6 +192,8 @@ constexpr auto kStated = [](auto& fields, auto& run) {
   fields.optional("schedule", run.schedule, kSchedules);
   fields.optional("shards_within_node", run.shards_within_node);
   fields.optional("clip_norm", run.clip_norm, kNumber);
+  fields.optional("adapters", run.adapters, kAdapters);
+  fields.optional("frozen_weights", run.frozen_weights, kFrozenWeights);
   fields.optional("memory_of_last_rank", run.memory_of_last_rank);
   fields.optional("needs", run.also_needs);
 };

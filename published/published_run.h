@@ -75,6 +75,8 @@ struct PublishedRun {
   std::optional<NormKind> norm;
   std::optional<bool> tied_embeddings;
   double dropout = 0;
+  std::optional<Adapters> adapters;  ///< as in a job
+  FrozenWeights frozen_weights = FrozenWeights::computed;
   std::optional<double> clip_norm;  ///< where it is not the usual one; 0: no gradient is clipped
   std::string precision_words;      ///< words of the row
   std::optional<DType> precision;   ///< type of matmuls, except in layers that are in FP8

@@ -64,6 +64,7 @@ struct Executor::State {
     for (const BufferId id : prepared.persistent) acquire(id);
     if (options.state != nullptr) {
       load_state(program, arena, context.at, *options.state);
+      initialize_frozen(program, arena, context.at, options.seed);
     } else {
       initialize_arena(program, arena, context.at, options.seed);
     }

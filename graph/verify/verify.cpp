@@ -110,7 +110,7 @@ Verdict check_order(const Graph& graph) {
   std::vector<bool> defined(graph.tensors.size(), false), overwritten(graph.tensors.size(), false);
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
-    defined[i] = tensor.role == TensorRole::parameter || is_state(tensor);
+    defined[i] = is_one_parameter(tensor) || is_state(tensor);
   }
   for (const Block& block : graph.blocks) {
     if (block.input) defined[block.input->index()] = true;
@@ -248,7 +248,18 @@ Verdict check_arenas(const Program& program) {
       return Verdict::no("segment " + segment.parameter + " is not of its shape");
     at = segment.offset + segment.elements;
   }
-  return at <= end ? Verdict::yes() : Verdict::no("buckets do not cover the segments");
+  if (at > end) return Verdict::no("buckets do not cover the segments");
+  for (const Bucket& range : program.frozen_ranges) {
+    if (range.elements % program.sharding_degree != 0)
+      return Verdict::no("a range of frozen parameters is not whole shards");
+  }
+  Bytes frozen_end;
+  for (const Segment& segment : program.frozen) {
+    if (Bytes(segment.offset) < frozen_end)
+      return Verdict::no("frozen " + segment.parameter + " overlaps the one before it");
+    frozen_end = Bytes(segment.offset) + segment.elements * bytes_of(segment.dtype);
+  }
+  return Verdict::yes();
 }
 
 /// Buffers alive at the same call never share an address.

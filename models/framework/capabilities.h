@@ -3,13 +3,12 @@
 // bundled runtime, which runs all that needs no other kernels.
 #pragma once
 
-#include <compare>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "graph/tensor.h"
+#include "models/kinds/set_of.h"
 
 namespace plimsoll {
 
@@ -101,8 +100,9 @@ enum class MasterType : std::uint8_t {
   f32,
   f16,
   remainder,  ///< the 16 bits of the f32 value that are not in the bf16 parameter
+  none,       ///< there are none: the update works on the parameters in their own 16 bits
 };
-inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
+inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder", "none"};
 
 /// An ExpertOverlap is what a forward and a backward that are issued in turns
 /// (Strategy::experts.overlap_exchange) go with, at the same time.
@@ -117,9 +117,10 @@ enum class ExpertOverlap : std::uint8_t {
 inline constexpr std::string_view kExpertOverlaps[] = {
     "plain", "one_chunk", "full_recompute", "expert_recompute", "all_gather", "shared_experts"};
 
-/// A MomentType is a type of the optimizer's moments; fp8 has 8 bits.
-enum class MomentType : std::uint8_t { f32, bf16, f16, fp8 };
-inline constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "f16", "fp8"};
+/// A MomentType is a type of the optimizer's moments. fp8 and block8 have 8 bits; block8 also has
+/// an f32 scale for 256 of them (8-bit Adam, Dettmers et al. 2022, arXiv 2110.02861, section 2.1).
+enum class MomentType : std::uint8_t { f32, bf16, f16, fp8, block8 };
+inline constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "f16", "fp8", "block8"};
 
 /// A RankOrder is the order in which ranks are numbered, with the axis that changes fastest first.
 /// Ranks that split tensors (mp) come first, then ranks that split sequences (cp).
@@ -134,25 +135,6 @@ enum class RankOrder : std::uint8_t {
 inline constexpr std::string_view kRankOrders[] = {"mp-cp-sharding-dp-pp", "mp-cp-sharding-pp-dp",
                                                    "mp-cp-pp-sharding-dp", "mp-cp-dp-sharding-pp",
                                                    "mp-cp-dp-pp-sharding", "mp-cp-pp-dp-sharding"};
-
-/// A SetOf holds enumerators, or integers from 0 to 31.
-template <class T>
-class SetOf {
- public:
-  using Element = T;
-  constexpr SetOf() = default;
-  constexpr SetOf(std::initializer_list<T> values) {
-    for (T value : values) add(value);
-  }
-  constexpr void add(T value) { bits_ |= bit(value); }
-  constexpr bool has(T value) const { return (bits_ & bit(value)) != 0; }
-  constexpr bool empty() const { return bits_ == 0; }
-  auto operator<=>(const SetOf&) const = default;
-
- private:
-  static constexpr std::uint32_t bit(T value) { return std::uint32_t{1} << unsigned(value); }
-  std::uint32_t bits_ = 0;
-};
 
 /// A Sourced value is what a framework has of one kind of choice, with the document or code that
 /// says so. The source is empty where nothing is missing. Numbers in sources are always part of a

@@ -13,9 +13,11 @@ namespace plimsoll {
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
   if (role == TensorRole::gradient && framework.memory.gradients != GradientMemory::one_buffer)
     return true;
-  if (framework.memory.host_parameters && role == TensorRole::parameter) return true;
+  const bool holds_parameters =
+      role == TensorRole::parameter || role == TensorRole::frozen_parameter;
+  if (framework.memory.host_parameters && holds_parameters) return true;
   const bool copied = sharded && framework.memory.shards == ShardMemory::flat_copies;
-  return copied && (role == TensorRole::gradient || role == TensorRole::parameter);
+  return copied && (role == TensorRole::gradient || holds_parameters);
 }
 
 }  // namespace plimsoll

@@ -61,9 +61,11 @@ void build_layers(Graph& graph, const Job& job, std::int64_t micro_batch, const 
       x, {.heads = width.heads, .kv_heads = width.heads, .hidden = width.hidden, .causal = false});
   const TensorId middle = block.layer_norm(
       "norm1", block.add("middle", x, block.dropout("attended", attended)), epsilon_of(job));
-  const TensorId fc1 = block.linear("fc1", middle, {.out = {width.ffn_hidden}, .split_dim = 1});
+  const TensorId fc1 = block.linear(
+      "fc1", middle, {.out = {width.ffn_hidden}, .split_dim = 1, .target = AdapterTarget::up});
   const TensorId fc2 =
-      block.linear("fc2", block.gelu("gelu", fc1), {.out = {width.hidden}, .split_dim = 0});
+      block.linear("fc2", block.gelu("gelu", fc1),
+                   {.out = {width.hidden}, .split_dim = 0, .target = AdapterTarget::down});
   block.output(block.layer_norm("norm2", block.add("sum", middle, block.dropout("fed", fc2)),
                                 epsilon_of(job)));
 }

@@ -43,7 +43,7 @@ TensorId BlockBuilder::parameter(const std::string& name, Shape shape, Init init
                                  std::optional<std::int64_t> split_dim) {
   const TensorId id = tensor(name, std::move(shape));
   Tensor& parameter = graph_.at(id);
-  parameter.role = TensorRole::parameter;
+  parameter.role = job_.adapters ? TensorRole::frozen_parameter : TensorRole::parameter;
   parameter.init = init;
   parameter.init_stddev = stddev;
   parameter.decay = init == Init::normal;  // weights and embeddings, not biases and norms
@@ -94,16 +94,69 @@ TensorId BlockBuilder::linear(const std::string& name, TensorId x, const Linear&
   Shape weight = {shape(x)[1]}, y_shape = {shape(x)[0]};
   weight.insert(weight.end(), layer.out.begin(), layer.out.end());
   y_shape.insert(y_shape.end(), layer.out.begin(), layer.out.end());
-  std::vector<TensorId> inputs = {
-      x, parameter(name + ".weight", weight, Init::normal, layer.stddev, layer.split_dim)};
+  std::vector<TensorId> inputs = {x, matrix(name + ".weight", weight, layer)};
   if (layer.bias) {
     std::optional<std::int64_t> bias_dim;
     if (layer.split_dim.value_or(0) > 0) bias_dim = *layer.split_dim - 1;
     inputs.push_back(parameter(name + ".bias", layer.out, Init::zeros, 0, bias_dim));
   }
-  const TensorId y = tensor(name + ".y", y_shape);
+  const bool has_adapter = layer.target && adapts(*layer.target);
+  const TensorId y = tensor(name + (has_adapter ? ".base" : ".y"), y_shape);
   op(OpKind::linear, std::move(inputs), {y}, MatmulParams{});
-  return y;
+  return has_adapter ? adapted(name, x, y, layer) : y;
+}
+
+/// Adds the weight of a linear layer. The layers' frozen ones may have 4 bits.
+TensorId BlockBuilder::matrix(const std::string& name, const Shape& shape, const Linear& layer) {
+  const TensorId id = parameter(name, shape, Init::normal, layer.stddev, layer.split_dim);
+  const bool packs = job_.frozen_weights != FrozenWeights::computed &&
+                     definition().kind == BlockKind::layer &&
+                     graph_.at(id).role == TensorRole::frozen_parameter;
+  if (!packs) return id;
+  const bool nested = job_.frozen_weights == FrozenWeights::nf4_nested;
+  Tensor& packed = graph_.at(id);
+  packed.packed = shape;
+  packed.shape = {packed_bytes(elements(shape), nested)};
+  packed.dtype = DType::u8;
+  packed.split.reset();
+  const TensorId unpacked = tensor(name + ".unpacked", shape);
+  op(OpKind::unpack_weight, {id}, {unpacked}, PackParams{nested});
+  return unpacked;
+}
+
+/// Adds y + scale dropout(x) A B. A is split as a row-parallel layer is, and B as a column-parallel
+/// one, so that only the narrow columns in between are exchanged.
+TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
+                               const Linear& layer) {
+  const Adapters& adapters = *job_.adapters;
+  const auto trained = [&](const std::string& which, Shape shape, Init init,
+                           std::optional<std::int64_t> split_dim) {
+    const TensorId id = parameter(name + which, std::move(shape), init, kInitStddev, split_dim);
+    graph_.at(id).role = TensorRole::parameter;
+    graph_.at(id).decay = true;
+    return id;
+  };
+  const bool by_rows = layer.split_dim == 0;
+  const auto [found, fresh] = narrowed_.try_emplace(*layer.target, y);
+  if (fresh) {
+    TensorId read = x;
+    if (adapters.dropout > 0) {
+      const DropoutParams params = next_dropout(adapters.dropout);
+      read = tensor(name + ".dropped", shape(x));
+      op(OpKind::dropout, {x}, {read}, params);
+    }
+    const TensorId a = trained(".adapter_a", {shape(x)[1], adapters.rank}, Init::normal,
+                               by_rows ? std::optional<std::int64_t>(0) : std::nullopt);
+    found->second = tensor(name + ".narrow", {shape(x)[0], adapters.rank});
+    op(OpKind::linear, {read, a}, {found->second}, MatmulParams{});
+  }
+  Shape wide = {adapters.rank};
+  wide.insert(wide.end(), layer.out.begin(), layer.out.end());
+  const TensorId b =
+      trained(".adapter_b", std::move(wide), Init::zeros, by_rows ? std::nullopt : layer.split_dim);
+  const TensorId delta = tensor(name + ".delta", shape(y));
+  op(OpKind::linear, {found->second, b}, {delta}, MatmulParams{});
+  return add(name + ".y", y, multiply(name + ".scaled", delta, adapters.scale));
 }
 
 TensorId BlockBuilder::add(const std::string& name, TensorId a, TensorId b) {
@@ -125,9 +178,9 @@ TensorId BlockBuilder::multiply(const std::string& name, TensorId x, double fact
   return y;
 }
 
-DropoutParams BlockBuilder::next_dropout() {
+DropoutParams BlockBuilder::next_dropout(double rate) {
   DropoutParams params;
-  params.rate = job_.dropout;
+  params.rate = rate;
   params.seed = job_.seed;
   for (const Op& op : graph_.ops) {
     if (op.kind == OpKind::dropout || op.kind == OpKind::attention) ++params.site;
@@ -137,7 +190,7 @@ DropoutParams BlockBuilder::next_dropout() {
 
 TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   if (job_.dropout == 0) return x;
-  const DropoutParams params = next_dropout();
+  const DropoutParams params = next_dropout(job_.dropout);
   const TensorId y = tensor(name, shape(x));
   op(OpKind::dropout, {x}, {y}, params);
   return y;
@@ -163,8 +216,11 @@ static std::int64_t width_of_head(const BlockBuilder::Attention& kind) {
 /// As many key and value heads as query heads: one linear layer [n,3,a,d] gives all three.
 BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind);
-  TensorId qkv =
-      linear("qkv", x, {.out = {3, kind.heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
+  TensorId qkv = linear("qkv", x,
+                        {.out = {3, kind.heads, depth},
+                         .split_dim = 2,
+                         .bias = kind.qkv_bias,
+                         .target = AdapterTarget::qkv});
   if (kind.rotary) qkv = rotated(qkv, 2, "rotated", kind);
   const Shape heads = {micro_batch_, kind.heads, job_.sequence, depth};
   const Heads split{tensor("q", heads), tensor("k", heads), tensor("v", heads)};
@@ -178,9 +234,13 @@ BlockBuilder::Heads BlockBuilder::split_fused(TensorId x, const Attention& kind)
 BlockBuilder::Heads BlockBuilder::split_grouped(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
   TensorId q = linear("q_projection", x,
-                      {.out = {1, kind.heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
-  TensorId pair =
-      linear("kv_projection", x, {.out = {2, kv, depth}, .split_dim = 2, .bias = kind.qkv_bias});
+                      {.out = {1, kind.heads, depth},
+                       .split_dim = 2,
+                       .bias = kind.qkv_bias,
+                       .target = AdapterTarget::qkv});
+  TensorId pair = linear(
+      "kv_projection", x,
+      {.out = {2, kv, depth}, .split_dim = 2, .bias = kind.qkv_bias, .target = AdapterTarget::qkv});
   if (kind.rotary) {
     q = rotated(q, 1, "rotated", kind);
     pair = rotated(pair, 1, "rotated_kv", kind);
@@ -209,17 +269,22 @@ TensorId BlockBuilder::normed_heads(TensorId x, const std::string& name, const A
 /// Queries and keys are normed head by head, or all heads at once (OLMo 2), before they are turned.
 /// Values are not, so that each of the three has a linear layer: backward keeps queries and keys of
 /// before the norm, and values once. Frameworks that compute one product and split it behind move
-/// as many bytes.
-BlockBuilder::Heads BlockBuilder::split_normed(TensorId x, const Attention& kind) {
+/// as many bytes. Adapters of their own need products of their own, too, normed or not.
+BlockBuilder::Heads BlockBuilder::split_apart(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
-  const auto part = [&](const std::string& name, std::int64_t heads, bool is_normed) {
+  const auto part = [&](const std::string& name, std::int64_t heads, AdapterTarget target) {
+    const bool fused = adapts(AdapterTarget::qkv);
     TensorId y = linear(name + "_projection", x,
-                        {.out = {1, heads, depth}, .split_dim = 2, .bias = kind.qkv_bias});
-    if (!is_normed) return y;
-    y = normed_heads(y, name, kind);
+                        {.out = {1, heads, depth},
+                         .split_dim = 2,
+                         .bias = kind.qkv_bias,
+                         .target = fused ? AdapterTarget::qkv : target});
+    if (target == AdapterTarget::value) return y;
+    if (kind.qk_norm_epsilon) y = normed_heads(y, name, kind);
     return kind.rotary ? rotated(y, 1, "rotated_" + name, kind) : y;
   };
-  const TensorId q = part("q", kind.heads, true), k = part("k", kv, true), v = part("v", kv, false);
+  const TensorId q = part("q", kind.heads, AdapterTarget::query),
+                 k = part("k", kv, AdapterTarget::key), v = part("v", kv, AdapterTarget::value);
   const Shape queries = {micro_batch_, kv, kind.heads / kv * s, depth};
   const Shape keys = {micro_batch_, kv, s, depth};
   return {heads_of(q, "q", queries), heads_of(k, "k", keys), heads_of(v, "v", keys)};
@@ -256,7 +321,9 @@ BlockBuilder::Heads BlockBuilder::split_latent(TensorId x, const Attention& kind
 
 BlockBuilder::Heads BlockBuilder::split(TensorId x, const Attention& kind) {
   if (job_.latent) return split_latent(x, kind);
-  if (kind.qk_norm_epsilon) return split_normed(x, kind);
+  const bool apart =
+      adapts(AdapterTarget::query) || adapts(AdapterTarget::key) || adapts(AdapterTarget::value);
+  if (kind.qk_norm_epsilon || apart) return split_apart(x, kind);
   return kind.kv_heads == kind.heads ? split_fused(x, kind) : split_grouped(x, kind);
 }
 
@@ -273,7 +340,7 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   if (kind.alibi) params.alibi_heads = kind.heads;
   if (kind.alibi_scaled) params.alibi_scale = per_column;
   if (job_.dropout > 0) {
-    const DropoutParams draws = next_dropout();
+    const DropoutParams draws = next_dropout(job_.dropout);
     params.dropout = draws.rate;
     params.seed = draws.seed;
     params.site = draws.site;
@@ -294,9 +361,12 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
     op(OpKind::gate_values, {merged, gate}, {gated});
     merged = gated;
   }
-  return linear(
-      "projection", merged,
-      {.out = {kind.hidden}, .stddev = kind.out_stddev, .split_dim = 0, .bias = kind.out_bias});
+  return linear("projection", merged,
+                {.out = {kind.hidden},
+                 .stddev = kind.out_stddev,
+                 .split_dim = 0,
+                 .bias = kind.out_bias,
+                 .target = AdapterTarget::out});
 }
 
 TensorId BlockBuilder::logits(TensorId y, std::optional<TensorId> tied_to) {

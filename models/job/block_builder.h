@@ -1,6 +1,7 @@
 // A BlockBuilder writes one block of a forward Graph op by op. It is internal to models/.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,8 +57,13 @@ class BlockBuilder {
     /// row-parallel layers split dimension 0. Nothing: the layer is not split.
     std::optional<std::int64_t> split_dim = std::nullopt;
     bool bias = true;
+    std::optional<AdapterTarget> target = {};  ///< the adapter that the layer may have
   };
   TensorId linear(const std::string& name, TensorId x, const Linear& layer);
+  /// Returns whether the job has an adapter at the target.
+  bool adapts(AdapterTarget target) const {
+    return job_.adapters && job_.adapters->targets.has(target);
+  }
 
   TensorId add(const std::string& name, TensorId a, TensorId b);
   TensorId gelu(const std::string& name, TensorId x);
@@ -100,18 +106,21 @@ class BlockBuilder {
   Heads split(TensorId x, const Attention& kind);
   Heads split_fused(TensorId x, const Attention& kind);
   Heads split_grouped(TensorId x, const Attention& kind);
-  Heads split_normed(TensorId x, const Attention& kind);
+  Heads split_apart(TensorId x, const Attention& kind);
   Heads split_latent(TensorId x, const Attention& kind);
   TensorId normed_heads(TensorId x, const std::string& name, const Attention& kind);
   TensorId rotated(TensorId x, std::int64_t parts, const std::string& name, const Attention& kind);
   /// Adds heads [b,heads,rows,d] of a value [n,1,heads,d].
   TensorId heads_of(TensorId x, const std::string& name, const Shape& shape);
-  DropoutParams next_dropout();
+  DropoutParams next_dropout(double rate);
+  TensorId matrix(const std::string& name, const Shape& shape, const Linear& layer);
+  TensorId adapted(const std::string& name, TensorId x, TensorId y, const Linear& layer);
 
   Graph& graph_;
   const Job& job_;
   std::int64_t micro_batch_;
   BlockId block_;
+  std::map<AdapterTarget, TensorId> narrowed_;  ///< x A of the adapters so far
 };
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.

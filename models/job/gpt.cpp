@@ -39,10 +39,12 @@ void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
                                                                       .hidden = job.hidden,
                                                                       .out_stddev = out_stddev});
   const TensorId middle = block.add("middle", x, block.dropout("attended", attended));
-  const TensorId fc1 = block.linear("fc1", block.layer_norm("norm2", middle, epsilon_of(job)),
-                                    {.out = {job.ffn_hidden}, .split_dim = 1});
-  const TensorId fc2 = block.linear("fc2", block.gelu("gelu", fc1),
-                                    {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0});
+  const TensorId fc1 =
+      block.linear("fc1", block.layer_norm("norm2", middle, epsilon_of(job)),
+                   {.out = {job.ffn_hidden}, .split_dim = 1, .target = AdapterTarget::up});
+  const TensorId fc2 = block.linear(
+      "fc2", block.gelu("gelu", fc1),
+      {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .target = AdapterTarget::down});
   block.output(block.add("output", middle, block.dropout("fed", fc2)));
 }
 

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "graph/op.h"
 #include "graph/tensor.h"
+#include "models/kinds/set_of.h"
 
 namespace plimsoll {
 
@@ -169,6 +170,37 @@ struct Factors {
   bool operator==(const Factors&) const = default;
 };
 
+/// The linear layers of attention and MLPs that may have an adapter. Query, key, value, gate and up
+/// are products of their own then; qkv and gate_up are adapted as one product (Megatron Bridge),
+/// whose parts share the narrow columns.
+enum class AdapterTarget : std::uint8_t {
+  query,
+  key,
+  value,
+  qkv,
+  out,  ///< behind attention
+  gate,
+  up,  ///< of an MLP without gates, too
+  gate_up,
+  down,
+};
+/// Low-rank adapters (LoRA, Hu et al. 2021, arXiv 2106.09685, section 4.1): a target gives
+/// x W + scale dropout(x) A B, with A [columns, rank] and B [rank, columns], which starts as zeros.
+struct Adapters {
+  std::int64_t rank = 16;
+  double scale = 2;  ///< alpha / rank; in rsLoRA alpha / sqrt(rank)
+  double dropout = 0;
+  SetOf<AdapterTarget> targets = {};
+  /// Parameters that are trained as well, named as in ParameterGroup::match. All others are frozen.
+  std::vector<std::string> trained = {};
+  bool operator==(const Adapters&) const = default;
+};
+
+/// The memory of frozen weights of the layers' products. In 4 bits they are NormalFloat with a
+/// scale for 64 elements (QLoRA, Dettmers et al. 2023, arXiv 2305.14314, sections 2 and 3), in f32
+/// or, in `nf4_nested`, in 8 bits. A product reads a copy in the type of the computation.
+enum class FrozenWeights : std::uint8_t { computed, nf4, nf4_nested };
+
 struct Job {
   std::string name;
   Family family = Family::gpt;
@@ -184,6 +216,11 @@ struct Job {
   /// Parameters that stay f32 beside another precision, named as in ParameterGroup::match. Ops that
   /// read them compute in f32 (AMP's black list of variables).
   std::vector<std::string> fp32_parameters = {};
+  /// Parameters that are not trained, named as in ParameterGroup::match. They have the job's
+  /// precision, and neither gradients nor states.
+  std::vector<std::string> frozen = {};
+  std::optional<Adapters> adapters = {};
+  FrozenWeights frozen_weights = FrozenWeights::computed;
 
   // The fields from here to mlp_input are those of family llama.
   std::int64_t head_size = 0;  ///< columns of a head; 0: hidden / heads. Every family is asked by
@@ -246,6 +283,8 @@ void apply_parameter_groups(Graph& graph, const Job& job);
 /// Returns, by tensor of the Graph, whether it is a parameter that a match of the list names, or is
 /// tied to such a parameter. The Graph may be before or after select_kernels.
 std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::string>& matches);
+/// Returns whether parameters are frozen.
+bool has_frozen(const Job& job);
 /// Returns the possible matches of this graph where `match` matches no parameter, else nothing.
 std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
@@ -300,5 +339,8 @@ std::int64_t masked_positions(const Job& job);
 /// (docs/glossary.md). Attention counts in full, causal or not, but for what a window leaves out
 /// (share_in_window()). Logits count, and recompute does not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
+/// Returns those of forward and backward: a product has two gradients, and one where its weight is
+/// frozen.
+Flops training_matmul_flops_per_sequence(const Job& job);
 
 }  // namespace plimsoll

@@ -163,6 +163,14 @@ inline constexpr auto kLossScale = [](auto& fields, auto& scale) {
   fields.defaulted("growth_interval", scale.growth_interval, {1, kMostInterval});
 };
 
+inline constexpr auto kAdapters = [](auto& fields, auto& adapters) {
+  fields.required("rank", adapters.rank, {1, kMostHidden});
+  fields.defaulted("scale", adapters.scale, {kLeastFactor, kMostFactor});
+  fields.unless(0, "dropout", adapters.dropout, {0, 1});
+  fields.required("targets", adapters.targets, kAdapterTargets);
+  fields.optional("trained", adapters.trained);
+};
+
 /// Sizes that a file leaves out follow from those before them.
 inline constexpr auto kJob = [](auto& fields, auto& job) {
   fields.required("name", job.name);
@@ -184,6 +192,9 @@ inline constexpr auto kJob = [](auto& fields, auto& job) {
   fields.required("global_batch", job.global_batch, {1, kMostBatch});
   fields.required("precision", job.precision, kPrecisions);
   fields.optional("fp32_parameters", job.fp32_parameters);
+  fields.optional("frozen", job.frozen);
+  fields.optional("adapters", job.adapters, kAdapters);
+  fields.optional("frozen_weights", job.frozen_weights, kFrozenWeights);
   fields.defaulted("optimizer", job.optimizer, kOptimizer);
   fields.defaulted("clip_norm", job.clip_norm, {0, kMostNorm});
   fields.defaulted("dropout", job.dropout, {0, 1});

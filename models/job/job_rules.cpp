@@ -1,6 +1,7 @@
 // The rules inside a job, whether it is from a file or not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -241,6 +242,61 @@ void check_experts(const Job& job, const std::string& file) {
   }
 }
 
+bool has_mlp(const Job& job) { return layers_with_experts(job) < job.layers; }
+
+void check_adapters(const Job& job, const std::string& file) {
+  const Adapters& adapters = *job.adapters;
+  const auto has = [&](AdapterTarget target) { return adapters.targets.has(target); };
+  const bool parts =
+      has(AdapterTarget::query) || has(AdapterTarget::key) || has(AdapterTarget::value);
+  const bool halves = has(AdapterTarget::gate) || has(AdapterTarget::up);
+  const bool gated = job.family == Family::llama &&
+                     (job.activation == Activation::swiglu || job.activation == Activation::geglu);
+  const bool of_mlp = halves || has(AdapterTarget::gate_up) || has(AdapterTarget::down);
+  const auto check = [&](bool kept, const char* message) {
+    if (!kept) refuse(file, "/adapters/targets", message);
+  };
+  if (adapters.dropout >= 1)
+    refuse(file, "/adapters/dropout", "a number from 0 to below 1 is required");
+  check(!adapters.targets.empty(), "there are none");
+  check(!(parts && has(AdapterTarget::qkv)), "query, key and value exclude qkv");
+  check(!(halves && has(AdapterTarget::gate_up)), "gate and up exclude gate_up");
+  check(!job.latent || !(parts || has(AdapterTarget::qkv)),
+        "latent attention has no adapters of query, key and value");
+  check(gated || !(has(AdapterTarget::gate) || has(AdapterTarget::gate_up)),
+        "the MLP has no gates");
+  check(!of_mlp || has_mlp(job), "gate, up and down are of MLPs, and all layers have experts");
+}
+
+/// Every layer has something to train, since backward goes through all of them and stages have no
+/// others. A norm is frozen as a whole, and 4 bits are not trained.
+void check_frozen(const Job& job, const std::string& file) {
+  const char* const pointer = job.adapters ? "/adapters" : "/frozen";
+  const Graph graph = build_forward(job, 1);
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    const auto trained = [&](const Tensor& tensor) {
+      return tensor.role == TensorRole::parameter && tensor.block == BlockId(b);
+    };
+    if (graph.blocks[b].kind == BlockKind::layer && std::ranges::none_of(graph.tensors, trained))
+      refuse(file, pointer, fmt::format("{} trains nothing", graph.blocks[b].name));
+  }
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter && !tensor.packed.empty())
+      refuse(file, pointer, fmt::format("{} is trained, and has 4 bits", tensor.name));
+  }
+  for (const Op& op : graph.ops) {
+    if (op.kind == OpKind::layer_norm && op.inputs.size() == 3 &&
+        graph.at(op.inputs[1]).role != graph.at(op.inputs[2]).role)
+      refuse(file, pointer, "a norm is frozen with its bias, or trained with it");
+  }
+}
+
+void check_frozen_weights(const Job& job, const std::string& file) {
+  if (job.frozen_weights == FrozenWeights::computed) return;
+  if (!job.adapters) refuse(file, "/frozen_weights", "weights in 4 bits need adapters");
+  if (job.experts) refuse(file, "/frozen_weights", "weights of experts have no form in 4 bits");
+}
+
 void check_optimizer(const Optimizer& optimizer, const std::string& file) {
   if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
   if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
@@ -302,6 +358,8 @@ void check_job(const Job& job, const std::string& file) {
   check_attention(job, file);
   check_layer(job, file);
   check_experts(job, file);
+  if (job.adapters) check_adapters(job, file);
+  check_frozen_weights(job, file);
   if (job.mtp && job.family != Family::llama)
     refuse(file, "/mtp", "only family llama has MTP modules");
   check_totals(job, file);
@@ -323,6 +381,13 @@ void check_job(const Job& job, const std::string& file) {
   for (std::size_t i = 0; i < job.fp32_parameters.size(); ++i) {
     check_match(job.fp32_parameters[i], fmt::format("/fp32_parameters/{}", i));
   }
+  for (std::size_t i = 0; i < job.frozen.size(); ++i) {
+    check_match(job.frozen[i], fmt::format("/frozen/{}", i));
+  }
+  for (std::size_t i = 0; job.adapters && i < job.adapters->trained.size(); ++i) {
+    check_match(job.adapters->trained[i], fmt::format("/adapters/trained/{}", i));
+  }
+  if (has_frozen(job)) check_frozen(job, file);
 }
 
 }  // namespace plimsoll

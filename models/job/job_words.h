@@ -17,6 +17,10 @@ inline constexpr std::array<std::string_view, 3> kNormPlaces = {"before", "aroun
 inline constexpr std::array<std::string_view, 3> kMlpInputs = {"attended", "own_norm",
                                                                "shared_norm"};
 inline constexpr std::array<std::string_view, 2> kRouterScores = {"softmax", "sigmoid"};
+inline constexpr std::array<std::string_view, 9> kAdapterTargets = {
+    "query", "key", "value", "qkv", "out", "gate", "up", "gate_up", "down"};
+inline constexpr std::array<std::string_view, 3> kFrozenWeights = {"precision", "nf4",
+                                                                   "nf4_nested"};
 /// The types in which a job computes, and their words.
 inline constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};

@@ -131,9 +131,12 @@ TensorId build_layer(BlockBuilder& block, const Job& job, const LayerForm& form,
     read = norm(block, job, "norm2", read);
   }
   const auto mlp = [&] {
-    return block.linear(
-        "down", active_mlp(block, read, "", job.ffn_hidden),
-        {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = job.mlp_bias});
+    return block.linear("down", active_mlp(block, read, "", job.ffn_hidden),
+                        {.out = {job.hidden},
+                         .stddev = out_stddev,
+                         .split_dim = 0,
+                         .bias = job.mlp_bias,
+                         .target = AdapterTarget::down});
   };
   const bool beside = form.experts && job.experts->dense_ffn_hidden > 0;
   const TensorId sum = beside ? add_beside(block, job, middle, out_stddev) : middle;
@@ -224,13 +227,21 @@ TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
     block.op(kind, std::move(inputs), {y}, params_of(job, kind));
     return y;
   };
-  const auto up = [&] {
-    return block.linear(prefix + "up", x,
-                        {.out = {ffn_hidden}, .split_dim = 1, .bias = job.mlp_bias});
+  const auto product = [&](const char* name, Shape out, AdapterTarget target) {
+    BlockBuilder::Linear layer = {.out = std::move(out), .bias = job.mlp_bias};
+    layer.split_dim = std::int64_t(layer.out.size());
+    if (prefix.empty()) layer.target = target;
+    return block.linear(prefix + name, x, layer);
   };
+  const auto up = [&] { return product("up", {ffn_hidden}, AdapterTarget::up); };
   const auto gate_up = [&] {
-    return block.linear(prefix + "gate_up", x,
-                        {.out = {2, ffn_hidden}, .split_dim = 2, .bias = job.mlp_bias});
+    const bool apart = block.adapts(AdapterTarget::gate) || block.adapts(AdapterTarget::up);
+    if (!apart || !prefix.empty())
+      return product("gate_up", {2, ffn_hidden}, AdapterTarget::gate_up);
+    const TensorId gate = product("gate_projection", {ffn_hidden}, AdapterTarget::gate);
+    const TensorId joined = block.tensor("gate_and_up", {block.tokens(), 2, ffn_hidden});
+    block.op(OpKind::join_tokens, {gate, up()}, {joined});
+    return joined;
   };
   switch (job.activation) {
     case Activation::swiglu:

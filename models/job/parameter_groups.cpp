@@ -15,7 +15,7 @@ std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
   for (const Op& op : graph.ops) {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       const Tensor& tensor = graph.at(op.inputs[i]);
-      if (tensor.role != TensorRole::parameter) continue;
+      if (!is_one_parameter(tensor)) continue;
       std::string_view kind = "weight";
       if (op.kind == OpKind::embedding || op.kind == OpKind::position_add ||
           op.kind == OpKind::token_type_add) {
@@ -38,7 +38,7 @@ bool is_named(const Block& block, std::string_view match) {
 
 bool is_matched(const Graph& graph, const Kinds& kinds, TensorId id, std::string_view match) {
   const Tensor& tensor = graph.at(id);
-  if (tensor.role != TensorRole::parameter || !tensor.block) return false;
+  if (!is_one_parameter(tensor) || !tensor.block) return false;
   const auto kind = kinds.find(tensor.tied_to.value_or(id));
   return tensor.name == match || is_named(graph.at(*tensor.block), match) ||
          (kind != kinds.end() && kind->second == match);
@@ -83,7 +83,7 @@ std::optional<std::string> unmatched_group(const Graph& graph, std::string_view 
     known += ", " + block.name;
   }
   for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role != TensorRole::parameter || tensor.tied_to) continue;
+    if (!is_one_parameter(tensor) || tensor.tied_to) continue;
     if (match == tensor.name) return std::nullopt;
     known += ", " + tensor.name;
   }

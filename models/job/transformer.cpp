@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-Graph build_forward(const Job& job, std::int64_t micro_batch) {
+static Graph build_family(const Job& job, std::int64_t micro_batch) {
   switch (job.family) {
     case Family::gpt:
       return build_gpt(job, micro_batch);
@@ -20,6 +20,21 @@ Graph build_forward(const Job& job, std::int64_t micro_batch) {
       return build_bert(job, micro_batch);
   }
   INVARIANT(false, "a job has a family");
+}
+
+bool has_frozen(const Job& job) { return job.adapters || !job.frozen.empty(); }
+
+Graph build_forward(const Job& job, std::int64_t micro_batch) {
+  Graph graph = build_family(job, micro_batch);
+  const auto give = [&](const std::vector<std::string>& matches, TensorRole role) {
+    const std::vector<bool> matched = matched_parameters(graph, matches);
+    for (std::size_t i = 0; i < matched.size(); ++i) {
+      if (matched[i]) graph.tensors[i].role = role;
+    }
+  };
+  if (job.adapters) give(job.adapters->trained, TensorRole::parameter);
+  if (!job.frozen.empty()) give(job.frozen, TensorRole::frozen_parameter);
+  return graph;
 }
 
 std::int64_t head_width(const Job& job) {
@@ -94,11 +109,14 @@ std::int64_t dealt_layers(const Job& job) {
   return job.layers + (job.branch ? job.branch->layers : 0);
 }
 
-Flops forward_matmul_flops_per_sequence(const Job& job) {
+/// Returns the sum over a sequence's products and attention for which `counts` returns true.
+template <class Counts>
+static double matmul_flops_if(const Job& job, Counts counts) {
   const Graph graph = build_forward(job, 1);
   double total = 0;
   for (const Op& op : graph.ops) {
     double one = 0;
+    if (!counts(graph, op)) continue;
     if (op.kind == OpKind::linear || op.kind == OpKind::matmul) {
       const MatmulShape shape = matmul_shape(op, graph.tensors);
       one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
@@ -109,7 +127,19 @@ Flops forward_matmul_flops_per_sequence(const Job& job) {
     }
     total += double(graph.at(*op.block).count) * one;
   }
-  return Flops(total);
+  return total;
+}
+
+Flops forward_matmul_flops_per_sequence(const Job& job) {
+  return Flops(matmul_flops_if(job, [](const Graph&, const Op&) { return true; }));
+}
+
+Flops training_matmul_flops_per_sequence(const Job& job) {
+  const double frozen = matmul_flops_if(job, [](const Graph& graph, const Op& op) {
+    return op.kind != OpKind::attention && op.inputs.size() > 1 &&
+           graph.at(op.inputs[1]).role != TensorRole::parameter;
+  });
+  return 3.0 * forward_matmul_flops_per_sequence(job) - Flops(frozen);
 }
 
 Flops attention_flops(const Graph& graph, const Op& op, std::int64_t sequence) {

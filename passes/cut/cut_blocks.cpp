@@ -186,6 +186,26 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
   }
 }
 
+/// Lays out the frozen parameters, in two ranges that any number of shards divides.
+void lay_out_frozen(const Graph& graph, BlockId block, std::int64_t alignment, CutBlock& cut) {
+  constexpr std::int64_t kWidest = 4;  // bytes of an element
+  const auto is_tied = [&](TensorId id) {
+    return std::ranges::any_of(graph.tensors, [&](const Tensor& t) { return t.tied_to == id; });
+  };
+  for (const bool tied : {false, true}) {
+    if (tied) cut.tied_begin = cut.frozen_bytes;
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      const Tensor& tensor = graph.tensors[i];
+      if (tensor.role != TensorRole::frozen_parameter || tensor.tied_to || tensor.block != block ||
+          is_tied(TensorId(i)) != tied)
+        continue;
+      cut.frozen.push_back({TensorId(i), cut.frozen_bytes});
+      cut.frozen_bytes += round_up(bytes_of(tensor), kBlockAlignment);
+    }
+    cut.frozen_bytes = Bytes(padded(cut.frozen_bytes.count(), alignment * kWidest));
+  }
+}
+
 /// Sorts saved tensors by the routine that reads them last, and finds those that the first part of
 /// backward leaves for the second.
 Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& backward) {
@@ -264,6 +284,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
   CutBlock target;
   const BlockId home = graph.at(block).variant_of.value_or(block);
   lay_out_bundle(graph, home, alignment, choices.resident, target);
+  lay_out_frozen(graph, home, alignment, target);
   std::vector<Op> forward, copies;
   BackwardParts backward;
   for (const Op& op : graph.ops) {

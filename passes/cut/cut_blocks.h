@@ -21,6 +21,13 @@ struct BundleEntry {
   std::int64_t offset = 0, elements = 0;  ///< elements; offsets are multiples of the alignment
 };
 
+/// A FrozenEntry is one frozen parameter within its block's range of the arena of frozen
+/// parameters.
+struct FrozenEntry {
+  TensorId parameter;
+  Bytes offset;
+};
+
 /// Returns the number of elements to a multiple of which parameters are padded. Any run of
 /// parameters then splits into shards that start on a block boundary, in the smallest type that has
 /// an arena.
@@ -59,6 +66,10 @@ struct CutBlock {
   std::vector<BundleEntry> bundle;
   std::int64_t bundle_elements = 0;    ///< a multiple of the alignment
   std::int64_t gathered_elements = 0;  ///< without the parameters that stay whole
+  /// Frozen parameters in order of creation. One that other blocks read, too, comes last, from
+  /// `tied_begin` on, so that it can be gathered alone.
+  std::vector<FrozenEntry> frozen;
+  Bytes frozen_bytes, tied_begin;
 };
 
 /// A ParameterRoutine is the part of the update that works on one parameter of every instance of

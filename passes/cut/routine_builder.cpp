@@ -134,6 +134,7 @@ std::optional<RoutineBuilder::CrossingPlace> RoutineBuilder::crossing_place(Tens
   if (one_tensor_ && tensor.role == TensorRole::parameter)
     return CrossingPlace{SlotKind::parameters, {}};
   if (one_tensor_ && tensor.gradient_of) return CrossingPlace{SlotKind::gradients, {}};
+  if (tensor.role == TensorRole::frozen_parameter) return place_of_frozen(global);
   if (tensor.role == TensorRole::parameter || tensor.gradient_of) return place_in_bundle(global);
   if (!block_) return std::nullopt;
   const Block& block = graph_.at(*block_);
@@ -147,6 +148,15 @@ std::optional<RoutineBuilder::CrossingPlace> RoutineBuilder::crossing_place(Tens
       return CrossingPlace{kind, *offset};
   }
   return std::nullopt;
+}
+
+RoutineBuilder::CrossingPlace RoutineBuilder::place_of_frozen(TensorId global) const {
+  if (graph_.at(global).tied_to) return {SlotKind::tied_parameters, {}};
+  const auto entry =
+      std::ranges::find(bundle_->frozen, global, [](const FrozenEntry& e) { return e.parameter; });
+  INVARIANT(entry != bundle_->frozen.end(),
+            graph_.at(global).name + " is not in its block's range");
+  return {SlotKind::frozen_parameters, entry->offset};
 }
 
 /// Returns the slot of a parameter or of its gradient.
@@ -251,6 +261,10 @@ Bytes RoutineBuilder::slot_bytes(SlotKind kind, TensorId global) const {
   const Bytes element = bytes_of(graph_.at(global).dtype);
   if (kind == SlotKind::gradients) return all * element;
   if (kind == SlotKind::parameters) return gathered * element;
+  if (kind == SlotKind::frozen_parameters) {
+    const FrozenEntry& last = bundle_->frozen.back();
+    return last.offset + bytes_of(graph_.at(last.parameter));
+  }
   if (kind == SlotKind::resident_parameters) return (all - gathered) * element;
   if (kind == SlotKind::weight_copies) return size_of(weight_copies());
   if (const std::vector<TensorId>* list = crossing_.of(kind)) return size_of(*list);

@@ -62,6 +62,7 @@ class RoutineBuilder {
   void share_storage();
   std::optional<CrossingPlace> crossing_place(TensorId global) const;
   CrossingPlace place_in_bundle(TensorId global) const;
+  CrossingPlace place_of_frozen(TensorId global) const;
   SlotKind arena_slot(TensorId global) const;
   bool is_counted(TensorId global) const;
   SlotKind list_slot(TensorId global) const;

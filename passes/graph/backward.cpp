@@ -26,6 +26,7 @@ class BlockBackward {
         cast_of_.emplace(op.outputs[0], op.inputs[0]);
     }
     find_sinks();
+    find_trained();
     Block& definition = graph_.at(block_);
     if (definition.output) {
       definition.output_gradient = gradient_like(*definition.output);
@@ -34,6 +35,20 @@ class BlockBackward {
     for (auto op = forward_.rbegin(); op != forward_.rend(); ++op) visit(*op);
     if (const auto input = graph_.at(block_).input)
       graph_.at(block_).input_gradient = gradient_of(*input);
+  }
+
+  /// Finds the values that depend on the block's input or on parameters that are trained. No other
+  /// value needs a gradient. Layers before this one have something to train (check_job()), so the
+  /// input always does.
+  void find_trained() {
+    trained_.resize(graph_.tensors.size());
+    if (const auto input = graph_.at(block_).input) trained_[input->index()] = true;
+    for (const Op& op : forward_) {
+      const bool reached = std::ranges::any_of(op.inputs, [&](TensorId id) {
+        return trained_[id.index()] || graph_.at(id).role == TensorRole::parameter;
+      });
+      for (const TensorId id : op.outputs) trained_[id.index()] = reached;
+    }
   }
 
   /// Whether a rule of this class, and not of the op table, gives the gradients of a kind.
@@ -104,7 +119,14 @@ class BlockBackward {
     return found->second;
   }
 
-  void contribute(TensorId value, TensorId gradient) { contributions_[value].push_back(gradient); }
+  /// Returns whether a value that forward computes, or a parameter, needs a gradient.
+  bool needs_gradient(TensorId value) const {
+    return trained_[value.index()] || graph_.at(value).role == TensorRole::parameter;
+  }
+
+  void contribute(TensorId value, TensorId gradient) {
+    if (needs_gradient(value)) contributions_[value].push_back(gradient);
+  }
 
   bool has_gradient(TensorId value) const { return contributions_.contains(value); }
 
@@ -132,16 +154,19 @@ class BlockBackward {
     INVARIANT(!of_a.transpose_a, "forward matmuls do not transpose their first operand");
     const TensorId a = op.inputs[0], b = op.inputs[1];
     const bool weight = is_parameter(b);
-    if (op.inputs.size() == 3)
+    if (op.inputs.size() == 3 && needs_gradient(op.inputs[2]))
       emit(OpKind::bias_gradient, {dc}, {parameter_gradient(op.inputs[2])});
     // c = a b: db = a^T dc, da = dc b^T.   c = a b^T: db = dc^T a, da = dc b.
     of_b.transpose_a = true;
     of_b.transpose_b = false;
     of_b.accumulate = weight;
-    const TensorId db = weight ? parameter_gradient(b) : gradient_like(b);
     const bool transposed = std::get<MatmulParams>(op.params).transpose_b;
-    emit(OpKind::matmul, transposed ? std::vector{dc, a} : std::vector{a, dc}, {db}, of_b);
-    if (!weight) contribute(b, db);
+    if (needs_gradient(b)) {
+      const TensorId db = weight ? parameter_gradient(b) : gradient_like(b);
+      emit(OpKind::matmul, transposed ? std::vector{dc, a} : std::vector{a, dc}, {db}, of_b);
+      if (!weight) contribute(b, db);
+    }
+    if (!needs_gradient(a)) return;
     of_a.transpose_b = !transposed;
     const TensorId da = gradient_like(a);
     emit(OpKind::matmul, {dc, b}, {da}, of_a);
@@ -173,6 +198,41 @@ class BlockBackward {
     return std::nullopt;
   }
 
+  /// Returns whether a step gives a gradient that is needed.
+  bool needed_by(const RuleStep& step, const Op& op) const {
+    const OperandList& inputs = row(op.kind).operands.inputs;
+    return std::ranges::any_of(step.gradients(), [&](std::size_t position) {
+      const auto index = inputs.index(position, op.inputs.size());
+      return index && needs_gradient(op.inputs[*index]);
+    });
+  }
+
+  static std::optional<std::size_t> input_of(const RuleStep& step, std::size_t gradient,
+                                             const Op& op) {
+    return row(op.kind).operands.inputs.index(step.gradients()[gradient], op.inputs.size());
+  }
+  bool is_frozen(TensorId value) const {
+    return graph_.at(value).role == TensorRole::frozen_parameter;
+  }
+
+  /// Returns whether the op of a step can leave out this gradient and those behind it, which are
+  /// all of frozen parameters.
+  bool ends_before(const RuleStep& step, std::size_t gradient, const Op& op) const {
+    for (std::size_t i = gradient; i < step.gradients().size(); ++i) {
+      const auto index = input_of(step, i, op);
+      if (index && !is_frozen(op.inputs[*index])) return false;
+      if (!row(*step.kind).operands.outputs[i].optional) return false;
+    }
+    return true;
+  }
+
+  /// Returns memory for the gradient of a frozen parameter that an op gives beside others.
+  TensorId unread_gradient(TensorId parameter) {
+    const TensorId id = gradient_like(parameter);
+    emit(OpKind::fill, {}, {id}, FillParams{0});
+    return id;
+  }
+
   /// Applies a step of a rule. A parameter has one gradient of the step; the gradient of another
   /// value is one term of its whole gradient.
   void apply(const RuleStep& step, const Op& op,
@@ -181,10 +241,15 @@ class BlockBackward {
     for (const RuleOperand& operand : step.reads()) {
       if (const auto id = read(operand, op, input_gradients)) reads.push_back(*id);
     }
-    for (const std::size_t position : step.gradients()) {
-      const auto index = row(op.kind).operands.inputs.index(position, op.inputs.size());
+    if (!needed_by(step, op)) return;
+    for (std::size_t i = 0; i < step.gradients().size(); ++i) {
+      const auto index = input_of(step, i, op);
       if (!index) continue;
       const TensorId x = op.inputs[*index];
+      if (step.kind && is_frozen(x)) {
+        if (!ends_before(step, i, op)) gradients.push_back(unread_gradient(x));
+        continue;
+      }
       if (!step.kind) return contribute(x, reads.at(0));
       const bool parameter = is_parameter(x);
       gradients.push_back(parameter ? parameter_gradient(x) : gradient_like(x));
@@ -249,7 +314,9 @@ class BlockBackward {
     if (op.kind == OpKind::token_loss) return token_loss(op);
     bool reached = false;
     for (TensorId id : op.outputs) reached = reached || has_gradient(id);
-    if (!reached) return;  // nothing that was trained for depends on it
+    const bool needed =
+        std::ranges::any_of(op.inputs, [&](TensorId id) { return needs_gradient(id); });
+    if (!reached || !needed) return;  // the loss, or nothing that is trained, depends on it
     const TensorId dy = gradient_of(op.outputs[0]);
     for (const OwnRule& own : kOwnRules) {
       if (own.kind == op.kind) return (this->*own.rule)(op, dy);
@@ -276,6 +343,7 @@ class BlockBackward {
   BlockId block_;
   const std::vector<Op>& forward_;
   std::vector<Op>& out_;
+  std::vector<bool> trained_;  // of forward, by tensor: depends on what is trained
   std::map<TensorId, std::vector<TensorId>> contributions_;
   std::map<TensorId, TensorId> parameter_gradients_;
   std::map<TensorId, TensorId> with_sinks_;  // results of attention, by those without its sinks
@@ -307,22 +375,23 @@ void lower_conjugates(Graph& graph) {
   graph.ops = std::move(ops);
 }
 
-/// Gathered tensors are not kept for backward but gathered again, from the part that is kept
-/// (Korthikanti et al. 2022, section 4.2.2; Megatron-LM's linear_with_grad_accumulation).
-void gather_again(Graph& graph) {
-  std::map<TensorId, Op> gathers;
+/// Backward repeats ops of a kind rather than keep what they give: gathered tensors (Korthikanti et
+/// al. 2022, section 4.2.2; Megatron-LM's linear_with_grad_accumulation), and weights of 4 bits
+/// (bitsandbytes autograd/_functions.py, MatMul4Bit).
+void repeat_in_backward(Graph& graph, OpKind kind) {
+  std::map<TensorId, Op> repeated_ops;
   std::map<TensorId, TensorId> again;
   std::vector<Op> ops;
   for (Op& op : graph.ops) {
-    if (op.phase == Phase::forward && op.kind == OpKind::all_gather) gathers[op.outputs[0]] = op;
+    if (op.phase == Phase::forward && op.kind == kind) repeated_ops[op.outputs[0]] = op;
     if (op.phase == Phase::backward) {
       for (TensorId& id : op.inputs) {
-        const auto gather = gathers.find(id);
-        if (gather == gathers.end()) continue;
+        const auto found_op = repeated_ops.find(id);
+        if (found_op == repeated_ops.end()) continue;
         const auto [found, fresh] = again.try_emplace(id, id);
         if (fresh) {
           found->second = add_like(graph, id, ".again");
-          Op repeated = gather->second;
+          Op repeated = found_op->second;
           repeated.phase = Phase::backward;
           repeated.outputs = {found->second};
           ops.push_back(std::move(repeated));
@@ -347,7 +416,9 @@ bool backward(Graph& graph, const PassContext& context) {
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);
-  if (context.framework.parallelism.gathers_tokens_again) gather_again(graph);
+  if (context.framework.parallelism.gathers_tokens_again)
+    repeat_in_backward(graph, OpKind::all_gather);
+  repeat_in_backward(graph, OpKind::unpack_weight);
   mark_saved(graph);
   remove_unused_tensors(graph);
   return true;

@@ -57,6 +57,7 @@ bool context_parallel(Graph& graph, const PassContext& context) {
     if (op.kind == OpKind::flash_attention || op.kind == OpKind::add_sinks)
       tokens[op.outputs[1].index()] = 2;                                          // [b,a,s]
     if (op.kind == OpKind::limit_choices) tokens[op.outputs[0].index()].reset();  // [b,e]
+    if (op.kind == OpKind::unpack_weight) tokens[op.outputs[0].index()].reset();
     if (op.kind == OpKind::place_choices) tokens[op.outputs[1].index()].reset();  // [e]
     const bool reads_rows =
         std::ranges::any_of(op.inputs, [&](TensorId id) { return rows.contains(id); });

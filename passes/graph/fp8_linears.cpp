@@ -55,7 +55,9 @@ Shape transposed(const Shape& shape) { return {elements(shape) / shape[0], shape
 
 class Fp8Rewriter {
  public:
-  Fp8Rewriter(Graph& graph, const Strategy& strategy, const Framework& framework)
+  /// Adapters are products of Megatron-LM's linear layers, which are not cast (Megatron Bridge
+  /// peft/utils.py, ParallelLinearAdapter).
+  Fp8Rewriter(Graph& graph, const Strategy& strategy, const Framework& framework, bool has_adapters)
       : graph_(graph),
         recipe_(strategy.precision.fp8),
         narrow_parameters_(strategy.precision.fp8_parameters),
@@ -70,7 +72,9 @@ class Fp8Rewriter {
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
                      strategy.optimizer.cast_placement != CastPlacement::every_use;
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-      if (graph.tensors[i].role == TensorRole::parameter) weights_[i] = true;
+      const Tensor& tensor = graph.tensors[i];
+      const bool of_adapter = has_adapters && tensor.role == TensorRole::parameter;
+      weights_[i] = is_one_parameter(tensor) && !of_adapter;
     }
     for (const Op& op : graph.ops) {
       if (op.kind == OpKind::cast && weights_[op.inputs[0].index()])
@@ -110,8 +114,9 @@ class Fp8Rewriter {
     const bool multiplies = op.kind == OpKind::matmul || is_grouped(op);
     if (!multiplies || !op.block || graph_.at(*op.block).kind != BlockKind::layer || routes(op))
       return Product::none;
-    if (op.phase == Phase::backward && graph_.at(op.outputs[0]).gradient_of)
-      return Product::weight_gradient;
+    const std::optional<TensorId> gradient_of = graph_.at(op.outputs[0]).gradient_of;
+    if (op.phase == Phase::backward && gradient_of)
+      return weights_[gradient_of->index()] ? Product::weight_gradient : Product::none;
     if (!weights_[op.inputs[1].index()]) return Product::none;
     return op.phase == Phase::forward ? Product::output : Product::input_gradient;
   }
@@ -377,7 +382,8 @@ class Fp8Rewriter {
 
 bool fp8_linears(Graph& graph, const PassContext& context) {
   if (context.strategy.precision.fp8 == Fp8::none) return false;
-  return Fp8Rewriter(graph, context.strategy, context.framework).run();
+  const bool has_adapters = context.job.adapters.has_value();
+  return Fp8Rewriter(graph, context.strategy, context.framework, has_adapters).run();
 }
 
 }  // namespace plimsoll

@@ -28,7 +28,7 @@ class CastInserter {
       const bool widens = reads_f32_parameter(op), wide = widens || needs_f32(op.kind);
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
         const Tensor& operand = graph_.at(op.inputs[i]);
-        const bool parameter = operand.role == TensorRole::parameter;
+        const bool parameter = is_one_parameter(operand) && operand.dtype == DType::f32;
         if (is_wide_bias(op, i)) continue;
         if (wide ? operand.dtype == type_ : parameter && !input_is_f32(op, i))
           op.inputs[i] = cast(op.inputs[i], wide ? DType::f32 : type_, op);
@@ -96,8 +96,12 @@ class CastInserter {
 bool mixed_precision(Graph& graph, const PassContext& context) {
   const DType type = context.job.precision;
   if (type == DType::f32) return false;
-  std::vector<bool> stays(graph.tensors.size());
+  // Frozen parameters have the type in which they are read, and no casts.
+  const std::vector<bool> f32_parameters = matched_parameters(graph, context.job.fp32_parameters);
+  std::vector<bool> stays(graph.tensors.size()), read_in_f32(graph.tensors.size());
   for (const Op& op : graph.ops) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      if (input_is_f32(op, i)) read_in_f32[op.inputs[i].index()] = true;
     // Values that are communicated keep their type.
     const bool same = communicates(op.kind) || op.kind == OpKind::reduce_from_group ||
                       op.kind == OpKind::copy_to_group || op.kind == OpKind::own_part;
@@ -109,9 +113,11 @@ bool mixed_precision(Graph& graph, const PassContext& context) {
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     Tensor& tensor = graph.tensors[i];
     const bool value = tensor.role != TensorRole::scalar && tensor.role != TensorRole::parameter;
-    if (value && tensor.dtype == DType::f32 && !stays[i]) tensor.dtype = type;
+    const bool frozen = tensor.role == TensorRole::frozen_parameter;
+    const bool wide = frozen ? bool(f32_parameters[i] || read_in_f32[i]) : bool(stays[i]);
+    if (value && tensor.dtype == DType::f32 && !wide) tensor.dtype = type;
   }
-  CastInserter(graph, type, matched_parameters(graph, context.job.fp32_parameters)).run();
+  CastInserter(graph, type, f32_parameters).run();
   return true;
 }
 

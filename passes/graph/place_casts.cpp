@@ -63,7 +63,7 @@ class CastMover {
       if (communicates(op.kind) && !op.block && moved_[op.inputs[0].index()])
         graph_.at(op.outputs[0]).dtype = type_;
     }
-    keep_masters();
+    if (context_.strategy.precision.main_parameters != MasterType::none) keep_masters();
     remove_unused_tensors(graph_);
     return true;
   }

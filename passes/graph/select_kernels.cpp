@@ -71,7 +71,7 @@ class KernelSelector {
     matmul.kind = OpKind::matmul;
     const TensorId y = op.outputs[0];
     const bool biased = op.inputs.size() == 3;
-    if (biased && give_bias_to_reader(y, op.inputs[2])) {
+    if (biased && give_bias_to_reader(op)) {
       matmul.inputs.pop_back();
       ops_.push_back(std::move(matmul));
       return;
@@ -93,7 +93,8 @@ class KernelSelector {
   }
 
   /// The GELU or residual add after a linear layer takes over its bias.
-  bool give_bias_to_reader(TensorId y, TensorId bias) {
+  bool give_bias_to_reader(const Op& linear) {
+    const TensorId y = linear.outputs[0], bias = linear.inputs[2];
     Op* reader = only_reader(y);
     if (reader == nullptr) return false;
     if (reader->kind == OpKind::gelu && framework_.kernels.bias.in_gelu) {
@@ -105,11 +106,23 @@ class KernelSelector {
     if (reader->kind == OpKind::dropout) return fuse_dropout_add(*reader, y, bias);
     if (reader->kind == OpKind::add) {
       const TensorId residual = reader->inputs[0] == y ? reader->inputs[1] : reader->inputs[0];
+      if (!is_trained(linear.inputs[1]) && is_of_adapter(residual)) return false;
       reader->kind = OpKind::bias_residual_add;
       reader->inputs = {y, bias, residual};
       return true;
     }
     return false;
+  }
+
+  bool is_trained(TensorId weight) const { return graph_.at(weight).role == TensorRole::parameter; }
+
+  /// Returns whether a value that is added to the product of a frozen weight is an adapter's:
+  /// itself a product, or a multiple of one.
+  bool is_of_adapter(TensorId value) const {
+    const auto writes = [&](const Op& op) {
+      return (op.kind == OpKind::linear || op.kind == OpKind::multiply) && op.outputs[0] == value;
+    };
+    return std::ranges::any_of(graph_.ops, writes);
   }
 
   /// A kernel without a bias takes in the dropout and the residual add after the layer.

@@ -108,8 +108,8 @@ class TokenSplitter {
       for (TensorId& id : op.inputs) {
         const TensorRole role = graph_.at(id).role;
         const bool whole = input_is_counts(op, id);
-        if (role == TensorRole::parameter) {
-          graph_.at(id).gradient_group = Group{{Axis::mp}};
+        if (is_one_parameter(graph_.at(id))) {
+          if (role == TensorRole::parameter) graph_.at(id).gradient_group = Group{{Axis::mp}};
         } else if (!whole && role != TensorRole::scalar && !is_split(id)) {
           id = part_of(op, id);
         }

@@ -28,7 +28,7 @@ class Splitter {
     }
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       Tensor& tensor = graph_.tensors[i];
-      const bool splits = tensor.role == TensorRole::parameter && tensor.split && !apart[i];
+      const bool splits = is_one_parameter(tensor) && tensor.split && !apart[i];
       if (splits) split_parameter(tensor);
     }
     std::vector<Op> ops = std::move(graph_.ops);
@@ -129,7 +129,7 @@ class Splitter {
   void rewrite_matmul(Op op) {
     const auto& params = std::get<MatmulParams>(op.params);
     const Tensor& weight = graph_.at(op.inputs[1]);
-    if (weight.role != TensorRole::parameter) {  // attention: batch over heads
+    if (!is_one_parameter(weight)) {  // attention: batch over heads
       if (split_of(op.inputs[0])) split_like(op.outputs[0], op.inputs[0]);
       out_.push_back(std::move(op));
     } else if (!weight.split) {
@@ -208,6 +208,9 @@ class Splitter {
           for (TensorId id : op.outputs) split_activation(id, 2);
         }
         break;
+      case OpKind::join_tokens:  // of gate and up [n,f] -> [n,2,f]
+        if (split_of(op.inputs[0])) split_activation(op.outputs[0], 2);
+        break;
       case OpKind::rms_norm:  // of heads [n,1,a,d] that are split: rstd [n,1,a]
         split_head_norm(op);
         break;
@@ -247,7 +250,7 @@ class Splitter {
 
   void refuse_split_inputs(const Op& op) const {
     for (TensorId id : op.inputs) {
-      INVARIANT(!split_of(id) || graph_.at(id).role == TensorRole::parameter,
+      INVARIANT(!split_of(id) || is_one_parameter(graph_.at(id)),
                 "op " + std::string(to_text(op.kind)) + " cannot read a split value");
     }
   }

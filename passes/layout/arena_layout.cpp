@@ -35,7 +35,9 @@ ArenaLayout instances_of_stage(const Graph& graph, const Strategy& strategy,
     for (const BlockInstance& one : instances_of(part, stages.blocks)) {
       const bool again = graph.blocks[one.block].kind == BlockKind::layer &&
                          recomputes(strategy, one.number - part.first, one.number);
-      layout.instances.push_back({block_of_layer(graph, BlockId(one.block), again), one.number, 0});
+      Instance& instance = layout.instances.emplace_back();
+      instance.block = block_of_layer(graph, BlockId(one.block), again);
+      instance.layer = one.number;
     }
     layout.chunks.emplace_back(begin, layout.instances.size());
   }
@@ -74,6 +76,7 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   segment.rate = parameter.rate;
   segment.offset = offset;
   segment.elements = elements(parameter.shape);
+  segment.packed = parameter.packed;
   segment.norm_weight = 1.0 / double(copies_of(parameter, strategy));
   return segment;
 }
@@ -161,6 +164,60 @@ class ArenaTypes {
   const Graph& graph_;
   bool merges_ = false;
   std::map<TensorId, DType> gradients_;
+};
+
+/// Lays out the frozen parameters of a stage, in the order of its instances.
+class FrozenLayout {
+ public:
+  FrozenLayout(const Graph& graph, const CutGraph& cut, const Strategy& strategy,
+               ArenaLayout& layout)
+      : graph_(graph), cut_(cut), strategy_(strategy), layout_(layout) {}
+
+  void run() {
+    for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
+      Instance& instance = layout_.instances[i];
+      const CutBlock& block = cut_.blocks[instance.block.index()];
+      instance.frozen = end_;
+      for (const FrozenEntry& entry : block.frozen)
+        add(entry.parameter, instance.layer, end_ + entry.offset);
+      add_range({end_, block.tied_begin, i});
+      add_range({end_, block.frozen_bytes - block.tied_begin, i, true});
+    }
+    if (tied_frozen(layout_) == nullptr) add_copy();
+  }
+
+ private:
+  void add(TensorId id, std::int64_t layer, Bytes offset) {
+    layout_.frozen.push_back(segment_of(graph_, id, layer, offset.count(), strategy_));
+  }
+
+  void add_range(FrozenRange range) {
+    if (range.bytes == Bytes()) return;
+    end_ += range.bytes;
+    layout_.frozen_ranges.push_back(range);
+  }
+
+  /// The stage that reads the tied parameter keeps a copy.
+  void add_copy() {
+    for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
+      const Routine& forward = cut_.blocks[layout_.instances[i].block.index()].forward;
+      for (const Tensor& tensor : graph_.tensors) {
+        if (tensor.role != TensorRole::frozen_parameter || !tensor.tied_to) continue;
+        const bool reads = std::ranges::any_of(
+            forward.slots, [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; });
+        if (!reads) continue;
+        const CutBlock& home = cut_.blocks[graph_.at(*tensor.tied_to).block->index()];
+        add(*tensor.tied_to, 0, end_);
+        return add_range({end_, home.frozen_bytes - home.tied_begin, i, true, true});
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const CutGraph& cut_;
+  const Strategy& strategy_;
+  ArenaLayout& layout_;
+  Bytes end_;
 };
 
 /// Returns the placements in the order in which backward completes their gradients.
@@ -279,6 +336,11 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
 
 }  // namespace
 
+const FrozenRange* tied_frozen(const ArenaLayout& layout) {
+  const auto found = std::ranges::find_if(layout.frozen_ranges, &FrozenRange::tied);
+  return found == layout.frozen_ranges.end() ? nullptr : &*found;
+}
+
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket) {
   const auto first_at = [&](std::int64_t offset) {
     const auto found = std::lower_bound(
@@ -379,6 +441,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
       layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
     }
   }
+  FrozenLayout(graph, cut, strategy, layout).run();
   add_buckets(graph, context, all, tied, owners, layout);
   layout.tied_sum = tied_sum(layout, stages);
   return layout;

@@ -62,6 +62,16 @@ struct Instance {
   std::int64_t layer = 0;     ///< as BlockInstance::number
   std::int64_t base = 0;      ///< elements from the start of the arenas to its bundle
   std::int64_t elements = 0;  ///< elements of the bundle
+  Bytes frozen;               ///< from the start of their arena to its frozen parameters
+};
+
+/// A FrozenRange is frozen parameters that are gathered at once: those of an instance, or the one
+/// that another block reads, too.
+struct FrozenRange {
+  Bytes begin, bytes;
+  std::size_t instance = 0;
+  bool tied = false;
+  bool copy = false;  ///< the instance reads the tied parameter of another stage
 };
 
 struct ArenaLayout {
@@ -91,6 +101,8 @@ struct ArenaLayout {
   std::int64_t tied_elements = 0;  ///< its length with padding
   /// The collective that adds up its gradient on the two stages that share it, if this is one.
   std::optional<Op> tied_sum;
+  std::vector<Segment> frozen;  ///< as Program::frozen
+  std::vector<FrozenRange> frozen_ranges;
   std::int64_t elements = 0;           ///< length of the arenas, with padding
   ElementTypes parameters, gradients;  ///< gradients have one type
   /// The types of the arenas for gradients of a micro-batch, where there are such arenas
@@ -101,6 +113,8 @@ struct ArenaLayout {
   DType parameter_type() const { return parameters.at(0); }
 };
 
+/// Returns the range of the frozen parameter that several blocks read, if there is one.
+const FrozenRange* tied_frozen(const ArenaLayout& layout);
 /// Returns the first of the segments that lie in a bucket, and one past the last.
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
 /// Returns the index of the bucket in which an element lies.

@@ -133,9 +133,10 @@ class ModuleFinder {
   /// Whether a value is a parameter, a cast of one, or its copy that lasts for a step.
   bool is_weight(TensorId id) const {
     const Tensor& tensor = graph_.at(id);
-    if (tensor.role == TensorRole::parameter || tensor.role == TensorRole::workspace) return true;
+    if (is_one_parameter(tensor) || tensor.role == TensorRole::workspace) return true;
     const auto op = producer(id);
-    return op && is_cast(ops_[*op].kind) && is_weight(ops_[*op].inputs[0]);
+    const bool copies = op && (is_cast(ops_[*op].kind) || ops_[*op].kind == OpKind::unpack_weight);
+    return copies && is_weight(ops_[*op].inputs[0]);
   }
 
   bool is_linear(const Op& op) const {

@@ -203,7 +203,7 @@ BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
   const std::size_t count = graph.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
     Tensor tensor = graph.tensors[i];
-    if (tensor.block != of || tensor.role == TensorRole::parameter || tensor.gradient_of ||
+    if (tensor.block != of || is_one_parameter(tensor) || tensor.gradient_of ||
         tensor.role == TensorRole::workspace || tensor.role == TensorRole::scalar)
       continue;
     tensor.name += suffix;

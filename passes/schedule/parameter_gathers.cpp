@@ -24,13 +24,21 @@ ParameterGathers::ParameterGathers(StageContext& stage) : StageCalls(stage) {
   for (const Op& op : graph_.ops) {
     if (op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
   }
+  add_groups();
+  add_frozen();
+}
+
+void ParameterGathers::add_groups() {
+  const Bytes element = bytes_of(layout_.parameter_type());
   std::int64_t kept = 0;
   for (std::size_t g = 0; g < layout_.gathers.size(); ++g) {
     const Bucket& bucket = layout_.gathers[g];
-    kept_at_.push_back(bucket.owner ? bucket.begin - owner_begin(layout_, *bucket.owner) : kept);
-    kept += bucket.elements / shards_of(context_.strategy, bucket.experts);
     const std::size_t first = segments_in(layout_, bucket).first;
     Group group;
+    const std::int64_t at =
+        bucket.owner ? bucket.begin - owner_begin(layout_, *bucket.owner) : kept;
+    group.kept_at = at * element;
+    kept += bucket.elements / shards_of(context_.strategy, bucket.experts);
     group.instance = layout_.producer[first];
     group.copy = !layout_.entry[first];
     // Ranges of elements of a copy are gathered for every use.
@@ -43,24 +51,47 @@ ParameterGathers::ParameterGathers(StageContext& stage) : StageCalls(stage) {
   if (layout_.tied_base) tied_ = bucket_at(layout_.gathers, *layout_.tied_base);
 }
 
+void ParameterGathers::add_frozen() {
+  Bytes kept;
+  for (const FrozenRange& range : layout_.frozen_ranges) {
+    Group group;
+    group.instance = range.instance;
+    group.copy = range.copy;
+    group.frozen = true;
+    group.kept_at = kept;
+    kept += Bytes(range.bytes.count() / shards_of(context_.strategy, false));
+    if (range.tied) tied_ = groups_.size();
+    groups_.push_back(group);
+  }
+}
+
 bool ParameterGathers::is_own(std::size_t group) const {
+  if (groups_[group].frozen) return false;
   const auto& owner = layout_.gathers[group].owner;
   return owner && owner == build_.program.owner;
 }
 
-Bytes ParameterGathers::bytes_of_group(std::size_t group) const {
-  return layout_.gathers[group].elements * bytes_of(layout_.parameter_type());
+/// Elements of frozen ranges are bytes.
+std::int64_t ParameterGathers::elements_of(std::size_t group) const {
+  const std::size_t others = layout_.gathers.size();
+  return groups_[group].frozen ? layout_.frozen_ranges[group - others].bytes.count()
+                               : layout_.gathers[group].elements;
 }
 
-/// Returns the elements before a group in memory that holds these groups without what this rank
-/// owns. It returns nothing for a group that the rank owns.
-std::optional<std::int64_t> ParameterGathers::place_in(const std::vector<std::size_t>& groups,
-                                                       std::size_t group) const {
+Bytes ParameterGathers::bytes_of_group(std::size_t group) const {
+  const DType type = groups_[group].frozen ? DType::u8 : layout_.parameter_type();
+  return elements_of(group) * bytes_of(type);
+}
+
+/// Returns the bytes before a group in memory that holds these groups without what this rank owns.
+/// It returns nothing for a group that the rank owns.
+std::optional<Bytes> ParameterGathers::place_in(const std::vector<std::size_t>& groups,
+                                                std::size_t group) const {
   if (is_own(group)) return std::nullopt;
-  std::int64_t before = 0;
+  Bytes before;
   for (const std::size_t g : groups) {
     if (g == group) return before;
-    if (!is_own(g)) before += layout_.gathers[g].elements;
+    if (!is_own(g)) before += bytes_of_group(g);
   }
   INVARIANT(false, "parameters that are not gathered are used");
 }
@@ -78,6 +109,7 @@ std::int64_t ParameterGathers::resident_elements() const {
 bool ParameterGathers::is_gathered(const Slot& slot, std::size_t instance) const {
   if (context_.strategy.gathers.unit == ParameterGather::use) return false;
   if (slot.kind == SlotKind::tied_parameters) return !tied_stays();
+  if (slot.kind == SlotKind::frozen_parameters) return true;
   if (slot.kind != SlotKind::parameters) return false;
   if (!slot.entry) return true;
   return !groups_[bucket_at(layout_.gathers, layout_.entries[instance][*slot.entry])].resident;
@@ -155,11 +187,10 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
   }
   // In chain order, which is the order of forward.
   resident_gather_.resize(layout_.instances.size());
-  const Bytes element = bytes_of(layout_.parameter_type());
   for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
     for (const std::size_t g : resident_) {
       if (groups_[g].instance != i) continue;
-      const Binding into{arenas_.resident, place_in(resident_, g).value_or(0) * element, {}};
+      const Binding into{arenas_.resident, place_in(resident_, g).value_or(Bytes()), {}};
       resident_gather_[i] = gather(g, Use{}, into, {});
     }
   }
@@ -169,18 +200,21 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
 
 std::size_t ParameterGathers::gather(std::size_t group, const Use& use, Binding into,
                                      std::optional<std::int64_t> micro_batch) {
-  return layout_.gathers[group].owner ? broadcast(group, use, into, micro_batch)
-                                      : gather_parts(group, use, into, micro_batch);
+  const bool owned = !groups_[group].frozen && layout_.gathers[group].owner;
+  return owned ? broadcast(group, use, into, micro_batch)
+               : gather_parts(group, use, into, micro_batch);
 }
 
-/// Every rank's part of a bucket.
-std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, Binding into,
+/// Every rank's part of a group.
+std::size_t ParameterGathers::gather_parts(std::size_t index, const Use& use, Binding into,
                                            std::optional<std::int64_t> micro_batch) {
-  const Bucket& range = layout_.gathers[bucket];
-  const DType type = layout_.parameter_type();
-  const std::int64_t kept = range.elements / shards_of(context_.strategy, range.experts);
+  const Group& group = groups_[index];
+  const bool experts = !group.frozen && layout_.gathers[index].experts;
+  const DType type = group.frozen ? DType::u8 : layout_.parameter_type();
+  const std::int64_t whole = elements_of(index),
+                     kept = whole / shards_of(context_.strategy, experts);
   CollectiveParams params = std::get<CollectiveParams>(op_->params);
-  if (range.experts) params.group = {{Axis::edp}};
+  if (experts) params.group = {{Axis::edp}};
   Routine routine;
   routine.name = fmt::format("all_gather.{}.{}", to_text(params.group), to_text(use.phase));
   routine.phase = use.phase;
@@ -194,15 +228,16 @@ std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, B
     routine.places.push_back({routine.tensors.size(), {}});
     routine.tensors.push_back(std::move(tensor));
   };
-  add("kept", SlotKind::parameter_arena, TensorRole::parameter, kept);
-  add("gathered", SlotKind::payload, TensorRole::communication, range.elements);
+  add("kept", group.frozen ? SlotKind::frozen_parameters : SlotKind::parameter_arena,
+      group.frozen ? TensorRole::frozen_parameter : TensorRole::parameter, kept);
+  add("gathered", SlotKind::payload, TensorRole::communication, whole);
   Op op = *op_;
   op.phase = use.phase;
   op.inputs = {TensorId(0)};
   op.outputs = {TensorId(1)};
   op.params = params;
   routine.ops = {op};
-  const Binding from{arenas_.parameters, kept_at_[bucket] * bytes_of(type), {}};
+  const Binding from{group.frozen ? arenas_.frozen : arenas_.parameters, group.kept_at, {}};
   return build_.add_call(build_.shared_routine(routine), {}, micro_batch, {from, into},
                          {{build_.last_compute(), {}}});
 }
@@ -217,7 +252,7 @@ std::size_t ParameterGathers::broadcast(std::size_t group, const Use& use, Bindi
   params.root = *range.owner;
   const bool own = is_own(group);
   const TensorRole role = own ? TensorRole::parameter : TensorRole::communication;
-  if (own) into = {arenas_.parameters, kept_at_[group] * bytes_of(type), {}};
+  if (own) into = {arenas_.parameters, groups_[group].kept_at, {}};
   if (own && is_coalesced(layout_, range)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.parameter.{}", to_text(use.phase)), OpKind::coalesce, use.phase,
@@ -249,7 +284,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
   for (const std::size_t g : item.groups) {
     Binding into;
     if (const auto at = place_in(item.groups, g)) {
-      into = {*item.buffer, *at * bytes_of(layout_.parameter_type()), {}};
+      into = {*item.buffer, *at, {}};
     }
     item.gathers.push_back(gather(g, use, into, use.micro_batch));
   }
@@ -333,11 +368,11 @@ std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool ti
 /// Owner mode: one tensor.
 Binding ParameterGathers::owned_binding(std::int64_t element, std::size_t item) const {
   const std::size_t g = bucket_at(layout_.gathers, element);
-  const std::int64_t within = element - layout_.gathers[g].begin;
-  const auto at = [&](BufferId buffer, std::int64_t begin) -> Binding {
-    return {buffer, (begin + within) * bytes_of(layout_.parameter_type()), {}};
+  const Bytes within = (element - layout_.gathers[g].begin) * bytes_of(layout_.parameter_type());
+  const auto at = [&](BufferId buffer, Bytes begin) -> Binding {
+    return {buffer, begin + within, {}};
   };
-  if (is_own(g)) return at(arenas_.parameters, kept_at_[g]);
+  if (is_own(g)) return at(arenas_.parameters, groups_[g].kept_at);
   if (groups_[g].resident) return at(arenas_.resident, *place_in(resident_, g));
   return at(*items_[item].buffer, *place_in(items_[item].groups, g));
 }
@@ -349,14 +384,18 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   if (tied && build_.program.owner) return owned_binding(*layout_.tied_base, item);
   if (slot.entry) return owned_binding(layout_.entries[instance][*slot.entry], item);
   const auto resident = [&](std::size_t group) -> Binding {
-    return {arenas_.resident, *place_in(resident_, group) * bytes_of(layout_.parameter_type()), {}};
+    return {arenas_.resident, *place_in(resident_, group), {}};
   };
   if (tied && tied_stays()) return resident(*tied_);
+  if (slot.kind == SlotKind::frozen_parameters) {
+    const auto first =
+        std::ranges::find_if(items_[item].groups, [&](std::size_t g) { return groups_[g].frozen; });
+    return {*items_[item].buffer, *place_in(items_[item].groups, *first), {}};
+  }
   if (slot.kind != SlotKind::resident_parameters) return {*items_[item].buffer, {}, {}};
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].instance != instance) continue;
-    if (groups_[g].whole)
-      return {arenas_.parameters, kept_at_[g] * bytes_of(layout_.parameter_type()), {}};
+    if (groups_[g].whole) return {arenas_.parameters, groups_[g].kept_at, {}};
     if (groups_[g].resident) return resident(g);
   }
   INVARIANT(false, "no parameters of an instance stay whole");

@@ -69,6 +69,8 @@ class ParameterGathers : StageCalls {
     bool copy = false;         ///< a tied parameter's copy, which is in no bundle of this stage
     bool resident = false;     ///< stays whole, in memory beside the rank's part
     bool whole = false;        ///< no other rank has a part of it
+    bool frozen = false;       ///< one of ArenaLayout::frozen_ranges, which follow the others
+    Bytes kept_at;             ///< from the start of its arena to this rank's part
   };
   /// An Item is parameters that are gathered and freed together: an instance's bundle, the tied
   /// parameter by itself, or the parameters that a segment reads.
@@ -93,14 +95,16 @@ class ParameterGathers : StageCalls {
     std::size_t calls = 1;
   };
 
+  void add_groups();
+  void add_frozen();
   bool is_own(std::size_t group) const;
+  std::int64_t elements_of(std::size_t group) const;
   Bytes bytes_of_group(std::size_t group) const;
   void add_item(std::vector<std::size_t> groups);
   std::vector<std::size_t> groups_of(const ParameterUse& use) const;
   void add_uses(const std::vector<ParameterUse>& calls);
   void add_segments(const std::vector<ParameterUse>& calls);
-  std::optional<std::int64_t> place_in(const std::vector<std::size_t>& groups,
-                                       std::size_t group) const;
+  std::optional<Bytes> place_in(const std::vector<std::size_t>& groups, std::size_t group) const;
   Binding owned_binding(std::int64_t element, std::size_t item) const;
   std::size_t gather(std::size_t group, const Use& use, Binding into,
                      std::optional<std::int64_t> micro_batch);
@@ -119,9 +123,7 @@ class ParameterGathers : StageCalls {
   std::vector<Group> groups_;
   std::optional<std::size_t> tied_;    ///< the tied parameter's group
   std::vector<std::size_t> resident_;  ///< groups
-  /// by group: the element at which it begins in this rank's part
-  std::vector<std::int64_t> kept_at_;
-  std::vector<Item> items_;  ///< by instance, then the tied parameter; or by segment
+  std::vector<Item> items_;            ///< by instance, then the tied parameter; or by segment
   std::vector<Use> uses_;
   std::vector<Bytes> used_before_;  ///< by use: gathered bytes that the uses before it read
   std::size_t now_ = 0;             ///< the use that comes next, or whose calls are being issued

@@ -27,7 +27,12 @@ class PersistentBuffers {
       arenas.resident = add("resident_parameters", TensorRole::parameter,
                             resident * bytes_of(layout_.parameter_type()));
     }
-    const auto is_low = [&](std::int64_t at) { return layout_.parameters.at(at) != kGradientType; };
+    if (const Bytes frozen = frozen_bytes(); frozen > Bytes())
+      arenas.frozen = add("frozen_parameters", TensorRole::frozen_parameter, frozen);
+    const bool has_masters = context_.strategy.precision.main_parameters != MasterType::none;
+    const auto is_low = [&](std::int64_t at) {
+      return has_masters && layout_.parameters.at(at) != kGradientType;
+    };
     on_host_ = host_elements(context_.strategy, updated_by_rank());
     if (const std::int64_t masters = updated(is_low); masters > on_host_) {
       arenas.masters = add("master_parameters", TensorRole::master_parameter,
@@ -62,10 +67,14 @@ class PersistentBuffers {
     if (owned_ == 0) return;
     const bool two = context_.job.optimizer.kind != OptimizerKind::sgd;
     if (on_host_ > 0) add_host_state(arenas, two);
-    const Bytes state = (updated_by_rank() - on_host_) * bytes_of(moment_dtype(context_.strategy));
+    const std::int64_t updated = updated_by_rank() - on_host_;
+    const Bytes state = updated * bytes_of(moment_dtype(context_.strategy)),
+                scales = moment_scale_bytes(context_.strategy, updated);
     if (state == Bytes()) return;
     arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
     if (two) arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
+    if (scales > Bytes())
+      add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);
   }
 
   void add_host_state(StageArenas& arenas, bool two_moments) {
@@ -83,7 +92,19 @@ class PersistentBuffers {
     return updated([](std::int64_t) { return true; });
   }
 
+  /// Only gathers reach behind the last frozen parameter.
+  Bytes frozen_bytes() const {
+    if (layout_.frozen.empty()) return {};
+    Bytes all;
+    for (const FrozenRange& range : layout_.frozen_ranges) all += range.bytes;
+    const Segment& last = layout_.frozen.back();
+    return shards_parameters(context_.strategy)
+               ? Bytes(all.count() / build_.program.sharding_degree)
+               : Bytes(last.offset) + last.elements * bytes_of(last.dtype);
+  }
+
   Bytes parameter_bytes() const {
+    if (layout_.segments.empty()) return {};
     if (shards_parameters(context_.strategy)) return owned_ * bytes_of(layout_.parameter_type());
     // Where updates run tensor by tensor and without a collective, no op reads behind the last
     // tensor.

@@ -75,6 +75,11 @@ class StageScheduler : StageCalls {
     program_.micro_batches = micro_batches(context_.job, context_.strategy);
     program_.segments = layout_.segments;
     program_.buckets = layout_.buckets;
+    program_.frozen = layout_.frozen;
+    if (shards_parameters(context_.strategy)) {
+      for (const FrozenRange& range : layout_.frozen_ranges)
+        program_.frozen_ranges.push_back({range.begin.count(), range.bytes.count(), {}});
+    }
   }
 
   Program run() {
@@ -173,7 +178,12 @@ class StageScheduler : StageCalls {
         return gathers_.binding(slot, use.instance);
       case SlotKind::parameters:
       case SlotKind::tied_parameters:
+      case SlotKind::frozen_parameters:
         if (gathers_.active()) return gathers_.binding(slot, use.instance);
+        if (slot.kind == SlotKind::frozen_parameters)
+          return {arenas_.frozen, layout_.instances[use.instance].frozen, {}};
+        if (slot.kind == SlotKind::tied_parameters && !layout_.tied_base)
+          return {arenas_.frozen, tied_frozen(layout_)->begin, {}};
         return {arenas_.parameters,
                 layout_.parameters.offset(element_of(layout_, slot, use.instance)),
                 {}};

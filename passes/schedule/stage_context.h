@@ -14,6 +14,7 @@ struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
   BufferId micro_batch_gradients;  ///< for fused merges
   BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
+  BufferId frozen;                 ///< frozen parameters, if any
   /// Where the host updates a share of the parameters.
   BufferId host_parameters, host_gradients, host_first_moment, host_second_moment;
 };

@@ -105,7 +105,7 @@ std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool re
     last = std::max(last, std::optional(gathers_[bucket_at(layout_.gathers, element)]));
   };
   for (const std::int64_t offset : layout_.entries[instance]) reads(offset);
-  if (reads_tied) reads(*layout_.tied_base);
+  if (reads_tied && layout_.tied_base) reads(*layout_.tied_base);
   if (!last) return {};
   return {{*last, {}}};
 }

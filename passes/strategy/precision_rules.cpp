@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "passes/strategy/pipeline_order.h"
@@ -132,6 +133,23 @@ Verdict states_are_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Frozen parameters have an arena without owners of whole tensors.
+Verdict frozen_is_legal(const Job& job, const Strategy& strategy) {
+  if (!has_frozen(job)) return Verdict::yes();
+  if (strategy.owners.sharding_owner != ShardingOwner::elements)
+    return Verdict::no("the job has frozen parameters; sharding_owner must be elements");
+  if (experts_apart(strategy) && strategy.sharding_stage == 3)
+    return Verdict::no("the job has frozen parameters; with ep, sharding_stage must be below 3");
+  if (job.frozen_weights != FrozenWeights::computed && strategy.mp > 1) {
+    return Verdict::no(fmt::format(
+        "frozen_weights have 4 bits, in blocks that mp would cut; mp is {}", strategy.mp));
+  }
+  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
+  if (std::ranges::find(layers, 0) != layers.end())
+    return Verdict::no("the job has frozen parameters; every chunk must have a layer to train");
+  return Verdict::yes();
+}
+
 }  // namespace
 
 Verdict precision_is_legal(const Job& job, const Strategy& strategy) {
@@ -139,6 +157,7 @@ Verdict precision_is_legal(const Job& job, const Strategy& strategy) {
   if (Verdict verdict = gradient_type_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = states_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = frozen_is_legal(job, strategy); !verdict) return verdict;
   return fp8_is_legal(job, strategy);
 }
 
@@ -149,6 +168,7 @@ DType master_dtype(const Strategy& strategy) {
     case MasterType::f16:
       return DType::f16;
     case MasterType::remainder:
+    case MasterType::none:
       return DType::bf16;
   }
   INVARIANT(false, "a type of masters");
@@ -164,8 +184,16 @@ DType moment_dtype(const Strategy& strategy) {
       return DType::f16;
     case MomentType::fp8:
       return DType::e4m3;
+    case MomentType::block8:
+      return DType::u8;
   }
   INVARIANT(false, "a type of moments");
+}
+
+Bytes moment_scale_bytes(const Strategy& strategy, std::int64_t elements) {
+  constexpr std::int64_t kBlock = 256;  // bitsandbytes/optim/optimizer.py; 2048 in arXiv 2110.02861
+  if (strategy.precision.moments != MomentType::block8) return {};
+  return (elements + kBlock - 1) / kBlock * bytes_of(DType::f32);
 }
 
 }  // namespace plimsoll

@@ -15,8 +15,10 @@ namespace plimsoll {
 Verdict precision_is_legal(const Job& job, const Strategy& strategy);
 
 /// Returns the type of masters in memory; moment_dtype() that of moments. A remainder is as wide as
-/// bf16.
+/// bf16, and where there are no masters the update works on 16 bits.
 DType master_dtype(const Strategy& strategy);
 DType moment_dtype(const Strategy& strategy);
+/// Returns the bytes of the scales of one moment; only block8 has some.
+Bytes moment_scale_bytes(const Strategy& strategy, std::int64_t elements);
 
 }  // namespace plimsoll

@@ -242,8 +242,12 @@ void find_bytes(const Routine& forward, const Routine& backward, const Routine& 
   block.kept = block.saved + (again ? block.input : Bytes());
   block.given_to_loss = logits_of(forward);
   block.deferred = slot_bytes(backward, SlotKind::deferred);
-  block.forward_parameters = slot_bytes(forward, SlotKind::parameters);
-  block.backward_parameters = slot_bytes(backward, SlotKind::parameters);
+  const auto read_by = [](const Routine& routine) {
+    return slot_bytes(routine, SlotKind::parameters) +
+           slot_bytes(routine, SlotKind::frozen_parameters);
+  };
+  block.forward_parameters = read_by(forward);
+  block.backward_parameters = read_by(backward);
   block.gradients =
       std::max(slot_bytes(backward, SlotKind::gradients), slot_bytes(weights, SlotKind::gradients));
   block.bundle = weights_of(forward, backward, weights);

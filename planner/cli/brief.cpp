@@ -55,8 +55,8 @@ std::string speed_text(const Step& step) {
   const Prediction& p = step.prediction;
   const Job& job = step.target().job;
   const std::string_view device = device_word(step.target());
-  const double all = forward_matmul_flops_per_sequence(job).value();
-  const double causal = 1 - masked_flops_per_sequence(job).value() / all;
+  const double all = training_matmul_flops_per_sequence(job).value();
+  const double causal = 1 - 3 * masked_flops_per_sequence(job).value() / all;
   std::string text = fmt::format("{} tokens/s, {} per {}; {} per {}; MFU {:.1f} %",
                                  short_count(p.tokens_per_second),
                                  short_count(p.tokens_per_second / double(step.target().devices)),

@@ -49,6 +49,7 @@ Section parameter_section(const Job& job) {
   const Graph graph = build_forward(job, 1);
   Section section{"parameters", "parameters"};
   section.add_count("all", parameter_count(graph));
+  if (has_frozen(job)) section.add_count("trained", trained_parameter_count(graph));
   if (job.mtp) {
     section.add_count("without MTP modules", parameter_count(graph) - mtp_parameter_count(job));
     section.add_count("in MTP modules", mtp_parameter_count(job));
@@ -58,8 +59,8 @@ Section parameter_section(const Job& job) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       const Tensor& tensor = graph.tensors[i];
-      if (tensor.role != TensorRole::parameter || tensor.tied_to || !counts(i)) continue;
-      count += elements(tensor.shape) * graph.at(*tensor.block).count;
+      if (!is_one_parameter(tensor) || tensor.tied_to || !counts(i)) continue;
+      count += parameter_elements(tensor) * graph.at(*tensor.block).count;
     }
     return count;
   };
@@ -88,11 +89,11 @@ Section parameter_section(const Job& job) {
 Section work_section(const Job& job) {
   Section work{"work of a step", "work"};
   const double tokens = double(job.global_batch) * double(job.sequence);
-  const double forward = forward_matmul_flops_per_sequence(job).value();
+  const double all = training_matmul_flops_per_sequence(job).value();
   work.add_count("sequence", job.sequence);
   work.add_count("global batch", job.global_batch);
   work.add("tokens", grouped(job.global_batch * job.sequence), job.global_batch * job.sequence);
-  const double per_token = 3 * forward / double(job.sequence);
+  const double per_token = all / double(job.sequence);
   work.add(
       "FLOPs per token",
       fmt::format("{:.4g}, forward and backward: products count, attention in full", per_token),
@@ -111,14 +112,18 @@ Section state_section(const Job& job) {
   BytesByRole by_role{};
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.arena) by_role[std::size_t(tensor.role)] += bytes_of(tensor);
+    if (tensor.role == TensorRole::frozen_parameter && !tensor.tied_to)
+      by_role[std::size_t(tensor.role)] += graph.at(*tensor.block).count * bytes_of(tensor);
   }
   Section section{"memory of the model on one rank, without sharding", "memory"};
   Bytes all;
   for (const auto& [role, label] : {std::pair(TensorRole::parameter, "parameters"),
+                                    std::pair(TensorRole::frozen_parameter, "frozen parameters"),
                                     std::pair(TensorRole::master_parameter, "fp32 masters"),
                                     std::pair(TensorRole::gradient, "gradients"),
                                     std::pair(TensorRole::optimizer_state, "optimizer state")}) {
     const Bytes bytes = by_role[std::size_t(role)];
+    if (role == TensorRole::frozen_parameter && !has_frozen(job)) continue;
     all += bytes;
     section.add_bytes(label, bytes);
   }

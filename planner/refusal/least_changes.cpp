@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 /// Types that take less memory than those that are searched, fewest settings first. Among as many
-/// settings the closest to f32 come first. The last two narrow all types.
+/// settings the closest to f32 come first. The last ones narrow all types, and have no masters.
 const std::vector<Fixed>& narrower_types() {
   static const std::vector<Fixed> all = {
       {{"main_parameter_type", "remainder"}},
@@ -34,7 +34,15 @@ const std::vector<Fixed>& narrower_types() {
       {{"gradient_type", "computed"},
        {"main_gradient_type", "computed"},
        {"main_parameter_type", "f16"},
-       {"moment_type", "fp8"}}};
+       {"moment_type", "fp8"}},
+      {{"gradient_type", "computed"},
+       {"main_gradient_type", "computed"},
+       {"main_parameter_type", "none"},
+       {"moment_type", "bf16"}},
+      {{"gradient_type", "computed"},
+       {"main_gradient_type", "computed"},
+       {"main_parameter_type", "none"},
+       {"moment_type", "block8"}}};
   return all;
 }
 
@@ -58,6 +66,7 @@ class Changes {
       if (!add_first({change}, "fewer held choices")) break;
     }
     if (request_.target.framework().can.offload.optimizer.value) add_offload();
+    if (request_.target.job.adapters) add_packed();
     add_more_devices();
     if (request_.target.job.experts) add_even_routing();
     std::vector<FittingChange> narrower;
@@ -181,6 +190,7 @@ class Changes {
     free_key(constraints, change.freed);
     if (change.devices) result.target.devices = *change.devices;
     if (change.global_batch) result.target.job.global_batch = *change.global_batch;
+    if (change.frozen_weights) result.target.job.frozen_weights = *change.frozen_weights;
     return result;
   }
 
@@ -261,6 +271,21 @@ class Changes {
     } else {
       is_out_of_time("memory for even routing only");
     }
+  }
+
+  /// Frozen weights in 4 bits, where a job can have them.
+  void add_packed() {
+    FittingChange change{ChangeKind::packed, "with \"frozen_weights\": \"nf4_nested\" in the job"};
+    change.frozen_weights = FrozenWeights::nf4_nested;
+    Job job = request_.target.job;
+    job.frozen_weights = *change.frozen_weights;
+    if (job == request_.target.job) return;
+    try {
+      check_job(job, "the job");
+    } catch (const InputError&) {  // experts have no such form
+      return;
+    }
+    add_first({change}, "frozen weights in 4 bits");
   }
 
   /// The host's memory takes states, and its update takes longer than the device's.

@@ -21,7 +21,14 @@ std::int64_t more_devices(std::int64_t low, std::int64_t per_node, std::int64_t 
 std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t per_node);
 
 /// The kinds of changes, in the order in which a practitioner tries them.
-enum class ChangeKind : std::uint8_t { sharding, offload, recompute, more_devices, other };
+enum class ChangeKind : std::uint8_t {
+  sharding,
+  offload,
+  recompute,
+  packed,  ///< frozen weights in 4 bits
+  more_devices,
+  other
+};
 
 /// Returns the kind of a change that sets or frees these choices: the last that one of them has.
 ChangeKind kind_of(const Fixed& change);
@@ -38,6 +45,7 @@ struct FittingChange {
   Fixed fix{};          ///< held as well
   std::string freed{};  ///< key of a choice that is not held any more; empty: none
   std::optional<std::int64_t> devices{}, global_batch{};
+  std::optional<FrozenWeights> frozen_weights{};
 };
 /// Returns the one that a practitioner tries first, the first of equals; null where there is none.
 const FittingChange* first_of(std::span<const FittingChange> changes);
@@ -52,6 +60,7 @@ struct FoundChanges {
 ///
 ///   - without one choice that `request` fixes;
 ///   - with half or all of the optimizer's states in the host's memory, where the framework can;
+///   - with frozen weights in 4 bits, beside adapters;
 ///   - on more devices, by doubling, then narrowing;
 ///   - with memory for even routing of experts' rows;
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;

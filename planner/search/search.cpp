@@ -63,7 +63,8 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   // what MFU counts, and 8-bit products may have twice the rate. It matters where a search is
   // stopped before all bounds are known.
   const Job& job = request.target.job;
-  const double counts = 1 - masked_flops_per_sequence(job) / forward_matmul_flops_per_sequence(job);
+  const double counts = 1 - 3 * masked_flops_per_sequence(job).value() /
+                                training_matmul_flops_per_sequence(job).value();
   const bool is_8_bit = std::ranges::any_of(space.legal.families(), [](const StrategyFamily& f) {
     return f.base.precision.fp8 != Fp8::none;
   });

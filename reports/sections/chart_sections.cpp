@@ -37,9 +37,10 @@ constexpr double kChartLeft = 70, kChartRight = 8, kChartTop = 22, kChartBottom 
 
 /// Bottom of the stack first: what lives longest.
 constexpr std::array<TensorRole, kTensorRoles> kStack = {
-    TensorRole::parameter,       TensorRole::master_parameter, TensorRole::gradient,
-    TensorRole::optimizer_state, TensorRole::workspace,        TensorRole::scalar,
-    TensorRole::saved,           TensorRole::communication,    TensorRole::activation};
+    TensorRole::frozen_parameter, TensorRole::parameter,       TensorRole::master_parameter,
+    TensorRole::gradient,         TensorRole::optimizer_state, TensorRole::workspace,
+    TensorRole::scalar,           TensorRole::saved,           TensorRole::communication,
+    TensorRole::activation};
 
 Bytes total(const BytesByRole& by_role) {
   return std::accumulate(by_role.begin(), by_role.end(), Bytes());

@@ -8,6 +8,7 @@
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/packed_weights.h"
 
 namespace plimsoll {
 
@@ -190,6 +191,21 @@ KernelPointer prepare_cast(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     blocks.each([&](std::int64_t first, std::int64_t count) {
       from_f32(to, x.read(in[0], first, count), out[0] + first * element_bytes(to), count);
+    });
+  });
+}
+
+KernelPointer prepare_unpack_weight(const KernelRequest& request) {
+  const bool nested = request.params<PackParams>().nested;
+  const DType type = request.output(0).dtype;
+  const std::int64_t count = request.output_elements(0);
+  const RowBlocks blocks = RowBlocks::in_cache(count, 1);
+  Scratch scratch(request);
+  float* const values = scratch.take_floats(blocks.block);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t rows) {
+      unpack_weight(in[0], count, nested, first, {values, std::size_t(rows)});
+      from_f32(type, values, out[0] + first * element_bytes(type), rows);
     });
   });
 }

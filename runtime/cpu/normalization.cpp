@@ -81,10 +81,10 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
   const auto epsilon = float(request.params<NormParams>().epsilon);
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),
-      scale_sum = whole_row(request.output(1), scratch);
-  const bool shifts = request.op.outputs.size() > 2;
-  std::optional<Rows> shift_sum;
+      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch);
+  const bool scales = request.op.outputs.size() > 1, shifts = request.op.outputs.size() > 2;
+  std::optional<Rows> scale_sum, shift_sum;
+  if (scales) scale_sum.emplace(whole_row(request.output(1), scratch));
   if (shifts) shift_sum.emplace(whole_row(request.output(2), scratch));
   // oneDNN overwrites what the op adds to, so these two go through scratch memory.
   float* dgamma = scratch.take_floats(blocks.columns);
@@ -117,7 +117,7 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
     for (std::int64_t i = 0; i < blocks.rows; ++i)
       variance[i] = 1.0f / (rstd[i] * rstd[i]) - epsilon;
     norm.set(DNNL_ARG_SCALE, gamma.read(in[2], 0, 1));
-    scale_sum.read(out[1], 0, 1);
+    if (scale_sum) scale_sum->read(out[1], 0, 1);
     if (shift_sum) shift_sum->read(out[2], 0, 1);
     blocks.each([&](std::int64_t first, std::int64_t count) {
       Primitive& block = norm.for_rows(count);
@@ -128,11 +128,12 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
       block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
       block.execute();
       dx.store(out[0], first, count);
-      add_rows(scale_sum.target(out[1], 0), dgamma, scale_sum.target(out[1], 0), blocks.columns);
+      if (!scale_sum) return;
+      add_rows(scale_sum->target(out[1], 0), dgamma, scale_sum->target(out[1], 0), blocks.columns);
       if (!shift_sum) return;
       add_rows(shift_sum->target(out[2], 0), dbeta, shift_sum->target(out[2], 0), blocks.columns);
     });
-    scale_sum.store(out[1], 0, 1);
+    if (scale_sum) scale_sum->store(out[1], 0, 1);
     if (shift_sum) shift_sum->store(out[2], 0, 1);
   });
 }

@@ -108,7 +108,7 @@ KernelPointer prepare_rms_norm_backward(const KernelRequest& request) {
   const Weight gamma(weight, blocks.columns, scratch);
   float* sums = scratch.take_floats(blocks.columns);
   std::optional<Rows> dgamma;
-  if (weighted) dgamma.emplace(whole_row(request.output(1), scratch));
+  if (request.op.outputs.size() > 1) dgamma.emplace(whole_row(request.output(1), scratch));
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const std::int64_t columns = blocks.columns;
     const float* scale = gamma.read(in, 2);

@@ -1,5 +1,6 @@
 // Kernels that work on each element alone: GELU, squared ReLU, soft caps, factors, add, cast, fill
 // and the small scalar ops. Bound by memory: a thread loads and stores 16 bytes at a time.
+#include <algorithm>
 #include <utility>
 
 #include "runtime/cuda/activations.h"
@@ -8,10 +9,33 @@
 #include "runtime/cuda/reduce.h"
 #include "runtime/cuda/storage.h"
 #include "runtime/half.h"
+#include "runtime/packed_weights.h"
 
 namespace plimsoll {
 
 namespace {
+
+struct FloatTable {
+  float values[16];
+};
+
+/// A thread unpacks one element; the threads of a block share its scale.
+template <class T>
+__global__ void unpack_block(const std::uint8_t* packed, PackedLayout layout, FloatTable table,
+                             std::int64_t count, T* weight) {
+  const auto floats = [&](std::int64_t at) { return reinterpret_cast<const float*>(packed + at); };
+  const std::int64_t block = blockIdx.x, at = block * blockDim.x + threadIdx.x;
+  if (at >= count) return;
+  float scale = 0;
+  if (layout.nested) {
+    const float step = float(int(packed[layout.scales + block]) - 128) / 127;
+    scale = *floats(layout.mean) + floats(layout.outer)[block / kOuterBlock] * step;
+  } else {
+    scale = floats(layout.scales)[block];
+  }
+  const int pair = packed[at / 2], code = at % 2 == 0 ? pair >> 4 : pair & 15;
+  weight[at] = from_float<T>(table.values[code] * scale);
+}
 
 template <class Function>
 struct Gelu {
@@ -210,6 +234,23 @@ CudaKernelPointer prepare_cast(const CudaRequest& request) {
         using Y = decltype(rounded);
         launch_map(device, count, Same{}, input_at<X>(in, 0), output_at<Y>(out, 0));
       });
+    });
+  });
+}
+
+CudaKernelPointer prepare_unpack_weight(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const DType type = request.output(0).dtype;
+  const std::int64_t count = request.output_elements(0);
+  const PackedLayout layout = packed_layout(count, request.params<PackParams>().nested);
+  FloatTable table;
+  std::copy(kNormalFloat.begin(), kNormalFloat.end(), table.values);
+  const auto blocks = unsigned((count + kPackedBlock - 1) / kPackedBlock);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch(device.stream, blocks, unsigned(kPackedBlock), 0, unpack_block<T>,
+             input_at<std::uint8_t>(in, 0), layout, table, count, output_at<T>(out, 0));
     });
   });
 }

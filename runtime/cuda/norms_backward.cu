@@ -18,7 +18,7 @@ struct NormGradients {
   const void *dy, *x, *gamma;
   const float *means, *rstds;
   void* dx;
-  float *scales, *shifts;  ///< [gridDim.x, columns]; null where there is no gamma or beta
+  float *scales, *shifts;  ///< [gridDim.x, columns]; null where none is trained
 };
 
 /// With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - n mean(g n)), the first mean
@@ -90,8 +90,8 @@ CudaKernelPointer prepare(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const Shape& shape = request.input(1).shape;
   const std::size_t outputs = request.op.outputs.size(), statistics = request.op.inputs.size() - 1;
-  const bool scaled = outputs > 1, shifted = outputs > 2;
-  const std::int64_t columns = scaled ? elements(request.input(2).shape) : shape.back(),
+  const bool weighted = request.op.inputs.size() > 3, scaled = outputs > 1, shifted = outputs > 2;
+  const std::int64_t columns = weighted ? elements(request.input(2).shape) : shape.back(),
                      rows = elements(shape) / columns;
   const DType type = request.input(1).dtype;
   const DType scale_type = request.output(scaled ? 1 : 0).dtype;
@@ -109,7 +109,7 @@ CudaKernelPointer prepare(const CudaRequest& request) {
                                   columns,
                                   in[0],
                                   in[1],
-                                  scaled ? in[2] : nullptr,
+                                  weighted ? in[2] : nullptr,
                                   kCentered ? input_at<float>(in, 3) : nullptr,
                                   input_at<float>(in, statistics),
                                   out[0],

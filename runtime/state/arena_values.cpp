@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "runtime/backend.h"
 #include "runtime/half.h"
+#include "runtime/packed_weights.h"
 #include "runtime/prepare.h"
 #include "runtime/rank_device.h"
 #include "runtime/state/initialize.h"
@@ -107,6 +108,62 @@ void fill_parameters(const Program& program, Arena& arena, const Coordinates& at
   });
 }
 
+namespace {
+
+/// Returns whether scales of weights in 4 bits have 8 bits.
+bool packs_nested(const Program& program) {
+  for (const Routine& routine : program.routines) {
+    for (const Op& op : routine.ops) {
+      if (op.kind == OpKind::unpack_weight) return std::get<PackParams>(op.params).nested;
+    }
+  }
+  return false;
+}
+
+/// Writes the initial values of the frozen parameters from byte `begin` to `end` of their arena, as
+/// they lie in memory.
+void initialize_bytes(const Program& program, const Coordinates& at, std::int64_t seed,
+                      std::int64_t begin, std::int64_t end, std::int64_t threads,
+                      std::byte* stored) {
+  const bool nested = packs_nested(program);
+  for_each_index(program.frozen.size(), threads, [&](std::size_t i) {
+    const Segment& segment = program.frozen[i];
+    if (segment.offset < begin || segment.offset >= end) return;
+    Segment whole = segment;
+    if (!segment.packed.empty()) whole.shape = segment.packed;
+    std::vector<float> values(std::size_t(elements(whole.shape)));
+    initialize_segment(whole, 0, at, seed, values);
+    std::byte* const to = stored + (segment.offset - begin);
+    if (segment.packed.empty()) {
+      from_f32(segment.dtype, values.data(), to, segment.elements);
+    } else {
+      pack_weight(values, nested, to);
+    }
+  });
+}
+
+}  // namespace
+
+void initialize_frozen(const Program& program, Arena& arena, const Coordinates& at,
+                       std::int64_t seed) {
+  const auto id = persistent_of(program, TensorRole::frozen_parameter);
+  if (!id) return;
+  const std::int64_t threads = arena.in_host_memory() ? 1 : resolve_threads(0);
+  arena.change(*id, [&](std::byte* stored) {
+    if (program.frozen_ranges.empty()) {
+      initialize_bytes(program, at, seed, 0, program.at(*id).bytes.count(), threads, stored);
+    }
+    for (const Bucket& range : program.frozen_ranges) {
+      std::vector<std::byte> whole(std::size_t(range.elements));
+      initialize_bytes(program, at, seed, range.begin, range.begin + range.elements, threads,
+                       whole.data());
+      const std::int64_t part = range.elements / program.sharding_degree;
+      std::copy_n(whole.data() + shard_index(program.grid, at) * part, part, stored);
+      stored += part;
+    }
+  });
+}
+
 void initialize_arena(const Program& program, Arena& arena, const Coordinates& at,
                       std::int64_t seed) {
   const std::int64_t threads = arena.in_host_memory() ? 1 : resolve_threads(0);
@@ -114,6 +171,7 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
     initialize_segment(segment, first, at, seed, values);
   };
   fill_parameters(program, arena, at, threads, fill);
+  initialize_frozen(program, arena, at, seed);
 }
 
 namespace {

@@ -45,7 +45,11 @@ void fill_segments(const Program& program, const Coordinates& at, std::span<floa
 /// the values.
 void fill_parameters(const Program& program, Arena& arena, const Coordinates& at,
                      std::int64_t threads, const FillSegment& fill);
-/// Writes initial parameters and masters.
+/// Writes frozen parameters, which training never changes and checkpoints do not have. In sharding
+/// stage 3 a rank has its part of each range.
+void initialize_frozen(const Program& program, Arena& arena, const Coordinates& at,
+                       std::int64_t seed);
+/// Writes initial parameters, masters and frozen parameters.
 void initialize_arena(const Program& program, Arena& arena, const Coordinates& at,
                       std::int64_t seed);
 

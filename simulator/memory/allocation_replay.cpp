@@ -213,7 +213,7 @@ class Replay {
   bool on_host(const Buffer& buffer) const {
     if (buffer.on_host) return true;
     return framework_.memory.host_parameters && buffer.persistent &&
-           buffer.role == TensorRole::parameter;
+           (buffer.role == TensorRole::parameter || buffer.role == TensorRole::frozen_parameter);
   }
 
   /// Allocates the buffers that exist before the first step.

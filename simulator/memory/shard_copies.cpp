@@ -10,7 +10,12 @@ namespace {
 constexpr std::uint32_t kCompute = 0, kGather = 2, kScatter = 3;  // streams
 
 bool reads_parameters(SlotKind kind) {
-  return kind == SlotKind::parameters || kind == SlotKind::tied_parameters;
+  return kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
+         kind == SlotKind::frozen_parameters;
+}
+
+bool is_kept(TensorRole role) {
+  return role == TensorRole::parameter || role == TensorRole::frozen_parameter;
 }
 
 bool holds_gradients(SlotKind kind) {
@@ -93,28 +98,39 @@ void ShardCopies::find_root() {
     seen[call.routine.index()] = true;
     for (std::size_t s = 0; s < routine.slots.size(); ++s) {
       const SlotKind kind = routine.slots[s].kind;
-      if (kind == SlotKind::parameters || (kind == SlotKind::tied_parameters && !table))
+      if (kind == SlotKind::parameters || kind == SlotKind::frozen_parameters ||
+          (kind == SlotKind::tied_parameters && !table))
         root_reads_.emplace_back(i, s);
     }
     table = table || has_op(routine, OpKind::embedding);
   }
 }
 
+/// A Program with frozen parameters in ranges keeps its part of them.
+Bytes ShardCopies::frozen_part(Bytes kept) const {
+  return program_.frozen_ranges.empty() ? Bytes(kept.count() / program_.sharding_degree) : kept;
+}
+
 /// Takes the shards of parameters. Where the optimizer has copies, these are the shards.
 void ShardCopies::begin() {
-  if (!active_ || casts_) return;
+  if (!active_) return;
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
-    if (!buffers_[b] || !buffer.persistent || buffer.role != TensorRole::parameter) continue;
+    const bool frozen = buffer.role == TensorRole::frozen_parameter;
+    if (!buffers_[b] || !buffer.persistent || !is_kept(buffer.role) || (casts_ && !frozen))
+      continue;
     const DType type = program_.segments.front().dtype;
-    const Bytes shard = std::min(buffer.bytes, owned_elements(program_) * bytes_of(type));
+    const Bytes part =
+        frozen ? frozen_part(buffer.bytes) : owned_elements(program_) * bytes_of(type);
+    const Bytes shard = std::min(buffer.bytes, part);
     blocks_.take(shard, names_[b], buffer.role, kCompute);
   }
 }
 
-ShardCopies::Key ShardCopies::key_of(const Binding& binding) const {
-  const bool stays = program_.at(binding.buffer).persistent;
-  return {binding.buffer.index(), stays ? binding.offset.count() : 0};
+/// Frozen parameters are copied apart from the others that are gathered with them.
+ShardCopies::Key ShardCopies::key_of(const Binding& binding, SlotKind kind) const {
+  const bool apart = program_.at(binding.buffer).persistent || kind == SlotKind::frozen_parameters;
+  return {binding.buffer.index(), apart ? binding.offset.count() : 0};
 }
 
 // ---- parameters ----
@@ -183,7 +199,7 @@ void ShardCopies::gather(const Call& call, std::size_t slot) {
     gather_root(routine.phase);
     return;
   }
-  const Key key = key_of(binding);
+  const Key key = key_of(binding, routine.slots[slot].kind);
   if (whole_.contains(key)) return;
   const Bytes bytes = routine.slots[slot].bytes;
   const auto gathered = flat_.find(b);
@@ -221,7 +237,8 @@ void ShardCopies::before_call(std::size_t index) {
   if (!gathers) return;
   const std::size_t b = call.bindings[1].buffer.index();
   if (root_buffers_[b] && !root_whole_.empty()) return;
-  if (buffers_[b] && !flat_.contains(b) && !whole_.contains(key_of(call.bindings[1])))
+  if (buffers_[b] && !flat_.contains(b) &&
+      !whole_.contains(key_of(call.bindings[1], SlotKind::payload)))
     flat_[b] = take_flat(program_.buffers[b].bytes);
 }
 
@@ -230,10 +247,12 @@ void ShardCopies::release(std::size_t buffer) {
     blocks_.give(found->second);
     flat_.erase(found);
   }
-  const auto found = whole_.find({std::int64_t(buffer), 0});
-  if (found == whole_.end() || program_.buffers[buffer].persistent) return;
-  blocks_.give(found->second);
-  whole_.erase(found);
+  if (program_.buffers[buffer].persistent) return;
+  for (auto found = whole_.lower_bound({std::int64_t(buffer), 0});
+       found != whole_.end() && found->first.first == std::int64_t(buffer);) {
+    blocks_.give(found->second);
+    found = whole_.erase(found);
+  }
 }
 
 void ShardCopies::move_on(std::size_t buffers) {
@@ -271,7 +290,7 @@ void ShardCopies::after_call(std::size_t index) {
   const Routine& routine = program_.at(call.routine);
   for (std::size_t s = 0; s < routine.slots.size(); ++s) {
     if (routine.slots[s].kind == SlotKind::parameters)
-      gradients.parameters = key_of(call.bindings[s]);
+      gradients.parameters = key_of(call.bindings[s], routine.slots[s].kind);
   }
   const std::vector<Bytes> sizes = std::exchange(written_sizes_, {});
   if (!at_end_) {

@@ -63,7 +63,8 @@ class ShardCopies {
     std::optional<Key> parameters;  ///< the group whose parameters are freed then
   };
   /// Returns the key of the parameters that a call binds to a slot.
-  Key key_of(const Binding& binding) const;
+  Bytes frozen_part(Bytes kept) const;
+  Key key_of(const Binding& binding, SlotKind kind) const;
   void find_buffers();
   void find_root();
   Block take_flat(Bytes bytes);

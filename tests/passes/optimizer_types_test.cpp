@@ -84,6 +84,45 @@ TEST(OptimizerTypes, StatesTakeTheBytesOfTheirTypes) {
   }
 }
 
+/// Bytes of parameters, gradients and states for each element, where nothing is sharded.
+double bytes_per_element(const std::string& fields) {
+  const Job job = nano_in_bf16();
+  const Strategy strategy = parse_strategy("dp=1" + fields);
+  const Framework framework = framework_by_name("pytorch-fsdp");
+  EXPECT_TRUE(legal(job, strategy, 1)) << legal(job, strategy, 1).reason();
+  const Program program = lower({job, strategy, framework}).front();
+  std::int64_t elements = 0, bytes = 0;
+  for (const Bucket& bucket : program.buckets) elements += bucket.elements;
+  for (const auto& [name, size] : lasting(program)) {
+    if (name != "scalars" && name != "workspace") bytes += size;
+  }
+  return double(bytes) / double(elements);
+}
+
+// Mixed precision takes 2 + 4 + 4 + 8 bytes. Without masters parameters, gradients and moments have
+// 16 bits; moments of 8 bits have an f32 scale for 256 (bitsandbytes).
+TEST(OptimizerTypes, WithoutMastersAParameterTakesEightBytes) {
+  const std::string pure =
+      ",main_parameter_type=none,gradient_type=computed,main_gradient_type=computed";
+  EXPECT_DOUBLE_EQ(bytes_per_element(""), 18);
+  EXPECT_DOUBLE_EQ(bytes_per_element(pure + ",moment_type=bf16"), 8);
+  EXPECT_NEAR(bytes_per_element(pure + ",moment_type=block8"), 4 + 2 * (1 + 4.0 / 256), 1e-4);
+  EXPECT_NEAR(bytes_per_element(",moment_type=block8"), 10 + 2 * (1 + 4.0 / 256), 1e-4);
+}
+
+TEST(OptimizerTypes, WithoutMastersTheUpdateWorksOnParameters) {
+  Job job = nano_in_bf16();
+  const Strategy strategy = parse_strategy(
+      "sharding_degree=2,sharding_stage=3,main_parameter_type=none,gradient_type=computed,"
+      "main_gradient_type=computed,moment_type=bf16");
+  const Program program = lower({job, strategy, framework_by_name("pytorch-fsdp")}).front();
+  const auto bytes = lasting(program);
+  EXPECT_FALSE(bytes.contains("master_parameters"));
+  const std::int64_t part = bytes.at("parameters") / 2;
+  // Parameters and moments read and written, gradients read.
+  EXPECT_EQ(update_of(program), std::pair((3 * 4 + 2) * part, DType::bf16));
+}
+
 TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
   const auto plain = lasting(sharded_program(""));
   const Program cast = sharded_program(",gradient_type=computed");

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace plimsoll {
 namespace {
 
@@ -203,6 +205,36 @@ Job draw_job(Random& random) {
     job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};
   check_job(job, "drawn job");
   return job;
+}
+
+void draw_frozen(Random& random, Job& job) {
+  Job frozen = job;
+  if (random() % 3 == 0) {
+    frozen.frozen = one_of<std::vector<std::string>>(
+        random, {{"embedding"}, {"norm"}, {"embedding", "norm"}, {"bias"}});
+  } else {
+    using enum AdapterTarget;
+    frozen.adapters = Adapters{.rank = one_of<std::int64_t>(random, {2, 4}),
+                               .scale = one_of(random, {1.0, 2.5}),
+                               .dropout = one_of(random, {0.0, 0.0, 0.25})};
+    frozen.adapters->targets =
+        one_of<SetOf<AdapterTarget>>(random, {{qkv},
+                                              {qkv, out, up, down},
+                                              {qkv, out, gate_up, down},
+                                              {query, value},
+                                              {out},
+                                              {query, key, value, out, gate, up, down},
+                                              {out, gate},
+                                              {key, out}});
+    if (random() % 3 == 0) frozen.adapters->trained = {"norm"};
+    frozen.frozen_weights = one_of(random, {FrozenWeights::computed, FrozenWeights::computed,
+                                            FrozenWeights::nf4, FrozenWeights::nf4_nested});
+  }
+  try {
+    check_job(frozen, "drawn job");
+    job = frozen;
+  } catch (const InputError&) {  // it has no such layer
+  }
 }
 
 }  // namespace plimsoll

@@ -8,5 +8,7 @@ namespace plimsoll {
 
 /// Draws a job that passes check_job().
 Job draw_job(Random& random);
+/// Draws adapters for a job, or parameters that are frozen. Some jobs can have neither, and stay.
+void draw_frozen(Random& random, Job& job);
 
 }  // namespace plimsoll

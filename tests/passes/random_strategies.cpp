@@ -343,6 +343,8 @@ void draw_strategy(Random& random, Draw& drawn) {
 Draw draw(std::uint64_t seed) {
   Random random(seed);
   Draw drawn{.seed = seed, .job = draw_job(random), .strategy = {}};
+  Random of_frozen(seed + 4096);
+  if (of_frozen() % 3 == 0) draw_frozen(of_frozen, drawn.job);
   draw_strategy(random, drawn);
   return drawn;
 }

@@ -1,8 +1,10 @@
 // Cases and references of the ops that work element by element, or add rows.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
+#include "runtime/packed_weights.h"
 #include "runtime/philox.h"
 #include "tests/runtime/op_families.h"
 
@@ -233,6 +235,42 @@ void dropout(const Operands& o) {
   }
 }
 
+/// Weights in 4 bits; the last block is not full.
+void add_packed(Cases& cases, const OpSizes& z) {
+  for (const bool nested : {false, true}) {
+    const std::int64_t count = z.hidden() * z.ffn + 7;
+    const std::vector<double> drawn = normal_values(count, 1, 0.02);
+    std::vector<std::byte> packed(std::size_t(packed_bytes(count, nested)));
+    pack_weight(std::vector<float>(drawn.begin(), drawn.end()), nested, packed.data());
+    Operand bytes{"packed", {std::int64_t(packed.size())}, {}, DType::u8};
+    for (const std::byte byte : packed) bytes.values.push_back(std::to_integer<int>(byte));
+    cases.push_back(make_case(nested ? "unpack_weight/nested" : "unpack_weight",
+                              OpKind::unpack_weight, PackParams{nested}, {bytes},
+                              {blank("weight", {count})}));
+  }
+}
+
+/// 4 bits each, the first of two in the upper half; a scale for 64 elements; nested, 8 bits each
+/// with an f32 for 256 of them, beside the mean.
+void unpack_weight(const Operands& o) {
+  const auto n = o.out(0).size(), blocks = (n + 63) / 64, scales = ((n + 1) / 2 + 3) / 4 * 4;
+  const std::size_t outer = scales + (blocks + 3) / 4 * 4;
+  const auto number = [&](std::size_t at) {
+    std::uint32_t bits = 0;
+    for (std::size_t i = 4; i-- > 0;) bits = bits << 8 | std::uint32_t(o.in(0)[at + i]);
+    return double(std::bit_cast<float>(bits));
+  };
+  const auto scale = [&](std::size_t block) {
+    if (!o.params<PackParams>().nested) return number(scales + 4 * block);
+    const double steps = (o.in(0)[scales + block] - 128) / 127;
+    return number(outer + (blocks + 255) / 256 * 4) + number(outer + block / 256 * 4) * steps;
+  };
+  each(o, [&](std::size_t i) {
+    const int pair = int(o.in(0)[i / 2]), code = i % 2 == 0 ? pair / 16 : pair % 16;
+    return double(kNormalFloat[std::size_t(code)]) * scale(i / 64);
+  });
+}
+
 void own_part(const Operands& o) {
   const auto part = std::size_t(o.c.at[std::size_t(Axis::mp)]);
   const auto size = std::size_t(elements(o.c.output(0).shape));
@@ -267,6 +305,7 @@ void part_tokens(const Operands& o) {
 constexpr OpReference kReferences[] = {
     {OpKind::join_tokens, join_tokens},
     {OpKind::part_tokens, part_tokens},
+    {OpKind::unpack_weight, unpack_weight},
     {OpKind::bias_add, add_row},
     {OpKind::bias_gradient, sum_over_rows},
     {OpKind::gelu,
@@ -331,6 +370,7 @@ void add_cases(Cases& cases, const OpSizes& sizes) {
   add_elementwise_cases(cases, sizes);
   add_cast_cases(cases, sizes);
   add_gated(cases, sizes);
+  add_packed(cases, sizes);
   add_dropout(cases, sizes);
 }
 

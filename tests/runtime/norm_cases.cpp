@@ -49,6 +49,27 @@ void add_plain_norms(Cases& cases, const OpSizes& z) {
                 {blank("dx", heads)}));
 }
 
+/// Norms whose weight is not trained.
+void add_frozen_norms(Cases& cases, const OpSizes& z) {
+  const Shape x = {z.tokens(), z.hidden()}, row = {z.hidden()};
+  Operand gamma = normal("gamma", row, 2);
+  gamma.role = TensorRole::frozen_parameter;
+  const auto named = [&](const std::string& name) {
+    for (const OpCase& c : cases) {
+      if (c.name == name) return c;
+    }
+    return cases.front();
+  };
+  const OpCase layer = named("layer_norm"), rms = named("rms_norm");
+  cases.push_back(make_case(
+      "layer_norm_backward/frozen", OpKind::layer_norm_backward, NormParams{},
+      {normal("dy", x, 4), normal("x", x, 1, 2), gamma, result(layer, 1), result(layer, 2)},
+      {blank("dx", x)}));
+  cases.push_back(make_case("rms_norm_backward/frozen", OpKind::rms_norm_backward, NormParams{},
+                            {normal("dy", x, 4), normal("x", x, 1, 2), gamma, result(rms, 1)},
+                            {blank("dx", x)}));
+}
+
 /// RMS norms of queries and keys, head by head or of all heads at once.
 void add_head_norms(Cases& cases, const OpSizes& z) {
   const Shape x = {z.tokens(), 1, z.heads, z.depth};
@@ -96,7 +117,7 @@ void layer_norm_backward(const Operands& o) {
     for (std::size_t j = 0; j < h; ++j) {
       const double g = dy[i * h + j] * gamma[j];
       o.out(0)[i * h + j] = rstd[i] * (g - sum / double(h) - normal(j) * dot / double(h));
-      o.out(1)[j] += dy[i * h + j] * normal(j);
+      if (o.c.op.outputs.size() > 1) o.out(1)[j] += dy[i * h + j] * normal(j);
       if (o.c.op.outputs.size() > 2) o.out(2)[j] += dy[i * h + j];
     }
   }
@@ -128,7 +149,7 @@ void rms_norm_backward(const Operands& o) {
     for (std::size_t j = 0; j < h; ++j) {
       const double normal = x[i * h + j] * rstd[i];
       o.out(0)[i * h + j] = rstd[i] * (dy[i * h + j] * gamma[j] - normal * dot / double(h));
-      if (weighted) o.out(1)[j] += dy[i * h + j] * normal;
+      if (o.c.op.outputs.size() > 1) o.out(1)[j] += dy[i * h + j] * normal;
     }
   }
 }
@@ -144,6 +165,7 @@ void add_cases(Cases& cases, const OpSizes& sizes) {
   add_norms(cases, sizes);
   add_head_norms(cases, sizes);
   add_plain_norms(cases, sizes);
+  add_frozen_norms(cases, sizes);
 }
 
 }  // namespace

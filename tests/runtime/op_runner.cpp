@@ -56,6 +56,10 @@ void store(const std::vector<double>& values, DType dtype, std::byte* to) {
     }
     return;
   }
+  if (dtype == DType::u8) {
+    std::ranges::transform(values, to, [](double value) { return std::byte(int(value)); });
+    return;
+  }
   const std::vector<float> floats(values.begin(), values.end());
   from_f32(dtype, floats.data(), to, std::int64_t(floats.size()));
 }
@@ -66,6 +70,11 @@ std::vector<double> load(const Tensor& tensor, const std::byte* from) {
     std::vector<std::int32_t> ids(count);
     std::memcpy(ids.data(), from, count * 4);
     return {ids.begin(), ids.end()};
+  }
+  if (tensor.dtype == DType::u8) {
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = std::to_integer<int>(from[i]);
+    return values;
   }
   std::vector<float> floats(count);
   to_f32(tensor.dtype, from, floats.data(), std::int64_t(count));

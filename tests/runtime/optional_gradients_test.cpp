@@ -46,6 +46,11 @@ TEST(NormBackward, WithoutBiasOrWeightEqualsDifferences) {
                      {{0, 0}});
 }
 
+TEST(NormBackward, OfAFrozenWeightEqualsDifferences) {
+  expect_differences(case_named("layer_norm"), case_named("layer_norm_backward/frozen"), {{0, 0}});
+  expect_differences(case_named("rms_norm"), case_named("rms_norm_backward/frozen"), {{0, 0}});
+}
+
 TEST(SinksGradient, OfASoftmaxEqualsDifferences) {
   for (const std::string name : {"/sinks", "/window_sinks"})
     expect_differences(case_named("softmax" + name), case_named("softmax_sinks_gradient" + name),

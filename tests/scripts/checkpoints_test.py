@@ -107,6 +107,18 @@ def other_plans(folder, job, plans):
     assert "/job/ffn_hidden" in done.stderr and "another job" in done.stderr, done.stderr
 
 
+def adapted(folder):
+    """Checkpoints have adapters alone; weights of 4 bits are what they were, also in other shards."""
+    inner = folder / "adapted"
+    inner.mkdir()
+    job = {**nano_job(global_batch=8), "adapters": {"rank": 2, "targets": ["qkv", "down"]}, "frozen_weights": "nf4"}
+    path = write_json(inner / "job.json", job)
+    sharded = make_plan(inner, "sharded", path, 2, "sharding_degree=2", "sharding_stage=3")
+    other_plans(inner, job, [make_plan(inner, "one", path, 1), sharded, make_plan(inner, "stages", path, 2, "pp=2")])
+    model = read_safetensors(inner / "handed" / "step-12" / "model.safetensors")
+    assert {name.split(".")[-1] for name in model} == {"adapter_a", "adapter_b"}, sorted(model)
+
+
 def stopped_by(folder, plan, number, name):
     """The running step ends, a checkpoint is written, and the exit code is the shell's for the signal."""
     saved = folder / name
@@ -241,6 +253,7 @@ def main():
         tiny = write_json(folder / "tiny.json", {**job, "layers": 2, "hidden": 16, "heads": 2, "kv_heads": 2, "ffn_hidden": 16})
         tiny_plan = make_plan(folder, "tiny-plan", tiny, 2, "dp=2")
         stopped_by(folder, tiny_plan, signal.SIGTERM, "SIGTERM")
+        adapted(folder)
         stopped_by(folder, tiny_plan, signal.SIGINT, "SIGINT")
         refusals(folder, tiny_plan)
         rates_and_held_out_text(folder, tiny_plan)

@@ -26,6 +26,8 @@ constexpr int kHeaderWords = int(sizeof(RendezvousHeader) / sizeof(std::int64_t)
 
 MPI_Datatype mpi_type(DType dtype) {
   switch (element_bytes(dtype)) {
+    case 1:
+      return MPI_UINT8_T;
     case 2:
       return MPI_UINT16_T;
     case 4:

@@ -1,0 +1,140 @@
+// Jobs that freeze parameters: what is trained, what a step multiplies, and what is refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "models/job/job.h"
+
+namespace plimsoll {
+namespace {
+
+using enum AdapterTarget;
+
+Job model_of(const char* name) {
+  return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/jobs" /
+                  (std::string(name) + ".json"));
+}
+
+Job adapted(const char* name, SetOf<AdapterTarget> targets, std::int64_t rank = 16) {
+  Job job = model_of(name);
+  job.adapters = Adapters{.rank = rank, .targets = targets};
+  check_job(job, "job");
+  return job;
+}
+
+std::int64_t trained_of(const Job& job) { return trained_parameter_count(build_forward(job, 1)); }
+
+std::string refusal_of(const Job& job) {
+  try {
+    check_job(job, "job");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// "trainable params" that PEFT prints for Llama-3 8B with r = 16: by hand r (rows + columns) of
+// each layer.
+TEST(Adapters, AreCountedAsPublished) {
+  EXPECT_EQ(trained_of(adapted("llama3-8b", {query, key, value, out, gate, up, down})), 41'943'040);
+  EXPECT_EQ(trained_of(adapted("llama3-8b", {query, value})), 6'815'744);
+  // With one A for query, key and value (Megatron Bridge): r (h + (a + 2 kv) d).
+  EXPECT_EQ(trained_of(adapted("llama3-8b", {qkv})), 32 * 16 * (4096 + 6144));
+  EXPECT_EQ(trained_of(adapted("llama3-8b", {gate_up})), 32 * 16 * (4096 + 2 * 14336));
+  EXPECT_EQ(trained_of(adapted("gpt2-xl", {qkv, down})), 48 * 16 * (1600 + 3 * 1600 + 6400 + 1600));
+}
+
+TEST(Adapters, LeaveTheOtherParametersAsTheyWere) {
+  const Job job = adapted("llama3-8b", {query, key, value, out, gate, up, down});
+  const std::int64_t all = parameter_count(build_forward(job, 1));
+  EXPECT_EQ(all - trained_of(job), parameter_count(build_forward(model_of("llama3-8b"), 1)));
+  Job packed = job;
+  packed.frozen_weights = FrozenWeights::nf4_nested;
+  EXPECT_EQ(parameter_count(build_forward(packed, 1)), all);
+}
+
+TEST(Adapters, TrainOtherParametersAsWell) {
+  Job job = adapted("llama3-8b", {query, value});
+  const std::int64_t before = trained_of(job);
+  job.adapters->trained = {"embedding", "head"};
+  check_job(job, "job");
+  EXPECT_EQ(trained_of(job) - before, 2 * 128'256 * 4'096 + 4'096);  // and the norm of the head
+}
+
+TEST(Frozen, TablesAreNotTrained) {
+  Job job = model_of("llama3-8b");
+  const std::int64_t all = trained_of(job);
+  job.frozen = {"embedding"};
+  check_job(job, "job");
+  EXPECT_EQ(all - trained_of(job), 128'256 * 4'096);
+}
+
+// A product has two gradients, and one where its weight is frozen.
+TEST(Frozen, WeightsHaveNoGradientToMultiply) {
+  const Job full = model_of("llama3-8b");
+  EXPECT_EQ(training_matmul_flops_per_sequence(full).value(),
+            3 * forward_matmul_flops_per_sequence(full).value());
+  const std::int64_t rank = 8;
+  const Job job = adapted("llama3-8b", {out}, rank);
+  const double s = double(job.sequence), layers = double(job.layers), h = 4096, kv = 1024,
+               f = 14336, v = 128256;
+  const double frozen = 2 * s * (layers * (2 * h * h + 2 * h * kv + 3 * h * f) + h * v);
+  const double adapter = 2 * s * layers * 2 * double(rank) * h;
+  const double scores = 4 * s * s * h * layers;
+  EXPECT_DOUBLE_EQ(training_matmul_flops_per_sequence(job).value(),
+                   2 * frozen + 3 * adapter + 3 * scores);
+}
+
+TEST(Adapters, AreOfLayersThatAJobHas) {
+  const auto with = [](const char* name, SetOf<AdapterTarget> targets) {
+    Job job = model_of(name);
+    job.adapters = Adapters{.targets = targets};
+    return refusal_of(job);
+  };
+  EXPECT_EQ(with("llama3-8b", {query, out}), "");
+  EXPECT_NE(with("llama3-8b", {}), "");
+  EXPECT_NE(with("llama3-8b", {query, qkv}), "");
+  EXPECT_NE(with("llama3-8b", {gate, gate_up}), "");
+  EXPECT_NE(with("gpt2-xl", {gate}), "");
+  EXPECT_NE(with("mixtral-8x7b", {down}), "");  // all its layers have experts
+  EXPECT_EQ(with("mixtral-8x7b", {query, value}), "");
+  EXPECT_NE(with("deepseek-v3", {query}), "");
+  EXPECT_EQ(with("deepseek-v3", {out}), "");
+}
+
+TEST(Frozen, SomeLayerIsTrained) {
+  Job job = model_of("llama3-8b");
+  job.frozen = {"layer"};
+  EXPECT_NE(refusal_of(job), "");
+  job.frozen = {"no_such_layer"};
+  EXPECT_NE(refusal_of(job), "");
+  Job packed = model_of("llama3-8b");
+  packed.frozen_weights = FrozenWeights::nf4;
+  EXPECT_NE(refusal_of(packed), "");
+}
+
+TEST(Adapters, HaveNoTrainedWeightsInFourBitsAndNoLayerWithoutOne) {
+  Job job = adapted("llama3-8b", {query, value});
+  job.adapters->trained = {"layer.down.weight"};
+  EXPECT_EQ(refusal_of(job), "");
+  job.frozen_weights = FrozenWeights::nf4;
+  EXPECT_NE(refusal_of(job), "");
+  Job some = model_of("deepseek-v2-lite");
+  some.adapters = Adapters{.targets = {down}};  // only its first layer has an MLP
+  EXPECT_NE(refusal_of(some), "");
+  Job dropped = adapted("llama3-8b", {query});
+  dropped.adapters->dropout = 1;
+  EXPECT_NE(refusal_of(dropped), "");
+}
+
+TEST(Adapters, AreReadAsTheyAreWritten) {
+  Job job = adapted("llama3-8b", {query, gate}, 4);
+  job.adapters->dropout = 0.05;
+  job.adapters->trained = {"norm"};
+  job.frozen_weights = FrozenWeights::nf4;
+  EXPECT_EQ(parse_job(job_text(job), "job"), job);
+}
+
+}  // namespace
+}  // namespace plimsoll
