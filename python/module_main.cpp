@@ -250,9 +250,15 @@ void add_functions(py::module_& module) {
          std::optional<std::int64_t> global_batch, const std::string& precision,
          std::optional<double> dropout, std::optional<std::int64_t> devices,
          const std::string& name, const std::string& family, std::optional<std::int64_t> vocab) {
-        return import_answer(
-            file, {sequence, global_batch, {}, dropout, devices, {}, name, family, vocab},
-            precision);
+        ImportGiven given;
+        given.sequence = sequence;
+        given.global_batch = global_batch;
+        given.dropout = dropout;
+        given.devices = devices;
+        given.name = name;
+        given.family = family;
+        given.vocab = vocab;
+        return import_answer(file, std::move(given), precision);
       },
       "file"_a, "sequence"_a, "global_batch"_a, "precision"_a, "dropout"_a, "devices"_a, "name"_a,
       "family"_a, "vocab"_a);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kOfFramework = "framework.";
 constexpr std::string_view kModules = "modules";
-enum class Form : std::uint8_t { number, boolean, text };
+enum class Form : std::uint8_t { number, boolean, text, list };
 
 /// A JobKey is a key of job files.
 struct JobKey {
@@ -33,8 +33,9 @@ struct JobKey {
 };
 
 constexpr std::string_view kOfTraining[] = {
-    "sequence",   "global_batch", "precision", "fp32_parameters", "mask_probability",
-    "optimizer.", "loss_scale.",  "clip_norm", "dropout",         "seed"};
+    "sequence",         "global_batch", "precision",   "fp32_parameters",
+    "mask_probability", "optimizer.",   "loss_scale.", "clip_norm",
+    "dropout",          "seed",         "adapters.",   "frozen"};
 
 /// Adds the keys of an object of models/presets/schemas/job.json.
 void add_keys(const Json& object, const Json& definitions, const std::string& prefix,
@@ -50,6 +51,7 @@ void add_keys(const Json& object, const Json& definitions, const std::string& pr
     const std::string type = types.is_array() ? types.front() : types;
     const Form form = type == "boolean"  ? Form::boolean
                       : type == "string" ? Form::text
+                      : type == "array"  ? Form::list
                                          : Form::number;
     const bool of_model = std::ranges::none_of(
         kOfTraining, [&](std::string_view start) { return key.starts_with(start); });
@@ -76,9 +78,9 @@ bool is_strategy_key(std::string_view key) {
   return std::ranges::find(strategy_keys(), key) != strategy_keys().end();
 }
 
-bool is_text(std::string_view key) {
+bool has_form(std::string_view key, Form form) {
   const JobKey* known = job_key_of(key);
-  return known != nullptr && known->form == Form::text;
+  return known != nullptr && known->form == form;
 }
 
 std::string text_of_json(const Json& value) {
@@ -234,7 +236,7 @@ void set_job_key(Json& json, std::string_view key, const FlagFields& fields) {
   const std::size_t dot = key.find('.');
   Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
   const std::string name(dot == key.npos ? key : key.substr(dot + 1));
-  if (is_text(key)) {
+  if (has_form(key, Form::text)) {
     object[name] = field->second;
   } else {
     object[name] = Json::parse(field->second);
@@ -388,7 +390,8 @@ StatedFields read_value(const FlagFields& fields, FlagPlaceholder placeholder,
   std::string value(text);
   if (!placeholder.unit.empty()) value = from_unit(fields, placeholder.unit, text);
   const bool of_strategy = is_strategy_key(key);
-  if (is_text(key)) return {{key, value}};
+  if (has_form(key, Form::text)) return {{key, value}};
+  if (has_form(key, Form::list) && value.starts_with('[')) return {{key, value}};
   if (is_boolean(key)) {
     if (value != "true" && value != "false")
       throw std::invalid_argument("true or false is required");

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/json.h"
+#include "interop/flags/flag_adapters.h"
 #include "interop/flags/flag_experts.h"
 #include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_values.h"
@@ -304,6 +305,11 @@ const FlagQuantity kQuantities[] = {
     {"prefetch_elements", prefetch_elements, prefetch_from},
     {"precision_aware", precision_aware},
     {"loss_scale_power", loss_scale_power, loss_scale_from},
+    {"every_linear", nullptr, every_linear},
+    {"2_ranks",
+     [](const FlagFields& fields) {
+       return text_of(product(count_of(fields, "adapters.rank"), 2));
+     }},
 };
 
 const FlagQuantity* quantity_of(std::string_view key) {

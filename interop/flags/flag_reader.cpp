@@ -24,8 +24,8 @@ struct Reader {
   /// Values that fields do not have, by key, with the flag that says so.
   std::multimap<std::string, std::pair<std::string, std::string>, std::less<>> excluded;
   std::set<std::string, std::less<>> done;  ///< options that were read
-  /// Why rows do not apply, by option, and why its aliases do not.
-  std::map<std::string, std::string, std::less<>> why_not, why_no_alias;
+  /// Why rows do not apply, by option, and why its aliases do not: because of a value, or else.
+  std::map<std::string, std::string, std::less<>> why_not, why_no_value, why_no_alias;
   std::map<std::string, std::vector<std::string>, std::less<>> allowed;  ///< option -> its values
 };
 
@@ -141,8 +141,21 @@ std::string required_for(const FlagFields& fields, std::string_view pattern) {
   return "";
 }
 
+/// Returns the flag with its words between commas, where a row takes names of modules.
+std::optional<GivenFlag> with_names(const FlagRow& row, const GivenFlag& flag) {
+  if (flag.words.size() < 2 || row.words.size() != 2 || !row.words[1].ends_with("_modules}"))
+    return std::nullopt;
+  GivenFlag joined{flag.option, {flag.words[0]}, flag.line};
+  for (std::size_t i = 1; i < flag.words.size(); ++i) {
+    joined.words[0].text += "," + flag.words[i].text;
+    if (joined.words[0].unknown.empty()) joined.words[0].unknown = flag.words[i].unknown;
+  }
+  return joined;
+}
+
 /// Matches the words of an option. Placeholders state fields.
 Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
+  if (const auto names = with_names(row, flag)) return match_words(reader, row, *names);
   if (reader.table.document && row.words.size() == 2 && row.words[1] == "{}") return {};
   if (row.words.size() == 2 && stands_for_words(row.words[1]))
     return match_list(reader, row.words[1], flag);
@@ -202,7 +215,8 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   // Another word says more than what a row of another word would state.
   Match conditions =
       has_other_word(row, flag) ? match_words(reader, row, flag) : match_conditions(reader, row);
-  if (conditions.why_not.empty()) {
+  const bool hold = conditions.why_not.empty();
+  if (hold) {
     // Values are read with what the conditions state, such as a type that a unit depends on.
     Match words = match_words(reader, row, flag);
     if (words.why_not.empty()) {
@@ -223,7 +237,11 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
       values.push_back(conditions.why_not);
   } else {
     const bool alias = row.kind == FlagRow::Kind::alias;
-    (alias ? reader.why_no_alias : reader.why_not).emplace(option, conditions.why_not);
+    if (alias && hold) {
+      reader.why_no_value[option] = conditions.why_not;  // the last alias takes most values
+    } else {
+      (alias ? reader.why_no_alias : reader.why_not).emplace(option, conditions.why_not);
+    }
   }
 }
 
@@ -280,6 +298,8 @@ void end_option(Reader& reader, const GivenFlag& flag) {
   }
   if (const auto why = reader.why_not.find(option); why != reader.why_not.end())
     refuse(reader, flag, why->second);
+  if (const auto why = reader.why_no_value.find(option); why != reader.why_no_value.end())
+    refuse(reader, flag, why->second);
   if (const auto allowed = reader.allowed.find(option); allowed != reader.allowed.end()) {
     const std::vector<std::string>& values = allowed->second;
     refuse(reader, flag,
@@ -316,7 +336,7 @@ std::vector<std::string> keys_in(const FlagTable& table, const FlagFields& field
 
 FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given, FlagFields known,
                        const std::string& file, const std::string& batch) {
-  Reader reader{table, file, {}, {}, {}, {}, {}, {}, {}};
+  Reader reader{table, file, {}, {}, {}, {}, {}, {}, {}, {}};
   reader.reading.fields = std::move(known);
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {

@@ -177,11 +177,13 @@ FlagTable table_from(const Preset& preset) {
     target.text("source");
     target.finish();
     table.without_model = object.text("without_model");
+    if (object.has("model_key")) table.model_key = object.text("model_key");
     if (object.has("unset")) table.unset = object.text("unset");
     if (object.has("beside")) table.beside = exceptions_from(object.objects("beside"));
     if (object.has("next")) {
       JsonObject next = object.object("next");
       table.next = {next.text("target"), next.text("file_key")};
+      if (next.has("always")) table.next->always = next.boolean("always");
       next.finish();
     }
     if (object.has("environment"))

@@ -68,6 +68,7 @@ struct FileMark {
 struct NextTable {
   std::string target;  ///< name of the table's target
   std::string file_key;
+  bool always = true;  ///< false: without that setting, documents need no other table
 };
 
 /// A NamedConfiguration is what a program knows by the values of some options.
@@ -94,6 +95,8 @@ struct FlagTable {
   std::optional<DocumentSyntax> document;  ///< nothing: the table has flags of a command line
   std::vector<FileMark> recognized_by;     ///< one of these is enough
   std::optional<NextTable> next;
+  /// Setting that names the model, of which a document states what is trained; empty: none does.
+  std::string model_key;
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   /// Options that no job, strategy or framework states. A name may end with "*".

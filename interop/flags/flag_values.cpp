@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "interop/flags/flag_adapters.h"
 
 namespace plimsoll {
 namespace {
@@ -62,6 +63,8 @@ std::string percent_of(std::string_view share) {
   return decimal(std::llround(percent));
 }
 
+std::string as_it_is(const FlagFields&, std::string_view text) { return std::string(text); }
+
 struct Unit {
   std::string_view name;
   std::string (*to)(const FlagFields&, std::string_view value);
@@ -106,9 +109,13 @@ constexpr Unit kUnits[] = {
        const auto number = integer_from(value);
        return number ? decimal(*number) + ".0" : std::string(value);
      },
-     [](const FlagFields&, std::string_view text) { return std::string(text); }},
-    {"text", [](const FlagFields&, std::string_view value) { return std::string(value); },
-     [](const FlagFields&, std::string_view text) { return std::string(text); }},
+     as_it_is},
+    {"text", as_it_is, as_it_is},
+    // No row that is written has these.
+    {"alpha", as_it_is, scale_by_rank},
+    {"alpha_by_root", as_it_is, scale_by_root},
+    {"adapted_modules", as_it_is, targets_of_modules},
+    {"trained_modules", as_it_is, matches_of_modules},
 };
 
 const Unit& unit_of(std::string_view name) {

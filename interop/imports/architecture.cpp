@@ -133,6 +133,7 @@ Architecture architecture_from(const Preset& preset) {
   architecture.keys = usual_keys();
   architecture.family = static_cast<Family>(object.choice("family", kFamilies));
   if (object.has("gated")) architecture.gated = object.boolean("gated");
+  if (object.has("joined")) architecture.joined = object.texts("joined");
   if (object.has("always")) read_always(object.object("always"), architecture.always);
   if (object.has("switches")) read_switches(object.object("switches"), architecture.switches);
   if (object.has("keys")) read_keys(object.object("keys"), architecture.keys);

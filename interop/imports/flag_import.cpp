@@ -138,6 +138,26 @@ std::string job_name_of(const std::string& file) {
   return name.empty() ? "job" : name;
 }
 
+FlagFields fields_of_given(const ImportGiven& given) {
+  if (!given.job) return {};
+  FlagFields fields = fields_of_model(*given.job);
+  if (!given.joined.empty()) fields["joined"] = fmt::format("{}", fmt::join(given.joined, "+"));
+  return fields;
+}
+
+void check_adapters(const FlagTable& table, const FlagFields& fields, const std::string& file) {
+  const auto stated = fields.lower_bound("adapters.");
+  if (stated == fields.end() || !stated->first.starts_with("adapters.")) return;
+  for (const std::string key : {"adapters.rank", "adapters.targets"}) {
+    if (fields.contains(key)) continue;
+    const auto row = std::ranges::find_if(table.rows, [&](const FlagRow& one) {
+      return one.words.size() == 2 && one.words[1].starts_with("{" + key);
+    });
+    if (row != table.rows.end())
+      throw InputError(file, "", fmt::format("{} is required", row->words[0]));
+  }
+}
+
 void set_given(Job& job, const ImportGiven& given, const std::string& file) {
   job.sequence = given.sequence.value_or(job.sequence);
   job.global_batch = given.global_batch.value_or(job.global_batch);
@@ -154,7 +174,7 @@ void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenF
   std::string model_option;
   if (given.job) model_option = take_unknown_model(table, flags, imported.notes);
   if (given.job) {
-    const FlagFields model = fields_of_model(*given.job);
+    const FlagFields model = fields_of_given(given);
     known.insert(model.begin(), model.end());
     known["job.precision"] = fields_of_job(*given.job).at("precision");
   }
@@ -162,6 +182,7 @@ void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenF
   const std::string batch = given.job ? fmt::format("{}", given.job->global_batch) : "";
   FlagReading reading = read_flags(table, flags, std::move(known), file, batch);
   if (!model_option.empty()) reading.read.emplace(model_option, nullptr);
+  if (given.job) check_adapters(table, reading.fields, file);
   imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());
   imported.unread.insert(imported.unread.end(), reading.unread.begin(), reading.unread.end());
   imported.unknown.insert(imported.unknown.end(), reading.unknown.begin(), reading.unknown.end());

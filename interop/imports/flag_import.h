@@ -21,6 +21,13 @@ void import_flags(Imported& imported, const FlagTable& table, std::vector<GivenF
                   FlagFields known, const std::string& file, const ImportGiven& given,
                   const FlagFields& stated = {});
 
+/// Returns what is known of the given job's model, if there is one.
+FlagFields fields_of_given(const ImportGiven& given);
+
+/// Refuses fields that state adapters without their rank or their targets, by the option of the
+/// table that states these.
+void check_adapters(const FlagTable& table, const FlagFields& fields, const std::string& file);
+
 /// Sets in an imported job what the user states instead. Throws InputError.
 void set_given(Job& job, const ImportGiven& given, const std::string& file);
 

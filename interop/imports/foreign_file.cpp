@@ -16,6 +16,7 @@ struct ForeignFile {
   std::string name, instead;
   /// Texts of lists of marks: all of one list have to be there.
   std::vector<std::vector<std::string>> marks;
+  std::vector<std::string> unless;  ///< marks of files that are read
 };
 
 std::vector<ForeignFile> foreign_files() {
@@ -25,7 +26,8 @@ std::vector<ForeignFile> foreign_files() {
   std::vector<ForeignFile> files;
   const Json json = Json::parse(*text);
   for (const Json& one : json.at("files")) {
-    files.push_back({one.at("name"), one.at("instead"), one.at("marks")});
+    files.push_back({one.at("name"), one.at("instead"), one.at("marks"),
+                     one.value("unless", std::vector<std::string>())});
   }
   return files;
 }
@@ -41,7 +43,7 @@ std::string foreign_file(std::string_view text) {
     const bool fits = std::ranges::any_of(file.marks, [&](const std::vector<std::string>& marks) {
       return std::ranges::all_of(marks, has);
     });
-    if (fits)
+    if (fits && std::ranges::none_of(file.unless, has))
       return fmt::format("it looks like {}, which is not read; instead, {}", file.name,
                          file.instead);
   }

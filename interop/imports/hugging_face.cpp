@@ -468,6 +468,13 @@ bool looks_like_hugging_face(std::string_view text) {
                              [&](std::string_view key) { return text.find(key) != text.npos; });
 }
 
+std::vector<std::string> joined_products(std::string_view text) {
+  if (!looks_like_hugging_face(text)) return {};
+  const Json whole = parse_python_json(text, "config.json");
+  const Architecture* known = architecture_of(model_of(*text_of(whole, "config.json").object));
+  return known == nullptr ? std::vector<std::string>() : known->joined;
+}
+
 Imported read_hugging_face(std::string_view text, const std::string& file,
                            const ImportGiven& given) {
   const Json whole = parse_python_json(text, file);

@@ -64,6 +64,17 @@ std::string head_words(const Job& job) {
   return fmt::format("heads {} ({} of keys and values)", job.heads, job.kv_heads);
 }
 
+std::string adapter_line(const Job& job) {
+  if (!job.adapters) return "";
+  std::vector<std::string_view> targets;
+  for (std::size_t i = 0; i < kAdapterTargets.size(); ++i) {
+    if (job.adapters->targets.has(AdapterTarget(i))) targets.push_back(kAdapterTargets[i]);
+  }
+  return fmt::format("  adapters    rank {}, scale {}, dropout {}: {}; frozen weights in {}\n",
+                     job.adapters->rank, job.adapters->scale, job.adapters->dropout,
+                     fmt::join(targets, ", "), kFrozenWeights[std::size_t(job.frozen_weights)]);
+}
+
 std::string job_lines(const Job& job) {
   return fmt::format(
       "  job         {}: {} family, {} layers, hidden {}, {}, ffn {}, vocabulary {}, {} embeddings\n"
@@ -129,7 +140,7 @@ bool is_importable(std::string_view text) {
 
 std::string import_summary(const Imported& imported, const std::string& parameters) {
   std::string text = imported.kind + "\n";
-  if (imported.job) text += job_lines(*imported.job) + parameters;
+  if (imported.job) text += job_lines(*imported.job) + adapter_line(*imported.job) + parameters;
   if (imported.devices) text += fmt::format("  devices     {}\n", *imported.devices);
   if (imported.framework) text += fmt::format("  framework   {}\n", imported.framework->name);
   if (imported.strategy)
@@ -149,6 +160,9 @@ std::string import_summary_json(const Imported& imported) {
   Json json = {{"kind", imported.kind}, {"job", object_of(imported.job, job_text)}};
   json["parameters"] =
       imported.job ? Json(parameter_count(build_forward(*imported.job, 1))) : Json(nullptr);
+  json["trained"] = imported.job && has_frozen(*imported.job)
+                        ? Json(trained_parameter_count(build_forward(*imported.job, 1)))
+                        : Json(nullptr);
   json["strategy"] = object_of(imported.strategy, strategy_text);
   json["framework"] = imported.framework ? Json(imported.framework->name) : Json(nullptr);
   json["devices"] = imported.devices ? Json(*imported.devices) : Json(nullptr);

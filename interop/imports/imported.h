@@ -37,7 +37,8 @@ struct ImportGiven {
   std::optional<std::int64_t> devices;  ///< where a script leaves them to its launcher
   /// the job that a framework's file is for, where the file does not describe the model
   std::optional<Job> job;
-  std::string name;    ///< of the job; empty: the file's
+  std::vector<std::string> joined;  ///< products of the job's model that are one: "qkv", "gate_up"
+  std::string name;                 ///< of the job; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
   std::optional<std::int64_t> vocab;  ///< tokens, where a framework's file does not state them
 };
@@ -50,6 +51,9 @@ Imported import_text(std::string_view text, const std::string& file, const Impor
 /// Returns whether a file of this kind may have settings of a run alone, for a model that
 /// ImportGiven::job has.
 bool takes_job(std::string_view text);
+/// Returns the products that the model of a config.json computes as one (ImportGiven::joined).
+/// There are none for other texts.
+std::vector<std::string> joined_products(std::string_view text);
 /// Returns the flag with its line: "--conv-gate (line 7)".
 std::string text_of(const UnknownFlag& unknown);
 /// Throws InputError that names all unknown flags with their lines, if there are any.

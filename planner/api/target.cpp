@@ -214,7 +214,10 @@ void read_from(TargetOptions& options) {
     return;
   }
   ImportGiven given;
-  if (!options.job.empty()) given.job = read_stated_job(options);
+  if (!options.job.empty()) {
+    given.job = read_stated_job(options);
+    given.joined = joined_products(given_text(options.texts, options.job, job_presets()));
+  }
   given.vocab = options.vocab;
   const bool named = !options.cluster.empty();
   if (const std::int64_t asked = named ? named_cluster(options).devices : options.devices;

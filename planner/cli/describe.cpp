@@ -293,7 +293,11 @@ std::string training_line(const Training& training, DeviceKind kind) {
 }
 
 std::string describe_parameters(const Job& job) {
-  return fmt::format("  parameters  {}\n", grouped(parameter_count(build_forward(job, 1))));
+  const Graph graph = build_forward(job, 1);
+  const std::string trained = has_frozen(job) ? fmt::format(", of which {} are trained",
+                                                            grouped(trained_parameter_count(graph)))
+                                              : "";
+  return fmt::format("  parameters  {}{}\n", grouped(parameter_count(graph)), trained);
 }
 
 std::string describe(const NothingFits& refused) {

@@ -279,6 +279,7 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
 
 struct ImportFileOptions {
   std::string file;
+  std::string job;                                            ///< of the model; empty: the file's
   std::string job_output, strategy_output, framework_output;  ///< empty: not written
   std::string precision;                                      ///< word of a job file
   ImportGiven given;
@@ -299,6 +300,29 @@ void write(const std::string& output, const std::string& text) {
   print_note(fmt::format("wrote {}\n", output));
 }
 
+/// Reads the job that a trainer's file is for: a job file, a preset or a model's config, whose
+/// notes are returned.
+std::vector<std::string> read_base(ImportFileOptions& options) {
+  if (!takes_job(read_file(options.file))) {
+    throw UsageError(fmt::format("found JOB {}; {} describes the model itself",
+                                 printable(options.job), printable(options.file)));
+  }
+  const std::string text = read_file_or_preset(options.job, job_presets());
+  if (!is_importable(text)) {
+    options.given.job = parse_job(text, options.job);
+    return {};
+  }
+  ImportGiven of_base = options.given;
+  of_base.devices.reset();
+  of_base.vocab.reset();
+  options.given.family.clear();
+  Imported base = import_text(text, options.job, of_base);
+  if (!base.job) throw InputError(options.job, "", fmt::format("a {} has no job", base.kind));
+  options.given.job = std::move(base.job);
+  options.given.joined = joined_products(text);
+  return std::move(base.notes);
+}
+
 ExitCode run_import_file(ImportFileOptions options) {
   if (options.file.empty()) {
     throw UsageError("import: FILE is required, or one of nccl-tests and topology");
@@ -312,7 +336,7 @@ ExitCode run_import_file(ImportFileOptions options) {
                                  options.framework_output};
   const char* flags[] = {"-o", "--strategy-out", "--framework-out"};
   for (std::size_t i = 0; i < std::size(outputs); ++i) {
-    std::vector<std::string> others = {options.file};
+    std::vector<std::string> others = {options.file, options.job};
     others.insert(others.end(), outputs, outputs + i);
     std::erase(others, "");
     check_output(flags[i], outputs[i], others);
@@ -320,7 +344,13 @@ ExitCode run_import_file(ImportFileOptions options) {
   const auto word = std::ranges::find(kPrecisions, options.precision);
   if (word != kPrecisions.end())
     options.given.precision = kPrecisionTypes[std::size_t(word - kPrecisions.begin())];
-  const Imported imported = import_file(options.file, options.given);
+  const std::vector<std::string> notes =
+      options.job.empty() ? std::vector<std::string>() : read_base(options);
+  Imported imported = import_file(options.file, options.given);
+  imported.notes.insert(imported.notes.begin(), notes.begin(), notes.end());
+  if (!outputs[0].empty() && !imported.job && takes_job(read_file(options.file)))
+    throw InputError(options.file, "",
+                     fmt::format("the file states no model ({}); state a JOB, too", imported.kind));
   check_there(imported.job, flags[0], outputs[0], imported, options.file);
   check_there(imported.strategy, flags[1], outputs[1], imported, options.file);
   check_there(imported.framework, flags[2], outputs[2], imported, options.file);
@@ -405,6 +435,10 @@ void add_import_file(CLI::App& imports, Action& action) {
   const auto options = std::make_shared<ImportFileOptions>();
   imports.add_option("FILE", options->file,
                      "a Hugging Face config.json; its content tells the kind");
+  imports.add_option(
+      "JOB", options->job,
+      "the model that a trainer's file or an adapter is for: a job file, a preset or "
+      "a config.json");
   imports.add_option("-o,--output", options->job_output, "write the job here");
   imports.add_option("--strategy-out", options->strategy_output,
                      "write the strategy here, if the file states one");

@@ -87,6 +87,8 @@ def make_files(folder):
     shutil.copy(SOURCE / "tests/interop/logs/megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
     shutil.copy(SOURCE / "tests/interop/traces/three-steps.pt.trace.json", folder / "rank0.pt.trace.json.gz")  # read either way
     shutil.copy(SOURCE / "tests/interop/data/llama-3-70b.json", folder / "config.json")
+    shutil.copy(SOURCE / "tests/fuzz/examples/import/axolotl.yaml", folder / "qlora.yaml")
+    shutil.copy(SOURCE / "tests/fuzz/examples/import/adapter_config.json", folder)
     shutil.copy(SOURCE / "tests/interop/topology/hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "tests/interop/nccl-tests/two-runs.txt", folder / "all_reduce.txt")
     shutil.copy(SOURCE / "data/training-text.txt", folder / "text.txt")

@@ -55,6 +55,7 @@ def make_samples(folder):
     shutil.copy(NANO, folder / "job.json")
     write_json(folder / "cluster.json", CLUSTER)
     shutil.copy(tests / "interop" / "data" / "llama-3-8b.json", folder / "config.json")
+    shutil.copy(tests / "fuzz" / "examples" / "import" / "adapter_config.json", folder / "adapter_config.json")
     shutil.copy(tests / "interop" / "llama3-70b.sh", folder / "train.sh")
     shutil.copy(tests / "interop" / "logs" / "megatron-lm-new-ling-v2-mtp.log", folder / "train.log")
     megatron_log(folder / "run.log", 13.0, 512)

@@ -273,6 +273,37 @@ def deepspeed(folder):
     assert done.returncode == OK and json.loads(done.stdout)["devices"] == 16, done.stderr
 
 
+def adapters(folder):
+    """An adapter's file with a preset, a job file and a model's config; a trainer's file with its model's name alone."""
+    samples = SOURCE / "tests" / "fuzz" / "examples" / "import"
+    config, job = samples / "adapter_config.json", folder / "adapted.json"
+    llama = SOURCE / "tests" / "interop" / "data" / "llama-3-8b.json"
+    for base in ("llama3-8b", SOURCE / "models" / "presets" / "jobs" / "llama3-8b.json", llama):
+        done = planner("import", config, base, "--sequence", 2048, "--global-batch", 16, "-o", job, "--json")
+        assert done.returncode == OK, done.stderr
+        assert json.loads(done.stdout)["trained"] == 32 * 16 * (4096 + 4096 + 4096 + 1024), base
+        written = json.loads(job.read_text())
+        assert written["adapters"] == {"rank": 16, "scale": 2, "dropout": 0.05, "targets": ["query", "value"]}, written
+        assert (written["sequence"], written["global_batch"]) == (2048, 16), written
+    found = planner("simulate", job, "dp=2,micro_batch=1", "--cluster", "2xh100", "--json")
+    assert found.returncode == OK and json.loads(found.stdout)["fits"], found.stderr
+    refused("JOB of a model", USAGE, "llama3-8b", "describes the model", command=(llama, "llama3-8b"))
+    refused("no JOB", USAGE, "no model", "JOB", command=(unnamed(config, folder), "-o", job))
+    run = json.loads(planner("import", samples / "axolotl.yaml", "--devices", 8, "--json").stdout)
+    assert (run["job"]["adapters"]["rank"], run["job"]["frozen_weights"]) == (16, "nf4_nested"), run["job"]
+    assert (run["job"]["global_batch"], run["strategy"]["sharding_stage"]) == (64, 3), run["strategy"]
+    done = planner("simulate", "--from", samples / "axolotl.yaml", "--cluster", "8xh100", "--json")
+    assert done.returncode == OK, done.stderr
+    assert json.loads(done.stdout)["strategy"] == run["strategy"], done.stdout
+
+
+def unnamed(config, folder):
+    """The file of an adapter whose model no preset has."""
+    file = folder / "adapter_config.json"
+    file.write_text(config.read_text().replace("meta-llama/Meta-Llama-3-8B", "ours/8b"))
+    return file
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
@@ -282,6 +313,7 @@ def main():
         models(pathlib.Path(name))
         unknown_flags(pathlib.Path(name))
         deepspeed(pathlib.Path(name))
+        adapters(pathlib.Path(name))
     print("imports as documented")
     return 0
 
