@@ -5,7 +5,7 @@ derive(row) adds them to a row whose rules were applied, with their source.
 
 import re
 
-from row_rules import field_of, is_number, set_field
+from row_rules import field_of, is_number, lower, set_field
 
 RATE = re.compile(r"(?:(\d+)\s?(?:x|NICs of|ports of|links of)\s?(?:[A-Za-z]+(?:-[0-9]+)? |[A-Za-z]+){0,3})?(\d+(?:\.\d+)?)\s?([GT])b(?:/s|ps|(?= ))")
 PEAK_UNITS = {"GB": 1e9, "GiB": float(1 << 30)}
@@ -13,8 +13,18 @@ UNITS = {"B": 1, "kB": 10 ** 3, "MB": 10 ** 6, "GB": 10 ** 9, "KiB": 1 << 10, "M
 SIZE = re.compile(rf"(\d{{1,12}}(?:\.\d{{1,12}})?) ?({'|'.join(UNITS)})", re.ASCII)
 # Fields of `stated` that only rules state and only this file reads.
 OF_RULES = ("network_as_stated", "handle_workspace", "engine_workspace", "layers_of_ends", "parts_before_layers", "parts_after_layers",
-            "spreads_parts", "micro_is_local_batch", "mfu_of_tflops")
+            "spreads_parts", "micro_is_local_batch", "mfu_of_tflops", "meets")
 KINDS = ("allocated", "reserved", "device")
+FULL, ADAPTERS = ("full", "sft"), ("lora", "qlora")  # words of `finetuning`: all parameters are trained, or adapters
+OF_ADAPTERS = ("finetuning", "lora", "qlora", "lora rank unknown")  # needs that stated adapters meet
+PROJECTIONS = ["query", "key", "value", "out", "gate", "up", "down"]
+# Targets of adapters in the words of Megatron Core and NeMo, of Hugging Face's models and of torchtune. Experts are no target of a
+# job, so that the word alone names nothing.
+TARGETS = {"linear_qkv": ["qkv"], "attention_qkv": ["qkv"], "qkv_proj": ["qkv"], "linear_proj": ["out"], "attention_dense": ["out"],
+           "attention": ["qkv", "out"], "linear_fc1": ["gate_up"], "mlp_fc1": ["gate_up"], "linear_fc2": ["down"], "mlp_fc2": ["down"],
+           "q_proj": ["query"], "k_proj": ["key"], "v_proj": ["value"], "o_proj": ["out"], "output_proj": ["out"], "gate_proj": ["gate"],
+           "up_proj": ["up"], "down_proj": ["down"], "w1": ["gate"], "w2": ["down"], "w3": ["up"], "*_proj": PROJECTIONS,
+           "all-linear": PROJECTIONS, "experts": []}
 
 
 def network_rate(interconnect, devices_per_node):
@@ -77,6 +87,9 @@ class Facts:
 
     def integer(self, path, default=None, least=1):
         return self.fact(path, default, lambda value: is_integer(value) and least <= value <= 1 << 24, f"an integer from {least} to 16777216")
+
+    def texts(self, path):
+        return self.fact(path, [], lambda values: isinstance(values, list) and all(isinstance(one, str) for one in values), "a list of texts")
 
     def integers(self, path):
         return self.fact(path, [], lambda values: isinstance(values, list) and all(is_integer(one) and one >= 0 for one in values),
@@ -160,9 +173,47 @@ class Facts:
         if handle and self.get("stated.framework"):
             self.set("stated.framework_fields.workspace_bytes", 2 * handle + engine, "workspaces of two cuBLAS handles and of an engine")
 
-    def needs(self, partition):
+    def targets(self):
+        """Products of a layer that have adapters. None: the source does not name them, or in words that are unknown."""
+        words = [lower(word) for word in self.texts("lora.targets")]
+        if not words or any(word not in TARGETS for word in words):
+            return None
+        named = list(dict.fromkeys(name for word in words for name in TARGETS[word]))
+        if self.get("stated.family") == "llama" and self.get("stated.activation") in (None, "swiglu", "geglu"):
+            return named
+        return [{"gate_up": "up"}.get(name, name) for name in named if name != "gate"]
+
+    def adapters(self):
+        """States adapters. Returns what of them is missing; None: nothing is, or all parameters are trained."""
+        kind, rank, alpha = lower(self.text("finetuning")), self.integer("lora.rank"), self.number("lora.alpha")
+        if not kind or kind in FULL or self.get("stated.adapters"):
+            return None
+        if kind not in ADAPTERS:
+            return "finetuning"
+        targets = self.targets()
+        if not rank or not targets:
+            return "targets of adapters" if rank else "rank of adapters"
+        if self.integer("model.experts", 1) > 1 and not {"gate", "up", "gate_up", "down"}.isdisjoint(targets):
+            return "adapters of experts"
+        if kind == "qlora" and not self.get("stated.frozen_weights"):
+            return "type of frozen weights"
+        scale = {"scale": alpha / rank} if alpha is not None else {}
+        stated = {"rank": rank, **scale, "dropout": self.number("lora.dropout") or 0, "targets": targets}
+        self.set("stated.adapters", stated, "lora: scale is alpha / rank, and targets are the job's names of these products")
+        return None
+
+    def meet_needs(self, lack):
+        """Removes needs that facts meet from the row's own. `lack`: what of adapters is missing."""
+        needs, met = self.texts("needs"), self.texts("stated.meets")
+        if lack != "finetuning":
+            met = [*met, *OF_ADAPTERS]
+        kept = [need for need in needs if need not in met]
+        if kept != needs:
+            self.set("needs", [lack, *kept] if lack and lack not in kept else kept, "the row, without needs that its facts meet")
+
+    def needs(self, partition, lack):
         """The first fact without which the row cannot be predicted."""
-        needs = [self.get("stated.needs"), "finetuning" if self.text("finetuning") else None,
+        needs = [self.get("stated.needs"), lack,
                  None if self.get("stated.precision") else f"precision {self.text('precision')}",
                  None if self.get("stated.framework") else f"framework {self.text('framework')}", partition]
         first = next((need for need in needs if need), None)
@@ -179,7 +230,9 @@ def derive(row):
     facts.memory()
     facts.rate()
     facts.workspace()
-    facts.needs(partition)
+    lack = facts.adapters()
+    facts.meet_needs(lack)
+    facts.needs(partition, lack)
     for field in OF_RULES:
         (facts.get("stated") or {}).pop(field, None)
     return row

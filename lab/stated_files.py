@@ -19,7 +19,7 @@ import stated_ops
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 USAGE, BAD_INPUT, ENVIRONMENT = 2, 3, 6
 OUTPUTS = (("-o", "--output"), ("--inputs",), ("--without",))  # options of planner whose value it writes
-OBJECTS = ("hardware", "model", "parallel", "batch", "measured", "stated")  # of a row
+OBJECTS = ("hardware", "model", "parallel", "batch", "measured", "stated", "lora")  # of a row
 
 
 class BadFile(Exception):

@@ -163,6 +163,43 @@ def stages_are_derived():
     assert derived(stated__layers_of_ends=1, layers_per_stage=[2, 3, 3, 2])["layers_per_stage"] == [2, 3, 3, 2]
 
 
+LORA = {"finetuning": "LoRA", "stated__family": "llama", "lora": {"rank": 16, "alpha": 32, "dropout": 0.1, "targets": ["linear_qkv"]}}
+
+
+def adapters_are_derived():
+    """Scale is alpha / rank. Products have the job's names, and an MLP without gates has one product before its activation."""
+    assert derived(**LORA)["stated"]["adapters"] == {"rank": 16, "scale": 2.0, "dropout": 0.1, "targets": ["qkv"]}
+    words = {("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"): ["qkv", "out", "gate_up", "down"],
+             ("attention",): ["qkv", "out"], ("Q_proj", "v_proj", "output_proj", "w1"): ["query", "value", "out", "gate"],
+             ("all-linear",): ["query", "key", "value", "out", "gate", "up", "down"], ("o_proj", "experts"): ["out"]}
+    for targets, names in words.items():
+        row = {**LORA, "lora": {"rank": 8, "targets": list(targets)}}
+        assert derived(**row)["stated"]["adapters"] == {"rank": 8, "dropout": 0, "targets": names}, targets
+        plain = derived(**{**row, "stated__family": "gpt"})["stated"]["adapters"]["targets"]
+        assert plain == [{"gate_up": "up"}.get(name, name) for name in names if name != "gate"], targets
+    own = {"rank": 4, "targets": ["down"]}
+    assert derived(finetuning="lora", stated__adapters=dict(own), needs=["lora"])["stated"]["adapters"] == own, "a row's own statement"
+    assert "adapters" not in derived(finetuning="sft", lora=LORA["lora"])["stated"], "all parameters are trained"
+
+
+def needs_of_adapters_name_what_is_missing():
+    """A need stands in the place of the row's own words for it. Other needs stay."""
+    words = ["finetuning", "fp8", "lora", "lora rank unknown"]
+    assert derived(**LORA, needs=words)["needs"] == ["fp8"]
+    assert derived(finetuning="full", needs=["finetuning", "offload"])["needs"] == ["offload"]
+    assert derived(needs=["fp8"])["needs"] == ["fp8"] and "needs" not in derived()
+    for more, lack in (({"lora": {"targets": ["linear_qkv"]}}, "rank of adapters"), ({"lora": None}, "rank of adapters"),
+                       ({"lora": {"rank": 16}}, "targets of adapters"), ({"lora": {"rank": 16, "targets": ["router"]}}, "targets of adapters"),
+                       ({"lora": {"rank": 16, "targets": ["down_proj"]}, "model__experts": 8}, "adapters of experts"),
+                       ({"finetuning": "qlora"}, "type of frozen weights"), ({"finetuning": "dora"}, "finetuning")):
+        row = derived(**{**LORA, **more}, needs=["finetuning", "fp8"])
+        assert row["needs"] == [lack, "fp8"] and row["stated"]["needs"] == lack and "adapters" not in row["stated"], (more, row)
+    quantized = derived(**{**LORA, "finetuning": "qlora"}, stated__frozen_weights="nf4_nested", needs=["qlora"])
+    assert quantized["needs"] == [] and quantized["stated"]["adapters"]["rank"] == 16
+    packed = derived(needs=["packed sequences", "fp8"], stated__meets=["packed sequences"])
+    assert packed["needs"] == ["fp8"] and "meets" not in packed["stated"]
+
+
 def the_first_need_is_stated():
     for fields, need in (({}, None), ({"finetuning": "SQuAD"}, "finetuning"), ({"stated__precision": None}, "precision bf16"),
                          ({"stated__framework": None, "framework": "jax"}, "framework jax"),
@@ -172,10 +209,12 @@ def the_first_need_is_stated():
 
 def fields_of_another_kind_are_refused():
     for path, value in (("measured.peak_mem_gb", "large"), ("parallel.tp", 0), ("measured.mfu", -1), ("partition", [1.5]),
-                        ("measured.peak_mem_unit", "MB"), ("hardware.interconnect", 3), ("finetuning", True)):
+                        ("measured.peak_mem_unit", "MB"), ("hardware.interconnect", 3), ("finetuning", True),
+                        ("needs", "finetuning"), ("lora.rank", 0), ("lora.targets", ["q_proj", 1]), ("lora.dropout", "much")):
         try:
-            derived(**{path.replace(".", "__"): value, "stated__network_as_stated": True, "measured__peak_mem_kind": "device"}
-                    if not path.startswith("measured") else {path.replace(".", "__"): value, "measured__peak_mem_kind": "device"})
+            others = {} if path.startswith("measured") else {"stated__network_as_stated": True}
+            adapters = {"finetuning": "lora", "lora__rank": 8, "lora__targets": ["q_proj"]} if path.startswith("lora") else {}
+            derived(**others, **{**adapters, path.replace(".", "__"): value, "measured__peak_mem_kind": "device"})
         except derived_facts.BadFact as error:
             assert str(error).startswith("/" + path.replace(".", "/")), error
             continue
@@ -186,7 +225,7 @@ def statements_of_another_kind_are_refused():
     for field, values in (("network_as_stated", ("false", 1)), ("spreads_parts", ("no",)), ("micro_is_local_batch", ("false", [])),
                           ("layers_of_ends", ("2", True, 1.5, -1)), ("parts_before_layers", ("1", {})), ("parts_after_layers", (2.5, False)),
                           ("mfu_of_tflops", ("312", True, -1)), ("handle_workspace", (5, "32", "MiB", "32 parsec", "-1 MiB")),
-                          ("engine_workspace", (True, "4 miles", ["4 MiB"]))):
+                          ("engine_workspace", (True, "4 miles", ["4 MiB"])), ("meets", ("packed sequences", [1]))):
         for value in values:
             try:
                 derived(**{f"stated__{field}": value})
@@ -207,6 +246,8 @@ def main():
     networks_are_read()
     sizes_are_derived()
     stages_are_derived()
+    adapters_are_derived()
+    needs_of_adapters_name_what_is_missing()
     the_first_need_is_stated()
     fields_of_another_kind_are_refused()
     statements_of_another_kind_are_refused()

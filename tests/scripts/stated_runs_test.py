@@ -51,6 +51,24 @@ def stated_runs_are_predicted_alike(folder):
     assert done.returncode == USAGE and json.loads(raw.read_text()) == rows, "it overwrites no input"
 
 
+def runs_of_adapters_are_predicted(folder):
+    """LoRA as the job has it; a run without a rank names it. Packs of MLPerf's configuration are whole sequences."""
+    lora = {"rank": 16, "alpha": 32, "dropout": 0.1, "targets": ["linear_qkv", "linear_proj"]}
+    tuned = {"finetuning": "lora", "needs": ["finetuning", "lora", "packed sequences"]}
+    place = "github:mlcommons/training_results_v4.0@6fe9543 (Apache-2.0)"
+    rows = [row("whole", place, "a"), row("tuned", place, "b", **tuned, lora=lora), row("bare", place, "c", **tuned),
+            row("packed", "github:somebody/runs", "d", **tuned, lora=lora), row("full", place, "e", finetuning="sft", needs=["finetuning"])]
+    made = folder / "inputs"
+    whole, adapted, bare, packed, full = validated(lab, write_json(folder / "tuned.json", rows), "--inputs", made)
+    assert (bare["missing"], packed["missing"]) == ("rank of adapters", "packed sequences")
+    assert full["predicted"]["step_time_s"] == whole["predicted"]["step_time_s"], "all parameters are trained"
+    memory = [run["predicted"]["memory_allocated_bytes"] for run in (adapted, whole)]
+    assert memory[0] < memory[1], "frozen weights have neither gradients nor states"
+    jobs = [json.loads(file.read_text()) for file in made.glob("*.job.json")]
+    of_job = [job["adapters"] for job in jobs if "adapters" in job]
+    assert of_job == [{"rank": 16, "scale": 2.0, "dropout": 0.1, "targets": ["qkv", "out"]}], of_job
+
+
 def raw_rows_are_refused(folder):
     """The message names the row, and the command that states it."""
     raw = write_json(folder / "raw.json", [row("a", "github:somebody/runs", "page")])
@@ -260,6 +278,7 @@ def what_runs_are_taken_for_is_printed(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         stated_runs_are_predicted_alike(pathlib.Path(folder))
+        runs_of_adapters_are_predicted(pathlib.Path(folder))
         raw_rows_are_refused(pathlib.Path(folder))
         messages_name_the_raw_file(pathlib.Path(folder))
         outputs_are_written_where_they_were_asked_for(pathlib.Path(folder))
