@@ -288,7 +288,7 @@ def adapters(folder):
     found = planner("simulate", job, "dp=2,micro_batch=1", "--cluster", "2xh100", "--json")
     assert found.returncode == OK and json.loads(found.stdout)["fits"], found.stderr
     refused("JOB of a model", USAGE, "llama3-8b", "describes the model", command=(llama, "llama3-8b"))
-    refused("no JOB", USAGE, "no model", "JOB", command=(unnamed(config, folder), "-o", job))
+    refused("no JOB", BAD_INPUT, "no model", "JOB", command=(unnamed(config, folder), "-o", job))
     run = json.loads(planner("import", samples / "axolotl.yaml", "--devices", 8, "--json").stdout)
     assert (run["job"]["adapters"]["rank"], run["job"]["frozen_weights"]) == (16, "nf4_nested"), run["job"]
     assert (run["job"]["global_batch"], run["strategy"]["sharding_stage"]) == (64, 3), run["strategy"]
