@@ -51,9 +51,8 @@ void remove_unused_tensors(Graph& graph) {
   };
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
-    const bool kept = tensor.role == TensorRole::parameter ||
-                      tensor.role == TensorRole::frozen_parameter ||
-                      (tensor.role == TensorRole::scalar && !tensor.element);
+    const bool kept =
+        is_of_parameters(tensor.role) || (tensor.role == TensorRole::scalar && !tensor.element);
     const bool lasts = tensor.arena && tensor.role != TensorRole::activation;
     if (kept || lasts) used[i] = true;
   }

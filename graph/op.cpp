@@ -25,16 +25,20 @@ double share_in_window(const AttentionParams& params) {
   return (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
 }
 
-std::int64_t packed_bytes(std::int64_t elements, bool nested) {
-  constexpr std::int64_t kBlock = 64, kOuterBlock = 256, kFloat = 4;
+PackedLayout packed_layout(std::int64_t elements, bool nested) {
+  constexpr std::int64_t kFloat = 4;
   const auto parts = [](std::int64_t whole, std::int64_t part) {
     return (whole + part - 1) / part;
   };
   const auto in_floats = [&](std::int64_t bytes) { return parts(bytes, kFloat) * kFloat; };
-  const std::int64_t blocks = parts(elements, kBlock);
-  const std::int64_t scales =
-      nested ? in_floats(blocks) + (parts(blocks, kOuterBlock) + 1) * kFloat : blocks * kFloat;
-  return in_floats(parts(elements, 2)) + scales;
+  const std::int64_t blocks = parts(elements, kPackedBlock);
+  PackedLayout layout{.scales = in_floats(parts(elements, 2)), .nested = nested};
+  layout.bytes = layout.scales + blocks * kFloat;
+  if (!nested) return layout;
+  layout.outer = layout.scales + in_floats(blocks);
+  layout.mean = layout.outer + parts(blocks, kOuterBlock) * kFloat;
+  layout.bytes = layout.mean + kFloat;
+  return layout;
 }
 
 std::string_view to_text(OpKind kind) { return kOpNames[std::size_t(kind)]; }

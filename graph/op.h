@@ -296,9 +296,24 @@ using OpParams =
                  AdamParams, SgdParams, LambParams, RouteParams, BalanceParams, LimitParams,
                  PlaceParams, CapParams, GroupedBiasParams, SelectionParams, PackParams>;
 
-/// Returns the bytes of so many elements in 4 bits (runtime/packed_weights.h): half a byte for
-/// each, and a scale for each block.
-std::int64_t packed_bytes(std::int64_t elements, bool nested);
+/// A weight in 4 bits: elements that share a scale, the largest absolute value among them; and
+/// scales that share an outer scale, if they are in 8 bits ("double quantization", Dettmers et al.
+/// 2023, arXiv 2305.14314, section 3).
+inline constexpr std::int64_t kPackedBlock = 64, kOuterBlock = 256;
+/// Where the parts of a packed weight begin, in bytes: two elements in each byte, the first in its
+/// upper half; then the scales, one f32 for each block. Nested, a scale is one byte q, which stands
+/// for mean + outer (q - 128) / 127: the outer scales follow in f32, and behind them the mean of
+/// all scales.
+struct PackedLayout {
+  std::int64_t scales = 0, outer = 0, mean = 0;
+  std::int64_t bytes = 0;  ///< of the whole
+  bool nested = false;
+};
+PackedLayout packed_layout(std::int64_t elements, bool nested);
+/// Returns the bytes of a weight with `elements` elements.
+inline std::int64_t packed_bytes(std::int64_t elements, bool nested) {
+  return packed_layout(elements, nested).bytes;
+}
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
 /// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of

@@ -114,16 +114,19 @@ struct Tensor {
   double filled = 1;
   std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
   std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares
-  /// For a frozen parameter in 4 bits (runtime/packed_weights.h): the shape of the weight whose
+  /// For a frozen parameter in 4 bits (graph/op.h, PackedLayout): the shape of the weight whose
   /// bytes these are. Empty for all others.
   Shape packed = {};
   bool operator==(const Tensor&) const = default;
 };
 
+/// Returns whether memory of this role has parameters, trained or frozen.
+inline bool is_of_parameters(TensorRole role) {
+  return role == TensorRole::parameter || role == TensorRole::frozen_parameter;
+}
 /// Returns whether a tensor is one parameter, trained or frozen, and not an arena of them.
 inline bool is_one_parameter(const Tensor& tensor) {
-  return !tensor.arena &&
-         (tensor.role == TensorRole::parameter || tensor.role == TensorRole::frozen_parameter);
+  return !tensor.arena && is_of_parameters(tensor.role);
 }
 
 /// Returns whether a parameter is one of experts that have a grid of their own.

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "graph/op.h"
-
 namespace plimsoll {
 
 namespace {
@@ -68,21 +66,10 @@ int code_of(float share) {
 
 }  // namespace
 
-PackedLayout packed_layout(std::int64_t elements, bool nested) {
-  constexpr auto kFloat = std::int64_t(sizeof(float));
-  const auto in_floats = [](std::int64_t bytes) { return (bytes + kFloat - 1) / kFloat * kFloat; };
-  const std::int64_t blocks = (elements + kPackedBlock - 1) / kPackedBlock;
-  PackedLayout layout{in_floats((elements + 1) / 2), 0, 0, nested};
-  if (!nested) return layout;
-  layout.outer = layout.scales + in_floats(blocks);
-  layout.mean = layout.outer + (blocks + kOuterBlock - 1) / kOuterBlock * kFloat;
-  return layout;
-}
-
 void pack_weight(std::span<const float> weight, bool nested, std::byte* packed) {
   const auto count = std::int64_t(weight.size());
   const PackedLayout layout = packed_layout(count, nested);
-  std::memset(packed, 0, std::size_t(packed_bytes(count, nested)));
+  std::memset(packed, 0, std::size_t(layout.bytes));
   const std::vector<float> scales = largest_of_blocks(weight);
   if (nested) {
     put_nested(scales, layout, packed);

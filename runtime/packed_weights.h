@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "graph/op.h"
+
 namespace plimsoll {
 
 /// NormalFloat: 16 values between -1 and 1, dense where those of a normal distribution are
@@ -16,24 +18,10 @@ inline constexpr std::array<float, 16> kNormalFloat = {
     0.07958029956f,  0.16093020141f,  0.24611230195f,  0.33791524172f,
     0.44070982933f,  0.56261700392f,  0.72295683622f,  1.0f};
 
-/// Elements that share a scale, the largest absolute value among them; and scales that share an
-/// outer scale, where they are in 8 bits (section 3, "double quantization").
-inline constexpr std::int64_t kPackedBlock = 64, kOuterBlock = 256;
-
-/// Where the parts of a packed weight begin, in bytes: two elements in each byte, the first in its
-/// upper half; then the scales, one f32 for each block. Nested, a scale is one byte q, which stands
-/// for mean + outer (q - 128) / 127: the outer scales follow in f32, and behind them the mean of
-/// all scales.
-struct PackedLayout {
-  std::int64_t scales = 0, outer = 0, mean = 0;
-  bool nested = false;
-};
-PackedLayout packed_layout(std::int64_t elements, bool nested);
-
 /// Packs a weight into as many bytes as packed_bytes() returns. Each element becomes the nearest of
 /// the 16 values times its block's scale.
 void pack_weight(std::span<const float> weight, bool nested, std::byte* packed);
-/// Unpacks elements [first, first + values.size()) of a weight of so many elements.
+/// Unpacks elements [first, first + values.size()) of a weight with `elements` elements.
 void unpack_weight(const std::byte* packed, std::int64_t elements, bool nested, std::int64_t first,
                    std::span<float> values);
 

@@ -38,7 +38,7 @@ struct Architecture {
   std::string refused;
 
   Family family = Family::llama;
-  bool gated = false;               ///< the MLP has a gate beside its up projection
+  bool gated = false;               ///< the MLP has a gate in addition to its up projection
   std::vector<std::string> joined;  ///< products that the model computes as one: "qkv", "gate_up"
   /// Every such model has these biases, these norms and this MLP input, which no key states.
   Job always;

@@ -269,7 +269,7 @@ TensorId BlockBuilder::normed_heads(TensorId x, const std::string& name, const A
 /// Queries and keys are normed head by head, or all heads at once (OLMo 2), before they are turned.
 /// Values are not, so that each of the three has a linear layer: backward keeps queries and keys of
 /// before the norm, and values once. Frameworks that compute one product and split it behind move
-/// as many bytes. Adapters of their own need products of their own, too, normed or not.
+/// as many bytes. Separate adapters need separate products, normed or not.
 BlockBuilder::Heads BlockBuilder::split_apart(TensorId x, const Attention& kind) {
   const std::int64_t depth = width_of_head(kind), kv = kind.kv_heads, s = job_.sequence;
   const auto part = [&](const std::string& name, std::int64_t heads, AdapterTarget target) {

@@ -171,8 +171,8 @@ struct Factors {
 };
 
 /// The linear layers of attention and MLPs that may have an adapter. Query, key, value, gate and up
-/// are products of their own then; qkv and gate_up are adapted as one product (Megatron Bridge),
-/// whose parts share the narrow columns.
+/// with an adapter are separate products; qkv and gate_up are adapted as one product (Megatron
+/// Bridge), whose parts share the narrow columns.
 enum class AdapterTarget : std::uint8_t {
   query,
   key,

@@ -226,7 +226,7 @@ class BlockBackward {
     return true;
   }
 
-  /// Returns memory for the gradient of a frozen parameter that an op gives beside others.
+  /// Returns memory for the gradient of a frozen parameter that an op gives with others.
   TensorId unread_gradient(TensorId parameter) {
     const TensorId id = gradient_like(parameter);
     emit(OpKind::fill, {}, {id}, FillParams{0});

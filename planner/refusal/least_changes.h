@@ -60,7 +60,7 @@ struct FoundChanges {
 ///
 ///   - without one choice that `request` fixes;
 ///   - with half or all of the optimizer's states in the host's memory, where the framework can;
-///   - with frozen weights in 4 bits, beside adapters;
+///   - with frozen weights in 4 bits, if the job has adapters;
 ///   - on more devices, by doubling, then narrowing;
 ///   - with memory for even routing of experts' rows;
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;

@@ -14,10 +14,6 @@ bool reads_parameters(SlotKind kind) {
          kind == SlotKind::frozen_parameters;
 }
 
-bool is_kept(TensorRole role) {
-  return role == TensorRole::parameter || role == TensorRole::frozen_parameter;
-}
-
 bool holds_gradients(SlotKind kind) {
   return kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
 }
@@ -117,7 +113,7 @@ void ShardCopies::begin() {
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
     const bool frozen = buffer.role == TensorRole::frozen_parameter;
-    if (!buffers_[b] || !buffer.persistent || !is_kept(buffer.role) || (casts_ && !frozen))
+    if (!buffers_[b] || !buffer.persistent || !is_of_parameters(buffer.role) || (casts_ && !frozen))
       continue;
     const DType type = program_.segments.front().dtype;
     const Bytes part =

@@ -62,8 +62,8 @@ class ShardCopies {
     Bytes f32;
     std::optional<Key> parameters;  ///< the group whose parameters are freed then
   };
-  /// Returns the key of the parameters that a call binds to a slot.
   Bytes frozen_part(Bytes kept) const;
+  /// Returns the key of the parameters that a call binds to a slot.
   Key key_of(const Binding& binding, SlotKind kind) const;
   void find_buffers();
   void find_root();

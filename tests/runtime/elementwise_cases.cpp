@@ -251,7 +251,7 @@ void add_packed(Cases& cases, const OpSizes& z) {
 }
 
 /// 4 bits each, the first of two in the upper half; a scale for 64 elements; nested, 8 bits each
-/// with an f32 for 256 of them, beside the mean.
+/// with an f32 for 256 of them and one for the mean.
 void unpack_weight(const Operands& o) {
   const auto n = o.out(0).size(), blocks = (n + 63) / 64, scales = ((n + 1) / 2 + 3) / 4 * 4;
   const std::size_t outer = scales + (blocks + 3) / 4 * 4;
