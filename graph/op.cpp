@@ -9,8 +9,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kPhaseNames = {"forward", "recompute", "backward",
                                                          "backward_weight", "optimizer"};
 constexpr std::array<std::string_view, kStreams> kStreamNames = {
-    "compute", "mp",   "data",      "world",         "context",   "experts",
-    "to_host", "host", "send_next", "send_previous", "recv_next", "recv_previous"};
+    "compute",   "mp",   "data",      "world",         "context",   "experts",      "to_host",
+    "to_device", "host", "send_next", "send_previous", "recv_next", "recv_previous"};
 constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};
 }  // namespace
 

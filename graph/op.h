@@ -53,16 +53,17 @@ enum class Stream : std::uint8_t {
   mp,
   data,
   world,
-  context,  ///< between the ranks that share a sequence
-  experts,  ///< between the ranks that share out experts
-  to_host,  ///< copies to the host's memory, beside the host's work on what it has
-  host,     ///< the host's own processors, which update parameters whose state is there
+  context,    ///< between the ranks that share a sequence
+  experts,    ///< between the ranks that share out experts
+  to_host,    ///< copies to the host's memory, beside the host's work on what it has
+  to_device,  ///< copies of activations back from there
+  host,       ///< the host's own processors, which update parameters whose state is there
   send_next,
   send_previous,
   recv_next,
   recv_previous,
 };
-inline constexpr std::size_t kStreams = 12;
+inline constexpr std::size_t kStreams = 13;
 
 enum class Reduction : std::uint8_t { sum, max };
 

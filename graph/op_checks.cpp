@@ -79,8 +79,8 @@ Verdict check_host_copy(const Op& op, Tensors tensors) {
   const Tensor &from = in(op, tensors, 0), &to = out(op, tensors, 0);
   const bool outwards = row(op.kind).op_class == OpClass::to_host;
   const Tensor &device = outwards ? from : to, &host = outwards ? to : from;
-  if (!is_floating(from.dtype) || !is_floating(to.dtype))
-    return Verdict::no("copies are of floating types");
+  if (from.dtype != to.dtype && (!is_floating(from.dtype) || !is_floating(to.dtype)))
+    return Verdict::no("copies are of one type, or between floating types");
   return elements(host.shape) <= elements(device.shape)
              ? Verdict::yes()
              : Verdict::no("the host's part is larger than the device's memory");

@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 33> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 34> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "frozen_parameters",
                                                          "gradients",
@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 33> kSlotKinds = {"parameters",
                                                          "output_gradient",
                                                          "saved",
                                                          "saved_for_weights",
+                                                         "offloaded",
                                                          "deferred",
                                                          "carried",
                                                          "weight_copies",
@@ -85,11 +86,12 @@ std::vector<BytesByRole> live_bytes(const Program& program) {
 }
 
 Bytes host_bytes(const Program& program) {
-  Bytes total;
+  Bytes end = program.arena_bytes;
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.on_host) total += round_up(buffer.bytes, kBlockAlignment);
+    if (buffer.on_host)
+      end = std::max(end, buffer.offset + round_up(buffer.bytes, kBlockAlignment));
   }
-  return total;
+  return end - program.arena_bytes;
 }
 
 std::int64_t shard_index(const Grid& grid, const Coordinates& at) {

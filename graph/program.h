@@ -48,8 +48,9 @@ enum class SlotKind : std::uint8_t {
   saved,            ///< saved-for-backward bundle
   /// the part of `saved` that the weight-gradient routine reads, where it exists
   saved_for_weights,
-  deferred,       ///< values of the input-gradient routine that the weight-gradient routine reads
-  carried,        ///< values that one part of a routine leaves for a later part
+  offloaded,  ///< what backward reads and the host's memory may hold between forward and backward
+  deferred,   ///< values of the input-gradient routine that the weight-gradient routine reads
+  carried,    ///< values that one part of a routine leaves for a later part
   weight_copies,  ///< copies of this block instance's weights in 8 bits, for one step
   scalars,
   parameter_arena,
@@ -220,7 +221,7 @@ MemoryPeak memory_peak(const Program& program);
 /// The live bytes of buffers, each rounded up, while each call runs.
 std::vector<BytesByRole> live_bytes(const Program& program);
 
-/// Returns the bytes that a rank keeps in the host's memory, each buffer rounded up.
+/// Returns the bytes that a rank takes of the host's memory, once its memory is planned.
 Bytes host_bytes(const Program& program);
 
 /// Returns which one this is of the ranks that differ in cp and sharding alone. Together they own

@@ -104,7 +104,7 @@ struct Tensor {
   /// Graph its shape is {elements over all blocks and layers}; in a Program it is the elements that
   /// this rank holds or owns.
   bool arena = false;
-  /// Whether this arena lies in the host's memory.
+  /// Whether this tensor lies in the host's memory.
   bool on_host = false;
   /// For a parameter: the ranks that each compute only a part of its gradient. They sum the parts
   /// once per step. Of experts' load: the ranks that each count some of the tokens.

@@ -293,4 +293,12 @@ ROWS = [
         preset("gpt3-6.7b", 8, changes={"global_batch": 64}),
         ["pp=8,micro_batch=1", "pp=8,micro_batch=1,embedding_as_layers=1,loss_as_layers=1"],
         nano(2), ["pp=2,micro_batch=2", "pp=2,micro_batch=2,loss_as_layers=1"]),
+    Row("offload_activations_percent, offload_activations_layers",
+        "none by itself: what the first layers keep lies in the host's memory",
+        "Megatron-LM, --cpu-offloading-num-layers",
+        preset("gpt3-1.3b", 8),
+        [f"dp=8,micro_batch=1{offload}" for offload in
+         ("", ",offload_activations_percent=100,offload_activations_layers=12")],
+        nano(2), [f"dp=2,micro_batch=2{offload}" for offload in
+                  ("", ",offload_activations_percent=100,offload_activations_layers=3")]),
 ]

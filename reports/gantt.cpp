@@ -23,8 +23,9 @@ constexpr double kComputeLane = 20, kOtherLane = 11;
 constexpr double kLeastBar = 0.5;
 
 constexpr std::array<std::string_view, kStreams> kStreamLabels = {
-    "compute", "mp group", "data group", "world",         "context group", "experts",
-    "to host", "host",     "send next",  "send previous", "recv next",     "recv previous"};
+    "compute",       "mp group",  "data group",   "world", "context group",
+    "experts",       "to host",   "to device",    "host",  "send next",
+    "send previous", "recv next", "recv previous"};
 
 struct Lane {
   std::int64_t rank = 0;

@@ -19,9 +19,7 @@ constexpr std::byte kGuardByte{0xA5};
 constexpr std::size_t kPage = 4096;
 
 // The last block's guard zone lies behind the extent of the blocks.
-Bytes size_of(const Program& program) {
-  return round_up(program.arena_bytes + kGuard, Bytes(kPage));
-}
+Bytes room_for(Bytes extent) { return round_up(extent + kGuard, Bytes(kPage)); }
 
 // Zeroed; of the host it also touches every page now, on the thread that will use it.
 std::byte* allocate(Bytes size, RankDevice* device) {
@@ -38,19 +36,26 @@ std::byte* allocate(Bytes size, RankDevice* device) {
 }  // namespace
 
 void Arena::Free::operator()(std::byte* memory) const {
-  device != nullptr ? device->free(memory) : std::free(memory);
+  if (device == nullptr) return std::free(memory);
+  on_host ? device->free_on_host(memory) : device->free(memory);
 }
 
 Arena::Arena(const Program& program, bool checking, RankDevice* device)
     : program_(program),
       checking_(checking),
       device_(device),
-      memory_(allocate(size_of(program), device), Free{device}) {
+      memory_(allocate(room_for(program.arena_bytes), device), Free{device, false}) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
+    if (buffer.on_host) continue;
     INVARIANT(buffer.offset >= Bytes(0) && buffer.offset + buffer.bytes <= program.arena_bytes,
               "buffer " + buffer.name + " lies outside the arena");
   }
+  const Bytes of_host = host_bytes(program);
+  if (of_host == Bytes(0)) return;
+  std::byte* const memory = device != nullptr ? device->allocate_on_host(room_for(of_host))
+                                              : allocate(room_for(of_host), nullptr);
+  host_ = {memory, Free{device, true}};
 }
 
 void Arena::set(std::byte* begin, std::byte value, std::byte* end) {
@@ -76,12 +81,16 @@ void Arena::change(BufferId id, const std::function<void(std::byte* stored)>& wo
   device_->write(at(id), copy);
 }
 
-std::byte* Arena::at(BufferId id) const { return base() + program_.at(id).offset.count(); }
+std::byte* Arena::at(BufferId id) const {
+  const Buffer& buffer = program_.at(id);
+  if (!buffer.on_host) return base() + buffer.offset.count();
+  return host_.get() + (buffer.offset - program_.arena_bytes).count();
+}
 
 // The guard zone starts at the first byte the block does not own: rounding up is no licence.
 void Arena::acquire(BufferId id) {
-  if (!checking_) return;
   const Buffer& buffer = program_.at(id);
+  if (!checks(buffer)) return;
   std::byte* const begin = at(id);
   std::byte* const end = begin + buffer.bytes.count();
   if (!buffer.persistent) set(begin, kPoison, end);
@@ -90,9 +99,9 @@ void Arena::acquire(BufferId id) {
 }
 
 void Arena::release(BufferId id) {
-  if (!checking_) return;
-  verify_guard(id);
   const Buffer& buffer = program_.at(id);
+  if (!checks(buffer)) return;
+  verify_guard(id);
   if (!buffer.persistent) set(at(id), kPoison, at(id) + buffer.bytes.count());
 }
 

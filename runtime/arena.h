@@ -25,8 +25,8 @@ class Arena {
  public:
   /// Allocates zeroed memory for the buffers of `program`, which must outlive the arena. With
   /// `checking` the layout must leave kGuard bytes after each block. The memory is on `device`,
-  /// which must outlive the arena, or in host memory where it is null. Throws EnvironmentError when
-  /// there is no memory.
+  /// which must outlive the arena, or in host memory where it is null. Buffers of the host have an
+  /// allocation of their own. Throws EnvironmentError when there is no memory.
   Arena(const Program& program, bool checking, RankDevice* device = nullptr);
 
   /// Addresses are those that kernels use. The host may only compute with addresses of device
@@ -54,8 +54,14 @@ class Arena {
  private:
   struct Free {
     RankDevice* device;
+    bool on_host;
     void operator()(std::byte* memory) const;
   };
+  /// A device may still copy to and from memory of the host when its buffer is acquired or
+  /// released.
+  bool checks(const Buffer& buffer) const {
+    return checking_ && !(buffer.on_host && device_ != nullptr);
+  }
   void set(std::byte* begin, std::byte value, std::byte* end);
   void verify_guard(BufferId id) const;
 
@@ -63,6 +69,7 @@ class Arena {
   const bool checking_;
   RankDevice* const device_;  ///< null: host memory
   std::unique_ptr<std::byte[], Free> memory_;
+  std::unique_ptr<std::byte[], Free> host_;  ///< of buffers that lie in the host's memory
 };
 
 /// Returns the ranges of an operand. For an arena they are the parts that this rank owns, of one

@@ -340,9 +340,10 @@ void Executor::State::wait(std::uint32_t index) {
 
 void Executor::State::acquire(BufferId id) {
   const Buffer& buffer = program.at(id);
+  arena.acquire(id);
+  if (buffer.on_host) return;
   account.acquire(buffer.role, needed[id.index()]);
   extent = std::max(extent, buffer.offset + round_up(needed[id.index()], kBlockAlignment));
-  arena.acquire(id);
 }
 
 void Executor::State::release(BufferId id) {
@@ -352,7 +353,7 @@ void Executor::State::release(BufferId id) {
                              " is released while a communication still uses it");
   }
   arena.release(id);
-  account.release(buffer.role, needed[id.index()]);
+  if (!buffer.on_host) account.release(buffer.role, needed[id.index()]);
 }
 
 void Executor::State::record_memory() {

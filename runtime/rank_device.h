@@ -29,6 +29,9 @@ class RankDevice {
   /// Returns zeroed memory.
   virtual std::byte* allocate(Bytes size) = 0;
   virtual void free(std::byte* memory) noexcept = 0;
+  /// Returns zeroed memory of the host, which copies of the device reach without a stop.
+  virtual std::byte* allocate_on_host(Bytes size) = 0;
+  virtual void free_on_host(std::byte* memory) noexcept = 0;
   /// Enqueues a fill of every byte.
   virtual void fill(std::byte* to, int value, Bytes size) = 0;
   /// Write and read after all that was enqueued. They are complete when they return.

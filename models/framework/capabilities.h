@@ -117,6 +117,18 @@ enum class ExpertOverlap : std::uint8_t {
 inline constexpr std::string_view kExpertOverlaps[] = {
     "plain", "one_chunk", "full_recompute", "expert_recompute", "all_gather", "shared_experts"};
 
+/// An ActivationOffload is a form, or a companion, of activations in the host's memory
+/// (Strategy::offloaded).
+enum class ActivationOffload : std::uint8_t {
+  all_layers,
+  first_layers,  ///< Strategy::offloaded.layers above 0
+  share,         ///< Strategy::offloaded.percent below 100
+  recompute,     ///< layers are recomputed, too
+  pipeline,      ///< pp above 1
+};
+inline constexpr std::string_view kActivationOffloads[] = {"all_layers", "first_layers", "share",
+                                                           "recompute", "pipeline"};
+
 /// A MomentType is a type of the optimizer's moments. fp8 and block8 have 8 bits; block8 also has
 /// an f32 scale for 256 of them (8-bit Adam, Dettmers et al. 2022, arXiv 2110.02861, section 2.1).
 enum class MomentType : std::uint8_t { f32, bf16, f16, fp8, block8 };
@@ -241,9 +253,12 @@ struct PrecisionCapabilities {
 };
 
 /// Whether the host can update a share of the parameters (Strategy::optimizer.offload_percent), and
-/// whether parts of them are copied during its work (Strategy::optimizer.overlap_offload).
+/// whether parts of them are copied during its work (Strategy::optimizer.overlap_offload). Whether,
+/// and with what, its memory holds activations (Strategy::offloaded): where the set is empty,
+/// never.
 struct OffloadCapabilities {
   Sourced<bool> optimizer{false}, overlap{false};
+  Sourced<SetOf<ActivationOffload>> activations;
   bool operator==(const OffloadCapabilities&) const = default;
 };
 

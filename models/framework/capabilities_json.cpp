@@ -19,6 +19,7 @@ Words words_of(Fp8) { return kFp8s; }
 Words words_of(ContextExchange) { return kContextExchanges; }
 Words words_of(ExpertDispatch) { return kExpertDispatches; }
 Words words_of(ExpertOverlap) { return kExpertOverlaps; }
+Words words_of(ActivationOffload) { return kActivationOffloads; }
 Words words_of(GradientType) { return kGradientTypes; }
 Words words_of(MasterType) { return kMasterTypes; }
 Words words_of(MomentType) { return kMomentTypes; }
@@ -67,6 +68,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("fp8_parameters", can.precision.fp8_parameters);
   visit("offload_optimizer", can.offload.optimizer);
   visit("overlap_offload", can.offload.overlap);
+  visit("offload_activations", can.offload.activations);
   visit("most_prefetch_depth", can.gathers.most_prefetch_depth);
   visit("keeps_gathered", can.gathers.keeps);
   visit("live_limits", can.gathers.live_limits);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -225,6 +226,36 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
   return crossing;
 }
 
+/// Moves what the host's memory may hold out of the other lists: the largest of the tensors that a
+/// layer keeps for backward, as far as each fits in what is left of the share.
+void choose_offloaded(const Graph& graph, BlockId block, const BackwardParts& backward,
+                      std::int64_t percent, Crossing& crossing, CutBlock& cut) {
+  if (percent == 0 || graph.at(block).kind != BlockKind::layer) return;
+  std::vector<TensorId> kept = crossing.saved;
+  kept.insert(kept.end(), crossing.saved_for_weights.begin(), crossing.saved_for_weights.end());
+  const auto reads_input = [&](const Op& op) {
+    return std::ranges::find(op.inputs, *graph.at(block).input) != op.inputs.end();
+  };
+  const bool again = graph.at(block).input && (std::ranges::any_of(backward.input, reads_input) ||
+                                               std::ranges::any_of(backward.weight, reads_input));
+  if (again) kept.push_back(*graph.at(block).input);
+  const auto size_of = [&](TensorId id) { return bytes_of(graph.at(id)); };
+  Bytes all;
+  for (const TensorId id : kept) all += size_of(id);
+  Bytes left((all * percent).count() / 100);
+  std::ranges::stable_sort(kept, std::greater(), size_of);
+  std::erase_if(kept, [&](TensorId id) {
+    if (size_of(id) > left) return true;
+    left = left - size_of(id);
+    return false;
+  });
+  cut.offloads_input = again && std::erase(kept, *graph.at(block).input) > 0;
+  for (auto* list : {&crossing.saved, &crossing.saved_for_weights}) {
+    std::erase_if(*list, [&](TensorId id) { return std::ranges::find(kept, id) != kept.end(); });
+  }
+  crossing.offloaded = std::move(kept);
+}
+
 /// The block whose routines are cut in parts.
 struct PartsOf {
   const Graph& graph;
@@ -311,6 +342,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
       std::erase_if(*list, [&](TensorId id) { return !named.contains(id); });
     }
   }
+  choose_offloaded(graph, block, backward, choices.offload_percent, crossing, target);
   const auto build = [&](const char* role, Phase phase, const std::vector<Op>& ops) {
     return RoutineBuilder(graph, &target, block, crossing, choices.scattered)
         .build(graph.at(block).name + role, phase, ops);

@@ -60,6 +60,8 @@ struct CutBlock {
   /// The ops of `forward` and `backward` in parts (exchange_parts.h). They are empty unless
   /// exchanges are apart, and where no exchange has anything behind it.
   std::vector<RoutinePart> forward_parts, backward_parts;
+  /// Whether the host's memory may hold the block's input, beside what has slots `offloaded`.
+  bool offloads_input = false;
   /// The entries are in reverse order of creation, which is the order of backward. Parameters that
   /// stay whole in sharding stage 3 come last. Within either kind, parameters with a gradient_group
   /// come last.
@@ -103,6 +105,9 @@ struct CutChoices {
   bool scattered = false;
   /// Routines are also cut at the exchanges of experts.
   bool exchanges_apart = false;
+  /// The share of the bytes kept for backward that the host's memory may hold, in percent
+  /// (Strategy::offloaded).
+  std::int64_t offload_percent = 0;
 };
 CutChoices cut_choices(const Strategy& strategy);
 

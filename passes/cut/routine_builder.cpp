@@ -62,6 +62,7 @@ bool is_state(const Tensor& tensor) {
 const std::vector<TensorId>* Crossing::of(SlotKind kind) const {
   if (kind == SlotKind::saved) return &saved;
   if (kind == SlotKind::saved_for_weights) return &saved_for_weights;
+  if (kind == SlotKind::offloaded) return &offloaded;
   if (kind == SlotKind::deferred) return &deferred;
   return kind == SlotKind::carried ? &carried : nullptr;
 }
@@ -142,8 +143,8 @@ std::optional<RoutineBuilder::CrossingPlace> RoutineBuilder::crossing_place(Tens
   if (block.output == global) return CrossingPlace{SlotKind::output, {}};
   if (block.input_gradient == global) return CrossingPlace{SlotKind::input_gradient, {}};
   if (block.output_gradient == global) return CrossingPlace{SlotKind::output_gradient, {}};
-  for (SlotKind kind :
-       {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred, SlotKind::carried}) {
+  for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::offloaded,
+                        SlotKind::deferred, SlotKind::carried}) {
     if (const auto offset = offset_in(*crossing_.of(kind), global))
       return CrossingPlace{kind, *offset};
   }

@@ -18,7 +18,7 @@ namespace plimsoll {
 /// A Crossing has the tensors that one routine of a block leaves for another, beside its borders.
 /// The tensors of each list lie one after another in its slot, so that all routines agree.
 struct Crossing {
-  std::vector<TensorId> saved, saved_for_weights, deferred, carried;
+  std::vector<TensorId> saved, saved_for_weights, offloaded, deferred, carried;
   /// Values of in-place ops in several parts of a routine lie where another tensor does: the key
   /// where its value does.
   std::map<TensorId, TensorId> lies_as;

@@ -33,7 +33,7 @@ BackwardCut backward_cut(const Strategy& strategy) {
 
 CutChoices cut_choices(const Strategy& strategy) {
   return {backward_cut(strategy), resident_parameters(strategy), scatters_bundles(strategy),
-          strategy.experts.overlap_exchange};
+          strategy.experts.overlap_exchange, strategy.offloaded.percent};
 }
 
 bool mixes_types(const Graph& graph) {

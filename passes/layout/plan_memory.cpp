@@ -72,16 +72,6 @@ class FreeList {
   Bytes top_;
 };
 
-/// Gives the host's buffers addresses behind the arena, one after another.
-void place_on_host(Program& program) {
-  Bytes end = program.arena_bytes;
-  for (Buffer& buffer : program.buffers) {
-    if (!buffer.on_host) continue;
-    buffer.offset = end;
-    end += round_up(buffer.bytes, kBlockAlignment);
-  }
-}
-
 /// True for the buffers that are calls' frames and are over before another frame begins.
 std::vector<bool> frames_of(const Program& program) {
   std::vector<bool> frames(program.buffers.size());
@@ -118,10 +108,27 @@ class BuffersByCall {
   std::vector<std::size_t> first_, buffers_;
 };
 
+/// Gives buffers that are not placed yet offsets from `base`, in a walk over the calls.
+template <class Room>
+void place_alive(Program& program, const std::vector<bool>& placed, const Room& room, Bytes base,
+                 FreeList& free) {
+  BuffersByCall acquired(program, placed, &Buffer::begin), released(program, placed, &Buffer::end);
+  for (std::size_t call = 0; call < program.calls.size(); ++call) {
+    for (std::size_t i : released.at_call(call))
+      free.give(program.buffers[i].offset - base, room(i));
+    const std::span<std::size_t> taken = acquired.at_call(call);
+    std::sort(taken.begin(), taken.end(), [&](std::size_t a, std::size_t b) {
+      const Buffer &first = program.buffers[a], &second = program.buffers[b];
+      return std::tuple(!first.persistent, second.bytes, a) <
+             std::tuple(!second.persistent, first.bytes, b);
+    });
+    for (std::size_t i : taken) program.buffers[i].offset = base + free.take(room(i));
+  }
+}
+
 }  // namespace
 
 void plan_memory(Program& program, Bytes guard) {
-  const std::size_t calls = program.calls.size();
   const std::vector<bool> frames = frames_of(program);
   const auto room = [&](std::size_t i) {
     return round_up(program.buffers[i].bytes, kBlockAlignment) + guard;
@@ -130,27 +137,17 @@ void plan_memory(Program& program, Bytes guard) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     if (frames[i]) largest_frame = std::max(largest_frame, room(i));
   }
-  FreeList free;
+  FreeList free, host;
   const Bytes frame = free.take(largest_frame);
+  std::vector<bool> placed = frames, of_device(frames.size());
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if (frames[i]) program.buffers[i].offset = frame;
-  }
-  std::vector<bool> placed = frames;
-  for (std::size_t i = 0; i < placed.size(); ++i)
+    of_device[i] = !program.buffers[i].on_host;
     placed[i] = placed[i] || program.buffers[i].on_host;
-  BuffersByCall acquired(program, placed, &Buffer::begin), released(program, placed, &Buffer::end);
-  for (std::size_t call = 0; call < calls; ++call) {
-    for (std::size_t i : released.at_call(call)) free.give(program.buffers[i].offset, room(i));
-    const std::span<std::size_t> taken = acquired.at_call(call);
-    std::sort(taken.begin(), taken.end(), [&](std::size_t a, std::size_t b) {
-      const Buffer &first = program.buffers[a], &second = program.buffers[b];
-      return std::tuple(!first.persistent, second.bytes, a) <
-             std::tuple(!second.persistent, first.bytes, b);
-    });
-    for (std::size_t i : taken) program.buffers[i].offset = free.take(room(i));
   }
+  place_alive(program, placed, room, Bytes(), free);
   program.arena_bytes = free.extent();
-  place_on_host(program);
+  place_alive(program, of_device, room, program.arena_bytes, host);
 }
 
 }  // namespace plimsoll

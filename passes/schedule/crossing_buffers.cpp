@@ -29,6 +29,8 @@ BufferId CrossingBuffers::add(const Slot& slot, const Action& action, std::size_
       return add("saved", TensorRole::saved);
     case SlotKind::saved_for_weights:
       return add("saved_for_weights", TensorRole::saved);
+    case SlotKind::offloaded:
+      return add("offloaded", TensorRole::saved);
     case SlotKind::deferred:
       return add("deferred", TensorRole::saved);
     case SlotKind::carried:

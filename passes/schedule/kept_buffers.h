@@ -17,6 +17,7 @@ inline bool crosses_calls(SlotKind kind) {
     case SlotKind::output:
     case SlotKind::saved:
     case SlotKind::saved_for_weights:
+    case SlotKind::offloaded:
     case SlotKind::deferred:
     case SlotKind::carried:
     case SlotKind::input_gradient:
@@ -30,7 +31,7 @@ inline bool crosses_calls(SlotKind kind) {
 /// KeptBuffers has, for one instance of a chunk, the buffers that one micro-batch keeps between
 /// calls.
 struct KeptBuffers {
-  std::array<std::optional<BufferId>, 8> buffers;  ///< from SlotKind::input to carried
+  std::array<std::optional<BufferId>, 9> buffers;  ///< from SlotKind::input to carried
   std::optional<BufferId>& operator[](SlotKind kind) {
     return buffers.at(std::size_t(kind) - std::size_t(SlotKind::input));
   }

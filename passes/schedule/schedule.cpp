@@ -16,6 +16,7 @@
 #include "passes/schedule/gradient_reductions.h"
 #include "passes/schedule/kept_buffers.h"
 #include "passes/schedule/merged_gradients.h"
+#include "passes/schedule/offloaded_activations.h"
 #include "passes/schedule/parameter_gathers.h"
 #include "passes/schedule/persistent_buffers.h"
 #include "passes/schedule/selection_biases.h"
@@ -62,6 +63,7 @@ class StageScheduler : StageCalls {
         cuts_(graph_, cut, context_.strategy, owned_instances(layout_), owner),
         routines_(cuts_, build_),
         crossing_(layout_, cuts_, borders_, build_),
+        offloaded_(stage, cuts_, routines_),
         updates_(stage, cut),
         weight_copies_(build_),
         selection_(stage) {
@@ -96,6 +98,7 @@ class StageScheduler : StageCalls {
     const std::vector<Action> actions =
         borders_.numbered(stage_order(context_.strategy, layout_.stage, program_.micro_batches));
     make_room(actions.size());
+    offloaded_.begin_step(actions);
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
     for (const StageTransfers::Incoming& comes : borders_.expected()) transfers_.expect(comes);
@@ -104,6 +107,7 @@ class StageScheduler : StageCalls {
     selection_.end_step();
     collectives_.end_step(updated);
     transfers_.finish();
+    offloaded_.finish();
     return build_.finish();
   }
 
@@ -394,6 +398,7 @@ class StageScheduler : StageCalls {
     std::vector<Wait> waits = std::exchange(running.waits, {});
     if (part == 0) {
       append(waits, before(use));
+      append(waits, offloaded_.before_call(use.action, use.instance, kept));
       append(waits, std::exchange(end_waits_, {}));
       if (sends) transfers_.take_slot(direction_of(use.action));
     } else {
@@ -404,6 +409,7 @@ class StageScheduler : StageCalls {
       if (kept[SlotKind::carried]) build_.extend(*kept[SlotKind::carried], build_.next_call() + 1);
     }
     append(waits, transfers_.free_due());
+    append(waits, offloaded_.free_due());
     std::vector<Binding> bindings;
     // Copied, since calls that are added meanwhile may move the Program's routines.
     const std::vector<Slot> slots = build_.program.at(id).slots;
@@ -435,6 +441,7 @@ class StageScheduler : StageCalls {
       transfers_.send(direction_of(use.action), use.action, borders_.sent_to(use.action),
                       *kept[border], {{call, build_.port_of(call, border)}});
     }
+    if (forward) offloaded_.after_forward(use.action, use.instance, running.calls, kept);
     after(use, running.calls);
     running.waits = border_waits(call, border);
     const auto [begin, end] = layout_.chunks[std::size_t(use.action.chunk)];
@@ -452,6 +459,7 @@ class StageScheduler : StageCalls {
   OwnedCuts cuts_;
   StageRoutines routines_;
   CrossingBuffers crossing_;
+  OffloadedActivations offloaded_;
   UpdateCalls updates_;
   WeightCopies weight_copies_;
   SelectionBiases selection_;

@@ -77,6 +77,15 @@ constexpr Rule overlaps(std::string_view limit, Question applies = nullptr) {
           applies};
 }
 
+/// Offloaded activations of which `applies` holds need a form or a companion of offload.
+template <ActivationOffload Choice>
+constexpr Rule offloads(std::string_view key, std::string_view limit, Question applies) {
+  const auto is_broken = [](const Framework& framework, const Strategy& strategy) {
+    return strategy.offloaded.percent > 0 && !framework.can.offload.activations.value.has(Choice);
+  };
+  return {key, is_broken, limit, source_of(FIELD(offload.activations)), applies};
+}
+
 bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
 bool has_whole_states(const Strategy& strategy) { return !shards(strategy); }
 bool shares_sequences(const Strategy& strategy) { return strategy.cp > 1; }
@@ -299,6 +308,19 @@ constexpr Rule kRules[] = {
         "updates all parameters on the device"),
     has(FIELD(offload.overlap), FIELD(optimizer.overlap_offload), "overlap_offload",
         "copies all of them before and after the update"),
+    has(FIELD(offload.activations), FIELD(offloaded.percent), "offload_activations_percent",
+        "keeps activations on the device"),
+    offloads<ActivationOffload::all_layers>("offload_activations_layers",
+                                            "leaves some layers on the device",
+                                            [](auto& s) { return s.offloaded.layers == 0; }),
+    offloads<ActivationOffload::first_layers>("offload_activations_layers", "chooses no layers",
+                                              [](auto& s) { return s.offloaded.layers > 0; }),
+    offloads<ActivationOffload::share>("offload_activations_percent", "offloads whole layers",
+                                       [](auto& s) { return s.offloaded.percent < 100; }),
+    offloads<ActivationOffload::recompute>("offload_activations_percent",
+                                           "recomputes no layers with it", recomputes_some),
+    offloads<ActivationOffload::pipeline>("offload_activations_percent", "has no pipeline with it",
+                                          [](auto& s) { return s.pp > 1; }),
     has(FIELD(precision.narrow_states_unsharded), FIELD(precision.main_gradients),
         "main_gradient_type", kNarrow, has_whole_states, kStage),
     has(FIELD(precision.narrow_states_unsharded), FIELD(precision.main_parameters),
@@ -376,6 +398,16 @@ Verdict exchange_is_possible(const Framework& framework, const Job& job, const S
   return Verdict::yes();
 }
 
+/// A framework that offloads the first layers alone keeps at least one on the device.
+Verdict offload_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
+  const auto& [forms, source] = framework.can.offload.activations;
+  if (strategy.offloaded.percent == 0 || forms.has(ActivationOffload::all_layers) ||
+      strategy.offloaded.layers < total_layers(job))
+    return Verdict::yes();
+  return refuse(asked_text(strategy, "offload_activations_layers", {}), framework,
+                "leaves some layers on the device", source);
+}
+
 Verdict parts_are_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
   const std::int64_t parts = strategy.pp * strategy.pipeline.virtual_stages,
                      layers = dealt_layers(job);
@@ -424,6 +456,7 @@ SetOf<ContextExchange> context_exchanges(const Framework& framework, const Job& 
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy) {
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = exchange_is_possible(framework, job, strategy); !verdict) return verdict;
+  if (Verdict verdict = offload_is_possible(framework, job, strategy); !verdict) return verdict;
   return parts_are_possible(framework, job, strategy);
 }
 

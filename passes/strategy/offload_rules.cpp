@@ -1,4 +1,4 @@
-// Rules about updates by the host.
+// Rules about updates by the host, and about activations in its memory.
 #include "passes/strategy/offload_rules.h"
 
 #include <fmt/format.h>
@@ -25,6 +25,22 @@ Verdict offload_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.precision.fp8_parameters) return no("it goes without fp8_parameters");
   if (job.precision != DType::f32 && !job.fp32_parameters.empty())
     return no("it excludes fp32_parameters with another precision");
+  return Verdict::yes();
+}
+
+Verdict activations_are_legal(const Job& job, const Strategy& strategy) {
+  const auto& [percent, layers] = strategy.offloaded;
+  if (layers > total_layers(job))
+    return Verdict::no(fmt::format("offload_activations_layers is {}; the model has {} layers",
+                                   layers, total_layers(job)));
+  if (percent == 0 && layers > 0)
+    return Verdict::no("offload_activations_layers goes with offload_activations_percent above 0");
+  if (percent > 0 && percent < 100 && strategy.recompute == Recompute::full) {
+    return Verdict::no(fmt::format(
+        "offload_activations_percent is {}; with recompute full it must be 0 or 100: a layer keeps "
+        "one tensor, its input, and offload_activations_layers chooses among layers",
+        percent));
+  }
   return Verdict::yes();
 }
 

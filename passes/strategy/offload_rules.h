@@ -1,4 +1,5 @@
-// Offload rules say which strategies let the host update parameters, and how many it updates.
+// Offload rules say which strategies let the host update parameters, and how many it updates, and
+// which let its memory hold activations.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,9 @@ namespace plimsoll {
 /// arenas (flatten fused, sharding_owner elements) by AdamW or SGD, with gradients, masters and
 /// moments in f32, and parameters of one type.
 Verdict offload_is_legal(const Job& job, const Strategy& strategy);
+
+/// Checks the rules of offload_activations_percent and offload_activations_layers.
+Verdict activations_are_legal(const Job& job, const Strategy& strategy);
 
 /// Returns how many of `updated` elements the host updates, rounded up.
 std::int64_t host_elements(const Strategy& strategy, std::int64_t updated);

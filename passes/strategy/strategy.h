@@ -98,6 +98,15 @@ struct RecomputedChoices {
   bool operator==(const RecomputedChoices&) const = default;
 };
 
+/// The activations that lie in the host's memory between forward and backward.
+struct OffloadedChoices {
+  /// The share of the bytes that each layer keeps for backward, in percent. Whole tensors, the
+  /// largest first, make up at most this share.
+  std::int64_t percent = 0;
+  std::int64_t layers = 0;  ///< the first layers of each chunk; 0 = all
+  bool operator==(const OffloadedChoices&) const = default;
+};
+
 /// How ranks share the tokens of a sequence: over mp, and over cp.
 struct TokenChoices {
   bool sequence_parallel = false;
@@ -193,6 +202,7 @@ struct Strategy {
   RankOrder rank_order = RankOrder::sharding_dp_pp;
   PipelineChoices pipeline;
   RecomputedChoices recomputed;
+  OffloadedChoices offloaded;
   TokenChoices tokens;
   ExpertChoices experts;
   PrecisionChoices precision;

@@ -255,6 +255,24 @@ CudaKernelPointer prepare_unpack_weight(const CudaRequest& request) {
   });
 }
 
+namespace {
+CudaKernelPointer prepare_host_copy(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto bytes = std::size_t(bytes_of(request.output(0)).count());
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    check(cudaMemcpyAsync(out[0], in[0], bytes, cudaMemcpyDefault, device.stream), "a copy");
+  });
+}
+}  // namespace
+
+CudaKernelPointer prepare_copy_to_host(const CudaRequest& request) {
+  return prepare_host_copy(request);
+}
+
+CudaKernelPointer prepare_copy_to_device(const CudaRequest& request) {
+  return prepare_host_copy(request);
+}
+
 CudaKernelPointer prepare_fill(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t count = request.output_elements(0);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
@@ -80,6 +81,18 @@ std::byte* CudaQueue::allocate(Bytes size) {
 }
 
 void CudaQueue::free(std::byte* memory) noexcept { static_cast<void>(cudaFree(memory)); }
+
+std::byte* CudaQueue::allocate_on_host(Bytes size) {
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, std::size_t(size.count()), cudaHostAllocDefault),
+        fmt::format("cannot allocate {} bytes of the host's memory", size.count()));
+  std::memset(memory, 0, std::size_t(size.count()));
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaQueue::free_on_host(std::byte* memory) noexcept {
+  static_cast<void>(cudaFreeHost(memory));
+}
 
 void CudaQueue::fill(std::byte* to, int value, Bytes size) {
   if (size == Bytes(0)) return;

@@ -33,6 +33,8 @@ class CudaQueue final : public RankDevice {
 
   std::byte* allocate(Bytes size) override;
   void free(std::byte* memory) noexcept override;
+  std::byte* allocate_on_host(Bytes size) override;
+  void free_on_host(std::byte* memory) noexcept override;
   void fill(std::byte* to, int value, Bytes size) override;
   void write(std::byte* to, std::span<const std::byte> values) override;
   void read(const std::byte* from, std::span<std::byte> values) override;

@@ -118,7 +118,7 @@ CostModel CostModel::with_layer_factor(double factor) const {
 }
 
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
-  if (is_of_host(op.kind)) return of_host(op, tensors);
+  if (is_of_host(op.kind)) return of_host(op, tensors, kernels(kind).device);
   const std::optional<Estimate> measured = measured_local(op, tensors);
   Estimate estimate = measured ? *measured : modelled_local(op, tensors, kernels(kind));
   estimate.of_calibration = measured.has_value();
@@ -269,10 +269,13 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
   return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
 }
 
-Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors) const {
+// Cores copy within one memory, which they read and write.
+Estimate CostModel::of_host(const Op& op, std::span<const Tensor> tensors,
+                            const Device& device) const {
   const Host host = cluster_.host.value_or(Host());
   const OpClass op_class = row(op.kind).op_class;
-  const BytesPerSecond rate = op_class == OpClass::to_host ? host.to_host
+  const BytesPerSecond rate = host_executes()                ? 0.5 * device.memory_bandwidth
+                              : op_class == OpClass::to_host ? host.to_host
                               : op_class == OpClass::to_device
                                   ? host.to_device
                                   : kUpdateShare * host.memory_bandwidth;

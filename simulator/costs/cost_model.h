@@ -120,7 +120,7 @@ class CostModel {
   Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   /// Returns the time of work by the host, or on its link with a device.
-  Estimate of_host(const Op& op, std::span<const Tensor> tensors) const;
+  Estimate of_host(const Op& op, std::span<const Tensor> tensors, const Device& device) const;
   /// Returns the bytes that an op moves, in as many ops as the framework has for it.
   Bytes moved_by(const Op& op, std::span<const Tensor> tensors) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,

@@ -39,7 +39,7 @@ std::vector<RoutineEvents> events_of(const Program& program, const Framework& fr
 
 bool lies_in_tensors(SlotKind kind) {
   return kind == SlotKind::saved || kind == SlotKind::saved_for_weights ||
-         kind == SlotKind::deferred;
+         kind == SlotKind::offloaded || kind == SlotKind::deferred;
 }
 
 /// Cycles that are replayed where all are alike. The other cycles find the same tensors alive.
@@ -410,7 +410,7 @@ class Replay {
       if (writes) shards_.write_gradient(index, storage);
       return;
     }
-    if (buffer.persistent || stage_.has(b)) return;
+    if (buffer.persistent || buffer.on_host || stage_.has(b)) return;
     const SlotKind slot = program_.at(call.routine).slots[*storage.slot].kind;
     const bool copied = framework_.memory.gradients != GradientMemory::one_buffer;
     if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already

@@ -158,6 +158,14 @@ const Switch kSwitches[] = {
          if (random() % 3 == 0) draw.strategy.recomputed.list.push_back(layer);
        }
      }},
+    {"offload_activations_percent",
+     [](Random& random, Draw& draw) {
+       if (coin(random)) return;
+       OffloadedChoices& offloaded = draw.strategy.offloaded;
+       offloaded.percent = one_of<std::int64_t>(random, {100, 100, 75, 40, 10});
+       if (draw.strategy.recompute == Recompute::full) offloaded.percent = 100;
+       if (coin(random)) offloaded.layers = std::int64_t(1 + random() % 3);
+     }},
     {"cast_placement",
      [](Random& random, Draw& draw) {
        draw.strategy.optimizer.cast_placement = one_of(

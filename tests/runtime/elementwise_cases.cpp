@@ -35,6 +35,10 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
   }
   cases.push_back(make_case("multiply", OpKind::multiply, FactorParams{0.375},
                             {normal("x", wide, 1, 2)}, {blank("y", wide)}));
+  for (const OpKind copy : {OpKind::copy_to_host, OpKind::copy_to_device}) {
+    cases.push_back(make_case(std::string(to_text(copy)), copy, {}, {normal("x", wide, 1)},
+                              {blank("y", wide)}));
+  }
   cases.push_back(make_case("gate_values", OpKind::gate_values, {},
                             {normal("x", wide, 1, 2), normal("gate", wide, 2, 2)},
                             {blank("y", wide)}));
@@ -361,6 +365,10 @@ constexpr OpReference kReferences[] = {
      [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; }); }},
     {OpKind::own_part, own_part},
     {OpKind::dropout, dropout},
+    {OpKind::copy_to_host,
+     [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i]; }); }},
+    {OpKind::copy_to_device,
+     [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i]; }); }},
     {OpKind::cast, [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i]; }); }},
     {OpKind::fill,
      [](const Operands& o) { each(o, [&](std::size_t) { return o.params<FillParams>().value; }); }},

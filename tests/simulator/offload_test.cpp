@@ -99,6 +99,39 @@ TEST(Offload, OverlappedCopiesLeaveTheirFirstAndLastPart) {
               0.001 * plain.step);
 }
 
+// One link is slower than the computation by far, so the step is its bytes: all that layers keep
+// but what the first copy out waits for, and what follows the last copy back.
+TEST(Offload, CopiesOfActivationsOverlapAndShowWhereTheLinkIsSlow) {
+  const auto step = [](double rate, const std::string& fields) {
+    Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+    Framework framework = framework_by_name("bundled-cuda");
+    framework.host.dispatch.op = framework.host.waits.time = Seconds(0);
+    const auto programs = lower({job, parse_strategy(fields), framework});
+    Cluster slow = cluster();
+    slow.host->to_host = slow.host->to_device = BytesPerSecond(rate);
+    Bytes copied;
+    for (const Call& call : programs[0].calls) {
+      for (const Op& op : programs[0].at(call.routine).ops) {
+        if (is_of_host(op.kind)) copied += bytes_moved(op, programs[0].at(call.routine).tensors);
+      }
+    }
+    const double time =
+        simulate(programs, CostModel(slow, std::nullopt, framework)).step_time.value();
+    return std::pair(time, double(copied.count()));
+  };
+  const std::string fields = "micro_batch=2", offload = fields + ",offload_activations_percent=100";
+  const double plain = step(1e9, fields).first;
+  EXPECT_EQ(step(1e9, fields).second, 0);
+  const auto [fast, copied] = step(1e15, offload);
+  EXPECT_NEAR(fast, plain, 1e-6 * plain);
+  const double rate = copied / (1000 * plain);  // copies take a thousand steps
+  EXPECT_NEAR(step(rate, offload).first, copied / rate, 0.01 * copied / rate);
+  // Three quarters of the time of the copies are under computation, if they take as long.
+  const double even = step(copied / plain, offload).first;
+  EXPECT_LT(even, 1.6 * plain);
+  EXPECT_GT(even, plain);
+}
+
 TEST(Offload, WithoutAHostPcie4IsAssumed) {
   Op op;
   op.kind = OpKind::copy_to_host;

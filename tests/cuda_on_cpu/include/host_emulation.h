@@ -45,7 +45,7 @@ enum cudaStreamCaptureMode {
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;
-inline constexpr unsigned cudaHostAllocMapped = 2;
+inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 using cudaStream_t = struct CUstream_st*;
