@@ -142,6 +142,14 @@ LayoutPart types_part(const Job& job, const Framework& framework, const Strategy
   return part_unless(words.empty(), fmt::format("{}", fmt::join(words, ", ")), "usual types");
 }
 
+std::string offloaded_words(const Strategy& s) {
+  const auto& [percent, layers] = s.offloaded;
+  const std::string share = percent == 100 ? "" : fmt::format("{} % of ", percent);
+  const std::string of =
+      layers == 0 ? "" : fmt::format(" of {} layer{}", layers, layers == 1 ? "" : "s");
+  return fmt::format("{}activations{} on the host", share, of);
+}
+
 /// Returns the parts in one order for every strategy, so that two of them can be compared.
 std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
                                      const Strategy& s) {
@@ -164,6 +172,7 @@ std::vector<LayoutPart> layout_parts(const Job& job, const Framework& framework,
           part_unless(s.optimizer.offload_percent == 0,
                       fmt::format("{} % of the optimizer on the host", s.optimizer.offload_percent),
                       "no offload"),
+          part_unless(s.offloaded.percent == 0, offloaded_words(s), "no activations on the host"),
           part_unless(s.precision.fp8 == Fp8::none,
                       fmt::format("FP8 with {} scaling", kFp8s[std::size_t(s.precision.fp8)]),
                       "no FP8"),

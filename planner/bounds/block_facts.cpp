@@ -373,12 +373,13 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
 /// Returns one strategy for all that have the same facts. Where ranks of mp and cp lie, and when
 /// parameters are gathered, changes nothing within a block.
 Strategy FactsCache::alike(const Strategy& strategy) const {
-  Strategy plain = without(
-      as_plain_pipeline(target_.job, strategy), FIELD(dp), FIELD(sharding_degree),
-      FIELD(sharding_stage), FIELD(owners.sharding_owner), FIELD(pipeline.layer_split),
-      FIELD(pipeline.embedding_as_layers), FIELD(pipeline.send_slots), FIELD(rank_order),
-      FIELD(gradients.bucket_bytes), FIELD(recomputed.list), FIELD(gathers.prefetch_depth),
-      FIELD(gathers.max_live_bytes), FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep));
+  Strategy plain =
+      without(as_plain_pipeline(target_.job, strategy), FIELD(dp), FIELD(sharding_degree),
+              FIELD(sharding_stage), FIELD(owners.sharding_owner), FIELD(pipeline.layer_split),
+              FIELD(pipeline.embedding_as_layers), FIELD(pipeline.send_slots), FIELD(rank_order),
+              FIELD(gradients.bucket_bytes), FIELD(recomputed.list), FIELD(offloaded.layers),
+              FIELD(gathers.prefetch_depth), FIELD(gathers.max_live_bytes),
+              FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep));
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)
     plain.experts.rows_percent = rows_room(target_.job, target_.framework(), strategy).percent;
@@ -402,6 +403,10 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
   return known_.of({plain, extent, kind}, [&] {
     MicroBatchFacts found = find(plain, extent, kind);
     if (strategy.experts.overlap_exchange) leave_out_waits(found);
+    // The host may hold a layer's input, too, between forward and backward.
+    if (strategy.offloaded.percent > 0) {
+      for (BlockFacts& block : found.blocks) block.kept = block.saved;
+    }
     return std::make_shared<const MicroBatchFacts>(std::move(found));
   });
 }

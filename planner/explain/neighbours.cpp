@@ -71,6 +71,7 @@ void drop_meaningless(const Fixed& choices, Strategy& strategy) {
     drop("recompute_layers");
     drop("recompute_list");
   }
+  if (strategy.offloaded.percent == 0) drop("offload_activations_layers");
   if (is_fixed(choices, "recompute_layers")) drop("recompute_list");
   if (strategy.sharding_stage != 3) {
     drop("prefetch_depth");
@@ -247,6 +248,9 @@ void add_memory_savers(const Target& target, const Strategy& strategy, Changes& 
         changes.add("offload_optimizer_percent", percent);
     }
   }
+  if (target.cluster().device.kind != DeviceKind::cpu_core &&
+      target.framework().can.offload.activations.value.has(ActivationOffload::all_layers))
+    changes.add("offload_activations_percent", std::int64_t{100});
   if (strategy.ep > 1) changes.add("expert_rows_percent", std::int64_t{100});
 }
 

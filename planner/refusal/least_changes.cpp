@@ -65,7 +65,12 @@ class Changes {
     for (const FittingChange& change : without_held_choices()) {
       if (!add_first({change}, "fewer held choices")) break;
     }
-    if (request_.target.framework().can.offload.optimizer.value) add_offload();
+    const OffloadCapabilities& offload = request_.target.framework().can.offload;
+    if (offload.optimizer.value)
+      add_offload("offload_optimizer_percent", {"50", "100"}, "states in the host's memory");
+    const bool apart = request_.target.cluster().device.kind != DeviceKind::cpu_core;
+    if (apart && offload.activations.value.has(ActivationOffload::all_layers))
+      add_offload("offload_activations_percent", {"100"}, "activations in the host's memory");
     if (request_.target.job.adapters) add_packed();
     add_more_devices();
     if (request_.target.job.experts) add_even_routing();
@@ -288,16 +293,16 @@ class Changes {
     add_first({change}, "frozen weights in 4 bits");
   }
 
-  /// The host's memory takes states, and its update takes longer than the device's.
-  void add_offload() {
+  /// The host's memory takes states, which it updates more slowly than the device, or activations,
+  /// which have to be copied.
+  void add_offload(const char* key, std::initializer_list<const char*> percents, const char* what) {
     std::optional<Fitting> best;
-    for (const char* percent : {"50", "100"}) {
-      const FittingChange change =
-          with(ChangeKind::offload, {{"offload_optimizer_percent", percent}});
+    for (const char* percent : percents) {
+      const FittingChange change = with(ChangeKind::offload, {{key, percent}});
       if (holds(change)) return;
       auto found = fitting(change);
       if (found && (!best || better(found->plan, best->plan))) best = std::move(found);
-      if (is_out_of_time("states in the host's memory")) break;
+      if (is_out_of_time(what)) break;
     }
     if (best) found_.fitting.push_back(std::move(best->change));
   }
@@ -379,7 +384,7 @@ ChangeKind kind_of(const Fixed& change) {
   const auto of_key = [](std::string_view key) {
     if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
       return ChangeKind::sharding;
-    if (key == "offload_optimizer_percent") return ChangeKind::offload;
+    if (key.starts_with("offload_")) return ChangeKind::offload;
     return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
   };
   ChangeKind kind = ChangeKind::sharding;

@@ -59,7 +59,8 @@ struct FoundChanges {
 /// Returns changes of a request, each with a strategy that then fits:
 ///
 ///   - without one choice that `request` fixes;
-///   - with half or all of the optimizer's states in the host's memory, where the framework can;
+///   - with half or all of the optimizer's states, or with all activations, in the host's memory,
+///     where the framework can;
 ///   - with frozen weights in 4 bits, if the job has adapters;
 ///   - on more devices, by doubling, then narrowing;
 ///   - with memory for even routing of experts' rows;

@@ -212,6 +212,31 @@ TEST(LeastChanges, EndByWorkThatIsTheSameOnAnyMachine) {
 }
 
 /// A change that cannot apply is neither tried nor named as not tried.
+/// On GPUs, since cores have no other memory.
+TEST(LeastChanges, ActivationsInTheHostsMemoryAreTried) {
+  const auto lines = [](DeviceKind kind) {
+    Cluster cluster = small_cluster();
+    cluster.device.kind = kind;
+    Job job = nano_job();
+    job.sequence = 512;  // so that activations take most
+    const auto request = [&](const char* percent) {
+      const CostModel costs(cluster, std::nullopt, framework_by_name("bundled"));
+      SearchRequest on_cluster{Target(job, costs, 1)};
+      on_cluster.constraints.fixed = {{"recompute", "none"}, {"micro_batch", "1"}};
+      if (*percent != 0)
+        on_cluster.constraints.fixed.emplace_back("offload_activations_percent", percent);
+      on_cluster.time_limit = Seconds(600);
+      return on_cluster;
+    };
+    const Bytes enough = least_need(request("100"));
+    EXPECT_LT(enough, least_need(request("")));
+    cluster.device.memory = enough;
+    return line_with(changes_of(request("")), "offload_activations_percent");
+  };
+  EXPECT_TRUE(lines(DeviceKind::gpu).starts_with("with --fix offload_activations_percent=100: "));
+  EXPECT_EQ(lines(DeviceKind::cpu_core), "");
+}
+
 TEST(LeastChanges, LeaveOutWhatTheRequestHolds) {
   const auto notes = [](Fixed fixed) {
     SearchRequest request = request_of(4, std::move(fixed));
@@ -232,6 +257,7 @@ TEST(LeastChanges, HaveTheKindThatAPractitionerTriesFirst) {
   EXPECT_EQ(kind_of({{"recompute_layers", "1"}, {"sharding_stage", "2"}}), ChangeKind::recompute);
   EXPECT_EQ(kind_of({{"DP", ""}}), ChangeKind::sharding);
   EXPECT_EQ(kind_of({{"offload_optimizer_percent", "50"}}), ChangeKind::offload);
+  EXPECT_EQ(kind_of({{"offload_activations_percent", "100"}}), ChangeKind::offload);
 }
 
 /// The first change has a plain layout, though one with a context split needs less.

@@ -241,6 +241,9 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
     s.optimizer.offload_percent = one_of<std::int64_t>(random, {1, 50, 100});
     s.optimizer.overlap_offload = random() % 2 == 0;
   });
+  keep_if_legal([&](Strategy& s) {
+    s.offloaded = {one_of<std::int64_t>(random, {20, 60, 100}), std::int64_t(random() % 3)};
+  });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) {
     drop_recompute(s);

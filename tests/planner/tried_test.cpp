@@ -146,6 +146,7 @@ Target target_of(const Job& job, std::int64_t devices, Bytes memory) {
   cluster.nodes = 2;
   Framework framework = framework_by_name("megatron-lm");
   framework.host.dispatch.op = Seconds(8e-6);  // hosts do not bind them
+  framework.can.offload.activations = bundled_framework().can.offload.activations;
   framework.memory.process.workspace = framework.memory.process.context = Bytes();
   framework.memory.process.communicator = framework.memory.process.pair_communicator = Bytes();
   return {job, CostModel(cluster, std::nullopt, framework), devices};
@@ -223,6 +224,7 @@ Tried random_tried(std::mt19937_64& random, bool experts) {
                                                       {"overlap_param_gather", "false"},
                                                       {"main_gradient_type", "computed"},
                                                       {"offload_optimizer_percent", "50,100"},
+                                                      {"offload_activations_percent", "100"},
                                                       {"expert_rows_percent", "100,150"},
                                                       {"fp8_parameters", "true"}};
   Tried tried;
@@ -287,6 +289,7 @@ TEST(Tried, BoundsAreThoseOfASearchWithTheValueAlone) {
                                  make_tried("fp8", "current"),
                                  make_tried("main_parameter_type", "remainder"),
                                  make_tried("offload_optimizer_percent", "30"),
+                                 make_tried("offload_activations_percent", "60"),
                                  make_tried("expert_rows_percent", "100"),
                                  make_tried("gradient_type", "computed")};
     const Space space = enumerate(request);

@@ -30,6 +30,9 @@ TEST(PlanWords, LayoutsAreInTheFieldsWords) {
   EXPECT_TRUE(states(
       layout("pp=2,layer_split=3+1,fp8=delayed,moment_type=bf16,offload_optimizer_percent=50"),
       {"PP 2", "3+1", "50 %", "host", "FP8", "delayed", "bf16"}));
+  EXPECT_TRUE(states(layout("offload_activations_percent=40,offload_activations_layers=2"),
+                     {"40 % of activations of 2 layers on the host"}));
+  EXPECT_TRUE(states(layout("offload_activations_percent=100"), {"activations on the host"}));
   plan.job.experts.emplace();
   EXPECT_TRUE(states(layout("sharding_degree=8,ep=4,expert_dispatch=all_gather"),
                      {"EP 4", "all-gather", "DP 8 (ZeRO-1)", "1 x 64"}));
