@@ -192,8 +192,23 @@ TEST(Axolotl, WhatIsNotModelledIsRefusedAtItsLine) {
        {"lora_target_linear: true", "lora_target_modules: [x_proj]",
         "line 13: lora_target_modules x_proj", "q_proj"},
        {"adamw_torch", "lion_8bit", "line 16: optimizer lion_8bit", "AdamW"},
-       {"checkpointing: true", "checkpointing: offload", "line 20: gradient_checkpointing offload",
-        "copies to the host"}});
+       {"checkpointing: true", "checkpointing: offload_disk",
+        "line 20: gradient_checkpointing offload_disk", "copies to disk"}});
+}
+
+TEST(Axolotl, ActivationsInTheHostsMemoryAreRead) {
+  const std::string plain = "gradient_checkpointing: true";
+  for (const auto& [stated, percent] : std::vector<std::pair<std::string, std::int64_t>>{
+           {plain, 0},
+           {"gradient_checkpointing: offload", 100},
+           {plain + "\nactivation_offloading: true", 100},
+           {plain + "\nactivation_offloading: false", 0}}) {
+    std::string text = kAxolotl;
+    text.replace(text.find(plain), plain.size(), stated);
+    const Imported imported = import_run(text);
+    EXPECT_EQ(imported.strategy->offloaded.percent, percent) << stated;
+    EXPECT_EQ(imported.strategy->recompute, Recompute::full) << stated;
+  }
 }
 
 TEST(Axolotl, LengthsAreNoted) {

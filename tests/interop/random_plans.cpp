@@ -188,6 +188,9 @@ Plan random_megatron_plan(Random& random) {
   });
   drawn.attempt(FIELD(optimizer.overlap_offload), {true, false});
   drawn.attempt([&](Strategy& s) {
+    if (coin(random)) s.offloaded = {100, std::int64_t(1 + random() % 3)};
+  });
+  drawn.attempt([&](Strategy& s) {
     s.gradients.bucket_bytes = Bytes(4 * std::int64_t(1024 + random() % 100'000'000));
   });
   drawn.attempt(FIELD(gradients.overlap), {true, true, false});
@@ -347,6 +350,7 @@ std::vector<const char*> megatron_choices() {
           "moment_type=fp8",
           "offload_optimizer_percent=100",
           "overlap_offload=true",
+          "offload_activations_layers=2",
           "overlap_grad_reduce=false",
           "overlap_param_gather=false"};
 }
