@@ -173,6 +173,10 @@ class Facts:
         if handle and self.get("stated.framework"):
             self.set("stated.framework_fields.workspace_bytes", 2 * handle + engine, "workspaces of two cuBLAS handles and of an engine")
 
+    def offload(self):
+        if ratio := self.number("offload.activation_ratio"):
+            self.set("stated.offload_activations_percent", int(100 * ratio + 0.5), "the share of activations in the host's memory")
+
     def targets(self):
         """Products of a layer that have adapters. None: the source does not name them, or in words that are unknown."""
         words = [lower(word) for word in self.texts("lora.targets")]
@@ -230,6 +234,7 @@ def derive(row):
     facts.memory()
     facts.rate()
     facts.workspace()
+    facts.offload()
     lack = facts.adapters()
     facts.meet_needs(lack)
     facts.needs(partition, lack)

@@ -219,6 +219,7 @@ STRATEGIES = [
     "pp=2,dp=2,ep=2,micro_batch=1,expert_dispatch=all_gather",
     "dp=2,ep=2,micro_batch=1,overlap_expert_exchange=true",
     "pp=2,sharding_degree=2,sharding_stage=1,micro_batch=1,offload_optimizer_percent=50",
+    "pp=2,sharding_degree=2,sharding_stage=1,micro_batch=1,offload_activations_percent=50",
     "dp=2,micro_batch=2,fp8=delayed",
     "mp=2,micro_batch=2,fp8=rowwise",
     "sharding_degree=2,sharding_stage=1,micro_batch=2,gradient_type=computed,moment_type=bf16",

@@ -187,6 +187,7 @@ constexpr auto kStated = [](auto& fields, auto& run) {
   fields.optional("gradient_type", run.gradient_type, kGradientTypes);
   fields.optional("moment_type", run.moment_type, kMomentTypes);
   fields.optional("offload_optimizer_percent", run.offload_optimizer_percent, {0, 100});
+  fields.optional("offload_activations_percent", run.offload_activations_percent, {0, 100});
   fields.optional("splits_boundary", run.splits_boundary);
   fields.optional("ends_as_layers", run.ends_as_layers, kInteger);
   fields.optional("schedule", run.schedule, kSchedules);

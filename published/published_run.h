@@ -91,6 +91,7 @@ struct PublishedRun {
   bool overlaps_expert_exchange = false;
   /// The share of the parameters that the host updates, in percent.
   std::int64_t offload_optimizer_percent = 0;
+  std::int64_t offload_activations_percent = 0;  ///< as in a strategy
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
   /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two
   /// more than the model has, the embedding and the head count as a layer each. Empty: not stated.

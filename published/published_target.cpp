@@ -119,6 +119,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.precision.gradients = run.gradient_type;
   strategy.precision.moments = run.moment_type;
   strategy.optimizer.offload_percent = run.offload_optimizer_percent;
+  strategy.offloaded.percent = run.offload_activations_percent;
   strategy.pipeline.layer_split = stated_split(run);
   if (strategy.pipeline.layer_split.empty() && run.pp > 1)
     strategy.pipeline.embedding_as_layers = strategy.pipeline.loss_as_layers = run.ends_as_layers;
@@ -207,7 +208,8 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "a2a overlap") return run.overlaps_expert_exchange && run.ep > 1;
   if (need == "dispatcher model")
     return run.framework && run.framework->parallelism.sends_tokens_once_per_node;
-  if (need == "offload") return run.offload_optimizer_percent > 0;
+  if (need == "offload")
+    return run.offload_optimizer_percent > 0 || run.offload_activations_percent > 0;
   if (need == "zero-bubble")
     return run.framework && run.framework->can.pipelines.schedules.value.has(Schedule::zb_h1);
   // Where a row does not say whether layers were repeated, or how large micro-batches were, all
