@@ -7,6 +7,7 @@
 
 #include "graph/op_table.h"
 #include "passes/pipeline.h"
+#include "simulator/memory/allocation_replay.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -126,10 +127,27 @@ TEST(Offload, CopiesOfActivationsOverlapAndShowWhereTheLinkIsSlow) {
   EXPECT_NEAR(fast, plain, 1e-6 * plain);
   const double rate = copied / (1000 * plain);  // copies take a thousand steps
   EXPECT_NEAR(step(rate, offload).first, copied / rate, 0.01 * copied / rate);
-  // Three quarters of the time of the copies are under computation, if they take as long.
+  // Copies that take as long as the computation are partly under it.
   const double even = step(copied / plain, offload).first;
   EXPECT_LT(even, 1.6 * plain);
   EXPECT_GT(even, plain);
+}
+
+/// In a caching allocator memory is freed at the same points as in the arena.
+TEST(Offload, ActivationsInTheHostsMemoryTakeNoBlocks) {
+  const auto peaks = [](const std::string& fields) {
+    Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+    job.layers = 12;
+    const Framework framework = framework_by_name("megatron-lm");
+    const Program program = lower({job, parse_strategy(fields), framework}).front();
+    const AllocatorUse use = replay_allocations(program, framework, Bytes(std::int64_t{1} << 40));
+    return std::pair(double(use.allocated.count()), double(memory_peak(program).peak.count()));
+  };
+  const auto [allocated, planned] = peaks("micro_batch=4");
+  const auto [allocated_less, planned_less] =
+      peaks("micro_batch=4,offload_activations_percent=100,offload_activations_layers=9");
+  EXPECT_LT(planned_less, planned);
+  EXPECT_NEAR(allocated - allocated_less, planned - planned_less, 0.1 * (planned - planned_less));
 }
 
 TEST(Offload, WithoutAHostPcie4IsAssumed) {
