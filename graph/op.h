@@ -268,11 +268,16 @@ struct StepParams {       // begin_step
   std::int64_t growth_interval = 0;  ///< 0: never grows
   bool operator==(const StepParams&) const = default;
 };
-struct AdamParams {  // adamw
+struct AdamParams {  // adamw, adamw_8bit
   double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   bool clipped = false;                    ///< gradients are unscaled and clipped already
   std::optional<std::int64_t> group = {};  ///< as in FlatParams
   std::int64_t elements = 0;
+  /// 16-bit parameters are rounded up or down at random, so that their mean is the value. The
+  /// Philox key is seed, update and tensor, its counter the index in the whole tensor and the
+  /// layer.
+  bool stochastic = false;
+  std::int64_t seed = 0;
   bool operator==(const AdamParams&) const = default;
 };
 struct SgdParams {  // sgd
@@ -314,6 +319,14 @@ PackedLayout packed_layout(std::int64_t elements, bool nested);
 /// Returns the bytes of a weight with `elements` elements.
 inline std::int64_t packed_bytes(std::int64_t elements, bool nested) {
   return packed_layout(elements, nested).bytes;
+}
+
+/// Elements of a moment in 8 bits that share a scale (bitsandbytes optim/optimizer.py; 2048 in
+/// Dettmers et al. 2022, arXiv 2110.02861, section 2.1).
+inline constexpr std::int64_t kMomentBlock = 256;
+/// Returns the scales of a moment with so many elements.
+inline std::int64_t moment_blocks(std::int64_t elements) {
+  return (elements + kMomentBlock - 1) / kMomentBlock;
 }
 
 /// Returns the scores within the window, as a share of all causal ones: with s tokens and a window

@@ -132,12 +132,20 @@ Verdict check_update(const Op& op, Tensors tensors) {
   const bool shared = part == (whole + parts - 1) / parts;
   if (!masters && !shared && count(0) != count(2) && count(1) != count(2))
     return Verdict::no("parameters and gradients differ in size");
-  const std::size_t state = op.inputs.size() - 3;  // moments: between gradients and scalars
+  // Moments lie between gradients and scalars, before their scales.
+  const std::size_t state = op.inputs.size() - (op.kind == OpKind::adamw_8bit ? 4 : 3);
   if (count(2) != count(1 + state) || count(2) > count(1) || count(2) > count(0))
     return Verdict::no("moments are not one part of the parameters");
   if (op.kind == OpKind::lamb_norms && elements(out(op, tensors, 2).shape) % 2 != 0)
     return Verdict::no("norms are not two for every tensor");
   return Verdict::yes();
+}
+
+Verdict check_moment_scales(const Op& op, Tensors tensors) {
+  const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
+  return count(4) == 2 * moment_blocks(count(2))
+             ? Verdict::yes()
+             : Verdict::no("scales are not one for each block of both moments");
 }
 
 Verdict check_lamb(const Op& op, Tensors tensors) {

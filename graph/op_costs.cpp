@@ -98,8 +98,9 @@ Bytes read_and_written_bytes(const Op& op, Tensors tensors) {
 // Updates count owned elements only: parameters and state are read and written, gradients read.
 Bytes adamw_bytes(const Op& op, Tensors tensors) {
   const auto type = [&](std::size_t i) { return bytes_of(in(op, tensors, i).dtype); };
+  const bool scaled = op.kind == OpKind::adamw_8bit;
   return worked_on<AdamParams>(op, tensors, 2) * (2 * (type(0) + type(2) + type(3)) + type(1)) +
-         parameters_written(op, tensors);
+         parameters_written(op, tensors) + (scaled ? 2 * bytes_of(in(op, tensors, 4)) : Bytes());
 }
 
 Bytes sgd_bytes(const Op& op, Tensors tensors) {

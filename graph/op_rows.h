@@ -31,6 +31,7 @@ Verdict check_cast(const Op& op, std::span<const Tensor> tensors);
 Verdict check_position(const Op& op, std::span<const Tensor> tensors);
 Verdict check_own_part(const Op& op, std::span<const Tensor> tensors);
 Verdict check_squared_norm(const Op& op, std::span<const Tensor> tensors);
+Verdict check_moment_scales(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flat(const Op& op, std::span<const Tensor> tensors);
 Verdict check_update(const Op& op, std::span<const Tensor> tensors);
 Verdict check_lamb(const Op& op, std::span<const Tensor> tensors);

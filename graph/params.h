@@ -181,6 +181,8 @@ void fields(AdamParams& p, Visit&& visit) {
   visit("beta2", p.beta2);
   visit("epsilon", p.epsilon);
   update_fields(p, visit);
+  visit("stochastic", p.stochastic);
+  visit("seed", p.seed);
 }
 template <class Visit>
 void fields(SgdParams& p, Visit&& visit) {

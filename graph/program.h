@@ -58,6 +58,7 @@ enum class SlotKind : std::uint8_t {
   gradient_arena,
   first_moment_arena,
   second_moment_arena,
+  moment_scale_arena,    ///< of moments in 8 bits: the first ones', then the second ones'
   host_parameter_arena,  ///< in the host's memory: the f32 parameters that the host updates
   host_gradient_arena,   ///< and their gradients
   host_first_moment_arena,

@@ -19,6 +19,7 @@ enum class OperandType : std::uint8_t {
   value,  ///< the type that the op computes in
   f32,    ///< statistics of rows, log-sum-exp, the loss, the step's scalars, masters and optimizer
           ///< state (Micikevicius et al. 2018, arXiv 1710.03740, sections 3.1 and 3.3)
+  any,    ///< f32, bf16 or f16, whatever the others have; the op computes on it in f32
   i32,    ///< token ids, rows, flags
   u8,     ///< masks
 };
@@ -140,6 +141,7 @@ namespace signature {
 constexpr void read_type(SignatureReader& reader, SignatureOperand& operand) {
   if (operand.name == "scalars") operand.type = OperandType::f32;
   if (reader.take("f32")) operand.type = OperandType::f32;
+  if (reader.take("any")) operand.type = OperandType::any;
   if (reader.take("u8")) operand.type = OperandType::u8;
   if (!reader.take("i32")) return;
   operand.type = OperandType::i32;

@@ -136,6 +136,7 @@ LayoutPart types_part(const Job& job, const Framework& framework, const Strategy
   if (s.precision.main_parameters == MasterType::remainder)
     words.emplace_back("no f32 copy of weights");
   if (s.precision.main_parameters == MasterType::none) words.emplace_back("no main weights");
+  if (s.precision.stochastic_rounding) words.emplace_back("stochastic rounding");
   if (s.precision.main_parameters == MasterType::f16) words.emplace_back("main weights in f16");
   if (s.precision.moments != MomentType::f32)
     words.push_back(fmt::format("moments in {}", kMomentTypes[std::size_t(s.precision.moments)]));

@@ -26,6 +26,7 @@ DType expected_type(const SignatureOperand& operand, DType value_type) {
     case OperandType::value:
       return value_type;
     case OperandType::f32:
+    case OperandType::any:
       return DType::f32;
     case OperandType::i32:
       return DType::i32;
@@ -48,26 +49,33 @@ Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                             std::string_view backend) {
   if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
   const DType type = value_type(op, tensors);
+  if (updates_parameters(op) && tensors[op.inputs[0].index()].dtype != DType::f32) {
+    return Verdict::no(fmt::format("the {} backend updates masters in f32 alone", backend));
+  }
   const auto* fill = std::get_if<FillParams>(&op.params);
   const bool zeroes = fill != nullptr && fill->value == 0;  // of any type
   if (type == DType::i32 && !zeroes) {
     return Verdict::no(
         fmt::format("the {} backend computes no {} of i32", backend, to_text(op.kind)));
   }
-  const auto check = [&](TensorId id, DType expected, bool or_f32) {
+  const auto check = [&](TensorId id, const SignatureOperand& operand, bool or_f32) {
     const Tensor& tensor = tensors[id.index()];
-    if (tensor.dtype == expected || (or_f32 && tensor.dtype == DType::f32)) return Verdict::yes();
+    const DType expected = expected_type(operand, type);
+    const bool any =
+        operand.type == OperandType::any && is_floating(tensor.dtype) && !is_fp8(tensor.dtype);
+    if (tensor.dtype == expected || any || (or_f32 && tensor.dtype == DType::f32))
+      return Verdict::yes();
     return Verdict::no(fmt::format("the {} backend computes {} of {} in {}, not {}", backend,
                                    tensor.name, to_text(op.kind), to_text(expected),
                                    to_text(tensor.dtype)));
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const DType expected = expected_type(input_operand(op, i), type);
-    if (Verdict v = check(op.inputs[i], expected, may_be_f32(op, false, i)); !v) return v;
+    const SignatureOperand& operand = input_operand(op, i);
+    if (Verdict v = check(op.inputs[i], operand, may_be_f32(op, false, i)); !v) return v;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    const DType expected = expected_type(output_operand(op, i), type);
-    if (Verdict v = check(op.outputs[i], expected, may_be_f32(op, true, i)); !v) return v;
+    const SignatureOperand& operand = output_operand(op, i);
+    if (Verdict v = check(op.outputs[i], operand, may_be_f32(op, true, i)); !v) return v;
   }
   return Verdict::yes();
 }

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// Checks that all values have one floating type, except operands that are always f32 or i32. A
-/// reason names `backend`.
+/// Checks that all values have one floating type, except operands that are always f32 or i32, or
+/// may be of any type of their own; masters are f32. A reason names `backend`.
 Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                             std::string_view backend);
 

@@ -47,6 +47,12 @@ PhiloxKey philox_key(std::int64_t seed, std::int64_t step, std::int64_t site) {
   return {std::uint32_t(hash), std::uint32_t(hash >> 32)};
 }
 
+std::int64_t philox_site(std::string_view parameter) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : parameter) hash = (hash ^ std::uint8_t(letter)) * 0x100000001b3;
+  return std::int64_t(hash);
+}
+
 void philox_words(PhiloxKey key, std::int64_t layer, std::int64_t first, std::int64_t count,
                   std::uint32_t* words) {
   const std::int64_t end = first + count;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace plimsoll {
 
@@ -15,6 +16,9 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, Philox
 
 /// Returns the key of everything that one op draws in one step.
 PhiloxKey philox_key(std::int64_t seed, std::int64_t step, std::int64_t site);
+
+/// Returns a site for a parameter, from its name: FNV-1a.
+std::int64_t philox_site(std::string_view parameter);
 
 /// Sets words[i] to element first + i of the stream. Element e is word e mod 4 of counter {e / 4
 /// (64 bits), layer, 0}.

@@ -189,14 +189,16 @@ SlotKind RoutineBuilder::arena_slot(TensorId global) const {
   if (tensor.on_host && tensor.role == TensorRole::communication)
     return SlotKind::host_gradient_arena;
   if (tensor.role == TensorRole::activation) return list_slot(global);
-  const auto second = [&](const Op& op) {
-    const bool two =
-        op.kind == OpKind::adamw || op.kind == OpKind::lamb_norms || op.kind == OpKind::host_adamw;
-    return two && op.inputs[3] == global;
+  const auto is_input = [&](std::size_t i, std::initializer_list<OpKind> of) {
+    return std::ranges::any_of(graph_.ops, [&](const Op& op) {
+      return std::ranges::find(of, op.kind) != of.end() && op.inputs[i] == global;
+    });
   };
-  const bool found = std::any_of(graph_.ops.begin(), graph_.ops.end(), second);
-  return found ? of(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)
-               : of(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena);
+  if (is_input(4, {OpKind::adamw_8bit})) return SlotKind::moment_scale_arena;
+  const bool second =
+      is_input(3, {OpKind::adamw, OpKind::adamw_8bit, OpKind::lamb_norms, OpKind::host_adamw});
+  return second ? of(SlotKind::second_moment_arena, SlotKind::host_second_moment_arena)
+                : of(SlotKind::first_moment_arena, SlotKind::host_first_moment_arena);
 }
 
 bool RoutineBuilder::is_counted(TensorId global) const {

@@ -166,11 +166,7 @@ class Flattener {
            with(sgd_params(optimizer())));
       return;
     }
-    if (optimizer().kind == OptimizerKind::adamw) {
-      push(OpKind::adamw, {updated_, gradients, first_, *second_, scalars_},
-           {updated_, first_, *second_}, with(adam_params(optimizer())));
-      return;
-    }
+    if (optimizer().kind == OptimizerKind::adamw) return update_adamw(gradients, with);
     Tensor pairs = step_tensor(group ? fmt::format("tensor_norms{}", *group) : "tensor_norms",
                                {2 * tensors()});
     pairs.arena = true;
@@ -184,6 +180,25 @@ class Flattener {
       graph_.ops.back().stream = Stream::world;
     }
     push(OpKind::lamb, {updated_, first_, *second_, norms, scalars_}, {updated_}, params);
+  }
+
+  template <class With>
+  void update_adamw(TensorId gradients, With with) {
+    AdamParams params = with(adam_params(optimizer()));
+    if (context_.strategy.precision.stochastic_rounding) {
+      params.stochastic = true;
+      params.seed = context_.job.seed;
+    }
+    if (context_.strategy.precision.moments != MomentType::block8) {
+      push(OpKind::adamw, {updated_, gradients, first_, *second_, scalars_},
+           {updated_, first_, *second_}, params);
+      return;
+    }
+    const std::int64_t scales = 2 * moment_blocks(graph_.at(first_).shape[0]);
+    const TensorId scale =
+        add_step_arena(graph_, "moment_scales", TensorRole::optimizer_state, scales);
+    push(OpKind::adamw_8bit, {updated_, gradients, first_, *second_, scale, scalars_},
+         {updated_, first_, *second_, scale}, params);
   }
 
   std::int64_t tensors() const {

@@ -146,9 +146,10 @@ class CastMover {
     master.split = graph_.at(parameter).split;
     master.arena = graph_.at(parameter).arena;
     if (const auto found = last_write.find(parameter); found != last_write.end()) {
-      for (TensorId id : graph_.ops[found->second].inputs) {
-        if (graph_.at(id).role == TensorRole::optimizer_state) master.shape = graph_.at(id).shape;
-      }
+      const std::vector<TensorId>& inputs = graph_.ops[found->second].inputs;
+      const auto state = std::ranges::find_if(
+          inputs, [&](TensorId id) { return graph_.at(id).role == TensorRole::optimizer_state; });
+      if (state != inputs.end()) master.shape = graph_.at(*state).shape;
     }
     return graph_.add(std::move(master));
   }

@@ -136,6 +136,10 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     if (!owned.arena || owned.role != TensorRole::optimizer_state) continue;
     owned.shape[0] = part_of(owned.shape[0]);
   }
+  if (const auto update = find_step_op(graph, OpKind::adamw_8bit)) {
+    const std::vector<TensorId>& inputs = graph.ops[*update].inputs;
+    graph.at(inputs[4]).shape = {2 * moment_blocks(graph.at(inputs[2]).shape[0])};
+  }
   if (context.strategy.sharding_stage == 3) {
     gather_where_used(graph, from_owners, *parameters, context.strategy);
   } else {  // after the update, which comes last

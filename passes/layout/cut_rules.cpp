@@ -17,7 +17,11 @@ std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
   const DType smallest = strategy.precision.fp8_parameters ? DType::e4m3
                          : cast_by_uses                    ? DType::f32
                                                            : job.precision;
-  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
+  const std::int64_t least = kBlockAlignment.count() / bytes_of(smallest).count();
+  // Blocks of moments begin where tensors do, and no rank's part cuts one. So all shards of a
+  // tensor have the scales that one rank has.
+  const std::int64_t per_block =
+      strategy.precision.moments == MomentType::block8 ? std::lcm(least, kMomentBlock) : least;
   const std::int64_t shards = equal_shards(strategy);
   const bool apart = experts_apart(strategy) && shards > 1;
   return per_block * (apart ? std::lcm(shards, grid_of(strategy)[Axis::edp]) : shards);

@@ -74,7 +74,8 @@ class PersistentBuffers {
     arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
     if (two) arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
     if (scales > Bytes())
-      add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);
+      arenas.moment_scales =
+          add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);
   }
 
   void add_host_state(StageArenas& arenas, bool two_moments) {

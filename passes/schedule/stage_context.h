@@ -12,6 +12,7 @@ namespace plimsoll {
 /// StageArenas are the persistent buffers of a stage.
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
+  BufferId moment_scales;          ///< of moments in 8 bits
   BufferId micro_batch_gradients;  ///< for fused merges
   BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any
   BufferId frozen;                 ///< frozen parameters, if any

@@ -35,7 +35,8 @@ bool uses_state(const Routine& routine, const Op& op) {
     if (!slot) return false;
     const SlotKind kind = routine.slots[*slot].kind;
     return kind == SlotKind::first_moment_arena || kind == SlotKind::second_moment_arena ||
-           kind == SlotKind::master_parameter_arena || kind == SlotKind::tensor_norms;
+           kind == SlotKind::moment_scale_arena || kind == SlotKind::master_parameter_arena ||
+           kind == SlotKind::tensor_norms;
   };
   return std::any_of(op.inputs.begin(), op.inputs.end(), is_state) ||
          std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
@@ -218,6 +219,8 @@ Binding UpdateCalls::arena_binding(SlotKind kind) {
       return {arenas_.first_moment, {}, {}};
     case SlotKind::second_moment_arena:
       return {arenas_.second_moment, {}, {}};
+    case SlotKind::moment_scale_arena:
+      return {arenas_.moment_scales, {}, {}};
     case SlotKind::host_parameter_arena:
       return {arenas_.host_parameters, {}, {}};
     case SlotKind::host_gradient_arena:

@@ -110,6 +110,9 @@ Verdict states_are_legal(const Job& job, const Strategy& strategy) {
   const bool gradients = strategy.precision.main_gradients != GradientType::f32;
   const bool masters = strategy.precision.main_parameters != MasterType::f32;
   const bool moments = strategy.precision.moments != MomentType::f32;
+  if (strategy.precision.stochastic_rounding &&
+      strategy.precision.main_parameters != MasterType::none)
+    return Verdict::no("stochastic_rounding goes with main_parameter_type none");
   if (!gradients && !masters && !moments) return Verdict::yes();
   const char* key = gradients ? "main_gradient_type"
                     : masters ? "main_parameter_type"
@@ -191,9 +194,8 @@ DType moment_dtype(const Strategy& strategy) {
 }
 
 Bytes moment_scale_bytes(const Strategy& strategy, std::int64_t elements) {
-  constexpr std::int64_t kBlock = 256;  // bitsandbytes/optim/optimizer.py; 2048 in arXiv 2110.02861
   if (strategy.precision.moments != MomentType::block8) return {};
-  return (elements + kBlock - 1) / kBlock * bytes_of(DType::f32);
+  return moment_blocks(elements) * bytes_of(DType::f32);
 }
 
 }  // namespace plimsoll

@@ -144,6 +144,9 @@ struct PrecisionChoices {
   /// computation.
   MasterType main_parameters = MasterType::f32;
   MomentType moments = MomentType::f32;  ///< both of them
+  /// Whether updates of parameters in 16 bits round at random. Nearest rounding loses updates of
+  /// less than half a unit in the last place (Zamirai et al. 2020, arXiv 2010.06192).
+  bool stochastic_rounding = false;
   bool operator==(const PrecisionChoices&) const = default;
 };
 

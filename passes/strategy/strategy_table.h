@@ -123,6 +123,7 @@ inline const std::vector<Field> kFields = {
     {"main_gradient_type", choice_field(FIELD(precision.main_gradients), kGradientTypes)},
     {"main_parameter_type", choice_field(FIELD(precision.main_parameters), kMasterTypes)},
     {"moment_type", choice_field(FIELD(precision.moments), kMomentTypes)},
+    {"stochastic_rounding", SwitchField{FIELD(precision.stochastic_rounding)}},
     {"overlap_grad_reduce", SwitchField{FIELD(gradients.overlap)}},
     {"overlap_param_gather", SwitchField{FIELD(gathers.overlap)}},
     {"offload_optimizer_percent", IntegerField{FIELD(optimizer.offload_percent), 0, 100}},

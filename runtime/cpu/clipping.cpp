@@ -37,6 +37,19 @@ __attribute__((always_inline)) inline double sum_in_lanes(const float* values, s
 PLIMSOLL_VECTORIZE double sum_of_squares(const float* values, std::int64_t count) {
   return sum_in_lanes(values, count, [](double value) { return value * value; });
 }
+/// Sum of squares of elements of an operand, which may have 16 bits.
+double squares_of(DType type, const std::byte* operand, std::int64_t first, std::int64_t count) {
+  const std::byte* from = operand + first * element_bytes(type);
+  if (type == DType::f32) return sum_of_squares(reinterpret_cast<const float*>(from), count);
+  std::array<float, 512> values;
+  double sum = 0;
+  for (std::int64_t done = 0; done < count; done += std::ssize(values)) {
+    const std::int64_t some = std::min(count - done, std::ssize(values));
+    to_f32(type, from + done * element_bytes(type), values.data(), some);
+    sum += sum_of_squares(values.data(), some);
+  }
+  return sum;
+}
 PLIMSOLL_VECTORIZE double sum_of(const float* values, std::int64_t count) {
   return sum_in_lanes(values, count, [](double value) { return value; });
 }
@@ -94,20 +107,18 @@ KernelPointer prepare_begin_step(const KernelRequest& request) {
 KernelPointer prepare_squared_norm(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
   const bool part = keeps_part(request.input(0), request.context);
-  return make_kernel(
-      [params, part, ranges = ranges_of(request.input(0), request.context, params.group)](
-          Addresses in, Addresses out, const RunPosition&) {
-        double sum = 0;
-        for (const OwnedRange& range : ranges) {
-          if (range.norm_weight == 0) continue;
-          const float* gradients = floats(in, 0) + offset_in(range, part);
-          const double squares = sum_of_squares(gradients, range.elements);
-          // A gradient that is not clipped does not count, but shows when it is not finite.
-          if (range.clip || !std::isfinite(squares))
-            sum += params.weight * range.norm_weight * squares;
-        }
-        floats_out(out, 0)[0] = float(sum);
-      });
+  return make_kernel([params, part, type = request.input(0).dtype,
+                      ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
+    double sum = 0;
+    for (const OwnedRange& range : ranges) {
+      if (range.norm_weight == 0) continue;
+      const double squares = squares_of(type, in[0], offset_in(range, part), range.elements);
+      // A gradient that is not clipped does not count, but shows when it is not finite.
+      if (range.clip || !std::isfinite(squares)) sum += params.weight * range.norm_weight * squares;
+    }
+    floats_out(out, 0)[0] = float(sum);
+  });
 }
 
 KernelPointer prepare_clip_factor(const KernelRequest& request) {

@@ -10,6 +10,11 @@
 #include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/half.h"
+#include "runtime/moment_codes.h"
+#include "runtime/philox.h"
+#include "runtime/random_rounding.h"
+#include "runtime/state/parts.h"
 
 namespace plimsoll {
 
@@ -134,33 +139,130 @@ float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t outp
 
 }  // namespace
 
-KernelPointer prepare_adamw(const KernelRequest& request) {
-  const auto params = request.params<AdamParams>();
-  const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool part = keeps_part(request.input(0), request.context),
-             gradient_part = keeps_part(request.input(1), request.context);
-  const RateSchedule rates = request.context.rates;
-  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
-                         Addresses in, Addresses out, const RunPosition&) {
-    const float* scalars = floats(in, 4);
-    float* parameters = state_of(in, 0, out, 0, arena);
-    float* first = state_of(in, 2, out, 1, owned);
-    float* second = state_of(in, 3, out, 2, owned);
+namespace {
+
+/// Returns elements of an operand in f32: in place, or in `copy`.
+float* as_f32(DType type, std::byte* operand, std::int64_t first, std::int64_t count, float* copy) {
+  std::byte* const from = operand + first * element_bytes(type);
+  if (type == DType::f32) return reinterpret_cast<float*>(from);
+  to_f32(type, from, copy, count);
+  return copy;
+}
+
+void put_back(DType type, const float* values, std::int64_t count, std::byte* operand,
+              std::int64_t first) {
+  if (type != DType::f32) from_f32(type, values, operand + first * element_bytes(type), count);
+}
+
+/// AdamW on arenas or tensors of any types. All but f32 values are converted a block at a time.
+class AdamW final : public Kernel {
+ public:
+  explicit AdamW(const KernelRequest& request)
+      : params_(request.params<AdamParams>()),
+        coded_(request.op.kind == OpKind::adamw_8bit),
+        part_(keeps_part(request.input(0), request.context)),
+        gradient_part_(keeps_part(request.input(1), request.context)),
+        context_(request.context),
+        ranges_(ranges_of(request.input(0), request.context, params_.group)) {
+    for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = request.input(i).dtype;
+    const std::size_t states = coded_ ? 4 : 3;
+    for (std::size_t i = 0; i < states; ++i) bytes_.push_back(bytes_of(request.output(i)).count());
+    if (coded_) blocks_ = request.input_elements(4) / 2;
+    for (const OwnedRange& range : ranges_)
+      INVARIANT(!coded_ || range.state_offset % kMomentBlock == 0, "tensors begin with a block");
+  }
+
+  void run(Addresses in, Addresses out, const RunPosition&) override {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {  // in place, unless a caller keeps two copies
+      const std::byte* const before = in[i == 0 ? 0 : i + 1];
+      if (before != out[i]) std::copy_n(before, bytes_[i], out[i]);
+    }
+    const float* scalars = floats(in, in.size() - 1);
     if (scalar(scalars, Scalar::found) != 0) return;
     const double step = scalar(scalars, Scalar::step);
-    const double correction = 1 - std::pow(params.beta1, step);
-    const double learning_rate = params.learning_rate * rate_factor(rates, step);
-    Moments factors = moments_of(params, scalars);
-    for (const OwnedRange& range : ranges) {
+    const double correction = 1 - std::pow(params_.beta1, step);
+    const double learning_rate = params_.learning_rate * rate_factor(context_.rates, step);
+    Moments factors = moments_of(params_, scalars);
+    for (const OwnedRange& range : ranges_) {
       const double rate = learning_rate * range.rate;
-      const double decay = weight_decay_of(range, params.weight_decay);
-      factors.factor = gradient_factor(range, params.clipped, scalars);
-      const std::int64_t at = offset_in(range, part);
-      update_adamw(parameters + at, floats(in, 1) + offset_in(range, gradient_part),
-                   first + range.state_offset, second + range.state_offset, range.elements, factors,
-                   float(rate / correction), float(1 - rate * decay));
+      const double decay = weight_decay_of(range, params_.weight_decay);
+      factors.factor = gradient_factor(range, params_.clipped, scalars);
+      const bool in_place = std::ranges::all_of(types_, [](DType t) { return t == DType::f32; });
+      const std::int64_t most = in_place ? range.elements : kMomentBlock;
+      for (std::int64_t done = 0; done < range.elements; done += most) {
+        const std::int64_t count = std::min(most, range.elements - done);
+        update(in, out, range, done, count, factors, float(rate / correction),
+               float(1 - rate * decay));
+      }
     }
-  });
+  }
+
+ private:
+  void update(Addresses in, Addresses out, const OwnedRange& range, std::int64_t done,
+              std::int64_t count, const Moments& factors, float step_size, float keep) {
+    std::array<std::array<float, kMomentBlock>, 4> copies;
+    const std::int64_t at = offset_in(range, part_) + done, state_at = range.state_offset + done;
+    float* const p = as_f32(types_[0], out[0], at, count, copies[0].data());
+    const float* const g =
+        as_f32(types_[1], in[1], offset_in(range, gradient_part_) + done, count, copies[1].data());
+    float* const m = moments(out, 0, state_at, count, copies[2].data());
+    float* const v = moments(out, 1, state_at, count, copies[3].data());
+    update_adamw(p, g, m, v, count, factors, step_size, keep);
+    if (params_.stochastic && types_[0] != DType::f32) round(in, range, done, count, p);
+    put_back(types_[0], p, count, out[0], at);
+    keep_moments(out, 0, state_at, count, m);
+    keep_moments(out, 1, state_at, count, v);
+  }
+
+  float* moments(Addresses out, std::size_t which, std::int64_t at, std::int64_t count,
+                 float* copy) const {
+    if (!coded_) return as_f32(types_[2 + which], out[1 + which], at, count, copy);
+    const float scale = floats(out, 3)[std::int64_t(which) * blocks_ + at / kMomentBlock];
+    decode_moments(which == 0, out[1 + which] + at, scale, {copy, std::size_t(count)});
+    return copy;
+  }
+
+  void keep_moments(Addresses out, std::size_t which, std::int64_t at, std::int64_t count,
+                    const float* values) const {
+    if (!coded_) return put_back(types_[2 + which], values, count, out[1 + which], at);
+    floats_out(out, 3)[std::int64_t(which) * blocks_ + at / kMomentBlock] =
+        encode_moments(which == 0, {values, std::size_t(count)}, out[1 + which] + at);
+  }
+
+  /// Rounds new parameters at random. The words depend on where they are in the whole tensor, so
+  /// that every strategy draws the same.
+  void round(Addresses in, const OwnedRange& range, std::int64_t done, std::int64_t count,
+             float* values) const {
+    const Segment& segment = context_.program->segments[std::size_t(range.segment)];
+    const auto step = std::int64_t(scalar(floats(in, in.size() - 1), Scalar::step));
+    const PhiloxKey key = philox_key(params_.seed, step, philox_site(segment.parameter));
+    std::array<std::uint32_t, kMomentBlock> words;
+    for_each_run(segment.shape, segment.split, context_.at,
+                 range.arena_offset - segment.offset + done, count,
+                 [&](std::int64_t begin, std::int64_t whole, std::int64_t length) {
+                   philox_words(key, segment.layer, whole, length, words.data() + begin);
+                 });
+    for (std::int64_t i = 0; i < count; ++i)
+      values[i] = rounded_at_random(types_[0], values[i], words[std::size_t(i)]);
+  }
+
+  const AdamParams params_;
+  const bool coded_;  ///< moments have 8 bits
+  const bool part_, gradient_part_;
+  const RankContext& context_;
+  const std::vector<OwnedRange> ranges_;
+  std::array<DType, 4> types_ = {};  ///< of parameters, gradients and moments
+  std::vector<std::int64_t> bytes_;  ///< of parameters, moments and scales
+  std::int64_t blocks_ = 0;          ///< scales of one moment
+};
+
+}  // namespace
+
+KernelPointer prepare_adamw(const KernelRequest& request) {
+  return std::make_unique<AdamW>(request);
+}
+KernelPointer prepare_adamw_8bit(const KernelRequest& request) {
+  return std::make_unique<AdamW>(request);
 }
 
 KernelPointer prepare_sgd(const KernelRequest& request) {

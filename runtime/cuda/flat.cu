@@ -25,18 +25,12 @@ struct Squared {
 /// partial[chunk] = norm weight * sum of f(x). What is not clipped does not count, unless
 /// `everything`, but shows when it is not finite.
 template <class Function>
-__global__ void sum_chunks(const FlatChunk* chunks, bool part, bool everything, const float* x,
+__global__ void sum_chunks(const FlatChunk* chunks, bool part, bool everything, Stored x,
                            double* partial) {
   const FlatChunk chunk = chunks[blockIdx.x];
-  const float* from = x + chunk.at(part);
   double sum = 0;
   for_each_batch(chunk.elements, [&](int first) {
-    float values[kAtOnce];
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      const int i = first + k * int(blockDim.x);
-      values[k] = i < chunk.elements ? from[i] : 0;
-    }
+    const Batch values(x, chunk.at(part), first, chunk.elements);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) sum += Function()(values[k]);
   });
@@ -219,13 +213,14 @@ CudaKernelPointer prepare_squared_norm(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const FlatParams params = request.params<FlatParams>();
   const Flat flat(request, counted(ranges_of(request.input(0), request.context, params.group)));
+  const DType type = request.input(0).dtype;
   DeviceScratch scratch(request);
   double* partial = scratch.take_values<double>(flat.chunks->count);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     const unsigned count = flat.chunks->count;
     if (count > 0) {
       launch(device.stream, count, kThreads, 0, sum_chunks<Squared>, flat.chunks->data(), flat.part,
-             false, input_at<float>(in, 0), partial);
+             false, Stored{in[0], type}, partial);
     }
     launch(device.stream, 1, 1024, 0, add_chunks, count, params.weight, partial,
            output_at<float>(out, 0));
@@ -252,7 +247,7 @@ CudaKernelPointer prepare_reduce_sum(const CudaRequest& request) {
     const unsigned count = flat.chunks->count;
     if (count > 0) {
       launch(device.stream, count, kThreads, 0, sum_chunks<Itself>, flat.chunks->data(), flat.part,
-             true, input_at<float>(in, 0), partial);
+             true, Stored{in[0], DType::f32}, partial);
     }
     for (std::size_t first = 0; first < more.size(); first += kMostSums) {
       const std::size_t arrays = std::min<std::size_t>(kMostSums, more.size() - first);

@@ -39,6 +39,64 @@ std::vector<FlatChunk> chunks_of(const std::vector<OwnedRange>& ranges, double w
 /// The number of elements, `blockDim.x` apart, that a thread loads before it stores any.
 inline constexpr int kAtOnce = 4;
 
+/// A Stored array has values of a floating type that is known only when the kernel runs.
+struct Stored {
+  void* at;
+  DType type;
+};
+
+/// kAtOnce elements of a thread, `blockDim.x` apart.
+struct Batch {
+  float values[kAtOnce];
+  __device__ __forceinline__ Batch(const float* from, int first, int elements) {
+    load(from, first, elements);
+  }
+  /// Elements of the array from `begin` on.
+  __device__ __forceinline__ Batch(const Stored& from, std::int64_t begin, int first,
+                                   int elements) {
+    if (from.type == DType::f32) {
+      load(static_cast<const float*>(from.at) + begin, first, elements);
+    } else if (from.type == DType::bf16) {
+      load(static_cast<const bf16*>(from.at) + begin, first, elements);
+    } else {
+      load(static_cast<const f16*>(from.at) + begin, first, elements);
+    }
+  }
+  __device__ __forceinline__ void store(const Stored& to, std::int64_t begin, int first,
+                                        int elements) const {
+    if (to.type == DType::f32) {
+      put(static_cast<float*>(to.at) + begin, first, elements);
+    } else if (to.type == DType::bf16) {
+      put(static_cast<bf16*>(to.at) + begin, first, elements);
+    } else {
+      put(static_cast<f16*>(to.at) + begin, first, elements);
+    }
+  }
+  __device__ __forceinline__ void store(float* to, int first, int elements) const {
+    put(to, first, elements);
+  }
+  __device__ __forceinline__ float& operator[](int k) { return values[k]; }
+  __device__ __forceinline__ float operator[](int k) const { return values[k]; }
+
+ private:
+  template <class T>
+  __device__ __forceinline__ void load(const T* from, int first, int elements) {
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int i = first + k * int(blockDim.x);
+      values[k] = i < elements ? to_float(from[i]) : 0;
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ void put(T* to, int first, int elements) const {
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int i = first + k * int(blockDim.x);
+      if (i < elements) to[i] = from_float<T>(values[k]);
+    }
+  }
+};
+
 /// Calls visit(first) for kAtOnce elements first, first + blockDim.x, ... of the block's chunk. The
 /// last ones may lie behind its end.
 template <class Visit>

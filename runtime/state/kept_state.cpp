@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "runtime/backend.h"
+#include "runtime/half.h"
+#include "runtime/moment_codes.h"
 #include "runtime/state/parts.h"
 
 namespace plimsoll {
@@ -40,14 +42,78 @@ std::vector<KeptBias> kept_biases(const Program& program) {
   return biases;
 }
 
-/// Returns the buffers of first and second moments, as far as there are some.
-std::vector<BufferId> moment_buffers(const Program& program) {
-  std::vector<BufferId> ids;
-  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers[i];
-    if (buffer.persistent && buffer.role == TensorRole::optimizer_state) ids.emplace_back(i);
+/// The arenas of first and second moments, as far as there are some.
+struct MomentArenas {
+  std::vector<BufferId> buffers;
+  DType type = DType::f32;  ///< u8: codes, with scales
+  BufferId scales;
+
+  std::int64_t elements(const Program& program) const {
+    return program.at(buffers[0]).bytes.count() / element_bytes(type);
   }
-  return ids;
+};
+
+MomentArenas moment_arenas(const Program& program) {
+  std::map<SlotKind, BufferId> found;
+  MomentArenas arenas;
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+      const auto& slot = routine.places[i].slot;
+      if (!slot || routine.tensors[i].role != TensorRole::optimizer_state) continue;
+      const SlotKind kind = routine.slots[*slot].kind;
+      if (found.try_emplace(kind, call.bindings[*slot].buffer).second &&
+          kind == SlotKind::first_moment_arena)
+        arenas.type = routine.tensors[i].dtype;
+    }
+  }
+  for (const SlotKind kind : {SlotKind::first_moment_arena, SlotKind::second_moment_arena})
+    if (found.contains(kind)) arenas.buffers.push_back(found[kind]);
+  arenas.scales = found[SlotKind::moment_scale_arena];
+  return arenas;
+}
+
+/// Calls work(first element, elements, scale) for each block of a moment in 8 bits.
+template <class Scale, class Work>
+void for_each_block(std::size_t moment, std::int64_t count, Scale* scales, const Work& work) {
+  Scale* scale = scales + std::int64_t(moment) * moment_blocks(count);
+  for (std::int64_t first = 0; first < count; first += kMomentBlock)
+    work(first, std::size_t(std::min(kMomentBlock, count - first)), *scale++);
+}
+
+/// Returns the values of a moment in the order of its arena.
+std::vector<float> moment_values(const Program& program, const Arena& arena,
+                                 const MomentArenas& moments, std::size_t which) {
+  const std::int64_t count = moments.elements(program);
+  std::vector<float> values(std::size_t(count), 0.0f);
+  std::vector<std::byte> copy, copied_scales;
+  const std::byte* const stored = arena.on_host(moments.buffers[which], copy);
+  if (moments.type != DType::u8) {
+    to_f32(moments.type, stored, values.data(), count);
+    return values;
+  }
+  const auto* scales = reinterpret_cast<const float*>(arena.on_host(moments.scales, copied_scales));
+  for_each_block(which, count, scales, [&](std::int64_t first, std::size_t block, float scale) {
+    decode_kept_moments(which == 0, stored + first, scale, {values.data() + first, block});
+  });
+  return values;
+}
+
+void set_moment(const Program& program, Arena& arena, const MomentArenas& moments,
+                std::size_t which, const FillSegment& fill, const Coordinates& at) {
+  std::vector<float> values(std::size_t(moments.elements(program)), 0.0f);
+  fill_segments(program, at, values, 1, fill);
+  arena.change(moments.buffers[which], [&](std::byte* stored) {
+    if (moments.type != DType::u8)
+      return from_f32(moments.type, values.data(), stored, std::int64_t(values.size()));
+    arena.change(moments.scales, [&](std::byte* scales) {
+      for_each_block(
+          which, std::int64_t(values.size()), reinterpret_cast<float*>(scales),
+          [&](std::int64_t first, std::size_t block, float& scale) {
+            scale = encode_moments(which == 0, {values.data() + first, block}, stored + first);
+          });
+    });
+  });
 }
 
 FillSegment fill_from(StateReader& reader, KeptKind kind, const Coordinates& at) {
@@ -64,11 +130,6 @@ FillSegment fill_from(StateReader& reader, KeptKind kind, const Coordinates& at)
   };
 }
 
-std::span<float> floats_of(const Program& program, BufferId id, std::byte* stored) {
-  return {reinterpret_cast<float*>(stored),
-          std::size_t(program.at(id).bytes.count()) / sizeof(float)};
-}
-
 /// The values of an arena on the host, which may be whole or the parts that a rank owns.
 class HostValues {
  public:
@@ -76,6 +137,17 @@ class HostValues {
     if (!id) return;
     data_ = reinterpret_cast<const float*>(arena.on_host(*id, copy_));
     whole_ = is_whole(program, program.at(*id).bytes.count() / std::int64_t(sizeof(float)));
+  }
+  HostValues(const Program& program, const Arena& arena, const MomentArenas& moments,
+             std::size_t which) {
+    if (which >= moments.buffers.size()) return;
+    if (moments.type == DType::f32) {
+      data_ = reinterpret_cast<const float*>(arena.on_host(moments.buffers[which], copy_));
+    } else {
+      values_ = moment_values(program, arena, moments, which);
+      data_ = values_.data();
+    }
+    whole_ = is_whole(program, moments.elements(program));
   }
   HostValues(const Program& program, std::vector<float> values) : values_(std::move(values)) {
     data_ = values_.data();
@@ -130,19 +202,16 @@ std::vector<WholeTensor> whole_tensors(std::span<const Program> programs) {
 std::size_t kept_moments(std::span<const Program> programs) {
   std::size_t moments = 0;
   for (const Program& program : programs)
-    moments = std::max(moments, moment_buffers(program).size());
+    moments = std::max(moments, moment_arenas(program).buffers.size());
   return moments;
 }
 
 void load_state(const Program& program, Arena& arena, const Coordinates& at, StateReader& reader) {
   fill_parameters(program, arena, at, 1, fill_from(reader, KeptKind::parameter, at));
-  const std::vector<BufferId> moments = moment_buffers(program);
-  for (std::size_t i = 0; i < moments.size(); ++i) {
+  const MomentArenas moments = moment_arenas(program);
+  for (std::size_t i = 0; i < moments.buffers.size(); ++i) {
     const auto kind = KeptKind(std::size_t(KeptKind::first_moment) + i);
-    arena.change(moments[i], [&](std::byte* stored) {
-      fill_segments(program, at, floats_of(program, moments[i], stored), 1,
-                    fill_from(reader, kind, at));
-    });
+    set_moment(program, arena, moments, i, fill_from(reader, kind, at), at);
   }
   for (const KeptBias& bias : kept_biases(program)) {
     arena.change(bias.buffer, [&](std::byte* stored) {
@@ -183,10 +252,8 @@ void save_state(const Program& program, const Arena& arena, const Coordinates& a
   const auto master_buffer = persistent_of(program, TensorRole::master_parameter);
   const HostValues masters(program, arena, master_buffer),
       parameters(program, parameter_values(program, arena));
-  const std::vector<BufferId> moments = moment_buffers(program);
-  const HostValues first(program, arena,
-                         moments.empty() ? std::nullopt : std::optional(moments[0])),
-      second(program, arena, moments.size() < 2 ? std::nullopt : std::optional(moments[1]));
+  const MomentArenas moments = moment_arenas(program);
+  const HostValues first(program, arena, moments, 0), second(program, arena, moments, 1);
   const std::vector<OwnedRange> ranges = owned_ranges(program, at);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (!share.ranges[i]) continue;

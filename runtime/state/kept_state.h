@@ -16,7 +16,7 @@ namespace plimsoll {
 
 /// A KeptKind is a value that each element of a parameter has.
 enum class KeptKind : std::uint8_t {
-  parameter,     ///< the f32 value that updates work on
+  parameter,     ///< the value that updates work on
   first_moment,  ///< of AdamW and LAMB; of SGD it is the velocity
   second_moment,
 };

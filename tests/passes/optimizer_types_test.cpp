@@ -40,7 +40,7 @@ std::map<std::string, std::int64_t> lasting(const Program& program) {
 std::pair<std::int64_t, DType> update_of(const Program& program) {
   for (const Routine& routine : program.routines) {
     for (const Op& op : routine.ops) {
-      if (op.kind != OpKind::adamw) continue;
+      if (op.kind != OpKind::adamw && op.kind != OpKind::adamw_8bit) continue;
       return {bytes_moved(op, routine.tensors).count(),
               routine.tensors[op.inputs[1].index()].dtype};
     }
@@ -123,6 +123,38 @@ TEST(OptimizerTypes, WithoutMastersTheUpdateWorksOnParameters) {
   EXPECT_EQ(update_of(program), std::pair((3 * 4 + 2) * part, DType::bf16));
 }
 
+// Scales are an operand of the update, and no rank's part cuts a block.
+TEST(OptimizerTypes, TheUpdateReadsAndWritesTheScalesOfItsBlocks) {
+  const Job job = nano_in_bf16();
+  for (const char* fields : {"dp=1", "sharding_degree=3", "mp=2,sharding_degree=2"}) {
+    const Strategy strategy = parse_strategy(fields + std::string(",moment_type=block8"));
+    for (const Program& program : lower({job, strategy, bundled_framework()})) {
+      const auto bytes = lasting(program);
+      const std::int64_t part = bytes.at("first_moment");
+      EXPECT_EQ(part % kMomentBlock, 0);
+      EXPECT_EQ(bytes.at("moment_scales"), 2 * 4 * part / kMomentBlock);
+      // Masters, moments and scales read and written, gradients read, bf16 parameters written.
+      EXPECT_EQ(update_of(program).first,
+                (8 + 2 * 2 + 4 + 2) * part + 2 * bytes.at("moment_scales"));
+      for (const Segment& segment : program.segments) EXPECT_EQ(segment.offset % kMomentBlock, 0);
+      for (const Bucket& bucket : program.buckets)
+        EXPECT_EQ(bucket.elements % (program.sharding_degree * kMomentBlock), 0);
+    }
+  }
+}
+
+TEST(OptimizerTypes, TheBundledRuntimeRefusesWhatItDoesNotExecute) {
+  for (const char* fields : {"main_parameter_type=f16", "main_parameter_type=remainder",
+                             "moment_type=fp8", "moment_type=f16"}) {
+    const std::string key(fields, std::string_view(fields).find('='));
+    for (const Framework* one : {&bundled_framework(), &bundled_cuda_framework()})
+      EXPECT_TRUE(legal(*one, parse_strategy(fields)).reason().starts_with(key + " is ")) << fields;
+  }
+  for (const char* fields : {"main_parameter_type=none,stochastic_rounding=true",
+                             "moment_type=block8", "moment_type=bf16"})
+    EXPECT_TRUE(legal(bundled_framework(), parse_strategy(fields))) << fields;
+}
+
 TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
   const auto plain = lasting(sharded_program(""));
   const Program cast = sharded_program(",gradient_type=computed");
@@ -178,6 +210,9 @@ TEST(OptimizerTypes, TheirRules) {
   EXPECT_EQ(reason("main_gradient_type=computed"),
             "main_gradient_type is not f32; gradient_type must be computed, too");
   EXPECT_EQ(reason("main_parameter_type=remainder"), "");
+  for (const char* fields :
+       {"stochastic_rounding=true", "moment_type=bf16,stochastic_rounding=true"})
+    EXPECT_EQ(reason(fields), "stochastic_rounding goes with main_parameter_type none") << fields;
   for (const char* fields : {"fp8_parameters=true", "fp8=rowwise,fp8_parameters=true"})
     EXPECT_TRUE(reason(fields).starts_with("fp8_parameters goes with fp8 delayed")) << fields;
   for (const char* recipe : {"current", "mxfp8", "blockwise"})

@@ -346,6 +346,27 @@ void draw_strategy(Random& random, Draw& drawn) {
   INVARIANT(is_legal(drawn), "a draw is legal");
 }
 
+/// Narrow states of AdamW, with what goes with them. The loss and the gradients of the first step
+/// stay as they are.
+void draw_states(Random& random, Draw& drawn) {
+  const Draw before = drawn;
+  const Strategy usual;
+  Strategy& strategy = drawn.strategy;
+  strategy.optimizer.cast_placement = usual.optimizer.cast_placement;
+  strategy.optimizer.flatten = usual.optimizer.flatten;
+  strategy.owners = usual.owners;
+  strategy.gathers.bucket_bytes = usual.gathers.bucket_bytes;
+  strategy.gathers.segment_broadcast_bytes = usual.gathers.segment_broadcast_bytes;
+  if (strategy.gathers.unit >= ParameterGather::use) strategy.gathers.unit = usual.gathers.unit;
+  PrecisionChoices& precision = strategy.precision;
+  precision.main_parameters = one_of(random, {MasterType::f32, MasterType::none, MasterType::none});
+  precision.moments =
+      one_of(random, {MomentType::f32, MomentType::bf16, MomentType::block8, MomentType::block8});
+  if (coin(random)) precision.gradients = precision.main_gradients = GradientType::computed;
+  precision.stochastic_rounding = coin(random) && precision.main_parameters == MasterType::none;
+  if (!is_legal(drawn)) drawn = before;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -354,6 +375,8 @@ Draw draw(std::uint64_t seed) {
   Random of_frozen(seed + 4096);
   if (of_frozen() % 3 == 0) draw_frozen(of_frozen, drawn.job);
   draw_strategy(random, drawn);
+  Random of_states(seed + 8192);
+  draw_states(of_states, drawn);
   return drawn;
 }
 
@@ -367,6 +390,14 @@ Draw draw_for(const Job& job, std::uint64_t seed) {
 Strategy serial(const Job& job) {
   Strategy strategy;
   strategy.micro_batch = job.global_batch;
+  return strategy;
+}
+
+Strategy serial(const Draw& draw) {
+  Strategy strategy = serial(draw.job);
+  strategy.precision.main_parameters = draw.strategy.precision.main_parameters;
+  strategy.precision.moments = draw.strategy.precision.moments;
+  strategy.precision.stochastic_rounding = draw.strategy.precision.stochastic_rounding;
   return strategy;
 }
 

@@ -263,7 +263,7 @@ TEST(Search, SevenHeadsCannotBeSplitInTwo) {
 // Each degree breaks some rule; only one is broken by what was held.
 TEST(Search, AHeldValueThatIsRefusedIsNamed) {
   try {
-    search(nano_request(2, {{"moment_type", "bf16"}}));
+    search(nano_request(2, {{"moment_type", "fp8"}}));
     FAIL() << "the usual kernels have it";
   } catch (const InfeasibleError& error) {
     const std::string message = error.what();

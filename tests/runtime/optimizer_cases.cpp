@@ -29,7 +29,7 @@ Operand scalars(const State& s) {
 
 /// Four segments with gaps between them in two buckets: whole, or shard 1 of 2. Two attribute
 /// groups; the last segment is not clipped and moves slower.
-Program optimizer_program(std::int64_t arena, std::int64_t degree) {
+Program optimizer_program(std::int64_t arena, std::int64_t degree, std::int64_t first) {
   Program program;
   program.sharding_degree = degree;
   program.grid.degree[std::size_t(Axis::sharding)] = degree;
@@ -50,7 +50,6 @@ Program optimizer_program(std::int64_t arena, std::int64_t degree) {
     segment.group = i == 2 ? 1 : 0;
     program.segments.push_back(segment);
   }
-  const std::int64_t first = arena / 3 / degree * degree;
   program.buckets = {{0, first}, {first, arena - first}};
   return program;
 }
@@ -192,11 +191,73 @@ void add_master_cases(Cases& cases, const std::string& suffix, const Arenas& a,
   }
 }
 
+Operand of_type(Operand operand, DType type) {
+  operand.dtype = type;
+  operand.values = rounded(operand.values, type);
+  return operand;
+}
+
+/// Updates of parameters in 16 bits, with gradients and moments of the same or of other types.
+void add_narrow_cases(Cases& cases, const std::string& suffix, const Arenas& a,
+                      const std::function<OpCase(OpCase)>& place) {
+  const AdamParams adam{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  const auto add = [&](const std::string& name, DType parameter, DType gradient, DType moment) {
+    const Operand p = of_type(a.parameters, parameter), g = of_type(a.gradients, gradient),
+                  m = of_type(a.first, moment), v = of_type(a.second, moment);
+    cases.push_back(place(make_case("adamw/narrow" + suffix + name, OpKind::adamw, adam,
+                                    {p, g, m, v, scalars({})}, {p, m, v})));
+  };
+  add("/bf16", DType::bf16, DType::bf16, DType::bf16);
+  add("/f16", DType::f16, DType::f16, DType::f16);
+  add("/mixed", DType::bf16, DType::f32, DType::f16);
+}
+
+/// Moments in 8 bits, of masters or of parameters in bf16. A tensor begins with a block, and so
+/// does a rank's part.
+void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
+  const std::int64_t step = 4 * kMomentBlock * degree, arena = (count + step - 1) / step * step;
+  const std::string suffix = degree == 1 ? "" : "/sharded";
+  const auto place = [&](OpCase c) {
+    c.program = optimizer_program(arena, degree, arena / 4);
+    c.at[std::size_t(Axis::sharding)] = degree - 1;
+    return c;
+  };
+  const Arenas a = arenas(arena, degree, true);
+  const auto codes = [&](const char* name, std::int64_t factor) {
+    Operand operand{name, {arena / degree}, {}, DType::u8};
+    for (std::int64_t i = 0; i < arena / degree; ++i)
+      operand.values.push_back(double(i * factor % 251));
+    operand.arena = true;
+    return operand;
+  };
+  const Operand m = codes("m", 97), v = codes("v", 89);
+  Operand scales = normal("scales", 2 * moment_blocks(arena / degree), 7, 0.1);
+  for (double& value : scales.values) value = std::abs(value);
+  scales.values[0] = 0;
+  scales.arena = true;
+  Operand masters = normal("masters", arena / degree, 5);
+  masters.role = TensorRole::master_parameter;
+  masters.arena = true;
+  const AdamParams adam{1e-2, 0.9, 0.95, 1e-4, 0.1};
+  const Operand p = of_type(a.parameters, DType::bf16), g = of_type(a.gradients, DType::bf16);
+  const auto add = [&](const char* name, const State& at, std::vector<Operand> in,
+                       std::vector<Operand> out) {
+    in.insert(in.end(), {m, v, scales, scalars(at)});
+    out.insert(out.begin() + 1, {m, v, scales});
+    cases.push_back(
+        place(make_case("adamw_8bit" + suffix + name, OpKind::adamw_8bit, adam, in, out)));
+  };
+  add("", {}, {a.parameters, a.gradients}, {a.parameters});
+  add("/skipped", {.found = 1}, {a.parameters, a.gradients}, {a.parameters});
+  add("/bf16", {.clip = 0.02, .loss_scale = 32}, {p, g}, {p});
+  add("/masters", {}, {masters, a.gradients}, {masters, p});
+}
+
 void add_arena_cases(Cases& cases, std::int64_t count) {
   for (const std::int64_t degree : {1, 2}) {
     const std::string suffix = degree == 1 ? "" : "/sharded";
     const auto place = [&](OpCase c) {
-      c.program = optimizer_program(count, degree);
+      c.program = optimizer_program(count, degree, count / 3 / degree * degree);
       c.at[std::size_t(Axis::sharding)] = degree - 1;
       return c;
     };
@@ -223,12 +284,40 @@ void add_arena_cases(Cases& cases, std::int64_t count) {
     add_update_cases(cases, "/skipped" + suffix, a, {.found = 1}, false, {}, place);
     add_update_cases(cases, "/group" + suffix, a, {}, true, 1, place);
     add_master_cases(cases, suffix, a, place);
+    add_narrow_cases(cases, suffix, a, place);
+    add_coded_cases(cases, count, degree);
   }
   const auto as_is = [](OpCase c) { return c; };
   add_update_cases(cases, "/tensor", arenas(count, 1, false), {}, true, {}, as_is);
 }
 
 }  // namespace
+
+OpCase small_update(std::int64_t count, bool stochastic, std::int64_t parts) {
+  const auto arena = [&](const char* name, double value, DType type) {
+    return Operand{
+        name, {count}, std::vector<double>(std::size_t(count), value), type, TensorRole::activation,
+        true};
+  };
+  AdamParams params{.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+  params.stochastic = stochastic;
+  params.seed = 7;
+  const Operand p = arena("p", 1, DType::bf16), g = arena("g", 1, DType::bf16),
+                m = arena("m", 0, DType::f32), v = arena("v", 0, DType::f32);
+  const Operand scalars{
+      "scalars", {kScalars}, {1, 0, 0, 1, 1, 0, 0, 0}, DType::f32, TensorRole::scalar};
+  OpCase c = make_case("update", OpKind::adamw, params, {p, g, m, v, scalars}, {p, m, v});
+  Segment segment;
+  segment.parameter = "layer.weight";
+  segment.shape = {count * parts / 64, 64 / parts};
+  if (parts > 1) segment.split = Split{1, Axis::mp, parts};
+  c.program.grid.degree[std::size_t(Axis::mp)] = parts;
+  c.at[std::size_t(Axis::mp)] = parts - 1;
+  segment.elements = count;
+  c.program.segments = {segment};
+  c.program.buckets = {{0, count}};
+  return c;
+}
 
 std::vector<OpCase> optimizer_cases(const OpSizes& z) {
   Cases cases;

@@ -88,6 +88,74 @@ void adamw(const Operands& o) {
   });
 }
 
+/// The values of the codes by their definition: decades from 1e-7 to 1, the next with twice as many
+/// equal parts as the one before, of which the middles count.
+Numbers code_values(bool negative) {
+  Numbers values = {0, 1};
+  double bottom = 1e-7;
+  for (int parts = negative ? 1 : 2; parts <= (negative ? 64 : 128); parts *= 2, bottom *= 10) {
+    for (int i = 0; i < parts; ++i) {
+      values.push_back(bottom + (i + 0.5) * 9 * bottom / parts);
+      if (negative) values.push_back(-values.back());
+    }
+  }
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+/// A moment's codes times their scales.
+Numbers decoded(const Operands& o, std::size_t moment) {
+  const Numbers code = code_values(moment == 0), codes = o.in(2 + moment), scales = o.in(4);
+  Numbers values;
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    values.push_back(code[std::size_t(codes[i])] *
+                     scales[moment * scales.size() / 2 + i / std::size_t(kMomentBlock)]);
+  return values;
+}
+
+/// Every updated element gets the nearest code, of those scaled by the largest of its block.
+void encode(const Operands& o, std::size_t moment, const Numbers& values,
+            const std::vector<bool>& updated) {
+  const Numbers code = code_values(moment == 0);
+  Numbers& scales = o.out(3);
+  const auto block = [&](std::size_t i) {
+    return moment * scales.size() / 2 + i / std::size_t(kMomentBlock);
+  };
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (updated[i]) scales[block(i)] = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (updated[i]) scales[block(i)] = std::max(scales[block(i)], std::abs(values[i]));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!updated[i]) continue;
+    const auto nearest = std::min_element(code.begin(), code.end(), [&](double a, double b) {
+      const double x = values[i] / scales[block(i)];
+      return std::abs(x - a) < std::abs(x - b);
+    });
+    o.out(1 + moment)[i] = double(nearest - code.begin());
+  }
+}
+
+void adamw_8bit(const Operands& o) {
+  const auto& a = o.params<AdamParams>();
+  const Numbers scalars = o.in(5);
+  Numbers m = decoded(o, 0), v = decoded(o, 1);
+  std::vector<bool> updated(m.size());
+  for_each_updated<AdamParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
+                                      double decay, double rate) {
+    const double g = factor * o.in(1)[e];
+    double& p = o.out(0)[place(o, e, state)];
+    updated[state] = true;
+    m[state] = a.beta1 * m[state] + (1 - a.beta1) * g;
+    v[state] = a.beta2 * v[state] + (1 - a.beta2) * g * g;
+    p -= rate * (corrected(m[state], a.beta1, scalars) /
+                     (std::sqrt(corrected(v[state], a.beta2, scalars)) + a.epsilon) +
+                 decay * p);
+    if (o.c.op.outputs.size() == 5) o.out(4)[e] = p;
+  });
+  encode(o, 0, m, updated);
+  encode(o, 1, v, updated);
+}
+
 void sgd(const Operands& o) {
   const auto& a = o.params<SgdParams>();
   for_each_updated<SgdParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
@@ -231,6 +299,8 @@ bool run_optimizer_reference(const OpCase& c, Values& values) {
       return cast_parameters(o), true;
     case OpKind::adamw:
       return adamw(o), true;
+    case OpKind::adamw_8bit:
+      return adamw_8bit(o), true;
     case OpKind::sgd:
       return sgd(o), true;
     case OpKind::lamb_norms:

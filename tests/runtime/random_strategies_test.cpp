@@ -207,7 +207,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   options.warm_up_steps = 0;
   options.keep_gradients = true;
   const Tolerance within = tolerance(drawn.job);
-  const auto one = lowered(drawn.job, serial(drawn.job));
+  const auto one = lowered(drawn.job, serial(drawn));
   TrainResult expected = train_nano(one, options, drawn.job);
   const auto many = lowered(drawn.job, drawn.strategy);
   TrainResult found = train_nano(many, options, drawn.job);
@@ -230,7 +230,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
     EXPECT_NEAR(found.measured.gradient_norms[step], norm, within.norm * norm) << step;
   }
   const double first_norm = expected.measured.gradient_norms[0];
-  undo_update(one, drawn.job, serial(drawn.job), first_norm, expected.gradients);
+  undo_update(one, drawn.job, serial(drawn), first_norm, expected.gradients);
   undo_update(many, drawn.job, drawn.strategy, first_norm, found.gradients);
   const WholeTensors serial_gradients = put_together(one, expected.gradients, true, 0);
   WholeTensors gradients = put_together(many, found.gradients, true, within.gradient);
