@@ -180,6 +180,9 @@ struct DataParams {  // load_*, token_type_add*
   /// load_targets only: each position has `depths` targets, one behind another. The first is so
   /// many tokens ahead.
   std::int64_t ahead = 1, depths = 1;
+  /// load_targets only: a call has one of so many parts of the micro-batch's tokens (Call::part).
+  /// Each of `ranks` ranks of mp has as many of them, which lie one rank behind another.
+  std::int64_t parts = 1, ranks = 1;
   bool operator==(const DataParams&) const = default;
 };
 /// How a router scores experts and chooses among them. Scores are softmax(logits), or

@@ -183,7 +183,10 @@ Verdict check_collective(const Op& op, Tensors tensors) {
 }
 
 Verdict check_tokens(const Op& op, Tensors tensors) {
-  if (elements(out(op, tensors, 0).shape) % std::get<DataParams>(op.params).sequence != 0) {
+  const auto& params = std::get<DataParams>(op.params);
+  const std::int64_t tokens = elements(out(op, tensors, 0).shape);
+  if (params.parts < 1 || params.ranks < 1 || tokens * params.parts % params.sequence != 0 ||
+      tokens % params.ranks != 0) {
     return Verdict::no("tokens are not whole sequences");
   }
   return Verdict::yes();

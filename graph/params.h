@@ -93,6 +93,8 @@ void fields(DataParams& p, Visit&& visit) {
   visit("seed", p.seed);
   visit("ahead", p.ahead);
   visit("depths", p.depths);
+  visit("parts", p.parts);
+  visit("ranks", p.ranks);
 }
 template <class Visit>
 void fields(RouteParams& p, Visit&& visit) {

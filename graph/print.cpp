@@ -126,6 +126,7 @@ void append_call(std::string& text, std::size_t id, const Call& call, const Prog
   append(text, " ", call.routine.index());
   if (call.layer) append(text, " layer=", *call.layer);
   if (call.micro_batch) append(text, " micro_batch=", *call.micro_batch);
+  if (call.part != 0) append(text, " part=", call.part);
   for (std::size_t i = 0; i < call.bindings.size(); ++i) {
     const Binding& binding = call.bindings[i];
     append(text, i == 0 ? " bind=" : ",", binding.buffer.index());
@@ -214,6 +215,7 @@ std::string print(const Graph& graph) {
     border("input_gradient", block.input_gradient);
     border("output_gradient", block.output_gradient);
     if (block.variant_of) text += fmt::format(" variant_of={}", block.variant_of->index());
+    if (block.parts != 1) text += fmt::format(" parts={}", block.parts);
     text += "\n";
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)

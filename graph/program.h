@@ -143,7 +143,8 @@ struct Call {
   std::optional<std::int64_t> micro_batch;
   std::vector<Binding> bindings;  ///< parallel to the routine's slots
   std::vector<Wait> waits;
-  BufferId frame;  ///< meaningful when the routine's frame_bytes > 0
+  BufferId frame;         ///< meaningful when the routine's frame_bytes > 0
+  std::int64_t part = 0;  ///< of the micro-batch's tokens (Strategy::loss_chunks)
   bool operator==(const Call&) const = default;
 };
 

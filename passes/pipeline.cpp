@@ -19,7 +19,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 21> kPasses = {{
+constexpr std::array<GraphPass, 22> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"context_parallel", "Gives each of cp ranks a part of every sequence.", context_parallel},
@@ -45,6 +45,7 @@ constexpr std::array<GraphPass, 21> kPasses = {{
      defer_weight_gradients},
     {"recompute", "Drops what layers, or their attention cores, saved; backward repeats it.",
      recompute},
+    {"chunk_loss", "Lets the head give gradients of a part of the tokens at once.", chunk_loss},
     {"optimizer_step",
      "Adds zeroing, finite check, global norm, clipping and the update, tensor by tensor.",
      optimizer_step},

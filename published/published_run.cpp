@@ -184,10 +184,14 @@ constexpr auto kStated = [](auto& fields, auto& run) {
   fields.optional("recompute_modules", run.recompute_modules, kModules);
   fields.optional("fp8", run.fp8, kFp8s);
   fields.optional("fp8_parameters", run.fp8_parameters);
-  fields.optional("gradient_type", run.gradient_type, kGradientTypes);
-  fields.optional("moment_type", run.moment_type, kMomentTypes);
-  fields.optional("offload_optimizer_percent", run.offload_optimizer_percent, {0, 100});
-  fields.optional("offload_activations_percent", run.offload_activations_percent, {0, 100});
+  PrecisionChoices& types = run.chosen.precision;
+  fields.optional("gradient_type", types.gradients, kGradientTypes);
+  fields.optional("main_gradient_type", types.main_gradients, kGradientTypes);
+  fields.optional("main_parameter_type", types.main_parameters, kMasterTypes);
+  fields.optional("moment_type", types.moments, kMomentTypes);
+  fields.optional("loss_chunks", run.chosen.loss_chunks, kInteger);
+  fields.optional("offload_optimizer_percent", run.chosen.optimizer.offload_percent, {0, 100});
+  fields.optional("offload_activations_percent", run.chosen.offloaded.percent, {0, 100});
   fields.optional("splits_boundary", run.splits_boundary);
   fields.optional("ends_as_layers", run.ends_as_layers, kInteger);
   fields.optional("schedule", run.schedule, kSchedules);

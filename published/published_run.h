@@ -89,9 +89,9 @@ struct PublishedRun {
   std::optional<bool> sequence_parallel;
   /// Whether a forward and a backward are issued in turns, to hide the exchanges of experts.
   bool overlaps_expert_exchange = false;
-  /// The share of the parameters that the host updates, in percent.
-  std::int64_t offload_optimizer_percent = 0;
-  std::int64_t offload_activations_percent = 0;  ///< as in a strategy
+  /// Types, parts of the loss and shares on the host, which a row states as in a strategy. All
+  /// other choices are the default.
+  Strategy chosen;
   bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
   /// The layers of each stage, or of each chunk of the model in its order. Where they sum to two
   /// more than the model has, the embedding and the head count as a layer each. Empty: not stated.
@@ -115,8 +115,6 @@ struct PublishedRun {
   SetOf<RecomputedModule> recompute_modules;  ///< of selective recompute, where a source names them
   Fp8 fp8 = Fp8::none;
   bool fp8_parameters = false;  ///< kept and gathered in 8 bits where their shards can be
-  GradientType gradient_type = GradientType::f32;
-  MomentType moment_type = MomentType::f32;
   /// Features that a predictor must support to be judged on the row, and facts that the source
   /// lacks.
   std::vector<std::string> needs;

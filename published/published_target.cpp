@@ -97,7 +97,7 @@ void shard(const PublishedRun& run, Strategy& strategy) {
 }
 
 Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
-  Strategy strategy;
+  Strategy strategy = run.chosen;
   strategy.mp = run.tp;
   strategy.pp = run.pp;
   strategy.cp = run.cp;
@@ -116,10 +116,6 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
       run.splits_boundary && run.tp > 1 && run.pp > 1 && !strategy.tokens.sequence_parallel;
   strategy.precision.fp8 = run.fp8;
   strategy.precision.fp8_parameters = has_fp8_parameters(run);
-  strategy.precision.gradients = run.gradient_type;
-  strategy.precision.moments = run.moment_type;
-  strategy.optimizer.offload_percent = run.offload_optimizer_percent;
-  strategy.offloaded.percent = run.offload_activations_percent;
   strategy.pipeline.layer_split = stated_split(run);
   if (strategy.pipeline.layer_split.empty() && run.pp > 1)
     strategy.pipeline.embedding_as_layers = strategy.pipeline.loss_as_layers = run.ends_as_layers;
@@ -209,7 +205,7 @@ bool is_met(std::string_view need, const PublishedRun& run) {
   if (need == "dispatcher model")
     return run.framework && run.framework->parallelism.sends_tokens_once_per_node;
   if (need == "offload")
-    return run.offload_optimizer_percent > 0 || run.offload_activations_percent > 0;
+    return run.chosen.optimizer.offload_percent > 0 || run.chosen.offloaded.percent > 0;
   if (need == "zero-bubble")
     return run.framework && run.framework->can.pipelines.schedules.value.has(Schedule::zb_h1);
   // Where a row does not say whether layers were repeated, or how large micro-batches were, all

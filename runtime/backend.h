@@ -34,6 +34,7 @@ struct RunPosition {
   std::int64_t step = 0;  ///< negative: of the text that is held out
   std::int64_t micro_batch = 0;
   std::int64_t layer = 0;  ///< as Call::layer
+  std::int64_t part = 0;   ///< as Call::part
 };
 
 /// Returns "step 5" for step 4, which is the fifth, and "held-out batch 1" for step -1.

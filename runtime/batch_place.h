@@ -36,6 +36,22 @@ struct BatchPlace {
   }
 };
 
+/// TokenParts are the parts of a micro-batch's tokens on a rank (DataParams::parts), with those of
+/// each of `ranks` ranks of mp one behind another.
+struct TokenParts {
+  std::int64_t sequence, micro_batch, parts, ranks;
+
+  PLIMSOLL_ANYWHERE std::int64_t tokens() const { return micro_batch * sequence / parts; }
+  /// Returns the index in the micro-batch of the i-th token of a part.
+  PLIMSOLL_ANYWHERE std::int64_t token(std::int64_t part, std::int64_t i) const {
+    const std::int64_t of_rank = tokens() / ranks;
+    return (i / of_rank * parts + part) * of_rank + i % of_rank;
+  }
+};
+inline TokenParts token_parts(const DataParams& params, std::int64_t micro_batch) {
+  return {params.sequence, micro_batch, params.parts, params.ranks};
+}
+
 /// Returns the rank's own tokens of each sequence, of which there are so many.
 inline SequencePart own_tokens(const RankContext& context, std::int64_t tokens) {
   SequencePart part{.tokens = tokens};

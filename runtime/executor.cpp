@@ -250,8 +250,8 @@ void Executor::State::issue(const PreparedCall& call) {
 
 void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first,
                                    std::uint32_t end) {
-  const RunPosition position{step, call.call->micro_batch.value_or(0),
-                             call.call->layer.value_or(0)};
+  const RunPosition position{step, call.call->micro_batch.value_or(0), call.call->layer.value_or(0),
+                             call.call->part};
   // A replayed update would not be frozen.
   const bool may_replay = options.replay && trace == nullptr && !frozen;
   if (device != nullptr && !device->begin(first, position, may_replay)) return;

@@ -98,7 +98,10 @@ Verdict check_borders(const Graph& graph) {
       return Verdict::no("block " + block.name +
                          " is repeated but its input and output differ in shape");
     }
-    if (i > 0 && graph.at(*block.input).shape != graph.at(*graph.blocks[i - 1].output).shape) {
+    if (block.parts < 1) return Verdict::no("block " + block.name + " has no parts");
+    Shape taken = block.input ? graph.at(*block.input).shape : Shape();
+    if (!taken.empty()) taken[0] *= block.parts;
+    if (i > 0 && taken != graph.at(*graph.blocks[i - 1].output).shape) {
       return Verdict::no("block " + block.name + " does not take what the block before it gives");
     }
   }

@@ -12,6 +12,7 @@
 #include "interop/flags/flag_parts.h"
 #include "interop/flags/flag_values.h"
 #include "models/presets/known_json.h"
+#include "passes/strategy/recompute_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -254,6 +255,14 @@ StatedFields loss_scale_from(const FlagFields&, std::string_view text) {
   return {{"loss_scale.initial", decimal(std::int64_t{1} << *power)}};
 }
 
+StatedFields fused_loss(const FlagFields& fields, std::string_view text) {
+  if (text != "true") throw std::invalid_argument("true is required");
+  const Count vocabulary = count_of(fields, "vocab"), hidden = count_of(fields, "hidden"),
+              tokens = quotient(count_of(fields, "sequence"), count_of(fields, "cp").value_or(1));
+  if (!vocabulary || !hidden || !tokens) return {};
+  return {{"loss_chunks", decimal(usual_loss_chunks(*vocabulary, *hidden, *tokens))}};
+}
+
 /// A quantity without `value` is read only. One without `states` is compared with what follows from
 /// fields, or is a field that other rows name.
 struct FlagQuantity {
@@ -306,6 +315,7 @@ const FlagQuantity kQuantities[] = {
     {"precision_aware", precision_aware},
     {"loss_scale_power", loss_scale_power, loss_scale_from},
     {"every_linear", nullptr, every_linear},
+    {"fused_loss", nullptr, fused_loss},
     {"2_ranks",
      [](const FlagFields& fields) {
        return text_of(product(count_of(fields, "adapters.rank"), 2));

@@ -198,6 +198,8 @@ struct RecomputeCapabilities {
                                            RecomputedLayers::every_nth, RecomputedLayers::listed}};
   /// The modules that Recompute::modules may choose.
   Sourced<SetOf<RecomputedModule>> modules;
+  /// Whether the head gives gradients of a part of the tokens at once (Strategy::loss_chunks).
+  Sourced<bool> loss_chunks{false};
   bool operator==(const RecomputeCapabilities&) const = default;
 };
 

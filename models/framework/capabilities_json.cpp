@@ -49,6 +49,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("recompute", can.repeats.recompute);
   visit("recomputed_layers", can.repeats.layers);
   visit("recomputed_modules", can.repeats.modules);
+  visit("loss_chunks", can.repeats.loss_chunks);
   visit("context_exchange", can.exchanges.context);
   visit("latent_exchange", can.exchanges.latent);
   visit("sink_exchange", can.exchanges.sinks);

@@ -72,6 +72,10 @@ bool defer_weight_gradients(Graph& graph, const PassContext& context);
 /// Framework::parallelism.recompute_repeats_all.
 bool recompute(Graph& graph, const PassContext& context);
 
+/// Lets the head work on 1/loss_chunks of a micro-batch's tokens. Its forward runs in its backward,
+/// which the schedule calls once for each part, so that nothing of it is saved.
+bool chunk_loss(Graph& graph, const PassContext& context);
+
 /// Adds zeroing, finite check and unscaling (dynamic loss scaling), the global norm, clipping and
 /// the update (AdamW, SGD with momentum, LAMB). They run tensor by tensor, as in a framework
 /// without flat arenas: 4 n + 5 ops for n tensors where all are clipped.

@@ -88,7 +88,7 @@ class StageScheduler : StageCalls {
     arenas_ =
         add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
     for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
-      routines_.add(i);
+      routines_.add(i, block_of(i).parts);
       selection_.add_instance(cuts_.cut_of(i).forward);
       weight_copies_.add_instance(cuts_.cut_of(i).weight_copies);
     }
@@ -120,6 +120,11 @@ class StageScheduler : StageCalls {
     program_.buffers.reserve(program_.buffers.size() + 2 * calls);
   }
 
+  /// Returns whether an action is the first of an instance for a micro-batch.
+  bool begins(const Action& action, std::size_t instance) const {
+    return action.kind == ActionKind::forward || !routines_.has(ActionKind::forward, instance);
+  }
+
   // ---- choices of other passes about a call of an instance ----
 
   /// Prepares a call, and may add calls such as gathers. Returns the calls for which it waits.
@@ -134,8 +139,8 @@ class StageScheduler : StageCalls {
       return waits;
     }
     gradients_.before_call(use.instance, use.routine, use.action.micro_batch);
-    const bool first = use.action.kind == ActionKind::forward &&
-                       use.action.micro_batch % program_.micro_batches == 0;
+    const bool first =
+        begins(use.action, use.instance) && use.action.micro_batch % program_.micro_batches == 0;
     if (!first) return {};
     const std::vector<Wait> waits = collectives_.parameter_waits(
         use.instance, has_slot(use.routine, SlotKind::tied_parameters));
@@ -211,7 +216,8 @@ class StageScheduler : StageCalls {
     const std::size_t call = calls.back();
     const Instance& instance = layout_.instances[use.instance];
     const bool forward = use.action.kind == ActionKind::forward;
-    if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    const bool head = graph_.at(instance.block).kind == BlockKind::head;
+    if (head && begins(use.action, use.instance)) last_head_ = call;
     if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
     if (forward) return;
     const bool last = --gradient_calls_left_[use.instance] == 0;
@@ -330,20 +336,23 @@ class StageScheduler : StageCalls {
     const std::optional<BufferId> payload = (forward ? kept.back() : kept.front())[border];
     if (action.kind != ActionKind::weight_gradient && payload)
       borders_.leave(action, *payload, running.waits);
-    forward ? finish_forward(action) : finish_backward(running);
-  }
-
-  void finish_forward(const Action& action) {
-    if (last_head_ && borders_.is_last_part(action) &&
-        (action.micro_batch + 1) % program_.micro_batches == 0) {
-      collectives_.reduce_loss(*last_head_);
-    }
-  }
-
-  void finish_backward(const RunningAction& running) {
-    const Action& action = running.action;
-    // The embedding alone has no input gradient to compute: what reads the border comes later.
+    // An embedding has no input gradient to compute, and a head with loss_chunks no forward: what
+    // reads the border comes later.
     if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
+    const bool last = (action.micro_batch + 1) % program_.micro_batches == 0;
+    if (last && last_head_ && borders_.is_last_part(action) && has_losses(action))
+      collectives_.reduce_loss(*last_head_);
+    if (!forward) finish_backward(action);
+  }
+
+  /// Returns whether an action of the last part computes the losses of its micro-batch.
+  bool has_losses(const Action& action) const {
+    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
+    return begins(action, head) && routines_.has(action.kind, head) &&
+           action.kind != ActionKind::weight_gradient;
+  }
+
+  void finish_backward(const Action& action) {
     gradients_.after_backward(action.micro_batch, action.micro_batch == last_backward_);
     if (action.kind != ActionKind::input_gradient) kept_.erase({action.chunk, action.micro_batch});
   }
@@ -410,6 +419,8 @@ class StageScheduler : StageCalls {
     }
     append(waits, transfers_.free_due());
     append(waits, offloaded_.free_due());
+    const std::int64_t pieces = block_of(use.instance).parts;
+    const std::int64_t piece = pieces > 1 ? std::int64_t(part) : 0;
     std::vector<Binding> bindings;
     // Copied, since calls that are added meanwhile may move the Program's routines.
     const std::vector<Slot> slots = build_.program.at(id).slots;
@@ -420,14 +431,16 @@ class StageScheduler : StageCalls {
         continue;
       }
       std::optional<BufferId>& buffer = kept[slot.kind];
-      if (!buffer) buffer = crossing_.add(slot, use.action, use.instance);
+      const Slot whole{slot.kind, pieces * slot.bytes, slot.entry};
+      if (!buffer) buffer = crossing_.add(whole, use.action, use.instance);
       build_.extend(*buffer, build_.next_call() + 1);
-      bindings.push_back({*buffer, {}, {}});
+      bindings.push_back({*buffer, piece * slot.bytes, {}});
     }
     if (build_.begins_elsewhere(id)) waits.push_back({build_.last_compute(), {}});
     running.calls.push_back(build_.add_call(id, layout_.instances[use.instance].layer,
                                             use.action.micro_batch, std::move(bindings),
                                             std::move(waits)));
+    program_.calls.back().part = piece;
   }
 
   /// Follows the last part of an instance's routine: sends its border on if it `sends`, and sets

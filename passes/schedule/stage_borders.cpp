@@ -81,8 +81,8 @@ std::optional<std::pair<std::size_t, std::size_t>> StageBorders::reader(
   return instances;
 }
 
-/// Returns what a chunk without layers passes on: the output of the block before it.
-TensorId StageBorders::border_of_empty(const Action& action) const {
+/// Returns what an action's chunk gets from the one before: the output of the block before it.
+TensorId StageBorders::border_before(const Action& action) const {
   for (std::size_t before = part(action); before-- > 0;) {
     const std::vector<BlockRange>& ranges = stages_.parts[before].blocks;
     for (std::size_t b = ranges.size(); b-- > 0;) {
@@ -99,12 +99,9 @@ std::optional<StageTransfers::Incoming> StageBorders::incoming(const Action& act
   if (hand_over_to(place_behind(action, -onward(action))) == HandOver::local) return std::nullopt;
   const std::int64_t offset = stage_offset(action, -onward(action));
   const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-  const auto block = [&](std::size_t instance) -> const Block& {
-    return graph_.at(layout_.instances[instance].block);
-  };
-  const TensorId border = begin == end ? border_of_empty(action)
-                          : forward    ? *block(begin).input
-                                       : *block(end - 1).output;
+  const TensorId border = forward || begin == end
+                              ? border_before(action)
+                              : *graph_.at(layout_.instances[end - 1].block).output;
   return {{direction_of(action), offset, bytes_of(graph_.at(border)), action.chunk,
            action.micro_batch}};
 }

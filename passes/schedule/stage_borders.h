@@ -69,7 +69,7 @@ class StageBorders {
   const ModelPart& place_behind(const Action& action, std::int64_t by) const;
   std::int64_t stage_offset(const Action& action, std::int64_t by) const;
   HandOver hand_over_to(const ModelPart& place) const;
-  TensorId border_of_empty(const Action& action) const;
+  TensorId border_before(const Action& action) const;
 
   const Graph& graph_;
   const PassContext& context_;

@@ -18,7 +18,7 @@ const Routine& routine_of(ActionKind kind, const CutBlock& cut) {
 
 }  // namespace
 
-void StageRoutines::add(std::size_t instance) {
+void StageRoutines::add(std::size_t instance, std::int64_t backwards) {
   const CutBlock& cut = cuts_.cut_of(instance);
   const auto [found, fresh] = ids_.try_emplace(&cut);
   by_instance_.push_back(&found->second);
@@ -28,7 +28,9 @@ void StageRoutines::add(std::size_t instance) {
     for (const RoutinePart& part : parts_of(kind, cut))
       ids.push_back(build_.add_routine(part.routine));
     const Routine& whole = routine_of(kind, cut);
-    if (ids.empty() && !whole.ops.empty()) ids.push_back(build_.add_routine(whole));
+    if (!ids.empty() || whole.ops.empty()) continue;
+    const std::int64_t calls = kind == ActionKind::backward ? backwards : 1;
+    ids.assign(std::size_t(calls), build_.add_routine(whole));
   }
 }
 

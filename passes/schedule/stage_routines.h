@@ -17,8 +17,9 @@ class StageRoutines {
  public:
   StageRoutines(const OwnedCuts& cuts, ProgramBuilder& build) : cuts_(cuts), build_(build) {}
 
-  /// Adds the routines of an instance. To be called for each instance in order.
-  void add(std::size_t instance);
+  /// Adds the routines of an instance, whose backward is called `backwards` times for a
+  /// micro-batch. To be called for each instance in order.
+  void add(std::size_t instance, std::int64_t backwards);
 
   /// Returns the routine that an instance runs in an action, or the parts that are called one after
   /// the other. There are none where the action has no work for the instance.

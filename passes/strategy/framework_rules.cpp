@@ -288,11 +288,12 @@ constexpr Rule kRules[] = {
             recomputes_some),
     lists_layers(FIELD(recomputed.layers), "recompute_layers"),
     lists_layers(FIELD(recomputed.list), "recompute_list"),
+    has(FIELD(repeats.loss_chunks), FIELD(loss_chunks), "loss_chunks",
+        "computes the loss of all tokens at once"),
 
     {"fp8",
-     [](auto& framework, auto&) {
-       return framework.can.precision.fp8.value == SetOf<Fp8>{Fp8::none};
-     },
+     [](auto& framework,
+        auto&) { return framework.can.precision.fp8.value == SetOf<Fp8>{Fp8::none}; },
      "has no products of 8-bit operands", source_of(FIELD(precision.fp8)),
      asks(FIELD(precision.fp8))},
     has_own(FIELD(precision.fp8), FIELD(precision.fp8), "fp8", "scales otherwise"),

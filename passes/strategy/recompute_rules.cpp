@@ -1,10 +1,12 @@
-// The rules of the modules that backward repeats by themselves.
+// Rules of recompute_modules and loss_chunks.
 #include "passes/strategy/recompute_rules.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+
+#include "passes/strategy/pipeline_order.h"
 
 namespace plimsoll {
 
@@ -96,6 +98,31 @@ SetOf<RecomputedModule> without_parts(SetOf<RecomputedModule> modules) {
     if (modules.has(module) && !is_part) whole.add(module);
   }
   return whole;
+}
+
+std::int64_t usual_loss_chunks(std::int64_t vocabulary, std::int64_t hidden, std::int64_t tokens) {
+  std::int64_t chunks = 1;
+  while (2 * chunks * hidden <= std::max(vocabulary, hidden) && tokens % (2 * chunks) == 0)
+    chunks *= 2;
+  return chunks;
+}
+
+Verdict loss_chunks_are_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.loss_chunks == 1) return Verdict::yes();
+  const auto no = [&](std::string_view why) {
+    return Verdict::no(fmt::format("loss_chunks is {}; {}", strategy.loss_chunks, why));
+  };
+  if (job.family == Family::bert || job.family == Family::ernie)
+    return no("the head of an encoder reads chosen tokens of each sequence");
+  if (job.mtp) return no("with mtp a head has rows of several depths");
+  if (splits_backward(strategy.schedule))
+    return no("the schedule delays weight gradients, for which all chunks would be kept");
+  if (strategy.gradients.merge == GradientMerge::fused)
+    return no("gradient_merge fused holds what one call of the head gives");
+  const std::int64_t tokens = job.sequence / strategy.cp,
+                     ranks = strategy.tokens.sequence_parallel ? strategy.mp : 1;
+  if (tokens % (strategy.loss_chunks * ranks) == 0) return Verdict::yes();
+  return no(fmt::format("it must divide the {} tokens of a sequence on a rank", tokens / ranks));
 }
 
 Verdict modules_are_legal(const Job& job, const Strategy& strategy) {

@@ -133,6 +133,7 @@ Verdict boundary_is_legal(const Strategy& strategy) {
 
 Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
   if (Verdict verdict = modules_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = loss_chunks_are_legal(job, strategy); !verdict) return verdict;
   const auto& list = strategy.recomputed.list;
   if (strategy.recomputed.layers == 0 && list.empty()) return Verdict::yes();
   if (strategy.recompute == Recompute::none) {

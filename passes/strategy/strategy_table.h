@@ -109,6 +109,7 @@ inline const std::vector<Field> kFields = {
     {"recompute_layers", IntegerField{FIELD(recomputed.layers), 0, std::int64_t{1} << 16}},
     {"recompute_list", ListField{FIELD(recomputed.list), 0, "all", "0+3"}},
     {"recompute_modules", SetField{FIELD(recomputed.modules), kRecomputedModules}},
+    {"loss_chunks", IntegerField{FIELD(loss_chunks), 1, std::int64_t{1} << 16}},
     {"cast_placement",
      choice_field(FIELD(optimizer.cast_placement), {"fused", "after_update", "every_use"})},
     {"flatten", choice_field(FIELD(optimizer.flatten), {"fused", "coalesced", "none"})},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "passes/strategy/recompute_rules.h"
 #include "planner/explore/assess.h"
 #include "planner/explore/handicaps.h"
 
@@ -72,6 +73,7 @@ class Changes {
     if (apart && offload.activations.value.has(ActivationOffload::all_layers))
       add_offload("offload_activations_percent", {"100"}, "activations in the host's memory");
     if (request_.target.job.adapters) add_packed();
+    add_chunked_loss();
     add_more_devices();
     if (request_.target.job.experts) add_even_routing();
     std::vector<FittingChange> narrower;
@@ -278,6 +280,15 @@ class Changes {
     }
   }
 
+  /// The loss part by part, where the framework can.
+  void add_chunked_loss() {
+    const Job& job = request_.target.job;
+    const std::int64_t chunks = usual_loss_chunks(job.vocab, job.hidden, job.sequence);
+    if (!request_.target.framework().can.repeats.loss_chunks.value || chunks == 1) return;
+    const Fixed fix = {{"loss_chunks", fmt::format("{}", chunks)}};
+    add_first({with(kind_of(fix), fix)}, "a loss in chunks");
+  }
+
   /// Frozen weights in 4 bits, where a job can have them.
   void add_packed() {
     FittingChange change{ChangeKind::packed, "with \"frozen_weights\": \"nf4_nested\" in the job"};
@@ -385,7 +396,8 @@ ChangeKind kind_of(const Fixed& change) {
     if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
       return ChangeKind::sharding;
     if (key.starts_with("offload_")) return ChangeKind::offload;
-    return key.starts_with("recompute") ? ChangeKind::recompute : ChangeKind::other;
+    return key.starts_with("recompute") || key == "loss_chunks" ? ChangeKind::recompute
+                                                                : ChangeKind::other;
   };
   ChangeKind kind = ChangeKind::sharding;
   for (const auto& [key, value] : change) kind = std::max(kind, of_key(key));

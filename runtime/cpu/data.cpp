@@ -13,23 +13,22 @@ namespace {
 /// stands for those behind its end, which only MTP modules reach.
 KernelPointer prepare_load(const KernelRequest& request, std::int64_t ahead, std::int64_t depths) {
   const BatchPlace place(request.context);
-  const std::int64_t sequence = request.params<DataParams>().sequence;
-  INVARIANT(place.micro_batch * sequence * depths == request.output_elements(0),
-            "tokens are not a micro-batch of sequences");
-  const SequencePart part = own_tokens(request.context, sequence);
-  const SequenceReader reader(request.context.text, sequence * part.ranks);
+  const TokenParts parts = token_parts(request.params<DataParams>(), place.micro_batch);
+  INVARIANT(parts.tokens() * depths == request.output_elements(0),
+            "tokens are not a part of a micro-batch of sequences");
+  const SequencePart own = own_tokens(request.context, parts.sequence);
+  const SequenceReader reader(request.context.text, parts.sequence * own.ranks);
   return make_kernel([=](Addresses, Addresses out, const RunPosition& position) {
     auto* tokens = reinterpret_cast<std::int32_t*>(out[0]);
     const std::int64_t first = place.first_sequence(position.micro_batch);
-    for (std::int64_t i = 0; i < place.micro_batch; ++i) {
-      const std::byte* from = reader.sequence(position.step, first + i);
-      const std::int64_t last = reader.last(position.step, first + i);
-      for (std::int64_t j = 0; j < part.tokens; ++j) {
-        for (std::int64_t d = 0; d < depths; ++d) {
-          const std::int64_t at = std::min(part.position(j) + ahead + d, last);
-          *tokens++ = std::to_integer<std::int32_t>(from[at]);
-        }
-      }
+    for (std::int64_t i = 0; i < parts.tokens(); ++i) {
+      const std::int64_t token = parts.token(position.part, i);
+      const std::int64_t sequence = first + token / parts.sequence;
+      const std::byte* from = reader.sequence(position.step, sequence);
+      const std::int64_t last = reader.last(position.step, sequence);
+      const std::int64_t begin = own.position(token % parts.sequence) + ahead;
+      for (std::int64_t d = 0; d < depths; ++d)
+        *tokens++ = std::to_integer<std::int32_t>(from[std::min(begin + d, last)]);
     }
   });
 }

@@ -40,15 +40,15 @@ struct TextPlace {
   }
 };
 
-__global__ void load_text(TextPlace place, SequencePart part, const RunPosition* position,
-                          std::int64_t ahead, std::int64_t depths, std::int32_t* ids) {
-  const std::int64_t sequence = place.first(*position) + blockIdx.x;
-  const std::uint8_t* from = place.at(position->step, sequence);
-  const std::int64_t last = place.last(position->step, sequence);
-  std::int32_t* own = ids + blockIdx.x * part.tokens * depths;
-  for (std::int64_t i = threadIdx.x; i < part.tokens * depths; i += blockDim.x) {
-    const std::int64_t at = part.position(i / depths) + ahead + i % depths;
-    own[i] = std::int32_t(from[at < last ? at : last]);
+__global__ void load_text(TextPlace place, TokenParts parts, SequencePart own,
+                          const RunPosition* position, std::int64_t ahead, std::int64_t depths,
+                          std::int32_t* ids) {
+  for (std::int64_t i = global_thread(); i < parts.tokens() * depths; i += global_threads()) {
+    const std::int64_t token = parts.token(position->part, i / depths);
+    const std::int64_t sequence = place.first(*position) + token / parts.sequence;
+    const std::int64_t last = place.last(position->step, sequence);
+    const std::int64_t at = own.position(token % parts.sequence) + ahead + i % depths;
+    ids[i] = std::int32_t(place.at(position->step, sequence)[at < last ? at : last]);
   }
 }
 
@@ -122,13 +122,16 @@ struct DeviceText {
 CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,
                                std::int64_t depths) {
   const CudaDevice& device = request.device;
-  const SequencePart part = own_tokens(request.context, request.params<DataParams>().sequence);
-  const auto text = std::make_shared<const DeviceText>(request, part.tokens * part.ranks);
-  INVARIANT(text->place.batch.micro_batch * part.tokens * depths == request.output_elements(0),
-            "tokens are not a micro-batch of sequences");
+  const auto& params = request.params<DataParams>();
+  const SequencePart own = own_tokens(request.context, params.sequence);
+  const auto text = std::make_shared<const DeviceText>(request, own.tokens * own.ranks);
+  const TokenParts parts = token_parts(params, text->place.batch.micro_batch);
+  const std::int64_t count = parts.tokens() * depths;
+  INVARIANT(count == request.output_elements(0),
+            "tokens are not a part of a micro-batch of sequences");
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
-    launch(device.stream, unsigned(text->place.batch.micro_batch), kThreads, 0, load_text,
-           text->place, part, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
+    launch(device.stream, blocks_for(device, count), kThreads, 0, load_text, text->place, parts,
+           own, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
   });
 }
 

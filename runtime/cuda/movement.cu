@@ -15,9 +15,10 @@ struct Addresses {
 
 __global__ void store_step(RunPosition* position, std::int64_t step) { position->step = step; }
 
-__global__ void store_call(RunPosition* position, std::int64_t micro_batch, std::int64_t layer) {
-  position->micro_batch = micro_batch;
-  position->layer = layer;
+__global__ void store_call(RunPosition* position, RunPosition call) {
+  position->micro_batch = call.micro_batch;
+  position->layer = call.layer;
+  position->part = call.part;
 }
 
 template <class T>
@@ -51,9 +52,8 @@ void set_step(const CudaDevice& device, RunPosition* position, std::int64_t step
   launch(device.stream, 1, 1, 0, store_step, position, step);
 }
 
-void set_call(const CudaDevice& device, RunPosition* position, std::int64_t micro_batch,
-              std::int64_t layer) {
-  launch(device.stream, 1, 1, 0, store_call, position, micro_batch, layer);
+void set_call(const CudaDevice& device, RunPosition* position, const RunPosition& call) {
+  launch(device.stream, 1, 1, 0, store_call, position, call);
 }
 
 void reduce_in_order(const CudaDevice& device, Reduction reduction, DType dtype,

@@ -16,10 +16,9 @@ namespace plimsoll {
 inline constexpr std::size_t kMostLocalMembers = 64;
 
 /// Enqueue writes of the position that kernels read at CudaDevice::position. The step is the same
-/// throughout it. Micro-batch and layer belong to a call, and may be captured with its kernels.
+/// throughout it. The rest belongs to a call, and may be captured with its kernels.
 void set_step(const CudaDevice& device, RunPosition* position, std::int64_t step);
-void set_call(const CudaDevice& device, RunPosition* position, std::int64_t micro_batch,
-              std::int64_t layer);
+void set_call(const CudaDevice& device, RunPosition* position, const RunPosition& call);
 
 /// Enqueues a reduction. Element i of every target becomes the sum, or the maximum, of element i of
 /// all sources, in their order, in f32 and rounded once. NaN wins a maximum. A target may be a

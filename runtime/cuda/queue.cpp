@@ -130,7 +130,7 @@ bool CudaQueue::begin(std::uint32_t number, const RunPosition& position, bool ma
     capturing_ = &sequence;
   }
   sequence.has_run = true;
-  set_call(device_, position_.as<RunPosition>(), position.micro_batch, position.layer);
+  set_call(device_, position_.as<RunPosition>(), position);
   return true;
 }
 

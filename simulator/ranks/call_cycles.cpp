@@ -13,8 +13,8 @@ struct Later {
 
   /// Whether `other` does the work of `one` for the micro-batch of the next cycle.
   bool is_of(const Call& one, const Call& other) const {
-    return one.routine == other.routine && one.micro_batch && other.micro_batch &&
-           *one.micro_batch + micro_batches == *other.micro_batch;
+    return one.routine == other.routine && one.part == other.part && one.micro_batch &&
+           other.micro_batch && *one.micro_batch + micro_batches == *other.micro_batch;
   }
   /// Whether the call one cycle later does the same, and waits for calls one cycle later.
   bool is_repeated(const Program& program, std::size_t call) const {

@@ -286,6 +286,7 @@ Block parse_block(Line line, std::size_t expected) {
   border("input_gradient", block.input_gradient);
   border("output_gradient", block.output_gradient);
   if (const auto text = line.take("variant_of")) block.variant_of = BlockId(line.index(*text));
+  if (const auto text = line.take("parts")) block.parts = line.integer(*text);
   line.finish();
   return block;
 }
@@ -362,6 +363,7 @@ Call parse_call(Line line, const Program& program) {
   line.attributes();
   if (const auto text = line.take("layer")) call.layer = line.integer(*text);
   if (const auto text = line.take("micro_batch")) call.micro_batch = line.integer(*text);
+  if (const auto text = line.take("part")) call.part = line.integer(*text);
   if (const auto text = line.take("bind")) {
     for (const std::string& part : split(*text, ','))
       call.bindings.push_back(parse_binding(line, part));

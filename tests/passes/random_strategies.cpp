@@ -367,6 +367,15 @@ void draw_states(Random& random, Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Half of the draws that can have it compute the loss in chunks.
+void draw_loss_chunks(Draw& drawn) {
+  Random random(drawn.seed + 12288);
+  if (coin(random)) return;
+  const Draw before = drawn;
+  drawn.strategy.loss_chunks = one_of<std::int64_t>(random, {2, 2, 3, 4});
+  if (!is_legal(drawn)) drawn = before;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -377,6 +386,7 @@ Draw draw(std::uint64_t seed) {
   draw_strategy(random, drawn);
   Random of_states(seed + 8192);
   draw_states(of_states, drawn);
+  draw_loss_chunks(drawn);
   return drawn;
 }
 

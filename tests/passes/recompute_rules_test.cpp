@@ -1,6 +1,7 @@
 // A strategy that repeats modules names modules that the job has, and each choice has one text.
 #include "passes/strategy/recompute_rules.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -107,6 +108,31 @@ TEST(RecomputeRules, TextsAndFilesNameModules) {
   EXPECT_THROW(parse_strategy(repeating("norms+attention")), UsageError);
   EXPECT_THROW(strategy_from_json_text(R"({"recompute_modules": ["attention"]})", "s.json"),
                InputError);
+}
+
+TEST(RecomputeRules, ALossInChunksNeedsEqualPartsOfTheTokens) {
+  Job job = nano_job_of("llama");
+  EXPECT_EQ(why_illegal(job, "loss_chunks=4"), "");
+  EXPECT_EQ(why_illegal(job, fmt::format("loss_chunks={}", 2 * job.sequence)),
+            fmt::format("loss_chunks is {}; it must divide the {} tokens of a sequence on a rank",
+                        2 * job.sequence, job.sequence));
+  EXPECT_EQ(why_illegal(job, "loss_chunks=2,gradient_merge=fused"),
+            "loss_chunks is 2; gradient_merge fused holds what one call of the head gives");
+  const std::string split =
+      legal(job, parse_strategy("loss_chunks=2,pp=2,schedule=zb_h1"), 2).reason();
+  EXPECT_TRUE(split.starts_with("loss_chunks is 2; the schedule delays weight gradients")) << split;
+  job.mtp = MultiToken{};
+  EXPECT_EQ(why_illegal(job, "loss_chunks=2"),
+            "loss_chunks is 2; with mtp a head has rows of several depths");
+  EXPECT_EQ(why_illegal(nano_job_of("bert"), "loss_chunks=2"),
+            "loss_chunks is 2; the head of an encoder reads chosen tokens of each sequence");
+}
+
+TEST(RecomputeRules, ChunksOfALossHaveLogitsAsLargeAsHiddenStates) {
+  EXPECT_EQ(usual_loss_chunks(128256, 4096, 8192), 16);
+  EXPECT_EQ(usual_loss_chunks(32000, 4096, 8192), 4);
+  EXPECT_EQ(usual_loss_chunks(256, 512, 8192), 1);
+  EXPECT_EQ(usual_loss_chunks(128256, 4096, 6 * 1024 + 4), 4);
 }
 
 }  // namespace

@@ -37,6 +37,14 @@ void add_data_cases(Cases& cases, const OpSizes& z) {
       c.text.push_back(std::byte((i * 37 + i / 11) % 251));
     cases.push_back(std::move(c));
   }
+  // A part of the tokens, of which each of several ranks has as many.
+  OpCase part = cases.back();
+  part.name = "load_targets/part";
+  auto& params = std::get<DataParams>(part.op.params);
+  params = {.sequence = z.sequence, .parts = z.sequence, .ranks = z.batch};
+  part.outputs[0].shape = {z.batch};
+  part.position.part = z.sequence - 1;
+  cases.push_back(std::move(part));
 }
 
 void add_embedding_cases(Cases& cases, const OpSizes& z) {
@@ -102,7 +110,7 @@ void load_ids(const Operands& o, std::int64_t ahead, std::int64_t depths) {
   const std::int64_t sharding = program.grid.degree[std::size_t(Axis::sharding)];
   const std::int64_t replica =
       c.at[std::size_t(Axis::dp)] * sharding + c.at[std::size_t(Axis::sharding)];
-  Numbers& ids = o.out(0);
+  Numbers all;
   for (std::int64_t i = 0; i < program.micro_batch; ++i) {
     const std::int64_t first =
         (replica * program.micro_batches + c.position.micro_batch) * program.micro_batch;
@@ -111,8 +119,16 @@ void load_ids(const Operands& o, std::int64_t ahead, std::int64_t depths) {
     for (std::int64_t j = 0; j < sequence * depths; ++j) {
       const std::int64_t at = start + j / depths + ahead + j % depths;
       const std::int64_t last = std::int64_t(c.text.size()) - 1;
-      ids[std::size_t(i * sequence * depths + j)] = double(c.text[std::size_t(std::min(at, last))]);
+      all.push_back(double(c.text[std::size_t(std::min(at, last))]));
     }
+  }
+  const auto parts = std::size_t(o.params<DataParams>().parts);
+  const auto ranks = std::size_t(o.params<DataParams>().ranks);
+  const std::size_t of_rank = all.size() / ranks, share = of_rank / parts;
+  auto id = o.out(0).begin();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t begin = rank * of_rank + std::size_t(c.position.part) * share;
+    id = std::copy_n(all.begin() + std::ptrdiff_t(begin), share, id);
   }
 }
 
