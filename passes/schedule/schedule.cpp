@@ -120,11 +120,6 @@ class StageScheduler : StageCalls {
     program_.buffers.reserve(program_.buffers.size() + 2 * calls);
   }
 
-  /// Returns whether an action is the first of an instance for a micro-batch.
-  bool begins(const Action& action, std::size_t instance) const {
-    return action.kind == ActionKind::forward || !routines_.has(ActionKind::forward, instance);
-  }
-
   // ---- choices of other passes about a call of an instance ----
 
   /// Prepares a call, and may add calls such as gathers. Returns the calls for which it waits.
@@ -139,8 +134,8 @@ class StageScheduler : StageCalls {
       return waits;
     }
     gradients_.before_call(use.instance, use.routine, use.action.micro_batch);
-    const bool first =
-        begins(use.action, use.instance) && use.action.micro_batch % program_.micro_batches == 0;
+    const bool first = routines_.begins(use.action.kind, use.instance) &&
+                       use.action.micro_batch % program_.micro_batches == 0;
     if (!first) return {};
     const std::vector<Wait> waits = collectives_.parameter_waits(
         use.instance, has_slot(use.routine, SlotKind::tied_parameters));
@@ -217,7 +212,7 @@ class StageScheduler : StageCalls {
     const Instance& instance = layout_.instances[use.instance];
     const bool forward = use.action.kind == ActionKind::forward;
     const bool head = graph_.at(instance.block).kind == BlockKind::head;
-    if (head && begins(use.action, use.instance)) last_head_ = call;
+    if (head && routines_.begins(use.action.kind, use.instance)) last_head_ = call;
     if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
     if (forward) return;
     const bool last = --gradient_calls_left_[use.instance] == 0;
@@ -340,16 +335,10 @@ class StageScheduler : StageCalls {
     // reads the border comes later.
     if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
     const bool last = (action.micro_batch + 1) % program_.micro_batches == 0;
-    if (last && last_head_ && borders_.is_last_part(action) && has_losses(action))
+    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
+    if (last && last_head_ && borders_.is_last_part(action) && routines_.begins(action.kind, head))
       collectives_.reduce_loss(*last_head_);
     if (!forward) finish_backward(action);
-  }
-
-  /// Returns whether an action of the last part computes the losses of its micro-batch.
-  bool has_losses(const Action& action) const {
-    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
-    return begins(action, head) && routines_.has(action.kind, head) &&
-           action.kind != ActionKind::weight_gradient;
   }
 
   void finish_backward(const Action& action) {

@@ -39,6 +39,11 @@ const std::vector<RoutineId>& StageRoutines::of(ActionKind kind, std::size_t ins
   return (*by_instance_[instance])[std::size_t(input ? ActionKind::backward : kind)];
 }
 
+bool StageRoutines::begins(ActionKind kind, std::size_t instance) const {
+  if (kind == ActionKind::weight_gradient || !has(kind, instance)) return false;
+  return kind == ActionKind::forward || !has(ActionKind::forward, instance);
+}
+
 const Routine& StageRoutines::whole(ActionKind kind, std::size_t instance) const {
   return routine_of(kind, cuts_.cut_of(instance));
 }

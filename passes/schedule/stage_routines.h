@@ -25,6 +25,8 @@ class StageRoutines {
   /// the other. There are none where the action has no work for the instance.
   const std::vector<RoutineId>& of(ActionKind kind, std::size_t instance) const;
   bool has(ActionKind kind, std::size_t instance) const { return !of(kind, instance).empty(); }
+  /// Returns whether the first calls of an instance for a micro-batch are in such an action.
+  bool begins(ActionKind kind, std::size_t instance) const;
   /// Returns the whole routine.
   const Routine& whole(ActionKind kind, std::size_t instance) const;
   /// Returns for which ports of the parts before it a part waits.
