@@ -53,6 +53,12 @@ std::size_t timer_of(const CriticalOp& op) {
   return sums && op.stream == Stream::data ? kTimers : timer_of(compute_activity(op.phase));
 }
 
+/// Returns whether the op copies activations between the device's and the host's memory. Such
+/// copies count as communication, with the host.
+bool copies_activations(const CriticalOp& op) {
+  return is_of_host(op.kind) && op.phase != Phase::optimizer;
+}
+
 /// A start (+1) or an end (-1) of an activity.
 struct Change {
   Picoseconds at;
@@ -108,6 +114,8 @@ class Sweep {
       const std::size_t timer = for_stage ? kTimers : timer_of(op);
       add_span(for_stage ? kStageWait : kCollectiveWait, op, timer, op.posted, op.begin);
       add_span(kTransfer, op, timer, op.begin, op.end);
+    } else if (copies_activations(op)) {
+      add_span(kTransfer, op, timer_of(op), op.begin, op.end);
     } else {
       add_span(compute_activity(op.phase), op, kTimers, op.begin, op.end);
     }
@@ -185,7 +193,7 @@ StepParts take_apart(std::span<const CriticalOp> critical, std::span<const std::
   sweep.add(critical, pipelined);
   std::vector<bool> communicated(names.size());
   for (const CriticalOp& op : critical) {
-    if (communicates(op.kind)) communicated[op.group] = true;
+    if (communicates(op.kind) || copies_activations(op)) communicated[op.group] = true;
   }
   const Totals totals = std::move(sweep).run();
 

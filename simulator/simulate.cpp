@@ -186,8 +186,9 @@ void record_ops(const RankRun& run, std::vector<Interval>& into) {
   }
 }
 
-/// "mp", "sharding,dp", "pp" of a transfer; empty of a local op.
+/// "mp", "sharding,dp", "pp" of a transfer, "host" of a copy of activations; empty of a local op.
 std::string group_of(const Op& op) {
+  if (is_of_host(op.kind) && op.phase != Phase::optimizer) return "host";
   if (const auto* params = std::get_if<CollectiveParams>(&op.params)) return to_text(params->group);
   return std::holds_alternative<TransferParams>(op.params) ? "pp" : "";
 }

@@ -53,6 +53,16 @@ TEST(Breakdown, HiddenCommunicationCostsNothing) {
   EXPECT_DOUBLE_EQ(b.backward.value(), 10e-6);
 }
 
+TEST(Breakdown, CopiesOfActivationsAreCommunicationWhereNothingHidesThem) {
+  const std::vector<CriticalOp> critical = {
+      compute(Phase::forward, 0, 10),
+      communication(OpKind::copy_to_host, Stream::to_host, 4, 4, 16),
+      compute(Phase::backward, 16, 30)};
+  const Breakdown b = break_down(critical, Seconds(30e-6), false);
+  EXPECT_NEAR(b.exposed_communication.value(), 6e-6, 1e-15);
+  EXPECT_NEAR(sum_us(b), 30, 1e-9);
+}
+
 TEST(Breakdown, WaitingForACollectiveIsCommunicationAndForAPeerIsBubble) {
   const std::vector<CriticalOp> critical = {
       compute(Phase::forward, 0, 10),
