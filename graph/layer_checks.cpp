@@ -14,6 +14,12 @@ bool has_wrong_window(const Op& op) {
          (params.window > 0 && !params.causal);
 }
 
+bool has_wrong_examples(const Op& op) {
+  const auto& params = std::get<AttentionParams>(op.params);
+  return params.within_examples < 0 || params.within_examples > 1 ||
+         (params.within_examples > 0 && !params.causal);
+}
+
 }  // namespace
 
 /// Heads are [b,a,s,d], or [b,kv,g*s,d] where g query heads share a key and value head.
@@ -81,6 +87,7 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
     return Verdict::no("the keys are not those of one rank of a ring, or of all");
   if (params.soft_cap < 0) return Verdict::no("soft_cap is below 0");
   if (params.alibi_heads < 0) return Verdict::no("alibi_heads is below 0");
+  if (has_wrong_examples(op)) return Verdict::no("within_examples is no share of causal scores");
   if (backward && op.outputs.size() != packed) {
     return Verdict::no("there is not one gradient per input");
   }
@@ -95,6 +102,7 @@ Verdict check_softmax(const Op& op, Tensors tensors) {
   if (has_wrong_window(op)) return Verdict::no("window is not one of causal attention");
   if (std::get<AttentionParams>(op.params).alibi_heads < 0)
     return Verdict::no("alibi_heads is below 0");
+  if (has_wrong_examples(op)) return Verdict::no("within_examples is no share of causal scores");
   const Tensor &p = out(op, tensors, 0), &of = in(op, tensors, 0);
   if (elements(p.shape) != elements(scores) || p.dtype != of.dtype)
     return Verdict::no("scores and probabilities differ in size or dtype");

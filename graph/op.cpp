@@ -14,15 +14,21 @@ constexpr std::array<std::string_view, kStreams> kStreamNames = {
 constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};
 }  // namespace
 
+double causal_scores(std::int64_t tokens, const AttentionParams& params) {
+  const auto triangle = [](double of) { return of * (of + 1) / 2; };
+  const auto s = double(tokens), w = double(params.window);
+  if (params.window == 0 || w >= s) return triangle(s);
+  if (!params.chunks) return w * s - w * (w - 1) / 2;
+  const std::int64_t whole = tokens / params.window;
+  return double(whole) * triangle(w) + triangle(s - double(whole) * w);
+}
+
 double share_in_window(const AttentionParams& params) {
+  if (!params.causal) return 1;
+  const double within = params.within_examples > 0 ? params.within_examples : 1;
   const auto s = double(params.sequence), w = double(params.window);
-  if (!params.causal || params.window == 0 || w >= s) return 1;
-  if (params.chunks) {
-    const std::int64_t whole = params.sequence / params.window;
-    const double rest = s - double(whole) * w;
-    return (double(whole) * w * (w + 1) + rest * (rest + 1)) / (s * (s + 1));
-  }
-  return (w * s - w * (w - 1) / 2) / (s * (s + 1) / 2);
+  if (params.window == 0 || w >= s) return within;
+  return within * causal_scores(params.sequence, params) / (s * (s + 1) / 2);
 }
 
 PackedLayout packed_layout(std::int64_t elements, bool nested) {

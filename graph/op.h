@@ -102,6 +102,10 @@ struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to f
   /// bias by distance (runtime/sequence_part.h); 0: none
   std::int64_t alibi_heads = 0;
   double alibi_scale = 1;  ///< factor of these biases
+  /// softmax, (flash_)attention: sequences consist of examples, and a token sees its own alone
+  /// (models/job/examples.h). This share of a whole sequence's scores is expected; 0: a sequence is
+  /// one example.
+  double within_examples = 0;
   bool operator==(const AttentionParams&) const = default;
 };
 /// Returns the columns of a value in flash_attention, whose queries, keys and values are in so many
@@ -117,7 +121,8 @@ struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cro
   double loss_weight = 1;  ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
   /// token_loss, cross_entropy_backward: each token has so many rows, one behind another. Rows but
   /// the first are predictions of MTP modules, whose loss counts by depth_weight if their target is
-  /// in the sequence (runtime/row_shares.h), of which the rank has `sequence` tokens.
+  /// in the sequence (runtime/row_shares.h), of which the rank has `sequence` tokens. These are
+  /// stated where there are modules, or examples.
   std::int64_t depths = 1;
   double depth_weight = 1;
   std::int64_t sequence = 0;
@@ -332,9 +337,11 @@ inline std::int64_t moment_blocks(std::int64_t elements) {
   return (elements + kMomentBlock - 1) / kMomentBlock;
 }
 
-/// Returns the scores within the window, as a share of all causal ones: with s tokens and a window
-/// of w, (w s - w (w - 1) / 2) / (s (s + 1) / 2). In chunks of w tokens they are the triangles of
-/// all chunks.
+/// Returns the causal scores of s tokens within the window, which are s (s + 1) / 2 without one,
+/// and w s - w (w - 1) / 2 with a window of w. In chunks of w tokens they are the triangles of all
+/// chunks.
+double causal_scores(std::int64_t tokens, const AttentionParams& params);
+/// Returns the scores within the window and within examples, as a share of all causal ones.
 double share_in_window(const AttentionParams& params);
 
 struct Op {

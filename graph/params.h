@@ -36,6 +36,7 @@ void fields(AttentionParams& p, Visit&& visit) {
   visit("chunks", p.chunks);
   visit("alibi_heads", p.alibi_heads);
   visit("alibi_scale", p.alibi_scale);
+  visit("within_examples", p.within_examples);
 }
 template <class Visit>
 void fields(PackParams& p, Visit&& visit) {

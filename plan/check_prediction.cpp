@@ -73,8 +73,7 @@ Finding memory_interval_stated(const CheckContext& context) {
 Finding tokens_per_second(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (!takes_time(plan)) return std::nullopt;
-  const double tokens =
-      static_cast<double>(plan.job.global_batch) * static_cast<double>(plan.job.sequence);
+  const auto tokens = static_cast<double>(tokens_per_step(plan.job));
   const double rate = tokens / plan.prediction.step_time.value();
   if (nearly_equal(plan.prediction.tokens_per_second, rate)) return std::nullopt;
   return fmt::format("{} tokens/s stated; {} tokens in {} s are {}",

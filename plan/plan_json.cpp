@@ -227,7 +227,7 @@ void fit_timeline(Plan& plan) {
 TrainingStep training_step(const Plan& plan) {
   const Prediction& prediction = plan.prediction;
   return {prediction.step_time, prediction.step_time_low, prediction.step_time_high,
-          plan.job.global_batch * plan.job.sequence, plan.devices};
+          tokens_per_step(plan.job), plan.devices};
 }
 
 std::int64_t parameter_count(const Plan& plan) {

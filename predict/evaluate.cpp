@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -54,7 +55,7 @@ void fill_rates(Prediction& prediction, const Target& target, std::span<const Pr
   const auto sequences = static_cast<double>(job.global_batch);
   const double available = step * static_cast<double>(target.devices) * rate.value();
   const double model = training_matmul_flops_per_sequence(job).value() * sequences;
-  prediction.tokens_per_second = sequences * static_cast<double>(job.sequence) / step;
+  prediction.tokens_per_second = static_cast<double>(tokens_per_step(job)) / step;
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;
   prediction.peak_flops = rate;
@@ -105,6 +106,24 @@ void check_unfolded(const Target& target, const Strategy& strategy) {
   const std::int64_t ranks = target.devices / strategy.pp;
   if (const Verdict verdict = step_is_bounded(target.job, strategy, ranks); !verdict)
     throw InfeasibleError(fmt::format("every rank is to be simulated; {}", verdict.reason()));
+}
+
+/// Returns the relative standard deviation of step times, which lengths of examples cause.
+double spread_of_examples(const Target& target, const Strategy& strategy,
+                          std::span<const Program> programs, Seconds step) {
+  if (target.job.lengths.empty()) return 0;
+  const SlowestRank slowest = slowest_rank(target.job, strategy);
+  const CostModel longer =
+      costs_of_layers(target, strategy).with_attention_factor(slowest.mean + slowest.deviation);
+  return simulate(programs, longer, Folding::folded, Detail::none).step_time / step - 1;
+}
+
+/// Adds such a spread to an interval.
+StepInterval with_spread(StepInterval interval, double spread) {
+  const double of_steps = 1.645 * spread;  // 90 % of a normal distribution
+  if (spread == 0) return interval;
+  return {1 / (1 + std::hypot(1 / interval.low - 1, of_steps)),
+          1 + std::hypot(interval.high - 1, of_steps)};
 }
 
 /// Returns what the costs of ops leave open of the step time, relative.
@@ -222,10 +241,13 @@ Evaluation predict(const Target& target, const Strategy& strategy, const Footpri
                        prediction.breakdown};
   evaluation.open = step_open(costs, target.job, step, open);
   const bool learned = costs.fitted() && costs.fitted()->learned && detail != Detail::none;
-  const StepInterval interval =
-      learned ? learned_interval(target, strategy, footprint, prediction,
-                                 unseen_source(evaluation.open))
-              : step_interval(costs, target.job, step, open, evaluation.measured);
+  StepInterval interval = learned
+                              ? learned_interval(target, strategy, footprint, prediction,
+                                                 unseen_source(evaluation.open))
+                              : step_interval(costs, target.job, step, open, evaluation.measured);
+  if (detail != Detail::none)
+    interval = with_spread(
+        interval, spread_of_examples(target, strategy, footprint.programs, prediction.step_time));
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
   fill_rates(prediction, target, footprint.programs);

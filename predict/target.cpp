@@ -64,11 +64,27 @@ ModelSize model_size(const Job& job) {
   return {job.layers, job.hidden, job.experts ? job.experts->count : 0};
 }
 
-CostModel costs_of(const Target& target, const Strategy& strategy) {
+CostModel costs_of_layers(const Target& target, const Strategy& strategy) {
   const auto& fitted = target.costs->fitted();
   if (!fitted) return *target.costs;
   const LayerShape shape = layer_shape(target.job, strategy);
   return target.costs->with_layer_factor(layer_factor(fitted->layers, shape).factor);
+}
+
+SlowestRank slowest_rank(const Job& job, const Strategy& strategy) {
+  // All ranks meet where layers are gathered, and where tokens go to experts of other ranks.
+  const bool meets = strategy.sharding_stage == 3 || strategy.ep > 1;
+  const bool shares_heads = strategy.tokens.context_exchange == ContextExchange::all_to_all;
+  return slowest_rank(job, ExampleRanks{.replicas = strategy.dp * strategy.sharding_degree,
+                                        .micro_batch = strategy.micro_batch,
+                                        .parts = shares_heads ? 1 : strategy.cp,
+                                        .waits = meets});
+}
+
+CostModel costs_of(const Target& target, const Strategy& strategy) {
+  const CostModel costs = costs_of_layers(target, strategy);
+  if (target.job.lengths.empty()) return costs;
+  return costs.with_attention_factor(slowest_rank(target.job, strategy).mean);
 }
 
 Bytes outside_program(const Target& target, const Strategy& strategy) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "models/job/examples.h"
 #include "models/job/job.h"
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/strategy.h"
@@ -48,7 +49,11 @@ Verdict legal(const Target& target, const Strategy& strategy);
 LayerShape layer_shape(const Job& job, const Strategy& strategy);
 /// Returns the size of the job's model, as fits list it.
 ModelSize model_size(const Job& job);
-/// Returns the costs of a strategy's ops: the target's, with the factor fitted for its layers.
+/// Returns the target's costs of ops, with the factor fitted for the strategy's layers.
+CostModel costs_of_layers(const Target& target, const Strategy& strategy);
+/// Returns how much longer than on the mean rank attention takes on the strategy's slowest one.
+SlowestRank slowest_rank(const Job& job, const Strategy& strategy);
+/// Returns the costs of ops by which steps are predicted: those of the slowest rank.
 CostModel costs_of(const Target& target, const Strategy& strategy);
 
 /// Returns the bytes of each device that the framework takes beside the strategy's Program.

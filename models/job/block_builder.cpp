@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "models/job/examples.h"
+
 namespace plimsoll {
 
 BlockBuilder::BlockBuilder(Graph& graph, const Job& job, std::int64_t micro_batch, std::string name,
@@ -336,6 +338,7 @@ TensorId BlockBuilder::attention(TensorId x, const Attention& kind) {
   params.causal = kind.causal;
   if (kind.window < job_.sequence) params.window = kind.window;
   params.chunks = kind.chunks && params.window > 0;
+  if (!job_.lengths.empty()) params.within_examples = share_of_scores(job_, params);
   params.soft_cap = kind.score_cap;
   if (kind.alibi) params.alibi_heads = kind.heads;
   if (kind.alibi_scaled) params.alibi_scale = per_column;
@@ -391,8 +394,8 @@ void BlockBuilder::loss(TensorId logits, TensorId targets, TensorId scalars, std
   if (job_.mtp) {
     params.depths = 1 + job_.mtp->depths;
     params.depth_weight = job_.mtp->loss_weight / double(job_.mtp->depths);
-    params.sequence = job_.sequence;
   }
+  if (job_.mtp || !job_.lengths.empty()) params.sequence = job_.sequence;
   const TensorId max = tensor("max", {rows}), stats = tensor("stats", {rows, 2});
   const TensorId log_sum_exp = tensor("log_sum_exp", {rows});
   op(OpKind::logits_max, {logits}, {max}, params);

@@ -201,11 +201,27 @@ struct Adapters {
 /// or, in `nf4_nested`, in 8 bits. A product reads a copy in the type of the computation.
 enum class FrozenWeights : std::uint8_t { computed, nf4, nf4_nested };
 
+/// Examples of one length, and their share of all, in proportion to those of other lengths. Longer
+/// ones than the sequence are cut.
+struct LengthShare {
+  std::int64_t tokens = 1;
+  double share = 1;
+  bool operator==(const LengthShare&) const = default;
+};
+/// A Packing says how examples fill sequences (models/job/examples.h). What they leave is padding.
+enum class Packing : std::uint8_t {
+  packed,  ///< a sequence has the next examples, as many as fit
+  padded,  ///< it has one
+};
+
 struct Job {
   std::string name;
   Family family = Family::gpt;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn_hidden = 0, vocab = 0;
   std::int64_t sequence = 0;
+  /// The lengths of examples, which see themselves alone. Empty: a sequence is one example.
+  std::vector<LengthShare> lengths = {};
+  Packing packing = Packing::packed;
   bool tied_embeddings = true;
   std::optional<double> norm_epsilon = {};  ///< absent: the family's (epsilon_of())
   ActivationParams activation_params = {};
@@ -335,9 +351,12 @@ std::int64_t dealt_layers(const Job& job);
 /// mask_probability, rounded, and at least one.
 std::int64_t masked_positions(const Job& job);
 
+/// Returns the tokens of a step that are of examples, as expected: padding does not count.
+std::int64_t tokens_per_step(const Job& job);
+
 /// Returns the matmul FLOPs of one sequence's forward pass by the definition of MFU
-/// (docs/glossary.md). Attention counts in full, causal or not, but for what a window leaves out
-/// (share_in_window()). Logits count, and recompute does not.
+/// (docs/glossary.md). Attention counts in full, causal or not, but for what a window and examples
+/// leave out (share_in_window()). Logits count, padding and recompute do not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
 /// Returns those of forward and backward: a product has two gradients, and one where its weight is
 /// frozen.

@@ -14,7 +14,7 @@ namespace plimsoll::job_fields {
 
 inline constexpr std::array<std::string_view, 3> kOptimizers = {"adamw", "sgd", "lamb"};
 inline constexpr double kMostRate = 1e3, kMostDecay = 1e3, kMostScale = 0x1p100, kMostNorm = 1e9;
-inline constexpr double kMostInterval = 1e9;
+inline constexpr double kMostInterval = 1e9, kMostShare = 1e12;
 inline constexpr double kMostFactor = 1e6;  // of weights, losses and capacity
 inline constexpr double kLeastFactor = 1e-6;
 
@@ -163,6 +163,11 @@ inline constexpr auto kLossScale = [](auto& fields, auto& scale) {
   fields.defaulted("growth_interval", scale.growth_interval, {1, kMostInterval});
 };
 
+inline constexpr auto kLengthShare = [](auto& fields, auto& length) {
+  fields.required("tokens", length.tokens, {1, kMostSequence});
+  fields.defaulted("share", length.share, {0, kMostShare});
+};
+
 inline constexpr auto kAdapters = [](auto& fields, auto& adapters) {
   fields.required("rank", adapters.rank, {1, kMostHidden});
   fields.defaulted("scale", adapters.scale, {kLeastFactor, kMostFactor});
@@ -184,6 +189,8 @@ inline constexpr auto kJob = [](auto& fields, auto& job) {
   fields.defaulted("ffn_hidden", job.ffn_hidden, {1, kMostFfn});
   fields.required("vocab", job.vocab, {2, kMostVocab});
   fields.required("sequence", job.sequence, {1, kMostSequence});
+  fields.optional("lengths", job.lengths, kLengthShare);
+  fields.optional("packing", job.packing, kPackings);
   fields.required("tied_embeddings", job.tied_embeddings);
   fields.optional("norm_epsilon", job.norm_epsilon, {0, 1});
   fields.optional("exact_gelu", job.activation_params.exact);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "models/job/examples.h"
 #include "models/job/job_fields.h"
 
 namespace plimsoll {
@@ -297,6 +298,29 @@ void check_frozen_weights(const Job& job, const std::string& file) {
   if (job.experts) refuse(file, "/frozen_weights", "weights of experts have no form in 4 bits");
 }
 
+/// Padding has no loss, and no part in what a step sums over tokens.
+void check_lengths(const Job& job, const std::string& file) {
+  if (job.lengths.empty()) {
+    if (job.packing != Packing::packed)
+      refuse(file, "/packing", "it is of lengths, and there are none");
+    return;
+  }
+  if (job.family != Family::gpt && job.family != Family::llama)
+    refuse(file, "/lengths", "only families gpt and llama have examples of several lengths");
+  const Experts experts = job.experts.value_or(Experts());
+  if (experts.capacity > 0 || experts.balance_loss > 0 || experts.z_loss > 0 ||
+      experts.selection_bias > 0)
+    refuse(file, "/lengths",
+           "capacity, losses and selection_bias of experts would count padding as tokens");
+  const auto trains = [](const LengthShare& one) { return one.share > 0 && one.tokens > 1; };
+  if (job.sequence == 1 || std::ranges::none_of(job.lengths, trains))
+    refuse(file, "/lengths", "no example has a token behind its first, which could be predicted");
+  if (const double examples = examples_per_sequence(job); examples > kMostExamples)
+    refuse(file, "/lengths",
+           fmt::format("a sequence has {:.0f} examples on average; at most {:.0f} are supported",
+                       examples, kMostExamples));
+}
+
 void check_optimizer(const Optimizer& optimizer, const std::string& file) {
   if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
   if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
@@ -360,6 +384,7 @@ void check_job(const Job& job, const std::string& file) {
   check_experts(job, file);
   if (job.adapters) check_adapters(job, file);
   check_frozen_weights(job, file);
+  check_lengths(job, file);
   if (job.mtp && job.family != Family::llama)
     refuse(file, "/mtp", "only family llama has MTP modules");
   check_totals(job, file);

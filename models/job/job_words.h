@@ -19,6 +19,7 @@ inline constexpr std::array<std::string_view, 3> kMlpInputs = {"attended", "own_
 inline constexpr std::array<std::string_view, 2> kRouterScores = {"softmax", "sigmoid"};
 inline constexpr std::array<std::string_view, 9> kAdapterTargets = {
     "query", "key", "value", "qkv", "out", "gate", "up", "gate_up", "down"};
+inline constexpr std::array<std::string_view, 2> kPackings = {"packed", "padded"};
 inline constexpr std::array<std::string_view, 3> kFrozenWeights = {"precision", "nf4",
                                                                    "nf4_nested"};
 /// The types in which a job computes, and their words.

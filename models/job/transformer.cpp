@@ -5,6 +5,7 @@
 #include "graph/op_table.h"
 #include "models/job/block_builder.h"
 #include "models/job/causal_flops.h"
+#include "models/job/examples.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
@@ -101,6 +102,11 @@ std::int64_t expert_capacity(const Job& job) {
   return std::int64_t(std::ceil(job.experts->capacity * even));
 }
 
+std::int64_t tokens_per_step(const Job& job) {
+  const std::int64_t all = job.global_batch * job.sequence;
+  return job.lengths.empty() ? all : std::llround(double(all) * share_of_tokens(job));
+}
+
 std::int64_t total_layers(const Job& job) {
   return dealt_layers(job) + (job.mtp ? job.mtp->depths : 0);
 }
@@ -113,15 +119,16 @@ std::int64_t dealt_layers(const Job& job) {
 template <class Counts>
 static double matmul_flops_if(const Job& job, Counts counts) {
   const Graph graph = build_forward(job, 1);
+  const double tokens = share_of_tokens(job);
   double total = 0;
   for (const Op& op : graph.ops) {
     double one = 0;
     if (!counts(graph, op)) continue;
     if (op.kind == OpKind::linear || op.kind == OpKind::matmul) {
       const MatmulShape shape = matmul_shape(op, graph.tensors);
-      one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
+      one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k) * tokens;
     } else if (op.kind == OpKind::grouped_matmul) {
-      one = flops(op, graph.tensors).value();
+      one = flops(op, graph.tensors).value() * tokens;
     } else {
       one = attention_flops(graph, op, job.sequence).value();
     }

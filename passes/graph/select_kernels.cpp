@@ -246,7 +246,8 @@ class KernelSelector {
                          .window = params.window,
                          .chunks = params.chunks,
                          .alibi_heads = params.alibi_heads,
-                         .alibi_scale = params.alibi_scale});
+                         .alibi_scale = params.alibi_scale,
+                         .within_examples = params.within_examples});
     if (params.dropout > 0) {
       const TensorId dropped = derived(context, ".dropped", square);
       emit(OpKind::dropout, {probabilities}, dropped,

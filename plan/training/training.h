@@ -19,7 +19,7 @@ struct Amount {
 /// they run on.
 struct TrainingStep {
   Seconds time, low, high;
-  std::int64_t tokens = 0;  ///< global batch x sequence
+  std::int64_t tokens = 0;  ///< without padding
   std::int64_t devices = 0;
 };
 

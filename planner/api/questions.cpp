@@ -148,7 +148,7 @@ SimulationAnswer simulate_job(SimulationQuestion question) {
   std::optional<Training> training;
   if (question.training) {
     training = training_of({step.step_time, step.step_time_low, step.step_time_high,
-                            target.job.global_batch * target.job.sequence, target.devices},
+                            tokens_per_step(target.job), target.devices},
                            *question.training);
   }
   return {std::move(loaded), strategy, std::move(evaluation), std::move(memory), training};

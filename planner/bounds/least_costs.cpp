@@ -166,7 +166,7 @@ const LeastCosts& ShapeCosts::of(const Strategy& strategy, std::optional<std::si
       fitted ? layer_factor(fitted->layers, layer_shape(target_.job, strategy)).factor : 1;
   const std::lock_guard lock(mutex_);
   std::unique_ptr<const Scaled>& known = known_[{factor, kind}];
-  if (!known) known = std::make_unique<const Scaled>(costs_of(target_, strategy), kind);
+  if (!known) known = std::make_unique<const Scaled>(costs_of_layers(target_, strategy), kind);
   return known->least;
 }
 

@@ -76,8 +76,8 @@ class ShapeCosts {
  public:
   explicit ShapeCosts(const Target& target) : target_(target) {}
 
-  /// Returns the least costs of the model that predicts this strategy (costs_of() in
-  /// predict/target.h), of one kind of device or of the fastest. They live as long as this object.
+  /// Returns the least costs of this strategy's layers (costs_of_layers() in predict/target.h), of
+  /// one kind of device or of the fastest. They live as long as this object.
   const LeastCosts& of(const Strategy& strategy, std::optional<std::size_t> kind = {}) const;
 
  private:

@@ -99,8 +99,8 @@ std::string memory_text(const Step& step) {
 std::string days_text(const Step& step, const std::optional<Training>& asked) {
   const Job& job = step.target().job;
   const Prediction& p = step.prediction;
-  const TrainingStep one{p.step_time, p.step_time_low, p.step_time_high,
-                         job.global_batch * job.sequence, step.target().devices};
+  const TrainingStep one{p.step_time, p.step_time_low, p.step_time_high, tokens_per_step(job),
+                         step.target().devices};
   return training_text(asked ? *asked : training_of(one, {kUsualTokens, std::nullopt}),
                        step.target().cluster().device.kind);
 }
@@ -128,6 +128,17 @@ std::string doubt_text(const Prediction& p) {
   return share < 0.1 ? "" : fmt::format("; {:.0f} % of op time is extrapolated", 100 * share);
 }
 
+/// Returns what examples of several lengths leave of sequences, and how unequal ranks are.
+std::string examples_text(const Job& job, const Strategy& strategy) {
+  if (job.lengths.empty()) return "";
+  const SlowestRank slowest = slowest_rank(job, strategy);
+  return fmt::format(
+      "{}, {:.1f} % padding, {:.1f} % of the scores of whole sequences; attention of the slowest "
+      "rank {:.2f} x the mean, +- {:.2f} from step to step",
+      job.packing == Packing::packed ? "packed" : "padded", 100 * (1 - share_of_tokens(job)),
+      100 * share_of_scores(job, {.sequence = job.sequence}), slowest.mean, slowest.deviation);
+}
+
 /// Returns all lines but the commands.
 std::string lines_of(const Step& step, const std::optional<Training>& training,
                      const std::string& found) {
@@ -136,6 +147,7 @@ std::string lines_of(const Step& step, const std::optional<Training>& training,
   text += labelled_line("layout", layout_text(target.job, target.framework(), step.strategy));
   text += labelled_line("step", step_text(step));
   text += labelled_line("speed", speed_text(step));
+  text += labelled_line("examples", examples_text(target.job, step.strategy));
   text += labelled_line("memory", memory_text(step));
   if (!step.oversubscribed) text += labelled_line("days", days_text(step, training));
   text += labelled_line("where", where_text(step.prediction));

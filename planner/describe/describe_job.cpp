@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "models/job/examples.h"
 #include "passes/pipeline.h"
 #include "passes/strategy/strategy_fields.h"
 #include "planner/describe/describe_input.h"
@@ -88,17 +89,17 @@ Section parameter_section(const Job& job) {
 
 Section work_section(const Job& job) {
   Section work{"work of a step", "work"};
-  const double tokens = double(job.global_batch) * double(job.sequence);
+  const std::int64_t tokens = tokens_per_step(job);
   const double all = training_matmul_flops_per_sequence(job).value();
   work.add_count("sequence", job.sequence);
   work.add_count("global batch", job.global_batch);
-  work.add("tokens", grouped(job.global_batch * job.sequence), job.global_batch * job.sequence);
-  const double per_token = all / double(job.sequence);
+  work.add("tokens", grouped(tokens), tokens);
+  const double per_token = all / (double(job.sequence) * share_of_tokens(job));
   work.add(
       "FLOPs per token",
       fmt::format("{:.4g}, forward and backward: products count, attention in full", per_token),
       per_token);
-  work.add("FLOPs", fmt::format("{:.4g}", per_token * tokens), per_token * tokens);
+  work.add("FLOPs", fmt::format("{:.4g}", per_token * double(tokens)), per_token * double(tokens));
   return work;
 }
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 
+#include "models/job/philox.h"
 #include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
-#include "runtime/philox.h"
 
 namespace plimsoll {
 

@@ -4,10 +4,10 @@
 // seed, step, sequence and position.
 #include <cstring>
 
+#include "models/job/philox.h"
 #include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
-#include "runtime/philox.h"
 #include "runtime/sequence_reader.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-// This is the generator of runtime/philox.h on the device, which gives the same words.
+// This is the generator of models/job/philox.h on the device, which gives the same words.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <utility>
 
-#include "runtime/philox.h"
+#include "models/job/philox.h"
 #include "runtime/state/arena_values.h"
 #include "runtime/state/parts.h"
 

@@ -8,7 +8,7 @@
 
 #include "graph/grid.h"
 #include "graph/program.h"
-#include "runtime/philox.h"
+#include "models/job/philox.h"
 
 namespace plimsoll {
 

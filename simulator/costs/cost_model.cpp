@@ -122,6 +122,8 @@ Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::si
   const std::optional<Estimate> measured = measured_local(op, tensors);
   Estimate estimate = measured ? *measured : modelled_local(op, tensors, kernels(kind));
   estimate.of_calibration = measured.has_value();
+  if (row(op.kind).op_class == OpClass::attention)
+    estimate.time = estimate.time * attention_factor_;
   // Ops on cores take longer in a step than one by one, where they find their operands in caches;
   // their steps show by how much. Elsewhere what was measured stays.
   if (measured && !host_executes()) return estimate;

@@ -36,6 +36,13 @@ class CostModel {
   /// Returns this model with local ops and dispatch that take `factor` times as long, except for
   /// those that were measured.
   CostModel with_layer_factor(double factor) const;
+  /// Returns this model for jobs whose examples differ in length: attention takes `factor` times as
+  /// long, on the slowest rank (models/job/examples.h).
+  CostModel with_attention_factor(double factor) const {
+    CostModel changed = *this;
+    changed.attention_factor_ = factor;
+    return changed;
+  }
   /// Returns this model for jobs with experts, whose rows travel like this.
   CostModel with_token_rows(const TokenRows& rows) const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
@@ -139,7 +146,7 @@ class CostModel {
   GroupSpread with_rows_of_tokens(const Op& op, GroupSpread spread) const;
 
   std::optional<TokenRows> token_rows_;  ///< of jobs with experts
-  double layer_factor_ = 1;
+  double layer_factor_ = 1, attention_factor_ = 1;
   std::optional<Calibration> calibration_;
   Framework framework_;
   std::vector<AttentionRates> attention_rates_;  ///< by kind of device

@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "runtime/philox.h"
+#include "models/job/philox.h"
 #include "tests/runtime/op_families.h"
 
 namespace plimsoll {

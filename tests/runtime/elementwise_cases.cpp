@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "models/job/philox.h"
 #include "runtime/packed_weights.h"
-#include "runtime/philox.h"
 #include "tests/runtime/op_families.h"
 
 namespace plimsoll {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "models/job/philox.h"
 #include "runtime/cpu/vectorize.h"
-#include "runtime/philox.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // The rounds of Philox 4x32-10 are computed here.
-#include "runtime/philox.h"
+#include "models/job/philox.h"
 
 #include <algorithm>
 

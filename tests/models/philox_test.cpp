@@ -1,5 +1,5 @@
 // The generator's published answers, and that a stream's elements depend on their place only.
-#include "runtime/philox.h"
+#include "models/job/philox.h"
 
 #include <gtest/gtest.h>
 

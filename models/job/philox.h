@@ -1,5 +1,6 @@
-// Philox 4x32-10 is the counter-based generator behind initial weights, dropout and masked
-// positions. A value depends only on its place, so every split of a job draws the same values.
+// Philox 4x32-10 is the counter-based generator behind initial weights, dropout, masked
+// positions and the lengths of examples. A value depends only on its place, so every split of a job
+// draws the same values.
 #pragma once
 
 #include <array>

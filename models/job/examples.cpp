@@ -1,0 +1,142 @@
+// Lengths of examples are drawn, and what they cost is averaged.
+#include "models/job/examples.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plimsoll {
+
+namespace {
+
+// Averages are of this number of examples or of sequences, whichever are fewer. A mean of 1,000
+// sequences is within some percent of that of all.
+constexpr double kExamples = 1 << 14, kSequences = 1024, kLeastSequences = 4;
+// Slowest ranks are those of as many sequences over several steps, if these have no more examples.
+constexpr double kExamplesOfSteps = 1 << 18, kLeastSteps = 4, kMostSteps = 256;
+
+/// Returns the mean over sequences of a sum over their examples. It is taken from a stream without
+/// end, so that it does not depend on the global batch.
+template <class Value>
+double mean_of_sequences(const Job& job, Value value) {
+  const auto sequences =
+      std::int64_t(std::clamp(kExamples / examples_per_sequence(job), kLeastSequences, kSequences));
+  double sum = 0;
+  ExampleRows(job).each(
+      0, sequences, [&](std::int64_t, std::int64_t, std::int64_t tokens) { sum += value(tokens); });
+  return sum / double(sequences);
+}
+
+/// Adds the scores of an example to the ranks that share its sequence, whose parts are those of
+/// runtime/sequence_part.h.
+void add_scores(const AttentionParams& params, std::int64_t begin, std::int64_t tokens,
+                std::int64_t parts, double* scores) {
+  const auto before = [&](std::int64_t position) {
+    return causal_scores(std::clamp<std::int64_t>(position - begin, 0, tokens), params);
+  };
+  for (std::int64_t chunk = 0; chunk < 2 * parts; ++chunk) {
+    const std::int64_t rank = chunk < parts ? chunk : 2 * parts - 1 - chunk;
+    scores[rank] += before((chunk + 1) * params.sequence / (2 * parts)) -
+                    before(chunk * params.sequence / (2 * parts));
+  }
+}
+
+/// The scores of a step: those of its slowest rank, and of the mean one.
+struct StepScores {
+  double slowest = 0, mean = 0;
+};
+
+/// Returns them for a step in which each replica has `each` micro-batches.
+StepScores scores_of_step(const ExampleRows& rows, const AttentionParams& params,
+                          const ExampleRanks& ranks, std::int64_t each, std::int64_t step) {
+  const std::int64_t parts = ranks.parts, all = each * ranks.replicas;
+  std::vector<double> scores(std::size_t(all * parts), 0.0);
+  rows.each(step, all * ranks.micro_batch, [&](std::int64_t i, std::int64_t begin, auto tokens) {
+    add_scores(params, begin, tokens, parts, &scores[std::size_t(i / ranks.micro_batch * parts)]);
+  });
+  std::vector<double> of_replica(std::size_t(ranks.replicas), 0.0);
+  std::vector<double> of_micro_batch(std::size_t(each), 0.0);
+  StepScores result;
+  for (std::int64_t i = 0; i < all; ++i) {
+    double longest = 0;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const double one = scores[std::size_t(i * parts + part)];
+      longest = std::max(longest, one);
+      result.mean += one / double(ranks.replicas * parts);
+    }
+    of_replica[std::size_t(i / each)] += longest;
+    double& of_all = of_micro_batch[std::size_t(i % each)];
+    of_all = std::max(of_all, longest);
+  }
+  if (!ranks.waits) result.slowest = *std::ranges::max_element(of_replica);
+  for (const double one : of_micro_batch) result.slowest += ranks.waits ? one : 0;
+  return result;
+}
+
+}  // namespace
+
+ExampleRows::ExampleRows(const Job& job)
+    : packing_(job.packing), sequence_(job.sequence), seed_(job.seed) {
+  double sum = 0, below = 0;
+  for (const LengthShare& length : job.lengths) sum += length.share;
+  for (const LengthShare& length : job.lengths) {
+    below += length.share / sum * 0x1p32;
+    lengths_.push_back({below, std::min(length.tokens, sequence_)});
+  }
+}
+
+std::int64_t ExampleRows::length(std::uint32_t word) const {
+  const auto found = std::ranges::upper_bound(lengths_, double(word), {}, &Length::below);
+  return found == lengths_.end() ? lengths_.back().tokens : found->tokens;
+}
+
+double examples_per_sequence(const Job& job) {
+  if (job.packing == Packing::padded) return 1;
+  double tokens = 0, shares = 0;
+  for (const LengthShare& length : job.lengths) {
+    tokens += length.share * double(std::min(length.tokens, job.sequence));
+    shares += length.share;
+  }
+  return double(job.sequence) * shares / tokens;
+}
+
+double share_of_tokens(const Job& job) {
+  if (job.lengths.empty()) return 1;
+  const auto tokens = [](std::int64_t of) { return double(of); };
+  return mean_of_sequences(job, tokens) / double(job.sequence);
+}
+
+double share_of_scores(const Job& job, const AttentionParams& params) {
+  if (job.lengths.empty()) return 1;
+  const auto scores = [&](std::int64_t tokens) { return causal_scores(tokens, params); };
+  return mean_of_sequences(job, scores) / scores(job.sequence);
+}
+
+SlowestRank slowest_rank(const Job& job, const ExampleRanks& ranks) {
+  if (job.lengths.empty()) return {};
+  const bool windowed = job.window > 0 && job.window < job.sequence && job.window_pattern.empty();
+  const AttentionParams params{.sequence = job.sequence,
+                               .window = windowed ? job.window : 0,
+                               .chunks = windowed && job.window_chunks};
+  const auto steps =
+      std::int64_t(std::clamp(kSequences / double(job.global_batch), kLeastSteps, kMostSteps));
+  // Few micro-batches stand for many, whose sum differs less by the root of their number.
+  const double sequences = double(ranks.micro_batch * ranks.replicas);
+  const double whole = double(job.global_batch) / sequences;
+  const double most = kExamplesOfSteps / (double(steps) * sequences * examples_per_sequence(job));
+  const auto each = std::int64_t(std::clamp(most, 1.0, whole));
+  const double less = std::sqrt(double(each) / whole);
+  const ExampleRows rows(job);
+  double slowest = 0, squares = 0, mean = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const StepScores scores = scores_of_step(rows, params, ranks, each, step);
+    slowest += scores.slowest;
+    squares += scores.slowest * scores.slowest;
+    mean += scores.mean;
+  }
+  const double longer = slowest / mean - 1;
+  const double variance = double(steps) * squares - slowest * slowest;
+  return {1 + (ranks.waits ? longer : longer * less),
+          std::sqrt(std::max(0.0, variance)) / mean * less};
+}
+
+}  // namespace plimsoll
