@@ -20,6 +20,8 @@
 
 namespace plimsoll {
 
+class ExampleRows;
+
 /// The text on which a job trains. Sequence i of step k starts at byte ((k * global_batch + i) *
 /// sequence) mod (size - sequence - 1). Targets are one byte later.
 struct TrainingText {
@@ -27,6 +29,8 @@ struct TrainingText {
   std::int64_t global_batch = 0;
   /// A text that is not trained on. Step -1 - b reads its b-th global batch, and drops nothing out.
   std::span<const std::byte> held_out = {};
+  /// The examples of which sequences consist; null: a sequence is one.
+  const ExampleRows* examples = nullptr;
 };
 
 /// A RunPosition says for which step, micro-batch and layer a kernel runs.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/job/examples.h"
 #include "runtime/comm/waited.h"
 #include "runtime/command/meeting.h"
 #include "runtime/command/rank_record.h"
@@ -41,6 +42,7 @@ struct Run {
   std::int64_t global_batch = 0, seed = 0;
   bool scales_loss = false;
   Job job;
+  std::optional<ExampleRows> examples;  ///< none: sequences are whole
   Bytes workspace;
   TrainOptions options;
   Clock::time_point epoch;
@@ -72,6 +74,7 @@ struct Run {
   TrainingText training_text() const {
     TrainingText whole{text, global_batch};
     if (options.held_out) whole.held_out = options.held_out->text;
+    if (examples) whole.examples = &*examples;
     return whole;
   }
   const Program& program_of(std::int64_t local) const {
@@ -269,6 +272,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->global_batch = job.global_batch;
   run->seed = job.seed;
   run->job = job;
+  if (!job.lengths.empty()) run->examples.emplace(job);
   run->scales_loss = job.loss_scale.has_value();
   run->workspace = framework.memory.process.workspace;
   run->options = options;

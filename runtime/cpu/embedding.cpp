@@ -5,6 +5,7 @@
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/example_reader.h"
 
 namespace plimsoll {
 
@@ -62,22 +63,31 @@ KernelPointer prepare_embedding_backward(const KernelRequest& request) {
 
 namespace {
 
-/// Position tables: each sequence runs over the rows of the table that its tokens here have.
+/// Position tables: each sequence runs over the rows of the table that its tokens here have, and
+/// each example begins with the first row.
 struct Positions {
   SequencePart part;
   std::int64_t sequences;
   RowBlocks blocks{};  ///< of one chunk of a sequence
+  ExampleReader examples;
   Positions(const KernelRequest& request, const Tensor& x, const Tensor& table)
       : part(own_tokens(request.context, 0)),
-        sequences(elements(x.shape) * part.ranks / elements(table.shape)) {
+        sequences(elements(x.shape) * part.ranks / elements(table.shape)),
+        examples(request.context) {
     part.tokens = table.shape[0] / part.ranks;
     blocks = RowBlocks::for_type(x.dtype, part.chunk(), table.shape[1]);
   }
   /// visit(row of x, row of the table, rows)
   template <class Visit>
-  void each(Visit visit) const {
-    for (std::int64_t row = 0; row < sequences * part.tokens; row += blocks.rows) {
+  void each(const RunPosition& run, Visit visit) {
+    examples.read(run);
+    const std::int64_t step = examples.reads() ? 1 : blocks.rows;
+    for (std::int64_t row = 0; row < sequences * part.tokens; row += step) {
       const std::int64_t position = part.position(row % part.tokens);
+      if (examples.reads()) {
+        visit(row, position - examples.begin(row / part.tokens, position), step);
+        continue;
+      }
       blocks.each([&](std::int64_t first, std::int64_t count) {
         visit(row + first, position + first, count);
       });
@@ -88,13 +98,13 @@ struct Positions {
 }  // namespace
 
 KernelPointer prepare_position_add(const KernelRequest& request) {
-  const Positions positions(request, request.input(0), request.input(1));
+  Positions positions(request, request.input(0), request.input(1));
   Scratch scratch(request);
   const Rows x(request.input(0), positions.blocks, scratch),
       table(request.input(1), positions.blocks, scratch),
       y(request.output(0), positions.blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    positions.each([&](std::int64_t row, std::int64_t position, std::int64_t count) {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& run) mutable {
+    positions.each(run, [&](std::int64_t row, std::int64_t position, std::int64_t count) {
       add_rows(x.read(in[0], row, count), table.read(in[1], position, count), y.target(out[0], row),
                count * positions.blocks.columns);
       y.store(out[0], row, count);
@@ -103,12 +113,12 @@ KernelPointer prepare_position_add(const KernelRequest& request) {
 }
 
 KernelPointer prepare_position_add_backward(const KernelRequest& request) {
-  const Positions positions(request, request.input(0), request.output(0));
+  Positions positions(request, request.input(0), request.output(0));
   Scratch scratch(request);
   const Rows dy(request.input(0), positions.blocks, scratch),
       gradient(request.output(0), positions.blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    positions.each([&](std::int64_t row, std::int64_t position, std::int64_t count) {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& run) mutable {
+    positions.each(run, [&](std::int64_t row, std::int64_t position, std::int64_t count) {
       gradient.add(out[0], position, dy.read(in[0], row, count), count);
     });
   });

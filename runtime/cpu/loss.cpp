@@ -9,6 +9,7 @@
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/example_reader.h"
 #include "runtime/row_shares.h"
 
 namespace plimsoll {
@@ -122,6 +123,24 @@ PLIMSOLL_VECTORIZE void multiply(float* values, float factor, std::int64_t count
   for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
+/// The shares in the loss of a rank's rows.
+struct LossShares {
+  RowShares rows;
+  ExampleReader examples;
+
+  explicit LossShares(const KernelRequest& request)
+      : rows(request.params<VocabularyParams>(),
+             own_tokens(request.context, request.params<VocabularyParams>().sequence)),
+        examples(request.context) {}
+
+  double of(std::int64_t row) const {
+    if (!examples.reads()) return rows.of(row);
+    const std::int64_t token = row / rows.depths, tokens = rows.part.tokens;
+    return rows.of(row) * examples.loss_share(token / tokens, rows.part.position(token % tokens),
+                                              row % rows.depths + 1);
+  }
+};
+
 }  // namespace
 
 KernelPointer prepare_logits_max(const KernelRequest& request) {
@@ -171,8 +190,9 @@ KernelPointer prepare_logits_sum_exp(const KernelRequest& request) {
 KernelPointer prepare_token_loss(const KernelRequest& request) {
   const std::int64_t rows = request.input_elements(0);
   const auto params = request.params<VocabularyParams>();
-  const RowShares shares(params, own_tokens(request.context, params.sequence));
-  return make_kernel([rows, params, shares](Addresses in, Addresses out, const RunPosition&) {
+  LossShares shares(request);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) mutable {
+    shares.examples.read(position);
     const float *max = floats(in, 0), *stats = floats(in, 1);
     double loss = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -189,14 +209,15 @@ KernelPointer prepare_token_loss(const KernelRequest& request) {
 KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
   const auto params = request.params<VocabularyParams>();
-  const RowShares shares(params, own_tokens(request.context, params.sequence));
+  LossShares shares(request);
   const bool scales = request.op.inputs.size() > 3;
   Scratch scratch(request);
   const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.columns);
   BlockExp block_exp(request, blocks, scratch);
   const Rows logit_rows(request.input(0), blocks, scratch),
       gradient_rows(request.output(0), blocks, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) mutable {
+    shares.examples.read(position);
     const float* log_sum_exp = floats(in, 2);
     const std::int32_t* targets = ids(in, 1);
     const float loss_scale = scales ? floats(in, 3)[0] : 1;

@@ -112,6 +112,7 @@ struct RowsRun {
   float* y;                             ///< of the first output
   std::int64_t first, count;            ///< rows
   Addresses in, out;                    ///< whole operands
+  RunPosition position;
 };
 /// Returns a kernel that calls function(run) for each block of rows. Operands have as many rows,
 /// and may differ in their columns.
@@ -124,9 +125,9 @@ KernelPointer map_rows(const KernelRequest& request, const RowBlocks& blocks, Sc
   std::vector<Rows> x;
   for (std::size_t i = 0; i < kInputs; ++i) x.push_back(rows_of(request.input(i)));
   const Rows y = rows_of(request.output(0));
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      RowsRun<kInputs> run{{}, y.target(out[0], first), first, count, in, out};
+      RowsRun<kInputs> run{{}, y.target(out[0], first), first, count, in, out, position};
       for (std::size_t i = 0; i < kInputs; ++i) run.x[i] = x[i].read(in[i], first, count);
       function(run);
       y.store(out[0], first, count);

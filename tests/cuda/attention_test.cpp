@@ -146,6 +146,9 @@ TEST(FlashAttention, RefusesHeadsThatNoKernelReads) {
   std::get<AttentionParams>(dropped.op.params).dropout = 0.1;
   EXPECT_EQ(backend->supports(dropped.op, dropped.tensors).reason(),
             "flash attention of the cuda backend has no dropout");
+  const OpCase within = flash_attention_cases(with_examples({1, 5, 2, 2, 8}))[0];
+  EXPECT_EQ(backend->supports(within.op, within.tensors).reason(),
+            "the cuda backend has no attention within examples of a sequence");
 }
 
 }  // namespace

@@ -237,4 +237,16 @@ void draw_frozen(Random& random, Job& job) {
   }
 }
 
+void draw_lengths(Random& random, Job& job) {
+  Job with = job;
+  with.lengths = one_of<std::vector<LengthShare>>(
+      random, {{{1, 1}, {3, 2}, {6, 1}, {40, 1}}, {{5, 1}}, {{2, 1}, {12, 3}}});
+  with.packing = one_of(random, {Packing::packed, Packing::packed, Packing::padded});
+  try {
+    check_job(with, "drawn job");
+    job = with;
+  } catch (const InputError&) {  // it counts padding
+  }
+}
+
 }  // namespace plimsoll

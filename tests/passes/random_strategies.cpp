@@ -383,6 +383,7 @@ Draw draw(std::uint64_t seed) {
   Draw drawn{.seed = seed, .job = draw_job(random), .strategy = {}};
   Random of_frozen(seed + 4096);
   if (of_frozen() % 3 == 0) draw_frozen(of_frozen, drawn.job);
+  if (of_frozen() % 3 == 0) draw_lengths(of_frozen, drawn.job);
   draw_strategy(random, drawn);
   Random of_states(seed + 8192);
   draw_states(of_states, drawn);

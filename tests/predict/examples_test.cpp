@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-Target target_of(std::vector<LengthShare> lengths, std::int64_t devices = 8) {
+Target target_with_lengths(std::vector<LengthShare> lengths, std::int64_t devices = 8) {
   Job job = read_job("llama3-8b");
   job.global_batch = 64;
   job.lengths = std::move(lengths);
@@ -16,32 +16,32 @@ Target target_of(std::vector<LengthShare> lengths, std::int64_t devices = 8) {
                         framework_by_name("megatron-lm"));
   return {job, costs, devices};
 }
-Prediction predicted(const Target& target, const char* strategy) {
+Prediction predicted_step(const Target& target, const char* strategy) {
   return evaluate(target, parse_strategy(strategy)).prediction;
 }
-const std::vector<LengthShare> kMixed = {{512, 8}, {2048, 4}, {8192, 1}};
+const std::vector<LengthShare> kMixedLengths = {{512, 8}, {2048, 4}, {8192, 1}};
 
 TEST(ExamplesPrediction, IsThatOfSequencesWhereEachIsOne) {
-  const Prediction whole = predicted(target_of({}), "dp=8");
-  const Prediction one = predicted(target_of({{8192, 1}}), "dp=8");
+  const Prediction whole = predicted_step(target_with_lengths({}), "dp=8");
+  const Prediction one = predicted_step(target_with_lengths({{8192, 1}}), "dp=8");
   EXPECT_EQ(one.step_time, whole.step_time);
   EXPECT_EQ(one.step_time_high, whole.step_time_high);
   EXPECT_EQ(one.mfu, whole.mfu);
 }
 
 TEST(ExamplesPrediction, LeavesOutWhatExamplesDoNotSee) {
-  const Prediction whole = predicted(target_of({}), "dp=8");
-  const Prediction shorter = predicted(target_of({{1024, 1}}), "dp=8");
+  const Prediction whole = predicted_step(target_with_lengths({}), "dp=8");
+  const Prediction shorter = predicted_step(target_with_lengths({{1024, 1}}), "dp=8");
   EXPECT_LT(shorter.step_time, whole.step_time);
   EXPECT_GT(shorter.tokens_per_second, whole.tokens_per_second);
   EXPECT_GT(shorter.mfu, 0);
-  const Target mixed = target_of(kMixed);
-  const Prediction p = predicted(mixed, "dp=8");
+  const Target mixed = target_with_lengths(kMixedLengths);
+  const Prediction p = predicted_step(mixed, "dp=8");
   EXPECT_DOUBLE_EQ(p.tokens_per_second, double(tokens_per_step(mixed.job)) / p.step_time.value());
 }
 
 TEST(ExamplesPrediction, HasAttentionOfTheSlowestRank) {
-  const Target target = target_of(kMixed);
+  const Target target = target_with_lengths(kMixedLengths);
   const Strategy strategy = parse_strategy("dp=8");
   const double slowest = slowest_rank(target.job, strategy).mean;
   EXPECT_GT(slowest, 1.02);
@@ -69,8 +69,8 @@ TEST(ExamplesPrediction, HasAttentionOfTheSlowestRank) {
 }
 
 TEST(ExamplesPrediction, HasAWiderInterval) {
-  const Prediction equal = predicted(target_of({{1024, 1}}), "dp=8");
-  const Prediction mixed = predicted(target_of(kMixed), "dp=8");
+  const Prediction equal = predicted_step(target_with_lengths({{1024, 1}}), "dp=8");
+  const Prediction mixed = predicted_step(target_with_lengths(kMixedLengths), "dp=8");
   EXPECT_GT(mixed.step_time_high / mixed.step_time, equal.step_time_high / equal.step_time);
   EXPECT_LT(mixed.step_time_low / mixed.step_time, equal.step_time_low / equal.step_time);
 }

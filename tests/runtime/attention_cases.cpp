@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/runtime/op_families.h"
+
 namespace plimsoll {
 
 std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
@@ -23,7 +25,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
                              (z.window > 0 ? "_w" + std::to_string(z.window) : "") +
                              (z.value_depth > 0 ? "_v" + std::to_string(z.value_depth) : "") +
                              (z.soft_cap > 0 ? "_capped" : "") + (z.chunks ? "_chunks" : "") +
-                             (z.alibi_heads > 0 ? "_alibi" : "");
+                             (z.alibi_heads > 0 ? "_alibi" : "") + (z.examples ? "_examples" : "");
   std::vector<Operand> inputs, gradients;
   if (z.apart) {
     const Shape q = {tokens, 1, z.heads, z.depth}, key = {tokens, 1, z.key_heads, z.depth};
@@ -45,9 +47,9 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
     gradients = {blank("dq", q), blank("dkv", kv)};
   }
   const Shape y = {tokens, z.heads * value_depth};
-  const OpCase forward =
-      make_case("flash_attention" + suffix, OpKind::flash_attention, params, inputs,
-                {blank("y", y), blank("log_sum_exp", {z.batch, z.heads, z.sequence})});
+  OpCase forward = make_case("flash_attention" + suffix, OpKind::flash_attention, params, inputs,
+                             {blank("y", y), blank("log_sum_exp", {z.batch, z.heads, z.sequence})});
+  if (z.examples) give_examples(forward, z.batch, z.sequence);
   std::vector<Operand> backward = {normal("dy", y, 3)};
   backward.insert(backward.end(), inputs.begin(), inputs.end());
   backward.push_back(result(forward, 0));
@@ -55,6 +57,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   std::vector<OpCase> cases = {
       forward, make_case("flash_attention_backward" + suffix, OpKind::flash_attention_backward,
                          params, backward, gradients)};
+  if (z.examples) give_examples(cases[1], z.batch, z.sequence);
   for (OpCase& c : cases)  // the second half of the heads
     c.at[std::size_t(Axis::mp)] = z.alibi_heads > z.heads ? 1 : 0;
   return cases;

@@ -18,11 +18,17 @@ struct AttentionSizes {
   double soft_cap = 0;
   bool chunks = false;  ///< of the window's length
   std::int64_t alibi_heads = 0;
+  bool examples = false;  ///< within the sequences
 };
 
 /// Sizes with ALiBi over all heads.
 inline AttentionSizes with_alibi(AttentionSizes sizes) {
   sizes.alibi_heads = sizes.heads;
+  return sizes;
+}
+
+inline AttentionSizes with_examples(AttentionSizes sizes) {
+  sizes.examples = true;
   return sizes;
 }
 

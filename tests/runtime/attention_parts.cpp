@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/runtime/op_families.h"
 #include "tests/runtime/op_reference.h"
 #include "tests/runtime/op_runner.h"
 
@@ -181,6 +182,7 @@ class Ranks {
 
   /// Runs a case as one rank of cp.
   Values run(std::size_t rank, OpCase c) const {
+    if (z_.examples) give_examples(c, z_.batch, z_.sequence);
     c.program.grid.degree[std::size_t(Axis::cp)] = std::int64_t(ranks_);
     c.at[std::size_t(Axis::cp)] = std::int64_t(rank);
     const Verdict verdict = backend_.supports(c.op, c.tensors);

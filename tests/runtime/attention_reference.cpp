@@ -119,13 +119,15 @@ void for_each_score(const Operands& o, const Heads& h, const Numbers& q, const N
       const std::size_t group = a / (h.heads / h.key_heads);
       for (std::size_t i = 0; i < h.queries[b].size(); ++i) {
         const Token& from = h.queries[b][i];
+        const std::size_t begin = example_of(o.c, b, from.position).first;
         for (const Token& to : h.keys[b]) {
           if (params.causal && to.position > from.position) continue;
+          if (to.position < begin) continue;
           if (params.window > 0 && !params.chunks &&
               from.position - to.position >= std::size_t(params.window))
             continue;
-          if (params.chunks && from.position / std::size_t(params.window) !=
-                                   to.position / std::size_t(params.window))
+          if (params.chunks && (from.position - begin) / std::size_t(params.window) !=
+                                   (to.position - begin) / std::size_t(params.window))
             continue;
           double score = 0;
           for (std::size_t d = 0; d < h.depth; ++d)

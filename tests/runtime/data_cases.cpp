@@ -154,6 +154,22 @@ void embedding_backward(const Operands& o) {
   }
 }
 
+/// The row of the table that row i of x gets.
+std::size_t table_row(const Operands& o, std::size_t i, std::size_t sequence) {
+  return i % sequence - example_of(o.c, i / sequence, i % sequence).first;
+}
+
+void position_add(const Operands& o) {
+  const std::size_t s = o.in_dim(1, 0), h = o.in_dim(1, 1);
+  each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[table_row(o, i / h, s) * h + i % h]; });
+}
+
+void position_add_backward(const Operands& o) {
+  const std::size_t s = o.out_dim(0, 0), h = o.out_dim(0, 1);
+  for (std::size_t i = 0; i < o.in(0).size(); ++i)
+    o.out(0)[table_row(o, i / h, s) * h + i % h] += o.in(0)[i];
+}
+
 /// Gradient of x: rows go back to where they came from.
 void gather_rows(const Operands& o, bool backward) {
   const std::size_t h = backward ? o.in_dim(0, 1) : o.out_dim(0, 1);
@@ -233,8 +249,8 @@ constexpr OpReference kReferences[] = {
     {OpKind::load_masked_targets, load_masked},
     {OpKind::embedding, embedding},
     {OpKind::embedding_backward, embedding_backward},
-    {OpKind::position_add, add_row},
-    {OpKind::position_add_backward, sum_over_rows},
+    {OpKind::position_add, position_add},
+    {OpKind::position_add_backward, position_add_backward},
     {OpKind::token_type_add, token_type_add},
     {OpKind::token_type_add_backward, token_type_add_backward},
     {OpKind::gather_rows, [](const Operands& o) { gather_rows(o, false); }},

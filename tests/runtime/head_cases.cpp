@@ -231,8 +231,10 @@ void softmax(const Operands& o) {
   const std::size_t window = params.window > 0 ? std::size_t(params.window) : s;
   for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
     const std::size_t seen = params.causal ? row % s + 1 : s;
-    std::size_t begin = seen > window ? seen - window : 0;
-    if (params.chunks) begin = (seen - 1) / window * window;
+    const std::size_t of_sequence = heads * s, query = row % s;
+    const std::size_t first = example_of(o.c, row / of_sequence, query).first;
+    std::size_t begin = std::max(first, seen > window ? seen - window : 0);
+    if (params.chunks) begin = first + (query - first) / window * window;
     const std::size_t head = row / s % heads;
     const double slope = of_model > 0 ? alibi_slope_by_hand(first_head + head, of_model) *
                                             o.params<AttentionParams>().alibi_scale
@@ -337,7 +339,9 @@ void rotary(const Operands& o, double direction) {
   const Numbers x = o.in(0);
   for (std::size_t at = 0; at < x.size(); ++at) {
     const std::size_t i = at % d, part = at / (d * heads) % parts;
-    const auto position = at / (d * heads * parts) % std::size_t(params.sequence);
+    const std::size_t token = at / (d * heads * parts), sequence = std::size_t(params.sequence);
+    const std::size_t position =
+        token % sequence - example_of(o.c, token / sequence, token % sequence).first;
     o.out(0)[at] = x[at];
     if (part >= std::size_t(params.rotated) || i >= w) continue;
     const double angle =

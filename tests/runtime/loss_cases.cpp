@@ -100,7 +100,22 @@ void logits_sum_exp(const Operands& o) {
   }
 }
 
+/// The mean is over the tokens of the step that are predicted within their examples.
+double weight_in_examples(const Operands& o, std::size_t row) {
+  const auto& params = o.params<VocabularyParams>();
+  const auto depths = std::size_t(params.depths), sequence = std::size_t(params.sequence);
+  const std::size_t token = row / depths, depth = row % depths, position = token % sequence;
+  std::int64_t targets = 0;
+  o.c.examples->each(
+      o.c.position.step, o.c.global_batch,
+      [&](std::int64_t, std::int64_t, std::int64_t tokens) { targets += tokens - 1; });
+  if (position + depth + 1 >= example_of(o.c, token / sequence, position).second) return 0;
+  const double mean = double(o.c.global_batch) * double(sequence) / double(targets);
+  return params.loss_weight * mean * (depth == 0 ? 1 : params.depth_weight);
+}
+
 double weight_of_row(const Operands& o, std::size_t row) {
+  if (o.c.examples) return weight_in_examples(o, row);
   const auto& params = o.params<VocabularyParams>();
   const std::size_t depth = row % std::size_t(params.depths);
   if (depth == 0) return params.loss_weight;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "models/job/examples.h"
 #include "runtime/backend.h"
 
 namespace plimsoll {
@@ -25,6 +27,7 @@ struct OpCase {
   RunPosition position;
   std::vector<std::byte> text;
   std::int64_t global_batch = 0;
+  std::shared_ptr<const ExampleRows> examples;  ///< null: sequences are whole
 
   const Tensor& input(std::size_t i) const { return tensors[op.inputs[i].index()]; }
   const Tensor& output(std::size_t i) const { return tensors[op.outputs[i].index()]; }

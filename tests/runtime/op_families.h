@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -75,6 +76,12 @@ Operand token_ids(std::string name, std::int64_t count, std::int64_t below, std:
 std::int64_t first_row(const Operands& o, std::int64_t rows);
 /// Puts the case at the last of two replicas' second micro-batch.
 void place_in_batch(OpCase& c, const OpSizes& z);
+/// Lets the case's sequences consist of examples, and places it as place_in_batch() does.
+void give_examples(OpCase& c, std::int64_t batch, std::int64_t sequence);
+/// The first position, and the end, of the example of a token in the case's sequence `of`. Padding
+/// is in an example of one token; where the case has no examples, each sequence is one.
+std::pair<std::size_t, std::size_t> example_of(const OpCase& c, std::size_t of,
+                                               std::size_t position);
 /// The number of the first sequence of the case's micro-batch in its step.
 std::int64_t first_sequence(const OpCase& c);
 

@@ -42,6 +42,32 @@ void place_in_batch(OpCase& c, const OpSizes& z) {
   c.global_batch = z.batch * 3 * 2;
 }
 
+void give_examples(OpCase& c, std::int64_t batch, std::int64_t sequence) {
+  OpSizes sizes = kTestSizes;
+  sizes.batch = batch;
+  place_in_batch(c, sizes);
+  Job job;
+  job.sequence = sequence;
+  job.seed = 3;
+  job.lengths = {{1, 1}, {sequence / 7 + 1, 3}, {sequence / 3 + 1, 2}, {2 * sequence, 1}};
+  c.examples = std::make_shared<const ExampleRows>(job);
+  if (auto* attention = std::get_if<AttentionParams>(&c.op.params)) attention->within_examples = 1;
+}
+
+std::pair<std::size_t, std::size_t> example_of(const OpCase& c, std::size_t of,
+                                               std::size_t position) {
+  if (!c.examples) return {0, SIZE_MAX};
+  std::pair<std::size_t, std::size_t> found = {position, position + 1};
+  c.examples->each(
+      c.position.step, c.global_batch,
+      [&](std::int64_t sequence, std::int64_t begin, std::int64_t tokens) {
+        const auto first = std::size_t(begin), end = std::size_t(begin + tokens);
+        if (sequence == first_sequence(c) + std::int64_t(of) && position >= first && position < end)
+          found = {first, end};
+      });
+  return found;
+}
+
 std::int64_t first_sequence(const OpCase& c) {
   const std::int64_t sharding = c.program.grid.degree[std::size_t(Axis::sharding)];
   const std::int64_t replica =

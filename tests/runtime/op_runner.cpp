@@ -110,7 +110,7 @@ PreparedCase::PreparedCase(Backend& backend, const OpCase& c, Bytes workspace)
   for (TensorId id : c.op.outputs) s.outputs.push_back(s.addresses[id.index()]);
   s.context.program = &c.program;
   s.context.at = c.at;
-  s.context.text = {c.text, c.global_batch};
+  s.context.text = {c.text, c.global_batch, {}, c.examples.get()};
   s.context.workspace = {s.workspace.data(), std::size_t(workspace.count())};
   s.kernel = backend.prepare(c.op, c.tensors, s.context);
   reset();

@@ -7,6 +7,7 @@
 
 #include "runtime/attention_layout.h"
 #include "runtime/cpu/kernels.h"
+#include "runtime/example_reader.h"
 
 namespace plimsoll {
 
@@ -20,39 +21,46 @@ struct RowRange {
 struct AttentionOperands : AttentionLayout {
   DType type;
   AttentionParams params;
+  ExampleReader examples;
 
   AttentionOperands(const KernelRequest& request, std::size_t first, std::size_t operands)
       : AttentionLayout(
             attention_layout(request, request.params<AttentionParams>(), first, operands)),
         type(request.input(first).dtype),
-        params(request.params<AttentionParams>()) {}
+        params(request.params<AttentionParams>()),
+        examples(request.context) {}
 
-  /// Returns the keys that the queries of a range see.
-  RowRange keys_of(RowRange range) const {
+  /// Returns the keys that the queries of a range see in sequence `of`.
+  RowRange keys_of(std::int64_t of, RowRange range) const {
     if (!params.causal) return {0, keys.tokens};
     const std::int64_t first = queries.position(range.begin),
                        last = queries.position(range.end - 1);
-    return {params.window > 0 ? keys.before(first_seen(first)) : 0, keys.before(last + 1)};
+    return {keys.before(first_seen(of, first)), keys.before(last + 1)};
   }
   /// Returns the queries that see a range of keys.
-  RowRange queries_of(RowRange range) const {
+  RowRange queries_of(std::int64_t of, RowRange range) const {
     if (!params.causal) return {0, queries.tokens};
     const std::int64_t last = keys.position(range.end - 1);
-    return {queries.before(keys.position(range.begin)),
-            params.window > 0 ? queries.before(end_of_seeing(last)) : queries.tokens};
+    return {queries.before(keys.position(range.begin)), queries.before(end_of_seeing(of, last))};
   }
-  /// With a window: the first position that one at `position` sees, and the end of those that see
-  /// it.
-  std::int64_t first_seen(std::int64_t position) const {
-    return params.chunks ? position / params.window * params.window : position - params.window + 1;
+  /// Returns the first position that one at `position` sees, and the end of those that see it.
+  std::int64_t first_seen(std::int64_t of, std::int64_t position) const {
+    const std::int64_t begin = examples.begin(of, position);
+    if (params.window == 0) return begin;
+    const std::int64_t before = position - begin;
+    return begin + (params.chunks ? before / params.window * params.window
+                                  : std::max<std::int64_t>(before - params.window + 1, 0));
   }
-  std::int64_t end_of_seeing(std::int64_t position) const {
-    return params.chunks ? (position / params.window + 1) * params.window
-                         : position + params.window;
+  std::int64_t end_of_seeing(std::int64_t of, std::int64_t position) const {
+    const std::int64_t begin = examples.begin(of, position), end = examples.end(of, position);
+    if (params.window == 0) return end;
+    const std::int64_t before = position - begin;
+    return std::min(end, params.chunks ? begin + (before / params.window + 1) * params.window
+                                       : position + params.window);
   }
   /// Returns the keys of `tile` that one query sees, counted from the tile's first.
-  RowRange seen(std::int64_t query, RowRange tile) const {
-    const RowRange all = keys_of({query, query + 1});
+  RowRange seen(std::int64_t of, std::int64_t query, RowRange tile) const {
+    const RowRange all = keys_of(of, {query, query + 1});
     const std::int64_t begin = std::clamp(all.begin, tile.begin, tile.end);
     return {begin - tile.begin, std::max(begin, std::min(all.end, tile.end)) - tile.begin};
   }

@@ -205,6 +205,7 @@ class FlashAttention final : public Kernel {
 
   void run(Addresses in, Addresses out, const RunPosition& position) override {
     const AttentionOperands& s = t_.s;
+    t_.s.examples.read(position);
     for (std::int64_t batch = 0; batch < s.batch; ++batch) {
       for (std::int64_t head = 0; head < s.heads; ++head) {
         each_tile({0, s.queries.tokens}, t_.rows,
@@ -231,12 +232,12 @@ class FlashAttention final : public Kernel {
     y_.clear();
     std::fill_n(most_, t_.rows, kUnseen);
     std::fill_n(sum_, t_.rows, 0.0f);
-    each_tile(s.keys_of(tile), t_.columns, [&](RowRange keys) {
+    each_tile(s.keys_of(batch, tile), t_.columns, [&](RowRange keys) {
       t_.load_keys(in, batch, head, keys);
       t_.score.run(t_.q.values, t_.k.values, t_.scores.values);
       for (std::int64_t i = 0; i < t_.rows; ++i) {
         const std::int64_t query = tile.begin + i;
-        const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
+        const RowRange seen = query < tile.end ? s.seen(batch, query, keys) : RowRange{0, 0};
         weigh(i, head, query, keys, seen);
         if (dropout_.draws())
           dropout_.apply(s, position, batch, head, query, keys, seen, t_.scores.row(i));
@@ -286,6 +287,7 @@ class FlashAttentionBackward final : public Kernel {
 
   void run(Addresses in, Addresses out, const RunPosition& position) override {
     const AttentionOperands& s = t_.s;
+    t_.s.examples.read(position);
     for (std::int64_t batch = 0; batch < s.batch; ++batch) {
       for (std::int64_t key_head = 0; key_head < s.heads / s.groups; ++key_head) {
         each_tile({0, s.keys.tokens}, t_.columns,
@@ -325,7 +327,7 @@ class FlashAttentionBackward final : public Kernel {
     dv_.clear();
     t_.load_keys(in, batch, key_head * s.groups, keys);
     for (std::int64_t head = key_head * s.groups; head < (key_head + 1) * s.groups; ++head) {
-      each_tile(s.queries_of(keys), t_.rows, [&](RowRange tile) {
+      each_tile(s.queries_of(batch, keys), t_.rows, [&](RowRange tile) {
         load_slopes(in, batch, head, tile);
         make_slopes(in, position, batch, head, tile, keys);
         to_values_.run(t_.scores.values, dy_.values, dv_.values);
@@ -342,7 +344,7 @@ class FlashAttentionBackward final : public Kernel {
     const AttentionOperands& s = t_.s;
     dq_.clear();
     load_slopes(in, batch, head, tile);
-    each_tile(s.keys_of(tile), t_.columns, [&](RowRange keys) {
+    each_tile(s.keys_of(batch, tile), t_.columns, [&](RowRange keys) {
       t_.load_keys(in, batch, head, keys);
       make_slopes(in, position, batch, head, tile, keys);
       to_queries_.run(dp_.values, t_.k.values, dq_.values);
@@ -375,7 +377,7 @@ class FlashAttentionBackward final : public Kernel {
     slope_.run(dy_.values, t_.v.values, dp_.values);
     for (std::int64_t i = 0; i < t_.rows; ++i) {
       const std::int64_t query = tile.begin + i;
-      const RowRange seen = query < tile.end ? s.seen(query, keys) : RowRange{0, 0};
+      const RowRange seen = query < tile.end ? s.seen(batch, query, keys) : RowRange{0, 0};
       float *const p = t_.scores.row(i), *const dp = dp_.row(i);
       for (float* const row : {p, dp}) {
         std::fill(row, row + seen.begin, 0.0f);

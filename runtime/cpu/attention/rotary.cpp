@@ -7,6 +7,7 @@
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/example_reader.h"
 #include "runtime/rotary_angles.h"
 
 namespace plimsoll {
@@ -29,16 +30,25 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
   const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
   const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
   const std::int64_t of_head = params.width == 0 ? depth : params.width;
+  const SequencePart part = own_tokens(request.context, params.sequence);
+  const SequencePart whole{.tokens = part.tokens * part.ranks};
+  ExampleReader examples(request.context);
   const auto angles = std::make_shared<const RotaryAngles>(
-      rotary_angles(params, own_tokens(request.context, params.sequence), of_head, direction));
+      rotary_angles(params, examples.reads() ? whole : part, of_head, direction));
   const std::int64_t half = of_head / 2;
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
   Scratch scratch(request);
   const Rows before(request.input(0), {rows, width, 1}, scratch),
       after(request.output(0), {rows, width, 1}, scratch);
-  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& run) mutable {
+    examples.read(run);
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = row % sequence * half;
+      std::int64_t token = row % sequence;
+      if (examples.reads()) {  // positions count from the first token of an example
+        token = part.position(token);
+        token -= examples.begin(row / sequence, token);
+      }
+      const std::int64_t at = token * half;
       const float* x = before.read(in[0], row, 1);
       float* y = after.target(out[0], row);
       for (std::int64_t i = 0; i < turned; i += depth) {

@@ -10,6 +10,7 @@
 #include "runtime/cpu/onednn.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/example_reader.h"
 #include "runtime/sequence_part.h"
 
 namespace plimsoll {
@@ -29,25 +30,32 @@ dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& requ
           request.library.engine};
 }
 
-/// Copies `rows` rows of scores from row `first` on, with minus infinity above the diagonal of each
-/// sequence x sequence matrix, and where a key is not among the last `window`, or not in the chunk
-/// of `window` keys.
-void mask_unseen(const float* scores, float* masked, std::int64_t first, std::int64_t rows,
-                 std::int64_t sequence, std::int64_t window, bool chunks) {
-  constexpr float kUnseen = -std::numeric_limits<float>::infinity();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t visible = (first + row) % sequence + 1;
-    const std::int64_t begin =
-        chunks ? (visible - 1) / window * window : std::max<std::int64_t>(visible - window, 0);
-    float* to = masked + row * sequence;
-    if (masked != scores) {
-      std::memcpy(to + begin, scores + row * sequence + begin,
-                  std::size_t(visible - begin) * sizeof(float));
+/// Copies `rows` rows of scores from row `first` on, with minus infinity for keys that a query does
+/// not see: those after it, those of another example, and those that are not among the last
+/// `window`, or not in the chunk of `window` keys. A sequence has `per_sequence` rows.
+struct Mask {
+  std::int64_t sequence, per_sequence, window;
+  bool chunks;
+
+  void apply(const ExampleReader& examples, const float* scores, float* masked, std::int64_t first,
+             std::int64_t rows) const {
+    constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t query = (first + row) % sequence, visible = query + 1;
+      const std::int64_t start = examples.begin((first + row) / per_sequence, query);
+      const std::int64_t before = query - start;
+      const std::int64_t begin = start + (chunks ? before / window * window
+                                                 : std::max<std::int64_t>(before + 1 - window, 0));
+      float* to = masked + row * sequence;
+      if (masked != scores) {
+        std::memcpy(to + begin, scores + row * sequence + begin,
+                    std::size_t(visible - begin) * sizeof(float));
+      }
+      fill_floats(to, begin, kUnseen);
+      fill_floats(to + visible, sequence - visible, kUnseen);
     }
-    fill_floats(to, begin, kUnseen);
-    fill_floats(to + visible, sequence - visible, kUnseen);
   }
-}
+};
 
 /// HeadBiases are added to the scores of heads, and to the sums of their exponentials.
 class HeadBiases {
@@ -153,8 +161,10 @@ void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part,
 KernelPointer prepare_softmax(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
   const auto& params = request.params<AttentionParams>();
-  const bool causal = params.causal, chunks = params.chunks;
-  const std::int64_t window = params.window > 0 ? params.window : blocks.columns;
+  const bool causal = params.causal;
+  const Mask mask{blocks.columns, blocks.rows / request.input(0).shape[0],
+                  params.window > 0 ? params.window : blocks.columns, params.chunks};
+  ExampleReader examples(request.context);
   Scratch scratch(request);
   const HeadBiases biases(request, blocks.block, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
@@ -167,7 +177,8 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
   return map_rows<1>(request, blocks, scratch, [=](const RowsRun<1>& run) mutable {
     const float* from = run.x[0];
     if (causal) {
-      mask_unseen(from, run.y, run.first, run.count, blocks.columns, window, chunks);
+      examples.read(run.position);
+      mask.apply(examples, from, run.y, run.first, run.count);
     } else if (biases.has_alibi() && run.y != from) {
       std::copy_n(from, run.count * blocks.columns, run.y);
     }
