@@ -115,6 +115,7 @@ Verdict loss_chunks_are_legal(const Job& job, const Strategy& strategy) {
   if (job.family == Family::bert || job.family == Family::ernie)
     return no("the head of an encoder reads chosen tokens of each sequence");
   if (job.mtp) return no("with mtp a head has rows of several depths");
+  if (!job.lengths.empty()) return no("with lengths the loss is by a row's place in its sequence");
   if (splits_backward(strategy.schedule))
     return no("the schedule delays weight gradients, for which all chunks would be kept");
   if (strategy.gradients.merge == GradientMerge::fused)

@@ -7,12 +7,12 @@
 #include <array>
 #include <cmath>
 
+#include "models/job/philox.h"
 #include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"
 #include "runtime/moment_codes.h"
-#include "runtime/philox.h"
 #include "runtime/random_rounding.h"
 #include "runtime/state/parts.h"
 

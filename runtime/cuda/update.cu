@@ -3,12 +3,11 @@
 // 2, in the form of PyTorch's torch.optim.SGD with dampening 0). One kernel for all segments;
 // masters are written as parameters, too, in the same pass. A step where Scalar::found is set
 // leaves everything as it is.
-#include "runtime/cuda/update.h"
-
+#include "models/job/philox.h"
 #include "runtime/cuda/philox.h"
 #include "runtime/cuda/reduce.h"
+#include "runtime/cuda/update.h"
 #include "runtime/moment_codes.h"
-#include "runtime/philox.h"
 #include "runtime/random_rounding.h"
 #include "runtime/state/parts.h"
 

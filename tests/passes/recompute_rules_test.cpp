@@ -124,6 +124,10 @@ TEST(RecomputeRules, ALossInChunksNeedsEqualPartsOfTheTokens) {
   job.mtp = MultiToken{};
   EXPECT_EQ(why_illegal(job, "loss_chunks=2"),
             "loss_chunks is 2; with mtp a head has rows of several depths");
+  job.mtp.reset();
+  job.lengths = {{.tokens = 8, .share = 1}};
+  EXPECT_EQ(why_illegal(job, "loss_chunks=2"),
+            "loss_chunks is 2; with lengths the loss is by a row's place in its sequence");
   EXPECT_EQ(why_illegal(nano_job_of("bert"), "loss_chunks=2"),
             "loss_chunks is 2; the head of an encoder reads chosen tokens of each sequence");
 }
