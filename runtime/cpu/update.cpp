@@ -12,8 +12,8 @@
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"
-#include "runtime/moment_codes.h"
 #include "runtime/random_rounding.h"
+#include "runtime/state/moment_codes.h"
 #include "runtime/state/parts.h"
 
 namespace plimsoll {

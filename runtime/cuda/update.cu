@@ -7,8 +7,8 @@
 #include "runtime/cuda/philox.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/cuda/update.h"
-#include "runtime/moment_codes.h"
 #include "runtime/random_rounding.h"
+#include "runtime/state/moment_codes.h"
 #include "runtime/state/parts.h"
 
 namespace plimsoll {
@@ -62,7 +62,7 @@ __global__ void adamw(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   });
 }
 
-/// Codes and scales of both moments, and the values of the codes (runtime/moment_codes.h).
+/// Codes and scales of both moments, and the values of the codes (runtime/state/moment_codes.h).
 struct CodedMoments {
   std::uint8_t* codes[2];
   float* scales;
@@ -71,7 +71,7 @@ struct CodedMoments {
 };
 
 /// Returns the code of the nearest value, among ascending ones.
-__device__ __forceinline__ std::uint8_t nearest_code(const float* values, float x) {
+__device__ __forceinline__ int nearest_code(const float* values, float x) {
   int below = 0, above = 255;
   while (below < above) {
     const int middle = (below + above) / 2;
@@ -81,7 +81,7 @@ __device__ __forceinline__ std::uint8_t nearest_code(const float* values, float 
       above = middle;
     }
   }
-  return std::uint8_t(below);
+  return below;
 }
 
 /// A thread has one element of a block of moments, and all threads share its scales.
@@ -120,7 +120,14 @@ __global__ void adamw_8bit(const FlatChunk* chunks, AdamRule rule, Arenas a, Cod
     }
     for (int c = 0; c < 2; ++c) {
       const float scale = block_max(fabsf(moment[c]));  // behind it all have read the old scales
-      if (own) moments.codes[c][at] = nearest_code(values[c], scale > 0 ? moment[c] / scale : 0);
+      const int code = nearest_code(values[c], scale > 0 ? moment[c] / scale : 0);
+      const int next = __shfl_xor_sync(kFullWarp, code, 1);
+      std::uint8_t* to = moments.codes[c] + at;
+      if (i % 2 == 0 && i + 1 < chunk.elements) {  // two at once
+        *reinterpret_cast<std::uint16_t*>(to) = std::uint16_t(code | next << 8);
+      } else if (i % 2 == 0 && own) {
+        *to = std::uint8_t(code);
+      }
       if (threadIdx.x == 0)
         moments.scales[c * moments.blocks + (chunk.state_at + begin) / kMomentBlock] = scale;
     }

@@ -9,7 +9,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/half.h"
-#include "runtime/moment_codes.h"
+#include "runtime/state/moment_codes.h"
 #include "runtime/state/parts.h"
 
 namespace plimsoll {

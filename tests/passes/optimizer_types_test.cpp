@@ -126,7 +126,7 @@ TEST(OptimizerTypes, WithoutMastersTheUpdateWorksOnParameters) {
 // Scales are an operand of the update, and no rank's part cuts a block.
 TEST(OptimizerTypes, TheUpdateReadsAndWritesTheScalesOfItsBlocks) {
   const Job job = nano_in_bf16();
-  for (const char* fields : {"dp=1", "sharding_degree=3", "mp=2,sharding_degree=2"}) {
+  for (const char* fields : {"dp=1", "sharding_degree=4", "mp=2,sharding_degree=2"}) {
     const Strategy strategy = parse_strategy(fields + std::string(",moment_type=block8"));
     for (const Program& program : lower({job, strategy, bundled_framework()})) {
       const auto bytes = lasting(program);

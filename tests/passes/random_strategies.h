@@ -30,7 +30,7 @@ Draw draw_for(const Job& job, std::uint64_t seed);
 
 /// The job on one rank, whole batch at once, every switch at its simplest.
 Strategy serial(const Job& job);
-/// The same with the draw's types of parameters and moments.
+/// Returns that strategy with the draw's types of parameters and moments.
 Strategy serial(const Draw& draw);
 
 std::string describe(const Draw& draw);  ///< enough to find it again

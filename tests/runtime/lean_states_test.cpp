@@ -9,8 +9,8 @@
 #include "passes/pipeline.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/half.h"
-#include "runtime/moment_codes.h"
 #include "runtime/random_rounding.h"
+#include "runtime/state/moment_codes.h"
 #include "tests/runtime/nano.h"
 #include "tests/runtime/op_cases.h"
 #include "tests/runtime/op_runner.h"
@@ -218,7 +218,8 @@ TEST_P(LeanStates, TrainTheModelOfOneRankInThePredictedBytes) {
 // Shards have the blocks, and the random words, that replicas have. Stage 3 reduces in every
 // micro-batch.
 TEST_P(LeanStates, ShardsTrainToTheBit) {
-  const Job job = narrow_job(DType::bf16);
+  Job job = narrow_job(DType::bf16);
+  job.clip_norm = 0;  // shards add up the norm in another order
   const auto losses = [&](const char* fields) {
     return train_nano(programs_of(fields, GetParam(), job), steps_of(3), job).measured.losses;
   };

@@ -42,6 +42,17 @@ double tolerance(DType type) {
   }
 }
 
+/// f32 arithmetic may take a value that is next to the border of two codes over it: of 10,000
+/// values hardly one is so near.
+void expect_codes(const std::vector<double>& got, const std::vector<double>& expected) {
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], 1) << i;
+    others += got[i] != expected[i] ? 1 : 0;
+  }
+  EXPECT_LE(others, got.size() / 10'000);
+}
+
 }  // namespace
 
 std::vector<SharedCase> shared(std::vector<OpCase> cases) {
@@ -93,10 +104,14 @@ void expect_reference(Backend& backend, const OpCase& c) {
   const double roundings = row(c.op.kind).op_class == OpClass::attention ? 2 : 1;
   for (TensorId id : c.op.outputs) {
     const Tensor& tensor = c.tensors[id.index()];
+    EXPECT_EQ(first[id.index()], second[id.index()]) << tensor.name;
+    if (c.op.kind == OpKind::adamw_8bit && tensor.dtype == DType::u8) {
+      expect_codes(first[id.index()], expected[id.index()]);
+      continue;
+    }
     EXPECT_LE(relative_difference(first[id.index()], expected[id.index()]),
               roundings * tolerance(tensor.dtype))
         << tensor.name;
-    EXPECT_EQ(first[id.index()], second[id.index()]) << tensor.name;
   }
   const std::optional<std::size_t> in_place = row(c.op.kind).in_place;
   for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {

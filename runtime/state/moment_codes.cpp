@@ -1,5 +1,5 @@
 // Codes of moments in 8 bits are made, and blocks of them are read and written.
-#include "runtime/moment_codes.h"
+#include "runtime/state/moment_codes.h"
 
 #include <algorithm>
 #include <cmath>
