@@ -84,7 +84,17 @@ SlowestRank slowest_rank(const Job& job, const Strategy& strategy) {
 CostModel costs_of(const Target& target, const Strategy& strategy) {
   const CostModel costs = costs_of_layers(target, strategy);
   if (target.job.lengths.empty()) return costs;
-  return costs.with_attention_factor(slowest_rank(target.job, strategy).mean);
+  Strategy read;  // what the ranks depend on
+  read.dp = strategy.dp;
+  read.sharding_degree = strategy.sharding_degree;
+  read.sharding_stage = strategy.sharding_stage;
+  read.micro_batch = strategy.micro_batch;
+  read.cp = strategy.cp;
+  read.tokens.context_exchange = strategy.tokens.context_exchange;
+  read.ep = strategy.ep;
+  const SlowestRank& slowest = target.slowest_ranks->of(
+      {read, target.job.global_batch}, [&] { return slowest_rank(target.job, read); });
+  return costs.with_attention_factor(slowest.mean);
 }
 
 Bytes outside_program(const Target& target, const Strategy& strategy) {

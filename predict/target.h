@@ -11,6 +11,7 @@
 #include "passes/strategy/pass_context.h"
 #include "passes/strategy/strategy.h"
 #include "plan/plan.h"
+#include "predict/memo.h"
 #include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
@@ -30,6 +31,9 @@ struct Target {
   std::shared_ptr<const CostModel> costs;
   std::int64_t devices = 0;
   Bytes reserve;  ///< bytes of each device that a plan keeps free, for libraries and the runtime
+  /// Drawn ranks of a job with lengths, by global batch. Copies of a target share them.
+  std::shared_ptr<Memo<SlowestRank, std::int64_t>> slowest_ranks =
+      std::make_shared<Memo<SlowestRank, std::int64_t>>();
 
   const Cluster& cluster() const { return costs->cluster(); }
   const Framework& framework() const { return costs->framework(); }

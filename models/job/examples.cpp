@@ -33,7 +33,8 @@ void add_scores(const AttentionParams& params, std::int64_t begin, std::int64_t 
   const auto before = [&](std::int64_t position) {
     return causal_scores(std::clamp<std::int64_t>(position - begin, 0, tokens), params);
   };
-  for (std::int64_t chunk = 0; chunk < 2 * parts; ++chunk) {
+  const auto chunk_of = [&](std::int64_t at) { return at * 2 * parts / params.sequence; };
+  for (std::int64_t chunk = chunk_of(begin); chunk <= chunk_of(begin + tokens - 1); ++chunk) {
     const std::int64_t rank = chunk < parts ? chunk : 2 * parts - 1 - chunk;
     scores[rank] += before((chunk + 1) * params.sequence / (2 * parts)) -
                     before(chunk * params.sequence / (2 * parts));
@@ -102,13 +103,13 @@ double examples_per_sequence(const Job& job) {
 double share_of_tokens(const Job& job) {
   if (job.lengths.empty()) return 1;
   const auto tokens = [](std::int64_t of) { return double(of); };
-  return mean_of_sequences(job, tokens) / double(job.sequence);
+  return std::min(1.0, mean_of_sequences(job, tokens) / double(job.sequence));
 }
 
 double share_of_scores(const Job& job, const AttentionParams& params) {
   if (job.lengths.empty()) return 1;
   const auto scores = [&](std::int64_t tokens) { return causal_scores(tokens, params); };
-  return mean_of_sequences(job, scores) / scores(job.sequence);
+  return std::min(1.0, mean_of_sequences(job, scores) / scores(job.sequence));
 }
 
 SlowestRank slowest_rank(const Job& job, const ExampleRanks& ranks) {
@@ -133,7 +134,7 @@ SlowestRank slowest_rank(const Job& job, const ExampleRanks& ranks) {
     squares += scores.slowest * scores.slowest;
     mean += scores.mean;
   }
-  const double longer = slowest / mean - 1;
+  const double longer = std::max(0.0, slowest / mean - 1);
   const double variance = double(steps) * squares - slowest * slowest;
   return {1 + (ranks.waits ? longer : longer * less),
           std::sqrt(std::max(0.0, variance)) / mean * less};

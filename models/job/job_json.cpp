@@ -38,6 +38,7 @@ Json lengths_of_file(const std::filesystem::path& path) {
     ++counts[rounded_length(tokens)];
     at = end + 1;
   }
+  if (counts.empty()) throw InputError(path.string(), "line 1", "a length is required");
   Json list = Json::array();
   for (const auto& [tokens, count] : counts) list.push_back({{"tokens", tokens}, {"share", count}});
   return list;
@@ -50,7 +51,11 @@ Job parse_job(std::string_view text, const std::string& file) {
   if (const auto lengths = value.find("lengths"); lengths != value.end() && lengths->is_string())
     *lengths =
         lengths_of_file(std::filesystem::path(file).parent_path() / lengths->get<std::string>());
-  Job job = read_listed<Job>(JsonObject(value, file), job_fields::kJob);
+  const JsonObject fields(value, file);
+  if (const auto lengths = value.find("lengths");
+      lengths != value.end() && lengths->is_array() && lengths->empty())
+    fields.fail("lengths", "a length is required");
+  Job job = read_listed<Job>(fields, job_fields::kJob);
   // The width that heads have anyway is not stated again.
   if (job.head_size * job.heads == job.hidden) job.head_size = 0;
   if (const auto stated = std::exchange(job.norm_epsilon, std::nullopt); stated != epsilon_of(job))

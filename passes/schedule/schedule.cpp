@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -134,8 +135,8 @@ class StageScheduler : StageCalls {
       return waits;
     }
     gradients_.before_call(use.instance, use.routine, use.action.micro_batch);
-    const bool first = routines_.begins(use.action.kind, use.instance) &&
-                       use.action.micro_batch % program_.micro_batches == 0;
+    const bool first =
+        routines_.begins(use.action.kind, use.instance) && begun_.insert(use.instance).second;
     if (!first) return {};
     const std::vector<Wait> waits = collectives_.parameter_waits(
         use.instance, has_slot(use.routine, SlotKind::tied_parameters));
@@ -226,6 +227,7 @@ class StageScheduler : StageCalls {
   void run_actions(const std::vector<Action>& actions) {
     gradient_calls_left_.resize(layout_.instances.size());
     for (const Action& action : actions) {
+      if (computes_losses(action)) ++losses_left_;
       if (action.kind == ActionKind::forward) continue;
       last_backward_ = action.micro_batch;
       const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
@@ -251,6 +253,12 @@ class StageScheduler : StageCalls {
       finish(first);
       after_forward = !pair && actions[i].kind == ActionKind::forward;
     }
+  }
+
+  /// Returns whether an action calls the head, which computes losses.
+  bool computes_losses(const Action& action) const {
+    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
+    return borders_.is_last_part(action) && routines_.begins(action.kind, head);
   }
 
   /// An action of which some calls are issued.
@@ -334,10 +342,7 @@ class StageScheduler : StageCalls {
     // An embedding has no input gradient to compute, and a head with loss_chunks no forward: what
     // reads the border comes later.
     if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
-    const bool last = (action.micro_batch + 1) % program_.micro_batches == 0;
-    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
-    if (last && last_head_ && borders_.is_last_part(action) && routines_.begins(action.kind, head))
-      collectives_.reduce_loss(*last_head_);
+    if (computes_losses(action) && --losses_left_ == 0) collectives_.reduce_loss(*last_head_);
     if (!forward) finish_backward(action);
   }
 
@@ -470,6 +475,8 @@ class StageScheduler : StageCalls {
   std::vector<std::size_t> gradient_calls_left_;  // by instance
   std::int64_t last_backward_ = 0;                // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
+  std::int64_t losses_left_ = 0;  // actions that compute losses
+  std::set<std::size_t> begun_;   // instances
   /// The events for which the next call waits after a chunk without layers. No call of this rank
   /// reads the values that the chunk's last op writes on another stream, and the next call may
   /// write the same frame.

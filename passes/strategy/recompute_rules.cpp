@@ -102,8 +102,8 @@ SetOf<RecomputedModule> without_parts(SetOf<RecomputedModule> modules) {
 
 std::int64_t usual_loss_chunks(std::int64_t vocabulary, std::int64_t hidden, std::int64_t tokens) {
   std::int64_t chunks = 1;
-  while (2 * chunks * hidden <= std::max(vocabulary, hidden) && tokens % (2 * chunks) == 0)
-    chunks *= 2;
+  const std::int64_t most = (vocabulary + hidden - 1) / hidden;
+  while (2 * chunks <= most && tokens % (2 * chunks) == 0) chunks *= 2;
   return chunks;
 }
 

@@ -9,8 +9,8 @@ namespace plimsoll {
 bool has_module(const Job& job, RecomputedModule module);
 
 /// Returns loss_chunks for a rank's tokens of a sequence, so that a chunk's logits take about as
-/// much as all hidden states: the largest power of two up to vocabulary / hidden that divides the
-/// tokens (Liger Kernel, ops/fused_linear_cross_entropy.py, inc_factor).
+/// much as all hidden states: the largest power of two up to vocabulary / hidden, rounded up, that
+/// divides the tokens (Liger Kernel, ops/fused_linear_cross_entropy.py, inc_factor).
 std::int64_t usual_loss_chunks(std::int64_t vocabulary, std::int64_t hidden, std::int64_t tokens);
 /// Checks that the head can work on 1/loss_chunks of the tokens.
 Verdict loss_chunks_are_legal(const Job& job, const Strategy& strategy);

@@ -424,7 +424,9 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain, const Framework& framewor
     grid.degree[std::size_t(Axis::edp)] = target_.devices / (etp * plain.ep);
   }
   Cut result{lower_graph({job, plain, framework}, {}, Proof::none), {}, {}};
-  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), {backward_cut(plain)});
+  const CutChoices choices{.backward = backward_cut(plain),
+                           .offload_percent = plain.offloaded.percent};
+  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), choices);
   result.all = micro_batch_program(result.graph, result.cut, grid);
   return result;
 }

@@ -102,8 +102,8 @@ class RoutineReader {
   void join_loss_casts() {
     for (const Op* cast : loss_casts(routine_)) {
       const std::size_t from = cast->inputs[0].index(), to = cast->outputs[0].index();
-      const bool forward = cast->phase == Phase::forward;
-      const std::size_t wide = forward ? to : from, narrow = forward ? from : to;
+      const bool widens = routine_.tensors[to].dtype == DType::f32;
+      const std::size_t wide = widens ? to : from, narrow = widens ? from : to;
       bytes_[wide] = bytes_[narrow];
       std::ranges::replace(storage_, storage_[narrow], storage_[wide]);
     }

@@ -133,8 +133,8 @@ TEST(RecomputeRules, ALossInChunksNeedsEqualPartsOfTheTokens) {
 }
 
 TEST(RecomputeRules, ChunksOfALossHaveLogitsAsLargeAsHiddenStates) {
-  EXPECT_EQ(usual_loss_chunks(128256, 4096, 8192), 16);
-  EXPECT_EQ(usual_loss_chunks(32000, 4096, 8192), 4);
+  EXPECT_EQ(usual_loss_chunks(128256, 4096, 8192), 32);
+  EXPECT_EQ(usual_loss_chunks(32000, 4096, 8192), 8);
   EXPECT_EQ(usual_loss_chunks(256, 512, 8192), 1);
   EXPECT_EQ(usual_loss_chunks(128256, 4096, 6 * 1024 + 4), 4);
 }
