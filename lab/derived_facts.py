@@ -29,14 +29,14 @@ TARGETS = {"linear_qkv": ["qkv"], "attention_qkv": ["qkv"], "qkv_proj": ["qkv"],
 
 def network_rate(interconnect, devices_per_node):
     """Bytes per second of a device between nodes: "8x100 Gb/s", "1600 Gbps node-node", "400 Gb/s RDMA per GPU". The number is that
-    of a node unless the text has "per GPU". None: there is no number."""
+    of a node unless the text up to the next semicolon has "per GPU". None: there is no number."""
     found = RATE.search(interconnect)
     if not found:
         return None
     gigabits = float(found[2]) * (1000 if found[3] == "T" else 1)
     if found[1]:
         gigabits *= float(found[1])
-    return gigabits * 1e9 / 8 / (1 if "per GPU" in interconnect else devices_per_node)
+    return gigabits * 1e9 / 8 / (1 if "per GPU" in interconnect[found.end():].split(";")[0] else devices_per_node)
 
 
 def even_parts(parts, stages):

@@ -209,17 +209,16 @@ class StageScheduler : StageCalls {
 
   /// Follows the calls of a routine or of its parts, and may add calls of its own.
   void after(const Use& use, const std::vector<std::size_t>& calls) {
-    const std::size_t call = calls.back();
-    const Instance& instance = layout_.instances[use.instance];
-    const bool forward = use.action.kind == ActionKind::forward;
-    const bool head = graph_.at(instance.block).kind == BlockKind::head;
-    if (head && routines_.begins(use.action.kind, use.instance)) last_head_ = call;
-    if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
-    if (forward) return;
+    const ActionKind kind = use.action.kind;
+    if (gathers_.active() && parameter_use(use)) gathers_.after_use(calls.back());
+    // Before the reductions of gradients, for which the update waits.
+    if (computes_losses(kind, use.instance) && --losses_left_ == 0)
+      collectives_.reduce_loss(calls.back());
+    if (kind == ActionKind::forward) return;
     const bool last = --gradient_calls_left_[use.instance] == 0;
-    const bool more = use.action.kind == ActionKind::input_gradient &&
+    const bool more = kind == ActionKind::input_gradient &&
                       routines_.has(ActionKind::weight_gradient, use.instance);
-    gradients_.wrote({use.instance, use.action.micro_batch, use.action.kind, calls, !more, last});
+    gradients_.wrote({use.instance, use.action.micro_batch, kind, calls, !more, last});
   }
 
   // ---- actions ----
@@ -227,12 +226,12 @@ class StageScheduler : StageCalls {
   void run_actions(const std::vector<Action>& actions) {
     gradient_calls_left_.resize(layout_.instances.size());
     for (const Action& action : actions) {
-      if (computes_losses(action)) ++losses_left_;
-      if (action.kind == ActionKind::forward) continue;
-      last_backward_ = action.micro_batch;
+      const bool forward = action.kind == ActionKind::forward;
+      if (!forward) last_backward_ = action.micro_batch;
       const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
       for (std::size_t i = begin; i < end; ++i) {
-        if (routines_.has(action.kind, i)) ++gradient_calls_left_[i];
+        if (computes_losses(action.kind, i)) ++losses_left_;
+        if (!forward && routines_.has(action.kind, i)) ++gradient_calls_left_[i];
       }
     }
     bool after_forward = false;
@@ -255,10 +254,9 @@ class StageScheduler : StageCalls {
     }
   }
 
-  /// Returns whether an action calls the head, which computes losses.
-  bool computes_losses(const Action& action) const {
-    const std::size_t head = layout_.chunks[std::size_t(action.chunk)].second - 1;
-    return borders_.is_last_part(action) && routines_.begins(action.kind, head);
+  /// Returns whether an instance is a head, whose losses such an action computes.
+  bool computes_losses(ActionKind kind, std::size_t instance) const {
+    return block_of(instance).kind == BlockKind::head && routines_.begins(kind, instance);
   }
 
   /// An action of which some calls are issued.
@@ -342,7 +340,6 @@ class StageScheduler : StageCalls {
     // An embedding has no input gradient to compute, and a head with loss_chunks no forward: what
     // reads the border comes later.
     if (!routines_.has(action.kind, running.instances.back())) append(end_waits_, running.waits);
-    if (computes_losses(action) && --losses_left_ == 0) collectives_.reduce_loss(*last_head_);
     if (!forward) finish_backward(action);
   }
 
@@ -474,9 +471,8 @@ class StageScheduler : StageCalls {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<KeptBuffers>> kept_;
   std::vector<std::size_t> gradient_calls_left_;  // by instance
   std::int64_t last_backward_ = 0;                // micro-batch of the step's last one
-  std::optional<std::size_t> last_head_;
-  std::int64_t losses_left_ = 0;  // actions that compute losses
-  std::set<std::size_t> begun_;   // instances
+  std::int64_t losses_left_ = 0;                  // of micro-batches
+  std::set<std::size_t> begun_;                   // instances
   /// The events for which the next call waits after a chunk without layers. No call of this rank
   /// reads the values that the chunk's last op writes on another stream, and the next call may
   /// write the same frame.

@@ -12,13 +12,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kTokens = 64, kSequences = 2, kWidth = 128, kHeadCount = 8;
+constexpr std::int64_t kLength = 64, kSequences = 2, kWidth = 128, kHeadCount = 8;
 
 /// A layer of the paper: ffn 4h, 16 bits.
 Job paper_job() {
   Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
   job.precision = DType::bf16;
-  job.sequence = kTokens;
+  job.sequence = kLength;
   job.hidden = kWidth;
   job.heads = job.kv_heads = kHeadCount;
   job.ffn_hidden = 4 * kWidth;
@@ -50,9 +50,9 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
   // Table 2's sbh (10 + 24/t + 5 as/(ht)) without what dropout keeps: masks of sbh after both
   // halves and of as^2 b in attention, and 2 as^2 b of its output. Norm statistics, four f32 per
   // token, are not in the paper.
-  const std::int64_t sbh = kTokens * kSequences * kWidth;
-  const std::int64_t scores = kHeadCount * kTokens * kTokens * kSequences;
-  const std::int64_t statistics = 4 * 4 * kTokens * kSequences;
+  const std::int64_t sbh = kLength * kSequences * kWidth;
+  const std::int64_t scores = kHeadCount * kLength * kLength * kSequences;
+  const std::int64_t statistics = 4 * 4 * kLength * kSequences;
   for (const std::int64_t t : {1, 2, 4}) {
     const std::string mp = "mp=" + std::to_string(t);
     const std::int64_t rest = 8 * sbh + 24 * sbh / t + statistics;
@@ -60,7 +60,7 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
     EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", mp + ",recompute=selective")), rest) << t;
     // Flash attention keeps one f32 per row of scores.
     EXPECT_EQ(kept_bytes(lowered("megatron-lm", mp)),
-              rest + 4 * kHeadCount * kTokens * kSequences / t)
+              rest + 4 * kHeadCount * kLength * kSequences / t)
         << t;
     if (t > 1) {  // split by tokens between the split layers too: all of it by t, sections 4.2.2, 5
       const std::string tokens = mp + ",sequence_parallel=true";
@@ -77,9 +77,9 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
 }
 
 TEST(Recompute, WithDropoutLayersKeepAllThatThePaperCounts) {
-  const std::int64_t sbh = kTokens * kSequences * kWidth;
-  const std::int64_t scores = kHeadCount * kTokens * kTokens * kSequences;  // as^2 b
-  const std::int64_t statistics = 4 * 4 * kTokens * kSequences;  // of norms: not counted there
+  const std::int64_t sbh = kLength * kSequences * kWidth;
+  const std::int64_t scores = kHeadCount * kLength * kLength * kSequences;  // as^2 b
+  const std::int64_t statistics = 4 * 4 * kLength * kSequences;  // of norms: not counted there
   const auto kept = [](const std::string& strategy) {
     return kept_bytes(lowered("megatron-lm-2022", strategy, 0.1));
   };
@@ -113,8 +113,8 @@ TEST(Recompute, PerOpKeepsAttentionAndEverySecondLinearLayer) {
       parse_strategy("micro_batch=" + std::to_string(kSequences) + ",recompute=per_op");
   ASSERT_TRUE(bool(legal(job, strategy, 1)) && bool(legal(eager, strategy)));
   EXPECT_FALSE(legal(bundled_framework(), strategy));
-  const std::int64_t sbh = kTokens * kSequences * kWidth;
-  const std::int64_t sums = 4 * kHeadCount * kTokens * kSequences;
+  const std::int64_t sbh = kLength * kSequences * kWidth;
+  const std::int64_t sums = 4 * kHeadCount * kLength * kSequences;
   const auto kept = [&](const Framework& framework, const std::string& block) {
     const Program program = lower({job, strategy, framework})[0];
     const auto layer =
@@ -195,7 +195,7 @@ TEST(Recompute, CheckpointsRepeatAllOfForwardAndTheBundledRuntimeLess) {
   EXPECT_EQ(flops_of(whole, Phase::recompute), flops_of(whole, Phase::forward));
   // The last matmul, 8 bsh^2 of 24 bsh^2 + 4 bs^2 h, gives nothing that backward reads.
   const Program needed = lowered("bundled", "recompute=full");
-  const double s = kTokens, h = kWidth;
+  const double s = kLength, h = kWidth;
   EXPECT_DOUBLE_EQ(flops_of(needed, Phase::recompute),
                    flops_of(needed, Phase::forward) * (16 * h + 4 * s) / (24 * h + 4 * s));
   // Reentrant checkpoints repeat all, the others stop early.

@@ -14,37 +14,33 @@ namespace {
 using Cases = std::vector<OpCase>;
 
 void add_data_cases(Cases& cases, const OpSizes& z) {
-  const std::tuple<std::string, OpKind, std::int64_t, std::int64_t> loads[] = {
-      {"load_tokens", OpKind::load_tokens, 1, 1},
-      {"load_targets", OpKind::load_targets, 1, 1},
-      {"load_targets/ahead", OpKind::load_targets, 2, 1},
-      {"load_targets/depths", OpKind::load_targets, 1, 3},
-      {"load_targets/behind_the_text", OpKind::load_targets, 6 * z.sequence, 2},
+  const std::tuple<std::string, OpKind, DataParams> loads[] = {
+      {"load_tokens", OpKind::load_tokens, {}},
+      {"load_targets", OpKind::load_targets, {}},
+      {"load_targets/ahead", OpKind::load_targets, {.ahead = 2}},
+      {"load_targets/depths", OpKind::load_targets, {.depths = 3}},
+      {"load_targets/behind_the_text",
+       OpKind::load_targets,
+       {.ahead = 6 * z.sequence, .depths = 2}},
+      // The last part of the tokens, of which each of several ranks has as many.
+      {"load_targets/part", OpKind::load_targets, {.parts = z.sequence, .ranks = z.batch}},
   };
-  for (const auto& [name, kind, ahead, depths] : loads) {
-    OpCase c =
-        make_case(name, kind, DataParams{.sequence = z.sequence, .ahead = ahead, .depths = depths},
-                  {}, {{"ids", {depths * z.tokens()}, {}, DType::i32}});
+  for (auto [name, kind, params] : loads) {
+    params.sequence = z.sequence;
+    const std::int64_t count = params.depths * z.tokens() / params.parts;
+    OpCase c = make_case(name, kind, params, {}, {{"ids", {count}, {}, DType::i32}});
     c.program.grid.degree[std::size_t(Axis::dp)] = 2;
     c.program.grid.degree[std::size_t(Axis::sharding)] = 2;
     c.program.micro_batch = z.batch;
     c.program.micro_batches = 3;
     c.at[std::size_t(Axis::dp)] = 1;
     c.at[std::size_t(Axis::sharding)] = 1;
-    c.position = {7, 2};
+    c.position = {.step = 7, .micro_batch = 2, .part = params.parts - 1};
     c.global_batch = z.batch * 3 * 4;
     for (std::int64_t i = 0; i < 7 * z.sequence; ++i)
       c.text.push_back(std::byte((i * 37 + i / 11) % 251));
     cases.push_back(std::move(c));
   }
-  // A part of the tokens, of which each of several ranks has as many.
-  OpCase part = cases.back();
-  part.name = "load_targets/part";
-  auto& params = std::get<DataParams>(part.op.params);
-  params = {.sequence = z.sequence, .parts = z.sequence, .ranks = z.batch};
-  part.outputs[0].shape = {z.batch};
-  part.position.part = z.sequence - 1;
-  cases.push_back(std::move(part));
 }
 
 void add_embedding_cases(Cases& cases, const OpSizes& z) {
