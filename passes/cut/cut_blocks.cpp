@@ -320,7 +320,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
   BackwardParts backward;
   for (const Op& op : graph.ops) {
     if (op.block != block || op.phase == Phase::optimizer) continue;
-    if (op.phase != Phase::forward) {
+    if (op.phase != Phase::forward || graph.at(block).parts > 1) {
       backward.input.push_back(op);
     } else {
       (runs_once_per_step(graph, op) ? copies : forward).push_back(op);

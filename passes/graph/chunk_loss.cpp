@@ -43,9 +43,7 @@ bool chunk_loss(Graph& graph, const PassContext& context) {
     tensor.shape[0] /= chunks;
   }
   for (Op& op : graph.ops) {
-    if (op.block != id || op.phase == Phase::optimizer) continue;
-    op.phase = Phase::backward;
-    if (op.kind != OpKind::load_targets) continue;
+    if (op.block != id || op.kind != OpKind::load_targets) continue;
     auto& params = std::get<DataParams>(op.params);
     params.parts = chunks;
     params.ranks = context.strategy.tokens.sequence_parallel ? context.strategy.mp : 1;

@@ -16,6 +16,12 @@ namespace plimsoll {
 
 namespace {
 
+bool reads_tied(const CutBlock& cut) {
+  const auto is_tied = [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; };
+  return std::ranges::any_of(cut.forward.slots, is_tied) ||
+         std::ranges::any_of(cut.backward.slots, is_tied);
+}
+
 /// Returns the block, or its variant that recomputes, whichever the layer runs.
 BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
   for (std::size_t b = 0; recomputes && b < graph.blocks.size(); ++b) {
@@ -200,12 +206,9 @@ class FrozenLayout {
   /// The stage that reads the tied parameter keeps a copy.
   void add_copy() {
     for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
-      const Routine& forward = cut_.blocks[layout_.instances[i].block.index()].forward;
+      if (!reads_tied(cut_.blocks[layout_.instances[i].block.index()])) continue;
       for (const Tensor& tensor : graph_.tensors) {
         if (tensor.role != TensorRole::frozen_parameter || !tensor.tied_to) continue;
-        const bool reads = std::ranges::any_of(
-            forward.slots, [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; });
-        if (!reads) continue;
         const CutBlock& home = cut_.blocks[graph_.at(*tensor.tied_to).block->index()];
         add(*tensor.tied_to, 0, end_);
         return add_range({end_, home.frozen_bytes - home.tied_begin, i, true, true});
@@ -239,9 +242,7 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
   const auto is_tied = [&](const Placement& p) { return tied->parameter == p.parameter; };
   if (tied && layout.stage == tied->stage && std::none_of(all.begin(), all.end(), is_tied)) {
     const auto reads = [&](const Instance& instance) {
-      return std::ranges::any_of(
-          cut.blocks[instance.block.index()].forward.slots,
-          [](const Slot& slot) { return slot.kind == SlotKind::tied_parameters; });
+      return reads_tied(cut.blocks[instance.block.index()]);
     };
     const auto first = std::ranges::find_if(layout.instances, reads);
     add(tied->parameter, std::size_t(first - layout.instances.begin()), {}, 0);

@@ -117,18 +117,18 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
   const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
   EXPECT_EQ(own.zero_stage, 3);
   EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
-  EXPECT_EQ(own.offload_optimizer_percent, 0);
+  EXPECT_EQ(own.chosen.optimizer.offload_percent, 0);
   EXPECT_TRUE(own.framework->host.waits.for_gathers);
   EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
-  EXPECT_EQ(all.offload_optimizer_percent, 100);
+  EXPECT_EQ(all.chosen.optimizer.offload_percent, 100);
   EXPECT_TRUE(all.framework->memory.host_parameters);
   EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
-  EXPECT_EQ(half.offload_optimizer_percent, 100);
+  EXPECT_EQ(half.chosen.optimizer.offload_percent, 100);
   EXPECT_FALSE(half.framework->memory.host_parameters);
   EXPECT_EQ(half.framework->name, "deepspeed");
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
