@@ -32,8 +32,8 @@ struct Block {
   /// The block that this one replaces in some of that block's layers, with that block's parameters.
   /// Variants come last among the blocks.
   std::optional<BlockId> variant_of = std::nullopt;
-  /// Its tensors have 1/parts of a micro-batch's tokens. Above 1, its backward is called for each of
-  /// these parts, and begins with its forward.
+  /// Its tensors have 1/parts of a micro-batch's tokens. Above 1, its backward is called for each
+  /// of these parts, and begins with its forward.
   std::int64_t parts = 1;
   bool operator==(const Block&) const = default;
 };

@@ -14,8 +14,7 @@
 namespace plimsoll {
 namespace {
 
-/// Returns the type whose rate counts: a device without a rate for a dtype computes at its fp32
-/// rate.
+/// A device without a rate for a type computes at its fp32 rate.
 FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
   if (const auto rate = peak(device, dtype)) return *rate;
   INVARIANT(device.peak_fp32, "the device has no peak rate for " + std::string(to_text(dtype)));
