@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "passes/graph/passes.h"
-#include "passes/graph/saved_tensors.h"
 
 namespace plimsoll {
 
@@ -48,7 +47,10 @@ bool chunk_loss(Graph& graph, const PassContext& context) {
     params.parts = chunks;
     params.ranks = context.strategy.tokens.sequence_parallel ? context.strategy.mp : 1;
   }
-  mark_saved(graph);
+  for (Tensor& tensor : graph.tensors) {  // the same call reads it
+    if (tensor.block == id && tensor.role == TensorRole::saved)
+      tensor.role = TensorRole::activation;
+  }
   return true;
 }
 

@@ -11,9 +11,8 @@ void mark_saved(Graph& graph) {
   }
   std::vector<bool> written_forward(graph.tensors.size());
   for (const Op& op : graph.ops) {
-    const bool in_backward = op.block && graph.at(*op.block).parts > 1;
     for (TensorId id : op.outputs) {
-      if (op.phase == Phase::forward && !in_backward) written_forward[id.index()] = true;
+      if (op.phase == Phase::forward) written_forward[id.index()] = true;
     }
     if (op.phase != Phase::backward) continue;
     for (TensorId id : op.inputs) {

@@ -49,7 +49,7 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
                           {{"schedule", "zb_v"}},      {{"virtual_stages", "2"}, {"pp", "2"}},
                           {{"send_lifetime", "held"}}, {{"send_lifetime", "published"}}};
   std::int64_t planned = 0;
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 20; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = 2 + 2 * (i % 2);
