@@ -177,7 +177,9 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row_length) {
 }
 
 bool runs_on(DType dtype, OpKind kind) {
-  if (row(kind).bench.f32_only) return false;
+  // Unless a job is in 16 bits alone, the norm and the update read f32 gradients and masters.
+  if (row(kind).bench.f32_only || row(kind).writes_parameters || kind == OpKind::squared_norm)
+    return false;
   const BenchCase made = in_type(sized_case(kind, kSequence, kHeadWidth), dtype);
   return compute_dtype(made.op, made.tensors) == dtype;
 }

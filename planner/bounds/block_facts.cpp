@@ -147,6 +147,14 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, bool waits, 
   return facts;
 }
 
+/// Returns the facts of `count` such calls, one behind another. The last one writes the border.
+CallFacts repeated_call(CallFacts call, std::int64_t count) {
+  call.sends += repeated(call.span, count - 1);
+  for (Picoseconds* time : {&call.span, &call.computes, &call.exchanges, &call.dispatch})
+    *time = repeated(*time, count);
+  return call;
+}
+
 /// Returns this transfer for a border of another size.
 Routine resized(Routine transfer, Bytes bytes) {
   Tensor& payload = transfer.tensors[0];
@@ -268,7 +276,8 @@ MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) 
     BlockFacts block;
     block.shape = all.shapes[b];
     block.forward = call_facts(costed, 3 * b, waits, SlotKind::output);
-    block.backward = call_facts(costed, 3 * b + 1, waits, SlotKind::input_gradient);
+    block.backward =
+        repeated_call(call_facts(costed, 3 * b + 1, waits, SlotKind::input_gradient), all.parts[b]);
     block.weights = call_facts(costed, 3 * b + 2, waits, SlotKind::gradients);
     block.has_weights = !routines[3 * b + 2].ops.empty();
     find_bytes(routines[3 * b], routines[3 * b + 1], routines[3 * b + 2], block);
@@ -321,6 +330,7 @@ MicroBatchProgram micro_batch_program(const Graph& graph, const CutGraph& cut, c
     const CutBlock& block = cut.blocks[b];
     const auto& variant_of = graph.blocks[b].variant_of;
     all.variant_of.push_back(variant_of ? std::optional(variant_of->index()) : std::nullopt);
+    all.parts.push_back(graph.blocks[b].parts);
     for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
       Call call;
       call.routine = RoutineId(all.program.routines.size());

@@ -25,6 +25,7 @@ struct MicroBatchProgram {
   Program program;
   std::vector<BlockShape> shapes;                      ///< by block
   std::vector<std::optional<std::size_t>> variant_of;  ///< by block
+  std::vector<std::int64_t> parts;                     ///< calls of backward, by block
 };
 
 MicroBatchProgram micro_batch_program(const Graph& graph, const CutGraph& cut, const Grid& grid);

@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-/// Communications of a critical rank, each named by its kind and group.
+/// Communications of a critical rank, each named by its kind and group, and copies with the host.
 struct NamedOps {
   std::vector<std::string> names;               ///< "", then in order of appearance
   std::map<std::string, std::string> group_of;  ///< by name
@@ -31,9 +31,9 @@ NamedOps name_communications(Simulation& simulation) {
   named.names = {""};
   for (CriticalOp& op : simulation.critical) {
     std::string name;
-    if (communicates(op.kind)) {
-      const std::string& group = simulation.groups[op.group];
-      name = fmt::format("{} over {}", to_text(op.kind), group);
+    if (const std::string& group = simulation.groups[op.group]; !group.empty()) {
+      name = communicates(op.kind) ? fmt::format("{} over {}", to_text(op.kind), group)
+                                   : std::string(to_text(op.kind));
       named.group_of[name] = group;
     }
     const auto at = std::ranges::find(named.names, name);
@@ -223,6 +223,7 @@ std::string link_of(const CostModel& costs, std::span<const Program> programs,
                     const std::string& group, std::int64_t rank) {
   const std::vector<Level>& levels = costs.cluster().levels;
   if (levels.empty()) return "memory of the node";
+  if (group == "host") return "link to the host";
   const Grid& grid = programs[0].grid;
   std::size_t level = 0;
   if (group == "pp") {

@@ -104,9 +104,10 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
   EXPECT_LT(arena.mean(), 0.02);
   // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently, and
   // devices of several kinds, of which the bound takes the fastest. What communications that share
-  // links lose to each other no bound counts. The mean of few draws says little.
+  // links lose to each other no bound counts, and no copies of activations to the host. The mean of
+  // few draws says little.
   if (checked >= 4'000) {
-    EXPECT_LT(actions_gpu.mean(), 0.12);
+    EXPECT_LT(actions_gpu.mean(), 0.125);
   }
   show("bottleneck", bottleneck);
   show("actions, GPUs", actions_gpu);

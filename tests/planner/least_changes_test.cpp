@@ -220,7 +220,8 @@ TEST(LeastChanges, ActivationsInTheHostsMemoryAreTried) {
     Job job = nano_job();
     job.sequence = 512;  // so that activations take most
     const auto request = [&](const char* percent) {
-      const CostModel costs(cluster, std::nullopt, framework_by_name("bundled"));
+      const char* name = kind == DeviceKind::gpu ? "bundled-cuda" : "bundled";
+      const CostModel costs(cluster, std::nullopt, framework_by_name(name));
       SearchRequest on_cluster{Target(job, costs, 1)};
       on_cluster.constraints.fixed = {{"recompute", "none"}, {"micro_batch", "1"}};
       if (*percent != 0)
