@@ -55,7 +55,7 @@ enum class Stream : std::uint8_t {
   world,
   context,    ///< between the ranks that share a sequence
   experts,    ///< between the ranks that share out experts
-  to_host,    ///< copies to the host's memory, beside the host's work on what it has
+  to_host,    ///< copies to the host's memory, while the host works on what it has
   to_device,  ///< copies of activations back from there
   host,       ///< the host's own processors, which update parameters whose state is there
   send_next,
@@ -185,8 +185,8 @@ struct DataParams {  // load_*, token_type_add*
   /// load_targets only: each position has `depths` targets, one behind another. The first is so
   /// many tokens ahead.
   std::int64_t ahead = 1, depths = 1;
-  /// load_targets only: a call has one of so many parts of the micro-batch's tokens (Call::part).
-  /// Each of `ranks` ranks of mp has as many of them, which lie one rank behind another.
+  /// load_targets only: a call has one of `parts` equal parts of the micro-batch's tokens
+  /// (Call::part). Each of `ranks` ranks of mp has as many of them, one rank behind another.
   std::int64_t parts = 1, ranks = 1;
   bool operator==(const DataParams&) const = default;
 };
@@ -332,7 +332,7 @@ inline std::int64_t packed_bytes(std::int64_t elements, bool nested) {
 /// Elements of a moment in 8 bits that share a scale (bitsandbytes optim/optimizer.py; 2048 in
 /// Dettmers et al. 2022, arXiv 2110.02861, section 2.1).
 inline constexpr std::int64_t kMomentBlock = 256;
-/// Returns the scales of a moment with so many elements.
+/// Returns the scales of a moment with `elements` elements.
 inline std::int64_t moment_blocks(std::int64_t elements) {
   return (elements + kMomentBlock - 1) / kMomentBlock;
 }

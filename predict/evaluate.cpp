@@ -112,7 +112,7 @@ void check_unfolded(const Target& target, const Strategy& strategy) {
 double spread_of_examples(const Target& target, const Strategy& strategy,
                           std::span<const Program> programs, Seconds step) {
   if (target.job.lengths.empty()) return 0;
-  const SlowestRank slowest = slowest_rank(target.job, strategy);
+  const SlowestRank slowest = slowest_rank(target, strategy);
   const CostModel longer =
       costs_of_layers(target, strategy).with_attention_factor(slowest.mean + slowest.deviation);
   return simulate(programs, longer, Folding::folded, Detail::none).step_time / step - 1;

@@ -71,30 +71,27 @@ CostModel costs_of_layers(const Target& target, const Strategy& strategy) {
   return target.costs->with_layer_factor(layer_factor(fitted->layers, shape).factor);
 }
 
-SlowestRank slowest_rank(const Job& job, const Strategy& strategy) {
+SlowestRank slowest_rank(const Target& target, const Strategy& strategy) {
   // All ranks meet where layers are gathered, and where tokens go to experts of other ranks.
   const bool meets = strategy.sharding_stage == 3 || strategy.ep > 1;
   const bool shares_heads = strategy.tokens.context_exchange == ContextExchange::all_to_all;
-  return slowest_rank(job, ExampleRanks{.replicas = strategy.dp * strategy.sharding_degree,
-                                        .micro_batch = strategy.micro_batch,
-                                        .parts = shares_heads ? 1 : strategy.cp,
-                                        .waits = meets});
+  const ExampleRanks ranks{.replicas = strategy.dp * strategy.sharding_degree,
+                           .micro_batch = strategy.micro_batch,
+                           .parts = shares_heads ? 1 : strategy.cp,
+                           .waits = meets};
+  Strategy plain;  // as the ranks of many strategies are
+  plain.dp = ranks.replicas;
+  plain.micro_batch = ranks.micro_batch;
+  plain.cp = ranks.parts;
+  plain.sharding_stage = ranks.waits ? 3 : 0;
+  return target.slowest_ranks->of({plain, target.job.global_batch},
+                                  [&] { return slowest_rank(target.job, ranks); });
 }
 
 CostModel costs_of(const Target& target, const Strategy& strategy) {
   const CostModel costs = costs_of_layers(target, strategy);
   if (target.job.lengths.empty()) return costs;
-  Strategy read;  // what the ranks depend on
-  read.dp = strategy.dp;
-  read.sharding_degree = strategy.sharding_degree;
-  read.sharding_stage = strategy.sharding_stage;
-  read.micro_batch = strategy.micro_batch;
-  read.cp = strategy.cp;
-  read.tokens.context_exchange = strategy.tokens.context_exchange;
-  read.ep = strategy.ep;
-  const SlowestRank& slowest = target.slowest_ranks->of(
-      {read, target.job.global_batch}, [&] { return slowest_rank(target.job, read); });
-  return costs.with_attention_factor(slowest.mean);
+  return costs.with_attention_factor(slowest_rank(target, strategy).mean);
 }
 
 Bytes outside_program(const Target& target, const Strategy& strategy) {

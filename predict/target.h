@@ -56,7 +56,7 @@ ModelSize model_size(const Job& job);
 /// Returns the target's costs of ops, with the factor fitted for the strategy's layers.
 CostModel costs_of_layers(const Target& target, const Strategy& strategy);
 /// Returns how much longer than on the mean rank attention takes on the strategy's slowest one.
-SlowestRank slowest_rank(const Job& job, const Strategy& strategy);
+SlowestRank slowest_rank(const Target& target, const Strategy& strategy);
 /// Returns the costs of ops by which steps are predicted: those of the slowest rank.
 CostModel costs_of(const Target& target, const Strategy& strategy);
 

@@ -25,8 +25,8 @@ class Arena {
  public:
   /// Allocates zeroed memory for the buffers of `program`, which must outlive the arena. With
   /// `checking` the layout must leave kGuard bytes after each block. The memory is on `device`,
-  /// which must outlive the arena, or in host memory where it is null. Buffers of the host have an
-  /// allocation of their own. Throws EnvironmentError when there is no memory.
+  /// which must outlive the arena, or in host memory where it is null. Buffers of the host have a
+  /// separate allocation. Throws EnvironmentError when there is no memory.
   Arena(const Program& program, bool checking, RankDevice* device = nullptr);
 
   /// Addresses are those that kernels use. The host may only compute with addresses of device

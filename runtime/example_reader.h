@@ -1,4 +1,4 @@
-// An ExampleReader says which tokens of a micro-batch's sequences are of one example.
+// An ExampleReader contains where the examples of a micro-batch's sequences begin and end.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// Tokens of padding are examples of their own. Where a job states no lengths, a sequence is one
+/// Each token of padding is a separate example. If a job states no lengths, a sequence is one
 /// example without end.
 class ExampleReader {
  public:

@@ -208,7 +208,7 @@ struct LengthShare {
   double share = 1;
   bool operator==(const LengthShare&) const = default;
 };
-/// A Packing says how examples fill sequences (models/job/examples.h). What they leave is padding.
+/// How examples fill sequences (models/job/examples.h). The tokens behind them are padding.
 enum class Packing : std::uint8_t {
   packed,  ///< a sequence has the next examples, as many as fit
   padded,  ///< it has one

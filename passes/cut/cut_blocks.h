@@ -60,7 +60,7 @@ struct CutBlock {
   /// The ops of `forward` and `backward` in parts (exchange_parts.h). They are empty unless
   /// exchanges are apart, and where no exchange has anything behind it.
   std::vector<RoutinePart> forward_parts, backward_parts;
-  /// Whether the host's memory may hold the block's input, beside what has slots `offloaded`.
+  /// Whether the host's memory may also hold the block's input, which has no slot `offloaded`.
   bool offloads_input = false;
   /// The entries are in reverse order of creation, which is the order of backward. Parameters that
   /// stay whole in sharding stage 3 come last. Within either kind, parameters with a gradient_group

@@ -1,11 +1,11 @@
-// Copies between the device's and the host's memory become calls of their own.
+// Adds calls that copy between the device's and the host's memory.
 #include "passes/schedule/offloaded_activations.h"
 
 namespace plimsoll {
 
 namespace {
 
-/// Returns a routine that copies so many bytes.
+/// Returns a routine that copies `bytes` bytes.
 Routine copy_routine(OpKind kind, Bytes bytes) {
   const bool out = kind == OpKind::copy_to_host;
   Routine routine;

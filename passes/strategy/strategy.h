@@ -200,9 +200,9 @@ struct Strategy {
   std::int64_t sharding_degree = 1;
   std::int64_t sharding_stage = 0;  ///< at least 1 exactly when sharding_degree > 1
   std::int64_t micro_batch = 1;     ///< sequences
-  /// The head, with the loss, is called for so many parts of a micro-batch's tokens, and gives
-  /// their gradients at once, so that only one part's logits exist (Hsu et al. 2024, Liger Kernel,
-  /// arXiv 2410.10989, section 3.2).
+  /// The parts of a micro-batch's tokens for each of which the head, with the loss, is called. A
+  /// call also gives their gradients, so that only one part's logits exist (Hsu et al. 2024, Liger
+  /// Kernel, arXiv 2410.10989, section 3.2).
   std::int64_t loss_chunks = 1;
   Schedule schedule = Schedule::one_f_one_b;
   Recompute recompute = Recompute::none;

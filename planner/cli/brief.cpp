@@ -129,9 +129,10 @@ std::string doubt_text(const Prediction& p) {
 }
 
 /// Returns what examples of several lengths leave of sequences, and how unequal ranks are.
-std::string examples_text(const Job& job, const Strategy& strategy) {
+std::string examples_text(const Target& target, const Strategy& strategy) {
+  const Job& job = target.job;
   if (job.lengths.empty()) return "";
-  const SlowestRank slowest = slowest_rank(job, strategy);
+  const SlowestRank slowest = slowest_rank(target, strategy);
   return fmt::format(
       "{}, {:.1f} % padding, {:.1f} % of the scores of whole sequences; attention of the slowest "
       "rank {:.2f} x the mean, +- {:.2f} from step to step",
@@ -147,7 +148,7 @@ std::string lines_of(const Step& step, const std::optional<Training>& training,
   text += labelled_line("layout", layout_text(target.job, target.framework(), step.strategy));
   text += labelled_line("step", step_text(step));
   text += labelled_line("speed", speed_text(step));
-  text += labelled_line("examples", examples_text(target.job, step.strategy));
+  text += labelled_line("examples", examples_text(target, step.strategy));
   text += labelled_line("memory", memory_text(step));
   if (!step.oversubscribed) text += labelled_line("days", days_text(step, training));
   text += labelled_line("where", where_text(step.prediction));

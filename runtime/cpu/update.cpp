@@ -137,10 +137,6 @@ float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t outp
   return state;
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns elements of an operand in f32: in place, or in `copy`.
 float* as_f32(DType type, std::byte* operand, std::int64_t first, std::int64_t count, float* copy) {
   std::byte* const from = operand + first * element_bytes(type);

@@ -26,9 +26,7 @@ __global__ void lamb_moments(const FlatChunk* chunks, AdamRule rule, Arenas a, L
     Batch v(a.second, chunk.state_at, i, chunk.elements);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const float slope = g[k] * factor;
-      m[k] = f.beta1 * m[k] + f.one_minus_beta1 * slope;
-      v[k] = f.beta2 * v[k] + f.one_minus_beta2 * (slope * slope);
+      move(f, g[k] * factor, m[k], v[k]);
       const double direction =
           m[k] * f.correction / (sqrtf(v[k]) * f.root_correction + f.epsilon) + chunk.decay * p[k];
       if (i + k * int(blockDim.x) >= chunk.elements) continue;

@@ -49,9 +49,7 @@ __global__ void adamw(const FlatChunk* chunks, AdamRule rule, Arenas a) {
     Batch v(a.second, chunk.state_at, i, chunk.elements);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const float slope = g[k] * factor;
-      m[k] = f.beta1 * m[k] + f.one_minus_beta1 * slope;
-      v[k] = f.beta2 * v[k] + f.one_minus_beta2 * (slope * slope);
+      move(f, g[k] * factor, m[k], v[k]);
       p[k] = kept * p[k] - step_size * (m[k] / (sqrtf(v[k]) * f.root_correction + f.epsilon));
       p[k] = rounded(a, i + k * int(blockDim.x), p[k]);
     }
@@ -108,8 +106,7 @@ __global__ void adamw_8bit(const FlatChunk* chunks, AdamRule rule, Arenas a, Cod
     const float slope =
         own ? load_any(a.gradients.type, a.gradients.at, chunk.at(a.gradient_part) + i) * factor
             : 0;
-    moment[0] = f.beta1 * moment[0] + f.one_minus_beta1 * slope;
-    moment[1] = f.beta2 * moment[1] + f.one_minus_beta2 * (slope * slope);
+    move(f, slope, moment[0], moment[1]);
     if (own) {
       const std::int64_t place = chunk.at(a.part) + i;
       const float denominator = sqrtf(moment[1]) * f.root_correction + f.epsilon;

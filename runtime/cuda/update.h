@@ -19,7 +19,7 @@ __device__ __forceinline__ float scalar(const float* scalars, Scalar which) {
 /// the random words for it.
 struct RoundedChunk {
   std::int64_t local;           ///< the chunk's first element in the rank's part of the tensor
-  std::int64_t together, skip;  ///< behind so many elements, so many of other ranks lie
+  std::int64_t together, skip;  ///< elements in a row, and those of other ranks behind them
   std::int64_t begin;           ///< of the rank's part in the whole
   std::int64_t site, layer;
 
@@ -81,6 +81,12 @@ __device__ __forceinline__ Moments block_moments(const AdamRule& rule, const flo
   }
   __syncthreads();
   return shared;
+}
+
+/// Moves both moments by a gradient.
+__device__ __forceinline__ void move(const Moments& f, float slope, float& first, float& second) {
+  first = f.beta1 * first + f.one_minus_beta1 * slope;
+  second = f.beta2 * second + f.one_minus_beta2 * (slope * slope);
 }
 
 /// Masters are parameters of another type as well.

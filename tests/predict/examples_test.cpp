@@ -43,14 +43,14 @@ TEST(ExamplesPrediction, LeavesOutWhatExamplesDoNotSee) {
 TEST(ExamplesPrediction, HasAttentionOfTheSlowestRank) {
   const Target target = target_with_lengths(kMixedLengths);
   const Strategy strategy = parse_strategy("dp=8");
-  const double slowest = slowest_rank(target.job, strategy).mean;
+  const double slowest = slowest_rank(target, strategy).mean;
   EXPECT_GT(slowest, 1.02);
-  EXPECT_DOUBLE_EQ(slowest_rank(target.job, parse_strategy("mp=8")).mean, 1);
+  EXPECT_DOUBLE_EQ(slowest_rank(target, parse_strategy("mp=8")).mean, 1);
   // Ranks that gather layers together, and those that send tokens to each other, wait more often.
-  EXPECT_GT(slowest_rank(target.job, parse_strategy("sharding_degree=8,sharding_stage=3")).mean,
+  EXPECT_GT(slowest_rank(target, parse_strategy("sharding_degree=8,sharding_stage=3")).mean,
             slowest);
-  EXPECT_GT(slowest_rank(target.job, parse_strategy("cp=2,dp=4")).mean,
-            slowest_rank(target.job, parse_strategy("cp=2,dp=4,context_exchange=all_to_all")).mean);
+  EXPECT_GT(slowest_rank(target, parse_strategy("cp=2,dp=4")).mean,
+            slowest_rank(target, parse_strategy("cp=2,dp=4,context_exchange=all_to_all")).mean);
   const CostModel costs = costs_of(target, strategy), mean = costs_of_layers(target, strategy);
   std::size_t seen = 0;
   for (const Program& program : lay_out(target, strategy, Proof::none).programs) {
