@@ -186,6 +186,8 @@ void fields(AdamParams& p, Visit&& visit) {
   update_fields(p, visit);
   visit("stochastic", p.stochastic);
   visit("seed", p.seed);
+  visit("begin", p.begin);
+  visit("end", p.end);
 }
 template <class Visit>
 void fields(SgdParams& p, Visit&& visit) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 namespace plimsoll {
 
@@ -73,10 +75,38 @@ StepScores scores_of_step(const ExampleRows& rows, const AttentionParams& params
   return result;
 }
 
+/// A sequence by the place at which it is drawn.
+struct Drawn {
+  double scores = 0;
+  std::int64_t place = 0;
+};
+
+/// Orders sequences, the longest first, so that both halves have about as many scores, and orders
+/// each half likewise. Of two that follow each other, the half with fewer scores gets the first, so
+/// that halves have their longest sequences at equal places.
+void balance(std::span<Drawn> sequences) {
+  if (sequences.size() <= 2) return;
+  std::vector<Drawn> halves[2];
+  double scores[2] = {};
+  const auto add = [&](std::size_t half, const Drawn& sequence) {
+    halves[half].push_back(sequence);
+    scores[half] += sequence.scores;
+  };
+  for (std::size_t i = 0; i < sequences.size(); i += 2) {
+    const bool pair = i + 1 < sequences.size();
+    const std::size_t fewer = pair && scores[1] < scores[0] ? 1 : 0;
+    add(fewer, sequences[i]);
+    if (pair) add(1 - fewer, sequences[i + 1]);
+  }
+  std::ranges::copy(halves[1], std::ranges::copy(halves[0], sequences.begin()).out);
+  balance(sequences.first(halves[0].size()));
+  balance(sequences.subspan(halves[0].size()));
+}
+
 }  // namespace
 
 ExampleRows::ExampleRows(const Job& job)
-    : packing_(job.packing), sequence_(job.sequence), seed_(job.seed) {
+    : packing_(job.packing), balanced_(job.balanced), sequence_(job.sequence), seed_(job.seed) {
   double sum = 0, below = 0;
   for (const LengthShare& length : job.lengths) sum += length.share;
   for (const LengthShare& length : job.lengths) {
@@ -88,6 +118,25 @@ ExampleRows::ExampleRows(const Job& job)
 std::int64_t ExampleRows::length(std::uint32_t word) const {
   const auto found = std::ranges::upper_bound(lengths_, double(word), {}, &Length::below);
   return found == lengths_.end() ? lengths_.back().tokens : found->tokens;
+}
+
+std::vector<ExampleRows::Example> ExampleRows::in_balance(std::int64_t step,
+                                                          std::int64_t sequences) const {
+  std::vector<Example> examples;
+  std::vector<Drawn> drawn(std::size_t(sequences), Drawn());
+  in_order(step, sequences, [&](std::int64_t at, std::int64_t begin, std::int64_t tokens) {
+    examples.push_back({at, begin, tokens});
+    drawn[std::size_t(at)].scores += causal_scores(tokens, AttentionParams());
+  });
+  for (std::int64_t i = 0; i < sequences; ++i) drawn[std::size_t(i)].place = i;
+  std::ranges::stable_sort(drawn, std::greater(), &Drawn::scores);
+  balance(drawn);
+  std::vector<std::int64_t> place(drawn.size());
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    place[std::size_t(drawn[i].place)] = std::int64_t(i);
+  for (Example& example : examples) example.sequence = place[std::size_t(example.sequence)];
+  std::ranges::stable_sort(examples, {}, &Example::sequence);
+  return examples;
 }
 
 double examples_per_sequence(const Job& job) {

@@ -14,7 +14,9 @@ namespace plimsoll {
 /// ExampleRows lays out the examples of each step's global batch. Example e of a step has the
 /// length that word e of the step's Philox stream draws from Job::lengths, but at most that of the
 /// sequence. A packed sequence has examples in this order, up to the first that does not fit, with
-/// which the next one begins.
+/// which the next one begins. With Job::balanced the sequences of a step are then ordered so that
+/// halves of the batch have about as many scores, halves of these too, and so on: whatever the
+/// strategy, the sequences of a rank follow each other.
 class ExampleRows {
  public:
   explicit ExampleRows(const Job& job);
@@ -24,6 +26,22 @@ class ExampleRows {
   /// order. It begins at position `begin` of its sequence.
   template <class Visit>
   void each(std::int64_t step, std::int64_t sequences, Visit visit) const {
+    if (!balanced_) return in_order(step, sequences, visit);
+    for (const Example& example : in_balance(step, sequences))
+      visit(example.sequence, example.begin, example.tokens);
+  }
+
+ private:
+  struct Example {
+    std::int64_t sequence, begin, tokens;
+  };
+  /// Dropout has sites from 0 on, and predictions of masked tokens have -1.
+  static constexpr std::int64_t kSite = -2;
+
+  std::int64_t length(std::uint32_t word) const;
+  std::vector<Example> in_balance(std::int64_t step, std::int64_t sequences) const;
+  template <class Visit>
+  void in_order(std::int64_t step, std::int64_t sequences, Visit visit) const {
     const PhiloxKey key = philox_key(seed_, step, kSite);
     std::array<std::uint32_t, 4> words = {};
     std::int64_t at = 0, begin = 0;
@@ -38,17 +56,13 @@ class ExampleRows {
     }
   }
 
- private:
-  /// Dropout has sites from 0 on, and predictions of masked tokens have -1.
-  static constexpr std::int64_t kSite = -2;
-  std::int64_t length(std::uint32_t word) const;
-
   struct Length {
     double below;  ///< words below this, and not below that of the length before, draw it
     std::int64_t tokens;
   };
   std::vector<Length> lengths_;
   Packing packing_;
+  bool balanced_;
   std::int64_t sequence_, seed_;
 };
 

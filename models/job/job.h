@@ -49,7 +49,7 @@ enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts (Mixtral, Qwen3)
   sigmoid,  ///< of each (DeepSeek-V3, Llama 4)
 };
-enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, muon };
 
 /// A ParameterGroup has its own settings for the parameters that `match` names: those of a kind
 /// ("weight", "bias", "norm", "embedding"), of a block ("layer"), or one by name
@@ -65,7 +65,7 @@ struct ParameterGroup {
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-  double momentum = 0.9;                    ///< sgd
+  double momentum = 0.9;                    ///< sgd, muon
   std::vector<ParameterGroup> groups = {};  ///< later ones override earlier ones
   bool operator==(const Optimizer&) const = default;
 };
@@ -222,6 +222,9 @@ struct Job {
   /// The lengths of examples, which see themselves alone. Empty: a sequence is one example.
   std::vector<LengthShare> lengths = {};
   Packing packing = Packing::packed;
+  /// Whether sequences are ordered so that ranks compute about as many scores
+  /// (models/job/examples.h).
+  bool balanced = false;
   bool tied_embeddings = true;
   std::optional<double> norm_epsilon = {};  ///< absent: the family's (epsilon_of())
   ActivationParams activation_params = {};

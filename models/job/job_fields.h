@@ -12,7 +12,7 @@
 
 namespace plimsoll::job_fields {
 
-inline constexpr std::array<std::string_view, 3> kOptimizers = {"adamw", "sgd", "lamb"};
+inline constexpr std::array<std::string_view, 4> kOptimizers = {"adamw", "sgd", "lamb", "muon"};
 inline constexpr double kMostRate = 1e3, kMostDecay = 1e3, kMostScale = 0x1p100, kMostNorm = 1e9;
 inline constexpr double kMostInterval = 1e9, kMostShare = 1e12;
 inline constexpr double kMostFactor = 1e6;  // of weights, losses and capacity
@@ -191,6 +191,7 @@ inline constexpr auto kJob = [](auto& fields, auto& job) {
   fields.required("sequence", job.sequence, {1, kMostSequence});
   fields.optional("lengths", job.lengths, kLengthShare);
   fields.optional("packing", job.packing, kPackings);
+  fields.optional("balanced", job.balanced);
   fields.required("tied_embeddings", job.tied_embeddings);
   fields.optional("norm_epsilon", job.norm_epsilon, {0, 1});
   fields.optional("exact_gelu", job.activation_params.exact);

@@ -303,6 +303,7 @@ void check_lengths(const Job& job, const std::string& file) {
   if (job.lengths.empty()) {
     if (job.packing != Packing::packed)
       refuse(file, "/packing", "it is of lengths, and there are none");
+    if (job.balanced) refuse(file, "/balanced", "it is of lengths, and there are none");
     return;
   }
   if (job.family != Family::gpt && job.family != Family::llama)

@@ -155,6 +155,9 @@ struct GradientChoices {
   GradReduction reduction = GradReduction::at_end;
   GradientMerge merge = GradientMerge::direct;
   bool overlap = true;  ///< reductions overlap backward, where the framework can
+  /// Whether a block's parameters are updated as soon as backward has their gradients, whose memory
+  /// is then free (Lv et al. 2023, arXiv 2306.09782, section 3.1).
+  bool release = false;
   bool operator==(const GradientChoices&) const = default;
 };
 

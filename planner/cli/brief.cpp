@@ -134,10 +134,11 @@ std::string examples_text(const Target& target, const Strategy& strategy) {
   if (job.lengths.empty()) return "";
   const SlowestRank slowest = slowest_rank(target, strategy);
   return fmt::format(
-      "{}, {:.1f} % padding, {:.1f} % of the scores of whole sequences; attention of the slowest "
+      "{}{}, {:.1f} % padding, {:.1f} % of the scores of whole sequences; attention of the slowest "
       "rank {:.2f} x the mean, +- {:.2f} from step to step",
-      job.packing == Packing::packed ? "packed" : "padded", 100 * (1 - share_of_tokens(job)),
-      100 * share_of_scores(job, {.sequence = job.sequence}), slowest.mean, slowest.deviation);
+      job.packing == Packing::packed ? "packed" : "padded", job.balanced ? ", balanced" : "",
+      100 * (1 - share_of_tokens(job)), 100 * share_of_scores(job, {.sequence = job.sequence}),
+      slowest.mean, slowest.deviation);
 }
 
 /// Returns all lines but the commands.
