@@ -197,8 +197,9 @@ class Facts:
         targets = self.targets()
         if not rank or not targets:
             return "targets of adapters" if rank else "rank of adapters"
-        if self.integer("model.experts", 1) > 1 and not {"gate", "up", "gate_up", "down"}.isdisjoint(targets):
-            return "adapters of experts"
+        of_experts = self.integer("model.experts", 1) > 1 and not {"gate", "up", "gate_up", "down"}.isdisjoint(targets)
+        if of_experts and self.number("lora.dropout"):
+            return "dropout of experts' adapters"
         if kind == "qlora" and not self.get("stated.frozen_weights"):
             return "type of frozen weights"
         scale = {"scale": alpha / rank} if alpha is not None else {}

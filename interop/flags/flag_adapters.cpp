@@ -24,6 +24,7 @@ namespace {
 struct NamedModules {
   std::vector<std::string> names;
   std::vector<std::string> families;  ///< of jobs; empty: all
+  std::optional<bool> gated;          ///< of jobs whose MLPs have gates, or have none
   std::vector<std::string> parts;     ///< targets of adapters, or matches of parameters
   std::string because;                ///< why a job does not have them; empty: it has
 };
@@ -40,6 +41,7 @@ std::vector<NamedModules> names_from(const Json& list) {
     NamedModules& names = all.emplace_back();
     names.names = one.at("names").get<std::vector<std::string>>();
     names.families = one.value("families", std::vector<std::string>());
+    if (one.contains("gated")) names.gated = one.at("gated").get<bool>();
     names.because = one.value("because", "");
     if (one.contains("targets")) names.parts = one.at("targets").get<std::vector<std::string>>();
     if (one.contains("match")) names.parts = {one.at("match").get<std::string>()};
@@ -73,22 +75,24 @@ bool is_joined(const FlagFields& fields, const char* products) {
 }
 
 const NamedModules* find_module(const std::vector<NamedModules>& known, std::string_view name,
-                                const std::string& family) {
+                                const FlagFields& fields) {
+  const std::string family = family_of(fields);
   const auto found = std::ranges::find_if(known, [&](const NamedModules& one) {
     const bool of_family =
         one.families.empty() || std::ranges::find(one.families, family) != one.families.end();
-    return of_family && std::ranges::find(one.names, name) != one.names.end();
+    const bool of_form = !one.gated || *one.gated == is_true(fields, "gated");
+    return of_family && of_form && std::ranges::find(one.names, name) != one.names.end();
   });
   return found == known.end() ? nullptr : &*found;
 }
 
 /// Returns what a name means, whether or not the module around it is named, too.
 const NamedModules& module_of(const std::vector<NamedModules>& known, std::string name,
-                              const std::string& family) {
-  const NamedModules* found = find_module(known, name, family);
+                              const FlagFields& fields) {
+  const NamedModules* found = find_module(known, name, fields);
   for (const std::string& around : known_modules().inside) {
     if (found == nullptr && name.starts_with(around))
-      found = find_module(known, name.substr(around.size()), family);
+      found = find_module(known, name.substr(around.size()), fields);
   }
   if (found == nullptr) {
     std::vector<std::string> names;
@@ -138,13 +142,6 @@ std::vector<std::string> names_in(std::string_view text) {
 
 /// Refuses adapters of layers' parts that have none in a job.
 void check_model(const FlagFields& fields, const std::vector<std::string>& targets) {
-  const bool of_mlp = std::ranges::any_of(targets, [](const std::string& target) {
-    return target == "gate" || target == "up" || target == "gate_up" || target == "down";
-  });
-  if (of_mlp && is_true(fields, "has_experts"))
-    throw std::invalid_argument(
-        "the model has experts, and adapters of experts have no form in a job; names of attention's "
-        "modules are required");
   const bool of_query = std::ranges::find(targets, "query") != targets.end();
   if (of_query && is_true(fields, "attention_gate"))
     throw std::invalid_argument("the product of queries has the gate's in it");
@@ -186,7 +183,7 @@ std::string targets_of_modules(const FlagFields& fields, std::string_view names)
   if (std::ranges::find(known_modules().every, names) != known_modules().every.end())
     return every_linear(fields, "true").at(0).second;
   for (const std::string& name : names_in(names)) {
-    const NamedModules& module = module_of(known_modules().layers, name, family);
+    const NamedModules& module = module_of(known_modules().layers, name, fields);
     targets.insert(targets.end(), module.parts.begin(), module.parts.end());
   }
   check_model(fields, targets);
@@ -196,7 +193,7 @@ std::string targets_of_modules(const FlagFields& fields, std::string_view names)
 std::string matches_of_modules(const FlagFields& fields, std::string_view names) {
   Json matches = Json::array();
   for (const std::string& name : names_in(names)) {
-    const Json match = module_of(known_modules().trained, name, family_of(fields)).parts.at(0);
+    const Json match = module_of(known_modules().trained, name, fields).parts.at(0);
     if (std::ranges::find(matches, match) == matches.end()) matches.push_back(match);
   }
   return matches.dump();
@@ -214,6 +211,9 @@ StatedFields every_linear(const FlagFields& fields, std::string_view text) {
     throw std::invalid_argument(
         "the products of latent attention have no adapters in a job, except the one behind "
         "attention");
+  if (is_true(fields, "has_experts"))
+    throw std::invalid_argument(
+        "the model has routers, which have no adapters in a job; names of modules are required");
   std::vector<std::string> targets = {"out", "down"};
   const auto add = [&](const char* whole, bool joined, std::initializer_list<const char*> parts) {
     if (joined) {

@@ -35,7 +35,7 @@ struct JobKey {
 constexpr std::string_view kOfTraining[] = {
     "sequence",   "global_batch", "precision", "fp32_parameters", "mask_probability",
     "optimizer.", "loss_scale.",  "clip_norm", "dropout",         "seed",
-    "adapters.",  "frozen",       "lengths",   "packing"};
+    "adapters.",  "frozen",       "lengths",   "packing",         "balanced"};
 
 /// Adds the keys of an object of models/presets/schemas/job.json.
 void add_keys(const Json& object, const Json& definitions, const std::string& prefix,

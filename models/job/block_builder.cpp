@@ -126,20 +126,21 @@ TensorId BlockBuilder::matrix(const std::string& name, const Shape& shape, const
   return unpacked;
 }
 
+TensorId BlockBuilder::adapter(const std::string& name, Shape shape, Init init,
+                               std::optional<std::int64_t> split_dim) {
+  const TensorId id = parameter(name, std::move(shape), init, kInitStddev, split_dim);
+  graph_.at(id).role = TensorRole::parameter;
+  graph_.at(id).decay = true;
+  return id;
+}
+
 /// Adds y + scale dropout(x) A B. A is split as a row-parallel layer is, and B as a column-parallel
 /// one, so that only the narrow columns in between are exchanged.
 TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
                                const Linear& layer) {
   const Adapters& adapters = *job_.adapters;
-  const auto trained = [&](const std::string& which, Shape shape, Init init,
-                           std::optional<std::int64_t> split_dim) {
-    const TensorId id = parameter(name + which, std::move(shape), init, kInitStddev, split_dim);
-    graph_.at(id).role = TensorRole::parameter;
-    graph_.at(id).decay = true;
-    return id;
-  };
   const bool by_rows = layer.split_dim == 0;
-  const auto [found, fresh] = narrowed_.try_emplace(*layer.target, y);
+  const auto [found, fresh] = narrowed_.try_emplace({*layer.target, x}, y);
   if (fresh) {
     TensorId read = x;
     if (adapters.dropout > 0) {
@@ -147,15 +148,15 @@ TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
       read = tensor(name + ".dropped", shape(x));
       op(OpKind::dropout, {x}, {read}, params);
     }
-    const TensorId a = trained(".adapter_a", {shape(x)[1], adapters.rank}, Init::normal,
+    const TensorId a = adapter(name + ".adapter_a", {shape(x)[1], adapters.rank}, Init::normal,
                                by_rows ? std::optional<std::int64_t>(0) : std::nullopt);
     found->second = tensor(name + ".narrow", {shape(x)[0], adapters.rank});
     op(OpKind::linear, {read, a}, {found->second}, MatmulParams{});
   }
   Shape wide = {adapters.rank};
   wide.insert(wide.end(), layer.out.begin(), layer.out.end());
-  const TensorId b =
-      trained(".adapter_b", std::move(wide), Init::zeros, by_rows ? std::nullopt : layer.split_dim);
+  const TensorId b = adapter(name + ".adapter_b", std::move(wide), Init::zeros,
+                             by_rows ? std::nullopt : layer.split_dim);
   const TensorId delta = tensor(name + ".delta", shape(y));
   op(OpKind::linear, {found->second, b}, {delta}, MatmulParams{});
   return add(name + ".y", y, multiply(name + ".scaled", delta, adapters.scale));

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -65,6 +66,10 @@ class BlockBuilder {
     return job_.adapters && job_.adapters->targets.has(target);
   }
 
+  /// Adds a parameter of an adapter, which is trained.
+  TensorId adapter(const std::string& name, Shape shape, Init init,
+                   std::optional<std::int64_t> split_dim);
+
   TensorId add(const std::string& name, TensorId a, TensorId b);
   TensorId gelu(const std::string& name, TensorId x);
   /// Returns x where the factor is 1.
@@ -120,7 +125,7 @@ class BlockBuilder {
   const Job& job_;
   std::int64_t micro_batch_;
   BlockId block_;
-  std::map<AdapterTarget, TensorId> narrowed_;  ///< x A of the adapters so far
+  std::map<std::pair<AdapterTarget, TensorId>, TensorId> narrowed_;  ///< x A of the adapters so far
 };
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.

@@ -123,7 +123,7 @@ std::int64_t ExampleRows::length(std::uint32_t word) const {
 std::vector<ExampleRows::Example> ExampleRows::in_balance(std::int64_t step,
                                                           std::int64_t sequences) const {
   std::vector<Example> examples;
-  std::vector<Drawn> drawn(std::size_t(sequences), Drawn());
+  std::vector<Drawn> drawn(static_cast<std::size_t>(sequences));
   in_order(step, sequences, [&](std::int64_t at, std::int64_t begin, std::int64_t tokens) {
     examples.push_back({at, begin, tokens});
     drawn[std::size_t(at)].scores += causal_scores(tokens, AttentionParams());

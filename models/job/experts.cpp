@@ -109,9 +109,68 @@ TensorId shared_mlp(BlockBuilder& block, TensorId x, double out_stddev) {
     const TensorId chosen = block.tensor("shared.chosen", {block.tokens(), 1}, DType::i32);
     block.op(OpKind::route, {logits}, {*weights, chosen}, RouteParams{.sigmoid = true});
   }
-  return block.linear(
-      "shared.down", active_mlp(block, x, "shared.", experts.shared_ffn_hidden, weights),
-      {.out = {block.job().hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+  return block.linear("shared.down",
+                      active_mlp(block, x, "shared.", experts.shared_ffn_hidden, weights),
+                      {.out = {block.job().hidden},
+                       .stddev = out_stddev,
+                       .split_dim = 0,
+                       .bias = false,
+                       .target = AdapterTarget::down});
+}
+
+/// Adds the products of each row's expert: x [m,k] by a weight [e,k,out...], which is split along
+/// `split_dim`, and its adapter.
+class ExpertLayer {
+ public:
+  ExpertLayer(BlockBuilder& block, TensorId ends) : block_(block), ends_(ends) {}
+
+  TensorId product(const std::string& name, TensorId x, TensorId weight) {
+    Shape out = block_.shape(weight);
+    out.erase(out.begin());
+    out[0] = block_.shape(x)[0];
+    const TensorId y = block_.tensor(name, std::move(out));
+    block_.op(OpKind::grouped_matmul, {x, weight, ends_}, {y});
+    return y;
+  }
+
+  /// Returns x A B of adapters with B [e,rank,out...]. A is split where the layer is split by rows.
+  TensorId delta(const std::string& name, TensorId x, Shape out,
+                 std::optional<std::int64_t> split_dim) {
+    const std::int64_t experts = block_.job().experts->count, rank = block_.job().adapters->rank;
+    const bool by_rows = split_dim == 1;
+    const TensorId a = block_.adapter(name + ".adapter_a", {experts, block_.shape(x)[1], rank},
+                                      Init::normal, by_rows ? split_dim : std::nullopt);
+    out.insert(out.begin(), {experts, rank});
+    const TensorId b = block_.adapter(name + ".adapter_b", std::move(out), Init::zeros,
+                                      by_rows ? std::nullopt : split_dim);
+    return product(name + ".delta", product(name + ".narrow", x, a), b);
+  }
+
+  TensorId adapted(const std::string& name, TensorId y, TensorId delta) {
+    const double scale = block_.job().adapters->scale;
+    return block_.add(name + ".adapted", y, block_.multiply(name + ".scaled", delta, scale));
+  }
+
+ private:
+  BlockBuilder& block_;
+  const TensorId ends_;
+};
+
+/// Adds gate and up of rows x [m,h], with their adapters: [m,2,f].
+TensorId gates_of(BlockBuilder& block, ExpertLayer layer, TensorId x) {
+  const std::int64_t h = block.shape(x)[1], f = block.job().experts->ffn_hidden;
+  const TensorId weight =
+      block.parameter("experts.gate_up.weight", {block.job().experts->count, h, 2, f}, Init::normal,
+                      kInitStddev, 3);
+  const TensorId y = layer.product("experts.gate_up.y", x, weight);
+  if (block.adapts(AdapterTarget::gate_up))
+    return layer.adapted("experts.gate_up", y, layer.delta("experts.gate_up", x, {2, f}, 3));
+  if (!block.adapts(AdapterTarget::gate)) return y;
+  const TensorId gate = layer.delta("experts.gate", x, {f}, 2),
+                 up = layer.delta("experts.up", x, {f}, 2),
+                 joined = block.tensor("experts.gate_and_up", block.shape(y));
+  block.op(OpKind::join_tokens, {gate, up}, {joined});
+  return layer.adapted("experts.gate_up", y, joined);
 }
 
 }  // namespace
@@ -133,18 +192,15 @@ TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) 
   block.op(OpKind::dispatch_rows, {given, choices.rows, choices.weights}, {routed, row_weights});
   TensorId read = routed;
   if (experts.scaled_input) {
-    read = block.tensor("scaled", {m, h});
+    read = block.tensor("experts.scaled", {m, h});
     block.op(OpKind::scale_rows, {routed, row_weights}, {read});
   }
   std::optional<TensorId> of_output;
   if (!experts.scaled_input) of_output = row_weights;
 
-  const TensorId up = block.parameter("experts.gate_up.weight", {experts.count, h, 2, f},
-                                      Init::normal, kInitStddev, 3);
-  TensorId gates = block.tensor("experts.gate_up.y", {m, 2, f}),
-           computed = block.tensor("experts.down.y", {m, h});
+  ExpertLayer layer(block, choices.ends);
+  TensorId gates = gates_of(block, layer, read);
   const TensorId product = block.tensor("experts.product", {m, f});
-  block.op(OpKind::grouped_matmul, {read, up, choices.ends}, {gates});
   if (experts.bias) {
     gates = add_bias(block, "experts.gate_up", gates, {experts.count, 2, f}, 2, choices.ends, {});
   }
@@ -154,7 +210,10 @@ TensorId mixture_of_experts(BlockBuilder& block, TensorId x, double out_stddev) 
   block.op(activation, std::move(activated), {product}, params_of(job, activation));
   const TensorId down =
       block.parameter("experts.down.weight", {experts.count, f, h}, Init::normal, out_stddev, 1);
-  block.op(OpKind::grouped_matmul, {product, down, choices.ends}, {computed});
+  TensorId computed = layer.product("experts.down.y", product, down);
+  if (block.adapts(AdapterTarget::down))
+    computed =
+        layer.adapted("experts.down", computed, layer.delta("experts.down", product, {h}, 1));
   if (experts.bias) {
     computed =
         add_bias(block, "experts.down", computed, {experts.count, h}, {}, choices.ends, of_output);

@@ -243,8 +243,6 @@ void check_experts(const Job& job, const std::string& file) {
   }
 }
 
-bool has_mlp(const Job& job) { return layers_with_experts(job) < job.layers; }
-
 void check_adapters(const Job& job, const std::string& file) {
   const Adapters& adapters = *job.adapters;
   const auto has = [&](AdapterTarget target) { return adapters.targets.has(target); };
@@ -266,7 +264,11 @@ void check_adapters(const Job& job, const std::string& file) {
         "latent attention has no adapters of query, key and value");
   check(gated || !(has(AdapterTarget::gate) || has(AdapterTarget::gate_up)),
         "the MLP has no gates");
-  check(!of_mlp || has_mlp(job), "gate, up and down are of MLPs, and all layers have experts");
+  if (!of_mlp || !job.experts) return;
+  check(has(AdapterTarget::gate) == has(AdapterTarget::up),
+        "gate and up of experts have adapters together");
+  if (adapters.dropout > 0)
+    refuse(file, "/adapters/dropout", "rows of experts have no dropout before their adapters");
 }
 
 /// Every layer has something to train, since backward goes through all of them and stages have no

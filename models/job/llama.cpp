@@ -114,7 +114,11 @@ TensorId add_beside(BlockBuilder& block, const Job& job, TensorId middle, double
       job.norm_place == NormPlace::after ? middle : norm(block, job, "dense.norm", middle);
   const TensorId down =
       block.linear("dense.down", active_mlp(block, read, "dense.", job.experts->dense_ffn_hidden),
-                   {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+                   {.out = {job.hidden},
+                    .stddev = out_stddev,
+                    .split_dim = 0,
+                    .bias = false,
+                    .target = AdapterTarget::down});
   const TensorId fed = branch(block, job, "dense.norm_behind", down);
   return block.add("beside", middle, block.dropout("dense.fed", fed));
 }
@@ -228,18 +232,16 @@ TensorId active_mlp(BlockBuilder& block, TensorId x, const std::string& prefix,
     return y;
   };
   const auto product = [&](const char* name, Shape out, AdapterTarget target) {
-    BlockBuilder::Linear layer = {.out = std::move(out), .bias = job.mlp_bias};
+    BlockBuilder::Linear layer = {.out = std::move(out), .bias = job.mlp_bias, .target = target};
     layer.split_dim = std::int64_t(layer.out.size());
-    if (prefix.empty()) layer.target = target;
     return block.linear(prefix + name, x, layer);
   };
   const auto up = [&] { return product("up", {ffn_hidden}, AdapterTarget::up); };
   const auto gate_up = [&] {
     const bool apart = block.adapts(AdapterTarget::gate) || block.adapts(AdapterTarget::up);
-    if (!apart || !prefix.empty())
-      return product("gate_up", {2, ffn_hidden}, AdapterTarget::gate_up);
+    if (!apart) return product("gate_up", {2, ffn_hidden}, AdapterTarget::gate_up);
     const TensorId gate = product("gate_projection", {ffn_hidden}, AdapterTarget::gate);
-    const TensorId joined = block.tensor("gate_and_up", {block.tokens(), 2, ffn_hidden});
+    const TensorId joined = block.tensor(prefix + "gate_and_up", {block.tokens(), 2, ffn_hidden});
     block.op(OpKind::join_tokens, {gate, up()}, {joined});
     return joined;
   };

@@ -221,9 +221,15 @@ class Splitter {
   }
 
   /// Experts [e,h,2,f] are split by columns, which makes their rows so. Those [e,f,h] are split by
-  /// rows and give partial sums, which combine_rows adds up before the ranks do.
+  /// rows and give partial sums, which combine_rows adds up before the ranks do. Of adapters, each
+  /// rank has the whole of what reads or gives narrow rows, and a part of its gradient.
   void split_experts(const Op& op) {
-    const std::int64_t dim = graph_.at(op.inputs[1]).split->dim;
+    Tensor& weight = graph_.at(op.inputs[1]);
+    if (!weight.split) {
+      weight.gradient_group = Group{{Axis::mp}};
+      return;
+    }
+    const std::int64_t dim = weight.split->dim;
     if (dim > 1) return split_activation(op.outputs[0], dim - 1);
     INVARIANT(split_of(op.inputs[0]).has_value(), "row-parallel experts need split rows");
   }

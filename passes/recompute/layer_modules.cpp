@@ -170,7 +170,8 @@ class ModuleFinder {
   }
 
   bool follows_grouped(const Op& activation) const {
-    const auto op = source(activation.inputs[0]);
+    auto op = source(activation.inputs[0]);
+    if (op && ops_[*op].kind == OpKind::add) op = source(ops_[*op].inputs[0]);  // with an adapter
     return op && is_grouped(ops_[*op].kind);
   }
 

@@ -29,6 +29,12 @@ Verdict grid_is_legal(const Job& job, const Strategy& strategy) {
   if (experts.ffn_hidden % etp != 0)
     return Verdict::no(
         fmt::format("etp {} does not divide the experts' ffn_hidden {}", etp, experts.ffn_hidden));
+  const auto adapts = [&](AdapterTarget target) {
+    return job.adapters && job.adapters->targets.has(target);
+  };
+  if (etp > 1 && (adapts(AdapterTarget::gate) || adapts(AdapterTarget::gate_up) ||
+                  adapts(AdapterTarget::down)))
+    return Verdict::no("etp is not built for adapters of experts");
   if (etp > 1 && experts.bias) return Verdict::no("etp is not built for experts with biases");
   if (needs_sequence_parallel(strategy) && !strategy.tokens.sequence_parallel)
     return Verdict::no("expert parallelism with mp needs sequence_parallel");

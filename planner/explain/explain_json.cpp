@@ -109,6 +109,8 @@ Json step_json(const ExplainedStep& step) {
           {"step_time_low_s", step.prediction.step_time_low.value()},
           {"step_time_high_s", step.prediction.step_time_high.value()},
           {"mfu", step.prediction.mfu},
+          {"slowest_attention",
+           {{"over_mean", step.slowest.mean}, {"deviation", step.slowest.deviation}}},
           {"fits", step.fits},
           {"critical_stage", step.critical_stage},
           {"terms", terms_json(step)},

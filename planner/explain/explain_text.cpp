@@ -150,6 +150,10 @@ std::string first_lines(const Plan& plan, const ExplainedStep& step, const Sensi
                          plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
   }
   text += limits_text(step);
+  if (!plan.job.lengths.empty())
+    text += explain_line("examples",
+                         fmt::format("attention of the slowest rank {:.2f} x the mean, +- {:.2f}",
+                                     step.slowest.mean, step.slowest.deviation));
   if (plan.device_kind == DeviceKind::gpu) {
     const std::string host = host_bound_text(p, plan.job, plan.framework, plan.strategy);
     if (!host.empty()) text += explain_line("host", host);

@@ -241,6 +241,7 @@ std::string link_of(const CostModel& costs, std::span<const Program> programs,
 ExplainedStep explain_step(const Target& target, const Strategy& strategy) {
   ExplainedStep step;
   step.strategy = strategy;
+  step.slowest = slowest_rank(target, strategy);
   const Footprint footprint = lay_out(target, strategy, Proof::none);
   step.prediction =
       predict(target, strategy, footprint, Folding::folded, Detail::critical).prediction;

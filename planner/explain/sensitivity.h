@@ -27,6 +27,7 @@ namespace plimsoll {
 struct ExplainedStep {
   Strategy strategy;
   Prediction prediction;
+  SlowestRank slowest;  ///< its attention
   /// The terms of the step, which sum to it. Communication is by kind and group: "all_gather over
   /// mp".
   StepParts parts;

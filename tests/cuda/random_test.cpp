@@ -41,6 +41,7 @@ TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
   Draw drawn = draw(GetParam());
   drawn.job.lengths.clear();  // within which the backend has no attention
   drawn.job.packing = Packing::packed;
+  drawn.job.balanced = false;
   SCOPED_TRACE(describe(drawn));
   const bool has_kernels = drawn.job.dropout == 0 && head_width(drawn.job) % 8 == 0;
   if (drawn.strategy.cp > 1 && !has_kernels)

@@ -194,11 +194,11 @@ TEST(AdapterConfig, WhatAJobCannotStateIsRefusedAtItsLine) {
 
 TEST(AdapterConfig, ModelsWithoutSuchAdaptersAreRefused) {
   const std::string all = with_targets("\"all-linear\"");
-  expect_refused(all, "line 18: target_modules all-linear", "experts", "mixtral-8x7b");
+  expect_refused(all, "line 18: target_modules all-linear", "routers", "mixtral-8x7b");
   expect_refused(all, "line 18: target_modules all-linear", "latent attention", "deepseek-v2-lite");
   expect_refused(all, "line 18: target_modules all-linear", "behind its layers", "bert-base");
-  expect_refused(with_targets("[\"gate_proj\"]"), "line 18: target_modules gate_proj",
-                 "adapters of experts", "mixtral-8x7b");
+  expect_refused(with_targets("[\"gate_proj\"]"), "target_modules gate_proj (line 18)",
+                 "adapters together", "mixtral-8x7b");
   expect_refused(with_targets("[\"q_a_proj\"]"), "line 18: target_modules q_a_proj",
                  "latent attention", "deepseek-v2-lite");
 }

@@ -97,10 +97,31 @@ TEST(Adapters, AreOfLayersThatAJobHas) {
   EXPECT_NE(with("llama3-8b", {query, qkv}), "");
   EXPECT_NE(with("llama3-8b", {gate, gate_up}), "");
   EXPECT_NE(with("gpt2-xl", {gate}), "");
-  EXPECT_NE(with("mixtral-8x7b", {down}), "");  // all its layers have experts
+  EXPECT_EQ(with("mixtral-8x7b", {down}), "");
+  EXPECT_NE(with("mixtral-8x7b", {gate, down}), "");
+  EXPECT_NE(with("mixtral-8x7b", {up, down}), "");
   EXPECT_EQ(with("mixtral-8x7b", {query, value}), "");
   EXPECT_NE(with("deepseek-v3", {query}), "");
   EXPECT_EQ(with("deepseek-v3", {out}), "");
+}
+
+// Gate, up and down of each of 8 experts in 32 layers have two matrices of rank 16.
+TEST(Adapters, AreOfEachExpert) {
+  const std::int64_t h = 4096, f = 14336;
+  EXPECT_EQ(trained_of(adapted("mixtral-8x7b", {gate, up, down}, 16)), 32 * 8 * 3 * 16 * (h + f));
+  EXPECT_EQ(trained_of(adapted("mixtral-8x7b", {gate_up, down}, 16)),
+            32 * 8 * 16 * (h + 2 * f + f + h));
+  Job dropped = adapted("mixtral-8x7b", {gate, up}, 16);
+  dropped.adapters->dropout = 0.05;
+  EXPECT_NE(refusal_of(dropped), "");
+}
+
+// A shared MLP has the adapters of MLPs, too: of 1408 x 2 columns in 26 of 27 layers, the first
+// of which has an MLP of 10944.
+TEST(Adapters, AreOfSharedExperts) {
+  const Job job = adapted("deepseek-v2-lite", {down}, 8);
+  EXPECT_EQ(trained_of(job),
+            8 * ((10'944 + 2'048) + 26 * (2 * 1'408 + 2'048) + 26 * 64 * (1'408 + 2'048)));
 }
 
 TEST(Frozen, SomeLayerIsTrained) {
@@ -121,8 +142,8 @@ TEST(Adapters, HaveNoTrainedWeightsInFourBitsAndNoLayerWithoutOne) {
   job.frozen_weights = FrozenWeights::nf4;
   EXPECT_NE(refusal_of(job), "");
   Job some = model_of("deepseek-v2-lite");
-  some.adapters = Adapters{.targets = {down}};  // only its first layer has an MLP
-  EXPECT_NE(refusal_of(some), "");
+  some.adapters = Adapters{.targets = {down}};
+  EXPECT_EQ(refusal_of(some), "");
   Job dropped = adapted("llama3-8b", {query});
   dropped.adapters->dropout = 1;
   EXPECT_NE(refusal_of(dropped), "");

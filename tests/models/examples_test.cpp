@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -148,8 +150,69 @@ TEST(Examples, AreUnequalOnRanksThatShareASequence) {
   EXPECT_DOUBLE_EQ(slowest_rank(whole, {.parts = 2}).mean, 1);
 }
 
+double scores_of(std::span<const Placed> examples, std::int64_t begin, std::int64_t end) {
+  double scores = 0;
+  for (const Placed& one : examples)
+    if (one.sequence >= begin && one.sequence < end) scores += double(one.tokens * one.tokens);
+  return scores;
+}
+
+// A balanced step has the sequences of the step that is not, in another order. Any equal parts of
+// it have as many scores but for those of one long sequence; parts that are no halves of halves, of
+// two.
+TEST(Examples, AreBalanced) {
+  for (const Packing packing : {Packing::packed, Packing::padded}) {
+    Job job = with_lengths({{2, 3}, {5, 2}, {12, 1}, {31, 1}}, packing);
+    constexpr std::int64_t kCount = 96;
+    const std::vector<Placed> drawn = placed(job, 3, kCount);
+    job.balanced = true;
+    const std::vector<Placed> ordered = placed(job, 3, kCount);
+    ASSERT_EQ(ordered.size(), drawn.size());
+    const auto sequences = [](const std::vector<Placed>& all) {
+      std::map<std::int64_t, std::vector<std::pair<std::int64_t, std::int64_t>>> of;
+      for (const Placed& one : all) of[one.sequence].push_back({one.begin, one.tokens});
+      std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> sorted;
+      for (const auto& [at, examples] : of) sorted.push_back(examples);
+      std::ranges::sort(sorted);
+      return sorted;
+    };
+    EXPECT_EQ(sequences(ordered), sequences(drawn));
+    double all_worst = 0, all_drawn = 0;
+    for (const std::int64_t parts : {2, 4, 8, 3}) {
+      const std::int64_t each = kCount / parts;
+      const double mean = scores_of(ordered, 0, kCount) / double(parts);
+      double worst = 0, worst_drawn = 0;
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const auto off = [&](const std::vector<Placed>& all) {
+          return std::abs(scores_of(all, i * each, (i + 1) * each) / mean - 1);
+        };
+        worst = std::max(worst, off(ordered));
+        worst_drawn = std::max(worst_drawn, off(drawn));
+      }
+      EXPECT_LT(worst * mean, (parts == 3 ? 2 : 1) * 31 * 31) << parts;
+      all_worst += worst;
+      all_drawn += worst_drawn;
+    }
+    EXPECT_LT(all_worst, 0.7 * all_drawn);
+  }
+}
+
+TEST(Examples, AreUnequalAsFarAsTheyCannotBeBalanced) {
+  Job job = with_lengths({{4, 1}, {16, 1}}, Packing::padded);
+  job.global_batch = 64;
+  const double drawn = slowest_rank(job, {.replicas = 4}).mean;
+  const double waits = slowest_rank(job, {.replicas = 4, .waits = true}).mean;
+  job.balanced = true;
+  const double balanced = slowest_rank(job, {.replicas = 4}).mean;
+  EXPECT_LT(balanced - 1, 0.3 * (drawn - 1));
+  EXPECT_LT(slowest_rank(job, {.replicas = 4, .waits = true}).mean - 1, 0.4 * (waits - 1));
+  job.global_batch = 2;  // there is no other order of two
+  EXPECT_GT(slowest_rank(job, {.replicas = 2}).mean, 1.2);
+}
+
 TEST(Examples, AreWrittenAndRead) {
-  const Job job = with_lengths({{5, 2}, {9, 0.5}}, Packing::padded);
+  Job job = with_lengths({{5, 2}, {9, 0.5}}, Packing::padded);
+  job.balanced = true;
   EXPECT_EQ(parse_job(job_text(job), "job"), job);
 }
 
@@ -202,6 +265,9 @@ TEST(Examples, AreRefusedWherePaddingWouldCount) {
   EXPECT_NE(refusal_of_lengths(with_lengths({{5, 0}})).find("no example"), std::string::npos);
   EXPECT_NE(refusal_of_lengths(with_lengths({}, Packing::padded)).find("/packing"),
             std::string::npos);
+  Job balanced = llama();
+  balanced.balanced = true;
+  EXPECT_NE(refusal_of_lengths(balanced).find("/balanced"), std::string::npos);
 }
 
 }  // namespace

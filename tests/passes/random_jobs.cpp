@@ -242,6 +242,7 @@ void draw_lengths(Random& random, Job& job) {
   with.lengths = one_of<std::vector<LengthShare>>(
       random, {{{1, 1}, {3, 2}, {6, 1}, {40, 1}}, {{5, 1}}, {{2, 1}, {12, 3}}});
   with.packing = one_of(random, {Packing::packed, Packing::packed, Packing::padded});
+  with.balanced = one_of(random, {false, true});
   try {
     check_job(with, "drawn job");
     job = with;

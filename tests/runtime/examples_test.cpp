@@ -111,12 +111,14 @@ struct ExampleSplit {
   const char* fields;
   bool learned = false;  ///< positions
   Packing packing = Packing::packed;
+  bool balanced = false;
 };
 class ExampleSplits : public testing::TestWithParam<ExampleSplit> {};
 
 TEST_P(ExampleSplits, TrainTheModelOfOneRank) {
   Job job = GetParam().learned ? gpt() : llama();
   job.packing = GetParam().packing;
+  job.balanced = GetParam().balanced;
   expect_model_of_one_rank(job, GetParam().fields);
 }
 INSTANTIATE_TEST_SUITE_P(
@@ -126,7 +128,9 @@ INSTANTIATE_TEST_SUITE_P(
                     ExampleSplit{"cp=2"}, ExampleSplit{"cp=2", true},
                     ExampleSplit{"cp=2,context_exchange=all_gather", false, Packing::padded},
                     ExampleSplit{"cp=2,context_exchange=all_to_all"},
-                    ExampleSplit{"dp=2,cp=2,pp=2", true, Packing::padded}));
+                    ExampleSplit{"dp=2,cp=2,pp=2", true, Packing::padded},
+                    ExampleSplit{"dp=2", false, Packing::packed, true},
+                    ExampleSplit{"dp=2,cp=2", false, Packing::padded, true}));
 
 }  // namespace
 }  // namespace plimsoll

@@ -111,6 +111,26 @@ TEST(ExpertFields, ExpertsWorkInANarrowerSpace) {
     expect_model_of_one_rank(job, way);
 }
 
+TEST(ExpertFields, ExpertsHaveAdapters) {
+  using enum AdapterTarget;
+  Job job = mixture();
+  job.experts->shared_ffn_hidden = 16;
+  for (const SetOf<AdapterTarget> targets :
+       {SetOf<AdapterTarget>{gate, up, down}, SetOf<AdapterTarget>{gate_up, down, query},
+        SetOf<AdapterTarget>{down}}) {
+    job.adapters = Adapters{.rank = 3, .targets = targets};
+    expect_model_of_one_rank(job, "dp=2,sharding_degree=2,sharding_stage=3");
+    for (const std::string& way : kWays) {
+      SCOPED_TRACE(way);
+      const bool refused = way.find("etp=2") != way.npos || way.find("stage=3") != way.npos;
+      if (!refused) expect_model_of_one_rank(job, way);
+    }
+    EXPECT_TRUE(states(
+        legal(job, nano_strategy("mp=2,dp=2,ep=2,etp=2,sequence_parallel=true", 1, {}), 4).reason(),
+        {"etp", "adapters of experts"}));
+  }
+}
+
 struct Dropping {
   std::vector<double> losses;
   std::vector<MeasuredExperts> experts;

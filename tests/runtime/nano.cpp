@@ -75,8 +75,15 @@ Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Re
 }
 
 std::vector<Program> nano_programs(const Strategy& strategy, const Job& job) {
-  const Framework framework = bundled_framework();
-  return lower({job, strategy, framework});
+  std::vector<Program> programs = lower({job, strategy, bundled_framework()});
+  for (Program& program : programs) {
+    for (Segment& segment : program.segments) {
+      if (!segment.parameter.ends_with(".adapter_b")) continue;
+      segment.init = Init::normal;
+      segment.init_stddev = 0.1;
+    }
+  }
+  return programs;
 }
 
 TrainOptions steps_of(std::int64_t steps) {

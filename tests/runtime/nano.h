@@ -25,6 +25,8 @@ const std::vector<std::byte>& nano_text();
 /// "mp=2,pp=2" with buckets of 64 KiB, so that nano's gradients fill several, and a micro-batch
 /// that gives `micro_batches` per step.
 Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute);
+/// Adapters begin with a factor of zeros, so that the other one has no gradient in the first step.
+/// Here neither is zero.
 std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = nano_job());
 /// So many steps, which are all timed.
 TrainOptions steps_of(std::int64_t steps);

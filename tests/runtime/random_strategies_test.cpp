@@ -65,20 +65,6 @@ Tolerance tolerance(const Job& job) {
   return enlarged ? Tolerance{1e-4, 5e-4, 5e-4} : Tolerance{1e-4, 1e-4, 1e-4};
 }
 
-/// Adapters begin with a factor of zeros, so that the other one has no gradient in the first step.
-/// Here neither is zero.
-std::vector<Program> lowered(const Job& job, const Strategy& strategy) {
-  std::vector<Program> programs = lower({job, strategy, bundled_framework()});
-  for (Program& program : programs) {
-    for (Segment& segment : program.segments) {
-      if (!segment.parameter.ends_with(".adapter_b")) continue;
-      segment.init = Init::normal;
-      segment.init_stddev = 0.1;
-    }
-  }
-  return programs;
-}
-
 class Drawn : public testing::TestWithParam<std::uint64_t> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Drawn);
 INSTANTIATE_TEST_SUITE_P(Random, Drawn, testing::ValuesIn(seeds()),
@@ -210,9 +196,9 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   options.warm_up_steps = 0;
   options.keep_gradients = true;
   const Tolerance within = tolerance(drawn.job);
-  const auto one = lowered(drawn.job, serial(drawn));
+  const auto one = nano_programs(serial(drawn), drawn.job);
   TrainResult expected = train_nano(one, options, drawn.job);
-  const auto many = lowered(drawn.job, drawn.strategy);
+  const auto many = nano_programs(drawn.strategy, drawn.job);
   TrainResult found = train_nano(many, options, drawn.job);
 
   expect_predicted_bytes(many, found.measured);
@@ -271,7 +257,7 @@ std::vector<RankTotals> totals(const Simulation& simulation) {
 
 TEST_P(Drawn, IsSimulatedAlikeFoldedAndUnfolded) {
   const Draw drawn = draw(GetParam());
-  const auto programs = lowered(drawn.job, drawn.strategy);
+  const auto programs = nano_programs(drawn.strategy, drawn.job);
   for (std::uint64_t placed = 0; placed < 4; ++placed) {
     const Cluster cluster = draw_cluster(GetParam() * 4 + placed);
     SCOPED_TRACE(describe(drawn) + cluster_text(cluster));
