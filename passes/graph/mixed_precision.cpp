@@ -65,7 +65,7 @@ class CastInserter {
       casts.push_back(op_near(op, OpKind::cast, {id}, {narrow}));
     }
     // In place it overwrites the copy that it was given.
-    if (in_place(op, graph_.tensors)) casts_.clear();
+    if (in_place(op, graph_.tensors)) casts_.clear(), ++rounds_;
     ops_.push_back(std::move(op));
     for (Op& cast : casts) ops_.push_back(std::move(cast));
   }
@@ -75,6 +75,7 @@ class CastInserter {
     if (!fresh) return found->second;
     Tensor copy;
     copy.name = graph_.at(from).name + "." + std::string(to_text(type));
+    if (rounds_ > 0) copy.name += std::to_string(rounds_);
     copy.dtype = type;
     copy.shape = graph_.at(from).shape;
     copy.filled = graph_.at(from).filled;
@@ -88,6 +89,7 @@ class CastInserter {
   DType type_;
   std::vector<bool> stays_;  // by tensor
   std::map<std::pair<TensorId, std::optional<BlockId>>, TensorId> casts_;
+  std::int64_t rounds_ = 0;  ///< how often they were made anew
   std::vector<Op> ops_;
 };
 
