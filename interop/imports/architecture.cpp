@@ -38,6 +38,8 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"logit_cap", ""},
       {"mtp_depths", ""},
       {"gate_limit", ""},
+      {"gate_and_up", ""},      // columns of both together, in place of ffn_hidden
+      {"rotary_width", ""},     // columns that are turned, in place of their fraction
       {"unturned_period", ""},  // the last layer of each period has no rotary embeddings
       {"parallel_norms", ""},   // before attention and a parallel MLP
       {"rotary_fraction", "partial_rotary_factor"},
@@ -71,9 +73,10 @@ void read_always(JsonObject object, Job& job) {
        {std::pair("qkv_bias", &job.qkv_bias), std::pair("out_bias", &job.out_bias),
         std::pair("mlp_bias", &job.mlp_bias), std::pair("qk_norm", &job.qk_norm),
         std::pair("qk_norm_across_heads", &job.qk_norm_across_heads),
-        std::pair("sinks", &job.sinks), std::pair("norm_bias", &job.norm_bias),
-        std::pair("embedding_norm", &job.embedding_norm), std::pair("alibi", &job.alibi),
-        std::pair("head_bias", &job.head_bias), std::pair("alibi_scaled", &job.alibi_scaled),
+        std::pair("attention_gate", &job.attention_gate), std::pair("sinks", &job.sinks),
+        std::pair("norm_bias", &job.norm_bias), std::pair("embedding_norm", &job.embedding_norm),
+        std::pair("alibi", &job.alibi), std::pair("head_bias", &job.head_bias),
+        std::pair("alibi_scaled", &job.alibi_scaled),
         std::pair("learned_positions", &job.learned_positions)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
@@ -125,11 +128,6 @@ Architecture architecture_from(const Preset& preset) {
   architecture.source = object.text("source");
   architecture.classes = object.texts("classes");
   if (object.has("model_types")) architecture.model_types = object.texts("model_types");
-  if (object.has("refused")) {
-    architecture.refused = object.text("refused");
-    object.finish();
-    return architecture;
-  }
   architecture.keys = usual_keys();
   architecture.family = static_cast<Family>(object.choice("family", kFamilies));
   if (object.has("gated")) architecture.gated = object.boolean("gated");
@@ -147,6 +145,8 @@ Architecture architecture_from(const Preset& preset) {
         std::pair("softmax_of_yarn", &architecture.softmax_of_yarn)}) {
     if (object.has(key)) *value = object.boolean(key);
   }
+  if (object.has("requires")) architecture.required = object.raw("requires");
+  if (object.has("inert")) architecture.inert = object.texts("inert");
   if (object.has("left_out")) architecture.left_out = left_out_from(object);
   if (object.has("experts")) architecture.experts = expert_keys_from(object.object("experts"));
   architecture.defaults = object.raw("defaults");
@@ -186,9 +186,7 @@ const Architecture* architecture_of_class(std::string_view name) {
 
 std::vector<std::string> supported_architectures() {
   std::vector<std::string> names;
-  for (const Architecture& known : architectures()) {
-    if (known.refused.empty()) names.push_back(known.name);
-  }
+  for (const Architecture& known : architectures()) names.push_back(known.name);
   return names;
 }
 

@@ -18,8 +18,7 @@ namespace plimsoll {
 struct ExpertKeys {
   /// The key, by a key of `experts` in a job, or by "shared_experts", the number of them.
   std::map<std::string, std::string, std::less<>> keys;
-  Experts always;                  ///< what no key states
-  Json required = Json::object();  ///< values that keys must have where a file has them
+  Experts always;  ///< what no key states
 };
 
 /// A LeftOut is something that the model computes and a Job leaves out: no size and no count
@@ -34,8 +33,6 @@ struct Architecture {
   std::vector<std::string> model_types;  ///< further ones that mean this one
   std::vector<std::string> classes;      ///< of `architectures` in a config.json
   std::string source;                    ///< where the defaults and the shape are from
-  /// Why no Job states such a model. Empty where a Job does; the rest is only set then.
-  std::string refused;
 
   Family family = Family::llama;
   bool gated = false;               ///< the MLP has a gate in addition to its up projection
@@ -59,6 +56,9 @@ struct Architecture {
   bool turns_windowed = false;      ///< if some layers have windows, the others are not turned
   bool softmax_of_yarn = false;     ///< scores have the square of YaRN's factor
   std::vector<LeftOut> left_out;
+  Json required = Json::object();  ///< values that keys must have where a file has them
+  /// Keys, as patterns, that mean nothing in those models of the type that a Job states.
+  std::vector<std::string> inert;
   std::optional<ExpertKeys> experts;
   Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out
 
@@ -73,7 +73,7 @@ const std::vector<Architecture>& architectures();
 const Architecture* architecture_of_type(std::string_view model_type);
 /// Returns the architecture of a class ("LlamaForCausalLM"), or nothing.
 const Architecture* architecture_of_class(std::string_view name);
-/// Returns the names of those that a Job can state.
+/// Returns the names of all of them.
 std::vector<std::string> supported_architectures();
 
 }  // namespace plimsoll

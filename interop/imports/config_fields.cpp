@@ -131,6 +131,19 @@ const Json& ConfigFields::raw(const std::string& key) {
                            : values_.at(key.substr(0, slash)).at(key.substr(slash + 1));
 }
 
+std::vector<std::string> ConfigFields::unread_members(const std::string& key) const {
+  const std::string prefix = key + "/";
+  const auto first = read_.lower_bound(prefix);
+  std::vector<std::string> names;
+  if (first == read_.end() || !first->starts_with(prefix)) return names;
+  const auto object = stated_.find(key);
+  if (object == stated_.end() || !object->is_object()) return names;
+  for (const auto& [name, value] : object->items()) {
+    if (!is_read(prefix + name) && !value.is_null()) names.push_back(name);
+  }
+  return names;
+}
+
 InputError ConfigFields::fault(const std::string& key, std::string_view message) const {
   const std::size_t slash = key.find('/');
   const Json outer = slash == key.npos ? values_ : values_.value(key.substr(0, slash), kNoMembers);

@@ -36,7 +36,12 @@ class ConfigFields {
   bool boolean(const std::string& key);  ///< false where it is absent
   std::string text(const std::string& key);
   const Json& raw(const std::string& key);
-  void mark_read(const std::string& key) { read_.insert(key.substr(0, key.find('/'))); }
+  void mark_read(const std::string& key) {
+    read_.insert(key.substr(0, key.find('/')));
+    read_.insert(key);
+  }
+  /// Returns the members of an object, some of which were read, that were not and are stated.
+  std::vector<std::string> unread_members(const std::string& key) const;
   bool is_read(const std::string& key) const { return read_.contains(key); }
 
   /// Returns the error of a key: "found VALUE; MESSAGE". fail() throws it.

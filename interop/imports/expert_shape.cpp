@@ -15,7 +15,8 @@ namespace {
 /// An architecture's file may name a key for these: the keys of `experts` in a job, and the number
 /// of shared experts, each as wide as the others.
 /// Further ones say which layers have experts: every n-th one, those up to a last one, those of a
-/// list, those that are not in a list, or those that a list of all layers calls "sparse".
+/// list of their numbers or of true and false, those that are not in a list, or those that a list
+/// of all layers calls "sparse".
 constexpr std::string_view kKnown[] = {"count",
                                        "chosen",
                                        "ffn_hidden",
@@ -67,6 +68,11 @@ std::vector<bool> layers_with_experts(ConfigFields& fields, const ExpertKeys& kn
     if (key.empty() || fields.raw(key).empty()) continue;
     const Json& list = fields.raw(key);
     if (!list.is_array()) fields.fail(key, "a list of layers is required");
+    const auto is_boolean = [](const Json& layer) { return layer.is_boolean(); };
+    if (listed && list.size() == found.size() && std::ranges::all_of(list, is_boolean)) {
+      for (std::size_t i = 0; i < found.size(); ++i) found[i] = list[i].get<bool>();
+      continue;
+    }
     if (listed) found.assign(found.size(), false);
     for (const Json& layer : list) {
       if (!layer.is_number_integer() || layer < 0 || layer >= layers)
@@ -115,18 +121,11 @@ ExpertKeys expert_keys_from(JsonObject object) {
   if (object.has("group_best")) known.always.group_best = object.integer("group_best", 1, 1 << 16);
   if (object.has("selection_bias"))
     known.always.selection_bias = object.number("selection_bias", 0, 1e6);
-  if (object.has("requires")) known.required = object.raw("requires");
   object.finish();
   return known;
 }
 
 void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
-  for (const auto& [key, value] : known.required.items()) {
-    if (fields.has(key) && fields.raw(key) != value) {
-      fields.fail(key, fmt::format("{} is required: so are the experts of models of this type",
-                                   value.dump()));
-    }
-  }
   Experts experts = known.always;
   const auto size = [&](const char* what, std::int64_t& value, std::int64_t least) {
     const auto key = known.keys.find(what);
@@ -134,14 +133,16 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
     value = size_of_layers(fields, key->second, least, job.layers);
   };
   experts.ffn_hidden = job.ffn_hidden;
-  size("count", experts.count, 1);
-  size("chosen", experts.chosen, 1);
+  size("count", experts.count, 0);
+  size("chosen", experts.chosen, experts.count > 1 ? 1 : 0);
   size("ffn_hidden", experts.ffn_hidden, 1);
   size("shared_ffn_hidden", experts.shared_ffn_hidden, 0);
   size("dense_ffn_hidden", experts.dense_ffn_hidden, 0);
   std::int64_t shared = 0;
   size("shared_experts", shared, 0);
-  if (shared > 0) experts.shared_ffn_hidden = shared * experts.ffn_hidden;
+  // A width that is stated next to a number of shared experts is that of one.
+  const std::int64_t own = experts.shared_ffn_hidden;
+  if (shared > 0) experts.shared_ffn_hidden = shared * (own > 0 ? own : experts.ffn_hidden);
   size("dense_layers", experts.dense_layers, 0);
   size("groups", experts.groups, 1);
   size("top_groups", experts.top_groups, 1);
@@ -156,8 +157,9 @@ void read_experts(ConfigFields& fields, const ExpertKeys& known, Job& job) {
   };
   factor("scale", experts.scale);
   factor("balance_loss", experts.balance_loss);
+  if (experts.count <= 1) return;
   experts.pattern = pattern_of(layers_with_experts(fields, known, job.layers));
-  if (experts.count > 1) job.experts = experts;
+  job.experts = experts;
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,8 @@ constexpr std::int64_t kUsualBatch = 256;
 constexpr DType kUsualPrecision = DType::bf16;
 
 /// The objects of a multimodal file that hold its model of text.
-constexpr const char* kTextTowers[] = {"text_config", "llm_config", "language_config"};
+constexpr const char* kTextTowers[] = {"text_config", "llm_config", "language_config",
+                                       "thinker_config"};
 
 /// A TextModel is the object of the file that describes the model of text.
 struct TextModel {
@@ -39,13 +40,18 @@ struct TextModel {
 
 TextModel text_of(const Json& whole, const std::string& file) {
   if (!whole.is_object()) throw InputError(file, "", "found no object; a config.json is one");
-  for (const char* tower : kTextTowers) {
-    const auto found = whole.find(tower);
-    if (found != whole.end() && found->is_object()) {
-      return {&*found, json_pointer("", tower), &whole};
-    }
+  TextModel text = {&whole, "", &whole};
+  const auto is_in = [&](const char* tower) {
+    const auto found = text.object->find(tower);
+    return found != text.object->end() && found->is_object();
+  };
+  // A tower may be in another one (Qwen2.5-Omni).
+  for (;;) {
+    const auto tower = std::ranges::find_if(kTextTowers, is_in);
+    if (tower == std::end(kTextTowers)) return text;
+    text.pointer = json_pointer(text.pointer, *tower);
+    text.object = &text.object->at(*tower);
   }
-  return {&whole, "", &whole};
 }
 
 /// Returns what the file calls its model: the model_type, else the first of its architectures.
@@ -63,45 +69,9 @@ const Architecture* architecture_of(const std::string& model) {
 }
 
 const Architecture* forced(const std::string& family) {
-  const Architecture* found = architecture_of_type(family);
-  if (found != nullptr && found->refused.empty()) return found;
+  if (const Architecture* found = architecture_of_type(family)) return found;
   throw UsageError(fmt::format("--family {}: unknown; known are {}", printable(family),
                                fmt::join(supported_architectures(), ", ")));
-}
-
-/// Whether the architecture says what a key means.
-bool is_known(const Architecture& architecture, std::string_view key) {
-  const auto named = [&](const auto& keys) {
-    return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
-  };
-  if (key == "no_rope_layers") return !architecture.key("unturned_period").empty();
-  const auto is_factor = [&](const auto& factor) {
-    return factor.second.contains(std::string(key));
-  };
-  if (std::ranges::any_of(architecture.factors, is_factor)) return true;
-  return named(architecture.switches) || named(architecture.keys) || named(architecture.aliases) ||
-         (architecture.experts && named(architecture.experts->keys));
-}
-
-/// A KeyFault is a key that keeps jobs of an architecture from stating the model.
-struct KeyFault {
-  std::string key;
-  std::string_view message;
-};
-
-std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture) {
-  std::vector<KeyFault> faults;
-  for (const KeyRule& rule : key_rules()) {
-    for (const std::string& pattern : rule.keys) {
-      for (const auto& [key, value] : fields.stated().items()) {
-        if (!fits(pattern, key) || is_known(architecture, key)) continue;
-        fields.mark_read(key);
-        const bool has = rule.always != nullptr && architecture.always.*rule.always;
-        if (!rule.fine(value) && !(has && value == true)) faults.push_back({key, rule.message});
-      }
-    }
-  }
-  return faults;
 }
 
 /// Returns an error's text without the name of the file.
@@ -140,7 +110,7 @@ void set_sequence(ConfigFields& fields, const Architecture& known, const ImportG
   }
 }
 
-/// The type of a file's weights need not be the type of training, as with float16 of Llama 2.
+/// The type of a file's weights need not be that of training (float16 of Llama 2).
 void note_precision(const TextModel& source, Imported& imported) {
   const std::string word = precision_word(imported.job->precision);
   for (const Json* object : {source.object, source.whole}) {
@@ -233,10 +203,12 @@ void list_unread(const ConfigFields& fields, const TextModel& source, Imported& 
   const std::string part = source.is_part() ? source.pointer.substr(1) + "/" : "";
   for (const auto& [key, value] : source.object->items()) {
     if (!fields.is_read(key) && !is_silent(key)) imported.unread.push_back(part + printable(key));
+    for (const std::string& inner : fields.unread_members(key))
+      if (!is_silent(inner)) imported.unread.push_back(part + printable(key + "/" + inner));
   }
   if (!source.is_part()) return;
   for (const auto& [key, value] : source.whole->items()) {
-    const bool tower = json_pointer("", key) == source.pointer;
+    const bool tower = (source.pointer + "/").starts_with(json_pointer("", key) + "/");
     if (!tower && !is_silent(key) && !is_noted(key) && key != "tie_word_embeddings")
       imported.unread.push_back(printable(key));
   }
@@ -372,8 +344,7 @@ std::vector<std::string> faults_as(ConfigFields& fields, const Architecture& mod
   };
   try {
     const Architecture known = with_aliases(fields, model);
-    for (const KeyFault& fault : key_faults(fields, known))
-      add(fault.key, std::string(fault.message));
+    for (const KeyFault& fault : key_faults(fields, known)) add(fault.key, fault.message);
     for (const std::string& key : needed_keys(known)) {
       if (!fields.stated().contains(key)) add(key, "the file does not state it");
     }
@@ -420,7 +391,6 @@ Reading nearest_reading(const TextModel& source, const std::string& file,
                         const ImportGiven& given) {
   std::optional<Reading> nearest;
   for (const Architecture& model : architectures()) {
-    if (!model.refused.empty()) continue;
     Reading next = reading_as(model, source, file, given);
     if (!nearest || next.rank() < nearest->rank()) nearest = std::move(next);
   }
@@ -440,21 +410,20 @@ std::string nearest_words(const Reading& nearest) {
       fmt::join(supported_architectures(), ", "));
 }
 
-[[noreturn]] void refuse_model(const TextModel& source, const std::string& model,
-                               const Architecture* architecture, const std::string& file,
-                               const ImportGiven& given) {
+/// Refuses a file by the name of its model where no job states it, or where the type is not known.
+void check_model(const TextModel& source, const std::string& model, const Architecture* known,
+                 const std::string& file, const ImportGiven& given) {
   const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";
-  const std::string place = json_pointer(source.pointer, key);
-  if (architecture != nullptr) {
-    throw InputError(file, place,
-                     fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
-  }
+  const KeyRule* rule = given.family.empty() && known == nullptr ? type_rule(model) : nullptr;
+  const std::string others = other_layers(*source.object);
+  if (known != nullptr && others.empty()) return;
+  const char* unknown = rule || architecture_of(model) ? "" : ", an unknown type";
   const std::string found = model.empty()
                                 ? "found neither model_type nor architectures"
-                                : fmt::format("found \"{}\", an unknown type", printable(model));
-  throw InputError(
-      file, place,
-      fmt::format("{}; {}", found, nearest_words(nearest_reading(source, file, given))));
+                                : fmt::format("found \"{}\"{}", printable(model), unknown);
+  std::string reason = rule != nullptr ? rule->message : others;
+  if (reason.empty()) reason = nearest_words(nearest_reading(source, file, given));
+  throw InputError(file, json_pointer(source.pointer, key), fmt::format("{}; {}", found, reason));
 }
 
 }  // namespace
@@ -481,7 +450,7 @@ Imported read_hugging_face(std::string_view text, const std::string& file,
   const TextModel source = text_of(whole, file);
   const std::string model = model_of(*source.object);
   const Architecture* known = given.family.empty() ? architecture_of(model) : forced(given.family);
-  if (known == nullptr || !known->refused.empty()) refuse_model(source, model, known, file, given);
+  check_model(source, model, known, file, given);
   Imported imported = read_job_of(source, *known, file, given);
   if (!given.family.empty() && architecture_of(model) != known) {
     imported.notes.insert(imported.notes.begin(),

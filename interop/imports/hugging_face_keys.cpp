@@ -1,16 +1,20 @@
 // Reads models/presets/readers/hugging-face-keys.json.
 #include "interop/imports/hugging_face_keys.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
 #include "models/presets/known_json.h"
 
 namespace plimsoll {
 namespace {
 
 struct KnownKeys {
-  std::vector<KeyRule> refused, noted;
-  std::vector<std::string> silent;
+  std::vector<KeyRule> types, refused, noted;
+  std::vector<std::string> silent, angles;
 };
 
 std::vector<KeyRule> rules_from(const Json& list) {
@@ -29,8 +33,8 @@ std::vector<KeyRule> rules_from(const Json& list) {
 const KnownKeys& known_keys() {
   static const KnownKeys keys = [] {
     const Json json = known_json(reader_presets(), "hugging-face-keys");
-    return KnownKeys{rules_from(json.at("refused")), rules_from(json.at("noted")),
-                     json.at("silent")};
+    return KnownKeys{rules_from(json.at("types")), rules_from(json.at("refused")),
+                     rules_from(json.at("noted")), json.at("silent"), json.at("angles")};
   }();
   return keys;
 }
@@ -46,7 +50,10 @@ bool is_off(const Json& value) {
 }
 
 bool KeyRule::fine(const Json& value) const {
-  if (!only.is_null()) return value.is_null() || value == only;
+  const auto is_only = [&](const Json& one) { return one == only; };
+  if (!only.is_null())
+    return value.is_null() || is_only(value) ||
+           (value.is_array() && std::ranges::all_of(value, is_only));
   return is_off(value) || (value.is_number() && value.get<double>() <= most);
 }
 
@@ -55,12 +62,80 @@ bool fits(std::string_view pattern, std::string_view key) {
   return pattern.starts_with('*') ? key.ends_with(pattern.substr(1)) : key == pattern;
 }
 
+bool fits_any(const std::vector<std::string>& patterns, std::string_view key) {
+  return std::ranges::any_of(patterns,
+                             [&](const std::string& pattern) { return fits(pattern, key); });
+}
+
+const KeyRule* type_rule(std::string_view type) {
+  const std::vector<KeyRule>& rules = known_keys().types;
+  const auto found =
+      std::ranges::find_if(rules, [&](const KeyRule& rule) { return fits_any(rule.keys, type); });
+  return found == rules.end() ? nullptr : &*found;
+}
+
 const std::vector<KeyRule>& key_rules() { return known_keys().refused; }
 const std::vector<KeyRule>& noted_keys() { return known_keys().noted; }
 
-bool is_silent(std::string_view key) {
-  return std::ranges::any_of(known_keys().silent,
-                             [&](const std::string& pattern) { return fits(pattern, key); });
+std::string other_layers(const Json& object) {
+  for (const char* key : {"layer_types", "layers_block_type"}) {
+    const auto types = object.find(key);
+    if (types == object.end() || !types->is_array()) continue;
+    std::map<std::string, std::size_t> others;
+    for (const Json& type : *types) {
+      const bool usual = type == "full_attention" || type == "sliding_attention" ||
+                         type == "chunked_attention" || type == "attention";
+      if (!usual) ++others[type.dump()];
+    }
+    if (others.empty()) continue;
+    const auto& [type, count] =
+        *std::ranges::max_element(others, {}, [](const auto& other) { return other.second; });
+    return fmt::format(
+        "{} has {} in {} of {} layers; a layer of a job has full attention, a window or chunks",
+        key, printable(type), count, types->size());
+  }
+  return "";
+}
+
+bool is_of_angles(std::string_view name) { return fits_any(known_keys().angles, name); }
+
+bool is_silent(std::string_view key) { return fits_any(known_keys().silent, key); }
+
+bool is_known(const Architecture& architecture, std::string_view key) {
+  const auto named = [&](const auto& keys) {
+    return std::ranges::any_of(keys, [&](const auto& known) { return known.second == key; });
+  };
+  if (key == "no_rope_layers") return !architecture.key("unturned_period").empty();
+  const auto is_factor = [&](const auto& factor) {
+    return factor.second.contains(std::string(key));
+  };
+  const auto is_left_out = [&](const LeftOut& left_out) { return left_out.key == key; };
+  if (std::ranges::any_of(architecture.factors, is_factor) ||
+      std::ranges::any_of(architecture.left_out, is_left_out) ||
+      architecture.required.contains(std::string(key)) || fits_any(architecture.inert, key))
+    return true;
+  return named(architecture.switches) || named(architecture.keys) || named(architecture.aliases) ||
+         (architecture.experts && named(architecture.experts->keys));
+}
+
+std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture) {
+  std::vector<KeyFault> faults;
+  for (const auto& [key, value] : architecture.required.items()) {
+    if (fields.has(key) && fields.raw(key) != value)
+      faults.push_back(
+          {key, fmt::format("{} is required: so are models of this type", value.dump())});
+  }
+  for (const KeyRule& rule : key_rules()) {
+    for (const std::string& pattern : rule.keys) {
+      for (const auto& [key, value] : fields.stated().items()) {
+        if (!fits(pattern, key) || is_known(architecture, key)) continue;
+        fields.mark_read(key);
+        const bool has = rule.always != nullptr && architecture.always.*rule.always;
+        if (!rule.fine(value) && !(has && value == true)) faults.push_back({key, rule.message});
+      }
+    }
+  }
+  return faults;
 }
 
 }  // namespace plimsoll

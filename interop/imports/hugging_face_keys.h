@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "interop/imports/architecture.h"
+#include "interop/imports/config_fields.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
@@ -16,8 +18,9 @@ namespace plimsoll {
 struct KeyRule {
   std::vector<std::string> keys;  ///< "NAME*": all keys that begin with NAME
   std::string message;            ///< what a job can state instead, or leaves out
-  Json only = {};                 ///< the one value that is fine; null: the keys must be off
-  double most = 0;                ///< the largest number that counts as off
+  /// The one value that is fine, of a key or of each in its list; null: the keys must be off.
+  Json only = {};
+  double most = 0;  ///< the largest number that counts as off
   /// The key may be on if every model of the type has this; null: no model has it.
   bool Job::*always = nullptr;
 
@@ -25,6 +28,7 @@ struct KeyRule {
 };
 /// Returns whether a key is the pattern, or what its "*" leaves open.
 bool fits(std::string_view pattern, std::string_view key);
+bool fits_any(const std::vector<std::string>& patterns, std::string_view key);
 
 /// Returns the rules of keys without which no Job states the model, in the order in which they are
 /// checked.
@@ -33,9 +37,25 @@ const std::vector<KeyRule>& key_rules();
 /// A Job cannot state them, and a note says so.
 const std::vector<KeyRule>& noted_keys();
 
+/// Returns why no Job states models of a type or class, or nothing.
+const KeyRule* type_rule(std::string_view type);
+
+/// Returns which layers of a list of types no Job states, or nothing.
+std::string other_layers(const Json& object);
+
 /// Returns whether a value switches nothing on: null, false, 0, or an empty list, object or text.
 bool is_off(const Json& value);
 
+/// Returns whether the architecture says what a key means.
+bool is_known(const Architecture& architecture, std::string_view key);
+/// A KeyFault is a key that keeps jobs of an architecture from stating the model.
+struct KeyFault {
+  std::string key, message;
+};
+std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& architecture);
+
+/// Returns whether a member of an object on rotary embeddings is read, or has no meaning for text.
+bool is_of_angles(std::string_view name);
 /// Returns whether a key is known to say nothing of a training step: token ids, settings of
 /// generation, names of labels, epsilons.
 bool is_silent(std::string_view key);

@@ -29,8 +29,13 @@ void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
   job.kv_heads = job.heads;
   const std::string& grouped = known.key("kv_heads");
   if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
-  if (const std::string& rank = known.key("latent_kv_rank"); !rank.empty()) {
+  // null: the classes of DeepSeek-V2 have usual attention without latents (DeepSeek-OCR).
+  const std::string& rank = known.key("latent_kv_rank");
+  if (!rank.empty() && fields.has(rank)) {
+    if (fields.has("use_mla") && !fields.boolean("use_mla"))
+      fields.fail("use_mla", fmt::format("without latent attention, {} is null", rank));
     Latent& latent = job.latent.emplace();
+    for (const char* sum : {"head_dim", "qk_head_dim"}) fields.mark_read(sum);
     const std::string& of_queries = known.key("latent_q_rank");
     if (fields.has(of_queries)) latent.q_rank = fields.size(of_queries);
     latent.kv_rank = fields.size(rank);
@@ -96,6 +101,7 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.embedding_norm = known.always.embedding_norm;
   job.sinks = known.always.sinks;
   job.mlp_input = known.always.mlp_input;
+  job.attention_gate = known.always.attention_gate;
   const auto read = [&](std::string_view what, bool always) {
     return switched(fields, known, what).value_or(always);
   };
@@ -127,69 +133,6 @@ void read_layer(ConfigFields& fields, const Architecture& known, Job& job) {
   job.mlp_input = own_norm ? MlpInput::own_norm : MlpInput::shared_norm;
 }
 
-/// YaRN's factor of what is turned (Peng et al. 2023, arXiv 2309.00071, section 3.4), as
-/// transformers has it (modeling_rope_utils.py, _compute_yarn_parameters).
-double yarn_factor(double factor, double weight = 1) {
-  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
-}
-
-/// Reads how angles are scaled. What a job cannot state is noted.
-void read_scaling(ConfigFields& fields, const Architecture& known, const std::string& key,
-                  JsonObject& rope, Imported& imported) {
-  Job& job = *imported.job;
-  // Layers with a window and others may have an object each.
-  const auto type_of = [&](const Json& value) {
-    const std::string type = text_at(value, "rope_type");
-    return type.empty() ? text_at(value, "type") : type;
-  };
-  const Json& whole = fields.raw(key);
-  for (const char* layers : {"full_attention", "sliding_attention"}) {
-    if (!whole.contains(layers) || !whole.at(layers).is_object()) continue;
-    const std::string own = type_of(whole.at(layers));
-    if (own.empty() || own == "default") continue;
-    imported.notes.push_back(
-        fmt::format("{}/{} {}: angles are scaled for all layers alike; these "
-                    "are left as they are, and no cost changes",
-                    key, layers, printable(own)));
-  }
-  const std::string type = type_of(whole);
-  if (type.empty() && whole.contains("factor")) {
-    imported.notes.push_back(
-        fmt::format("{}: a factor without a type is left out; no cost changes", key));
-  }
-  if (type.empty() || type == "default" || type == "mrope") return;
-  RotaryScale& scale = job.rotary.scale;
-  const auto scaling = std::ranges::find(kRotaryScalings, type);
-  if (scaling == kRotaryScalings.end() || type == "none") {
-    imported.notes.push_back(
-        fmt::format("{} {}: a job cannot state these angles of rotary "
-                    "embeddings, and leaves them as they are; no cost changes",
-                    key, printable(type)));
-    return;
-  }
-  scale.kind = RotaryScaling(scaling - kRotaryScalings.begin());
-  scale.factor = rope.number("factor", 1e-6, 1e6);
-  if (scale.kind == RotaryScaling::linear) return;
-  constexpr const char* kOriginal = "original_max_position_embeddings";
-  const bool llama3 = scale.kind == RotaryScaling::llama3;
-  const auto number = [&](const char* name, double usual) {
-    return rope.has(name) && !rope.raw(name).is_null() ? rope.number(name, 0, 1e6) : usual;
-  };
-  scale.original = rope.has(kOriginal) ? rope.integer(kOriginal, 1, 1 << 27)
-                                       : fields.size(known.key("positions"));
-  scale.low = llama3 ? rope.number("low_freq_factor", 1e-6, 1e6) : number("beta_slow", 1);
-  scale.high = llama3 ? rope.number("high_freq_factor", 1e-6, 1e6) : number("beta_fast", 32);
-  if (llama3) return;
-  if (rope.has("truncate")) scale.whole_columns = rope.boolean("truncate");
-  const double weight = number("mscale", 0), all = number("mscale_all_dim", 0);
-  const double usual = weight > 0 && all > 0
-                           ? yarn_factor(scale.factor, weight) / yarn_factor(scale.factor, all)
-                           : yarn_factor(scale.factor);
-  scale.amplitude = number("attention_factor", usual);
-  if (known.softmax_of_yarn && all > 0)
-    job.factors.scores *= std::pow(yarn_factor(scale.factor, all), 2);
-}
-
 constexpr const char* kChunkSize = "attention_chunk_size";
 
 /// Whether the layers with a window see chunks as long.
@@ -206,10 +149,8 @@ std::vector<bool> windowed_of_types(ConfigFields& fields, const Architecture& ar
   if (!types.is_array()) fields.fail("layer_types", "a list is required");
   std::vector<bool> windowed;
   for (const Json& type : types) {
-    const bool known =
-        type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
-    if (!known) fields.fail("layer_types", "every layer of a job has attention");
-    windowed.push_back(type != "full_attention");
+    const bool full = type == "full_attention" || type == "attention";
+    windowed.push_back(!full);
   }
   if (sees_chunks(fields, architecture) &&
       std::ranges::find(types, "sliding_attention") != types.end())
@@ -263,23 +204,6 @@ Windows windowed(ConfigFields& fields, const Architecture& known, std::int64_t l
   return found;
 }
 
-/// Reads the base of rotary embeddings, of layers with and without a window where they differ.
-void read_bases(ConfigFields& fields, JsonObject& rope, const Json& value, Job& job) {
-  if (rope.has("rope_theta")) job.rotary.base = rope.number("rope_theta", 1, 1e12);
-  if (rope.has("partial_rotary_factor"))
-    job.rotary.fraction = rope.number("partial_rotary_factor", 0, 1);
-  for (const auto& [name, member] : value.items()) {
-    if (!member.is_object()) continue;
-    const bool windowed = name == "sliding_attention";
-    if (!windowed && name != "full_attention")
-      rope.fail(name, "layers with a window and others may differ, and no others");
-    JsonObject own(member, fields.file(), json_pointer(rope.pointer(), name));
-    if (own.has("rope_theta")) {
-      (windowed ? job.rotary.window_base : job.rotary.base) = own.number("rope_theta", 1, 1e12);
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<bool> pattern_of(const std::vector<bool>& layers) {
@@ -311,6 +235,7 @@ void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
   read_heads(fields, known, job);
   const std::string& ffn = known.key("ffn_hidden");
   job.ffn_hidden = fields.has(ffn) ? fields.size(ffn) : 4 * job.hidden;
+  if (!known.key("gate_and_up").empty()) job.ffn_hidden = fields.size(known.key("gate_and_up")) / 2;
   job.vocab = fields.size(known.key("vocab"));
   job.tied_embeddings = fields.boolean(known.key("tied_embeddings"));
   read_activation(fields, known, job);
@@ -345,29 +270,6 @@ void read_dropout(ConfigFields& fields, const Architecture& known, const ImportG
   if (given.dropout) job.dropout = *given.dropout;
 }
 
-namespace {
-
-/// Reads which layers have rotary embeddings: those of a list of 1 and 0, or all but the last of
-/// each period.
-void read_turned_layers(ConfigFields& fields, const Architecture& known, Job& job) {
-  constexpr const char* kList = "no_rope_layers";
-  const std::string& period = known.key("unturned_period");
-  if (period.empty()) return;
-  std::vector<bool> turned(std::size_t(job.layers), true);
-  if (fields.has(kList) && fields.raw(kList).is_array() && !fields.raw(kList).empty()) {
-    const Json& list = fields.raw(kList);
-    if (list.size() != turned.size())
-      fields.fail(kList, fmt::format("1 or 0 for each of the {} layers is required", job.layers));
-    for (std::size_t i = 0; i < turned.size(); ++i) turned[i] = list[i] == 1;
-  } else if (fields.has(period)) {
-    const auto length = std::size_t(fields.size(period));
-    for (std::size_t i = length - 1; i < turned.size(); i += length) turned[i] = false;
-  }
-  job.rotary.pattern = pattern_of(turned);
-}
-
-}  // namespace
-
 void read_factors(ConfigFields& fields, const Architecture& known, Job& job) {
   const auto read = [&](const char* name, double& factor) {
     const auto powers = known.factors.find(name);
@@ -375,6 +277,10 @@ void read_factors(ConfigFields& fields, const Architecture& known, Job& job) {
     double product = 1;
     for (const auto& [key, power] : powers->second) {
       if (key != "head" && !fields.has(key)) return;  // the model lacks this one
+      if (key != "head" && fields.raw(key).is_boolean()) {
+        if (!fields.boolean(key)) return;
+        continue;
+      }
       const double value = key == "head" ? double(head_width(job)) : fields.number(key, 1e-6, 1e6);
       product *= std::pow(value, power);
     }
@@ -391,43 +297,20 @@ void read_factors(ConfigFields& fields, const Architecture& known, Job& job) {
 }
 
 void read_epsilon(ConfigFields& fields, Job& job) {
-  for (const char* key :
-       {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"}) {
+  for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
+                          "layernorm_epsilon", "norm_eps", "norm_epsilon"}) {
     if (fields.has(key)) job.norm_epsilon = fields.number(key, 0, 1);
   }
   const std::optional<double> stated = std::exchange(job.norm_epsilon, std::nullopt);
   if (stated != epsilon_of(job)) job.norm_epsilon = stated;
 }
 
-void read_rotary(ConfigFields& fields, const Architecture& known, Imported& imported) {
-  Job& job = *imported.job;
-  if (job.alibi || job.learned_positions) {
-    for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"})
-      fields.mark_read(key);
-    return;
-  }
-  const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction"),
-                    &of_windows = known.key("window_rotary_base");
-  if (fields.has(base_key)) job.rotary.base = fields.number(base_key, 1, 1e12);
-  if (fields.has(part_key)) job.rotary.fraction = fields.number(part_key, 0, 1);
-  read_turned_layers(fields, known, job);
-  if (!of_windows.empty() && fields.has(of_windows))
-    job.rotary.window_base = fields.number(of_windows, 1, 1e12);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!fields.has(key)) continue;
-    const Json& value = fields.raw(key);
-    if (!value.is_object()) fields.fail(key, "an object is required");
-    JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
-    read_bases(fields, rope, value, job);
-    read_scaling(fields, known, key, rope, imported);
-  }
-}
-
 void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
   const Windows layers = windowed(fields, known, job.layers);
   const double base = std::exchange(job.rotary.window_base, 0);
   if (layers && std::ranges::find(*layers, true) == layers->end()) return;
-  if (layers && known.turns_windowed) job.rotary.pattern = pattern_of(*layers);
+  if (layers && known.turns_windowed && fields.has("sliding_window"))
+    job.rotary.pattern = pattern_of(*layers);
   for (const std::string& key : {std::string("sliding_window"), std::string(kChunkSize)}) {
     if (!fields.has(key)) continue;
     const std::int64_t window = fields.size(key);
@@ -438,7 +321,7 @@ void read_windows(ConfigFields& fields, const Architecture& known, Job& job) {
       job.window_pattern = pattern_of(*layers);
       if (base != job.rotary.base) job.rotary.window_base = base;
       const bool scaled = job.rotary.scale.kind != RotaryScaling::none;
-      if (scaled && known.scales_full_layers && job.rotary.window_base == 0)
+      if (scaled && (known.scales_full_layers || base > 0) && job.rotary.window_base == 0)
         job.rotary.window_base = job.rotary.base;
     }
     if (window >= job.sequence || job.window > 0) continue;

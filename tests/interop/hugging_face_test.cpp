@@ -41,7 +41,7 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
        "/num_nextn_predict_layers: found 1; it is not known what the MTP modules of models of this "
        "type are"},
       {"deepseek_v3", R"({"num_key_value_heads": 4, "moe_layer_freq": 2})",
-       "/moe_layer_freq: found 2; 1 is required: so are the experts of models of this type"},
+       "/moe_layer_freq: found 2; 1 is required: so are models of this type"},
       {"stablelm", R"({"qk_layernorm": true})",
        "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
        "type have"},
@@ -73,8 +73,8 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"llama", R"({"hidden_size": 2097152})",
        "/hidden_size: found 2097152; an integer from 1 to 1048576 is required"},
       {"llama", R"({"layer_types": ["full_attention", "linear_attention"]})",
-       "/layer_types: found [\"full_attention\",\"linear_attention\"]; every layer of a job has "
-       "attention"},
+       "/model_type: found \"llama\"; layer_types has \"linear_attention\" in 1 of 2 layers; a layer "
+       "of a job has full attention, a window or chunks"},
       {"llama", R"({"rope_parameters": {"chunked_attention": {"rope_theta": 1e6}}})",
        "/rope_parameters/chunked_attention: found an object of 1 members; layers with a window and "
        "others may differ, and no others"},

@@ -14,16 +14,17 @@ FLOPs are of the products of a forward pass, a multiply-add as 2. A share is of 
 / 2: with a window of w keys, a token at position i sees min(i, w) of them, and in chunks of w those of its own chunk.
 """
 
-UNGATED = {"gpt2", "gpt_bigcode", "gpt_neox", "bloom", "falcon", "mpt", "nemotron", "phi", "starcoder2"}  # the MLP is two matrices
+UNGATED = {"gpt2", "gpt_bigcode", "gpt_neox", "bloom", "falcon", "mpt", "nemotron", "phi", "starcoder2", "gptj", "jais2"}  # the MLP is two matrices
 LEARNED = {"gpt2", "gpt_bigcode"}  # a table of positions, biases everywhere
 DEFAULTS = {"llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008}}
 # Norms: their number in a layer where it is not 2, and their vectors of h (a weight, a bias) where it is not one.
 NORMS = {"gemma2": 4, "gemma3": 4, "gemma3_text": 4, "glm4": 4, "grok-1": 4, "phi": 1, "cohere": 1,
-         "cohere2": 1, "arctic": 3}
+         "cohere2": 1, "arctic": 3, "afmoe": 4, "gptj": 1,
+         "hyperclovax": 4}
 VECTORS = {kind: 2 for kind in ("gpt2", "gpt_bigcode", "stablelm", "nemotron", "gpt_neox", "falcon", "starcoder2", "phi",
-                                "bloom", "phimoe")}
+                                "bloom", "phimoe", "gptj", "jais2", "orion")}
 TIED = {"gemma", "gemma2", "gemma3", "gemma3_text", "falcon", "starcoder2", "bloom", "mpt", "gpt2", "gpt_bigcode",
-        "grok-1", "cohere", "cohere2", "minicpm3"}  # where the file says nothing
+        "grok-1", "cohere", "cohere2", "minicpm3", "minicpm", "vaultgemma"}  # where the file says nothing
 
 
 class Config:
@@ -31,7 +32,8 @@ class Config:
 
     def __init__(self, stated):
         self.all = stated
-        self.text = next((stated[key] for key in ("text_config", "llm_config") if key in stated), stated)
+        stated = stated.get("thinker_config", stated)
+        self.text = next((stated[key] for key in ("text_config", "llm_config", "language_config") if key in stated), stated)
         self.kind = self.text.get("model_type") or stated.get("model_type") or "llama"
         self.text = {**DEFAULTS.get(self.kind, {}), **self.text}
 
@@ -55,7 +57,7 @@ def attention(c, h):
     if latent:
         nope, rope = c.get("qk_nope_head_dim"), c.get("qk_rope_head_dim")
         return n, n, nope + rope, c.get("v_head_dim", default=nope)
-    g = c.get("num_key_value_heads", "num_kv_heads", "attn_config/kv_n_heads", default=n)
+    g = c.get("num_key_value_heads", "num_kv_heads", "attn_config/kv_n_heads", "multi_query_group_num", default=n)
     one = c.get("multi_query") and not c.get("new_decoder_architecture")
     if c.kind == "gpt_bigcode":
         one = c.get("multi_query", default=True)
@@ -70,20 +72,20 @@ def biases(c, h, q, kv, ups, f):
     kind = c.kind
     everywhere = kind in {"gpt2", "gpt_bigcode", "phi", "bloom", "starcoder2"} or (kind == "falcon" and c.get("bias"))
     everywhere = everywhere or (kind == "gpt_neox" and c.get("attention_bias", default=True))
-    qkv = everywhere or kind in {"qwen2", "qwen2_vl", "qwen2_moe"} or c.get("attention_bias") or c.get("use_qkv_bias")
-    qkv = qkv or (kind == "llama" and c.get("bias"))
-    plain = {"glm", "glm4", "glm4_moe", "qwen2_moe", "seed_oss"}
-    out = everywhere or (c.get("attention_bias") and kind not in plain)
-    return (q + 2 * kv if qkv else 0) + (h if out else 0), ups * f + h if everywhere or kind == "gpt_neox" else 0
+    qkv = everywhere or kind in {"qwen2", "qwen2_vl", "qwen2_moe", "qwen", "qwen2_5_omni_text"} or c.get("add_qkv_bias") or c.get("attention_bias") or c.get("use_qkv_bias")
+    qkv = qkv or (kind in {"llama", "internlm"} and c.get("bias"))
+    plain = {"glm", "glm4", "glm4_moe", "qwen2_moe", "seed_oss", "glm4v_moe_text", "mimo"}
+    out = everywhere or (c.get("attention_bias") and kind not in plain) or (kind == "internlm" and c.get("bias"))
+    return (q + 2 * kv if qkv else 0) + (h if out else 0), ups * f + h if everywhere or kind in {"gpt_neox", "gptj", "jais2"} else 0
 
 
 def qk_norms(c, n, g, d):
-    if c.kind in {"olmo2", "olmo3", "olmoe"}:
+    if c.kind in {"olmo2", "olmo3", "olmoe", "flex_olmo", "minimax_m2"}:
         return n * d + g * d
     if c.kind == "gpt_oss":  # sinks
         return n
     has = c.kind in {"qwen3", "qwen3_moe", "gemma3", "gemma3_text", "dots1", "exaone4", "hunyuan_v1_moe", "qwen3_vl_text",
-                     "qwen3_vl_moe_text"} or (c.kind == "glm4_moe" and c.get("use_qk_norm"))
+                     "qwen3_vl_moe_text", "afmoe", "exaone_moe", "hunyuan_v1_dense", "hy_v3", "bailing_moe_v2", "mellum"} or (c.kind == "glm4_moe" and c.get("use_qk_norm"))
     return 2 * d if has else 0
 
 
@@ -93,6 +95,7 @@ def experts(c, h, m, layer):
     if not count or count < 2:
         return None
     first = c.get("first_k_dense_replace", "moe_layer_start_index", default=0)
+    first = c.get("num_dense_layers", default=(c.get("is_moe_layer", default=[]) + [True]).index(True) or first)
     every = c.get("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", default=1)
     last = c.get("moe_layer_end_index", default=-1)
     if last >= 0 and layer > last:
@@ -102,7 +105,7 @@ def experts(c, h, m, layer):
     chosen = c.get("num_experts_per_tok", "moe_k", "moe_topk", "ffn_config/moe_top_k")
     width = c.get("moe_intermediate_size", "ffn_config/ffn_hidden_size", "intermediate_size")
     shared = c.get("shared_expert_intermediate_size", default=0)
-    shared = shared or width * c.get("n_shared_experts", "moe_num_shared_experts", "num_shared_expert", default=0)
+    shared = shared or width * c.get("n_shared_experts", "moe_num_shared_experts", "num_shared_expert", "num_shared_experts", default=0)
     shared = width if c.kind.startswith("llama4") else shared
     gate = h if c.kind == "qwen2_moe" else 0
     shared = h if c.kind == "arctic" else shared
@@ -117,11 +120,11 @@ def window(c, layers):
     """Returns by layer the keys that a token sees at most, or None, and whether they are of a chunk."""
     chunk = c.get("attention_chunk_size", default=8192 if c.kind.startswith("llama4") else None)
     width = chunk or c.get("sliding_window", "window_size")
-    if width is None or c.get("use_sliding_window") is False or c.kind in {"qwen2", "qwen2_vl", "qwen3", "qwen2_moe"}:
+    if width is None or c.get("use_sliding_window") is False or c.kind in {"qwen2", "qwen2_vl", "qwen3", "qwen2_moe", "mimo"}:
         return [(None, False)] * layers
     types = c.get("layer_types")
     pattern = c.get("sliding_window_pattern", "_sliding_window_pattern",
-                    default={"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2, "olmo3": 4}.get(c.kind, 4 if chunk else 0))
+                    default={"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2, "olmo3": 4, "afmoe": 4, "vaultgemma": 2}.get(c.kind, 4 if chunk else 0))
     pattern = len(pattern) if isinstance(pattern, str) else pattern  # "LLLG"
     full = [types[i] == "full_attention" if types else bool(pattern) and (i + 1) % pattern == 0 for i in range(layers)]
     return [(None if all_keys else width, bool(chunk)) for all_keys in full]
@@ -143,15 +146,16 @@ def published(config, s):
     c = Config(config)
     h = c.get("hidden_size", "n_embd", "n_embed", "d_model")
     layers = c.get("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    V = c.get("vocab_size")
+    V = c.get("padded_vocab_size", "vocab_size")
     m = 2 if c.kind in UNGATED else 3
-    f = c.get("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_hidden_size", default=4 * h)
+    f = c.get("intermediate_size_mlp", "shared_intermediate_size", "intermediate_size", "n_inner", "ffn_hidden_size", default=4 * h)
+    f = f // 2 if c.kind == "qwen" else f
     n, g, d, v = attention(c, h)
     norms = NORMS.get(c.kind, 2)
     if c.kind == "falcon" and c.get("parallel_attn", default=True) and not c.get("new_decoder_architecture"):
         norms = 1
     vector = VECTORS.get(c.kind, 1) * h
-    attend = h * n * d + h * g * d + h * g * v + n * v * h
+    attend = h * n * d + h * g * d + h * g * v + n * v * h + (h * n * v if c.kind == "afmoe" else 0)
     inner = qk_norms(c, n, g, d)
     if c.get("kv_lora_rank"):
         rank, queries = c.get("kv_lora_rank"), c.get("q_lora_rank")
@@ -174,7 +178,7 @@ def published(config, s):
         outside += c.get("n_positions", "max_position_embeddings", default=1024) * h
     if c.kind == "bloom":
         outside += vector
-    if c.kind == "phi" or c.get("lm_head_bias"):
+    if c.kind in {"phi", "gptj"} or c.get("lm_head_bias"):
         outside += V
     flops = 2 * s * (matrices + V * h)
     for width, chunk in window(c, layers):
