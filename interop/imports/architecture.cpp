@@ -39,6 +39,7 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
       {"mtp_depths", ""},
       {"gate_limit", ""},
       {"gate_and_up", ""},      // columns of both together, in place of ffn_hidden
+      {"rotary_ratio", ""},     // a factor of the base
       {"rotary_width", ""},     // columns that are turned, in place of their fraction
       {"unturned_period", ""},  // the last layer of each period has no rotary embeddings
       {"parallel_norms", ""},   // before attention and a parallel MLP

@@ -79,6 +79,12 @@ std::string without_file(const InputError& error) {
   return std::string(error.what()).substr(error.file().size() + std::string_view(": at ").size());
 }
 
+/// Returns its text without the place, either.
+std::string message_of(const InputError& error) {
+  const std::size_t place = error.pointer().empty() ? 1 : error.pointer().size();
+  return without_file(error).substr(place + std::string_view(": ").size());
+}
+
 // --- the step, which no config.json describes ---
 
 std::string precision_word(DType type) {
@@ -236,8 +242,7 @@ void check_at_keys(const Job& job, const ConfigFields& fields, const Architectur
     check_job(job, fields.file());
   } catch (const InputError& error) {
     const std::string& pointer = error.pointer();
-    const std::string before = fmt::format("{}: ", pointer.empty() ? "/" : pointer);
-    const std::string message = without_file(error).substr(before.size());
+    const std::string message = message_of(error);
     const std::string size = pointer.empty() ? "" : pointer.substr(1);
     const auto key = known.keys.find(size);
     if (key != known.keys.end())
@@ -451,7 +456,14 @@ Imported read_hugging_face(std::string_view text, const std::string& file,
   const std::string model = model_of(*source.object);
   const Architecture* known = given.family.empty() ? architecture_of(model) : forced(given.family);
   check_model(source, model, known, file, given);
-  Imported imported = read_job_of(source, *known, file, given);
+  Imported imported;
+  try {
+    imported = read_job_of(source, *known, file, given);
+  } catch (const InputError& error) {
+    const std::string name = printable(model.empty() ? known->name : model);
+    throw InputError(file, error.pointer(),
+                     fmt::format("{} (model_type \"{}\")", message_of(error), name));
+  }
   if (!given.family.empty() && architecture_of(model) != known) {
     imported.notes.insert(imported.notes.begin(),
                           fmt::format("read as {} because of --family; the file states \"{}\"",

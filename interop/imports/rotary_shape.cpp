@@ -34,6 +34,12 @@ void read_scaling(ConfigFields& fields, const Architecture& known, const std::st
         fmt::format("{}: a factor without a type is left out; no cost changes", key));
   }
   if (type.empty() || type == "default" || type == "mrope") return;
+  // Hunyuan has another base, whatever the length is (modular_hunyuan_v1_dense.py).
+  if (type == "dynamic" && rope.has("alpha")) {
+    const auto columns = double(head_width(job));
+    job.rotary.base *= std::pow(rope.number("alpha", 1e-6, 1e9), columns / (columns - 2));
+    return;
+  }
   RotaryScale& scale = job.rotary.scale;
   const auto scaling = std::ranges::find(kRotaryScalings, type);
   if (scaling == kRotaryScalings.end() || type == "none") {
@@ -140,6 +146,8 @@ void read_rotary(ConfigFields& fields, const Architecture& known, Imported& impo
   const std::string &base_key = known.key("rotary_base"), &part_key = known.key("rotary_fraction"),
                     &of_windows = known.key("window_rotary_base");
   if (fields.has(base_key)) job.rotary.base = fields.number(base_key, 1, 1e12);
+  if (const std::string& ratio = known.key("rotary_ratio"); !ratio.empty() && fields.has(ratio))
+    job.rotary.base *= fields.number(ratio, 1e-6, 1e9);
   if (fields.has(part_key)) job.rotary.fraction = fields.number(part_key, 0, 1);
   if (const std::string& width = known.key("rotary_width"); !width.empty() && fields.has(width))
     job.rotary.fraction = double(fields.size(width)) / double(head_width(job));

@@ -29,8 +29,8 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"olmo", "{}",
        "/model_type: found \"olmo\"; this model has norms without weights; a job's norms have them"},
       {"cohere", R"({"use_qk_norm": true})",
-       "/use_qk_norm: found true; it is not known which norms of queries and keys models of this "
-       "type have"},
+       "/use_qk_norm: found true; norms of queries and keys of models of this type are not known, "
+       "or no RMS norms"},
       {"mpt", R"({"hidden_act": "gelu", "expansion_ratio": 2})",
        "/expansion_ratio: found 2; the MLP of a job is four times as wide as hidden, or has a key"},
       {"mpt", R"({"d_model": 64, "n_layers": 2, "n_heads": 4, "attn_config": {"kv_n_heads": 0}})",
@@ -43,8 +43,8 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
       {"deepseek_v3", R"({"num_key_value_heads": 4, "moe_layer_freq": 2})",
        "/moe_layer_freq: found 2; 1 is required: so are models of this type"},
       {"stablelm", R"({"qk_layernorm": true})",
-       "/qk_layernorm: found true; it is not known which norms of queries and keys models of this "
-       "type have"},
+       "/qk_layernorm: found true; norms of queries and keys of models of this type are not known, "
+       "or no RMS norms"},
       {"mistral", R"({"mlp_bias": true})",
        "/mlp_bias: found true; it is not known which layers of models of this type have biases"},
       {"bert", R"({"head_dim": 32, "hidden_act": "gelu"})",

@@ -68,6 +68,15 @@ TEST(ModelTypes, TypesThatNoJobStatesAreRefusedByTheirReason) {
   EXPECT_EQ(fault(config("{}", "baichuan"), given), "");
 }
 
+TEST(ModelTypes, AFaultOfAKeyNamesTheType) {
+  try {
+    read_config(R"({"qk_layernorm": true})", "stablelm");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_TRUE(std::string(error.what()).ends_with("norms (model_type \"stablelm\")"));
+  }
+}
+
 TEST(ModelTypes, LayersOfOtherKindsAreCountedBehindTheType) {
   EXPECT_TRUE(
       states(fault(config(R"({"layer_types": ["conv", "full_attention"]})", "new")),
@@ -122,10 +131,14 @@ TEST(ModelTypes, KeysOfTypesOf2025AreRead) {
   EXPECT_TRUE(job(R"({"rotary_dim": 8})", "codegen").head_bias);
   EXPECT_EQ(job("{}", "qwen").ffn_hidden, 64);
   EXPECT_EQ(job(R"({"num_layers": 2, "ffn_hidden_size": 128, "kv_channels": 16,
-                    "padded_vocab_size": 512, "multi_query_group_num": 1})",
+                    "padded_vocab_size": 512, "multi_query_group_num": 1, "rope_ratio": 500})",
                 "chatglm")
-                .vocab,
-            512);
+                .rotary.base,
+            5e6);
+  EXPECT_NEAR(job(R"({"head_dim": 16, "rope_scaling": {"type": "dynamic", "alpha": 1000}})",
+                  "hunyuan_v1_dense")
+                  .rotary.base,
+              1e4 * std::pow(1000, 16.0 / 14), 1);
   // Without windows every layer is turned.
   EXPECT_TRUE(job(R"({"sliding_window": null})", "exaone4").rotary.pattern.empty());
   const std::string ling =

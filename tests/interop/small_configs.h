@@ -45,13 +45,16 @@ inline std::int64_t parameters(const Imported& imported) {
   return parameter_count(build_forward(*imported.job, 1));
 }
 
-/// Returns the fault of a config.json: "POINTER: MESSAGE"; nothing where it has none.
+/// Returns the fault of a config.json: "POINTER: MESSAGE"; nothing where it has none. Behind a
+/// fault of a key stands the model_type, which is cut off.
 inline std::string fault(const std::string& text, const ImportGiven& given = {}) {
   try {
     import_text(text, "config.json", given);
   } catch (const InputError& error) {
     EXPECT_EQ(error.file(), "config.json");
-    return std::string(error.what()).substr(std::string("config.json: at ").size());
+    const std::string text =
+        std::string(error.what()).substr(std::string("config.json: at ").size());
+    return text.substr(0, text.rfind(" (model_type \""));
   }
   return "";
 }
