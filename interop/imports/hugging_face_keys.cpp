@@ -125,6 +125,8 @@ std::vector<KeyFault> key_faults(ConfigFields& fields, const Architecture& archi
       faults.push_back(
           {key, fmt::format("{} is required: so are models of this type", value.dump())});
   }
+  if (!architecture.inert.empty() && !fields.has("layer_types"))
+    faults.push_back({"layer_types", "it must say that every layer has attention"});
   for (const KeyRule& rule : key_rules()) {
     for (const std::string& pattern : rule.keys) {
       for (const auto& [key, value] : fields.stated().items()) {

@@ -92,7 +92,13 @@ TEST(ModelTypes, LayersOfOtherKindsAreCountedBehindTheType) {
   EXPECT_TRUE(has(dense.unread, "mamba_n_heads"));
   EXPECT_TRUE(states(fault(config(hybrid + R"("mamba"]})", "granitemoehybrid")),
                      {"/model_type", "\"granitemoehybrid\"; ", "\"mamba\" in 1 of 2"}));
-  EXPECT_NE(fault(config(R"({"position_embedding_type": "rope"})", "granitemoehybrid")), "");
+  for (const char* types : {R"("LEFT OUT")", "null"}) {
+    EXPECT_TRUE(states(fault(config(fmt::format(R"({{"position_embedding_type": "rope",
+                                                    "layer_types": {}}})",
+                                                types),
+                                    "granitemoehybrid")),
+                       {"/layer_types", "every layer has attention"}));
+  }
 }
 
 TEST(ModelTypes, KeysMustHaveTheValuesThatATypeRequires) {
