@@ -190,6 +190,17 @@ std::string targets_of_modules(const FlagFields& fields, std::string_view names)
   return list_text(targets);
 }
 
+std::string targets_outside_experts(const FlagFields& fields, std::string_view names) {
+  const std::string targets = targets_of_modules(fields, names);
+  for (const std::string target : Json::parse(targets)) {
+    const bool of_attention =
+        target != "gate" && target != "up" && target != "gate_up" && target != "down";
+    if (!of_attention && is_true(fields, "has_experts"))
+      throw std::invalid_argument(target + " is of experts, too");
+  }
+  return targets;
+}
+
 std::string matches_of_modules(const FlagFields& fields, std::string_view names) {
   Json matches = Json::array();
   for (const std::string& name : names_in(names)) {

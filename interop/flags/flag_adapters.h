@@ -18,6 +18,8 @@ std::string scale_by_root(const FlagFields& fields, std::string_view alpha);
 /// Returns the adapters' targets as a list of JSON. `names` are modules between commas, by
 /// models/presets/readers/adapter-modules.json, or a pattern such as ".*\.(q_proj|v_proj)".
 std::string targets_of_modules(const FlagFields& fields, std::string_view names);
+/// Returns them if none is of MLPs that are experts.
+std::string targets_outside_experts(const FlagFields& fields, std::string_view names);
 /// Returns the parameters that are trained in addition to adapters, as a list of JSON.
 std::string matches_of_modules(const FlagFields& fields, std::string_view names);
 /// States the adapters' targets: every linear layer of the model's layers.

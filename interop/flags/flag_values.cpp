@@ -115,6 +115,7 @@ constexpr Unit kUnits[] = {
     {"alpha", as_it_is, scale_by_rank},
     {"alpha_by_root", as_it_is, scale_by_root},
     {"adapted_modules", as_it_is, targets_of_modules},
+    {"dense_modules", as_it_is, targets_outside_experts},
     {"trained_modules", as_it_is, matches_of_modules},
 };
 

@@ -141,6 +141,8 @@ std::string job_name_of(const std::string& file) {
 FlagFields fields_of_given(const ImportGiven& given) {
   if (!given.job) return {};
   FlagFields fields = fields_of_model(*given.job);
+  fields["has_lengths"] = given.job->lengths.empty() ? "false" : "true";
+  fields["has_adapters"] = given.job->adapters ? "true" : "false";
   if (!given.joined.empty()) fields["joined"] = fmt::format("{}", fmt::join(given.joined, "+"));
   return fields;
 }

@@ -326,8 +326,59 @@ TEST(AccelerateDeepSpeed, KeysOfDeepSpeedMayBeLeftOut) {
 }
 
 TEST(AccelerateDeepSpeed, OtherKindsAreNamed) {
-  EXPECT_EQ(config_refusal("distributed_type: MULTI_GPU\nnum_processes: 8\n"),
-            "config.yaml: at line 1: distributed_type MULTI_GPU: FSDP or DEEPSPEED is required");
+  EXPECT_EQ(config_refusal("distributed_type: MULTI_XPU\nnum_processes: 8\n"),
+            "config.yaml: at line 1: distributed_type MULTI_XPU: FSDP, DEEPSPEED or MULTI_GPU is "
+            "required, or NO for one device");
+}
+
+TEST(AccelerateDeepSpeed, UlyssesSharesSequences) {
+  const Imported imported = import_text(
+      with(kInline, "use_cpu: false",
+           "use_cpu: false\nparallelism_config:\n  parallelism_config_sp_size: 2\n"
+           "  parallelism_config_sp_backend: deepspeed\n  parallelism_config_dp_shard_size: 4"),
+      "config.yaml", beside_job());
+  EXPECT_EQ(imported.strategy->cp, 2);
+  EXPECT_EQ(field_text(*imported.strategy, "context_exchange"), "all_to_all");
+  EXPECT_EQ(imported.strategy->sharding_degree, 4);
+}
+
+TEST(Accelerate, FrozenParametersMayBeOnTheHost) {
+  const std::string text =
+      "distributed_type: FSDP\nnum_processes: 8\nmixed_precision: bf16\nfsdp_config:\n"
+      "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: true\n";
+  EXPECT_NE(config_refusal(text).find("line 6: fsdp_config.fsdp_offload_params true: neither"),
+            std::string::npos);
+  ImportGiven given = beside_job();
+  given.job->adapters = Adapters{.targets = {AdapterTarget::query}};
+  EXPECT_TRUE(import_text(text, "config.yaml", given).framework->memory.host_parameters);
+}
+
+TEST(DeepSpeed, LimitsMayLackTheirStage) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  const std::string text = R"({"zero_optimization": {"stage": 3, "max_live_parameters": 1000000,
+  "max_reuse_distance": 0}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 1})";
+  const auto limits = [&](const std::string& config) {
+    return import_text(config, "ds.json", given).strategy.value().gathers;
+  };
+  EXPECT_EQ(limits(text).max_live_bytes, Bytes(2'000'000));
+  EXPECT_EQ(limits(text).reuse_distance_bytes, Bytes(0));
+  // What is in use alone; in a strategy 0 is no limit.
+  EXPECT_EQ(limits(with(text, "1000000", "0")).max_live_bytes, Bytes(2));
+}
+
+TEST(Accelerate, WithoutFsdpEachRankHasAllParameters) {
+  const auto read = [](const std::string& text) {
+    return import_text(text, "config.yaml", beside_job());
+  };
+  const Imported all =
+      read("distributed_type: \"MULTI_GPU\"\nmixed_precision: bf16\nnum_processes: 2\n");
+  EXPECT_EQ(all.devices, 2);
+  EXPECT_EQ(all.strategy->sharding_stage, 0);
+  EXPECT_EQ(all.strategy->dp, 2);
+  EXPECT_EQ(field_text(*all.strategy, "grad_bucket_bytes"), "25MiB");
+  const Imported one = read("distributed_type: \"NO\"\nmixed_precision: bf16\nnum_processes: 8\n");
+  EXPECT_EQ(one.devices, 1);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "interop/imports/imported.h"
+#include "models/job/job_words.h"
 #include "tests/interop/changed_text.h"
 
 namespace plimsoll {
@@ -94,6 +95,13 @@ std::string stage_of(const Imported& imported) {
          field_text(*imported.strategy, "sharding_degree");
 }
 
+std::string types_of(const Imported& imported) {
+  std::string types;
+  for (const char* key : {"gradient_type", "main_parameter_type", "moment_type"})
+    types += field_text(*imported.strategy, key) + " ";
+  return types;
+}
+
 TEST(Axolotl, StatesJobAndStrategy) {
   const Imported imported = import_run(kAxolotl);
   const Job& job = *imported.job;
@@ -172,6 +180,20 @@ TEST(Axolotl, TheDeepSpeedFileStatesTheRest) {
   EXPECT_EQ(imported.job->clip_norm, 1);
   EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
   EXPECT_NE(trainer_refusal(text).find("deepspeed zero2.json: no such file"), std::string::npos);
+  // bitsandbytes' optimizer takes the place of DeepSpeed's, unless its file states one.
+  const std::string narrow = with(text, "adamw_torch", "adamw_bnb_8bit");
+  const Imported of_script = import_run(narrow, (folder / "run.yaml").string());
+  EXPECT_EQ(types_of(of_script), "f32 f32 block8 ");
+  EXPECT_TRUE(bool(legal(*of_script.framework, *of_script.job, *of_script.strategy)));
+  write_file_atomically((folder / "zero2.json").string(),
+                        R"({"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}})");
+  try {
+    import_run(narrow, (folder / "run.yaml").string());
+    ADD_FAILURE() << "two optimizers";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("its moments have fp32"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Axolotl, WhatIsNotModelledIsRefusedAtItsLine) {
@@ -211,6 +233,100 @@ TEST(Axolotl, ActivationsInTheHostsMemoryAreRead) {
   }
 }
 
+const std::string kFsdp = "fsdp_version: 2\nfsdp_config:\n  transformer_layer_cls_to_wrap: Layer\n";
+
+TEST(Axolotl, ParametersHave16BitsUnlessFsdpHasThemInFp32) {
+  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
+                                "load_in_4bit: false");
+  const auto types = [&](const std::string& text) { return types_of(import_run(text)); };
+  EXPECT_EQ(types(full), "computed none bf16 ");
+  EXPECT_EQ(types(with(full, "adamw_torch", "adamw_bnb_8bit")), "computed none block8 ");
+  const std::string sharded = with(full, "datasets:", kFsdp + "datasets:");
+  EXPECT_EQ(types(sharded), "f32 f32 f32 ");
+  EXPECT_EQ(types(with(sharded, "adamw_torch", "adamw_torch_8bit")), "f32 f32 block8 ");
+  EXPECT_EQ(types(with(sharded, "bf16: auto", "bf16: full")), "computed none bf16 ");
+  EXPECT_EQ(types(with(full, "bf16: auto", "fp16: true\nbf16: false")), "f32 f32 f32 ");
+  EXPECT_EQ(types(kAxolotl), "f32 f32 f32 ");  // adapters
+}
+
+TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
+  const std::string offload = "  offload_params: true\n";
+  const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));
+  EXPECT_TRUE(imported.framework->memory.host_parameters);
+  EXPECT_EQ(imported.strategy->optimizer.offload_percent, 0);
+  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
+                                "load_in_4bit: false");
+  EXPECT_NE(trainer_refusal(with(full, "datasets:", kFsdp + offload + "datasets:"))
+                .find("line 7: fsdp_config.offload_params true: neither updates by the host"),
+            std::string::npos);
+}
+
+TEST(Axolotl, AttentionIsEagerOnlyIfTheFileStatesIt) {
+  const auto flash = [](const std::string& key) {
+    return import_run(with(kAxolotl, "flash_attention: true", key))
+        .framework->kernels.attention.flash;
+  };
+  EXPECT_TRUE(flash("attn_implementation: flash_attention_2"));
+  EXPECT_TRUE(flash("attn_implementation: kernels-community/vllm-flash-attn3"));
+  EXPECT_TRUE(flash("eager_attention: false"));
+  EXPECT_FALSE(flash("attn_implementation: eager"));
+  EXPECT_FALSE(flash("eager_attention: true"));
+}
+
+TEST(Axolotl, SequencesAreSharedByPacking) {
+  const auto exchange = [](const std::string& text) {
+    const Imported imported = import_run(with(text, "datasets:", kFsdp + "datasets:"));
+    return field_text(*imported.strategy, "cp") + " " +
+           field_text(*imported.strategy, "context_exchange");
+  };
+  const std::string shared = with(kAxolotl, "micro_batch_size: 2", "context_parallel_size: 2");
+  EXPECT_EQ(exchange(shared), "2 all_gather");
+  EXPECT_EQ(exchange(with(shared, "packing: true", "packing: false")), "2 ring");
+  EXPECT_EQ(exchange(with(shared, "tf32: false", "ring_attn_func: batch_ring")), "2 ring");
+}
+
+TEST(Axolotl, WeightsThatAreLoadedIn16BitsAreOrdinary) {
+  const std::string stored = "model_quantization_config: Mxfp4Config\n";
+  const std::string lora = with(with(kAxolotl, "adapter: qlora", "adapter: lora"),
+                                "load_in_4bit: true", "load_in_4bit: false");
+  const Imported imported = import_run(with(
+      lora,
+      "datasets:", stored + "model_quantization_config_kwargs:\n  dequantize: true\ndatasets:"));
+  EXPECT_EQ(imported.job->frozen_weights, FrozenWeights::computed);
+  EXPECT_NE(trainer_refusal(with(lora, "datasets:", stored + "datasets:")).find("nf4"),
+            std::string::npos);
+}
+
+TEST(Axolotl, ProductsOfEightBitsAreTensorwise) {
+  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
+                                "load_in_4bit: false");
+  const std::string text =
+      with(with(full, "tf32: false", "fp8: true"), "datasets:", kFsdp + "datasets:");
+  EXPECT_EQ(field_text(*import_run(text).strategy, "fp8"), "tensorwise");
+  EXPECT_NE(trainer_refusal(with(kAxolotl, "tf32: false", "fp8: true"))
+                .find("line 19: fp8 true: products of 8 bits"),
+            std::string::npos);
+}
+
+TEST(Axolotl, ExpertsNeedNamesOfModules) {
+  const std::string lora = with(with(kAxolotl, "adapter: qlora", "adapter: lora"),
+                                "load_in_4bit: true", "load_in_4bit: false");
+  EXPECT_NE(trainer_refusal(lora, "mixtral-8x7b").find("true: the model has routers"),
+            std::string::npos);
+  EXPECT_NE(trainer_refusal(lora, "minicpm3-4b").find("true: the products of latent attention"),
+            std::string::npos);
+  const std::string named =
+      with(lora, "lora_target_linear: true", "lora_target_modules: [q_proj, v_proj]");
+  EXPECT_TRUE(import_run(named, "run.yaml", "mixtral-8x7b").job->adapters.has_value());
+}
+
+TEST(Axolotl, ModelsThatTheFileChangesAreNotKnown) {
+  const std::string text =
+      with(kAxolotl, "datasets:", "overrides_of_model_config:\n  num_hidden_layers: 4\ndatasets:");
+  const std::vector<UnknownFlag> unknown = {{"overrides_of_model_config.num_hidden_layers", 5}};
+  EXPECT_EQ(import_run(text).unknown, unknown);
+}
+
 TEST(Axolotl, LengthsAreNoted) {
   const auto notes_lengths = [](const std::string& text) {
     const auto notes = import_run(text).notes;
@@ -221,6 +337,27 @@ TEST(Axolotl, LengthsAreNoted) {
   EXPECT_FALSE(notes_lengths(kAxolotl));
   EXPECT_TRUE(notes_lengths(with(kAxolotl, "packing: true", "packing: false")));
   EXPECT_TRUE(notes_lengths(with(kAxolotl, "sample_packing: true\n", "")));
+}
+
+TEST(Axolotl, TheFileStatesHowSamplesOfAJobArePacked) {
+  ImportGiven given;
+  given.job = read_job("llama3-8b");
+  given.devices = 8;
+  given.job->lengths = {{512, 1}, {1024, 1}};
+  const auto imported = [&](const std::string& text) {
+    return import_text(text, "run.yaml", given);
+  };
+  EXPECT_EQ(imported(kAxolotl).job->packing, Packing::packed);
+  const std::string padded = with(kAxolotl, "packing: true", "packing: false");
+  EXPECT_EQ(imported(padded).job->packing, Packing::padded);
+  EXPECT_EQ(imported(with(kAxolotl, "sample_packing: true\n", "")).job->packing, Packing::padded);
+  EXPECT_EQ(imported(padded).job->lengths.size(), 2u);
+  for (const std::string& note : imported(padded).notes)
+    EXPECT_EQ(note.find("shorter samples"), std::string::npos) << note;
+  EXPECT_EQ(imported(kFactory).job->packing, Packing::padded);
+  EXPECT_EQ(imported(with(kFactory, "stage: sft", "stage: pt")).job->packing, Packing::packed);
+  EXPECT_EQ(imported(with(kFactory, "do_train: true", "neat_packing: true")).job->packing,
+            Packing::packed);
 }
 
 TEST(Axolotl, UnknownKeysAreNamed) {
@@ -269,6 +406,21 @@ TEST(LlamaFactory, FullTrainsAllParameters) {
   EXPECT_EQ(trained_of(imported), 8'030'261'248);
 }
 
+TEST(LlamaFactory, PureBf16HasNoMasters) {
+  const std::string full = with(kFactory, "type: lora", "type: full");
+  EXPECT_EQ(types_of(import_run(full)), "f32 f32 f32 ");
+  EXPECT_EQ(types_of(import_run(with(full, "bf16: true", "pure_bf16: true"))),
+            "computed none bf16 ");
+}
+
+TEST(LlamaFactory, AttentionIsEagerOnlyIfItIsDisabled) {
+  const auto flash = [](const std::string& key) {
+    return import_run(with(kFactory, "do_train: true", key)).framework->kernels.attention.flash;
+  };
+  EXPECT_TRUE(flash("flash_attn: fa2"));
+  EXPECT_FALSE(flash("flash_attn: disabled"));
+}
+
 TEST(LlamaFactory, TheModelsNameMayBeAPreset) {
   const std::string named = with(kFactory, "ours/8b", "meta-llama/Meta-Llama-3-8B-Instruct");
   const Imported imported = import_text(named, "run.yaml");
@@ -289,6 +441,58 @@ TEST(LlamaFactory, WhatIsNotModelledIsRefusedAtItsLine) {
        {"do_train: true", "fsdp: full_shard auto_wrap", "line 3: fsdp full_shard auto_wrap",
         "accelerate"},
        {"q_proj,v_proj", "q_proj,x_proj", "line 6: lora_target q_proj,x_proj", "x_proj"}});
+}
+
+const std::string kBridgeAdapters = R"(model:
+  tensor_model_parallel_size: 1
+train:
+  global_batch_size: 8
+  micro_batch_size: 1
+peft:
+  _target_: megatron.bridge.peft.lora.LoRA
+  dim: 16
+  dropout: 0.1
+  target_modules: [linear_qkv, linear_fc2]
+)";
+
+std::string targets_of(const std::string& text, const char* model = "llama3-8b") {
+  const Imported imported = import_run(text, "run.yaml", model);
+  std::string words;
+  for (std::size_t i = 0; i < kAdapterTargets.size(); ++i) {
+    if (imported.job->adapters->targets.has(AdapterTarget(i)))
+      words += std::string(kAdapterTargets[i]) + " ";
+  }
+  return words;
+}
+
+TEST(MegatronBridge, StatesAdapters) {
+  const Imported imported = import_run(kBridgeAdapters);
+  EXPECT_EQ(imported.job->adapters->rank, 16);
+  EXPECT_EQ(imported.job->adapters->scale, 2);  // alpha is 32
+  EXPECT_EQ(imported.job->adapters->dropout, 0.1);
+  EXPECT_EQ(targets_of(kBridgeAdapters), "qkv down ");
+  // Query, key and value are one product, and so are gate and up.
+  const std::string targets = "  target_modules: [linear_qkv, linear_fc2]\n";
+  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, "")), "qkv out gate_up down ");
+  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, ""), "gpt2-small"), "qkv out up down ");
+  EXPECT_FALSE(import_run(kBridgeAdapters.substr(0, kBridgeAdapters.find("peft:"))).job->adapters);
+  EXPECT_TRUE(imported.unknown.empty());
+}
+
+TEST(MegatronBridge, AdaptersThatExpertsShareAreRefused) {
+  const char* experts = "mixtral-8x7b";
+  EXPECT_NE(trainer_refusal(kBridgeAdapters, experts)
+                .find("line 10: peft.target_modules linear_qkv "
+                      "linear_fc2: adapters of experts are"),
+            std::string::npos);
+  const std::string undropped = with(kBridgeAdapters, "  dropout: 0.1\n", "");
+  EXPECT_EQ(targets_of(with(undropped, "linear_fc2", "linear_proj"), experts), "qkv out ");
+  EXPECT_NE(
+      trainer_refusal(with(undropped, "  target_modules: [linear_qkv, linear_fc2]\n", ""), experts)
+          .find("peft.target_modules is required"),
+      std::string::npos);
+  EXPECT_NE(trainer_refusal(with(kBridgeAdapters, "lora.LoRA", "dora.DoRA")).find("those of LoRA"),
+            std::string::npos);
 }
 
 }  // namespace
