@@ -363,7 +363,7 @@ TEST(DeepSpeed, LimitsMayLackTheirStage) {
   };
   EXPECT_EQ(limits(text).max_live_bytes, Bytes(2'000'000));
   EXPECT_EQ(limits(text).reuse_distance_bytes, Bytes(0));
-  // What is in use alone; in a strategy 0 is no limit.
+  // A strategy with 0 has no limit; DeepSpeed keeps what is in use alone.
   EXPECT_EQ(limits(with(text, "1000000", "0")).max_live_bytes, Bytes(2));
 }
 
