@@ -78,6 +78,8 @@ void import_in_turn(Imported& imported, const FlagTable& table, std::vector<Give
   imported.notes.push_back(fmt::format("{} is read, too", printable(path.string(), 240)));
   import_flags(imported, next, flags_in_document(next, read_file(path), path.string()), known,
                path.string(), given, first.fields);
+  for (std::size_t i = first.unknown.size(); i < imported.unknown.size(); ++i)
+    imported.unknown[i].option += " of " + printable(name);
 }
 
 /// Returns the preset of a model's name on Hugging Face.

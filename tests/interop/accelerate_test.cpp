@@ -113,6 +113,9 @@ TEST(AccelerateDeepSpeed, TheNamedFileIsReadBesideTheConfig) {
   EXPECT_EQ(imported.strategy->sharding_stage, 2);
   EXPECT_EQ(imported.strategy->micro_batch, 2);
   EXPECT_EQ(imported.strategy->gradients.bucket_bytes, Bytes(4'000'000));
+  write_file_atomically((folder / "ds.json").string(), "{\"train_batch\": 2}");
+  const std::vector<UnknownFlag> unknown = {{"train_batch of ds.json", 1}};
+  EXPECT_EQ(import_text(text, config, beside_job()).unknown, unknown);
   // A fault in the named file is told with its name and line.
   write_file_atomically((folder / "ds.json").string(),
                         "{\"train_micro_batch_size_per_gpu\": 2,\n \"zero_optimization\": {\n"

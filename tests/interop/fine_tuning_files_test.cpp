@@ -53,6 +53,12 @@ learning_rate: 1.0e-4
 bf16: true
 )";
 
+/// Returns axolotl's file with this adapter, or none, with weights in the job's precision.
+std::string without_4_bits(const std::string& adapter) {
+  return with(with(kAxolotl, "adapter: qlora", "adapter: " + adapter), "load_in_4bit: true",
+              "load_in_4bit: false");
+}
+
 Imported import_run(const std::string& text, const std::string& file = "run.yaml",
                     const char* model = "llama3-8b") {
   ImportGiven given;
@@ -137,8 +143,7 @@ TEST(Axolotl, WeightsHave4BitsOnlyIfTheFileStatesThem) {
 }
 
 TEST(Axolotl, WithoutAnAdapterAllParametersAreTrained) {
-  const std::string text = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
-                                "load_in_4bit: false");
+  const std::string text = without_4_bits("");
   const Imported imported = import_run(text);
   EXPECT_FALSE(imported.job->adapters);
   EXPECT_EQ(imported.job->frozen_weights, FrozenWeights::computed);
@@ -180,6 +185,9 @@ TEST(Axolotl, TheDeepSpeedFileStatesTheRest) {
   EXPECT_EQ(imported.job->clip_norm, 1);
   EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
   EXPECT_NE(trainer_refusal(text).find("deepspeed zero2.json: no such file"), std::string::npos);
+  const Imported shared = import_run(with(text, "tf32: false", "context_parallel_size: 2"),
+                                     (folder / "run.yaml").string());
+  EXPECT_EQ(field_text(*shared.strategy, "context_exchange"), "all_to_all");
   // bitsandbytes' optimizer takes the place of DeepSpeed's, unless its file states one.
   const std::string narrow = with(text, "adamw_torch", "adamw_bnb_8bit");
   const Imported of_script = import_run(narrow, (folder / "run.yaml").string());
@@ -236,8 +244,7 @@ TEST(Axolotl, ActivationsInTheHostsMemoryAreRead) {
 const std::string kFsdp = "fsdp_version: 2\nfsdp_config:\n  transformer_layer_cls_to_wrap: Layer\n";
 
 TEST(Axolotl, ParametersHave16BitsUnlessFsdpHasThemInFp32) {
-  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
-                                "load_in_4bit: false");
+  const std::string full = without_4_bits("");
   const auto types = [&](const std::string& text) { return types_of(import_run(text)); };
   EXPECT_EQ(types(full), "computed none bf16 ");
   EXPECT_EQ(types(with(full, "adamw_torch", "adamw_bnb_8bit")), "computed none block8 ");
@@ -254,9 +261,7 @@ TEST(Axolotl, FrozenParametersMayBeOnTheHost) {
   const Imported imported = import_run(with(kAxolotl, "datasets:", kFsdp + offload + "datasets:"));
   EXPECT_TRUE(imported.framework->memory.host_parameters);
   EXPECT_EQ(imported.strategy->optimizer.offload_percent, 0);
-  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
-                                "load_in_4bit: false");
-  EXPECT_NE(trainer_refusal(with(full, "datasets:", kFsdp + offload + "datasets:"))
+  EXPECT_NE(trainer_refusal(with(without_4_bits(""), "datasets:", kFsdp + offload + "datasets:"))
                 .find("line 7: fsdp_config.offload_params true: neither updates by the host"),
             std::string::npos);
 }
@@ -287,8 +292,7 @@ TEST(Axolotl, SequencesAreSharedByPacking) {
 
 TEST(Axolotl, WeightsThatAreLoadedIn16BitsAreOrdinary) {
   const std::string stored = "model_quantization_config: Mxfp4Config\n";
-  const std::string lora = with(with(kAxolotl, "adapter: qlora", "adapter: lora"),
-                                "load_in_4bit: true", "load_in_4bit: false");
+  const std::string lora = without_4_bits("lora");
   const Imported imported = import_run(with(
       lora,
       "datasets:", stored + "model_quantization_config_kwargs:\n  dequantize: true\ndatasets:"));
@@ -298,10 +302,8 @@ TEST(Axolotl, WeightsThatAreLoadedIn16BitsAreOrdinary) {
 }
 
 TEST(Axolotl, ProductsOfEightBitsAreTensorwise) {
-  const std::string full = with(with(kAxolotl, "adapter: qlora", "adapter:"), "load_in_4bit: true",
-                                "load_in_4bit: false");
   const std::string text =
-      with(with(full, "tf32: false", "fp8: true"), "datasets:", kFsdp + "datasets:");
+      with(with(without_4_bits(""), "tf32: false", "fp8: true"), "datasets:", kFsdp + "datasets:");
   EXPECT_EQ(field_text(*import_run(text).strategy, "fp8"), "tensorwise");
   EXPECT_NE(trainer_refusal(with(kAxolotl, "tf32: false", "fp8: true"))
                 .find("line 19: fp8 true: products of 8 bits"),
@@ -309,8 +311,7 @@ TEST(Axolotl, ProductsOfEightBitsAreTensorwise) {
 }
 
 TEST(Axolotl, ExpertsNeedNamesOfModules) {
-  const std::string lora = with(with(kAxolotl, "adapter: qlora", "adapter: lora"),
-                                "load_in_4bit: true", "load_in_4bit: false");
+  const std::string lora = without_4_bits("lora");
   EXPECT_NE(trainer_refusal(lora, "mixtral-8x7b").find("true: the model has routers"),
             std::string::npos);
   EXPECT_NE(trainer_refusal(lora, "minicpm3-4b").find("true: the products of latent attention"),
