@@ -145,9 +145,9 @@ inline constexpr auto kGroup = [](auto& fields, auto& group) {
 inline constexpr auto kOptimizer = [](auto& fields, auto& optimizer) {
   fields.defaulted("kind", optimizer.kind, kOptimizers);
   fields.defaulted("learning_rate", optimizer.learning_rate, {0, kMostRate});
-  if (optimizer.kind == OptimizerKind::sgd) {
+  if (optimizer.kind == OptimizerKind::sgd || optimizer.kind == OptimizerKind::muon)
     fields.defaulted("momentum", optimizer.momentum, {0, 1});
-  } else {
+  if (optimizer.kind != OptimizerKind::sgd) {
     fields.defaulted("beta1", optimizer.beta1, {0, 1});
     fields.defaulted("beta2", optimizer.beta2, {0, 1});
     fields.defaulted("epsilon", optimizer.epsilon, {0, 1});

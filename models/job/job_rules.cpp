@@ -324,7 +324,10 @@ void check_lengths(const Job& job, const std::string& file) {
                        examples, kMostExamples));
 }
 
-void check_optimizer(const Optimizer& optimizer, const std::string& file) {
+void check_optimizer(const Job& job, const std::string& file) {
+  const Optimizer& optimizer = job.optimizer;
+  if (optimizer.kind == OptimizerKind::muon && job.experts)
+    refuse(file, "/optimizer/kind", "muon is not built for experts: their matrices are one tensor");
   if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
   if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
 }
@@ -391,7 +394,7 @@ void check_job(const Job& job, const std::string& file) {
   if (job.mtp && job.family != Family::llama)
     refuse(file, "/mtp", "only family llama has MTP modules");
   check_totals(job, file);
-  check_optimizer(job.optimizer, file);
+  check_optimizer(job, file);
   check_masked(job, file);
   if (!(job.dropout >= 0 && job.dropout < 1)) {
     refuse(file, "/dropout",

@@ -1,8 +1,11 @@
 // The ops of the optimizer are added tensor by tensor.
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include "passes/graph/passes.h"
+#include "passes/graph/rewrite.h"
 #include "passes/graph/step_ops.h"
 #include "passes/strategy/precision_rules.h"
 
@@ -130,6 +133,7 @@ class StepBuilder {
     Optimizer optimizer = job_.optimizer;
     optimizer.learning_rate *= tensor.rate;
     optimizer.weight_decay = weight_decay(tensor, optimizer);
+    if (has_muon(graph_, job_, updated)) return push_muon(updated, first, optimizer);
     if (optimizer.kind == OptimizerKind::sgd) {
       SgdParams params = sgd_params(optimizer);
       params.clipped = true;
@@ -138,7 +142,7 @@ class StepBuilder {
       return;
     }
     const TensorId second = add_state(updated, "second_moment");
-    if (optimizer.kind == OptimizerKind::adamw) {
+    if (optimizer.kind != OptimizerKind::lamb) {
       AdamParams params = adam_params(optimizer);
       params.clipped = true;
       push(OpKind::adamw, {updated, gradient, first, second, scalars_}, {updated, first, second},
@@ -152,8 +156,123 @@ class StepBuilder {
     TensorId norms = graph_.add(pair);
     push(OpKind::lamb_norms, {updated, gradient, first, second, scalars_}, {first, second, norms},
          params, tensor.block);
-    if (tensor.split && context_.strategy.mp > 1) norms = reduce_pair(norms, tensor);
+    if (tensor.split && context_.strategy.mp > 1) norms = reduce_over_mp(norms, tensor);
     push(OpKind::lamb, {updated, first, second, norms, scalars_}, {updated}, params, tensor.block);
+  }
+
+  // ---- Muon ----
+
+  /// Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the direction of Nesterov's
+  /// momentum is made orthogonal, and its length is that of AdamW's directions (Liu et al. 2025,
+  /// arXiv 2502.16982, section 2.2). `sgd` with a rate of 0 adds to the momentum alone, and with a
+  /// momentum of 0 it moves by the direction.
+  void push_muon(TensorId updated, TensorId first, const Optimizer& optimizer) {
+    const Tensor parameter = graph_.at(updated);
+    const auto push_here = [&](OpKind kind, std::vector<TensorId> inputs,
+                               std::vector<TensorId> outputs, OpParams params = {}) {
+      push(kind, std::move(inputs), std::move(outputs), std::move(params), parameter.block);
+    };
+    const TensorId gradient = gradient_.at(updated);
+    SgdParams momentum;
+    momentum.momentum = optimizer.momentum;
+    momentum.clipped = true;
+    push_here(OpKind::sgd, {updated, gradient, first, scalars_}, {updated, first}, momentum);
+    const TensorId ahead = add_local(parameter, "ahead", parameter.shape);
+    const TensorId sum = add_local(parameter, "sum", parameter.shape);
+    push_here(OpKind::multiply, {first}, {ahead}, FactorParams{optimizer.momentum});
+    push_here(OpKind::add, {gradient, ahead}, {sum});
+    const TensorId direction = orthogonal(parameter, of_length_one(parameter, sum));
+    const TensorId left = add_local(parameter, "left", parameter.shape);
+    SgdParams move = sgd_params(optimizer);
+    move.momentum = 0;
+    move.clipped = true;
+    push_here(OpKind::sgd, {updated, direction, direction, scalars_}, {updated, left}, move);
+  }
+
+  /// Divides a matrix by its Frobenius norm, over all ranks that hold parts of it.
+  TensorId of_length_one(const Tensor& parameter, TensorId matrix) {
+    constexpr double kLeastNorm = 1e-7;  // Jordan et al. 2024: eps
+    const auto number = [&](const char* name) { return add_local(parameter, name, {1}); };
+    const auto push_here = [&](OpKind kind, std::vector<TensorId> inputs, TensorId output,
+                               OpParams params = {}) {
+      push(kind, std::move(inputs), {output}, std::move(params), parameter.block);
+      return output;
+    };
+    FlatParams weight;
+    weight.weight = 1 / copies_of(parameter);
+    TensorId squares = push_here(OpKind::squared_norm, {matrix}, number("squares"), weight);
+    if (is_split(parameter)) squares = reduce_over_mp(squares, parameter);
+    const TensorId norm = push_here(OpKind::square_root, {squares}, number("norm"));
+    const TensorId least = push_here(OpKind::fill, {}, number("least"), FillParams{kLeastNorm});
+    const TensorId larger = push_here(OpKind::maximum, {norm, least}, number("larger"));
+    const TensorId one = push_here(OpKind::fill, {}, number("one"), FillParams{1});
+    const TensorId factor = push_here(OpKind::divide, {one, larger}, number("factor"));
+    return push_here(OpKind::scale, {matrix, factor}, add_local(parameter, "unit", parameter.shape),
+                     FlatParams{});
+  }
+
+  /// Returns a matrix with singular values near 0.2 sqrt(max(rows, columns)): five steps of Newton
+  /// and Schulz with Jordan's polynomial. Each multiplies by the smaller gram matrix of both, or by
+  /// that which sums over the dimension that mp splits.
+  TensorId orthogonal(const Tensor& parameter, TensorId matrix) {
+    constexpr int kSteps = 5;
+    constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+    const std::int64_t rows = parameter.shape[0], columns = elements(parameter.shape) / rows;
+    const bool split = is_split(parameter), split_rows = split && parameter.split->dim == 0;
+    const bool by_rows = split ? !split_rows : rows <= columns;
+    const std::int64_t side = by_rows ? rows : columns, parts = split ? parameter.split->degree : 1;
+    const double length = 0.2 * std::sqrt(double(std::max(rows * (split_rows ? parts : 1),
+                                                          columns * (split_rows ? 1 : parts))));
+    MatmulParams gram_params{.transpose_a = !by_rows, .transpose_b = by_rows};
+    gram_params.scale = 1 / copies_of(parameter);
+    const auto local = [&](const std::string& name, Shape shape) {
+      const TensorId id = add_local(parameter, name, std::move(shape));
+      graph_.at(id).dtype = job_.precision;
+      return id;
+    };
+    const auto push_here = [&](OpKind kind, std::vector<TensorId> inputs, TensorId output,
+                               OpParams params) {
+      push(kind, std::move(inputs), {output}, std::move(params), parameter.block);
+    };
+    TensorId x = matrix;
+    if (job_.precision != DType::f32)
+      push_here(OpKind::cast, {matrix}, x = local("narrow", {rows, columns}), {});
+    for (int step = 0; step < kSteps; ++step) {
+      const std::string name = std::to_string(step);
+      TensorId gram = local("gram" + name, {side, side});
+      push_here(OpKind::matmul, {x, x}, gram, gram_params);
+      if (split) gram = reduce_over_mp(gram, parameter);
+      const TensorId factor = local("factor" + name, {side, side});
+      push_here(OpKind::multiply, {gram}, factor, FactorParams{kB});
+      push_here(OpKind::matmul, {gram, gram}, factor,
+                MatmulParams{.accumulate = true, .scale = kC});
+      const double scale = step + 1 == kSteps ? length : 1;
+      const TensorId next = local("x" + name, {rows, columns});
+      push_here(OpKind::multiply, {x}, next, FactorParams{kA * scale});
+      push_here(OpKind::matmul, by_rows ? std::vector{factor, x} : std::vector{x, factor}, next,
+                MatmulParams{.accumulate = true, .scale = scale});
+      x = next;
+    }
+    if (job_.precision == DType::f32) return x;
+    const TensorId wide = add_local(parameter, "direction", parameter.shape);
+    push_here(OpKind::cast, {x}, wide, {});
+    return wide;
+  }
+
+  bool is_split(const Tensor& parameter) const {
+    return parameter.split && parameter.split->degree > 1;
+  }
+
+  /// Returns how many ranks hold each part of a tensor, as sums over mp count them.
+  double copies_of(const Tensor& parameter) const {
+    return is_split(parameter) ? double(parameter.split->copies) : 1;
+  }
+
+  /// Adds a value that exists while one parameter is updated.
+  TensorId add_local(const Tensor& parameter, const std::string& name, Shape shape) {
+    Tensor value = step_tensor(parameter.name + "." + name, std::move(shape));
+    value.block = parameter.block;
+    return graph_.add(std::move(value));
   }
 
   // ---- parts ----
@@ -178,20 +297,17 @@ class StepBuilder {
     return whole;
   }
 
-  /// Reduces the two norms of a tensor of which mp ranks hold parts.
-  TensorId reduce_pair(TensorId norms, const Tensor& tensor) {
-    Tensor pair = graph_.at(norms);
-    pair.name += ".mp";
-    const TensorId whole = graph_.add(std::move(pair));
-    push(OpKind::all_reduce, {norms}, {whole}, CollectiveParams{Group{{Axis::mp}}, Reduction::sum},
+  /// Sums values of a tensor of which mp ranks hold parts.
+  TensorId reduce_over_mp(TensorId values, const Tensor& tensor) {
+    const TensorId whole = add_like(graph_, values, ".mp");
+    push(OpKind::all_reduce, {values}, {whole}, CollectiveParams{Group{{Axis::mp}}, Reduction::sum},
          tensor.block);
     graph_.ops.back().stream = Stream::world;
     return whole;
   }
 
   double norm_weight(const Tensor& parameter) const {
-    const bool split = parameter.split && parameter.split->degree > 1;
-    return split ? 1 : 1 / double(context_.strategy.mp);
+    return is_split(parameter) ? 1 : 1 / double(context_.strategy.mp);
   }
 
   void push(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,

@@ -124,6 +124,12 @@ void reduce_tensor_norms_over(Graph& graph, Axis axis) {
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(*reader), std::move(reduce));
 }
 
+bool has_muon(const Graph& graph, const Job& job, TensorId parameter) {
+  const Tensor& tensor = graph.at(parameter);
+  return job.optimizer.kind == OptimizerKind::muon && tensor.decay && tensor.shape.size() > 1 &&
+         graph.at(*tensor.block).kind == BlockKind::layer;
+}
+
 double weight_decay(const Tensor& parameter, const Optimizer& optimizer) {
   return parameter.weight_decay.value_or(parameter.decay ? optimizer.weight_decay : 0);
 }

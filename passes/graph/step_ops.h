@@ -35,6 +35,10 @@ void reduce_norms_over(Graph& graph, Axis axis);
 /// parts of the same tensors.
 void reduce_tensor_norms_over(Graph& graph, Axis axis);
 
+/// Returns whether Muon updates a parameter: a weight of a layer, which is the matrix of its first
+/// dimension and all others. It has no second moment. AdamW updates the other ones.
+bool has_muon(const Graph& graph, const Job& job, TensorId parameter);
+
 /// Returns the weight decay of one tensor: its own, else the optimizer's where decay applies.
 double weight_decay(const Tensor& parameter, const Optimizer& optimizer);
 AdamParams adam_params(const Optimizer& optimizer);

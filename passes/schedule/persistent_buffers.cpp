@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "passes/graph/step_ops.h"
 #include "passes/strategy/offload_rules.h"
 #include "passes/strategy/precision_rules.h"
 
@@ -14,7 +15,8 @@ class PersistentBuffers {
  public:
   PersistentBuffers(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
                     ProgramBuilder& build)
-      : context_(context),
+      : graph_(graph),
+        context_(context),
         layout_(layout),
         build_(build),
         scattered_(mixes_types(graph)),
@@ -72,7 +74,8 @@ class PersistentBuffers {
                 scales = moment_scale_bytes(context_.strategy, updated);
     if (state == Bytes()) return;
     arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
-    if (two) arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
+    if (const Bytes second = second_moment_bytes(state); two && second > Bytes())
+      arenas.second_moment = add("second_moment", TensorRole::optimizer_state, second);
     if (scales > Bytes())
       arenas.moment_scales =
           add("moment_scales", TensorRole::optimizer_state, two ? 2 * scales : scales);
@@ -87,6 +90,19 @@ class PersistentBuffers {
     arenas.host_first_moment = add("host_first_moment", TensorRole::optimizer_state);
     if (two_moments)
       arenas.host_second_moment = add("host_second_moment", TensorRole::optimizer_state);
+  }
+
+  /// Returns the bytes of second moments, which are as many as the first ones but for Muon.
+  Bytes second_moment_bytes(Bytes first) const {
+    if (context_.job.optimizer.kind != OptimizerKind::muon) return first;
+    Bytes second;
+    for (std::size_t i = 0; i < layout_.segments.size(); ++i) {
+      const Segment& segment = layout_.segments[i];
+      const bool own = !segment.owner || segment.owner == build_.program.owner;
+      if (own && !has_muon(graph_, context_.job, layout_.parameter[i]))
+        second += segment.elements * kElement;
+    }
+    return second;
   }
 
   std::int64_t updated_by_rank() const {
@@ -132,6 +148,7 @@ class PersistentBuffers {
     return elements - (end - last->offset - last->elements);
   }
 
+  const Graph& graph_;
   const PassContext& context_;
   const ArenaLayout& layout_;
   ProgramBuilder& build_;

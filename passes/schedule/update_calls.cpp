@@ -195,11 +195,14 @@ void UpdateCalls::segment_calls(const std::vector<ParameterRoutine>& routines) {
     }
     build_.add_call(known->second, layout_.segments[i].layer, {}, std::move(bindings), {});
     if (norm) ++next_norm_;
+    if (has_slot(found->routine, SlotKind::second_moment_arena))
+      next_second_ += layout_.segments[i].elements;
   }
 }
 
-/// Sets the share of these ranks in the norm, as the segment states it.
+/// Sets the share of these ranks in the norm of all gradients, as the segment states it.
 Routine UpdateCalls::weighted(Routine routine, const Segment& segment) {
+  if (!has_slot(routine, SlotKind::squared_norms)) return routine;
   for (Op& op : routine.ops) {
     if (op.kind == OpKind::squared_norm || op.kind == OpKind::reduce_sum)
       std::get<FlatParams>(op.params).weight = segment.norm_weight;
@@ -255,7 +258,9 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
     case SlotKind::first_moment_arena:
       return {arenas_.first_moment, state, {}};
     case SlotKind::second_moment_arena:
-      return {arenas_.second_moment, state, {}};
+      return {arenas_.second_moment,
+              context_.job.optimizer.kind == OptimizerKind::muon ? next_second_ * kState : state,
+              {}};
     case SlotKind::scalars:
       return {arenas_.scalars, {}, {}};
     case SlotKind::squared_norms:

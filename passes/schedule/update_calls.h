@@ -49,6 +49,7 @@ class UpdateCalls : StageCalls {
   const bool widens_own_part_;
   std::map<SlotKind, BufferId> transients_;
   std::int64_t next_norm_ = 0;
+  std::int64_t next_second_ = 0;  ///< element of Muon's second moments, which follow each other
 };
 
 }  // namespace plimsoll

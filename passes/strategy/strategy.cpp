@@ -394,6 +394,20 @@ Verdict sharding_is_legal(const Strategy& strategy) {
   return stage_three_is_meant(strategy);
 }
 
+/// Muon makes whole matrices orthogonal, one after the other.
+Verdict muon_is_legal(const Job& job, const Strategy& strategy) {
+  if (job.optimizer.kind != OptimizerKind::muon) return Verdict::yes();
+  if (strategy.optimizer.flatten != Flatten::none)
+    return Verdict::no(
+        "the optimizer is muon, which updates matrices one by one: flatten must be none");
+  if (optimizer_shards(strategy) > 1 && strategy.owners.sharding_owner == ShardingOwner::elements) {
+    return Verdict::no(
+        "the optimizer is muon; ranges of elements cut through matrices: sharding_owner must not "
+        "be elements, and cp shards nothing");
+  }
+  return Verdict::yes();
+}
+
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.pipeline.send_slots < 1) {
     return Verdict::no(
@@ -445,6 +459,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   const std::int64_t programs = rank_classes(strategy) / strategy.pp;
   if (Verdict verdict = step_is_bounded(job, strategy, programs); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = muon_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = activations_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;

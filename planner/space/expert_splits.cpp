@@ -16,12 +16,7 @@ std::vector<std::int64_t> numbers_of_ranks(const Job& job, const Framework& fram
   if (has_replicas_of_shards(strategy)) return {1};
   const std::int64_t ranks =
       strategy.mp * strategy.cp * strategy.sharding_degree * strategy.dp;  // of a stage
-  const std::int64_t most = std::gcd(ranks, job.experts->count);
-  std::vector<std::int64_t> numbers;
-  for (std::int64_t ep = 1; ep <= most; ++ep) {
-    if (most % ep == 0) numbers.push_back(ep);
-  }
-  return numbers;
+  return divisors(std::gcd(ranks, job.experts->count));
 }
 
 /// Returns values of etp. 0 is the usual one, which is 1 where ep is above 1, and else mp.
@@ -56,6 +51,17 @@ std::vector<bool> overlaps(const Job& job, const Framework& framework, const Str
 }
 
 }  // namespace
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d != number / d) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
 
 std::vector<ExpertDispatch> expert_dispatches(const Job& job, const Framework& framework,
                                               const Strategy& strategy) {

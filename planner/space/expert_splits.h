@@ -26,6 +26,9 @@ std::vector<Strategy> expert_splits(const Job& job, const Framework& framework,
                                     const Strategy& strategy, const Fixed& fixed,
                                     const Limits& limits);
 
+/// Returns the divisors of a number, ascending.
+std::vector<std::int64_t> divisors(std::int64_t number);
+
 /// Returns how tokens may reach the experts of a strategy in the space.
 std::vector<ExpertDispatch> expert_dispatches(const Job& job, const Framework& framework,
                                               const Strategy& strategy);

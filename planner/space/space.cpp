@@ -17,17 +17,6 @@
 namespace plimsoll {
 namespace {
 
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> low, high;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    low.push_back(d);
-    if (d != number / d) high.push_back(number / d);
-  }
-  low.insert(low.end(), high.rbegin(), high.rend());
-  return low;
-}
-
 constexpr const char* kNoneWithin = "--min, --max and --exclude leave no candidate";
 constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
 constexpr const char* kNoEffect = "--try has no effect on it, and the space without --try has it";
@@ -43,6 +32,10 @@ class Choices {
         fixed_(fixed),
         units_(units),
         limits_(limits) {
+    if (job.optimizer.kind == OptimizerKind::muon) {  // of whole matrices
+      base_.optimizer.flatten = Flatten::none;
+      base_.owners.sharding_owner = ShardingOwner::sorted_greedy;
+    }
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
     if (is_placed_as_v(base_.schedule) && !is_fixed(fixed, "virtual_stages"))
       base_.pipeline.virtual_stages = 2;  // it has no other number
@@ -325,6 +318,8 @@ class Choices {
     strategy.dp = dp;
     strategy.sharding_degree = sharding;
     if (!is_fixed(fixed_, "sharding_stage")) strategy.sharding_stage = sharding > 1 ? 1 : 0;
+    if (sharding == 1 && !is_fixed(fixed_, "sharding_owner"))
+      strategy.owners.sharding_owner = Strategy().owners.sharding_owner;
     return strategy;
   }
 

@@ -19,14 +19,14 @@ std::vector<std::string> file_names(std::size_t moments) {
 std::vector<LaidFile> lay_out(std::span<const WholeTensor> tensors, std::size_t moments) {
   std::vector<LaidFile> files;
   for (const std::string& name : file_names(moments)) {
-    const bool model = files.empty();
+    const std::size_t moment = files.size();  // 0: the parameters
     LaidFile& file = files.emplace_back();
     file.name = name;
     std::vector<NamedShape> entries;
     std::int64_t place = 0;
     for (std::size_t index = 0; index < tensors.size(); ++index) {
       const WholeTensor& tensor = tensors[index];
-      if (!model && !tensor.moments) continue;
+      if (moment > tensor.moments) continue;
       entries.push_back({tensor.name, tensor.shape});
       const std::int64_t count = elements(tensor.shape);
       file.tensors[tensor.name] = {index, place, count};

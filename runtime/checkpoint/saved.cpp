@@ -254,7 +254,7 @@ void SavedCheckpoint::check_tensors(std::span<const Program> programs) const {
     const auto found = std::ranges::find(record_.tensors, one.name, &CheckpointTensor::name);
     if (found == record_.tensors.end())
       throw InputError(file, "/tensors", fmt::format("{} is missing", one.name));
-    const std::size_t sums = one.moments ? 1 + record_.moments.size() : 1;
+    const std::size_t sums = 1 + std::min(one.moments, record_.moments.size());
     if (found->shape != one.shape || found->checksums.size() != sums) {
       throw InputError(
           file, fmt::format("/tensors/{}", found - record_.tensors.begin()),

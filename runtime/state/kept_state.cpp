@@ -47,17 +47,43 @@ struct MomentArenas {
   std::vector<BufferId> buffers;
   DType type = DType::f32;  ///< u8: codes, with scales
   BufferId scales;
+  /// Where tensors are updated one by one: what is added to the place of a tensor's first moment
+  /// for that of its second, if it has one, by the former.
+  std::map<std::int64_t, std::optional<std::int64_t>> to_second = {};
 
-  std::int64_t elements(const Program& program) const {
-    return program.at(buffers[0]).bytes.count() / element_bytes(type);
+  std::int64_t elements(const Program& program, std::size_t which) const {
+    return program.at(buffers[which]).bytes.count() / element_bytes(type);
+  }
+  /// Returns whether a moment lies as tensors do, or in the order of owned ranges.
+  bool lies_alike(std::size_t which) const { return which == 0 || to_second.empty(); }
+  /// Returns the element at which the second moment of a range begins, if it has one.
+  std::optional<std::int64_t> second_at(const OwnedRange& range) const {
+    const auto behind = to_second.upper_bound(range.state_offset);
+    if (behind == to_second.begin()) return std::nullopt;
+    const auto& added = std::prev(behind)->second;
+    return added ? std::optional(range.state_offset + *added) : std::nullopt;
   }
 };
+
+/// Finds where a call has the moments of one tensor.
+void add_places(const Routine& routine, const Call& call, MomentArenas& arenas) {
+  std::optional<std::int64_t> first, second;
+  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+    const auto& slot = routine.places[i].slot;
+    const Tensor& tensor = routine.tensors[i];
+    if (!slot || tensor.role != TensorRole::optimizer_state || tensor.arena) continue;
+    const bool is_first = routine.slots[*slot].kind == SlotKind::first_moment_arena;
+    (is_first ? first : second) = call.bindings[*slot].offset.count() / element_bytes(tensor.dtype);
+  }
+  if (first) arenas.to_second[*first] = second ? std::optional(*second - *first) : std::nullopt;
+}
 
 MomentArenas moment_arenas(const Program& program) {
   std::map<SlotKind, BufferId> found;
   MomentArenas arenas;
   for (const Call& call : program.calls) {
     const Routine& routine = program.at(call.routine);
+    add_places(routine, call, arenas);
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
       const auto& slot = routine.places[i].slot;
       if (!slot || routine.tensors[i].role != TensorRole::optimizer_state) continue;
@@ -84,7 +110,7 @@ void for_each_block(std::size_t moment, std::int64_t count, Scale* scales, const
 /// Returns the values of a moment in the order of its arena.
 std::vector<float> moment_values(const Program& program, const Arena& arena,
                                  const MomentArenas& moments, std::size_t which) {
-  const std::int64_t count = moments.elements(program);
+  const std::int64_t count = moments.elements(program, which);
   std::vector<float> values(std::size_t(count), 0.0f);
   std::vector<std::byte> copy, copied_scales;
   const std::byte* const stored = arena.on_host(moments.buffers[which], copy);
@@ -101,8 +127,18 @@ std::vector<float> moment_values(const Program& program, const Arena& arena,
 
 void set_moment(const Program& program, Arena& arena, const MomentArenas& moments,
                 std::size_t which, const FillSegment& fill, const Coordinates& at) {
-  std::vector<float> values(std::size_t(moments.elements(program)), 0.0f);
-  fill_segments(program, at, values, 1, fill);
+  std::vector<float> values(std::size_t(moments.elements(program, which)), 0.0f);
+  if (moments.lies_alike(which)) {
+    fill_segments(program, at, values, 1, fill);
+  } else {
+    for (const OwnedRange& range : owned_ranges(program, at)) {
+      const auto place = moments.second_at(range);
+      if (!place) continue;
+      const Segment& segment = program.segments[std::size_t(range.segment)];
+      fill(segment, range.arena_offset - segment.offset,
+           std::span(values).subspan(std::size_t(*place), std::size_t(range.elements)));
+    }
+  }
   arena.change(moments.buffers[which], [&](std::byte* stored) {
     if (moments.type != DType::u8)
       return from_f32(moments.type, values.data(), stored, std::int64_t(values.size()));
@@ -147,7 +183,8 @@ class HostValues {
       values_ = moment_values(program, arena, moments, which);
       data_ = values_.data();
     }
-    whole_ = is_whole(program, moments.elements(program));
+    if (!moments.lies_alike(which)) moments_ = &moments;
+    whole_ = is_whole(program, moments.elements(program, 0));
   }
   HostValues(const Program& program, std::vector<float> values) : values_(std::move(values)) {
     data_ = values_.data();
@@ -156,16 +193,20 @@ class HostValues {
   HostValues(const HostValues&) = delete;
   HostValues& operator=(const HostValues&) = delete;
 
-  bool empty() const { return data_ == nullptr; }
+  /// Returns the values of a range, of which there may be none.
   std::span<const float> at(const OwnedRange& range) const {
-    return {data_ + (whole_ ? range.arena_offset : range.state_offset),
-            std::size_t(range.elements)};
+    const auto place = moments_ != nullptr
+                           ? moments_->second_at(range)
+                           : std::optional(whole_ ? range.arena_offset : range.state_offset);
+    if (data_ == nullptr || !place) return {};
+    return {data_ + *place, std::size_t(range.elements)};
   }
 
  private:
   std::vector<std::byte> copy_;
   std::vector<float> values_;
   const float* data_ = nullptr;
+  const MomentArenas* moments_ = nullptr;  ///< where they are second ones of some tensors alone
   bool whole_ = false;
 };
 
@@ -186,13 +227,26 @@ void write_range(const Segment& segment, const Coordinates& at, const OwnedRange
 
 std::vector<WholeTensor> whole_tensors(std::span<const Program> programs) {
   std::map<std::string, WholeTensor> all;
+  std::vector<MomentArenas> moments;
+  for (const Program& program : programs) moments.push_back(moment_arenas(program));
+  const auto apart = [](const MomentArenas& one) { return !one.lies_alike(1); };
+  const std::size_t least = std::ranges::any_of(moments, apart) ? 1 : 2;
   for (const Program& program : programs) {
     for (const Segment& segment : program.segments) {
       const std::string name = whole_name(segment.parameter, segment.layer);
-      all[name] = {name, whole_shape(segment.shape, segment.split)};
+      all[name] = {name, whole_shape(segment.shape, segment.split), least};
     }
     for (const KeptBias& bias : kept_biases(program))
-      all[bias.name] = {bias.name, {bias.elements}, false};
+      all[bias.name] = {bias.name, {bias.elements}, 0};
+  }
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    Coordinates at = {};  // of any rank that updates these tensors
+    at[std::size_t(Axis::sharding)] = programs[i].owner.value_or(0);
+    for (const OwnedRange& range : owned_ranges(programs[i], at)) {
+      const Segment& segment = programs[i].segments[std::size_t(range.segment)];
+      if (moments[i].second_at(range))
+        all[whole_name(segment.parameter, segment.layer)].moments = 2;
+    }
   }
   std::vector<WholeTensor> tensors;
   for (auto& [name, tensor] : all) tensors.push_back(std::move(tensor));
@@ -260,10 +314,11 @@ void save_state(const Program& program, const Arena& arena, const Coordinates& a
     const OwnedRange& range = ranges[i];
     const Segment& segment = program.segments[std::size_t(range.segment)];
     const auto write = [&](KeptKind kind, const HostValues& values) {
-      if (!values.empty()) write_range(segment, at, range, kind, values.at(range), writer);
+      const auto own = values.at(range);
+      if (!own.empty()) write_range(segment, at, range, kind, own, writer);
     };
     // Beside others f32 parameters have no masters.
-    const bool has_master = !masters.empty() && segment.dtype != DType::f32;
+    const bool has_master = master_buffer && segment.dtype != DType::f32;
     write(KeptKind::parameter, has_master ? masters : parameters);
     write(KeptKind::first_moment, first);
     write(KeptKind::second_moment, second);

@@ -17,7 +17,7 @@ namespace plimsoll {
 /// A KeptKind is a value that each element of a parameter has.
 enum class KeptKind : std::uint8_t {
   parameter,     ///< the value that updates work on
-  first_moment,  ///< of AdamW and LAMB; of SGD it is the velocity
+  first_moment,  ///< of AdamW and LAMB; of SGD and Muon it is the velocity
   second_moment,
 };
 
@@ -25,12 +25,12 @@ enum class KeptKind : std::uint8_t {
 struct WholeTensor {
   std::string name;  ///< whole_name() of parts.h
   Shape shape;
-  bool moments = true;  ///< selection biases have none
+  std::size_t moments = 2;  ///< at most; selection biases have none, matrices of Muon one
   bool operator==(const WholeTensor&) const = default;
 };
 /// Returns the tensors of a job by name, each once, from all its Programs.
 std::vector<WholeTensor> whole_tensors(std::span<const Program> programs);
-/// Returns the moments that the optimizer of the Programs keeps: 0, 1 or 2.
+/// Returns the most moments that the optimizer of the Programs keeps of a tensor: 0, 1 or 2.
 std::size_t kept_moments(std::span<const Program> programs);
 
 /// A StateReader gives elements of whole tensors.

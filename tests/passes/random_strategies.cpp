@@ -42,6 +42,13 @@ void draw_degrees(Random& random, Draw& draw) {
     left /= prime;
   }
   strategy.sharding_stage = strategy.sharding_degree > 1 ? 1 : 0;
+  if (draw.job.optimizer.kind == OptimizerKind::muon) {  // what goes with it
+    strategy.optimizer.flatten = Flatten::none;
+    strategy.owners.sharding_owner =
+        strategy.sharding_degree > 1 ? one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy,
+                                                       ShardingOwner::sorted_greedy})
+                                     : ShardingOwner::elements;
+  }
   const auto exchange = one_of(
       random, {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all});
   strategy.tokens.context_exchange = strategy.cp > 1 ? exchange : ContextExchange::ring;
@@ -369,6 +376,15 @@ void draw_states(Random& random, Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Some draws have Muon instead of their optimizer.
+void draw_muon(Draw& drawn) {
+  Random random(drawn.seed + 16384);
+  if (drawn.job.experts || random() % 6 != 0) return;
+  drawn.job.optimizer.kind = OptimizerKind::muon;
+  drawn.job.optimizer.learning_rate = 1e-3;
+  drawn.job.optimizer.momentum = one_of(random, {0.9, 0.95});
+}
+
 /// Half of the draws that can have it compute the loss in chunks.
 void draw_loss_chunks(Draw& drawn) {
   Random random(drawn.seed + 12288);
@@ -386,6 +402,7 @@ Draw draw(std::uint64_t seed) {
   Random of_frozen(seed + 4096);
   if (of_frozen() % 3 == 0) draw_frozen(of_frozen, drawn.job);
   if (of_frozen() % 3 == 0) draw_lengths(of_frozen, drawn.job);
+  draw_muon(drawn);
   draw_strategy(random, drawn);
   Random of_states(seed + 8192);
   draw_states(of_states, drawn);
@@ -403,6 +420,7 @@ Draw draw_for(const Job& job, std::uint64_t seed) {
 Strategy serial(const Job& job) {
   Strategy strategy;
   strategy.micro_batch = job.global_batch;
+  if (job.optimizer.kind == OptimizerKind::muon) strategy.optimizer.flatten = Flatten::none;
   return strategy;
 }
 

@@ -156,7 +156,7 @@ TEST(RandomCoverage, EveryKindOfJobIsDrawn) {
   }
   EXPECT_EQ(families.size(), 4u);
   EXPECT_EQ(precisions, (std::set<DType>{DType::f32, DType::bf16, DType::f16}));
-  EXPECT_EQ(optimizers.size(), 3u);
+  EXPECT_EQ(optimizers.size(), 4u);
   for (const auto& [name, found] : flags) EXPECT_EQ(found.size(), 2u) << name;
 }
 
