@@ -302,7 +302,7 @@ void ParameterGathers::copy_out(const Item& item, const Use& use) {
   const DType type = layout_.parameter_type();
   const RoutineId copy = build_.payload_routine(
       fmt::format("copy_out.{}", to_text(use.phase)), OpKind::coalesce, use.phase, Stream::compute,
-      TensorRole::communication, type, item.bytes, FlatParams{});
+      TensorRole::communication, type, build_.buffer(*item.buffer).bytes, FlatParams{});
   build_.add_call(copy, {}, use.micro_batch, {{*item.buffer, {}, {}}}, std::move(waits));
 }
 

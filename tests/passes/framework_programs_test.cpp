@@ -26,7 +26,7 @@ Products products_of(const std::vector<Program>& programs) {
         // Attention is one kernel in some frameworks, and products of batches in others.
         const auto* const product = std::get_if<MatmulParams>(&op.params);
         const bool linear = product ? product->batch_dims == 0 : row(op.kind).of_experts;
-        if (!linear || op.phase == Phase::recompute) continue;
+        if (!linear || op.phase == Phase::recompute || op.phase == Phase::optimizer) continue;
         (op.phase == Phase::forward ? sum.forward : sum.backward) +=
             flops(op, routine.tensors).value();
       }
