@@ -270,7 +270,7 @@ class StepBuilder {
 
   /// Adds a value that exists while one parameter is updated.
   TensorId add_local(const Tensor& parameter, const std::string& name, Shape shape) {
-    Tensor value = step_tensor(parameter.name + "." + name, std::move(shape));
+    Tensor value = step_tensor(parameter.name + ".muon." + name, std::move(shape));
     value.block = parameter.block;
     return graph_.add(std::move(value));
   }

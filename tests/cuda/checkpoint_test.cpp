@@ -25,11 +25,16 @@ TEST(CudaCheckpoint, GoesOnThereAndOnTheCpu) {
   Job job = nano_job();
   job.global_batch = 4;
   job.layers = 2;
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb, OptimizerKind::muon}) {
     job.optimizer.kind = kind;
     job.precision = kind == OptimizerKind::adamw ? DType::bf16 : DType::f32;
-    const auto programs =
-        nano_programs(parse_strategy("sharding_degree=2,sharding_stage=1,micro_batch=2"), job);
+    Strategy strategy = parse_strategy("sharding_degree=2,sharding_stage=1,micro_batch=2");
+    if (kind == OptimizerKind::muon) {
+      strategy.optimizer.flatten = Flatten::none;
+      strategy.owners.sharding_owner = ShardingOwner::greedy;
+    }
+    const auto programs = nano_programs(strategy, job);
     const ScratchFolder scratch, on_cpu;
     train_some(programs, job, true, 2, scratch.path(), "");
     const Measured whole = train_some(programs, job, true, 4, "", "");
