@@ -84,8 +84,6 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnRandomStrategies) {
         continue;
       }
       bottleneck.add(low, step);
-      // No bound counts the products of Muon, which are much of a step this small.
-      if (problem.job.optimizer.kind == OptimizerKind::muon) continue;
       // With several kinds of devices every op counts as on the fastest, which is far below its
       // cost.
       if (problem.cluster.other_devices.empty()) {
@@ -149,6 +147,32 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
     }
   }
   EXPECT_GT(faster, checked / 10);
+}
+
+// Matrices are updated one by one, by owners of whole ones where states are shared out.
+TEST(Bounds, HoldForMuon) {
+  std::mt19937_64 random(21);
+  std::int64_t checked = 0, shared = 0;
+  while (checked < problems_to_draw(1'000)) {
+    Problem problem = random_problem(random);
+    problem.job.optimizer.kind = OptimizerKind::muon;
+    const Target target = problem.target();
+    const Bounds bounds(target);
+    for (const Strategy& strategy : random_strategies(problem, random, 20)) {
+      const Found found = found_of(target, strategy);
+      const MemoryBound memory = bounds.memory(strategy);
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
+      ASSERT_LE(memory.peak, found.peak) << who;
+      ASSERT_LE(memory.arena, found.arena) << who;
+      ASSERT_LE(memory.reserved, found.reserved) << who;
+      ASSERT_LE(bounds.bottleneck(strategy).seconds(), found.step) << who;
+      ASSERT_LE(bounds.actions(strategy).seconds(), found.step * kLostLater) << who;
+      shared += strategy.sharding_stage > 0 ? 1 : 0;
+      ++checked;
+    }
+  }
+  EXPECT_GT(shared, checked / 20);
 }
 
 /// Another schedule or lifetime of sends, where it is legal.

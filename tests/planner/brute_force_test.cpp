@@ -62,6 +62,26 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
   EXPECT_GT(planned, 3);
 }
 
+TEST(BruteForce, BranchAndBoundEqualsItWithMuon) {
+  std::mt19937_64 random(9);
+  std::int64_t planned = 0;
+  for (int i = 0; i < 10; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = 2 + 2 * (i % 2);
+    problem.job.optimizer.kind = OptimizerKind::muon;
+    const SearchRequest request = request_of(problem);
+    const std::string expected = outcome(request, explore_all);
+    ASSERT_EQ(outcome(request, branch_and_bound), expected) << i << "\n" << describe(problem);
+    if (expected[0] != '{') continue;
+    const Strategy found = parse_plan(expected, "FILE").strategy;
+    EXPECT_EQ(found.optimizer.flatten, Flatten::none);
+    EXPECT_EQ(found.sharding_stage > 0, found.owners.sharding_owner != ShardingOwner::elements);
+    ++planned;
+  }
+  EXPECT_GT(planned, 3);
+}
+
 /// Returns the best plans, the front and the fastest plan of the space. Unlike a plan's text, they
 /// do not contain the other exchanges of experts, which are tried on the candidates that a
 /// search happens to evaluate (exchange_choices.h).

@@ -44,7 +44,6 @@ void draw_experts(std::mt19937_64& random, Job& job) {
   if (experts.balance_loss > 0 && more() % 3 == 0) experts.balance_sequences = 2;
   experts.drop_overflow = more() % 2 == 0;
   job.experts = experts;
-  job.optimizer.kind = OptimizerKind::adamw;  // Muon has none
 }
 
 /// The choices in which descendants of LLaMA differ.
@@ -86,9 +85,6 @@ Job random_job(std::mt19937_64& random) {
   job.clip_norm = one_of(random, {0.0, 1.0});
   job.precision = one_of(random, {DType::f32, DType::bf16, DType::f16});
   job.name = "random";
-  // Drawn from another generator, so that the problems of before stay as they are.
-  std::mt19937_64 more(std::uint64_t(job.vocab * job.hidden));
-  if (more() % 5 == 0) job.optimizer.kind = OptimizerKind::muon;
   check_job(job, "random job");
   return job;
 }
