@@ -125,6 +125,12 @@ Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
+  const auto* adam = std::get_if<AdamParams>(&op.params);
+  if (adam != nullptr && adam->end > 0) {
+    const bool fits = adam->begin >= 0 && count(1) <= adam->end - adam->begin &&
+                      count(2) == count(3) && count(2) <= count(0);
+    return fits ? Verdict::yes() : Verdict::no("gradients are not of the range that is updated");
+  }
   // A rank has the whole of either or its part, which has the moments' size, or a larger one where
   // the host has the rest.
   const auto [part, whole] = std::minmax({count(0), count(1)});

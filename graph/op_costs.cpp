@@ -19,10 +19,13 @@ std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
   return total;
 }
 
-/// By an update of masters: as many as there are of them.
+/// By an update of masters: as many as there are of them, or as it updates of a range.
 Bytes parameters_written(const Op& op, Tensors tensors) {
   if (!updates_parameters(op)) return Bytes(0);
-  return elements(in(op, tensors, 0).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
+  const auto* adam = std::get_if<AdamParams>(&op.params);
+  const bool range = adam != nullptr && adam->end > 0;
+  return (range ? adam->elements : elements(in(op, tensors, 0).shape)) *
+         bytes_of(tensors[op.outputs.back().index()].dtype);
 }
 
 /// Elements of a group of segments, or of those a rank owns, or of everything that input `i` holds.
@@ -98,9 +101,11 @@ Bytes read_and_written_bytes(const Op& op, Tensors tensors) {
 // Updates count owned elements only: parameters and state are read and written, gradients read.
 Bytes adamw_bytes(const Op& op, Tensors tensors) {
   const auto type = [&](std::size_t i) { return bytes_of(in(op, tensors, i).dtype); };
-  const bool scaled = op.kind == OpKind::adamw_8bit;
-  return worked_on<AdamParams>(op, tensors, 2) * (2 * (type(0) + type(2) + type(3)) + type(1)) +
-         parameters_written(op, tensors) + (scaled ? 2 * bytes_of(in(op, tensors, 4)) : Bytes());
+  const std::int64_t updated = worked_on<AdamParams>(op, tensors, 2);
+  const std::int64_t scales =
+      op.kind == OpKind::adamw_8bit ? 2 * moment_blocks(updated) : std::int64_t{0};
+  return updated * (2 * (type(0) + type(2) + type(3)) + type(1)) + parameters_written(op, tensors) +
+         2 * scales * bytes_of(DType::f32);
 }
 
 Bytes sgd_bytes(const Op& op, Tensors tensors) {

@@ -150,6 +150,21 @@ bool keeps_part(const Tensor& operand, const RankContext& context) {
   return elements(operand.shape) == owned_elements(*context.program);
 }
 
+/// A range of the arenas begins and ends with a bucket.
+GradientPlace gradient_place(const Tensor& gradients, const RankContext& context,
+                             std::int64_t begin, std::int64_t end) {
+  if (end == 0) return {keeps_part(gradients, context), 0};
+  INVARIANT(context.program != nullptr, "arena ops need a program");
+  std::int64_t before = 0, own = 0;
+  for (const Bucket& bucket : context.program->buckets) {
+    const std::int64_t part = owned_part(*context.program, bucket, context.at).elements;
+    if (bucket.begin < begin) before += part;
+    if (bucket.begin >= begin && bucket.begin < end) own += part;
+  }
+  const bool part = elements(gradients.shape) == own;
+  return {part, part ? before : begin};
+}
+
 void MemoryAccount::acquire(TensorRole role, Bytes needed) {
   const Bytes size = round_up(needed, kBlockAlignment);
   by_role_[std::size_t(role)] += size;

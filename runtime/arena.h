@@ -77,11 +77,42 @@ class Arena {
 /// decay are the op's parameters.
 std::vector<OwnedRange> ranges_of(const Tensor& operand, const RankContext& context,
                                   std::optional<std::int64_t> group);
+/// Returns the ranges that an update of this operand works on: those of its group, and of its part
+/// of the arenas (AdamParams).
+template <class Params>
+std::vector<OwnedRange> updated_ranges(const Tensor& operand, const RankContext& context,
+                                       const Params& params) {
+  std::vector<OwnedRange> ranges = ranges_of(operand, context, params.group);
+  if constexpr (requires { params.end; }) {
+    const auto is_outside = [&](const OwnedRange& range) {
+      return range.arena_offset < params.begin || range.arena_offset >= params.end;
+    };
+    if (params.end > 0) std::erase_if(ranges, is_outside);
+  }
+  return ranges;
+}
 
 /// Returns whether the operand is an arena that holds only the rank's own parts: gradients from
 /// sharding stage 2 on, parameters in stage 3, and masters. Ranges then have the offsets of the
 /// optimizer's state.
 bool keeps_part(const Tensor& operand, const RankContext& context);
+
+/// A GradientPlace says where the gradient of an updated range lies in the update's operand: at
+/// offset_in(range, part) - begin.
+struct GradientPlace {
+  bool part = false;
+  std::int64_t begin = 0;
+};
+GradientPlace gradient_place(const Tensor& gradients, const RankContext& context,
+                             std::int64_t begin, std::int64_t end);
+template <class Params>
+GradientPlace gradient_place(const Tensor& gradients, const RankContext& context,
+                             const Params& params) {
+  if constexpr (requires { params.end; })
+    return gradient_place(gradients, context, params.begin, params.end);
+  return {keeps_part(gradients, context), 0};
+}
+
 inline std::int64_t offset_in(const OwnedRange& range, bool part) {
   return part ? range.state_offset : range.arena_offset;
 }

@@ -175,7 +175,7 @@ class MemoryOrder {
   /// Visits an operand that the op reads, or writes with the uses that the memory then has.
   Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& finished,
                 const Uses* written) {
-    const auto [begin, end] = range(program_.calls[call_index], id);
+    const auto [begin, end] = range(program_.calls[call_index], op, id);
     const auto own = std::size_t(op.stream);
     std::optional<std::size_t> racing;
     addresses_.for_each(begin, end, written, [&](Uses& uses) {
@@ -210,8 +210,31 @@ class MemoryOrder {
     return sizes;
   }
 
+  /// Returns the elements that an update of a range reaches of parameters: of all, or of this
+  /// rank's.
+  std::pair<std::int64_t, std::int64_t> updated(const AdamParams& update,
+                                                const Tensor& parameters) const {
+    if (elements(parameters.shape) != owned_elements(program_)) return {update.begin, update.end};
+    std::int64_t begin = 0, end = 0;
+    for (const Bucket& bucket : program_.buckets) {
+      const std::int64_t part = bucket.elements / shards(program_, bucket);
+      if (bucket.begin < update.begin) begin += part;
+      if (bucket.begin < update.end) end += part;
+    }
+    return {begin, end};
+  }
+
   /// Addresses of an operand; of a sharded binding, those of all ranks.
-  std::pair<std::int64_t, std::int64_t> range(const Call& call, TensorId id) {
+  std::pair<std::int64_t, std::int64_t> range(const Call& call, const Op& op, TensorId id) {
+    const Tensor& tensor = program_.at(call.routine).tensors[id.index()];
+    const auto* update = std::get_if<AdamParams>(&op.params);
+    if (update != nullptr && update->end > 0 && is_of_parameters(tensor.role)) {
+      const Binding& arena = call.bindings[*program_.at(call.routine).places[id.index()].slot];
+      const Bytes start = program_.at(arena.buffer).offset;
+      const auto [begin, end] = updated(*update, tensor);
+      return {(start + begin * bytes_of(tensor.dtype)).count(),
+              (start + end * bytes_of(tensor.dtype)).count()};
+    }
     const Place& place = program_.at(call.routine).places[id.index()];
     const Bytes size = sizes_of(call.routine)[id.index()];
     if (!place.slot) {

@@ -1,5 +1,6 @@
 // Parameters in the type of the computation are written from f32 masters, by an op of its own or at
 // the end of an update.
+#include "runtime/arena.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/half.h"
 
@@ -7,18 +8,16 @@ namespace plimsoll {
 
 namespace {
 
-/// Writes the parameters that this rank updates, or a whole tensor where masters are no arena.
+/// Writes the parameters that this rank, or an update of a range, updates, or a whole tensor where
+/// masters are no arena.
 class MasterCast {
  public:
   MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& parameters)
       : type_(parameters.dtype), part_(elements(parameters.shape) == elements(masters.shape)) {
-    if (masters.arena) {
-      INVARIANT(request.context.program != nullptr, "arena ops need a program");
-      ranges_ = owned_ranges(*request.context.program, request.context.at);
-    } else {
-      ranges_.resize(1);
-      ranges_[0].elements = elements(masters.shape);
-    }
+    AdamParams range;
+    if (const auto* adam = std::get_if<AdamParams>(&request.op.params))
+      range.begin = adam->begin, range.end = adam->end;
+    ranges_ = updated_ranges(masters, request.context, range);
   }
 
   void run(const std::byte* masters, std::byte* parameters) const {

@@ -157,9 +157,9 @@ class AdamW final : public Kernel {
       : params_(request.params<AdamParams>()),
         coded_(request.op.kind == OpKind::adamw_8bit),
         part_(keeps_part(request.input(0), request.context)),
-        gradient_part_(keeps_part(request.input(1), request.context)),
+        gradients_(gradient_place(request.input(1), request.context, params_)),
         context_(request.context),
-        ranges_(ranges_of(request.input(0), request.context, params_.group)) {
+        ranges_(updated_ranges(request.input(0), request.context, params_)) {
     for (std::size_t i = 0; i < types_.size(); ++i) types_[i] = request.input(i).dtype;
     const std::size_t states = coded_ ? 4 : 3;
     for (std::size_t i = 0; i < states; ++i) bytes_.push_back(bytes_of(request.output(i)).count());
@@ -199,8 +199,8 @@ class AdamW final : public Kernel {
     std::array<std::array<float, kMomentBlock>, 4> copies;
     const std::int64_t at = offset_in(range, part_) + done, state_at = range.state_offset + done;
     float* const p = as_f32(types_[0], out[0], at, count, copies[0].data());
-    const float* const g =
-        as_f32(types_[1], in[1], offset_in(range, gradient_part_) + done, count, copies[1].data());
+    const std::int64_t gradient_at = offset_in(range, gradients_.part) - gradients_.begin + done;
+    const float* const g = as_f32(types_[1], in[1], gradient_at, count, copies[1].data());
     float* const m = moments(out, 0, state_at, count, copies[2].data());
     float* const v = moments(out, 1, state_at, count, copies[3].data());
     update_adamw(p, g, m, v, count, factors, step_size, keep);
@@ -244,7 +244,8 @@ class AdamW final : public Kernel {
 
   const AdamParams params_;
   const bool coded_;  ///< moments have 8 bits
-  const bool part_, gradient_part_;
+  const bool part_;
+  const GradientPlace gradients_;
   const RankContext& context_;
   const std::vector<OwnedRange> ranges_;
   std::array<DType, 4> types_ = {};  ///< of parameters, gradients and moments

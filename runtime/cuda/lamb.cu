@@ -21,7 +21,7 @@ __global__ void lamb_moments(const FlatChunk* chunks, AdamRule rule, Arenas a, L
   double of_parameters = 0, of_direction = 0;
   for_each_batch(chunk.elements, [&](int i) {
     const Batch p(a.parameters, chunk.at(a.part), i, chunk.elements);
-    const Batch g(a.gradients, chunk.at(a.gradient_part), i, chunk.elements);
+    const Batch g(a.gradients, gradient_at(chunk, a), i, chunk.elements);
     Batch m(a.first, chunk.state_at, i, chunk.elements);
     Batch v(a.second, chunk.state_at, i, chunk.elements);
 #pragma unroll

@@ -44,7 +44,7 @@ __global__ void adamw(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   const auto kept = float(1 - rate * double(chunk.decay));
   for_each_batch(chunk.elements, [&](int i) {
     Batch p(a.parameters, chunk.at(a.part), i, chunk.elements);
-    const Batch g(a.gradients, chunk.at(a.gradient_part), i, chunk.elements);
+    const Batch g(a.gradients, gradient_at(chunk, a), i, chunk.elements);
     Batch m(a.first, chunk.state_at, i, chunk.elements);
     Batch v(a.second, chunk.state_at, i, chunk.elements);
 #pragma unroll
@@ -104,8 +104,7 @@ __global__ void adamw_8bit(const FlatChunk* chunks, AdamRule rule, Arenas a, Cod
       if (own) moment[c] = values[c][moments.codes[c][at]] * scale;
     }
     const float slope =
-        own ? load_any(a.gradients.type, a.gradients.at, chunk.at(a.gradient_part) + i) * factor
-            : 0;
+        own ? load_any(a.gradients.type, a.gradients.at, gradient_at(chunk, a) + i) * factor : 0;
     move(f, slope, moment[0], moment[1]);
     if (own) {
       const std::int64_t place = chunk.at(a.part) + i;
@@ -138,7 +137,7 @@ __global__ void sgd(const FlatChunk* chunks, SgdRule rule, Arenas a) {
   const auto rate = float(learning_rate(rule, a.scalars) * double(chunk.rate));
   for_each_batch(chunk.elements, [&](int i) {
     Batch p(a.parameters, chunk.at(a.part), i, chunk.elements);
-    const Batch g(a.gradients, chunk.at(a.gradient_part), i, chunk.elements);
+    const Batch g(a.gradients, gradient_at(chunk, a), i, chunk.elements);
     Batch velocity(a.first, chunk.state_at, i, chunk.elements);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {

@@ -39,9 +39,15 @@ struct Arenas {
   const RoundedChunk* rounded;  ///< by chunk, or null: parameters are rounded to the nearest
   std::int64_t seed;            ///< of the random words
   DType cast_type;
-  bool part, gradient_part, cast_part;  ///< only what the rank updates is there
-  bool clipped;                         ///< gradients are unscaled and clipped already
+  bool part, cast_part;  ///< only what the rank updates is there
+  GradientPlace gradient;
+  bool clipped;  ///< gradients are unscaled and clipped already
 };
+
+/// Returns the element of the gradients at which a chunk's begin.
+__device__ __forceinline__ std::int64_t gradient_at(const FlatChunk& chunk, const Arenas& a) {
+  return chunk.at(a.gradient.part) - a.gradient.begin;
+}
 
 __device__ __forceinline__ float gradient_factor(const FlatChunk& chunk, const Arenas& a) {
   if (a.clipped) return 1;
@@ -120,11 +126,11 @@ struct Update {
   template <class Params>
   Update(const CudaRequest& request, const Params& params)
       : device(&request.device),
-        ranges(ranges_of(request.input(0), request.context, params.group)),
+        ranges(updated_ranges(request.input(0), request.context, params)),
         chunks(std::make_shared<const FlatChunks>(
             upload_chunks(chunks_of(ranges, params.weight_decay)))) {
     arenas.part = keeps_part(request.input(0), request.context);
-    arenas.gradient_part = keeps_part(request.input(1), request.context);
+    arenas.gradient = gradient_place(request.input(1), request.context, params);
     arenas.clipped = params.clipped;
     const std::size_t last = request.op.outputs.size() - 1;
     casts = updates_parameters(request.op);

@@ -212,6 +212,34 @@ void add_narrow_cases(Cases& cases, const std::string& suffix, const Arenas& a,
   add("/mixed", DType::bf16, DType::f32, DType::f16);
 }
 
+/// Updates of the second bucket alone, by gradients of this range: all of them, or the rank's part.
+void add_range_cases(Cases& cases, const std::string& suffix, const Arenas& a, std::int64_t first,
+                     std::int64_t degree, const std::function<OpCase(OpCase)>& place) {
+  const std::int64_t count = a.parameters.shape[0];
+  AdamParams adam{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  adam.begin = first;
+  adam.end = count;
+  adam.elements = (count - first) / degree;
+  Operand masters = normal("masters", count / degree, 5);
+  masters.role = TensorRole::master_parameter;
+  masters.arena = true;
+  const Operand written = of_type(normal("parameters", count, 6), DType::bf16);
+  for (const std::int64_t parts : {std::int64_t{1}, degree}) {
+    Operand gradients = normal("gradients", (count - first) / parts, 2);
+    gradients.arena = true;
+    const std::string name = parts == 1 ? suffix : suffix + "/part";
+    const std::vector<Operand> rest = {gradients, a.first, a.second, scalars({})};
+    const auto add = [&](const std::string& of, const Operand& p, std::vector<Operand> out) {
+      std::vector<Operand> in = rest;
+      in.insert(in.begin(), p);
+      cases.push_back(place(make_case("adamw/range" + of + name, OpKind::adamw, adam, in, out)));
+    };
+    add("", a.parameters, {a.parameters, a.first, a.second});
+    add("/masters", masters, {masters, a.first, a.second, written});
+    if (degree == 1) break;
+  }
+}
+
 /// Moments in 8 bits, of masters or of parameters in bf16. A tensor begins with a block, and so
 /// does a rank's part.
 void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
@@ -238,7 +266,7 @@ void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
   Operand masters = normal("masters", arena / degree, 5);
   masters.role = TensorRole::master_parameter;
   masters.arena = true;
-  const AdamParams adam{1e-2, 0.9, 0.95, 1e-4, 0.1};
+  AdamParams adam{1e-2, 0.9, 0.95, 1e-4, 0.1};
   const Operand p = of_type(a.parameters, DType::bf16), g = of_type(a.gradients, DType::bf16);
   const auto add = [&](const char* name, const State& at, std::vector<Operand> in,
                        std::vector<Operand> out) {
@@ -251,6 +279,12 @@ void add_coded_cases(Cases& cases, std::int64_t count, std::int64_t degree) {
   add("/skipped", {.found = 1}, {a.parameters, a.gradients}, {a.parameters});
   add("/bf16", {.clip = 0.02, .loss_scale = 32}, {p, g}, {p});
   add("/masters", {}, {masters, a.gradients}, {masters, p});
+  adam.begin = arena / 4;
+  adam.end = arena;
+  adam.elements = (arena - arena / 4) / degree;
+  Operand part = normal("gradients", adam.elements, 2);
+  part.arena = true;
+  add("/range", {}, {p, part}, {p});
 }
 
 void add_arena_cases(Cases& cases, std::int64_t count) {
@@ -286,6 +320,7 @@ void add_arena_cases(Cases& cases, std::int64_t count) {
     add_master_cases(cases, suffix, a, place);
     add_narrow_cases(cases, suffix, a, place);
     add_coded_cases(cases, count, degree);
+    add_range_cases(cases, suffix, a, count / 3 / degree * degree, degree, place);
   }
   const auto as_is = [](OpCase c) { return c; };
   add_update_cases(cases, "/tensor", arenas(count, 1, false), {}, true, {}, as_is);

@@ -39,6 +39,16 @@ void for_each_owned(const OpCase& c, bool arena, std::optional<std::int64_t> gro
   }
 }
 
+/// Where an update of a range has the gradient of an element: in the order of the range, or of the
+/// rank's state in it. Each rank has an equal part of what is before the range.
+std::size_t gradient_at(const Operands& o, std::size_t e, std::size_t state) {
+  const auto& a = o.params<AdamParams>();
+  if (a.end == 0) return e;
+  const bool whole = o.in(1).size() == std::size_t(a.end - a.begin);
+  return whole ? e - std::size_t(a.begin)
+               : state - std::size_t(a.begin / o.c.program.sharding_degree);
+}
+
 template <class Params, class Visit>
 void for_each_updated(const Operands& o, Visit visit) {
   const auto& params = o.params<Params>();
@@ -46,6 +56,10 @@ void for_each_updated(const Operands& o, Visit visit) {
   if (of(scalars, Scalar::found) != 0) return;
   for_each_owned(o.c, o.c.input(0).arena, params.group,
                  [&](std::size_t e, std::size_t state, const Segment& segment, std::size_t s) {
+                   if constexpr (requires { params.end; }) {
+                     const auto at = std::int64_t(e);
+                     if (params.end > 0 && (at < params.begin || at >= params.end)) return;
+                   }
                    const double unscale = 1 / of(scalars, Scalar::loss_scale);
                    const double factor = params.clipped ? 1
                                          : segment.clip ? of(scalars, Scalar::clip)
@@ -77,7 +91,7 @@ void adamw(const Operands& o) {
   const Numbers scalars = o.in(4);
   for_each_updated<AdamParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
                                       double decay, double rate) {
-    const double g = factor * o.in(1)[e];
+    const double g = factor * o.in(1)[gradient_at(o, e, state)];
     double &p = o.out(0)[place(o, e, state)], &m = o.out(1)[state], &v = o.out(2)[state];
     m = a.beta1 * m + (1 - a.beta1) * g;
     v = a.beta2 * v + (1 - a.beta2) * g * g;
@@ -142,7 +156,7 @@ void adamw_8bit(const Operands& o) {
   std::vector<bool> updated(m.size());
   for_each_updated<AdamParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
                                       double decay, double rate) {
-    const double g = factor * o.in(1)[e];
+    const double g = factor * o.in(1)[gradient_at(o, e, state)];
     double& p = o.out(0)[place(o, e, state)];
     updated[state] = true;
     m[state] = a.beta1 * m[state] + (1 - a.beta1) * g;
