@@ -251,6 +251,9 @@ struct PrecisionCapabilities {
   /// Whether narrow gradients, masters and moments, and parameters in 8 bits, also work without
   /// sharding.
   Sourced<bool> narrow_states_unsharded{true};
+  /// Whether backward updates parameters as soon as their gradients are there
+  /// (Strategy::gradients.release).
+  Sourced<bool> release_gradients{false};
   bool operator==(const PrecisionCapabilities&) const = default;
 };
 

@@ -66,6 +66,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("main_parameter_types", can.precision.master_types);
   visit("moment_types", can.precision.moment_types);
   visit("narrow_states_unsharded", can.precision.narrow_states_unsharded);
+  visit("release_gradients", can.precision.release_gradients);
   visit("fp8_parameters", can.precision.fp8_parameters);
   visit("offload_optimizer", can.offload.optimizer);
   visit("overlap_offload", can.offload.overlap);

@@ -82,6 +82,8 @@ class Flattener {
   // ---- one op of each kind over everything, with a table of segments ----
 
   void fused(const Step& step) {
+    // The update is issued range by range, and no op reads all gradients.
+    if (context_.strategy.gradients.release) return update(gradients_, {}, true);
     TensorId sum = add_value("squared_norm");
     push(OpKind::squared_norm, {gradients_}, {sum}, FlatParams{});
     if (!step.split.axes.empty()) {

@@ -53,7 +53,8 @@ class StepBuilder {
     StepParams params;
     if (scale) params = {scale->initial, scale->growth, scale->backoff, scale->growth_interval};
     push(OpKind::begin_step, {scalars_}, {scalars_}, params);
-    push(OpKind::fill, {}, {gradient_arena_}, FillParams{0});
+    if (!context_.strategy.gradients.release)
+      push(OpKind::fill, {}, {gradient_arena_}, FillParams{0});
     if (!scale) return;
     const TensorId factor = add_element(Scalar::loss_scale, "loss_scale");
     for (Op& op : graph_.ops) {  // the losses' gradients are where backward starts

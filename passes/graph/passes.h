@@ -92,7 +92,8 @@ bool narrow_gradients(Graph& graph, const PassContext& context);
 bool gradient_merge(Graph& graph, const PassContext& context);
 
 /// Moves norm, clipping and update to flat arenas. `fused`: one norm, which also finds values that
-/// are not finite, one clip factor and one update, with a table of segments. `coalesced`: as in
+/// are not finite, one clip factor and one update, with a table of segments; with
+/// release_gradients the update alone. `coalesced`: as in
 /// Paddle PR 33461, with its coalesce ops and temporaries, for each attribute group. `none`:
 /// nothing changes.
 bool flatten_optimizer(Graph& graph, const PassContext& context);

@@ -25,8 +25,8 @@ Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
 
 /// Returns where replicas begin to combine gradients; mp ranks have summed theirs before.
 std::size_t after_zeroing(const Graph& graph) {
-  std::size_t index = existing_step_op(graph, OpKind::fill) + 1;
-  while (graph.ops[index].stream == Stream::mp) ++index;
+  std::size_t index = existing_step_op(graph, OpKind::begin_step) + 1;
+  while (graph.ops[index].stream == Stream::mp || graph.ops[index].kind == OpKind::fill) ++index;
   return index;
 }
 
@@ -84,9 +84,8 @@ bool data_parallel(Graph& graph, const PassContext& context) {
   graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
   const auto gradients = gradient_arena(graph);
   INVARIANT(gradients, "replicas have gradients to sum");
-  const bool at_once = context.strategy.gradients.reduction == GradReduction::at_end;
   Op reduce = arena_collective(OpKind::all_reduce, *gradients, axes);
-  if (unsharded && !at_once) {
+  if (unsharded && reduces_per_micro_batch(strategy)) {
     reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, axes,
                                           graph.at(*gradients).shape[0]);
   }
@@ -114,8 +113,8 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     for (const Axis axis : {Axis::cp, Axis::sharding}) {
       if (axes.has(axis)) reduce_tensor_norms_over(graph, axis);
     }
-    std::get<FlatParams>(graph.ops[existing_step_op(graph, OpKind::squared_norm)].params).shards =
-        parts ? 1 : degree;
+    if (const auto norm = find_step_op(graph, OpKind::squared_norm))
+      std::get<FlatParams>(graph.ops[*norm].params).shards = parts ? 1 : degree;
   }
   const OpKind to_owners = whole ? OpKind::reduce : OpKind::reduce_scatter;
   const OpKind from_owners = whole ? OpKind::broadcast : OpKind::all_gather;

@@ -114,11 +114,6 @@ std::optional<Op> tied_sum(const ArenaLayout& layout, const StageLayout& stages)
   return sum;
 }
 
-bool reduces_per_micro_batch(const Strategy& strategy) {
-  return shards_gradients(strategy) ||
-         strategy.gradients.reduction == GradReduction::per_micro_batch;
-}
-
 /// Returns whether segment i may be in the bucket of the segment before it. Buckets are of
 /// gradients unless `of_parameters`, or where both are the same.
 bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& strategy,

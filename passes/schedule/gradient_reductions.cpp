@@ -19,8 +19,8 @@ const Op* reduction_of_micro_batches(const Graph& graph) {
   return found;
 }
 
-GradientReductions::GradientReductions(StageContext& stage)
-    : GradientSink(stage), op_(reduction_of_micro_batches(stage.graph)) {
+GradientReductions::GradientReductions(StageContext& stage, UpdateCalls& updates)
+    : GradientSink(stage), updates_(updates), op_(reduction_of_micro_batches(stage.graph)) {
   for (const Op& op : graph_.ops) {
     if (op.block || op.stream != Stream::data) continue;
     if (op.phase == Phase::optimizer && op.kind == OpKind::all_reduce) replicas_ = &op;
@@ -101,26 +101,36 @@ void GradientReductions::before_call(std::size_t instance, const Routine& routin
   };
   const bool own = writes(SlotKind::gradients), tied = writes(SlotKind::tied_gradients);
   if (!own && !tied) return;
-  const auto [found, fresh] = open_.try_emplace({micro_batch, instance});
+  const bool makes_room = releases() || !open_.contains({micro_batch, instance});
   const std::size_t places = overlaps_grad_reduce(context_) ? 2 : 1;
-  while (fresh && pending_.size() >= places) add_oldest();
-  std::vector<Part>& parts = found->second.parts;
+  while (makes_room && pending_.size() >= places) add_oldest();
   // Where backward is split, the call for the inputs may write less than that for the weights.
-  const auto lacks = [&](SlotKind kind) {
-    return std::none_of(parts.begin(), parts.end(),
-                        [&](const Part& part) { return part.kind == kind; });
+  const auto open = [&](SlotKind kind, std::size_t of, const std::vector<std::size_t>& buckets) {
+    std::vector<Part>& parts = open_[{micro_batch, of}].parts;
+    if (std::ranges::find(parts, kind, &Part::kind) == parts.end())
+      parts.push_back(make_part(kind, of, buckets, micro_batch));
   };
-  if (own && lacks(SlotKind::gradients)) {
-    parts.push_back(make_part(SlotKind::gradients, instance, bundles_[instance], micro_batch));
+  if (own) open(SlotKind::gradients, instance, bundles_[instance]);
+  if (!tied) return;
+  if (releases()) {
+    open(SlotKind::gradients, tied_owner(), bundles_[tied_owner()]);
+  } else {
+    open(SlotKind::tied_gradients, instance, {bucket_at(layout_.buckets, *layout_.tied_base)});
   }
-  if (tied && lacks(SlotKind::tied_gradients)) {
-    parts.push_back(make_part(SlotKind::tied_gradients, instance,
-                              {bucket_at(layout_.buckets, *layout_.tied_base)}, micro_batch));
-  }
+}
+
+std::size_t GradientReductions::tied_owner() const {
+  const std::size_t bucket = bucket_at(layout_.buckets, *layout_.tied_base);
+  return layout_.producer[segments_in(layout_, layout_.buckets[bucket]).first];
 }
 
 Binding GradientReductions::binding(const Slot& slot, std::size_t instance,
                                     std::int64_t micro_batch) const {
+  if (slot.kind == SlotKind::tied_gradients && releases()) {
+    const Part& part = open_.at({micro_batch, tied_owner()}).parts.front();
+    return {
+        part.buffer, *place_in(part, *layout_.tied_base) * bytes_of(layout_.gradient_type()), {}};
+  }
   for (const Part& part : open_.at({micro_batch, instance}).parts) {
     if (part.kind != slot.kind) continue;
     if (!slot.entry) return {part.buffer, {}, {}};
@@ -141,6 +151,8 @@ void GradientReductions::wrote(const WrittenGradients& written) {
   contribution.micro_batch = written.micro_batch;
   reduce(contribution, written.micro_batch);
   pending_.push_back(std::move(contribution));
+  const bool later = op_ != nullptr && overlaps_grad_reduce(context_);
+  if (releases() && !later) add_oldest();
 }
 
 /// Returns, for each call that wrote some of the range, the port that fires last.
@@ -215,7 +227,7 @@ std::vector<GradientReductions::PartialRun> GradientReductions::partial_runs(
 }
 
 bool GradientReductions::sums_partial_at_once() const {
-  return shards_gradients(context_.strategy);
+  return shards_gradients(context_.strategy) || releases();
 }
 
 GradientReductions::Sums GradientReductions::sum_partial(const Contribution& contribution,
@@ -272,18 +284,30 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
     for (const std::size_t b : part.buckets) {
       const Bucket& bucket = layout_.buckets[b];
       const Range range{*place_in(part, bucket.begin), bucket.elements};
-      std::vector<Wait> waits = writers(contribution, part, range);
+      const bool alone = bucket.experts && shards(build_.program, bucket) == 1;
+      const bool reduces = op_ != nullptr && !alone;
+      std::vector<Wait> waits;
+      // An update runs on the stream of the calls that write.
+      if (reduces || !releases()) waits = writers(contribution, part, range);
       for (const auto& [sum, call] : sums) {
         if (overlap(sum, range)) waits.push_back({call, {}});
       }
       if (is_coalesced(layout_, bucket)) {
         waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
       }
-      const bool alone = bucket.experts && shards(build_.program, bucket) == 1;
-      if (!alone) {
+      if (reduces) {
         waits = {{reduce_range(*op_, part, range, micro_batch, std::move(waits), bucket.owner,
                                bucket.experts),
                   {}}};
+      }
+      if (releases() && replicas_ != nullptr) {
+        const RoutineId routine = build_.payload_routine(
+            fmt::format("all_reduce.kept.{}",
+                        to_text(std::get<CollectiveParams>(replicas_->params).group)),
+            OpKind::all_reduce, Phase::backward, replicas_->stream, TensorRole::gradient,
+            layout_.gradient_type(), kept_elements(b) * bytes_of(layout_.gradient_type()),
+            replicas_->params);
+        waits = {{build_.add_call(routine, {}, micro_batch, {kept_in(part, b)}, waits), {}}};
       }
       contribution.reduced.push_back(std::move(waits));
     }
@@ -293,6 +317,7 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
 void GradientReductions::add_oldest() {
   const Contribution contribution = std::move(pending_.front());
   pending_.pop_front();
+  if (releases()) return update(contribution);
   auto reduced = contribution.reduced.begin();
   for (const Part& part : contribution.parts) {
     std::vector<Wait> sent;  // to owners
@@ -318,14 +343,43 @@ void GradientReductions::add_oldest() {
   }
 }
 
+/// Updates the parameters. Where gradients are whole, those of a part lie as its parameters do, and
+/// one update is of all.
+void GradientReductions::update(const Contribution& contribution) {
+  auto reduced = contribution.reduced.begin();
+  for (const Part& part : contribution.parts) {
+    for (std::size_t next = 0; next < part.buckets.size();) {
+      const std::size_t first = part.buckets[next];
+      ReleasedGradients gradients{.range = layout_.buckets[first], .at = kept_in(part, first)};
+      gradients.elements = kept_elements(first);
+      std::vector<Wait> waits = *reduced++;
+      for (++next; next < part.buckets.size() && !shards_gradients(context_.strategy); ++next) {
+        gradients.range.elements += layout_.buckets[part.buckets[next]].elements;
+        gradients.elements = gradients.range.elements;
+        append(waits, *reduced++);
+      }
+      gradients.layer = layout_.instances[part.instance].layer;
+      gradients.micro_batch = contribution.micro_batch;
+      build_.extend(part.buffer, updates_.update(gradients, std::move(waits)) + 1);
+      updated_ += gradients.range.elements;
+    }
+  }
+}
+
+Binding GradientReductions::kept_in(const Part& part, std::size_t bucket) const {
+  const Bytes element = bytes_of(layout_.gradient_type());
+  const Bucket& range = layout_.buckets[bucket];
+  const bool sharded = shards(build_.program, range) > 1 && shards_gradients(context_.strategy);
+  return {part.buffer, *place_in(part, range.begin) * element,
+          sharded ? kept_elements(bucket) * element : Bytes(0),
+          range.experts ? Axis::edp : Axis::sharding};
+}
+
 /// Adds a bucket, or this rank's part of it, to the kept gradients. It frees the buffer with its
 /// last bucket.
 std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                                     std::int64_t micro_batch) {
   const Bytes element = bytes_of(layout_.gradient_type());
-  const bool experts = layout_.buckets[bucket].experts;
-  const bool sharded =
-      shards(build_.program, layout_.buckets[bucket]) > 1 && shards_gradients(context_.strategy);
   const std::int64_t kept = kept_elements(bucket);
   RangeRoutine sum("add_gradients", OpKind::add);
   const TensorId total =
@@ -334,10 +388,8 @@ std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::v
   sum.routine.ops[0].inputs = {total, reduced};
   sum.routine.ops[0].outputs = {total};
   const Binding into{arenas_.gradients, kept_at(bucket) * element, {}};
-  const Binding from{part.buffer, *place_in(part, layout_.buckets[bucket].begin) * element,
-                     sharded ? kept * element : Bytes(0), experts ? Axis::edp : Axis::sharding};
   const std::size_t call = build_.add_call(build_.shared_routine(sum.routine), {}, micro_batch,
-                                           {into, from}, std::move(waits));
+                                           {into, kept_in(part, bucket)}, std::move(waits));
   build_.extend(part.buffer, call + 1);
   return call;
 }
@@ -376,6 +428,10 @@ void GradientReductions::reduce_over_replicas(std::size_t bucket, std::vector<Wa
 std::vector<std::size_t> GradientReductions::finish() {
   INVARIANT(open_.empty(), "gradients that nobody completes");
   while (!pending_.empty()) add_oldest();
+  if (releases()) {
+    INVARIANT(updated_ == layout_.elements, "gradients that no call writes");
+    return {};
+  }
   // The update waits for what was sent last.
   for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
   given_up_waits_.clear();

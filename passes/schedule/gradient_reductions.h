@@ -2,7 +2,8 @@
 // per_micro_batch. A call writes its gradients to a buffer of its own. They are reduced over the
 // ranks that saw other sequences. Only the part that this rank keeps is added to the persistent
 // arena (ZeRO, Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g; PyTorch FSDP's sharded
-// gradients).
+// gradients). With release_gradients they are not kept: an update reads them (LOMO, Lv et al. 2023,
+// arXiv 2306.09782, section 3.1).
 #pragma once
 
 #include <deque>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "passes/schedule/stage_context.h"
+#include "passes/schedule/update_calls.h"
 
 namespace plimsoll {
 
@@ -21,9 +23,13 @@ namespace plimsoll {
 /// call; else it is at the next call. In owner mode a bucket is reduced to its owner, and only the
 /// owner adds it. Other ranks free their buffer where the next call that needs memory waits for its
 /// reductions.
+///
+/// With release_gradients an update of the instance's parameters takes the place of the adds. The
+/// gradient of a parameter that several instances read lies with those of its owner, whose backward
+/// comes last.
 class GradientReductions : public GradientSink {
  public:
-  explicit GradientReductions(StageContext& stage);
+  GradientReductions(StageContext& stage, UpdateCalls& updates);
 
   /// Adds zeroed memory before a call of `instance` that adds to gradients. Calls of one
   /// micro-batch that share an instance's gradients (split backwards) share the buffer.
@@ -58,6 +64,12 @@ class GradientReductions : public GradientSink {
   Part make_part(SlotKind kind, std::size_t instance, std::vector<std::size_t> buckets,
                  std::int64_t micro_batch);
   void zero(const Part& part, std::int64_t micro_batch);
+  bool releases() const { return context_.strategy.gradients.release; }
+  /// Returns the instance that owns the tied parameter.
+  std::size_t tied_owner() const;
+  /// Returns the place in a part's buffer of what this rank keeps of a bucket.
+  Binding kept_in(const Part& part, std::size_t bucket) const;
+  void update(const Contribution& contribution);
   void reduce(Contribution& contribution, std::int64_t micro_batch);
   /// A Range counts elements of a part's buffer.
   struct Range {
@@ -100,7 +112,8 @@ class GradientReductions : public GradientSink {
   void reduce_kept_bucket(std::size_t bucket, const Op& op, std::vector<Wait> waits);
   void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
 
-  const Op* op_ = nullptr;             ///< the collective of every micro-batch
+  UpdateCalls& updates_;               ///< with release_gradients
+  const Op* op_ = nullptr;             ///< the collective of every micro-batch, if there is one
   const Op* replicas_ = nullptr;       ///< the collective of the kept part, once per step
   std::vector<std::int64_t> kept_at_;  ///< by bucket, where asked for: its place in the kept part
   std::vector<std::vector<std::size_t>> bundles_;                      ///< by instance: its buckets
@@ -112,6 +125,7 @@ class GradientReductions : public GradientSink {
   std::vector<std::size_t> added_;  ///< by bucket: the latest add
   std::vector<bool> finished_;      ///< by bucket: reduced over replicas
   std::vector<std::size_t> reductions_;
+  std::int64_t updated_ = 0;  ///< elements, with release_gradients
 };
 
 /// Returns the collective that reduces gradients in every micro-batch, if the Graph has one.

@@ -40,12 +40,7 @@ class PersistentBuffers {
       arenas.masters = add("master_parameters", TensorRole::master_parameter,
                            (masters - on_host_) * bytes_of(master_dtype(context_.strategy)));
     }
-    const bool part = shards_gradients(context_.strategy);
-    arenas.gradients = add("gradients", TensorRole::gradient,
-                           (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
-    const bool all = on_host_ > 0 && on_host_ == updated_by_rank();
-    build_.buffer(arenas.gradients).on_host =
-        context_.framework.memory.host_gradients && part && all;
+    if (!context_.strategy.gradients.release) add_gradients(arenas);
     if (const auto& types = layout_.micro_batch_gradients) {
       arenas.micro_batch_gradients =
           add("micro_batch_gradients", TensorRole::gradient, types->offset(layout_.elements));
@@ -63,6 +58,15 @@ class PersistentBuffers {
 
   BufferId add(const char* name, TensorRole role, Bytes bytes) {
     return build_.add_persistent(name, role, bytes);
+  }
+
+  void add_gradients(StageArenas& arenas) {
+    const bool part = shards_gradients(context_.strategy);
+    arenas.gradients = add("gradients", TensorRole::gradient,
+                           (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
+    const bool all = on_host_ > 0 && on_host_ == updated_by_rank();
+    build_.buffer(arenas.gradients).on_host =
+        context_.framework.memory.host_gradients && part && all;
   }
 
   void add_state(StageArenas& arenas) {

@@ -42,9 +42,11 @@ struct Use {
 };
 
 /// Returns the sink of a stage whose gradients are not only reduced once per step.
-std::unique_ptr<GradientSink> gradient_sink(StageContext& stage, StepCollectives& collectives) {
-  if (reduction_of_micro_batches(stage.graph) != nullptr)
-    return std::make_unique<GradientReductions>(stage);
+std::unique_ptr<GradientSink> gradient_sink(StageContext& stage, StepCollectives& collectives,
+                                            UpdateCalls& updates) {
+  const bool release = stage.context.strategy.gradients.release;
+  if (release || reduction_of_micro_batches(stage.graph) != nullptr)
+    return std::make_unique<GradientReductions>(stage, updates);
   if (stage.layout.micro_batch_gradients)
     return std::make_unique<MergedGradients>(stage, collectives);
   return nullptr;
@@ -56,7 +58,8 @@ class StageScheduler : StageCalls {
                  std::optional<std::int64_t> owner)
       : StageCalls(stage),
         collectives_(stage),
-        sink_(gradient_sink(stage, collectives_)),
+        updates_(stage, cut),
+        sink_(gradient_sink(stage, collectives_, updates_)),
         gradients_(sink_ ? *sink_ : collectives_),
         gathers_(stage),
         borders_(graph_, context_, stages, layout_),
@@ -65,7 +68,6 @@ class StageScheduler : StageCalls {
         routines_(cuts_, build_),
         crossing_(layout_, cuts_, borders_, build_),
         offloaded_(stage, cuts_, routines_),
-        updates_(stage, cut),
         weight_copies_(build_),
         selection_(stage) {
     program_.name = fmt::format("{}.stage{}", graph_.name, layout_.stage);
@@ -455,6 +457,7 @@ class StageScheduler : StageCalls {
 
   Program& program_ = build_.program;
   StepCollectives collectives_;
+  UpdateCalls updates_;
   const std::unique_ptr<GradientSink> sink_;  // if it is not collectives_
   GradientSink& gradients_;
   ParameterGathers gathers_;
@@ -464,7 +467,6 @@ class StageScheduler : StageCalls {
   StageRoutines routines_;
   CrossingBuffers crossing_;
   OffloadedActivations offloaded_;
-  UpdateCalls updates_;
   WeightCopies weight_copies_;
   SelectionBiases selection_;
   /// By chunk and micro-batch.

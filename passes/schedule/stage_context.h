@@ -11,7 +11,8 @@ namespace plimsoll {
 
 /// StageArenas are the persistent buffers of a stage.
 struct StageArenas {
-  BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
+  BufferId parameters, masters, first_moment, second_moment, scalars;
+  BufferId gradients;              ///< unless they are released (Strategy::gradients)
   BufferId moment_scales;          ///< of moments in 8 bits
   BufferId micro_batch_gradients;  ///< for fused merges
   BufferId resident;               ///< sharding stage 3: parameters that stay whole, if any

@@ -106,7 +106,19 @@ Routine without_update(const Routine& routine) {
 
 std::size_t UpdateCalls::begin_step() { return arena_call(cut_.begin_step); }
 
+std::size_t UpdateCalls::update(const ReleasedGradients& gradients, std::vector<Wait> waits) {
+  Routine routine = cut_.update.front().routine;
+  for (Op& op : routine.ops) {
+    auto& params = std::get<AdamParams>(op.params);
+    params.begin = gradients.range.begin;
+    params.end = gradients.range.begin + gradients.range.elements;
+    params.elements = gradients.elements;
+  }
+  return last_released_ = arena_call(std::move(routine), {}, std::move(waits), &gradients);
+}
+
 std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
+  if (context_.strategy.gradients.release) return last_released_;
   const std::size_t first = build_.next_call();
   for (const UpdatePart& part : cut_.update) {
     if (begins_with_copy(part.routine)) {
@@ -124,11 +136,16 @@ std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
 
 /// A routine on arenas: they get this stage's sizes.
 std::size_t UpdateCalls::arena_call(Routine routine, std::optional<HostPart> part,
-                                    std::vector<Wait> waits) {
+                                    std::vector<Wait> waits, const ReleasedGradients* released) {
   if (owned_elements(build_.program) == 0) routine = without_update(routine);
   if (routine.ops.empty()) return build_.next_call() - 1;
   std::vector<Binding> bindings;
   for (Slot& slot : routine.slots) {
+    if (released != nullptr && slot.kind == SlotKind::gradient_arena) {
+      bindings.push_back(released->at);
+      slot.bytes = released->elements * bytes_of(layout_.gradient_type());
+      continue;
+    }
     bindings.push_back(arena_binding(slot.kind));
     slot.bytes = build_.buffer(bindings.back().buffer).bytes;
     if (!part || !is_of_host(slot.kind)) continue;
@@ -153,8 +170,13 @@ std::size_t UpdateCalls::arena_call(Routine routine, std::optional<HostPart> par
       op.params = FillParams{0};
     }
   }
-  return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings),
-                         std::move(waits));
+  const std::size_t call =
+      build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), std::move(waits));
+  if (released != nullptr) {
+    build_.program.calls[call].layer = released->layer;
+    build_.program.calls[call].micro_batch = released->micro_batch;
+  }
+  return call;
 }
 
 /// The parts are about equal, one for each parameter, as in Megatron-LM

@@ -11,6 +11,14 @@
 
 namespace plimsoll {
 
+/// Gradients of a range of the arenas, which the update reads where backward leaves them.
+struct ReleasedGradients {
+  Bucket range;               ///< of the arenas
+  std::int64_t elements = 0;  ///< of these, the ones that the rank updates
+  Binding at;
+  std::int64_t layer = 0, micro_batch = 0;  ///< as in Call
+};
+
 /// Issues the calls of a stage's update in the order of the Graph's ops. A run of ops without a
 /// block is one call on arenas of this stage's sizes. A run of ops with blocks is one call for
 /// every segment that this class of ranks updates, in the order of the arenas. Where copies overlap
@@ -24,6 +32,9 @@ class UpdateCalls : StageCalls {
   std::size_t begin_step();
   /// Issues the update, which waits for `reductions`. Returns the last call.
   std::size_t update(const std::vector<std::size_t>& reductions);
+  /// Issues the update of the parameters whose gradients these are, and returns the call. With
+  /// release_gradients there is no other update.
+  std::size_t update(const ReleasedGradients& gradients, std::vector<Wait> waits);
 
  private:
   /// A range of the elements that the host updates.
@@ -31,7 +42,7 @@ class UpdateCalls : StageCalls {
     std::int64_t begin = 0, elements = 0;
   };
   std::size_t arena_call(Routine routine, std::optional<HostPart> part = {},
-                         std::vector<Wait> waits = {});
+                         std::vector<Wait> waits = {}, const ReleasedGradients* released = nullptr);
   void call_in_parts(const Routine& routine);
   static Routine weighted(Routine routine, const Segment& segment);
   void segment_calls(const std::vector<ParameterRoutine>& routines);
@@ -49,7 +60,8 @@ class UpdateCalls : StageCalls {
   const bool widens_own_part_;
   std::map<SlotKind, BufferId> transients_;
   std::int64_t next_norm_ = 0;
-  std::int64_t next_second_ = 0;  ///< element of Muon's second moments, which follow each other
+  std::int64_t next_second_ = 0;   ///< element of Muon's second moments, which follow each other
+  std::size_t last_released_ = 0;  ///< call
 };
 
 }  // namespace plimsoll

@@ -298,6 +298,8 @@ constexpr Rule kRules[] = {
      asks(FIELD(precision.fp8))},
     has_own(FIELD(precision.fp8), FIELD(precision.fp8), "fp8", "scales otherwise"),
     has_own(FIELD(precision.gradient_types), FIELD(precision.gradients), "gradient_type", kNoType),
+    has(FIELD(precision.release_gradients), FIELD(gradients.release), "release_gradients",
+        "updates parameters behind backward"),
     has_own(FIELD(precision.main_gradient_types), FIELD(precision.main_gradients),
             "main_gradient_type", kNoType),
     has_own(FIELD(precision.master_types), FIELD(precision.main_parameters), "main_parameter_type",

@@ -40,6 +40,39 @@ Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Nothing reads all gradients at once, and one update reads each of them: the computed ones, of
+/// one type, in one range of the arenas for each layer.
+Verdict release_is_legal(const Job& job, const Strategy& strategy) {
+  if (!strategy.gradients.release) return Verdict::yes();
+  const auto no = [](std::string_view why) {
+    return Verdict::no(fmt::format("release_gradients: {}", why));
+  };
+  if (job.clip_norm > 0)
+    return no(fmt::format("clip_norm is {}; the norm is of all gradients at once", job.clip_norm));
+  if (job.loss_scale) return no("whether a step counts with loss_scale depends on all gradients");
+  if (job.optimizer.kind != OptimizerKind::adamw) return no("the optimizer must be adamw");
+  if (const std::int64_t m = micro_batches(job, strategy); m > 1)
+    return no(fmt::format("gradients of {} micro-batches are added up; there must be 1", m));
+  if (strategy.pp > 1) return no(fmt::format("pp is {}; it must be 1", strategy.pp));
+  if (strategy.sharding_stage == 1)
+    return no("sharding_stage is 1, which keeps all gradients; it must be 0, 2 or 3");
+  if (strategy.owners.sharding_owner != ShardingOwner::elements)
+    return no("sharding_owner must be elements");
+  if (experts_apart(strategy))
+    return no("ep and etp: whether rows of experts had memory is known behind backward");
+  if (strategy.optimizer.offload_percent > 0)
+    return no("offload_optimizer_percent must be 0: the host updates once per step");
+  if (strategy.optimizer.flatten != Flatten::fused ||
+      strategy.optimizer.cast_placement != CastPlacement::fused)
+    return no("flatten and cast_placement must be fused");
+  if (strategy.gradients.merge != GradientMerge::direct) return no("gradient_merge must be direct");
+  if (strategy.precision.gradients != strategy.precision.main_gradients)
+    return no("main_gradient_type must be gradient_type");
+  if (job.precision != DType::f32 && !job.fp32_parameters.empty())
+    return no("it excludes fp32_parameters with another precision");
+  return Verdict::yes();
+}
+
 /// Tensors that are gathered or scattered where they are used are of one type.
 Verdict types_are_legal(const Job& job, const Strategy& strategy) {
   const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
@@ -158,6 +191,7 @@ Verdict frozen_is_legal(const Job& job, const Strategy& strategy) {
 Verdict precision_is_legal(const Job& job, const Strategy& strategy) {
   if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = gradient_type_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = release_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = states_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = frozen_is_legal(job, strategy); !verdict) return verdict;

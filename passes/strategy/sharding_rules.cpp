@@ -65,6 +65,11 @@ Verdict elements_are_possible(const Strategy& strategy) {
 
 bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage >= 2; }
 
+bool reduces_per_micro_batch(const Strategy& strategy) {
+  return shards_gradients(strategy) || strategy.gradients.release ||
+         strategy.gradients.reduction == GradReduction::per_micro_batch;
+}
+
 bool shards_parameters(const Strategy& strategy) { return strategy.sharding_stage == 3; }
 
 std::int64_t resident_limit(const Strategy& strategy) {

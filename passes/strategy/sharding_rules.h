@@ -11,6 +11,9 @@ namespace plimsoll {
 
 /// Returns whether gradients are kept as shards and reduced in every micro-batch (stages 2 and 3).
 bool shards_gradients(const Strategy& strategy);
+/// Returns whether gradients are reduced in every micro-batch: with such shards, with
+/// grad_reduction per_micro_batch, and where backward updates parameters.
+bool reduces_per_micro_batch(const Strategy& strategy);
 /// Returns whether parameters are kept as shards and gathered where they are used (stage 3).
 bool shards_parameters(const Strategy& strategy);
 /// Returns the number of elements up to which parameters stay whole.

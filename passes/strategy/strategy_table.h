@@ -120,6 +120,7 @@ inline const std::vector<Field> kFields = {
     {"param_bucket_bytes", BytesField{FIELD(gathers.bucket_bytes)}},
     {"grad_reduction", choice_field(FIELD(gradients.reduction), {"at_end", "per_micro_batch"})},
     {"gradient_merge", choice_field(FIELD(gradients.merge), {"direct", "fused", "tensor"})},
+    {"release_gradients", SwitchField{FIELD(gradients.release)}},
     {"gradient_type", choice_field(FIELD(precision.gradients), kGradientTypes)},
     {"main_gradient_type", choice_field(FIELD(precision.main_gradients), kGradientTypes)},
     {"main_parameter_type", choice_field(FIELD(precision.main_parameters), kMasterTypes)},

@@ -387,8 +387,8 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
       without(as_plain_pipeline(target_.job, strategy), FIELD(dp), FIELD(sharding_degree),
               FIELD(sharding_stage), FIELD(owners.sharding_owner), FIELD(pipeline.layer_split),
               FIELD(pipeline.embedding_as_layers), FIELD(pipeline.send_slots), FIELD(rank_order),
-              FIELD(gradients.bucket_bytes), FIELD(recomputed.list), FIELD(offloaded.layers),
-              FIELD(gathers.prefetch_depth), FIELD(gathers.max_live_bytes),
+              FIELD(gradients.bucket_bytes), FIELD(gradients.release), FIELD(recomputed.list),
+              FIELD(offloaded.layers), FIELD(gathers.prefetch_depth), FIELD(gathers.max_live_bytes),
               FIELD(gathers.reuse_distance_bytes), FIELD(gathers.keep));
   // The room for experts' rows follows from the strategy itself, not from what is alike.
   if (target_.job.experts && strategy.ep > 1)

@@ -106,8 +106,11 @@ class ChunkCalls {
 
   /// Returns bytes of gradients that are written, and of those that are still being reduced.
   Bytes gradients(std::size_t i) const {
-    if (!shards_gradients(context_.strategy) || classes_by_owner(context_.strategy)) return {};
-    const bool overlaps = overlaps_grad_reduce(context_) && i + 1 < chain_.size();
+    const Strategy& strategy = context_.strategy;
+    const bool lasting = !shards_gradients(strategy) && !strategy.gradients.release;
+    if (lasting || classes_by_owner(strategy)) return {};
+    const bool reduces = strategy.dp * strategy.sharding_degree * strategy.cp > 1;
+    const bool overlaps = reduces && overlaps_grad_reduce(context_) && i + 1 < chain_.size();
     return chain_[i]->gradients + (overlaps ? chain_[i + 1]->gradients : Bytes());
   }
 

@@ -6,6 +6,7 @@
 #include "passes/cut/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/schedule/schedule.h"
+#include "passes/strategy/sharding_rules.h"
 
 namespace plimsoll {
 namespace {
@@ -24,10 +25,8 @@ Picoseconds on_stream(const CostedProgram& costed, const Call& call, Stream stre
 }  // namespace
 
 bool has_micro_batch_traffic(const Strategy& strategy) {
-  const bool reduces =
-      shards_gradients(strategy) || strategy.gradients.reduction == GradReduction::per_micro_batch;
-  return reduces && strategy.pp == 1 && strategy.schedule == Schedule::one_f_one_b &&
-         !classes_by_owner(strategy);
+  return reduces_per_micro_batch(strategy) && strategy.pp == 1 &&
+         strategy.schedule == Schedule::one_f_one_b && !classes_by_owner(strategy);
 }
 
 Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {

@@ -74,6 +74,7 @@ class Changes {
       add_offload("offload_activations_percent", {"100"}, "activations in the host's memory");
     if (request_.target.job.adapters) add_packed();
     add_chunked_loss();
+    add_released_gradients();
     add_more_devices();
     if (request_.target.job.experts) add_even_routing();
     std::vector<FittingChange> narrower;
@@ -91,13 +92,14 @@ class Changes {
  private:
   /// Returns the request with the smallest micro-batch and whole layers recomputed, unless it fixes
   /// or limits these. Modules may need less: while a layer is repeated as a whole, all that it
-  /// saves is there at once.
+  /// saves is there at once. Where backward frees gradients, a micro-batch is all of a rank's step.
   static SearchRequest leanest(SearchRequest changed) {
     const auto is_free = [&](std::string_view key) {
       return !is_fixed(changed.constraints.fixed, key) &&
              !is_limited(changed.constraints.limits, key);
     };
-    if (is_free("micro_batch")) changed.constraints.fixed.emplace_back("micro_batch", "1");
+    if (is_free("micro_batch") && is_free("release_gradients"))
+      changed.constraints.fixed.emplace_back("micro_batch", "1");
     const SetOf<Recompute> forms = changed.target.framework().can.repeats.recompute.value;
     const bool may_repeat_all = is_free("recompute") && is_free("recompute_list") &&
                                 is_free("recompute_modules") &&
@@ -289,6 +291,14 @@ class Changes {
     add_first({with(kind_of(fix), fix)}, "a loss in chunks");
   }
 
+  /// Updates in backward, where the framework can and the job clips no gradients.
+  void add_released_gradients() {
+    const bool can = request_.target.framework().can.precision.release_gradients.value;
+    if (!can || request_.target.job.clip_norm > 0) return;
+    const Fixed fix = {{"release_gradients", "true"}};
+    add_first({with(kind_of(fix), fix)}, "gradients that backward frees");
+  }
+
   /// Frozen weights in 4 bits, where a job can have them.
   void add_packed() {
     FittingChange change{ChangeKind::packed, "with \"frozen_weights\": \"nf4_nested\" in the job"};
@@ -396,8 +406,8 @@ ChangeKind kind_of(const Fixed& change) {
     if (key == "dp" || key == kAllReplicas || key.starts_with("sharding_"))
       return ChangeKind::sharding;
     if (key.starts_with("offload_")) return ChangeKind::offload;
-    return key.starts_with("recompute") || key == "loss_chunks" ? ChangeKind::recompute
-                                                                : ChangeKind::other;
+    const bool in_parts = key == "loss_chunks" || key == "release_gradients";
+    return key.starts_with("recompute") || in_parts ? ChangeKind::recompute : ChangeKind::other;
   };
   ChangeKind kind = ChangeKind::sharding;
   for (const auto& [key, value] : change) kind = std::max(kind, of_key(key));

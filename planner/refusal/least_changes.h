@@ -62,7 +62,7 @@ struct FoundChanges {
 ///   - with half or all of the optimizer's states, or with all activations, in the host's memory,
 ///     where the framework can;
 ///   - with frozen weights in 4 bits, if the job has adapters;
-///   - with the loss in chunks, if the framework can;
+///   - with the loss in chunks, or with gradients that backward frees, if the framework can;
 ///   - on more devices, by doubling, then narrowing;
 ///   - with memory for even routing of experts' rows;
 ///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;

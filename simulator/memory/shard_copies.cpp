@@ -216,8 +216,9 @@ void ShardCopies::before_call(std::size_t index) {
   const Routine& routine = program_.at(call.routine);
   const bool of_block = call.layer.has_value();
   const bool another = micro_batch_ && call.micro_batch != micro_batch_;
-  const bool over = routine.phase == Phase::optimizer ||
-                    (of_block && (routine.phase == Phase::forward || another));
+  const bool updates = routine.phase == Phase::optimizer;
+  if (updates && call.micro_batch) return free_shards(*call.layer);  // within backward
+  const bool over = updates || (of_block && (routine.phase == Phase::forward || another));
   if (over) finish_backward();
   if (of_block) micro_batch_ = call.micro_batch;
   for (std::size_t s = 0; s < routine.slots.size(); ++s) {
@@ -291,6 +292,9 @@ void ShardCopies::after_call(std::size_t index) {
   const std::vector<Bytes> sizes = std::exchange(written_sizes_, {});
   if (!at_end_) {
     gradients.tensors = std::exchange(written_, {});
+    // A head that is called for parts of the tokens adds to what it has written.
+    if (std::ranges::find(due_, gradients.group, &Gradients::group) != due_.end())
+      return blocks_.give(gradients.tensors);
     gradients.root ? due_.push_back(std::move(gradients)) : scatter(gradients);
     return;
   }
@@ -321,6 +325,15 @@ void ShardCopies::scatter(Gradients& gradients) {
   const Bytes shard(gradients.f32.count() / program_.sharding_degree);
   const Block part = blocks_.take(shard, shard_name_, TensorRole::gradient, kScatter);
   if (!shards_.try_emplace(gradients.group, part).second) blocks_.give(part);  // it was added
+}
+
+/// Frees the gradients of a layer that is updated within backward.
+void ShardCopies::free_shards(std::int64_t layer) {
+  for (auto found = shards_.begin(); found != shards_.end();) {
+    const bool updated = found->first.second == layer;
+    if (updated) blocks_.give(found->second);
+    found = updated ? shards_.erase(found) : std::next(found);
+  }
 }
 
 /// Scatters what waits for the end of backward: the root group, and all groups where gradients are

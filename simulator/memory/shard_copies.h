@@ -74,6 +74,7 @@ class ShardCopies {
   Blocks copy_out(const RoutineEvents& routine, std::size_t slot, Bytes bytes);
   void scatter(Gradients& gradients);
   void finish_backward();
+  void free_shards(std::int64_t layer);
 
   const Program& program_;
   const std::vector<RoutineEvents>& routines_;

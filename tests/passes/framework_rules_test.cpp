@@ -251,6 +251,7 @@ constexpr const char* kFields[] = {
     "moment_type=f16",
     "moment_type=fp8",
     "stochastic_rounding=true",
+    "release_gradients=true",
     "offload_optimizer_percent=40",
     "offload_activations_percent=100",
     "offload_activations_percent=30",

@@ -394,6 +394,23 @@ void draw_loss_chunks(Draw& drawn) {
   if (!is_legal(drawn)) drawn = before;
 }
 
+/// Some of the draws without a pipeline free gradients in backward, with what goes with that. Their
+/// job clips none, and a rank has one micro-batch.
+void draw_release(Draw& drawn) {
+  Random random(drawn.seed + 16384);
+  if (coin(random) || drawn.strategy.pp > 1) return;
+  const Draw before = drawn;
+  const Strategy usual;
+  Strategy& strategy = drawn.strategy;
+  strategy.gradients.release = true;
+  drawn.job.clip_norm = 0;
+  strategy.micro_batch = drawn.job.global_batch / (strategy.dp * strategy.sharding_degree);
+  strategy.optimizer = usual.optimizer;
+  strategy.gradients.merge = usual.gradients.merge;
+  strategy.precision.main_gradients = strategy.precision.gradients;
+  if (!is_legal(drawn)) drawn = before;
+}
+
 }  // namespace
 
 Draw draw(std::uint64_t seed) {
@@ -407,6 +424,7 @@ Draw draw(std::uint64_t seed) {
   Random of_states(seed + 8192);
   draw_states(of_states, drawn);
   draw_loss_chunks(drawn);
+  draw_release(drawn);
   return drawn;
 }
 

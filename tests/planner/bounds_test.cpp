@@ -332,6 +332,51 @@ TEST(Bounds, HoldForHostsThatWait) {
   EXPECT_GT(later, checked / 20);
 }
 
+/// With any framework, as if it could.
+TEST(Bounds, HoldWhereBackwardFreesGradients) {
+  std::mt19937_64 random(31);
+  Slack slack, peak;
+  std::int64_t checked = 0;
+  while (checked < problems_to_draw(400)) {
+    Problem problem = random_problem(random);
+    problem.job.clip_norm = 0;
+    problem.framework.can.precision.release_gradients.value = true;
+    const Target target = problem.target();
+    const Bounds bounds(target);
+    for (Strategy strategy : random_strategies(problem, random, 40)) {
+      strategy.gradients.release = true;
+      strategy.gradients.merge = GradientMerge::direct;
+      strategy.optimizer = {};
+      strategy.precision.main_gradients = strategy.precision.gradients;
+      if (strategy.sharding_stage == 1) strategy.sharding_stage = 2;
+      const std::int64_t width = strategy.dp * strategy.sharding_degree;
+      if (problem.job.global_batch % width != 0) continue;
+      strategy.micro_batch = problem.job.global_batch / width;
+      if (!legal(problem.job, strategy, problem.devices) ||
+          !legal(problem.framework, problem.job, strategy))
+        continue;
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      const Found found = found_of(target, strategy);
+      const MemoryBound memory = bounds.memory(strategy);
+      ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
+      ASSERT_LE(memory.peak, found.peak) << who;
+      ASSERT_LE(memory.arena, found.arena) << who;
+      ASSERT_LE(memory.reserved, found.reserved) << who;
+      const double step = found.step.value();
+      const double low = bounds.bottleneck(strategy).seconds().value();
+      const double sharp = bounds.actions(strategy).seconds().value();
+      ASSERT_LE(low, step) << who;
+      ASSERT_LE(sharp, step * kLostLater) << who;
+      ASSERT_LE(bounds.traffic(strategy).seconds().value(), step) << who;
+      slack.add(std::max(low, sharp), step);
+      peak.add(double(memory.peak.count()), double(found.peak.count()));
+      ++checked;
+    }
+  }
+  show("gradients freed", slack);
+  show("gradients freed, peak", peak);
+}
+
 TEST(Bounds, FollowThePaddingOfTensorsThatAreUpdatedOneByOne) {
   Problem problem;
   problem.job.name = "padded";

@@ -163,6 +163,25 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
   EXPECT_TRUE(changes_of(changed).empty()) << line;
 }
 
+TEST(LeastChanges, GradientsThatBackwardFreesAreNamed) {
+  const auto request = [](Bytes memory, Fixed fixed = {}) {
+    fixed.insert(fixed.end(), {{"mp", "1"}, {"pp", "1"}, {"cp", "1"}});
+    SearchRequest changed = request_of(1, std::move(fixed), cluster_of(memory));
+    changed.target.job.clip_norm = 0;
+    changed.target.job.global_batch = 1;
+    return changed;
+  };
+  const Bytes all = small_cluster().device.memory;
+  const Bytes kept = least_need(request(all)),
+              freed = least_need(request(all, {{"release_gradients", "true"}}));
+  ASSERT_LT(freed, kept);
+  const std::string line = line_with(changes_of(request(freed)), "release_gradients");
+  EXPECT_TRUE(line.starts_with("with --fix release_gradients=true")) << line;
+  SearchRequest clips = request(freed);
+  clips.target.job.clip_norm = 1;
+  EXPECT_EQ(line_with(changes_of(clips), "release_gradients"), "");
+}
+
 TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
   const Cluster cluster = cluster_of(Bytes(100'000));
   SearchRequest request = request_of(1, {{"micro_batch", "1"}}, cluster);

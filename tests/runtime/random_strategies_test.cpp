@@ -217,8 +217,10 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
     EXPECT_GT(loss, 0);
     EXPECT_GT(norm, 0);
     EXPECT_NEAR(found.measured.losses[step], loss, within.loss * loss) << step;
-    EXPECT_NEAR(found.measured.gradient_norms[step], norm, within.norm * norm) << step;
+    const double found_norm = drawn.strategy.gradients.release ? 0 : norm;
+    EXPECT_NEAR(found.measured.gradient_norms[step], found_norm, within.norm * norm) << step;
   }
+  if (drawn.strategy.gradients.release) return;  // backward has freed them
   const double first_norm = expected.measured.gradient_norms[0];
   undo_update(one, drawn.job, serial(drawn), first_norm, expected.gradients);
   undo_update(many, drawn.job, drawn.strategy, first_norm, found.gradients);

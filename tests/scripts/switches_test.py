@@ -23,6 +23,7 @@ def every_field_of_a_strategy_has_a_row(scratch):
     # The bundled runtime refuses some of these, so a row could not show them executed; random draws
     # run the others, and a rank order changes nothing on threads of one machine.
     assert missing == {"fp8", "fp8_parameters", "cp", "context_exchange", "main_gradient_type", "loss_chunks",
+                       "release_gradients",
                        "main_parameter_type", "moment_type", "stochastic_rounding",
                        "rank_order", "ep", "etp", "expert_dispatch", "expert_rows_percent", "overlap_shared_experts",
                        "overlap_expert_exchange", "recompute_modules",
