@@ -52,6 +52,12 @@ TEST(HeldOutText, ChangesNothing) {
         "flatten=coalesced,micro_batch=4", "sharding_degree=2,sharding_stage=3,micro_batch=4",
         "sharding_degree=2,sharding_stage=1,sharding_owner=greedy,micro_batch=4"})
     expect_nothing_changes(nano_job(), fields);
+  Job unclipped_job = nano_job();
+  unclipped_job.clip_norm = 0;
+  for (const std::string fields :
+       {"micro_batch=16,release_gradients=true",
+        "sharding_degree=2,sharding_stage=3,micro_batch=8,release_gradients=true"})
+    expect_nothing_changes(unclipped_job, fields);
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::lamb}) {
     Job job = nano_job();
     job.optimizer.kind = kind;
