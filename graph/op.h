@@ -286,7 +286,7 @@ struct AdamParams {  // adamw, adamw_8bit
   /// layer.
   bool stochastic = false;
   std::int64_t seed = 0;
-  /// Of the arenas' elements, those that are updated; end 0: all. Gradients are of these alone.
+  /// The elements of the arenas that are updated; end 0: all. Gradients are of these alone.
   std::int64_t begin = 0, end = 0;
   bool operator==(const AdamParams&) const = default;
 };

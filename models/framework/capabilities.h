@@ -173,6 +173,8 @@ struct RankCapabilities {
   Sourced<bool> replicated_shards{true};
   /// Whether a rank may own whole tensors (Strategy::owners.sharding_owner).
   Sourced<bool> whole_owners{true};
+  /// Whether a rank may own whole tensors that are updated one by one, as Muon's matrices are.
+  Sourced<bool> matrix_owners{true};
   /// The orders in which the framework can number ranks (Strategy::rank_order).
   Sourced<SetOf<RankOrder>> orders{{RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp,
                                     RankOrder::pp_sharding_dp, RankOrder::dp_sharding_pp,

@@ -40,6 +40,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("pipeline_sharding_stages", can.ranks.pipeline_sharding_stages);
   visit("replicated_shards", can.ranks.replicated_shards);
   visit("whole_owners", can.ranks.whole_owners);
+  visit("matrix_owners", can.ranks.matrix_owners);
   visit("rank_orders", can.ranks.orders);
   visit("schedules", can.pipelines.schedules);
   visit("virtual_stages", can.pipelines.virtual_stages);

@@ -87,6 +87,9 @@ constexpr Rule offloads(std::string_view key, std::string_view limit, Question a
 }
 
 bool shards(const Strategy& strategy) { return strategy.sharding_stage > 0; }
+bool shards_matrices(const Strategy& s) {
+  return shards(s) && s.optimizer.flatten == Flatten::none;
+}
 bool has_whole_states(const Strategy& strategy) { return !shards(strategy); }
 bool shares_sequences(const Strategy& strategy) { return strategy.cp > 1; }
 bool has_whole_replicas(const Strategy& strategy) { return strategy.sharding_degree == 1; }
@@ -230,7 +233,9 @@ constexpr Rule kRules[] = {
     has(FIELD(ranks.replicated_shards), FIELD(dp), "dp", "has no replicas of shards", shards,
         {"sharding_degree"}),
     has(FIELD(ranks.whole_owners), FIELD(owners.sharding_owner), "sharding_owner",
-        "has no owners of tensors", shards),
+        "has no owners of tensors", [](auto& s) { return shards(s) && !shards_matrices(s); }),
+    has(FIELD(ranks.matrix_owners), FIELD(owners.sharding_owner), "sharding_owner",
+        "has no owners of matrices", shards_matrices),
     {.key = "prefetch_depth",
      .is_broken =
          [](auto& framework, auto& s) {
@@ -467,33 +472,6 @@ GradientType usual_gradient_type(const Framework& framework, const Job& job) {
   return framework.can.precision.computed_by_default.value.has(job.precision)
              ? GradientType::computed
              : GradientType::f32;
-}
-
-Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
-  Bytes total = framework.memory.process.context;
-  const auto add = [&](std::int64_t ranks) {
-    if (ranks < 2) return;
-    total += ranks == 2 ? framework.memory.process.pair_communicator
-                        : framework.memory.process.communicator;
-  };
-  add(strategy.mp);
-  // Ranks that share a key and value head, where they are not all of mp.
-  if (job.kv_heads > 1 && strategy.mp > job.kv_heads) add(strategy.mp / job.kv_heads);
-  add(strategy.pp);
-  add(strategy.cp);
-  if (strategy.dp * strategy.sharding_degree > 1)
-    add(strategy.cp * strategy.dp * strategy.sharding_degree);
-  if (strategy.dp > 1 && strategy.sharding_degree > 1) {
-    add(strategy.sharding_degree);
-    add(strategy.dp);
-  }
-  // Over one axis alone the norm is summed by that axis' communicator.
-  const int split_over =
-      int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
-  if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
-  const bool shares = job.tied_embeddings || job.mtp;  // the embedding, with the head or modules
-  if (shares && strategy.pp > 2 && stage_of_tied_table(job, strategy) > 0) add(2);
-  return total;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
 // The grid of a strategy's ranks, and which of them share or differ in what.
 #include <algorithm>
 
+#include "models/framework/framework.h"
+#include "passes/strategy/stage_layout.h"
 #include "passes/strategy/strategy.h"
 
 namespace plimsoll {
@@ -79,6 +81,33 @@ bool classes_by_owner(const Strategy& strategy) {
 
 std::int64_t rank_classes(const Strategy& strategy) {
   return strategy.pp * (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
+}
+
+Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
+  Bytes total = framework.memory.process.context;
+  const auto add = [&](std::int64_t ranks) {
+    if (ranks < 2) return;
+    total += ranks == 2 ? framework.memory.process.pair_communicator
+                        : framework.memory.process.communicator;
+  };
+  add(strategy.mp);
+  // Ranks that share a key and value head, where they are not all of mp.
+  if (job.kv_heads > 1 && strategy.mp > job.kv_heads) add(strategy.mp / job.kv_heads);
+  add(strategy.pp);
+  add(strategy.cp);
+  if (strategy.dp * strategy.sharding_degree > 1)
+    add(strategy.cp * strategy.dp * strategy.sharding_degree);
+  if (strategy.dp > 1 && strategy.sharding_degree > 1) {
+    add(strategy.sharding_degree);
+    add(strategy.dp);
+  }
+  // Over one axis alone the norm is summed by that axis' communicator.
+  const int split_over =
+      int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
+  if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
+  const bool shares = job.tied_embeddings || job.mtp;  // the embedding, with the head or modules
+  if (shares && strategy.pp > 2 && stage_of_tied_table(job, strategy) > 0) add(2);
+  return total;
 }
 
 }  // namespace plimsoll
