@@ -366,7 +366,7 @@ TEST(DeepSpeed, LimitsMayLackTheirStage) {
   };
   EXPECT_EQ(limits(text).max_live_bytes, Bytes(2'000'000));
   EXPECT_EQ(limits(text).reuse_distance_bytes, Bytes(0));
-  // Only what is in use is kept; in a strategy 0 is no limit.
+  // A strategy with 0 has no limit; DeepSpeed keeps what is in use alone.
   EXPECT_EQ(limits(with(text, "1000000", "0")).max_live_bytes, Bytes(2));
 }
 

@@ -36,7 +36,7 @@ TrainOptions muon_options(std::int64_t steps) {
 
 // ---- one update ----
 
-/// The values that an update of one matrix reads and writes, call by call.
+/// The operands of one update of a matrix.
 struct MuonUpdate {
   Shape shape;
   std::vector<double> before, gradient, momentum, after;
