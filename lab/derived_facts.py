@@ -18,8 +18,8 @@ KINDS = ("allocated", "reserved", "device")
 FULL, ADAPTERS = ("full", "sft"), ("lora", "qlora")  # words of `finetuning`: all parameters are trained, or adapters
 OF_ADAPTERS = ("finetuning", "lora", "qlora", "lora rank unknown")  # needs that stated adapters meet
 PROJECTIONS = ["query", "key", "value", "out", "gate", "up", "down"]
-# Targets of adapters in the words of Megatron Core and NeMo, of Hugging Face's models and of torchtune. Experts are no target of a
-# job, so that the word alone names nothing.
+# Targets of adapters in the words of Megatron Core and NeMo, of Hugging Face's models and of torchtune. The word experts alone names
+# no product.
 TARGETS = {"linear_qkv": ["qkv"], "attention_qkv": ["qkv"], "qkv_proj": ["qkv"], "linear_proj": ["out"], "attention_dense": ["out"],
            "attention": ["qkv", "out"], "linear_fc1": ["gate_up"], "mlp_fc1": ["gate_up"], "linear_fc2": ["down"], "mlp_fc2": ["down"],
            "q_proj": ["query"], "k_proj": ["key"], "v_proj": ["value"], "o_proj": ["out"], "output_proj": ["out"], "gate_proj": ["gate"],
@@ -198,8 +198,9 @@ class Facts:
         if not rank or not targets:
             return "targets of adapters" if rank else "rank of adapters"
         of_experts = self.integer("model.experts", 1) > 1 and not {"gate", "up", "gate_up", "down"}.isdisjoint(targets)
-        if of_experts and self.number("lora.dropout"):
-            return "dropout of experts' adapters"
+        alike = any(lower(word).startswith(("linear_", "mlp_", "all-")) for word in self.texts("lora.targets"))
+        if of_experts and (alike or self.number("lora.dropout")):  # one for all experts, or routers' too
+            return "adapters of experts"
         if kind == "qlora" and not self.get("stated.frozen_weights"):
             return "type of frozen weights"
         scale = {"scale": alpha / rank} if alpha is not None else {}

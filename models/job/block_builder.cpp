@@ -140,8 +140,10 @@ TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
                                const Linear& layer) {
   const Adapters& adapters = *job_.adapters;
   const bool by_rows = layer.split_dim == 0;
-  const auto [found, fresh] = narrowed_.try_emplace({*layer.target, x}, y);
-  if (fresh) {
+  // The products of qkv share one A.
+  const bool shares = *layer.target == AdapterTarget::qkv;
+  TensorId narrow = shares && narrow_qkv_ ? *narrow_qkv_ : y;
+  if (!shares || !narrow_qkv_) {
     TensorId read = x;
     if (adapters.dropout > 0) {
       const DropoutParams params = next_dropout(adapters.dropout);
@@ -150,15 +152,16 @@ TensorId BlockBuilder::adapted(const std::string& name, TensorId x, TensorId y,
     }
     const TensorId a = adapter(name + ".adapter_a", {shape(x)[1], adapters.rank}, Init::normal,
                                by_rows ? std::optional<std::int64_t>(0) : std::nullopt);
-    found->second = tensor(name + ".narrow", {shape(x)[0], adapters.rank});
-    op(OpKind::linear, {read, a}, {found->second}, MatmulParams{});
+    narrow = tensor(name + ".narrow", {shape(x)[0], adapters.rank});
+    op(OpKind::linear, {read, a}, {narrow}, MatmulParams{});
+    if (shares) narrow_qkv_ = narrow;
   }
   Shape wide = {adapters.rank};
   wide.insert(wide.end(), layer.out.begin(), layer.out.end());
   const TensorId b = adapter(name + ".adapter_b", std::move(wide), Init::zeros,
                              by_rows ? std::nullopt : layer.split_dim);
   const TensorId delta = tensor(name + ".delta", shape(y));
-  op(OpKind::linear, {found->second, b}, {delta}, MatmulParams{});
+  op(OpKind::linear, {narrow, b}, {delta}, MatmulParams{});
   return add(name + ".y", y, multiply(name + ".scaled", delta, adapters.scale));
 }
 

@@ -1,10 +1,8 @@
 // A BlockBuilder writes one block of a forward Graph op by op. It is internal to models/.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -125,7 +123,7 @@ class BlockBuilder {
   const Job& job_;
   std::int64_t micro_batch_;
   BlockId block_;
-  std::map<std::pair<AdapterTarget, TensorId>, TensorId> narrowed_;  ///< x A of the adapters so far
+  std::optional<TensorId> narrow_qkv_;  ///< x A of the adapter of qkv
 };
 
 /// Adds the mixture of experts of a layer that reads x [n,h]; experts.cpp says what it computes.

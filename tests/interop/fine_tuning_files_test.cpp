@@ -356,7 +356,18 @@ TEST(Axolotl, TheFileStatesHowSamplesOfAJobArePacked) {
   for (const std::string& note : imported(padded).notes)
     EXPECT_EQ(note.find("shorter samples"), std::string::npos) << note;
   EXPECT_EQ(imported(kFactory).job->packing, Packing::padded);
-  EXPECT_EQ(imported(with(kFactory, "stage: sft", "stage: pt")).job->packing, Packing::packed);
+  const auto notes_order = [&](const std::string& text) {
+    return std::ranges::any_of(imported(text).notes, [](const std::string& note) {
+      return note.find("see those before them") != note.npos;
+    });
+  };
+  const std::string pretrains = with(kFactory, "stage: sft", "stage: pt");
+  EXPECT_EQ(imported(pretrains).job->packing, Packing::packed);
+  EXPECT_TRUE(notes_order(pretrains));
+  EXPECT_TRUE(notes_order(with(kFactory, "do_train: true", "packing: true")));
+  EXPECT_FALSE(notes_order(with(kFactory, "do_train: true", "neat_packing: true")));
+  EXPECT_EQ(imported(with(kFactory, "do_train: true", "neat_packing: false")).job->packing,
+            Packing::padded);
   EXPECT_EQ(imported(with(kFactory, "do_train: true", "neat_packing: true")).job->packing,
             Packing::packed);
 }

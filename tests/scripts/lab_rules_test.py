@@ -190,7 +190,8 @@ def needs_of_adapters_name_what_is_missing():
     assert derived(needs=["fp8"])["needs"] == ["fp8"] and "needs" not in derived()
     for more, lack in (({"lora": {"targets": ["linear_qkv"]}}, "rank of adapters"), ({"lora": None}, "rank of adapters"),
                        ({"lora": {"rank": 16}}, "targets of adapters"), ({"lora": {"rank": 16, "targets": ["router"]}}, "targets of adapters"),
-                       ({"lora": {"rank": 16, "dropout": 0.1, "targets": ["down_proj"]}, "model__experts": 8}, "dropout of experts' adapters"),
+                       ({"lora": {"rank": 16, "dropout": 0.1, "targets": ["down_proj"]}, "model__experts": 8}, "adapters of experts"),
+                       ({"lora": {"rank": 16, "targets": ["linear_fc1"]}, "model__experts": 8}, "adapters of experts"),
                        ({"finetuning": "qlora"}, "type of frozen weights"), ({"finetuning": "dora"}, "finetuning")):
         row = derived(**{**LORA, **more}, needs=["finetuning", "fp8"])
         assert row["needs"] == [lack, "fp8"] and row["stated"]["needs"] == lack and "adapters" not in row["stated"], (more, row)
