@@ -354,7 +354,10 @@ void GradientReductions::update(const Contribution& contribution) {
       gradients.elements = kept_elements(first);
       std::vector<Wait> waits = *reduced++;
       for (++next; next < part.buckets.size() && !shards_gradients(context_.strategy); ++next) {
-        gradients.range.elements += layout_.buckets[part.buckets[next]].elements;
+        const Bucket& more = layout_.buckets[part.buckets[next]];
+        INVARIANT(more.begin == gradients.range.begin + gradients.range.elements,
+                  "gradients of a layer follow each other");
+        gradients.range.elements += more.elements;
         gradients.elements = gradients.range.elements;
         append(waits, *reduced++);
       }

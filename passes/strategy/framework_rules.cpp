@@ -406,6 +406,15 @@ Verdict exchange_is_possible(const Framework& framework, const Job& job, const S
   return Verdict::yes();
 }
 
+Verdict owners_are_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
+  const RankCapabilities& can = framework.can.ranks;
+  const bool asks_for_owners = shards(strategy) && asks(FIELD(owners.sharding_owner))(strategy);
+  if (!asks_for_owners || can.whole_owners.value || job.optimizer.kind == OptimizerKind::muon)
+    return Verdict::yes();
+  return refuse(asked_text(strategy, "sharding_owner", {}), framework,
+                "has owners of Muon's matrices alone", can.matrix_owners.source);
+}
+
 /// A framework that offloads the first layers alone keeps at least one on the device.
 Verdict offload_is_possible(const Framework& framework, const Job& job, const Strategy& strategy) {
   const auto& [forms, source] = framework.can.offload.activations;
@@ -465,6 +474,7 @@ Verdict legal(const Framework& framework, const Job& job, const Strategy& strate
   if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = exchange_is_possible(framework, job, strategy); !verdict) return verdict;
   if (Verdict verdict = offload_is_possible(framework, job, strategy); !verdict) return verdict;
+  if (Verdict verdict = owners_are_possible(framework, job, strategy); !verdict) return verdict;
   return parts_are_possible(framework, job, strategy);
 }
 

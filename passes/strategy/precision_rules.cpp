@@ -70,6 +70,7 @@ Verdict release_is_legal(const Job& job, const Strategy& strategy) {
     return no("main_gradient_type must be gradient_type");
   if (job.precision != DType::f32 && !job.fp32_parameters.empty())
     return no("it excludes fp32_parameters with another precision");
+  if (strategy.precision.fp8_parameters) return no("fp8_parameters must be false");
   return Verdict::yes();
 }
 

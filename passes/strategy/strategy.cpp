@@ -400,10 +400,14 @@ Verdict muon_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.optimizer.flatten != Flatten::none)
     return Verdict::no(
         "the optimizer is muon, which updates matrices one by one: flatten must be none");
+  if (optimizer_shards(strategy) > 1 && (has_frozen(job) || strategy.cp > 1))
+    return Verdict::no(
+        "the optimizer is muon: with frozen parameters or cp its states are whole, and "
+        "sharding_stage must be 0");
   if (optimizer_shards(strategy) > 1 && strategy.owners.sharding_owner == ShardingOwner::elements) {
     return Verdict::no(
         "the optimizer is muon; ranges of elements cut through matrices: sharding_owner must not "
-        "be elements, and cp shards nothing");
+        "be elements");
   }
   return Verdict::yes();
 }

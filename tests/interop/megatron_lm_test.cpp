@@ -92,12 +92,12 @@ Imported read_flags(const std::string& flags) { return read_framework_script(fla
 TEST(MegatronLm, MuonHasOwnersOfWholeTensors) {
   const std::string muon =
       kGpt +
-      "--optimizer muon --muon-nesterov --muon-no-split-qkv "
+      "--optimizer muon --muon-nesterov --muon-no-split-qkv --muon-coefficient-type simple "
       "--muon-extra-scale-factor 0.2 --adam-beta2 0.95 --untie-embeddings-and-output-weights ";
-  const Imported sharded = read_flags(muon + "--muon-momentum 0.95 --use-distributed-optimizer");
+  const Imported sharded = read_flags(muon + "--muon-momentum 0.9 --use-distributed-optimizer");
   Optimizer optimizer;
   optimizer.kind = OptimizerKind::muon;
-  optimizer.momentum = 0.95;
+  optimizer.momentum = 0.9;
   optimizer.weight_decay = 0.01;
   optimizer.learning_rate = sharded.job->optimizer.learning_rate;
   EXPECT_EQ(sharded.job->optimizer, optimizer);
@@ -105,7 +105,7 @@ TEST(MegatronLm, MuonHasOwnersOfWholeTensors) {
   EXPECT_EQ(sharded.strategy->owners.sharding_owner, ShardingOwner::sorted_greedy);
   EXPECT_EQ(sharded.strategy->sharding_degree, 4);
   const Imported whole = read_flags(muon);
-  EXPECT_EQ(whole.job->optimizer.momentum, 0.9);
+  EXPECT_EQ(whole.job->optimizer.momentum, 0.95);
   EXPECT_EQ(whole.strategy->owners.sharding_owner, ShardingOwner::elements);
   EXPECT_EQ(whole.strategy->dp, 4);
   // Matrices of query, key and value apart, or parts of matrices, are another computation.

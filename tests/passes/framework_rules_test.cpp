@@ -51,6 +51,18 @@ TEST(FrameworkRules, ForwardsAndBackwardsInTurnsGoWithWhatTheFrameworkStates) {
             std::string::npos);
 }
 
+TEST(FrameworkRules, OwnersOfMatricesAreThoseOfMuon) {
+  Job job = nano();
+  job.optimizer.kind = OptimizerKind::muon;
+  const Strategy strategy = parse_strategy("sharding_degree=2,sharding_owner=greedy,flatten=none");
+  const auto reason = [&](const char* framework) {
+    return legal(framework_by_name(framework), job, strategy).reason();
+  };
+  EXPECT_EQ(reason("megatron-lm"), "");
+  EXPECT_EQ(reason("torchtitan"), "");
+  EXPECT_NE(reason("pytorch-fsdp").find("has no owners of matrices"), std::string::npos);
+}
+
 TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
   const Case cases[] = {
       {"pytorch-fsdp", "pp=2", "pp is 2", "torch.distributed"},
@@ -142,7 +154,12 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-lm", "dp=2,sharding_degree=2", ""},
       {"megatron-lm", "pp=2,schedule=zb_h1", "schedule is zb_h1"},
       {"megatron-lm", "mp=2,pp=2,split_boundary=true", "split_boundary", "Megatron-LM"},
-      {"megatron-lm", "sharding_degree=2,sharding_owner=prefix", ""},
+      {"megatron-lm", "sharding_degree=2,sharding_owner=prefix", "sharding_owner is prefix",
+       "flat ranges"},
+      {"megatron-lm", "sharding_degree=2,sharding_owner=prefix,flatten=none",
+       "sharding_owner is prefix", "Muon's matrices alone"},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_owner=greedy,flatten=none",
+       "sharding_owner is greedy"},
       {"megatron-fsdp", "sharding_degree=2,sharding_owner=prefix", "sharding_owner is prefix"},
       {"megatron-lm", "cp=2,context_exchange=all_to_all", ""},
       {"megatron-lm", "sharding_degree=2,gradient_type=computed,main_gradient_type=computed", ""},

@@ -332,9 +332,11 @@ TEST(MuonRules, MatricesStayWhole) {
             "the optimizer is muon, which updates matrices one by one: flatten must be none");
   const std::string cut =
       "the optimizer is muon; ranges of elements cut through matrices: sharding_owner must not be "
-      "elements, and cp shards nothing";
+      "elements";
   EXPECT_EQ(reason("flatten=none,sharding_degree=2,sharding_stage=1", 2), cut);
-  EXPECT_EQ(reason("flatten=none,cp=2,sharding_stage=1", 2), cut);
+  EXPECT_EQ(reason("flatten=none,cp=2,sharding_stage=1", 2),
+            "the optimizer is muon: with frozen parameters or cp its states are whole, and "
+            "sharding_stage must be 0");
   EXPECT_EQ(reason("flatten=none,cp=2", 2), "");
 }
 
