@@ -1,4 +1,5 @@
-// An adapter_config.json of PEFT with a model becomes a job with adapters.
+// An adapter_config.json of PEFT with a model becomes a job with adapters, and so does a file of
+// Megatron-Bridge.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "interop/imports/imported.h"
+#include "models/job/job_words.h"
 #include "models/presets/preset_names.h"
 #include "tests/interop/changed_text.h"
 
@@ -207,6 +209,75 @@ TEST(AdapterConfig, UnknownKeysAreNamed) {
   const Imported imported = import_for(with(kConfig, "\"fan_in_fan_out\"", "\"fans_in_and_out\""));
   const std::vector<UnknownFlag> unknown = {{"fans_in_and_out", 7}};
   EXPECT_EQ(imported.unknown, unknown);
+}
+
+const std::string kBridgeAdapters = R"(model:
+  tensor_model_parallel_size: 1
+train:
+  global_batch_size: 8
+  micro_batch_size: 1
+peft:
+  _target_: megatron.bridge.peft.lora.LoRA
+  dim: 16
+  dropout: 0.1
+  target_modules: [linear_qkv, linear_fc2]
+)";
+
+Imported import_bridge(const std::string& text, const char* model = "llama3-8b") {
+  ImportGiven given;
+  given.job = read_job(model);
+  given.devices = 8;
+  return import_text(text, "run.yaml", given);
+}
+
+std::string bridge_refusal(const std::string& text, const char* model = "llama3-8b") {
+  try {
+    import_bridge(text, model);
+    return "read";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+std::string targets_of(const std::string& text, const char* model = "llama3-8b") {
+  const Imported imported = import_bridge(text, model);
+  std::string words;
+  for (std::size_t i = 0; i < kAdapterTargets.size(); ++i) {
+    if (imported.job->adapters->targets.has(AdapterTarget(i)))
+      words += std::string(kAdapterTargets[i]) + " ";
+  }
+  return words;
+}
+
+TEST(MegatronBridge, StatesAdapters) {
+  const Imported imported = import_bridge(kBridgeAdapters);
+  EXPECT_EQ(imported.job->adapters->rank, 16);
+  EXPECT_EQ(imported.job->adapters->scale, 2);  // alpha is 32
+  EXPECT_EQ(imported.job->adapters->dropout, 0.1);
+  EXPECT_EQ(targets_of(kBridgeAdapters), "qkv down ");
+  // Query, key and value are one product, and so are gate and up.
+  const std::string targets = "  target_modules: [linear_qkv, linear_fc2]\n";
+  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, "")), "qkv out gate_up down ");
+  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, ""), "gpt2-small"), "qkv out up down ");
+  EXPECT_FALSE(
+      import_bridge(kBridgeAdapters.substr(0, kBridgeAdapters.find("peft:"))).job->adapters);
+  EXPECT_TRUE(imported.unknown.empty());
+}
+
+TEST(MegatronBridge, AdaptersThatExpertsShareAreRefused) {
+  const char* experts = "mixtral-8x7b";
+  EXPECT_NE(bridge_refusal(kBridgeAdapters, experts)
+                .find("line 10: peft.target_modules linear_qkv "
+                      "linear_fc2: adapters of experts are"),
+            std::string::npos);
+  const std::string undropped = with(kBridgeAdapters, "  dropout: 0.1\n", "");
+  EXPECT_EQ(targets_of(with(undropped, "linear_fc2", "linear_proj"), experts), "qkv out ");
+  EXPECT_NE(
+      bridge_refusal(with(undropped, "  target_modules: [linear_qkv, linear_fc2]\n", ""), experts)
+          .find("peft.target_modules is required"),
+      std::string::npos);
+  EXPECT_NE(bridge_refusal(with(kBridgeAdapters, "lora.LoRA", "dora.DoRA")).find("those of LoRA"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "interop/imports/imported.h"
-#include "models/job/job_words.h"
 #include "tests/interop/changed_text.h"
 
 namespace plimsoll {
@@ -453,58 +452,6 @@ TEST(LlamaFactory, WhatIsNotModelledIsRefusedAtItsLine) {
        {"do_train: true", "fsdp: full_shard auto_wrap", "line 3: fsdp full_shard auto_wrap",
         "accelerate"},
        {"q_proj,v_proj", "q_proj,x_proj", "line 6: lora_target q_proj,x_proj", "x_proj"}});
-}
-
-const std::string kBridgeAdapters = R"(model:
-  tensor_model_parallel_size: 1
-train:
-  global_batch_size: 8
-  micro_batch_size: 1
-peft:
-  _target_: megatron.bridge.peft.lora.LoRA
-  dim: 16
-  dropout: 0.1
-  target_modules: [linear_qkv, linear_fc2]
-)";
-
-std::string targets_of(const std::string& text, const char* model = "llama3-8b") {
-  const Imported imported = import_run(text, "run.yaml", model);
-  std::string words;
-  for (std::size_t i = 0; i < kAdapterTargets.size(); ++i) {
-    if (imported.job->adapters->targets.has(AdapterTarget(i)))
-      words += std::string(kAdapterTargets[i]) + " ";
-  }
-  return words;
-}
-
-TEST(MegatronBridge, StatesAdapters) {
-  const Imported imported = import_run(kBridgeAdapters);
-  EXPECT_EQ(imported.job->adapters->rank, 16);
-  EXPECT_EQ(imported.job->adapters->scale, 2);  // alpha is 32
-  EXPECT_EQ(imported.job->adapters->dropout, 0.1);
-  EXPECT_EQ(targets_of(kBridgeAdapters), "qkv down ");
-  // Query, key and value are one product, and so are gate and up.
-  const std::string targets = "  target_modules: [linear_qkv, linear_fc2]\n";
-  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, "")), "qkv out gate_up down ");
-  EXPECT_EQ(targets_of(with(kBridgeAdapters, targets, ""), "gpt2-small"), "qkv out up down ");
-  EXPECT_FALSE(import_run(kBridgeAdapters.substr(0, kBridgeAdapters.find("peft:"))).job->adapters);
-  EXPECT_TRUE(imported.unknown.empty());
-}
-
-TEST(MegatronBridge, AdaptersThatExpertsShareAreRefused) {
-  const char* experts = "mixtral-8x7b";
-  EXPECT_NE(trainer_refusal(kBridgeAdapters, experts)
-                .find("line 10: peft.target_modules linear_qkv "
-                      "linear_fc2: adapters of experts are"),
-            std::string::npos);
-  const std::string undropped = with(kBridgeAdapters, "  dropout: 0.1\n", "");
-  EXPECT_EQ(targets_of(with(undropped, "linear_fc2", "linear_proj"), experts), "qkv out ");
-  EXPECT_NE(
-      trainer_refusal(with(undropped, "  target_modules: [linear_qkv, linear_fc2]\n", ""), experts)
-          .find("peft.target_modules is required"),
-      std::string::npos);
-  EXPECT_NE(trainer_refusal(with(kBridgeAdapters, "lora.LoRA", "dora.DoRA")).find("those of LoRA"),
-            std::string::npos);
 }
 
 }  // namespace
