@@ -54,13 +54,14 @@ TEST(FrameworkRules, ForwardsAndBackwardsInTurnsGoWithWhatTheFrameworkStates) {
 TEST(FrameworkRules, OwnersOfMatricesAreThoseOfMuon) {
   Job job = nano();
   job.optimizer.kind = OptimizerKind::muon;
-  const Strategy strategy = parse_strategy("sharding_degree=2,sharding_owner=greedy,flatten=none");
-  const auto reason = [&](const char* framework) {
+  const auto reason = [&](const char* framework, const std::string& stage) {
+    const Strategy strategy = parse_strategy(
+        "sharding_degree=2,sharding_owner=greedy,flatten=none,sharding_stage=" + stage);
     return legal(framework_by_name(framework), job, strategy).reason();
   };
-  EXPECT_EQ(reason("megatron-lm"), "");
-  EXPECT_EQ(reason("torchtitan"), "");
-  EXPECT_NE(reason("pytorch-fsdp").find("has no owners of matrices"), std::string::npos);
+  EXPECT_EQ(reason("megatron-lm", "1"), "");
+  EXPECT_EQ(reason("torchtitan", "2"), "");
+  EXPECT_NE(reason("pytorch-fsdp", "2").find("has no owners of matrices"), std::string::npos);
 }
 
 TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
@@ -155,11 +156,9 @@ TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
       {"megatron-lm", "pp=2,schedule=zb_h1", "schedule is zb_h1"},
       {"megatron-lm", "mp=2,pp=2,split_boundary=true", "split_boundary", "Megatron-LM"},
       {"megatron-lm", "sharding_degree=2,sharding_owner=prefix", "sharding_owner is prefix",
-       "flat ranges"},
+       "Megatron-LM optimizer/distrib_optimizer.py"},
       {"megatron-lm", "sharding_degree=2,sharding_owner=prefix,flatten=none",
-       "sharding_owner is prefix", "Muon's matrices alone"},
-      {"pytorch-fsdp", "sharding_degree=2,sharding_owner=greedy,flatten=none",
-       "sharding_owner is greedy"},
+       "sharding_owner is prefix", "Megatron-LM core/optimizer/layer_wise"},
       {"megatron-fsdp", "sharding_degree=2,sharding_owner=prefix", "sharding_owner is prefix"},
       {"megatron-lm", "cp=2,context_exchange=all_to_all", ""},
       {"megatron-lm", "sharding_degree=2,gradient_type=computed,main_gradient_type=computed", ""},
