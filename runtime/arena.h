@@ -97,7 +97,7 @@ std::vector<OwnedRange> updated_ranges(const Tensor& operand, const RankContext&
 /// optimizer's state.
 bool keeps_part(const Tensor& operand, const RankContext& context);
 
-/// A GradientPlace says where the gradient of an updated range lies in the update's operand: at
+/// A GradientPlace locates the gradient of an updated range in the update's operand: it begins at
 /// offset_in(range, part) - begin.
 struct GradientPlace {
   bool part = false;

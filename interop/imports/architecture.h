@@ -57,7 +57,8 @@ struct Architecture {
   bool softmax_of_yarn = false;     ///< scores have the square of YaRN's factor
   std::vector<LeftOut> left_out;
   Json required = Json::object();  ///< values that keys must have where a file has them
-  /// Keys, as patterns, that mean nothing where `layer_types` says that every layer has attention.
+  /// Patterns of keys without meaning in a model whose `layer_types` lists attention alone. A file
+  /// must then have this list.
   std::vector<std::string> inert;
   std::optional<ExpertKeys> experts;
   Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out

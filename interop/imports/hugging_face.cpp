@@ -415,7 +415,7 @@ std::string nearest_words(const Reading& nearest) {
       fmt::join(supported_architectures(), ", "));
 }
 
-/// Refuses a file by the name of its model where no job states it, or where the type is not known.
+/// Refuses a file by the name of its model if no job states it, or if the type is not known.
 void check_model(const TextModel& source, const std::string& model, const Architecture* known,
                  const std::string& file, const ImportGiven& given) {
   const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";

@@ -46,7 +46,7 @@ std::string other_layers(const Json& object);
 /// Returns whether a value switches nothing on: null, false, 0, or an empty list, object or text.
 bool is_off(const Json& value);
 
-/// Returns whether the architecture says what a key means.
+/// Returns whether the architecture reads a key or names it.
 bool is_known(const Architecture& architecture, std::string_view key);
 /// A KeyFault is a key that keeps jobs of an architecture from stating the model.
 struct KeyFault {

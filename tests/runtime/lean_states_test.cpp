@@ -232,12 +232,7 @@ TEST_P(LeanStates, GoOnWithTheSameBits) {
   const Job job = narrow_job(DType::bf16);
   for (const char* fields : {"", "mp=2,sharding_degree=2,sharding_stage=3"}) {
     const auto programs = programs_of(fields, GetParam(), job);
-    const ScratchFolder scratch;
-    TrainOptions options = some_steps(2);
-    options.save = save_in(scratch.path(), job);
-    train_nano(programs, options, job);
-    const TrainResult whole = train_nano(programs, some_steps(4), job);
-    const TrainResult resumed = go_on(programs, job, scratch.path(), 4);
+    const auto [whole, resumed] = continue_training(programs, job);
     const std::vector<double>& losses = whole.measured.losses;
     EXPECT_EQ(resumed.measured.losses, std::vector<double>(losses.begin() + 2, losses.end()));
     EXPECT_EQ(resumed.parameters, whole.parameters);

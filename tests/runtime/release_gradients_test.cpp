@@ -93,12 +93,7 @@ TEST(ReleaseGradients, GoOnFromACheckpoint) {
   const Job job = unclipped("gpt-nano", false);
   const auto programs = nano_programs(
       nano_strategy("sharding_degree=2,sharding_stage=3,release_gradients=true", 1, {}), job);
-  const ScratchFolder scratch;
-  TrainOptions options = some_steps(2);
-  options.save = save_in(scratch.path(), job);
-  train_nano(programs, options, job);
-  const TrainResult whole = train_nano(programs, some_steps(4), job);
-  const TrainResult resumed = go_on(programs, job, scratch.path(), 4);
+  const auto [whole, resumed] = continue_training(programs, job);
   EXPECT_EQ(resumed.parameters, whole.parameters);
 }
 

@@ -52,6 +52,14 @@ TrainResult go_on(const std::vector<Program>& programs, const Job& job,
   return train_nano(programs, options, job);
 }
 
+Continued continue_training(const std::vector<Program>& programs, const Job& job) {
+  const ScratchFolder scratch;
+  TrainOptions options = some_steps(2);
+  options.save = save_in(scratch.path(), job);
+  train_nano(programs, options, job);
+  return {train_nano(programs, some_steps(4), job), go_on(programs, job, scratch.path(), 4)};
+}
+
 std::vector<std::string> saved_values(const std::filesystem::path& folder) {
   const SavedCheckpoint saved(folder);
   std::vector<std::string> contents;

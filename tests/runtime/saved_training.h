@@ -29,6 +29,12 @@ SaveOptions save_in(const std::filesystem::path& folder, const Job& job);
 TrainResult go_on(const std::vector<Program>& programs, const Job& job,
                   const std::filesystem::path& folder, std::int64_t steps);
 
+/// A training of four steps at once, and its last two from a checkpoint behind the second.
+struct Continued {
+  TrainResult whole, resumed;
+};
+Continued continue_training(const std::vector<Program>& programs, const Job& job);
+
 /// The contents of the files of the latest checkpoint in a folder, without checkpoint.json.
 std::vector<std::string> saved_values(const std::filesystem::path& folder);
 /// Reads the latest checkpoint in a folder into all ranks of the Programs and writes it from them,
