@@ -151,11 +151,20 @@ struct RotaryScale {
   double amplitude = 1;       ///< what is turned is multiplied by it
   bool operator==(const RotaryScale&) const = default;
 };
+/// Queries at position p are multiplied by 1 + factor log(1 + floor((p + ahead) / span)) (Llama 4,
+/// transformers models/llama4, attn_temperature_tuning: ahead 1; Ministral 3, models/ministral3:
+/// 0). span 0: they are not.
+struct QueryGrowth {
+  double factor = 0;
+  std::int64_t span = 0, ahead = 0;  ///< tokens
+  bool operator==(const QueryGrowth&) const = default;
+};
 struct RotaryParams {  // rotary, rotary_backward
   std::int64_t sequence = 0, rotated = 0;
   std::int64_t width = 0;  ///< the leading columns of a head that are turned; 0: all
   double base = 10000;
   RotaryScale scale = {};
+  QueryGrowth growth = {};  ///< of the first part; with rotated 0 nothing is turned
   bool operator==(const RotaryParams&) const = default;
 };
 struct ActivationParams {  // (bias_)gelu, swiglu, geglu and their backward
@@ -295,6 +304,7 @@ struct SgdParams {  // sgd
   bool clipped = false;
   std::optional<std::int64_t> group = {};
   std::int64_t elements = 0;
+  std::int64_t begin = 0, end = 0;  ///< as in AdamParams
   bool operator==(const SgdParams&) const = default;
 };
 struct LambParams {  // lamb_norms, lamb
@@ -305,12 +315,24 @@ struct LambParams {  // lamb_norms, lamb
   bool operator==(const LambParams&) const = default;
 };
 
+/// The parameters of the ops of Adafactor (Shazeer & Stern 2018, arXiv 1804.04235, algorithm 4,
+/// without its relative step sizes), on one tensor, which is a matrix of its first dimension by the
+/// others. A rank may have a part of the rows or of the columns.
+struct AdafactorParams {  // adafactor_sums, adafactor_norm, adafactor
+  double learning_rate = 0, weight_decay = 0;
+  bool clipped = false;                ///< gradients are unscaled and clipped already
+  std::int64_t rows = 0, columns = 0;  ///< of the whole
+  std::int64_t copies = 1;             ///< ranks that have the same part
+  bool operator==(const AdafactorParams&) const = default;
+};
+
 using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, ActivationParams, FactorParams, VocabularyParams, DataParams,
                  CollectiveParams, TransferParams, FillParams, FlatParams, ClipParams, StepParams,
-                 AdamParams, SgdParams, LambParams, RouteParams, BalanceParams, LimitParams,
-                 PlaceParams, CapParams, GroupedBiasParams, SelectionParams, PackParams>;
+                 AdamParams, SgdParams, LambParams, AdafactorParams, RouteParams, BalanceParams,
+                 LimitParams, PlaceParams, CapParams, GroupedBiasParams, SelectionParams,
+                 PackParams>;
 
 /// A weight in 4 bits: elements that share a scale, the largest absolute value among them; and
 /// scales that share an outer scale, if they are in 8 bits ("double quantization", Dettmers et al.

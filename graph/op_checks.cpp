@@ -154,6 +154,23 @@ Verdict check_moment_scales(const Op& op, Tensors tensors) {
              : Verdict::no("scales are not one for each block of both moments");
 }
 
+Verdict check_adafactor(const Op& op, Tensors tensors) {
+  const auto& params = std::get<AdafactorParams>(op.params);
+  if (params.rows < 1 || params.columns < 1 || params.copies < 1)
+    return Verdict::no("rows, columns and copies must be positive");
+  const bool sums = op.kind == OpKind::adafactor_sums;
+  const std::size_t at = op.kind == OpKind::adafactor ? 2 : 1;
+  const auto vector = [&](std::size_t i) {
+    return elements((sums ? out(op, tensors, i) : in(op, tensors, at + i)).shape);
+  };
+  const std::int64_t rows = vector(0), columns = vector(1);
+  if (elements(in(op, tensors, 0).shape) != rows * columns)
+    return Verdict::no("the tensor is not rows by columns");
+  return params.rows % rows == 0 && params.columns % columns == 0
+             ? Verdict::yes()
+             : Verdict::no("rows or columns are not a part of the whole");
+}
+
 Verdict check_lamb(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   if (count(1) != count(2) || count(1) > count(0))

@@ -34,6 +34,7 @@ Verdict check_squared_norm(const Op& op, std::span<const Tensor> tensors);
 Verdict check_moment_scales(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flat(const Op& op, std::span<const Tensor> tensors);
 Verdict check_update(const Op& op, std::span<const Tensor> tensors);
+Verdict check_adafactor(const Op& op, std::span<const Tensor> tensors);
 Verdict check_lamb(const Op& op, std::span<const Tensor> tensors);
 Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);

@@ -65,6 +65,9 @@ void fields(RotaryParams& p, Visit&& visit) {
   visit("high", p.scale.high);
   visit("whole_columns", p.scale.whole_columns);
   visit("amplitude", p.scale.amplitude);
+  visit("growth", p.growth.factor);
+  visit("growth_span", p.growth.span);
+  visit("growth_ahead", p.growth.ahead);
 }
 template <class Visit>
 void fields(ActivationParams& p, Visit&& visit) {
@@ -194,6 +197,17 @@ void fields(SgdParams& p, Visit&& visit) {
   visit("learning_rate", p.learning_rate);
   visit("momentum", p.momentum);
   update_fields(p, visit);
+  visit("begin", p.begin);
+  visit("end", p.end);
+}
+template <class Visit>
+void fields(AdafactorParams& p, Visit&& visit) {
+  visit("learning_rate", p.learning_rate);
+  visit("weight_decay", p.weight_decay);
+  visit("clipped", p.clipped);
+  visit("rows", p.rows);
+  visit("columns", p.columns);
+  visit("copies", p.copies);
 }
 template <class Visit>
 void fields(LambParams& p, Visit&& visit) {

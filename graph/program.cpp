@@ -40,7 +40,8 @@ constexpr auto kSlotKinds = std::to_array<std::string_view>({"parameters",
                                                              "scaled_gradients",
                                                              "payload",
                                                              "selection_bias",
-                                                             "expert_load"});
+                                                             "expert_load",
+                                                             "layer_choices"});
 }  // namespace
 
 MemoryPeak memory_peak(const Program& program) {

@@ -71,6 +71,7 @@ enum class SlotKind : std::uint8_t {
   payload,           ///< the operand of a send, receive or bucket collective
   selection_bias,    ///< of this block instance's router
   expert_load,       ///< how often the step's tokens chose each of its experts
+  layer_choices,     ///< how often a micro-batch's tokens chose each expert, in all layers
 };
 
 struct Slot {

@@ -51,6 +51,34 @@ struct SequencePart {
     const std::int64_t owner = back ? 2 * ranks - 1 - chunk : chunk;
     return ((owner * batch + of) * 2 + (back ? 1 : 0)) * half + i % half;
   }
+
+  // Where each example is cut as a sequence is (ExampleRows::cuts_examples), the tokens from
+  // `begin` to `end` of a sequence are cut by themselves, and a rank has its part of the first ones
+  // first.
+  /// Returns the position of the i-th token of the list, which is one of these tokens.
+  PLIMSOLL_ANYWHERE std::int64_t position(std::int64_t i, std::int64_t begin,
+                                          std::int64_t end) const {
+    return begin + cut(begin, end).position(i - begin / ranks);
+  }
+  /// Returns how many tokens of the list have a position below this one, which is one of these.
+  PLIMSOLL_ANYWHERE std::int64_t before(std::int64_t position, std::int64_t begin,
+                                        std::int64_t end) const {
+    return begin / ranks + cut(begin, end).before(position - begin);
+  }
+  /// Returns the row of memory of the i-th token of a list of all ranks' tokens, one of these.
+  PLIMSOLL_ANYWHERE std::int64_t row(std::int64_t of, std::int64_t i, std::int64_t begin,
+                                     std::int64_t end) const {
+    const std::int64_t half = (end - begin) / (2 * ranks), chunk = (i - begin) / half;
+    const bool back = chunk >= ranks;
+    const std::int64_t owner = back ? 2 * ranks - 1 - chunk : chunk;
+    const std::int64_t within = begin / ranks + (back ? half : 0) + (i - begin) % half;
+    return (owner * batch + of) * (tokens / ranks) + within;
+  }
+
+ private:
+  PLIMSOLL_ANYWHERE SequencePart cut(std::int64_t begin, std::int64_t end) const {
+    return {(end - begin) / ranks, ranks, rank, batch};
+  }
 };
 
 /// Returns the slope of a head of `heads` ones. A score has slope (j - i) added, where i and j are

@@ -262,9 +262,11 @@ struct PrecisionCapabilities {
 /// Whether the host can update a share of the parameters (Strategy::optimizer.offload_percent), and
 /// whether parts of them are copied during its work (Strategy::optimizer.overlap_offload). Whether,
 /// and with what, its memory holds activations (Strategy::offloaded): where the set is empty,
-/// never.
+/// never. Whether it holds moments between updates (Strategy::optimizer.paged), and parameters
+/// (Strategy::gathers.offload).
 struct OffloadCapabilities {
   Sourced<bool> optimizer{false}, overlap{false};
+  Sourced<bool> paged_states{false}, parameters{false};
   Sourced<SetOf<ActivationOffload>> activations;
   bool operator==(const OffloadCapabilities&) const = default;
 };

@@ -72,6 +72,8 @@ void for_each_capability(Can& can, Visit visit) {
   visit("offload_optimizer", can.offload.optimizer);
   visit("overlap_offload", can.offload.overlap);
   visit("offload_activations", can.offload.activations);
+  visit("paged_states", can.offload.paged_states);
+  visit("offload_parameters", can.offload.parameters);
   visit("most_prefetch_depth", can.gathers.most_prefetch_depth);
   visit("keeps_gathered", can.gathers.keeps);
   visit("live_limits", can.gathers.live_limits);

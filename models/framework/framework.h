@@ -286,9 +286,6 @@ struct FrameworkMemory {
   /// Where the host updates all parameters (Strategy::optimizer.offload_percent), its memory holds
   /// scattered gradients, too.
   bool host_gradients = false;
-  /// The host's memory holds shards of parameters instead of the device's. The time of copies is
-  /// not modelled.
-  bool host_parameters = false;
   bool operator==(const FrameworkMemory&) const = default;
 };
 

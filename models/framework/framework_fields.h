@@ -97,7 +97,6 @@ void for_each_field(Any& framework, Visit visit) {
   visit(FieldPlace{kKernels, "adds_gradients_in_matmul"}, products.add_gradients);
   visit(FieldPlace{kAllocator, "stands_in_for_gradients"}, memory.copies.gradient_placeholders);
   visit(FieldPlace{kAllocator, "host_gradients"}, memory.host_gradients);
-  visit(FieldPlace{kAllocator, "host_parameters"}, memory.host_parameters);
   visit(FieldPlace{kParallelism, "vocabulary_multiple", false, 1, 1 << 16},
         parallelism.vocabulary_multiple);
   visit(FieldPlace{kWaits, "transfers_hold"}, waits.transfers_hold);

@@ -13,7 +13,6 @@ namespace plimsoll {
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
   if (role == TensorRole::gradient && framework.memory.gradients != GradientMemory::one_buffer)
     return true;
-  if (framework.memory.host_parameters && is_of_parameters(role)) return true;
   const bool copied = sharded && framework.memory.shards == ShardMemory::flat_copies;
   return copied && (role == TensorRole::gradient || is_of_parameters(role));
 }

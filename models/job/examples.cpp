@@ -29,17 +29,16 @@ double mean_of_sequences(const Job& job, Value value) {
 }
 
 /// Adds the scores of an example to the ranks that share its sequence, whose parts are those of
-/// runtime/sequence_part.h.
+/// runtime/sequence_part.h. `cut`: what is cut into them, the sequence or the example.
 void add_scores(const AttentionParams& params, std::int64_t begin, std::int64_t tokens,
-                std::int64_t parts, double* scores) {
+                std::int64_t cut, std::int64_t parts, double* scores) {
   const auto before = [&](std::int64_t position) {
     return causal_scores(std::clamp<std::int64_t>(position - begin, 0, tokens), params);
   };
-  const auto chunk_of = [&](std::int64_t at) { return at * 2 * parts / params.sequence; };
+  const auto chunk_of = [&](std::int64_t at) { return at * 2 * parts / cut; };
   for (std::int64_t chunk = chunk_of(begin); chunk <= chunk_of(begin + tokens - 1); ++chunk) {
     const std::int64_t rank = chunk < parts ? chunk : 2 * parts - 1 - chunk;
-    scores[rank] += before((chunk + 1) * params.sequence / (2 * parts)) -
-                    before(chunk * params.sequence / (2 * parts));
+    scores[rank] += before((chunk + 1) * cut / (2 * parts)) - before(chunk * cut / (2 * parts));
   }
 }
 
@@ -53,8 +52,10 @@ StepScores scores_of_step(const ExampleRows& rows, const AttentionParams& params
                           const ExampleRanks& ranks, std::int64_t each, std::int64_t step) {
   const std::int64_t parts = ranks.parts, all = each * ranks.replicas;
   std::vector<double> scores(std::size_t(all * parts), 0.0);
+  const bool cuts = rows.cuts_examples(parts);
   rows.each(step, all * ranks.micro_batch, [&](std::int64_t i, std::int64_t begin, auto tokens) {
-    add_scores(params, begin, tokens, parts, &scores[std::size_t(i / ranks.micro_batch * parts)]);
+    double* own = &scores[std::size_t(i / ranks.micro_batch * parts)];
+    add_scores(params, cuts ? 0 : begin, tokens, cuts ? tokens : rows.sequence(), parts, own);
   });
   std::vector<double> of_replica(std::size_t(ranks.replicas), 0.0);
   std::vector<double> of_micro_batch(std::size_t(each), 0.0);
@@ -106,7 +107,11 @@ void balance(std::span<Drawn> sequences) {
 }  // namespace
 
 ExampleRows::ExampleRows(const Job& job)
-    : packing_(job.packing), balanced_(job.balanced), sequence_(job.sequence), seed_(job.seed) {
+    : packing_(job.packing),
+      balanced_(job.balanced),
+      cuts_(job.balanced && job.dropout == 0 && (!job.adapters || job.adapters->dropout == 0)),
+      sequence_(job.sequence),
+      seed_(job.seed) {
   double sum = 0, below = 0;
   for (const LengthShare& length : job.lengths) sum += length.share;
   for (const LengthShare& length : job.lengths) {
@@ -118,6 +123,12 @@ ExampleRows::ExampleRows(const Job& job)
 std::int64_t ExampleRows::length(std::uint32_t word) const {
   const auto found = std::ranges::upper_bound(lengths_, double(word), {}, &Length::below);
   return found == lengths_.end() ? lengths_.back().tokens : found->tokens;
+}
+
+bool ExampleRows::cuts_examples(std::int64_t ranks) const {
+  const auto is_cut = [&](std::int64_t tokens) { return tokens % (2 * ranks) == 0; };
+  return cuts_ && ranks > 1 && is_cut(sequence_) &&
+         std::ranges::all_of(lengths_, is_cut, &Length::tokens);
 }
 
 std::vector<ExampleRows::Example> ExampleRows::in_balance(std::int64_t step,

@@ -16,12 +16,17 @@ namespace plimsoll {
 /// sequence. A packed sequence has examples in this order, up to the first that does not fit, with
 /// which the next one begins. With Job::balanced the sequences of a step are then ordered so that
 /// halves of the batch have about as many scores, halves of these too, and so on: whatever the
-/// strategy, the sequences of a rank follow each other.
+/// strategy, the sequences of a rank follow each other. Ranks that share a sequence then share each
+/// of its examples, if they can (cuts_examples).
 class ExampleRows {
  public:
   explicit ExampleRows(const Job& job);
 
   std::int64_t sequence() const { return sequence_; }
+  /// Returns whether each of the ranks that share a sequence has an equal part of each example, in
+  /// two chunks (Transformer Engine, thd_partition_indices): with Job::balanced, if the lengths are
+  /// multiples of 2 ranks, and the job has no dropout, which is drawn by places in whole sequences.
+  bool cuts_examples(std::int64_t ranks) const;
   /// Calls visit(sequence, begin, tokens) for each example of the first `sequences` of a step, in
   /// order. It begins at position `begin` of its sequence.
   template <class Visit>
@@ -62,7 +67,7 @@ class ExampleRows {
   };
   std::vector<Length> lengths_;
   Packing packing_;
-  bool balanced_;
+  bool balanced_, cuts_ = false;
   std::int64_t sequence_, seed_;
 };
 

@@ -49,7 +49,7 @@ enum class RouterScore : std::uint8_t {
   softmax,  ///< over all experts (Mixtral, Qwen3)
   sigmoid,  ///< of each (DeepSeek-V3, Llama 4)
 };
-enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, muon };
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, muon, adafactor };
 
 /// A ParameterGroup has its own settings for the parameters that `match` names: those of a kind
 /// ("weight", "bias", "norm", "embedding"), of a block ("layer"), or one by name
@@ -123,6 +123,9 @@ struct Experts {
   /// Consecutive sequences of the global batch over which one auxiliary loss is taken.
   /// Micro-batches have a multiple of them.
   std::int64_t balance_sequences = 1;
+  /// One auxiliary loss is over all layers, with their choices and scores together (transformers,
+  /// models/mixtral, load_balancing_loss_func).
+  bool balance_layers = false;
   /// A step adds this to the selection bias of an expert, or takes it from there (Wang et al. 2024,
   /// arXiv 2408.15664); 0: there are no such biases.
   double selection_bias = 0;
@@ -157,6 +160,7 @@ struct Rotary {
   /// Which layers have them: layer i where element i mod size is true. Empty: all.
   std::vector<bool> pattern = {};
   RotaryScale scale = {};
+  QueryGrowth growth = {};  ///< in layers without rotary embeddings, or in all if all have them
   bool operator==(const Rotary&) const = default;
 };
 

@@ -12,7 +12,8 @@
 
 namespace plimsoll::job_fields {
 
-inline constexpr std::array<std::string_view, 4> kOptimizers = {"adamw", "sgd", "lamb", "muon"};
+inline constexpr std::array<std::string_view, 5> kOptimizers = {"adamw", "sgd", "lamb", "muon",
+                                                                "adafactor"};
 inline constexpr double kMostRate = 1e3, kMostDecay = 1e3, kMostScale = 0x1p100, kMostNorm = 1e9;
 inline constexpr double kMostInterval = 1e9, kMostShare = 1e12;
 inline constexpr double kMostFactor = 1e6;  // of weights, losses and capacity
@@ -147,7 +148,7 @@ inline constexpr auto kOptimizer = [](auto& fields, auto& optimizer) {
   fields.defaulted("learning_rate", optimizer.learning_rate, {0, kMostRate});
   if (optimizer.kind == OptimizerKind::sgd || optimizer.kind == OptimizerKind::muon)
     fields.defaulted("momentum", optimizer.momentum, {0, 1});
-  if (optimizer.kind != OptimizerKind::sgd) {
+  if (optimizer.kind != OptimizerKind::sgd && optimizer.kind != OptimizerKind::adafactor) {
     fields.defaulted("beta1", optimizer.beta1, {0, 1});
     fields.defaulted("beta2", optimizer.beta2, {0, 1});
     fields.defaulted("epsilon", optimizer.epsilon, {0, 1});

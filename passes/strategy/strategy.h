@@ -169,6 +169,9 @@ struct OptimizerChoices {
   std::int64_t offload_percent = 0;
   /// Whether parts of them are copied while the host updates others.
   bool overlap_offload = false;
+  /// Whether moments are in the host's memory but for the update, which the device does (paged
+  /// optimizers, Dettmers et al. 2023, arXiv 2305.14314, section 3).
+  bool paged = false;
   bool operator==(const OptimizerChoices&) const = default;
 };
 
@@ -191,6 +194,9 @@ struct GatherChoices {
   Bytes segment_broadcast_bytes{std::int64_t{32} << 20};  ///< unit = segment
   Bytes bucket_bytes{std::int64_t{4} << 20};              ///< param_bucket_bytes in files
   bool overlap = true;  ///< gathers overlap forwards, where the framework can
+  /// Whether a rank's part of the parameters is in the host's memory, and each gather begins with a
+  /// copy to the device (Ren et al. 2021, arXiv 2101.06840; PyTorch FSDP's CPUOffloadPolicy).
+  bool offload = false;
   bool operator==(const GatherChoices&) const = default;
 };
 

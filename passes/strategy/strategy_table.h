@@ -130,6 +130,8 @@ inline const std::vector<Field> kFields = {
     {"overlap_param_gather", SwitchField{FIELD(gathers.overlap)}},
     {"offload_optimizer_percent", IntegerField{FIELD(optimizer.offload_percent), 0, 100}},
     {"overlap_offload", SwitchField{FIELD(optimizer.overlap_offload)}},
+    {"paged_states", SwitchField{FIELD(optimizer.paged)}},
+    {"offload_parameters", SwitchField{FIELD(gathers.offload)}},
     {"offload_activations_percent", IntegerField{FIELD(offloaded.percent), 0, 100}},
     {"offload_activations_layers", IntegerField{FIELD(offloaded.layers), 0, std::int64_t{1} << 16}},
     {"gather", choice_field(FIELD(gathers.unit), {"layer", "module", "tensor", "use", "segment"})},

@@ -3,6 +3,7 @@
 
 #include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
+#include "runtime/example_reader.h"
 #include "runtime/sequence_reader.h"
 
 namespace plimsoll {
@@ -18,7 +19,9 @@ KernelPointer prepare_load(const KernelRequest& request, std::int64_t ahead, std
             "tokens are not a part of a micro-batch of sequences");
   const SequencePart own = own_tokens(request.context, parts.sequence);
   const SequenceReader reader(request.context.text, parts.sequence * own.ranks);
-  return make_kernel([=](Addresses, Addresses out, const RunPosition& position) {
+  ExampleReader examples(request.context);
+  return make_kernel([=](Addresses, Addresses out, const RunPosition& position) mutable {
+    examples.read(position);
     auto* tokens = reinterpret_cast<std::int32_t*>(out[0]);
     const std::int64_t first = place.first_sequence(position.micro_batch);
     for (std::int64_t i = 0; i < parts.tokens(); ++i) {
@@ -26,7 +29,8 @@ KernelPointer prepare_load(const KernelRequest& request, std::int64_t ahead, std
       const std::int64_t sequence = first + token / parts.sequence;
       const std::byte* from = reader.sequence(position.step, sequence);
       const std::int64_t last = reader.last(position.step, sequence);
-      const std::int64_t begin = own.position(token % parts.sequence) + ahead;
+      const std::int64_t begin =
+          examples.position(own, token / parts.sequence, token % parts.sequence) + ahead;
       for (std::int64_t d = 0; d < depths; ++d)
         *tokens++ = std::to_integer<std::int32_t>(from[std::min(begin + d, last)]);
     }

@@ -83,11 +83,13 @@ struct Positions {
     examples.read(run);
     const std::int64_t step = examples.reads() ? 1 : blocks.rows;
     for (std::int64_t row = 0; row < sequences * part.tokens; row += step) {
-      const std::int64_t position = part.position(row % part.tokens);
       if (examples.reads()) {
-        visit(row, position - examples.begin(row / part.tokens, position), step);
+        const std::int64_t of = row / part.tokens;
+        const std::int64_t position = examples.position(part, of, row % part.tokens);
+        visit(row, position - examples.begin(of, position), step);
         continue;
       }
+      const std::int64_t position = part.position(row % part.tokens);
       blocks.each([&](std::int64_t first, std::int64_t count) {
         visit(row + first, position + first, count);
       });

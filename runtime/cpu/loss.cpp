@@ -135,9 +135,10 @@ struct LossShares {
 
   double of(std::int64_t row) const {
     if (!examples.reads()) return rows.of(row);
-    const std::int64_t token = row / rows.depths, tokens = rows.part.tokens;
-    return rows.of(row) * examples.loss_share(token / tokens, rows.part.position(token % tokens),
-                                              row % rows.depths + 1);
+    const std::int64_t token = row / rows.depths, of = token / rows.part.tokens;
+    const std::int64_t depth = row % rows.depths;
+    const std::int64_t position = examples.position(rows.part, of, token % rows.part.tokens);
+    return examples.loss_share(of, position, depth + 1) * (depth == 0 ? 1 : rows.depth_weight);
   }
 };
 

@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int head = int(blockIdx.y), key_head = head / s.groups, batch = int(blockIdx.z);
   const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 32;  // row of the warp
   const int rows = s.query_count() - first, last_row = rows < kQueries ? rows - 1 : kQueries - 1;
-  const int end = s.key_end(first + last_row);
-  const int rounds = (end + kKeys - 1) / kKeys, skipped = s.first_key(first) / kKeys;
+  const int end = s.key_end(batch, first + last_row);
+  const int rounds = (end + kKeys - 1) / kKeys, skipped = s.first_key(batch, first) / kKeys;
   const auto start = [&](int i) {
     Keys::start(keys(i), k, s.key_count() - i * kKeys, s.depth,
                 [&](int row) { return s.key_at(batch, i * kKeys + row, key_head); });
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = own + 16 * m + lane / 4 + 8 * half;
-      from_key[m][half] = s.first_key(first + (row < rows ? row : last_row));
-      to_key[m][half] = s.key_end(first + (row < rows ? row : last_row));
+      from_key[m][half] = s.first_key(batch, first + (row < rows ? row : last_row));
+      to_key[m][half] = s.key_end(batch, first + (row < rows ? row : last_row));
     }
   }
 
@@ -217,6 +217,7 @@ AttentionShape shape_of(const CudaRequest& request, const AttentionLayout& at) {
   s.alibi_heads = int(params.alibi_heads);
   s.alibi_scale = float(params.alibi_scale);
   s.first_head = int(at.first_head);
+  s.examples = request.device.examples;
   return s;
 }
 

@@ -30,47 +30,70 @@ struct AttentionShape {
   bool chunks;     ///< a query sees no key of another chunk of `window` tokens
   int alibi_heads, first_head;  ///< of the model, 0 without ALiBi; of this rank
   float alibi_scale;            ///< of ALiBi's biases
+  ExampleTable examples;        ///< a query sees no key of another one
 
   int key_heads() const { return heads / groups; }
   __host__ __device__ int query_count() const { return int(queries.tokens); }
   __host__ __device__ int key_count() const { return int(keys.tokens); }
   /// The keys [first_key, key_end) that a query sees.
-  __device__ int first_key(int query) const {
-    if (!causal || window == 0) return 0;
-    const std::int64_t position = queries.position(query);
-    return int(keys.before(chunks ? position / window * window : position - window + 1));
+  __device__ int first_key(int sequence, int query) const {
+    if (!causal || (window == 0 && !examples.reads())) return 0;
+    const std::int64_t position = examples.position(queries, sequence, query);
+    const std::int64_t begin = examples.reads() ? examples.begin(sequence, position) : 0;
+    if (window == 0) return keys_before(sequence, begin);
+    const std::int64_t before = position - begin;
+    const std::int64_t first = chunks ? before / window * window : before - window + 1;
+    return keys_before(sequence, first > 0 ? begin + first : begin);
+  }
+  __device__ int key_end(int sequence, int query) const {
+    if (!causal) return key_count();
+    return keys_before(sequence, examples.position(queries, sequence, query) + 1);
+  }
+  /// The queries [first_query, query_end) that see a key.
+  __device__ int first_query(int sequence, int key) const {
+    return causal ? queries_before(sequence, examples.position(keys, sequence, key)) : 0;
+  }
+  __device__ int query_end(int sequence, int key) const {
+    if (!causal || (window == 0 && !examples.reads())) return query_count();
+    const std::int64_t position = examples.position(keys, sequence, key);
+    const std::int64_t begin = examples.reads() ? examples.begin(sequence, position) : 0;
+    const std::int64_t end = examples.reads() ? examples.end(sequence, position) : 0;
+    if (window == 0) return queries_before(sequence, end);
+    const std::int64_t of_window =
+        chunks ? begin + ((position - begin) / window + 1) * window : position + window;
+    return queries_before(sequence, examples.reads() && end < of_window ? end : of_window);
   }
   /// Returns the bias of the score of a query and a key, for the slope of the head.
-  __device__ float distance_bias(float slope, int query, int key) const {
-    return slope == 0 ? 0 : slope * float(keys.position(key) - queries.position(query));
+  __device__ float distance_bias(float slope, int sequence, int query, int key) const {
+    return slope == 0 ? 0
+                      : slope * float(examples.position(keys, sequence, key) -
+                                      examples.position(queries, sequence, query));
   }
   __device__ float slope(int head) const {
     return alibi_heads == 0 ? 0 : alibi_slope(first_head + head, alibi_heads, alibi_scale);
   }
-  __device__ int key_end(int query) const {
-    return causal ? int(keys.before(queries.position(query) + 1)) : key_count();
-  }
-  /// The queries [first_query, query_end) that see a key.
-  __device__ int first_query(int key) const {
-    return causal ? int(queries.before(keys.position(key))) : 0;
-  }
-  __device__ int query_end(int key) const {
-    if (!causal || window == 0) return query_count();
-    const std::int64_t position = keys.position(key);
-    return int(queries.before(chunks ? (position / window + 1) * window : position + window));
-  }
   /// Offsets of the heads of tokens, in elements.
   __device__ std::int64_t query_at(int sequence, int query, int head) const {
-    return queries.row(sequence, query) * query_stride + std::int64_t(head) * depth;
+    return examples.row(queries, sequence, query) * query_stride + std::int64_t(head) * depth;
   }
   __device__ std::int64_t key_at(int sequence, int key, int key_head) const {
-    return keys.row(sequence, key) * key_stride + std::int64_t(key_head) * key_head_stride;
+    return examples.row(keys, sequence, key) * key_stride +
+           std::int64_t(key_head) * key_head_stride;
   }
   __device__ std::int64_t value_at(int sequence, int key, int key_head) const {
-    return keys.row(sequence, key) * value_stride + std::int64_t(key_head) * value_head_stride;
+    return examples.row(keys, sequence, key) * value_stride +
+           std::int64_t(key_head) * value_head_stride;
   }
   __device__ std::int64_t y_at(int sequence, int query, int head) const {
-    return queries.row(sequence, query) * y_stride + std::int64_t(head) * value_depth;
+    return examples.row(queries, sequence, query) * y_stride + std::int64_t(head) * value_depth;
+  }
+
+ private:
+  __device__ int keys_before(int sequence, std::int64_t position) const {
+    return int(examples.before(keys, sequence, position));
+  }
+  __device__ int queries_before(int sequence, std::int64_t position) const {
+    return int(examples.before(queries, sequence, position));
   }
 };
 

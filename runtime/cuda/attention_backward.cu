@@ -74,13 +74,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = own + 16 * m + lane / 4 + 8 * half;
-      from_query[m][half] = s.first_query(first + (row < key_rows ? row : last_key));
-      to_query[m][half] = s.query_end(first + (row < key_rows ? row : last_key));
+      from_query[m][half] = s.first_query(batch, first + (row < key_rows ? row : last_key));
+      to_query[m][half] = s.query_end(batch, first + (row < key_rows ? row : last_key));
     }
   }
 
-  const int skipped = s.first_query(first) / kQueries;  // tiles of queries that see none of them
-  const int end = s.query_end(first + last_key);
+  const int skipped =
+      s.first_query(batch, first) / kQueries;  // tiles of queries that see none of them
+  const int end = s.query_end(batch, first + last_key);
   const int tiles = (end + kQueries - 1) / kQueries - skipped;
   const int per_head = tiles > 0 ? tiles : 0;
   const int rounds = per_head * s.groups;
@@ -236,7 +237,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
                   [&](int row) { return s.value_at(batch, i * kKeys + row, key_head); });
     commit_copies();
   };
-  const int skipped = s.first_key(first) / kKeys;  // tiles of keys that none of them sees
+  const int skipped = s.first_key(batch, first) / kKeys;  // tiles of keys that none of them sees
   start(skipped);
 
   float log_sums[kTiles][2], deltas[kTiles][2];
@@ -249,11 +250,11 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const int row = own + 16 * m + lane / 4 + 8 * half;
       log_sums[m][half] = row < rows ? a.log_sum_exp[statistics + row] * kLog2E : -kMinusInfinity;
       deltas[m][half] = row < rows ? a.delta[statistics + row] : 0;
-      from_key[m][half] = s.first_key(first + (row < rows ? row : last_row));
-      to_key[m][half] = s.key_end(first + (row < rows ? row : last_row));
+      from_key[m][half] = s.first_key(batch, first + (row < rows ? row : last_row));
+      to_key[m][half] = s.key_end(batch, first + (row < rows ? row : last_row));
     }
   }
-  const int end = s.key_end(first + last_row);
+  const int end = s.key_end(batch, first + last_row);
   const int rounds = (end + kKeys - 1) / kKeys;
   float dq[kTiles][kDepth / 8][4] = {};
   const float scale = s.scale * kLog2E;

@@ -57,10 +57,10 @@ __global__ void __launch_bounds__(kThreads)
   const int rows = s.query_count() - first, last = first + (rows < kRows ? rows : kRows) - 1;
   load_tile(queries, q, rows, s.depth, [&](int i) { return s.query_at(batch, first + i, head); });
   float out[kPerThread] = {}, most = kMinusInfinity, sum = 0;
-  const int end = s.key_end(last), own = row < s.query_count() ? row : last;
-  const int from_key = s.first_key(own), to_key = s.key_end(own);
+  const int end = s.key_end(batch, last), own = row < s.query_count() ? row : last;
+  const int from_key = s.first_key(batch, own), to_key = s.key_end(batch, own);
   const float slope = s.slope(head);
-  for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
+  for (int at = s.first_key(batch, first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
     load_tile(keys, k, s.key_count() - at, s.depth,
               [&](int i) { return s.key_at(batch, at + i, head / s.groups); });
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     const bool seen = at + c >= from_key && at + c < to_key;
     const float score = score_of(s, dot(queries + r * kStride, keys + c * kStride, s.depth)) +
-                        (seen ? s.distance_bias(slope, own, at + c) : 0);
+                        (seen ? s.distance_bias(slope, batch, own, at + c) : 0);
     const float now = fmaxf(most, row_max(seen ? score : kMinusInfinity));
     // With a window a row may see nothing of the first tiles.
     const float base = now == kMinusInfinity ? 0 : now;
@@ -105,14 +105,14 @@ __global__ void __launch_bounds__(kThreads)
 /// with this slope of ALiBi, from tiles in which they have these rows.
 struct Slopes {
   float p, ds;
-  __device__ Slopes(const AttentionShape& s, const AttentionData& d, std::int64_t statistics,
-                    float alibi, int row, int column, const float* query, const float* slope,
-                    const float* key, const float* value)
+  __device__ Slopes(const AttentionShape& s, const AttentionData& d, int batch,
+                    std::int64_t statistics, float alibi, int row, int column, const float* query,
+                    const float* slope, const float* key, const float* value)
       : p(0), ds(0) {
     const bool there = row < s.query_count() && column < s.key_count();
-    if (!there || column < s.first_key(row) || column >= s.key_end(row)) return;
+    if (!there || column < s.first_key(batch, row) || column >= s.key_end(batch, row)) return;
     const float score = score_of(s, dot(query, key, s.depth));
-    p = expf(score + s.distance_bias(alibi, row, column) - d.log_sum_exp[statistics + row]);
+    p = expf(score + s.distance_bias(alibi, batch, row, column) - d.log_sum_exp[statistics + row]);
     ds = p * (dot(slope, value, s.value_depth) - d.delta[statistics + row]);
     if (s.soft_cap > 0) ds *= 1 - score * score / (s.soft_cap * s.soft_cap);
   }
@@ -134,16 +134,17 @@ __global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s
   for (int member = 0; member < s.groups; ++member) {
     const int head = key_head * s.groups + member;
     const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.query_count();
-    const int end = s.query_end(last);
-    for (int at = s.first_query(first) / kRows * kRows; at < end; at += kRows) {
+    const int end = s.query_end(batch, last);
+    for (int at = s.first_query(batch, first) / kRows * kRows; at < end; at += kRows) {
       __syncthreads();
       load_tile(queries, static_cast<const T*>(d.q), s.query_count() - at, s.depth,
                 [&](int i) { return s.query_at(batch, at + i, head); });
       load_tile(slopes, static_cast<const T*>(d.dy), s.query_count() - at, s.value_depth,
                 [&](int i) { return s.y_at(batch, at + i, head); });
       __syncthreads();
-      const Slopes mine(s, d, statistics, s.slope(head), at + c, first + r, queries + c * kStride,
-                        slopes + c * kStride, keys + r * kStride, values + r * kStride);
+      const Slopes mine(s, d, batch, statistics, s.slope(head), at + c, first + r,
+                        queries + c * kStride, slopes + c * kStride, keys + r * kStride,
+                        values + r * kStride);
       p[r * (kRows + 1) + c] = mine.p;
       ds[r * (kRows + 1) + c] = mine.ds;
       __syncthreads();
@@ -182,16 +183,17 @@ __global__ void __launch_bounds__(kThreads)
   load_tile(slopes, static_cast<const T*>(d.dy), rows, s.value_depth,
             [&](int i) { return s.y_at(batch, first + i, head); });
   float dq[kPerThread] = {};
-  const int end = s.key_end(last);
-  for (int at = s.first_key(first) / kRows * kRows; at < end; at += kRows) {
+  const int end = s.key_end(batch, last);
+  for (int at = s.first_key(batch, first) / kRows * kRows; at < end; at += kRows) {
     __syncthreads();
     load_tile(keys, static_cast<const T*>(d.k), s.key_count() - at, s.depth,
               [&](int i) { return s.key_at(batch, at + i, head / s.groups); });
     load_tile(values, static_cast<const T*>(d.v), s.key_count() - at, s.value_depth,
               [&](int i) { return s.value_at(batch, at + i, head / s.groups); });
     __syncthreads();
-    const Slopes mine(s, d, statistics, s.slope(head), first + r, at + c, queries + r * kStride,
-                      slopes + r * kStride, keys + c * kStride, values + c * kStride);
+    const Slopes mine(s, d, batch, statistics, s.slope(head), first + r, at + c,
+                      queries + r * kStride, slopes + r * kStride, keys + c * kStride,
+                      values + c * kStride);
     ds[r * (kRows + 1) + c] = mine.ds;
     __syncthreads();
 #pragma unroll

@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
     const Verdict verdict = supports(op, tensors);
     if (!verdict) throw EnvironmentError(verdict.reason());
     queue_.set_workspace(context.workspace);
+    queue_.set_examples(context);
     return cuda_prepare_function(op.kind)({op, tensors, context, queue_.device()});
   }
 

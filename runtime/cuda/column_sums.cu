@@ -144,10 +144,53 @@ CudaKernelPointer prepare_bias_gradient(const CudaRequest& request) {
       [sums](DeviceAddresses in, DeviceAddresses out) { sums.run(in[0], out[0]); });
 }
 
+namespace {
+
+/// A block adds to a row of the table the rows of dy whose tokens are as far from the start of
+/// their example, in order.
+template <class T>
+__global__ void sum_positions(SequencePart part, std::int64_t sequences, std::int64_t columns,
+                              ExampleTable examples, const T* dy, DType target, void* table) {
+  const std::int64_t row = blockIdx.x;
+  for (std::int64_t column = threadIdx.x; column < columns; column += blockDim.x) {
+    float sum = 0;
+    for (std::int64_t of = 0; of < sequences; ++of) {
+      for (std::int64_t begin = 0, end; begin < examples.sequence; begin = end) {
+        end = examples.end(of, begin);
+        const std::int64_t position = begin + row;
+        if (position >= end) continue;
+        const std::int64_t token = examples.before(part, of, position);
+        if (token < part.tokens && examples.position(part, of, token) == position)
+          sum += to_float(dy[(of * part.tokens + token) * columns + column]);
+      }
+    }
+    const std::int64_t at = row * columns + column;
+    store_any(target, table, at, load_any(target, table, at) + sum);
+  }
+}
+
+CudaKernelPointer prepare_position_sums(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const Shape& table = request.output(0).shape;
+  SequencePart part = own_tokens(request.context, 0);
+  part.tokens = table[0] / part.ranks;
+  const std::int64_t columns = table[1];
+  const std::int64_t sequences = request.input_elements(0) / (part.tokens * columns);
+  const DType target = request.output(0).dtype;
+  return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
+    using T = decltype(zero);
+    launch(device.stream, unsigned(table[0]), kThreads, 0, sum_positions<T>, part, sequences,
+           columns, device.examples, input_at<T>(in, 0), target, static_cast<void*>(out[0]));
+  });
+}
+
+}  // namespace
+
 // Sequences are rows of all their positions; where ranks share them, each has two chunks, which are
 // rows of their own.
 CudaKernelPointer prepare_position_add_backward(const CudaRequest& request) {
   SequencePart part = own_tokens(request.context, 0);
+  if (request.device.examples.reads()) return prepare_position_sums(request);
   if (part.ranks == 1) return prepare_bias_gradient(request);
   const Shape& table = request.output(0).shape;
   part.tokens = table[0] / part.ranks;

@@ -41,13 +41,14 @@ struct TextPlace {
 };
 
 __global__ void load_text(TextPlace place, TokenParts parts, SequencePart own,
-                          const RunPosition* position, std::int64_t ahead, std::int64_t depths,
-                          std::int32_t* ids) {
+                          ExampleTable examples, const RunPosition* position, std::int64_t ahead,
+                          std::int64_t depths, std::int32_t* ids) {
   for (std::int64_t i = global_thread(); i < parts.tokens() * depths; i += global_threads()) {
     const std::int64_t token = parts.token(position->part, i / depths);
     const std::int64_t sequence = place.first(*position) + token / parts.sequence;
     const std::int64_t last = place.last(position->step, sequence);
-    const std::int64_t at = own.position(token % parts.sequence) + ahead + i % depths;
+    const std::int64_t at =
+        examples.position(own, token / parts.sequence, token % parts.sequence) + ahead + i % depths;
     ids[i] = std::int32_t(place.at(position->step, sequence)[at < last ? at : last]);
   }
 }
@@ -131,7 +132,7 @@ CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t ahead,
             "tokens are not a part of a micro-batch of sequences");
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
     launch(device.stream, blocks_for(device, count), kThreads, 0, load_text, text->place, parts,
-           own, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
+           own, device.examples, device.position, ahead, depths, output_at<std::int32_t>(out, 0));
   });
 }
 

@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "base/units.h"
+#include "runtime/cuda/examples.h"
 
 namespace plimsoll {
 
 struct RowOverflow;
-struct RunPosition;
 
 /// A CudaDevice is one rank's share of a GPU. Several ranks may share a GPU, and each has streams
 /// of its own.
@@ -24,6 +24,8 @@ struct CudaDevice {
   /// The position of the call to which a kernel belongs. It is in device memory and written on
   /// `stream` before a call's kernels run, so that captured graphs stay valid.
   const RunPosition* position = nullptr;
+  /// The examples of the step, if the job states their lengths.
+  ExampleTable examples;
   /// In host memory: the first kernel that finds more rows than fit says so here.
   RowOverflow* overflow = nullptr;
   /// Scratch memory of libraries in device memory, with the Framework's size. A kernel may use all

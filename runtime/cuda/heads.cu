@@ -82,6 +82,14 @@ struct RotaryShape {
   std::int64_t depth;        ///< of a head
   std::int64_t half;         ///< of the columns of a head that are turned
   std::int64_t sequence;
+  SequencePart part;      ///< of the positions of a rank's tokens
+  ExampleTable examples;  ///< positions count from the first token of one
+  /// Returns the row of angles of a token.
+  __device__ std::int64_t angles(std::int64_t row) const {
+    if (!examples.reads()) return row % sequence;
+    const std::int64_t position = examples.position(part, row / sequence, row % sequence);
+    return position - examples.begin(row / sequence, position);
+  }
 };
 
 /// Elements i and i + half of a head are turned by position * base^(-i/half) (Su et al. 2021, arXiv
@@ -91,7 +99,7 @@ __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, 
   const std::int64_t packs = shape.half / kCount, pairs = shape.turned / shape.depth * packs;
   const std::int64_t kept = shape.depth - 2 * shape.half;
   for (std::int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
-    const std::int64_t angles = row % shape.sequence * shape.half;
+    const std::int64_t angles = shape.angles(row) * shape.half;
     const T* from = x + row * shape.width;
     T* to = y + row * shape.width;
     for (std::int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
@@ -154,10 +162,13 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
   const std::int64_t of_head = params.width == 0 ? x[3] : params.width;
+  const SequencePart part = own_tokens(request.context, params.sequence);
+  const SequencePart whole{.tokens = part.tokens * part.ranks};
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3],
-                          x[3], of_head / 2,        params.sequence};
+                          x[3], of_head / 2,        params.sequence,
+                          part, device.examples};
   const auto angles = std::make_shared<const DeviceAngles>(
-      rotary_angles(params, own_tokens(request.context, params.sequence), of_head, direction));
+      rotary_angles(params, shape.examples.reads() ? whole : part, of_head, direction));
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);
     const T* from = input_at<T>(in, 0);

@@ -34,9 +34,6 @@ Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors) {
   const auto shape = [&](std::size_t i) -> const Shape& {
     return tensors[op.inputs[i].index()].shape;
   };
-  const auto* attention = std::get_if<AttentionParams>(&op.params);
-  if (attention != nullptr && attention->within_examples > 0)
-    return Verdict::no("the cuda backend has no attention within examples of a sequence");
   switch (op.kind) {
     case OpKind::layer_norm:
     case OpKind::rms_norm:

@@ -66,8 +66,27 @@ __global__ void logits_sum_exp(LogitColumns shard, const T* logits, const float*
   stats[2 * blockIdx.x + 1] = target < 0 ? 0 : to_float(row[target]) - most;
 }
 
+/// The shares in the loss of a rank's rows.
+struct LossShares {
+  RowShares rows;
+  ExampleTable examples;
+
+  explicit LossShares(const CudaRequest& request)
+      : rows(request.params<VocabularyParams>(),
+             own_tokens(request.context, request.params<VocabularyParams>().sequence)),
+        examples(request.device.examples) {}
+
+  __device__ double of(std::int64_t row) const {
+    if (!examples.reads()) return rows.of(row);
+    const std::int64_t token = row / rows.depths, of = token / rows.part.tokens;
+    const std::int64_t depth = row % rows.depths;
+    const std::int64_t position = examples.position(rows.part, of, token % rows.part.tokens);
+    return examples.loss_share(of, position, depth + 1) * (depth == 0 ? 1 : rows.depth_weight);
+  }
+};
+
 /// One block for all rows: the sum is in a fixed order.
-__global__ void token_loss(std::int64_t rows, double loss_weight, RowShares shares,
+__global__ void token_loss(std::int64_t rows, double loss_weight, LossShares shares,
                            const float* max, const float* stats, const float* scalars,
                            float* log_sum_exp, float* updated) {
   double loss = 0;
@@ -85,7 +104,7 @@ __global__ void token_loss(std::int64_t rows, double loss_weight, RowShares shar
 
 /// dlogits = weight (exp(logits - log_sum_exp) - 1 at the target); 0 in padding.
 template <int kCount, class T>
-__global__ void cross_entropy_backward(LogitColumns shard, double of_token, RowShares shares,
+__global__ void cross_entropy_backward(LogitColumns shard, double of_token, LossShares shares,
                                        const T* logits, const std::int32_t* targets,
                                        const float* log_sum_exp, const float* loss_scale,
                                        T* dlogits) {
@@ -148,7 +167,7 @@ CudaKernelPointer prepare_token_loss(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const std::int64_t rows = request.input_elements(0);
   const auto params = request.params<VocabularyParams>();
-  const RowShares shares(params, own_tokens(request.context, params.sequence));
+  const LossShares shares(request);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     launch(device.stream, 1, 1024, 0, token_loss, rows, params.loss_weight, shares,
            input_at<float>(in, 0), input_at<float>(in, 1), input_at<float>(in, 2),
@@ -160,7 +179,7 @@ CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request) {
   const CudaDevice& device = request.device;
   const LogitColumns shard = logit_columns(request);
   const auto params = request.params<VocabularyParams>();
-  const RowShares shares(params, own_tokens(request.context, params.sequence));
+  const LossShares shares(request);
   const bool scales = request.op.inputs.size() > 3;
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);

@@ -115,8 +115,58 @@ void CudaQueue::finish(std::chrono::milliseconds deadline, std::string_view what
   plimsoll::finish(device_.stream, deadline, what, watch_);
 }
 
+void CudaQueue::set_examples(const RankContext& context) {
+  device_.examples = {};
+  reader_.reset();
+  step_.reset();
+  if (context.text.examples == nullptr) return;
+  const ExampleReader& reader = reader_.emplace(context);
+  const std::int64_t tokens = reader.micro_batches() * reader.micro_batch() * reader.sequence();
+  const Bytes share(sizeof(double));
+  const Bytes all = share + tokens * (reader.cuts() ? 4 : 2) * Bytes(sizeof(std::int32_t));
+  if (all != examples_bytes_) examples_ = DeviceMemory(all);
+  examples_bytes_ = all;
+  const auto* lists = reinterpret_cast<const std::int32_t*>(examples_.data() + share.count());
+  ExampleTable& table = device_.examples;
+  table.begins = lists;
+  table.ends = lists + tokens;
+  if (reader.cuts()) {
+    table.cut_begins = table.ends + tokens;
+    table.cut_ends = table.cut_begins + tokens;
+  }
+  table.share = examples_.as<const double>();
+  table.call = device_.position;
+  table.micro_batch = reader.micro_batch();
+  table.sequence = reader.sequence();
+}
+
+void CudaQueue::lay_out_examples(std::int64_t step) {
+  std::array<std::vector<std::int32_t>, 4> lists;
+  RunPosition position{.step = step};
+  for (; position.micro_batch < reader_->micro_batches(); ++position.micro_batch) {
+    reader_->read(position);
+    const auto add = [&](std::size_t i, std::span<const std::int32_t> values) {
+      lists[i].insert(lists[i].end(), values.begin(), values.end());
+    };
+    add(0, reader_->begins());
+    add(1, reader_->ends());
+    add(2, reader_->cut_begins());
+    add(3, reader_->cut_ends());
+  }
+  const double share = reader_->share();
+  write(examples_.data(), std::as_bytes(std::span(&share, 1)));
+  std::byte* to = examples_.data() + sizeof(share);
+  for (const std::vector<std::int32_t>& list : lists) {
+    if (!list.empty()) write(to, std::as_bytes(std::span(list)));
+    to += list.size() * sizeof(std::int32_t);
+  }
+}
+
 bool CudaQueue::begin(std::uint32_t number, const RunPosition& position, bool may_replay) {
-  if (position.step != step_) set_step(device_, position_.as<RunPosition>(), position.step);
+  if (position.step != step_) {
+    set_step(device_, position_.as<RunPosition>(), position.step);
+    if (reader_) lay_out_examples(position.step);
+  }
   step_ = position.step;
   Sequence& sequence = sequences_[number];
   if (may_replay && sequence.graph != nullptr) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/cuda/device.h"
+#include "runtime/example_reader.h"
 #include "runtime/rank_device.h"
 
 namespace plimsoll {
@@ -30,6 +31,9 @@ class CudaQueue final : public RankDevice {
   void set_watch(StreamWatch* watch) { watch_ = watch; }
   StreamWatch* watch() const { return watch_; }
   void set_workspace(std::span<std::byte> workspace) { device_.workspace = workspace; }
+  /// Kernels that are prepared from now on read the examples of the rank's sequences, which begin()
+  /// lays out when a step begins.
+  void set_examples(const RankContext& context);
 
   std::byte* allocate(Bytes size) override;
   void free(std::byte* memory) noexcept override;
@@ -65,8 +69,11 @@ class CudaQueue final : public RankDevice {
   CudaDevice device_;
   StreamWatch* watch_ = nullptr;
   bool reaches_others_ = true;  ///< whether it can read the memory of all GPUs of the host
-  DeviceMemory position_;
-  std::optional<std::int64_t> step_;  ///< the step in position_
+  void lay_out_examples(std::int64_t step);
+  DeviceMemory position_, examples_;
+  Bytes examples_bytes_;
+  std::optional<ExampleReader> reader_;  ///< null: sequences are whole
+  std::optional<std::int64_t> step_;     ///< the step in position_
   std::map<std::uint32_t, Sequence> sequences_;
   Sequence* capturing_ = nullptr;
   std::vector<cudaEvent_t> events_;

@@ -57,8 +57,11 @@ struct SameRow {
 };
 struct PositionRow {
   SequencePart part;
+  ExampleTable examples;  ///< each begins with the first row
   __device__ std::int64_t operator()(std::int64_t row) const {
-    return part.position(row % part.tokens);
+    const std::int64_t of = row / part.tokens;
+    const std::int64_t position = examples.position(part, of, row % part.tokens);
+    return examples.reads() ? position - examples.begin(of, position) : position;
   }
 };
 struct TypeRow {
@@ -150,7 +153,7 @@ CudaKernelPointer prepare_position_add(const CudaRequest& request) {
   const Shape& table = request.input(1).shape;
   SequencePart part = own_tokens(request.context, table[0]);
   part.tokens = table[0] / part.ranks;
-  return prepare_add_table(request, table[1], PositionRow{part});
+  return prepare_add_table(request, table[1], PositionRow{part, request.device.examples});
 }
 
 CudaKernelPointer prepare_token_type_add(const CudaRequest& request) {

@@ -18,6 +18,10 @@ namespace {
 struct HeadRows {
   std::int64_t heads, first_head, alibi_heads;
   float alibi_scale;
+  ExampleTable examples;  ///< a query sees no key of another one
+  __device__ std::int64_t first_of_example(std::int64_t row, std::int64_t columns) const {
+    return examples.reads() ? examples.begin(row / (heads * columns), row % columns) : 0;
+  }
   __device__ std::int64_t head(std::int64_t row, std::int64_t columns) const {
     return row / columns % heads;
   }
@@ -37,8 +41,11 @@ __global__ void softmax(std::int64_t rows, std::int64_t columns, bool causal, st
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* from = scores + row * columns;
     const std::int64_t visible = causal ? row % columns + 1 : columns;
-    const std::int64_t of_window = visible > window ? visible - window : 0;
-    const std::int64_t begin = !causal ? 0 : chunks ? (visible - 1) / window * window : of_window;
+    const std::int64_t example = causal ? heads.first_of_example(row, columns) : 0;
+    const std::int64_t own = visible - example;  // keys of the example that are not behind it
+    const std::int64_t of_window = own > window ? own - window : 0;
+    const std::int64_t begin =
+        !causal ? 0 : example + (chunks ? (own - 1) / window * window : of_window);
     const float slope = heads.slope(row, columns);
     const auto biased = [&](float score, std::int64_t key) {
       return slope == 0 ? score : score + slope * float(key - row % columns);
@@ -144,7 +151,7 @@ CudaKernelPointer prepare_softmax(const CudaRequest& request) {
   const bool chunks = params.chunks, sunk = request.op.inputs.size() > 1;
   const std::int64_t own_heads = request.input(0).shape[1] * (request.input(0).shape[2] / columns);
   const HeadRows heads{own_heads, request.context.at[std::size_t(Axis::mp)] * own_heads,
-                       params.alibi_heads, float(params.alibi_scale)};
+                       params.alibi_heads, float(params.alibi_scale), device.examples};
   return make_typed_kernel(request.input(0).dtype, [=, &device](auto zero, auto in, auto out) {
     using T = decltype(zero);
     const T* scores = input_at<T>(in, 0);

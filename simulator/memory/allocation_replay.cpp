@@ -212,7 +212,7 @@ class Replay {
   /// Whether the buffer lies in the host's memory.
   bool on_host(const Buffer& buffer) const {
     if (buffer.on_host) return true;
-    return framework_.memory.host_parameters && buffer.persistent && is_of_parameters(buffer.role);
+    return false;
   }
 
   /// Allocates the buffers that exist before the first step.

@@ -26,6 +26,9 @@ TEST_P(CudaAttention, EqualsFloat64ReferenceAndRepeatsBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Table, CudaAttention, testing::ValuesIn(shared(attention_cases())),
                          op_case_name);
 
+INSTANTIATE_TEST_SUITE_P(Examples, CudaAttention, testing::ValuesIn(shared(attention_cases(true))),
+                         op_case_name);
+
 Values by_reference(const OpCase& c) {
   Values values = c.before;
   run_reference(c, values);
@@ -128,6 +131,9 @@ TEST(FlashAttention, OverPartsOfSequencesIsTheWhole) {
         Parts{ContextExchange::all_gather, 3, {2, 24, 2, 2, 16, true, 0, false, 8}},
         Parts{ContextExchange::all_to_all, 2, {1, 76, 2, 2, 136, true, 0, false, 72}},
         Parts{ContextExchange::ring, 2, with_alibi({2, 24, 4, 2, 8})},
+        Parts{ContextExchange::ring, 2, with_examples({1, 300, 2, 1, 64})},
+        Parts{ContextExchange::all_gather, 3, with_examples({2, 24, 2, 1, 8, true, 5})},
+        Parts{ContextExchange::all_to_all, 2, with_examples({1, 156, 4, 2, 64})},
         Parts{ContextExchange::all_to_all, 2, with_alibi({2, 24, 8, 4, 8})}}) {
     SCOPED_TRACE(kContextExchanges[std::size_t(parts.exchange)]);
     for (const DType type : {DType::f32, DType::bf16}) {
@@ -146,9 +152,6 @@ TEST(FlashAttention, RefusesHeadsThatNoKernelReads) {
   std::get<AttentionParams>(dropped.op.params).dropout = 0.1;
   EXPECT_EQ(backend->supports(dropped.op, dropped.tensors).reason(),
             "flash attention of the cuda backend has no dropout");
-  const OpCase within = flash_attention_cases(with_examples({1, 5, 2, 2, 8}))[0];
-  EXPECT_EQ(backend->supports(within.op, within.tensors).reason(),
-            "the cuda backend has no attention within examples of a sequence");
 }
 
 }  // namespace

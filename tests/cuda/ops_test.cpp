@@ -24,6 +24,9 @@ TEST_P(CudaOp, EqualsFloat64ReferenceAndRepeatsBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Table, CudaOp, testing::ValuesIn(shared(cases_of_all_types())),
                          op_case_name);
 
+INSTANTIATE_TEST_SUITE_P(Examples, CudaOp, testing::ValuesIn(shared(example_cases())),
+                         op_case_name);
+
 INSTANTIATE_TEST_SUITE_P(Large, CudaOp, testing::ValuesIn(shared(large_cases())), op_case_name);
 
 /// More tokens than a block sorts, few ids that come often and at both ends of the table. On the

@@ -411,7 +411,7 @@ void parse_routine_line(Line line, Routine& routine) {
     line.expect("slot");
     const std::string kind = line.word("slot kind");
     line.attributes();
-    Slot slot{line.named(kind, SlotKind::expert_load), line.need_bytes("bytes"), {}};
+    Slot slot{line.named(kind, SlotKind::layer_choices), line.need_bytes("bytes"), {}};
     if (const auto text = line.take("entry")) slot.entry = line.index(*text);
     routine.slots.push_back(slot);
     line.finish();

@@ -197,6 +197,25 @@ TEST(Examples, AreBalanced) {
   }
 }
 
+// Each rank that shares sequences has a part of each example if it has chunks of equal size there.
+TEST(Examples, AreCutIntoPartsOfEqualScores) {
+  Job job = with_lengths({{8, 2}, {16, 1}, {32, 1}});
+  job.sequence = 64;
+  job.global_batch = 16;
+  for (const std::int64_t parts : {2, 4, 8}) {
+    job.balanced = false;
+    EXPECT_GT(slowest_rank(job, {.parts = parts}).mean, 1.05);
+    job.balanced = true;
+    const bool cut = parts < 8;
+    EXPECT_EQ(ExampleRows(job).cuts_examples(parts), cut);
+    const double balanced = slowest_rank(job, {.parts = parts}).mean;
+    cut ? EXPECT_NEAR(balanced, 1, 1e-9) : EXPECT_GT(balanced, 1.05);
+  }
+  EXPECT_FALSE(ExampleRows(job).cuts_examples(1));
+  job.dropout = 0.1;
+  EXPECT_FALSE(ExampleRows(job).cuts_examples(2));
+}
+
 TEST(Examples, AreUnequalAsFarAsTheyCannotBeBalanced) {
   Job job = with_lengths({{4, 1}, {16, 1}}, Packing::padded);
   job.global_batch = 64;

@@ -239,8 +239,11 @@ void draw_frozen(Random& random, Job& job) {
 
 void draw_lengths(Random& random, Job& job) {
   Job with = job;
-  with.lengths = one_of<std::vector<LengthShare>>(
-      random, {{{1, 1}, {3, 2}, {6, 1}, {40, 1}}, {{5, 1}}, {{2, 1}, {12, 3}}});
+  with.lengths = one_of<std::vector<LengthShare>>(random, {{{1, 1}, {3, 2}, {6, 1}, {40, 1}},
+                                                           {{5, 1}},
+                                                           {{2, 1}, {12, 3}},
+                                                           {{4, 2}, {8, 1}},
+                                                           {{12, 1}}});
   with.packing = one_of(random, {Packing::packed, Packing::packed, Packing::padded});
   with.balanced = one_of(random, {false, true});
   try {

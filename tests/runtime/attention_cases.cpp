@@ -63,7 +63,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
   return cases;
 }
 
-std::vector<OpCase> attention_cases() {
+std::vector<OpCase> attention_cases(bool examples) {
   std::vector<OpCase> cases;
   std::size_t number = 0;
   for (const AttentionSizes& sizes : std::vector<AttentionSizes>{
@@ -95,7 +95,8 @@ std::vector<OpCase> attention_cases() {
            {2, 70, 4, 2, 64, true, 0, false, 0, 0, false, 8},
            {1, 150, 6, 6, 8, true, 30, false, 0, 0, false, 6},
        }) {
-    for (OpCase& c : flash_attention_cases(sizes)) {
+    if (examples && !sizes.causal) continue;
+    for (OpCase& c : flash_attention_cases(examples ? with_examples(sizes) : sizes)) {
       for (const DType type : {DType::bf16, DType::f16}) {
         // The kernels of both types are one source.
         if (type == DType::f16 && number % 3 != 0) continue;

@@ -38,7 +38,7 @@ std::vector<OpCase> flash_attention_cases(const AttentionSizes& sizes);
 
 /// In f32 and bf16, every third size in f16 too: tiles that are full, cut and empty; heads that
 /// fill a tile, and that do not; more than one query head per key head; heads too wide for tensor
-/// cores.
-std::vector<OpCase> attention_cases();
+/// cores. With `examples` the causal ones, within examples.
+std::vector<OpCase> attention_cases(bool examples = false);
 
 }  // namespace plimsoll

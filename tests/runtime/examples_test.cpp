@@ -15,29 +15,6 @@
 namespace plimsoll {
 namespace {
 
-/// The cases of ops that differ within examples, with some of the latter.
-std::vector<OpCase> example_cases() {
-  std::vector<OpCase> cases;
-  for (OpCase& c : op_cases(kTestSizes)) {
-    const OpKind kind = c.op.kind;
-    const bool changes = kind == OpKind::softmax || kind == OpKind::rotary ||
-                         kind == OpKind::rotary_backward || kind == OpKind::position_add ||
-                         kind == OpKind::position_add_backward || kind == OpKind::token_loss ||
-                         kind == OpKind::cross_entropy_backward;
-    const auto* attention = std::get_if<AttentionParams>(&c.op.params);
-    if (!changes || (attention != nullptr && !attention->causal)) continue;
-    c.name += "/examples";
-    if (auto* loss = std::get_if<VocabularyParams>(&c.op.params))
-      loss->sequence = kTestSizes.sequence;
-    give_examples(c, kTestSizes.batch, kTestSizes.sequence);
-    for (const DType type : {DType::bf16, DType::f16}) {
-      if (auto rounded = in_type(c, type)) cases.push_back(*std::move(rounded));
-    }
-    cases.push_back(std::move(c));
-  }
-  return cases;
-}
-
 class CpuExamples : public testing::TestWithParam<SharedCase> {};
 
 TEST_P(CpuExamples, EqualTheReference) { expect_reference(*make_cpu_backend(), *GetParam()); }
@@ -112,25 +89,38 @@ struct ExampleSplit {
   bool learned = false;  ///< positions
   Packing packing = Packing::packed;
   bool balanced = false;
+  std::vector<LengthShare> lengths = {};  ///< empty: those of with_lengths()
 };
+/// Ranks that share a sequence have a part of each.
+const std::vector<LengthShare> kEven = {{4, 2}, {8, 1}, {12, 1}};
+
 class ExampleSplits : public testing::TestWithParam<ExampleSplit> {};
 
 TEST_P(ExampleSplits, TrainTheModelOfOneRank) {
   Job job = GetParam().learned ? gpt() : llama();
   job.packing = GetParam().packing;
   job.balanced = GetParam().balanced;
+  if (!GetParam().lengths.empty()) job.lengths = GetParam().lengths;
   expect_model_of_one_rank(job, GetParam().fields);
 }
 INSTANTIATE_TEST_SUITE_P(
     Strategies, ExampleSplits,
-    testing::Values(ExampleSplit{"dp=2"}, ExampleSplit{"dp=2,sharding_degree=2,sharding_stage=3"},
-                    ExampleSplit{"pp=2"}, ExampleSplit{"mp=2,sequence_parallel=true"},
-                    ExampleSplit{"cp=2"}, ExampleSplit{"cp=2", true},
-                    ExampleSplit{"cp=2,context_exchange=all_gather", false, Packing::padded},
-                    ExampleSplit{"cp=2,context_exchange=all_to_all"},
-                    ExampleSplit{"dp=2,cp=2,pp=2", true, Packing::padded},
-                    ExampleSplit{"dp=2", false, Packing::packed, true},
-                    ExampleSplit{"dp=2,cp=2", false, Packing::padded, true}));
+    testing::Values(
+        ExampleSplit{"dp=2"}, ExampleSplit{"dp=2,sharding_degree=2,sharding_stage=3"},
+        ExampleSplit{"pp=2"}, ExampleSplit{"mp=2,sequence_parallel=true"}, ExampleSplit{"cp=2"},
+        ExampleSplit{"cp=2", true},
+        ExampleSplit{"cp=2,context_exchange=all_gather", false, Packing::padded},
+        ExampleSplit{"cp=2,context_exchange=all_to_all"},
+        ExampleSplit{"dp=2,cp=2,pp=2", true, Packing::padded},
+        ExampleSplit{"dp=2", false, Packing::packed, true},
+        ExampleSplit{"dp=2,cp=2", false, Packing::padded, true},
+        ExampleSplit{"cp=2", false, Packing::packed, true, kEven},
+        ExampleSplit{"cp=2", true, Packing::padded, true, kEven},
+        ExampleSplit{"cp=2,context_exchange=all_gather", false, Packing::packed, true, kEven},
+        ExampleSplit{"cp=2,context_exchange=all_to_all", true, Packing::packed, true, kEven},
+        ExampleSplit{"cp=4,dp=2", false, Packing::packed, true, {{8, 2}, {16, 1}}},
+        ExampleSplit{"cp=2,mp=2,sequence_parallel=true,pp=2", false, Packing::packed, true,
+                     kEven}));
 
 }  // namespace
 }  // namespace plimsoll

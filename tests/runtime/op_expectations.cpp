@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "graph/op_table.h"
+#include "tests/runtime/op_families.h"
 #include "tests/runtime/op_reference.h"
 #include "tests/runtime/op_runner.h"
 
@@ -72,6 +73,28 @@ std::vector<OpCase> cases_of_all_types() {
       if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
       if (auto c = in_type(cases[i], type, true)) cases.push_back(*std::move(c));
     }
+  }
+  return cases;
+}
+
+std::vector<OpCase> example_cases() {
+  std::vector<OpCase> cases;
+  for (OpCase& c : op_cases(kTestSizes)) {
+    const OpKind kind = c.op.kind;
+    const bool changes = kind == OpKind::softmax || kind == OpKind::rotary ||
+                         kind == OpKind::rotary_backward || kind == OpKind::position_add ||
+                         kind == OpKind::position_add_backward || kind == OpKind::token_loss ||
+                         kind == OpKind::cross_entropy_backward;
+    const auto* attention = std::get_if<AttentionParams>(&c.op.params);
+    if (!changes || (attention != nullptr && !attention->causal)) continue;
+    c.name += "/examples";
+    if (auto* loss = std::get_if<VocabularyParams>(&c.op.params))
+      loss->sequence = kTestSizes.sequence;
+    give_examples(c, kTestSizes.batch, kTestSizes.sequence);
+    for (const DType type : {DType::bf16, DType::f16}) {
+      if (auto rounded = in_type(c, type)) cases.push_back(*std::move(rounded));
+    }
+    cases.push_back(std::move(c));
   }
   return cases;
 }

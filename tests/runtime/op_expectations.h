@@ -19,6 +19,8 @@ std::vector<SharedCase> shared(std::vector<OpCase> cases);
 
 /// The table in f32, then every case that has values in the other types.
 std::vector<OpCase> cases_of_all_types();
+/// The cases of ops that differ within examples, with some of the latter, in all types.
+std::vector<OpCase> example_cases();
 /// For kernels that share work out: rows of several warps, partial sums of several blocks, chunks
 /// of an arena, and widths that allow no access of 16 bytes. Each in f32 or bf16, without products.
 std::vector<OpCase> large_cases();

@@ -33,15 +33,20 @@ struct AttentionOperands : AttentionLayout {
   /// Returns the keys that the queries of a range see in sequence `of`.
   RowRange keys_of(std::int64_t of, RowRange range) const {
     if (!params.causal) return {0, keys.tokens};
-    const std::int64_t first = queries.position(range.begin),
-                       last = queries.position(range.end - 1);
-    return {keys.before(first_seen(of, first)), keys.before(last + 1)};
+    const std::int64_t first = position(queries, of, range.begin),
+                       last = position(queries, of, range.end - 1);
+    return {before(keys, of, first_seen(of, first)), before(keys, of, last + 1)};
   }
   /// Returns the queries that see a range of keys.
   RowRange queries_of(std::int64_t of, RowRange range) const {
     if (!params.causal) return {0, queries.tokens};
-    const std::int64_t last = keys.position(range.end - 1);
-    return {queries.before(keys.position(range.begin)), queries.before(end_of_seeing(of, last))};
+    const std::int64_t first = position(keys, of, range.begin),
+                       last = position(keys, of, range.end - 1);
+    return {before(queries, of, first), before(queries, of, end_of_seeing(of, last))};
+  }
+  /// Returns the position of the i-th token of a part of sequence `of`.
+  std::int64_t position(const SequencePart& part, std::int64_t of, std::int64_t i) const {
+    return examples.position(part, of, i);
   }
   /// Returns the first position that one at `position` sees, and the end of those that see it.
   std::int64_t first_seen(std::int64_t of, std::int64_t position) const {
@@ -63,6 +68,16 @@ struct AttentionOperands : AttentionLayout {
     const RowRange all = keys_of(of, {query, query + 1});
     const std::int64_t begin = std::clamp(all.begin, tile.begin, tile.end);
     return {begin - tile.begin, std::max(begin, std::min(all.end, tile.end)) - tile.begin};
+  }
+  /// Returns the first element of a head of the i-th token of a part of sequence `of`.
+  std::int64_t element(const HeadsPlace& place, const SequencePart& part, std::int64_t of,
+                       std::int64_t head, std::int64_t i) const {
+    return examples.row(part, of, i) * place.stride + place.offset + head * place.head;
+  }
+
+ private:
+  std::int64_t before(const SequencePart& part, std::int64_t of, std::int64_t position) const {
+    return examples.before(part, of, position);
   }
 };
 

@@ -82,13 +82,14 @@ void cap_slopes(const float* scores, float* ds, std::int64_t count, float scale,
 
 /// Adds the bias by distance to the scores of one query, which are not scaled yet. `seen` counts
 /// from the first of `keys`.
-void add_distances(const AttentionOperands& s, std::int64_t head, std::int64_t query, RowRange keys,
-                   RowRange seen, float* scores) {
+void add_distances(const AttentionOperands& s, std::int64_t batch, std::int64_t head,
+                   std::int64_t query, RowRange keys, RowRange seen, float* scores) {
   const float slope =
       alibi_slope(s.first_head + head, s.params.alibi_heads, float(s.params.alibi_scale));
-  const std::int64_t at = s.queries.position(query);
+  const std::int64_t at = s.position(s.queries, batch, query);
   for (std::int64_t i = seen.begin; i < seen.end; ++i) {
-    scores[i] += slope * float(s.keys.position(keys.begin + i) - at) / float(s.params.scale);
+    const std::int64_t key = s.position(s.keys, batch, keys.begin + i);
+    scores[i] += slope * float(key - at) / float(s.params.scale);
   }
 }
 
@@ -102,21 +103,20 @@ struct Tile {
   void clear() const { std::fill_n(values, rows * depth, 0.0f); }
 
   /// Loads the rows of `range` and fills up with zeros.
-  void load(const std::byte* base, DType type, const HeadsPlace& place, const SequencePart& part,
-            std::int64_t batch, std::int64_t head, RowRange range) const {
+  void load(const std::byte* base, const AttentionOperands& s, const HeadsPlace& place,
+            const SequencePart& part, std::int64_t batch, std::int64_t head, RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
-      const std::int64_t at =
-          part.row(batch, range.begin + i) * place.stride + place.offset + head * place.head;
-      to_f32(type, base + at * element_bytes(type), row(i), depth);
+      const std::int64_t at = s.element(place, part, batch, head, range.begin + i);
+      to_f32(s.type, base + at * element_bytes(s.type), row(i), depth);
     }
     std::fill(row(range.count()), row(rows), 0.0f);
   }
-  void store(std::byte* base, DType type, const HeadsPlace& place, const SequencePart& part,
-             std::int64_t batch, std::int64_t head, RowRange range) const {
+  void store(std::byte* base, const AttentionOperands& s, const HeadsPlace& place,
+             const SequencePart& part, std::int64_t batch, std::int64_t head,
+             RowRange range) const {
     for (std::int64_t i = 0; i < range.count(); ++i) {
-      const std::int64_t at =
-          part.row(batch, range.begin + i) * place.stride + place.offset + head * place.head;
-      from_f32(type, row(i), base + at * element_bytes(type), depth);
+      const std::int64_t at = s.element(place, part, batch, head, range.begin + i);
+      from_f32(s.type, row(i), base + at * element_bytes(s.type), depth);
     }
   }
 };
@@ -187,11 +187,11 @@ struct Tiles {
         score(request, scratch, rows, s.depth, columns, false, true, false) {}
 
   void load_queries(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
-    q.load(in[s.q.operand], s.type, s.q, s.queries, batch, head, tile);
+    q.load(in[s.q.operand], s, s.q, s.queries, batch, head, tile);
   }
   void load_keys(Addresses in, std::int64_t batch, std::int64_t head, RowRange tile) const {
-    k.load(in[s.k.operand], s.type, s.k, s.keys, batch, head / s.groups, tile);
-    v.load(in[s.v.operand], s.type, s.v, s.keys, batch, head / s.groups, tile);
+    k.load(in[s.k.operand], s, s.k, s.keys, batch, head / s.groups, tile);
+    v.load(in[s.v.operand], s, s.v, s.keys, batch, head / s.groups, tile);
   }
   std::int64_t statistic(std::int64_t batch, std::int64_t head, std::int64_t query) const {
     return (batch * s.heads + head) * s.queries.tokens + query;
@@ -238,7 +238,7 @@ class FlashAttention final : public Kernel {
       for (std::int64_t i = 0; i < t_.rows; ++i) {
         const std::int64_t query = tile.begin + i;
         const RowRange seen = query < tile.end ? s.seen(batch, query, keys) : RowRange{0, 0};
-        weigh(i, head, query, keys, seen);
+        weigh(i, batch, head, query, keys, seen);
         if (dropout_.draws())
           dropout_.apply(s, position, batch, head, query, keys, seen, t_.scores.row(i));
       }
@@ -250,11 +250,12 @@ class FlashAttention final : public Kernel {
       sums[i] = sum_[i] > 0 ? most_[i] + std::log(sum_[i]) : kUnseen;
     }
     const HeadsPlace to{0, s.heads * s.value_depth, s.value_depth, 0};
-    y_.store(out[0], s.type, to, s.queries, batch, head, tile);
+    y_.store(out[0], s, to, s.queries, batch, head, tile);
   }
 
   /// Makes the scores of a row probabilities up to a factor, which the row has so far.
-  void weigh(std::int64_t i, std::int64_t head, std::int64_t query, RowRange keys, RowRange seen) {
+  void weigh(std::int64_t i, std::int64_t batch, std::int64_t head, std::int64_t query,
+             RowRange keys, RowRange seen) {
     float* const row = t_.scores.row(i);
     const auto scale = float(t_.s.params.scale);
     std::fill(row, row + seen.begin, 0.0f);
@@ -262,7 +263,7 @@ class FlashAttention final : public Kernel {
     if (seen.count() == 0) return;
     if (t_.s.params.soft_cap > 0)
       cap_scores(row + seen.begin, seen.count(), scale, float(t_.s.params.soft_cap));
-    if (t_.s.params.alibi_heads > 0) add_distances(t_.s, head, query, keys, seen, row);
+    if (t_.s.params.alibi_heads > 0) add_distances(t_.s, batch, head, query, keys, seen, row);
     const float most = std::max(most_[i], scale * largest(row + seen.begin, seen.count()));
     const float shrink = std::exp(most_[i] - most);
     sum_[i] = sum_[i] * shrink + exponentials(row + seen.begin, seen.count(), scale, most);
@@ -335,8 +336,8 @@ class FlashAttentionBackward final : public Kernel {
       });
     }
     multiply(dk_.values, float(s.params.scale), dk_.rows * s.depth);
-    dk_.store(out[s.k.operand - 1], s.type, s.k, s.keys, batch, key_head, keys);
-    dv_.store(out[s.v.operand - 1], s.type, s.v, s.keys, batch, key_head, keys);
+    dk_.store(out[s.k.operand - 1], s, s.k, s.keys, batch, key_head, keys);
+    dv_.store(out[s.v.operand - 1], s, s.v, s.keys, batch, key_head, keys);
   }
 
   void query_gradients(Addresses in, Addresses out, const RunPosition& position, std::int64_t batch,
@@ -350,7 +351,7 @@ class FlashAttentionBackward final : public Kernel {
       to_queries_.run(dp_.values, t_.k.values, dq_.values);
     });
     multiply(dq_.values, float(s.params.scale), dq_.rows * s.depth);
-    dq_.store(out[0], s.type, s.q, s.queries, batch, head, tile);
+    dq_.store(out[0], s, s.q, s.queries, batch, head, tile);
   }
 
   /// Loads q and dy of a tile, and sums delta = dy y over a head.
@@ -358,8 +359,8 @@ class FlashAttentionBackward final : public Kernel {
     const AttentionOperands& s = t_.s;
     const HeadsPlace of_y{0, s.heads * s.value_depth, s.value_depth, 0};
     t_.load_queries(in, batch, head, tile);
-    dy_.load(in[0], s.type, of_y, s.queries, batch, head, tile);
-    y_.load(in[1 + operands_], s.type, of_y, s.queries, batch, head, tile);
+    dy_.load(in[0], s, of_y, s.queries, batch, head, tile);
+    y_.load(in[1 + operands_], s, of_y, s.queries, batch, head, tile);
     for (std::int64_t i = 0; i < t_.rows; ++i) {
       double sum = 0;
       for (std::int64_t j = 0; j < s.value_depth; ++j)
@@ -389,7 +390,7 @@ class FlashAttentionBackward final : public Kernel {
         cap_scores(p + seen.begin, seen.count(), scale, cap);
         std::copy(p + seen.begin, p + seen.end, capped_);
       }
-      if (s.params.alibi_heads > 0) add_distances(s, head, query, keys, seen, p);
+      if (s.params.alibi_heads > 0) add_distances(s, batch, head, query, keys, seen, p);
       exponentials(p + seen.begin, seen.count(), scale, sums[t_.statistic(batch, head, query)]);
       if (dropout_.draws()) dropout_.apply(s, position, batch, head, query, keys, seen, dp);
       slopes(p + seen.begin, dp + seen.begin, delta_[i], seen.count());

@@ -45,7 +45,7 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
     for (std::int64_t row = 0; row < rows; ++row) {
       std::int64_t token = row % sequence;
       if (examples.reads()) {  // positions count from the first token of an example
-        token = part.position(token);
+        token = examples.position(part, row / sequence, token);
         token -= examples.begin(row / sequence, token);
       }
       const std::int64_t at = token * half;
